@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from flows import yaml_text
 from tasks.errors import ConfigError
-from tasks.json_types import JsonObject
+from tasks.json_types import JsonObject, JsonValue
+
+#: What holds a setting: a mapping, or a list of plug-ins.
+Holder = dict[str, JsonValue] | list[JsonValue]
 
 
 def assign(data: JsonObject, assignment: str, defaults: JsonObject) -> None:
@@ -37,7 +38,7 @@ def assign(data: JsonObject, assignment: str, defaults: JsonObject) -> None:
 
 
 def _add(
-    data: JsonObject, keys: list[str], value: Any, assignment: str, defaults: JsonObject
+    data: JsonObject, keys: list[str], value: JsonValue, assignment: str, defaults: JsonObject
 ) -> None:
     """Add to a list; one that `data` leaves out is the default one."""
     place, default = _parent(data, keys, assignment, defaults)
@@ -45,37 +46,43 @@ def _add(
     there = place.get(keys[-1], usual) if isinstance(place, dict) else None
     if there is None and keys == ["sources"]:
         there = []
-    if not isinstance(there, list):
+    if not isinstance(place, dict) or not isinstance(there, list):
         raise ConfigError(f"--set {assignment!r}: {'.'.join(keys)} is not a list; write = for +=")
     place[keys[-1]] = [*there, *(value if isinstance(value, list) else [value])]
 
 
 def _parent(
     data: JsonObject, keys: list[str], assignment: str, defaults: JsonObject
-) -> tuple[Any, Any]:
+) -> tuple[Holder, JsonValue]:
     """The mapping that holds the last key, created if missing; and its default."""
-    place: Any = data
-    default: Any = defaults
+    place: Holder = data
+    default: JsonValue = defaults
     for key in keys[:-1]:
         default = default.get(key) if isinstance(default, dict) else None
         place = _step(place, key, assignment, default)
     return place, default
 
 
-def _step(place: Any, key: str, assignment: str, default: Any) -> Any:
+def _step(place: Holder, key: str, assignment: str, default: JsonValue) -> Holder:
     if isinstance(place, list):
         index = _index(place, key, assignment)
         if isinstance(place[index], str):  # a format given by its name only
             place[index] = {"use": place[index]}
-        return place[index]
-    whole = isinstance(default, list) or (isinstance(default, dict) and "use" in default)
-    found = place.setdefault(key, default if whole else {})
+        found = place[index]
+    else:
+        found = _below(place, key, default)
     if not isinstance(found, dict | list):
         raise ConfigError(f"--set {assignment!r}: {key} is not a mapping")
     return found
 
 
-def _index(place: list[Any], key: str, assignment: str) -> int:
+def _below(place: dict[str, JsonValue], key: str, default: JsonValue) -> JsonValue:
+    """What lies under a key; made if it is missing, from a default that counts as a whole."""
+    whole = isinstance(default, list) or (isinstance(default, dict) and "use" in default)
+    return place.setdefault(key, default if whole else {})
+
+
+def _index(place: list[JsonValue], key: str, assignment: str) -> int:
     """Index of a list's entry, by its number or by the `use` of a plug-in."""
     for index, entry in enumerate(place):
         if isinstance(entry, dict) and key in (entry.get("use"), entry.get("name")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from tasks.job import Cost, Done, Job
 from tasks.results import Published, Sharded
@@ -103,7 +103,7 @@ class Alone(Unobserved):
     """
 
     def __init__(
-        self, most_seconds: float, ran: Callable[[Callable[..., Any], Cost], None]
+        self, most_seconds: float, ran: Callable[[Callable[..., object], Cost], None]
     ) -> None:
         self._most, self._ran = most_seconds, ran
         self._begun = ("", 0.0)  # the stage that was begun last, and how much audio it has
@@ -111,7 +111,7 @@ class Alone(Unobserved):
     def start(self, stage: str, total_seconds: float) -> None:
         self._begun = stage, total_seconds
 
-    def call(self, work: Callable[..., Any], *args: Any) -> Any:
+    def call(self, work: Callable[..., Result], *args: object) -> Result:
         name, seconds = self._begun
         if name != "package" or seconds > self._most:
             raise WorkersNeeded
@@ -120,7 +120,7 @@ class Alone(Unobserved):
         self._ran(work, meter.cost)
         return result
 
-    def map(self, work: Callable[..., Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def map(self, work: Callable[..., Result], args: Sequence[tuple[object, ...]]) -> list[Result]:
         return [self.call(work, *each) for each in args]
 
     def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:

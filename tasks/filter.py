@@ -8,7 +8,7 @@ stored: `tasks.checkpoints` applies the limits to the measures at every run.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 
 from tasks import recipe
@@ -27,7 +27,7 @@ from tasks.recording.turns import Turn
 from tasks.schema import CUTS
 from tasks.segmenters import Segmenter, Span
 from tasks.settings import Plugin
-from tasks.stages import cutting, handover, hearing, measuring, speaking
+from tasks.stages import cut_rows, cutting, handover, hearing, measuring, speaking
 from tasks.stages.arriving import Readers
 from tasks.stages.chosen import Chosen
 from tasks.stages.contract import OfRecording
@@ -136,21 +136,7 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
 
 def failure(unit: Unit, code: str, detail: str, decoded: int = 0, rate: int = 0) -> list[Row]:
     """The row of a recording that cannot be used; its decoded prefix is counted as failed."""
-    return [
-        {
-            "cut": unit.cut,
-            "recording": unit.name,
-            "kind": "recording",
-            "start": 0,
-            "end": decoded,
-            "rate": rate,
-            "channels": 0,
-            "decoded": decoded,
-            "error_code": code,
-            "error_detail": detail[:500],
-            "measures": [],
-        }
-    ]
+    return [cut_rows.of_failure(unit.cut, unit.name, code, detail, decoded, rate)]
 
 
 def _cut(unit: Unit, locator: Locator, chosen: Chosen, writer: handover.Writer) -> list[Row]:
@@ -164,7 +150,7 @@ def _cut(unit: Unit, locator: Locator, chosen: Chosen, writer: handover.Writer) 
         return [*new, *rows]
     facts = cutter.facts
     ledger.check_cover(unit.name, facts.decoded, [(r["start"], r["end"]) for r in rows])
-    return [*new, _recording_row(unit, facts), *rows]
+    return [*new, cut_rows.of_recording(unit.cut, unit.name, facts), *rows]
 
 
 def _heard(unit: Unit, locator: Locator, chosen: Chosen) -> RecordingTranscript | None:
@@ -234,23 +220,8 @@ class _Cutter:
             found = measuring.measured(clip, self._filters(span), measure_all, read)
             if self._known is None and judge(found.measures, self._chosen.rules) is None:
                 self._writer.add(span.start, span.end, clip, read)
-        return {
-            "cut": self._unit.cut,
-            "recording": self._unit.name,
-            "kind": span.kind,
-            "start": span.start,
-            "end": span.end,
-            "given": span.given,
-            "reason": span.reason,
-            "rate": facts.rate,
-            "channels": facts.channels,
-            "measures": found.measures,
-            "prints": list(found.fingerprints.items()),
-            "turn": span.turn,
-            "text": span.text,
-            "match": span.match,
-            "voice": speaking.voice_of(span, self._turns),
-        }
+        voice = speaking.voice_of(span, self._turns)
+        return cut_rows.of_span(self._unit.cut, self._unit.name, facts, span, found, voice)
 
     def finish(self, rows: list[Row]) -> None:
         """Add the measures that need the whole recording."""
@@ -267,20 +238,3 @@ class _Cutter:
                 if self._known is None and judge(row["measures"], self._chosen.rules) is not None:
                     self._writer.drop(start, end)
             row["measures"] = list(row["measures"].items())
-
-
-def _recording_row(unit: Unit, facts: cutting.StreamFacts) -> Row:
-    return {
-        "cut": unit.cut,
-        "recording": unit.name,
-        "kind": "recording",
-        "start": 0,
-        "end": facts.decoded,
-        "rate": facts.rate,
-        "channels": facts.channels,
-        "decoded": facts.decoded,
-        "measures": [],
-        "decode_faults": len(facts.faults),
-        "faults": [asdict(fault) for fault in facts.faults],
-        "notes": facts.notes,
-    }

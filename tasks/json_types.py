@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
 #: An object from a file or an answer whose keys are open, such as settings of plug-ins. Where the
 #: keys are known, use a TypedDict.
 JsonObject: TypeAlias = dict[str, Any]
+
+
+#: Any JSON value, to read.
+JsonValue: TypeAlias = "str | int | float | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
 
 
 class PublishedEntry(TypedDict):

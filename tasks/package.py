@@ -1,6 +1,6 @@
 """Stage package: every kept utterance goes into one verified dataset version.
 
-    decide      decide the utterances of some work shards            \\
+    decide      judge the utterances of some work shards            \\
     choose      over the whole corpus: what is packaged, which split  |  one worker call each,
     ledger      which rows lie in which part of it, and those parts   |  or one for each group,
     plan        which clip lies in which tar                          |  or part
@@ -36,13 +36,13 @@ from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.packaging import (
     canonical,
-    decided,
     layout,
     ledger_notes,
     parts,
     plan,
     published,
     safeguards,
+    shard_groups,
     speakers,
     splits,
     whole,
@@ -75,7 +75,7 @@ def gather(
     version its parts, the files of rows that they need, and what its description says. If the
     newest version already holds exactly this, `new` is False.
     """
-    groups = decided.listed(job, scratch)
+    groups = shard_groups.listed(job, scratch)
     ledger = ledger_notes.portions(job.out, scratch)
     found = whole.chosen(scratch)
     totals = summary.added(portion.totals for portion in ledger)
@@ -132,7 +132,7 @@ def gather(
 
 
 def _with_content(
-    job: Job, groups: Sequence[decided.ShardGroup], found: whole.Chosen
+    job: Job, groups: Sequence[shard_groups.ShardGroup], found: whole.Chosen
 ) -> tuple[whole.Chosen, whole.Codes, dict[str, pa.Array], pa.Array | None]:
     """The chosen clips, with digests of their rows that depend on the speakers' names; digests that
     depend on derived columns too; these columns; and the names of speakers over all recordings."""

@@ -16,6 +16,7 @@ from tasks.plugins import Dataset
 from tasks.recording import Recording
 from tasks.recording.extensions import KNOWN_EXTENSIONS
 from tasks.recording.names import display_text
+from tasks.storage import urls
 
 log = logging.getLogger("uttermill")
 
@@ -44,9 +45,7 @@ def check(job: Job) -> None:
 
 def _check_apart(out: Path, dataset: Dataset) -> None:
     place = dataset.settings.path
-    if storage.is_url(place) != storage.of(out).remote:
-        return
-    source, home = _real(place), _real(str(out))
+    source, home = urls.real(place), urls.real(str(out))
     if source == home:
         raise ConfigError(f"source and out are one folder, {display_text(home)}; give out another")
     if _is_in(source, home) and not _is_in(source, f"{home}/{DEMO}"):

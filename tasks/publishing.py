@@ -1,4 +1,4 @@
-"""The package stage of a run: decide, write and check on the workers, then publish."""
+"""The package stage of a run: judge, write and check on the workers, then publish."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tasks.json_types import JsonObject
 from tasks.packaging import (
     answers,
     choosing,
-    decided,
-    deciding,
+    group_verdicts,
     ledger_layout,
     ledger_parts,
     part_writing,
     parts,
     plan,
+    shard_groups,
 )
 from tasks.packaging import shards as output_shards
-from tasks.packaging.decided import ShardGroup
+from tasks.packaging.shard_groups import ShardGroup
 from tasks.results import Published
 from tasks.up_to_date import UpToDate, Version
 
@@ -38,7 +38,7 @@ log = logging.getLogger("uttermill")
 def publish(
     job: Job, shards: Sequence[str], caller: Caller, scratch: Path, state: UpToDate
 ) -> Published:
-    """Decide, gather, write and check output shards on the workers, then publish the version.
+    """Judge, gather, write and check output shards on the workers, then publish the version.
 
     Does nothing if `state` knows that the newest version is up to date. CorruptManifest when a blob
     is damaged: it has been removed, and the chains must run again.
@@ -51,8 +51,10 @@ def publish(
     with _cleaned(job.out):
         storage.of(scratch).clear(scratch)
         keys = state.keys()
-        groups = decided.groups(job, {shard: keys[shard] for shard in shards})
-        caller.map(deciding.decide, [(job, group) for group in decided.missing(groups, job.out)])
+        groups = shard_groups.groups(job, {shard: keys[shard] for shard in shards})
+        caller.map(
+            group_verdicts.judge, [(job, group) for group in shard_groups.missing(groups, job.out)]
+        )
         laps.end("decide")
         gathered = gather(job, groups, caller, scratch, state.names_hash())
         storage.of(scratch).clear(scratch)
@@ -65,12 +67,12 @@ def publish(
             published = _unchanged(job, version, began)
             with _optional(job):
                 state.save(version, gathered["changed"])
-                decided.forget(job.out, groups, gathered["changed"])
+                shard_groups.forget(job.out, groups, gathered["changed"])
             return published
         planned, written = _write(job, gathered, caller, laps)
         path = package.publish(job, gathered)
         state.save(version, gathered["changed"])
-        decided.forget(job.out, groups, gathered["changed"])
+        shard_groups.forget(job.out, groups, gathered["changed"])
         if job.package.keep is not None:
             _remove_old(job.out, job.package.keep)
         laps.end("publish")
@@ -135,7 +137,7 @@ def gather(
 ) -> JsonObject:
     """Everything of the next version but its output shards, staged: what `package.gather` says of
     it, and `tables`, the digests of its tables' files. `manifests`: see `answers.note`."""
-    decided.list_in(scratch, groups)
+    shard_groups.list_in(scratch, groups)
     chosen = caller.call(choosing.choose, job, scratch)
     caller.call(answers.note, job, scratch, chosen["judged"], manifests)
     newest = versions.newest(job.out)

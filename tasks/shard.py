@@ -21,12 +21,12 @@ from tasks.checkpoints import manifest
 from tasks.checkpoints.index import Index
 from tasks.checkpoints.manifest import Row
 from tasks.job import Job
-from tasks.listing import known, parts
+from tasks.listing import known, row_files
 from tasks.listing.buckets import in_shards
 from tasks.listing.homes import homes_of
 from tasks.listing.known import Columns, KnownRecordings
 from tasks.listing.merging import merged
-from tasks.listing.parts import LISTED, PLACE
+from tasks.listing.row_files import LISTED, PLACE
 from tasks.listing.survey import Survey as Survey
 from tasks.listing.survey import survey as survey
 from tasks.schema import RECORDINGS
@@ -43,7 +43,7 @@ def probe(job: Job, listing: Path, low: int, high: int, isolate: bool = False) -
     found = isolation.results("probe", job, units) if isolate else probing.compute(units, job)
     target = listing.with_name(f"{listing.stem}-{low:09d}.parquet")
     rows = [row for rows in found for row in rows]
-    parts.save(pa.Table.from_pylist(rows, schema=LISTED), target)
+    row_files.save(pa.Table.from_pylist(rows, schema=LISTED), target)
     return target
 
 

@@ -44,7 +44,7 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
     utterance that shares none is its own window; utterances of one window are adjacent."""
     units: dict[str, Unit] = {}
     reused = 0
-    for utterance in shard.decided():
+    for utterance in shard.transcribed():
         reused += utterance.heard is not None
         for unit in _lacking(utterance, shard):
             reused += unit.transcript in units  # equal samples are transcribed once

@@ -75,8 +75,8 @@ class UpToDate:
                 self._ran.add(done.shard)
 
     def keys(self) -> Mapping[str, str]:
-        """For each shard, a hash of everything that affects its decisions; after `freeze`. It
-        depends on names, which hold hashes, so that an OUT that was moved keeps its decisions."""
+        """For each shard, a hash of everything that affects its outcomes; after `freeze`. It
+        depends on names, which hold hashes, so that an OUT that was moved keeps its outcomes."""
         found = self._index.guards()
         return {
             shard: _key(self._settings, ((n, g.partition("-")[0]) for n, g in found.get(shard, ())))

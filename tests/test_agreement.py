@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks import recipe
-from tasks.corpuswide import decisions
+from tasks.corpuswide import outcome_table
 from tasks.errors import ConfigError
 from tasks.estimating import what_if
 from tasks.job import Job
@@ -108,7 +108,7 @@ def test_limits_by_language() -> None:
             "language": pa.array([row["language"] for row in rows], pa.string()),
         }
     )
-    assert decisions.passes(table, rules).to_pylist() == found
+    assert outcome_table.passes(table, rules).to_pylist() == found
 
 
 # --- settings

@@ -16,7 +16,7 @@ from tasks.checkpoints.index import Index
 from tasks.dataset import versions
 from tasks.errors import RunError
 from tasks.estimating import trial
-from tasks.packaging import decided, deciding
+from tasks.packaging import group_verdicts, shard_groups
 from tasks.packaging import shards as packaged
 from tasks.stages import isolate
 from tests import corpus
@@ -48,8 +48,8 @@ def test_calls_have_deadlines_by_what_they_do(tmp_path: Path) -> None:
     assert allowed(packaged.write, job, tmp_path, 3) == 600.0 + 20 * 1800.0
     assert allowed(packaged.check, job, tmp_path, 3, timeout_factor=1.0) == 600.0 + 1800.0
     shards = [f"shard-{number:06d}" for number in range(10)]
-    group = decided.ShardGroup(tmp_path, tuple(shards))
-    for work, args in ((deciding.decide, (job, group)),
+    group = shard_groups.ShardGroup(tmp_path, tuple(shards))
+    for work, args in ((group_verdicts.judge, (job, group)),
                        (trial.plan, (job, shards, tmp_path))):  # fmt: skip
         assert allowed(work, *args) == 900.0
         assert allowed(work, job, [], tmp_path, item_timeout=30.0) == 30.0

@@ -29,7 +29,7 @@ def table(rows: list[tuple[str, float, str]], **more: Any) -> pa.Table:
     return pa.Table.from_pylist(whole, schema=ROW)
 
 
-def decided(
+def rejected(
     rows: pa.Table, settings: Settings, frozen: JsonObject
 ) -> tuple[dict[str, Rejection], JsonObject]:
     """Rejections by id, from rows that come seven at a time; and what is frozen."""
@@ -38,7 +38,7 @@ def decided(
         return (rows.slice(at, 7).select(columns) for at in range(0, len(rows), 7))
 
     heard = TranscribedRows(parts, lambda ids: np.zeros(len(ids), bool))
-    found, freezes = char_duration.decide(heard, settings, frozen)
+    found, freezes = char_duration.reject(heard, settings, frozen)
     return {rows["id"][row].as_py(): why for row, why in found}, freezes
 
 
@@ -63,7 +63,7 @@ def test_bounds_by_hand() -> None:
 
 def test_outliers_fall_whatever_their_side() -> None:
     rows = table([*steady(30), ("r", 9.0, "abcdefghij" * 2), ("r", 2.0, "abcdefghij" * 40)])
-    found, frozen = decided(rows, Settings(), {})
+    found, frozen = rejected(rows, Settings(), {})
     assert {key: no.reason for key, no in found.items()} == {
         "u030": "slow_speech", "u031": "fast_speech",
     }  # fmt: skip
@@ -72,19 +72,19 @@ def test_outliers_fall_whatever_their_side() -> None:
     first, third = frozen["c/en"]
     assert found["u030"].threshold == char_duration.bounds(first, third, 1.5)[1]
     # The width is not part of what is frozen.
-    wide, _ = decided(rows, Settings(width=1000), frozen)
+    wide, _ = rejected(rows, Settings(width=1000), frozen)
     assert wide == {}
 
 
 def test_bounds_that_are_frozen_do_not_move() -> None:
-    first, frozen = decided(table(steady(30)), Settings(), {})
+    first, frozen = rejected(table(steady(30)), Settings(), {})
     assert first == {}
     slow = [("r", 4.0, "abcdefghij" * 2)] * 200  # a new part that is spoken slowly
-    _, again = decided(table([*steady(30), *slow]), Settings(), frozen)
+    _, again = rejected(table([*steady(30), *slow]), Settings(), frozen)
     assert again == frozen
-    found, _ = decided(table([*steady(30), *slow]), Settings(), frozen)
+    found, _ = rejected(table([*steady(30), *slow]), Settings(), frozen)
     assert len(found) == 200
-    refitted, _ = decided(table([*steady(30), *slow]), Settings(), {})
+    refitted, _ = rejected(table([*steady(30), *slow]), Settings(), {})
     assert len(refitted) < 200
 
 
@@ -92,14 +92,14 @@ def test_recordings_each_have_their_own_bounds() -> None:
     per = Settings(per="recording", min_group=1)
     fast = [("fast", 1.0 + 0.005 * n, "abcdefghij" * 4) for n in range(10)]
     slow = [("slow", 8.0 + 0.005 * n, "abcdefghij") for n in range(10)]
-    found, frozen = decided(table([*fast, *slow]), per, {})
+    found, frozen = rejected(table([*fast, *slow]), per, {})
     assert (found, frozen) == ({}, {})
 
 
 def test_small_groups_have_no_bounds_and_dropped_rows_count() -> None:
     rows = [*steady(10), ("r", 90.0, "abc")]
-    assert decided(table(rows), Settings(), {}) == ({}, {})
+    assert rejected(table(rows), Settings(), {}) == ({}, {})
     # Rows that other verdicts rejected take part in the quartiles, and are not rejected again.
-    found, frozen = decided(table([*steady(30), rows[-1]], kept=False), Settings(), {})
+    found, frozen = rejected(table([*steady(30), rows[-1]], kept=False), Settings(), {})
     assert found == {}
     assert list(frozen) == ["c/en"]

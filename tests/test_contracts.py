@@ -36,7 +36,7 @@ OF_OUR_OWN = [
 #: Parameters of what a contract declares as `Callable | None`.
 CALLABLES = {
     "fingerprint": ["clip", "settings"],
-    "decide": ["rows", "settings", "frozen"],
+    "reject": ["rows", "settings", "frozen"],
     "stream": ["blocks", "src_hz", "dst_hz", "settings"],
     "offsets": ["rows", "settings"],
     "listing": ["home", "split", "head"],

@@ -146,11 +146,11 @@ def test_frozen_bounds_stay(voices: Path, monkeypatch: pytest.MonkeyPatch) -> No
     """What a plug-in freezes comes back to it with the next version, but for `refit`."""
     seen: list[dict[str, Any]] = []
 
-    def decide(rows: Any, settings: Any, frozen: dict[str, Any]) -> Any:
+    def reject(rows: Any, settings: Any, frozen: dict[str, Any]) -> Any:
         seen.append(frozen)
         return [], frozen or {"bound": len(rows)}
 
-    monkeypatch.setattr("tasks.filters.duplicate.decide", decide)
+    monkeypatch.setattr("tasks.filters.duplicate.reject", reject)
     first, _ = corpus.run(job(voices, "a"))
     second, _ = corpus.run(job(voices, "a", "b"))
     third, _ = corpus.run(job(voices, "a", "b", package={"refit": True}))

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.corpuswide import decisions
+from tasks.corpuswide import outcome_table
 from tasks.estimating import what_if
 from tests import corpus
 
@@ -50,7 +50,7 @@ def test_only_what_cheap_filters_keep_is_measured(
 
     # Let in two more: only they are measured, converted and heard, all in one run.
     wide = job(tmp_path, 1.3)
-    assert decisions.where(wide) is not None, "answered from the table"
+    assert outcome_table.where(wide) is not None, "answered from the table"
     kept, _ = what_if.kept(wide, wide)
     assert kept == what_if.of_shards(wide)
     assert (kept["items"], kept["not_yet_transcribed"]["items"]) == (5, 2)

@@ -84,7 +84,7 @@ def test_checkpoints_are_verified_on_request(out: Path, capsys: pytest.CaptureFi
     assert said(capsys, version, "--deep", code=0) == ""
     chance = random.Random(12)
     paths = [p for p in corpus.parts(out) if p.suffix in (".parquet", ".pcm")]
-    # Not the table of answers: each run makes it again from the kept decisions.
+    # Not the table of answers: each run makes it again from the kept outcomes.
     paths = [p for p in paths if p.parent.name not in ("package", "decisions.parquet")]
     assert {p.relative_to(out).parts[-3:-1][0] for p in paths} >= {"filter", "resample", "audio"}
     notes = sorted(notes_home(out).glob("*.arrow"))

@@ -20,8 +20,8 @@ from prefect.settings import (
 )
 
 from flows import prepare
+from flows.cluster.call_result import NotBegun
 from flows.cluster.cluster import Cluster, ClusterSettings
-from flows.cluster.dispatcher import NotBegun
 from flows.progress import Progress
 from flows.run import group_runs, grouping
 from flows.run.caller import ClusterCaller

@@ -203,7 +203,7 @@ def test_a_piece_that_a_dead_worker_linked_is_made_again(
     """Written through the link, it would change the published version."""
     from tasks import publishing
     from tasks.checkpoints.index import Index
-    from tasks.packaging import decided, deciding, plan, shards
+    from tasks.packaging import group_verdicts, plan, shard_groups, shards
     from tasks.up_to_date import UpToDate
 
     job = corpus.job(own, package=TAR)
@@ -215,9 +215,9 @@ def test_a_piece_that_a_dead_worker_linked_is_made_again(
             stage.run(step, job, name)
     state = UpToDate(job, manifest.shards(job.out), Index(job.out))
     state.freeze()
-    groups = decided.groups(job, state.keys())
+    groups = shard_groups.groups(job, state.keys())
     for group in groups:
-        deciding.decide(job, group)
+        group_verdicts.judge(job, group)
     gathered = publishing.gather(job, groups, Here(), own / "scratch")
     staging = Path(gathered["staging"])
     planned = plan.numbered(staging)

@@ -20,6 +20,7 @@ from tasks.errors import ItemError
 from tasks.job import Job
 from tasks.recording import Locator
 from tasks.stages import handover, pcm, stage
+from tasks.stages.disk_budget import PENDING, DiskBudget
 from tests import corpus
 
 SHARD = "shard-000000"
@@ -265,14 +266,14 @@ def test_what_is_pending_counts_and_a_dead_workers_is_removed(
     job = replace(filtered, cache_bytes=sum(p.stat().st_size for p in entries(filtered)) + 3000)
     clip = Clip.of(np.zeros((1000, 1), np.float32), 11_025)
     one, two = handover.Writer(job, "one"), handover.Writer(job, "two")
-    monkeypatch.setattr(handover, "_room", handover._DiskBudget())
+    monkeypatch.setattr(handover, "_room", DiskBudget())
     one.add(0, 1000, clip)  # 2,032 bytes, pending
     handover._room.looked = float("-inf")  # a second later
     two.add(0, 1000, clip)
     assert len(entries(job)) == 7, "there was no room for the second"
     one.discard()
     assert len(entries(job)) == 6
-    dead = entries(job)[0].with_suffix(f".{2**22 + 1}{handover.PENDING}")
+    dead = entries(job)[0].with_suffix(f".{2**22 + 1}{PENDING}")
     dead.write_bytes(bytes(5000))
     handover._room.looked = float("-inf")
     two.add(0, 1000, clip)

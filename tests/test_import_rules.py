@@ -299,6 +299,35 @@ def test_no_circle_of_modules(edges: set[tuple[str, str]]) -> None:
     assert circles(edges) == set()
 
 
+#: `import … from "./x.js"`, `export … from "./x.js"`, `import "./x.js"` and `import("./x.js")`.
+SCRIPT_IMPORT = re.compile(r"""(?:\bfrom|\bimport\s*\(?)\s*["'](\.[^"']+)["']""")
+
+
+def script_edges(scripts: Collection[Path]) -> set[tuple[str, str]]:
+    """(importing, imported) of JavaScript modules, as whole paths."""
+    return {
+        (str(path), str((path.parent / imported).resolve()))
+        for path in scripts
+        for imported in SCRIPT_IMPORT.findall(path.read_text())
+    }
+
+
+def test_no_circle_of_scripts(tmp_path: Path) -> None:
+    scripts = {path for top in ("tasks", "flows") for path in (ROOT / top).rglob("*.js")}
+    edges = script_edges(scripts)
+    web = ROOT / "flows/explore/web"
+    assert (str(web / "clip.js"), str(web / "clips.js")) in edges
+    assert {imported for _, imported in edges} <= {*map(str, scripts)}
+    assert circles(edges) == set()
+
+    one, two, three = (tmp_path / name for name in ("one.js", "two.js", "three.js"))  # a control
+    one.write_text('import {\n  a,\n} from "./two.js";\n')
+    two.write_text('const a = () => import("./three.js");\nexport { a };\n')
+    three.write_text("export * from './one.js';\n")
+    found = circles(script_edges({one, two, three}))
+    assert found == {frozenset(map(str, (one, two, three)))}
+
+
 def test_private_modules_are_imported_by_their_own_folder(edges: set[tuple[str, str]]) -> None:
     assert {edge for edge in edges if trespasses(*edge)} == set()
 

@@ -410,10 +410,10 @@ def test_control_lost_span_is_loud(own: Path, lost: int) -> None:
     corpus.run(job)
     view = stage.view_of(job, "shard-000000")
     (cut,) = view.cuts.values()
-    assert sum(r["samples"] for r in ledger.of_shard(view, list(view.decided()))) == cut.decoded
+    assert sum(r["samples"] for r in ledger.of_shard(view, list(view.transcribed()))) == cut.decoded
     del cut.spans[lost]
     with pytest.raises(ConservationError, match="the ledger accounts for"):
-        ledger.of_shard(view, list(view.decided()))
+        ledger.of_shard(view, list(view.transcribed()))
 
 
 def test_control_leaky_segmenter_is_loud(base: Path, tmp_path: Path) -> None:
@@ -581,8 +581,8 @@ def break_everywhere(
 
 
 def test_a_failing_rename_is_mended_by_a_rerun(small: Path, tmp_path: Path) -> None:
-    # shard, index, filter, blob, resample, transcribe, six of what is decided, the table of
-    # decisions and its seal, data.list, units.txt, data card, dataset.json, version, latest, three
+    # shard, index, filter, blob, resample, transcribe, six of what is judged, the table of
+    # outcomes and its seal, data.list, units.txt, data card, dataset.json, version, latest, three
     # of what is told of it, index
     assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, 20) == 25
 

@@ -18,8 +18,8 @@ from tasks.checkpoints import manifest
 from tasks.corpuswide import identities
 from tasks.corpuswide.voices import VOICES
 from tasks.formats import emilia
-from tasks.packaging import accounts, canonical, contents, shard_decisions, whole
-from tasks.packaging.shard_decisions import ShardDecisions
+from tasks.packaging import accounts, canonical, contents, shard_outcomes, whole
+from tasks.packaging.shard_outcomes import ShardOutcomes
 from tasks.report.facts import Ledger
 from tasks.storage import long_columns
 from tests import corpus
@@ -137,16 +137,16 @@ def test_speakers_of_recordings_with_long_names() -> None:
 
 
 @pytest.mark.nightly
-def test_all_utterances_decided_in_one_process(
+def test_all_utterances_judged_in_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus.make(tmp_path / "in", 4)
     job = corpus.job(tmp_path)
     corpus.run(job)
-    real = shard_decisions.of_shard(job, manifest.shards(job.out)[0])
+    real = shard_outcomes.of_shard(job, manifest.shards(job.out)[0])
     held = texts()
 
-    def of_shard(job: Any, shard: str, *_: Any, **__: Any) -> ShardDecisions:
+    def of_shard(job: Any, shard: str, *_: Any, **__: Any) -> ShardOutcomes:
         def many(table: pa.Table, name: str, text: str) -> pa.Table:
             rows = table.take(np.arange(ROWS) % len(table))
             new = pa.array([f"{shard}-{n:03d}" for n in range(ROWS)])
@@ -160,7 +160,7 @@ def test_all_utterances_decided_in_one_process(
             ledger=many(real.ledger, "utterance", "source_path"),
         )
 
-    monkeypatch.setattr(shard_decisions, "of_shard", of_shard)
+    monkeypatch.setattr(shard_outcomes, "of_shard", of_shard)
     found = contents.of_shards(job, [f"s{n:02d}" for n in range(CHUNKS)])
     ids = [f"s{n:02d}-{m:03d}" for n in range(CHUNKS) for m in range(ROWS)]
     assert found.rows["id"].to_pylist() == ids

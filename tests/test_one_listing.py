@@ -14,7 +14,7 @@ import pytest
 from tasks import sweeping
 from tasks.checkpoints.index import ROOTS, Index
 from tasks.job import Job
-from tasks.packaging import decided
+from tasks.packaging import shard_groups
 from tests import corpus
 
 SHARDS: dict[str, Any] = {"hours": 0.0008, "settle_seconds": 0.0}
@@ -23,8 +23,8 @@ TWICE = "manifests/shard"  # for the names of all shards, and with what is in th
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
-    """That has run; what the decisions are on depends on one shard each."""
-    monkeypatch.setattr(decided, "AT_ONCE", 1)
+    """That has run; what the outcomes are on depends on one shard each."""
+    monkeypatch.setattr(shard_groups, "AT_ONCE", 1)
     corpus.make(tmp_path / "in", 10)
     job = corpus.job(tmp_path, shard=SHARDS)
     corpus.run(job)
@@ -93,7 +93,7 @@ def test_what_a_dead_run_was_writing_is_removed(job: Job) -> None:
     homes = [
         job.out / "manifests", job.out / "manifests/filter/shard-000001", job.out / "audio",
         job.out / "audio/shard-000000", job.out / "manifests/package", newest, newest / "wenet",
-        decided.home(job.out), job.out / "datasets",
+        shard_groups.home(job.out), job.out / "datasets",
     ]  # fmt: skip
     left = [home / ".abc.tmp" for home in homes]
     for path in left:

@@ -12,7 +12,7 @@ import pytest
 
 from tasks.checkpoints.manifest import shards
 from tasks.dataset import versions
-from tasks.packaging import decided, ledger_layout, parts, published
+from tasks.packaging import ledger_layout, parts, published, shard_groups
 from tasks.settings import PackageSettings
 from tasks.upkeep.verify import verify
 from tests import corpus
@@ -73,7 +73,7 @@ def test_the_recordings_of_a_portion_do_not_depend_on_work_shards(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, _ = corpus.run(job(home))
-    monkeypatch.setattr(decided, "AT_ONCE", 2)
+    monkeypatch.setattr(shard_groups, "AT_ONCE", 2)
     small = job(home, "small", shard={"settle_seconds": 0, "hours": 1.0 / 3600})
     second, _ = corpus.run(small)
     assert len(shards(small.out)) > 8
@@ -128,7 +128,7 @@ def test_without_what_is_noted_the_bytes_are_the_same(home: Path) -> None:
         corpus.run(job(home, out))
     corpus.add(home / "in", 22)
     shutil.rmtree(published.home(home / "bare"))
-    shutil.rmtree(decided.home(home / "bare"))
+    shutil.rmtree(shard_groups.home(home / "bare"))
     two, bare = (corpus.run(job(home, out))[0] for out in ("out", "bare"))
     assert corpus.content(two.path) == corpus.content(bare.path)
     assert bare.linked == two.linked

@@ -20,7 +20,7 @@ from flows.run import runs
 from flows.settings import PrepareSettings
 from tasks.checkpoints import manifest
 from tasks.checkpoints.index import Index
-from tasks.corpuswide import decisions
+from tasks.corpuswide import outcome_table
 from tasks.dataset import versions
 from tasks.errors import RunError
 from tasks.job import Job
@@ -273,9 +273,9 @@ def test_old_runs_go_on_request_only(out: Path) -> None:
 
 def test_what_if_still_answers_from_its_table(base: Path, out: Path) -> None:
     last = job(base / "in", out, **HISTORY[-1])
-    assert decisions.where(last) is not None
+    assert outcome_table.where(last) is not None
     assert pruning.prune(out, 1, yes=True)["kinds"]["manifests"]["items"]
-    assert decisions.where(last) is not None
+    assert outcome_table.where(last) is not None
 
 
 def test_the_command(out: Path, capsys: pytest.CaptureFixture[str]) -> None:

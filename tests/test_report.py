@@ -27,7 +27,7 @@ from flows.settings import PrepareSettings
 from tasks import audio
 from tasks import report as making
 from tasks.accounting import metrics
-from tasks.corpuswide import decisions
+from tasks.corpuswide import outcome_table
 from tasks.errors import RunError
 from tasks.estimating import what_if
 from tasks.job import Cost, Job
@@ -157,7 +157,7 @@ def test_every_reason_leads_to_its_clips(made: tuple[Job, Path], text: str) -> N
 
 def test_a_slider_says_what_what_if_says(made: tuple[Job, Path]) -> None:
     job, _ = made
-    path = decisions.where(job)
+    path = outcome_table.where(job)
     assert path is not None
     columns = Columns(job, path)
     found = distributions.of(columns, "duration")
@@ -169,7 +169,7 @@ def test_a_slider_says_what_what_if_says(made: tuple[Job, Path]) -> None:
     for at in (0, 7, 40, lower["at"], len(lower["positions"]) - 1):
         changed = corpus.filters({"use": "loudness"}, min=lower["positions"][at])
         other = job_of(job.out.parent, filter=changed)
-        assert decisions.where(other) is not None, "answered from the table"
+        assert outcome_table.where(other) is not None, "answered from the table"
         told, _ = what_if.kept(other, other)
         assert lower["items"][at] == told["items"]
         assert lower["hours"][at] == pytest.approx(told["hours"], abs=1e-6)
@@ -182,7 +182,7 @@ def test_bars_add_up_to_the_hours(made: tuple[Job, Path], text: str) -> None:
     assert {"duration", "loudness", "wer"} <= set(measured)
     bars = measured["duration"]["groups"][0]
     assert sum(bars["kept"]) == pytest.approx(now, rel=1e-3)
-    table = pq.read_table(decisions.where(job))
+    table = pq.read_table(outcome_table.where(job))
     whole = sum(table["seconds"].to_pylist()) / 3600
     assert sum(bars["kept"] + bars["other"]) == pytest.approx(whole, rel=1e-3)
 
@@ -315,7 +315,7 @@ def table_of(count: int, each: int) -> pa.Table:
 
 @pytest.mark.parametrize(("count", "each"), [(100, 5), (300, 2), (1, 1), (0, 0)])
 def test_any_number_of_reasons(tmp_path: Path, count: int, each: int) -> None:
-    """Nothing published, no table of decisions, no sources."""
+    """Nothing published, no table of outcomes, no sources."""
     from tasks.accounting import summary
 
     ledger = table_of(count, each)
@@ -420,7 +420,7 @@ def test_a_run_with_nothing_to_do_has_the_report_of_the_one_before(
 def test_columns_are_read_as_the_table_is(made: tuple[Job, Path]) -> None:
     """Which rows are packaged follows from measures and limits alone."""
     job, _ = made
-    path = decisions.where(job)
+    path = outcome_table.where(job)
     assert path is not None
     columns = Columns(job, path)
     kept = ~columns.blocked & (columns.refusals == 0)

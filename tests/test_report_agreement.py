@@ -13,7 +13,7 @@ import pytest
 
 from flows.run import report_process
 from tasks import report as making
-from tasks.corpuswide import decisions
+from tasks.corpuswide import outcome_table
 from tasks.report import agreeing
 from tasks.report.columns import Columns
 from tests import corpus
@@ -25,12 +25,12 @@ NAN = float("nan")
 
 
 def columns(tmp_path: Path, **values: list[float]) -> Columns:
-    """A table of decisions with these columns of numbers, nulls in the others."""
+    """A table of outcomes with these columns of numbers, nulls in the others."""
     job = corpus.job(
         tmp_path, sources=[], transcribe={"backend": {"use": "fake"}, "verdicts": VERDICTS}
     )
     count = len(values["seconds"])
-    schema = decisions.schema_of(job)
+    schema = outcome_table.schema_of(job)
     table = {
         field.name: pa.array(values[field.name], from_pandas=True).cast(field.type)
         if field.name in values

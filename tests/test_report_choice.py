@@ -18,7 +18,7 @@ import soundfile as sf
 from flows.run import report_process
 from tasks import audio
 from tasks import report as making
-from tasks.corpuswide import decisions
+from tasks.corpuswide import outcome_table
 from tasks.job import Job
 from tasks.recording import Locator
 from tasks.report import choosing, clips, doubtful, listen, samples, words
@@ -112,7 +112,7 @@ def test_few_are_all_shown_once() -> None:
 
 @pytest.fixture
 def hundred(tmp_path: Path) -> tuple[Ledger, Columns]:
-    """100 packaged utterances and 20 that the least duration of 0.7 s drops; their decisions."""
+    """100 packaged utterances and 20 that the least duration of 0.7 s drops; their outcomes."""
     draw = np.random.default_rng(5)
     rows, told = [], []
     for number in range(120):
@@ -153,7 +153,7 @@ def hundred(tmp_path: Path) -> tuple[Ledger, Columns]:
         transcribe={"backend": {"use": "fake"}, "verdicts": verdicts},
     )
     path = tmp_path / "decisions.parquet"
-    schema = decisions.schema_of(job).append(pa.field("speech_after_text", pa.float64()))
+    schema = outcome_table.schema_of(job).append(pa.field("speech_after_text", pa.float64()))
     extra = [name for name in told[0] if name not in schema.names]
     for name in extra:
         schema = schema.append(pa.field(name, pa.float64()))

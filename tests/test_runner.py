@@ -22,9 +22,10 @@ from prefect.client.schemas.filters import FlowRunFilter
 from prefect.runtime import flow_run
 from prefect.states import Completed
 
+from flows.cluster.call_result import Losses, NotBegun
 from flows.cluster.chains import map_chains
 from flows.cluster.cluster import Cluster, ClusterSettings
-from flows.cluster.dispatcher import Dispatcher, Losses, NotBegun
+from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.fleet import CPU, GPU
 from flows.server import history
 from flows.server.server import LocalServer

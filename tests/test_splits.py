@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from flows import checks
 from flows import settings as flow_settings
 from tasks.checkpoints import manifest
-from tasks.corpuswide import decisions, outcomes
+from tasks.corpuswide import outcome_table, outcomes
 from tasks.errors import ConfigError, RunError
 from tasks.estimating import what_if
 from tasks.json_types import JsonObject
@@ -531,7 +531,7 @@ def test_weights_drop_by_a_draw_that_the_ledger_names(tmp_path: Path) -> None:
 
     def foreseen(weight: float) -> tuple[int, int]:
         job = corpus.job(tmp_path, package={"weights": {"c": weight}})
-        assert decisions.where(job) is not None
+        assert outcome_table.where(job) is not None
         return (
             what_if.kept(job, job)[0]["items"],
             what_if.of_shards(job)["items"],
@@ -558,7 +558,7 @@ def test_the_share_is_in_the_order_of_ids(tmp_path: Path) -> None:
     assert ids == sorted(ids)
 
 
-def test_late_verdicts_are_as_if_all_were_decided_again(
+def test_late_verdicts_are_as_if_all_were_judged_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where spans overlap, and a dropped one's samples go to its neighbour."""

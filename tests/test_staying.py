@@ -20,15 +20,15 @@ from tasks.packaging import (
     candidates,
     canonical,
     choosing,
-    decided,
     judgements,
     published,
     seeded,
+    shard_groups,
     splits,
     staying,
     whole,
 )
-from tasks.packaging.decided import DIGESTS, ShardGroup
+from tasks.packaging.shard_groups import DIGESTS, ShardGroup
 from tasks.recipe import whole_job
 from tasks.settings import PackageSettings
 from tests.bench import _scale_out
@@ -75,7 +75,7 @@ def nights(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Nights:
 
 
 def groups(job: Job, table: pa.Table, size: int = 150) -> list[ShardGroup]:
-    """As if workers had decided `size` clips at a time."""
+    """As if workers had judged `size` clips at a time."""
     found = []
     for at in range(0, len(table), size):
         some = table.slice(at, size).combine_chunks()
@@ -85,11 +85,11 @@ def groups(job: Job, table: pa.Table, size: int = 150) -> list[ShardGroup]:
         columns += [some["sample_rate"], nothing, nothing, some["dataset"].dictionary_encode()]
         held = {"rows.arrow": some, "digests.arrow": pa.table(columns, DIGESTS.names)}
         digest = hashlib.sha256(repr(some.to_pylist()).encode()).hexdigest()[:16]
-        home = decided.home(job.out) / digest
+        home = shard_groups.home(job.out) / digest
         home.mkdir(parents=True, exist_ok=True)
         files = {}
         for name, each in held.items():
-            data = decided.arrow_bytes(each)
+            data = shard_groups.arrow_bytes(each)
             (home / name).write_bytes(data)
             files[name] = hashlib.sha256(data).hexdigest()[:16]
         facts = {"files": files, "rows": len(some), "changed": []}
@@ -109,7 +109,7 @@ def choose(job: Job, table: pa.Table, caplog: pytest.LogCaptureFixture) -> Chose
 
     scratch = job.out.parent / "scratch"
     storage.of(scratch).clear(scratch)
-    decided.list_in(scratch, groups(job, table))
+    shard_groups.list_in(scratch, groups(job, table))
     caplog.clear()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(candidates, "Candidates", Counted)

@@ -22,7 +22,7 @@ from tasks.checkpoints import manifest
 from tasks.dataset import versions
 from tasks.errors import ConfigError, OutLocked, RunError
 from tasks.job import Job
-from tasks.packaging import decided
+from tasks.packaging import shard_groups
 from tasks.settings import PackageSettings
 from tasks.storage import OBJECTS, copies, lease, lock, objects, tables, urls
 from tasks.storage.lock import hold
@@ -311,11 +311,11 @@ def test_prune_takes_versions_and_what_was_left(s3: S3, url: str, job: Job) -> N
     assert verify(versions.named(there.out)) == []
 
 
-def test_what_workers_decide_and_what_is_settled_lies_in_the_bucket(
+def test_what_workers_judge_and_what_is_settled_lies_in_the_bucket(
     s3: S3, url: str, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = job.shard.model_copy(update={"hours": 1 / 3600})
-    monkeypatch.setattr(decided, "AT_ONCE", 2)
+    monkeypatch.setattr(shard_groups, "AT_ONCE", 2)
     gather, gathered = package.gather, []
 
     def counted(*given: Any) -> dict[str, Any]:
@@ -326,7 +326,7 @@ def test_what_workers_decide_and_what_is_settled_lies_in_the_bucket(
     here, there = replace(job, shard=small), replace(remote(job, url), shard=small)
     corpus.run(here)
     corpus.run(there)
-    assert len(manifest.shards(there.out)) > decided.AT_ONCE
+    assert len(manifest.shards(there.out)) > shard_groups.AT_ONCE
     assert version(s3, url) == corpus.content(job.out / "datasets/v0001")
     assert not [key for key in s3.content(f"{url}/manifests") if ".listing" in key]
     assert len(gathered) == 2

@@ -15,7 +15,7 @@ from flows.cli import queries
 from tasks.checkpoints.manifest import shards
 from tasks.checkpoints.texts import final_text, text_columns
 from tasks.checkpoints.utterance import Outcome, Utterance
-from tasks.corpuswide import decisions
+from tasks.corpuswide import outcome_table
 from tasks.estimating import what_if
 from tasks.job import Job
 from tasks.packaging import contents
@@ -75,16 +75,16 @@ def test_limits_on_texts_are_taken_again_for_free(base: Path) -> None:
         rate = {"use": "char_rate", "max_alphabetic": most}
         return corpus.job(base, transcribe={"backend": {"use": "fake"}, "verdicts": [rate]})
 
-    everything = pq.read_table(decisions.where(corpus.job(base)))
+    everything = pq.read_table(outcome_table.where(corpus.job(base)))
     rates = sorted(everything["char_rate_alphabetic"].to_pylist())
     middle = (rates[2] + rates[3]) / 2
-    assert decisions.where(limited(middle)) is not None, "answered from the table"
+    assert outcome_table.where(limited(middle)) is not None, "answered from the table"
     foreseen = what_if.kept(limited(middle), limited(middle))[0]["items"]
     published, counts = corpus.run(limited(middle))
     assert {counts[n][0] for n in ("shard", "filter", "resample", "transcribe")} == {0}
     assert published.summary["utterances"]["packaged"] == foreseen == 3
     assert published.summary["reasons"]["transcribe.too_fast"]["items"] == 3
-    table = pq.read_table(decisions.where(limited(middle)))
+    table = pq.read_table(outcome_table.where(limited(middle)))
     assert sorted(table["char_rate_alphabetic"].to_pylist()) == rates, "of rejected rows, too"
     ledger = pq.read_table(published.path / "ledger.parquet")
     fast = ledger.filter(pc.equal(ledger["reason"], "too_fast"))
@@ -112,8 +112,8 @@ def test_what_a_table_lacks_is_answered_from_the_shards(base: Path) -> None:
     corpus.run(few)
     rate = Plugin(use="char_rate", min_alphabetic=None, max_alphabetic=0.1)
     more = corpus.job(base, transcribe={"verdicts": [rate]})
-    assert decisions.where(few) is not None
-    assert decisions.where(more) is None
+    assert outcome_table.where(few) is not None
+    assert outcome_table.where(more) is None
     assert what_if.kept(few, more)[1]["items"] == 0
     assert contents.of_shards(more, shards(more.out)).rows.num_rows == 0
 

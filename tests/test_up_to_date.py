@@ -16,7 +16,7 @@ from tasks import package, pipeline, recipe, up_to_date
 from tasks.callers import Here
 from tasks.checkpoints import index, manifest
 from tasks.job import Job
-from tasks.packaging import decided
+from tasks.packaging import shard_groups
 from tasks.stages import contract, cutting, stage
 from tasks.upkeep.verify import verify
 from tests import corpus
@@ -220,7 +220,7 @@ def test_rot_that_no_stat_shows_is_in_no_version(home: Path, step: str) -> None:
     assert grown.summary["utterances"]["packaged"] == 13
     assert counts[step][0] == 1, "it was read"
     assert verify(grown.path) == []
-    shutil.rmtree(decided.home(home / "out"))
+    shutil.rmtree(shard_groups.home(home / "out"))
     corpus.add(home / "in", 13)
     grown, counts = corpus.run(asked(home))
     assert grown.summary["utterances"]["packaged"] == 14

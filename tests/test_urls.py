@@ -21,6 +21,7 @@ from flows.cluster.spawning import environment
 from tasks import plugins, storage
 from tasks.errors import ConfigError, ItemError, RunError
 from tasks.recording import Ignored, Locator, Recording, container
+from tasks.recording.guard import file_state
 from tasks.settings import Source
 from tasks.sources._paths import listed_name, resolve
 from tasks.storage import answers, copies, urls
@@ -160,6 +161,25 @@ def test_one_object_is_a_source_and_an_overwritten_one_is_another(
     assert isinstance(found, Recording)
     assert found.guard != before
     assert container.digest(found.locator) != digest
+
+
+def test_files_and_objects_answer_alike(s3: S3, url: str, tmp_path: Path) -> None:
+    s3.files().pipe_file(f"{url}/a.wav", b"1234")
+    (tmp_path / "a.wav").write_bytes(b"1234")
+    (tmp_path / "broken").symlink_to("nowhere")
+    for root, missing in ((url, "no such object"), (str(tmp_path), "No such file or directory")):
+        assert file_state(f"{root}/a.wav").size == 4
+        assert urls.named(f"{root}/a.wav")
+        assert urls.real(f"{root}/x/../a.wav/") == f"{root}/a.wav"
+        assert file_state(f"{root}/b.wav").error == ("missing", missing)
+        assert not urls.named(f"{root}/b.wav")
+        with urls.arrow(f"{root}/a.wav") as file:
+            assert file.read() == b"1234"
+    assert urls.named(f"{tmp_path}/broken")
+    assert file_state(str(tmp_path)).error == ("unreadable", "not a file")
+    assert file_state(f"{tmp_path}/\0").error == ("missing", "no file can have this name")
+    assert storage.of(storage.place(url)).mounted(storage.place(url)) is None
+    assert storage.of(tmp_path).mounted(tmp_path) == tmp_path
 
 
 def test_an_object_that_is_gone_is_a_missing_item(url: str) -> None:

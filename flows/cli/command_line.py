@@ -9,13 +9,13 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 from flows.cli import interrupts
 from flows.cli.arguments import parser
 from flows.cli.exit_codes import Exit
 from tasks import masking
 from tasks.errors import ConfigError, MillError, NothingLeft, OutLocked, TooManyFailed
+from tasks.json_types import JsonObject
 from tasks.lean import importing, without_pandas, without_search_at_exit
 
 #: Defaults for what this command and its children start; a value that is set already stays.
@@ -68,7 +68,7 @@ def _run(args: argparse.Namespace) -> Exit:
 
 
 def _fail(
-    args: argparse.Namespace, sentence: str, code: Exit, facts: Mapping[str, Any] | None = None
+    args: argparse.Namespace, sentence: str, code: Exit, facts: JsonObject | None = None
 ) -> Exit:
     sentence = masking.sentence(sentence)  # an error of the system may name any path or URL
     print(f"uttermill: {sentence}", file=sys.stderr)

@@ -6,9 +6,10 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flows.cli.exit_codes import Exit
+from tasks.json_types import JsonObject
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 def print_answer(
     args: argparse.Namespace,
-    result: dict[str, Any],
-    show: Callable[[dict[str, Any], Console], None],
+    result: JsonObject,
+    show: Callable[[JsonObject, Console], None],
 ) -> Exit:
     """Print a table for people, on stderr where stdout is not a terminal; with --json also one
     object on stdout."""
@@ -29,7 +30,7 @@ def print_answer(
     return Exit.DONE
 
 
-def print_lines(args: argparse.Namespace, result: dict[str, Any], lines: Iterable[str]) -> Exit:
+def print_lines(args: argparse.Namespace, result: JsonObject, lines: Iterable[str]) -> Exit:
     """Print the lines, for other programs to read; with --json one object instead."""
     if args.json:
         print(json.dumps(result, ensure_ascii=False))

@@ -11,11 +11,11 @@ import sys
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from flows.cli.exit_codes import Exit
 from flows.cli.printing import print_answer, print_lines
 from tasks.errors import ConfigError
+from tasks.json_types import JsonObject
 
 
 def status(args: argparse.Namespace) -> Exit:
@@ -98,7 +98,7 @@ def verify(args: argparse.Namespace) -> Exit:
     dataset = _dataset(args.dataset)
     out = checkpoints.out_of(dataset) if args.deep else None
     faults = verifying.verify(dataset)
-    result: dict[str, Any] = {"ok": not faults, "faults": faults}
+    result: JsonObject = {"ok": not faults, "faults": faults}
     if out is not None:
         found = checkpoints.verify(out)
         faults += found.faults

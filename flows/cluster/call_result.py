@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 from flows.cluster.call_queue import Future
@@ -29,8 +30,21 @@ class NeverStarted(Exception):
     """The deadline passed while the call waited for a worker: nothing is to blame."""
 
 
+class NotBegun(RunError):
+    """A call that was not started because the run is ending for another error."""
+
+
 class NoWorkerLeft(RunError):
     """No worker has joined, and Dask has given up waiting for one."""
+
+
+@dataclass
+class Losses:
+    """Deaths and timeouts on the workers of a run, for its summary."""
+
+    deaths: int = 0
+    timeouts: int = 0
+    isolated: int = 0
 
 
 def result_of(future: Future, seconds: float, cancelled: threading.Event) -> Any:

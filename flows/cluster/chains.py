@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Generic, TypeVar, cast
 
 from flows.cluster.call_queue import begin_chain
-from flows.cluster.dispatcher import NotBegun
+from flows.cluster.call_result import NotBegun
 
 log = logging.getLogger("uttermill")
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
-from typing import Any
 
 from tasks.environment import ENGINES_VARIABLE, VERSION_VARIABLE
+from tasks.json_types import JsonObject, JsonValue
 
 LOG_LENGTH = "low-level-log-length"
 
 #: The same as `infra/dask.yaml`, which gives the reasons; a test keeps them equal.
-DASK_CONFIG: dict[str, Any] = {
+DASK_CONFIG: JsonObject = {
     "distributed": {
         "worker": {
             "multiprocessing-method": "spawn",
@@ -59,7 +59,7 @@ def variables(engines: Mapping[str, str] | None = None) -> dict[str, str]:
     return {VERSION_VARIABLE: version("uttermill"), ENGINES_VARIABLE: reached}
 
 
-def flat(told: Mapping[str, str], profiled: bool = False) -> dict[str, Any]:
+def flat(told: Mapping[str, str], profiled: bool = False) -> JsonObject:
     """`DASK_CONFIG` by dotted keys, with the variables of workers that replace others.
 
     `profiled`: Dask samples what each worker does, as its performance report shows.
@@ -77,7 +77,7 @@ def environment(told: Mapping[str, str]) -> dict[str, str]:
     return {**caps, **told}
 
 
-def _flat(config: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(config: JsonObject, prefix: str = "") -> Iterator[tuple[str, JsonValue]]:
     """Dotted keys, because `dask.config.set` would replace a nested mapping as a whole."""
     for key, value in config.items():
         if isinstance(value, dict):

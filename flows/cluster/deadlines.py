@@ -9,7 +9,7 @@
 
 A probe reads headers and hashes bytes. When a batch misses its deadline, its recordings are probed
 one by one, each with `item_timeout`: a recording that hangs costs little more than that (1.2 times,
-by the defaults), and a batch that was only slow still succeeds. Deciding on the utterances of a
+by the defaults), and a batch that was only slow still succeeds. Judging the utterances of a
 shard takes seconds, even for a shard of 24 h; planning a million clips takes 12 s
 (`tests.bench.plan_million`).
 """
@@ -22,12 +22,12 @@ from typing import Any
 from flows.cluster.settings import ClusterSettings
 from tasks.job import Job
 from tasks.packaging import parts
-from tasks.packaging.decided import ShardGroup
+from tasks.packaging.shard_groups import ShardGroup
 from tasks.stages import isolate
 
 HOUR = 3600.0
 PROBE, PROBE_EACH = 20.0, 2.0  # s of a batch, and of each recording in it
-DECIDE_EACH = 30.0  # s of a shard
+SHARD_EACH = 30.0  # s of a shard
 #: Steps whose second argument names work shards, and those that read or write a tar.
 OF_SHARDS = ("decide", "plan")
 TARS = ("write", "check", "link")
@@ -59,7 +59,7 @@ def of_call(
             return (isolate.START + item) * recordings
         return min(PROBE + PROBE_EACH * recordings, max(item / 2, PROBE), item)
     if step in OF_SHARDS:
-        return item + DECIDE_EACH * _shards(args[1])
+        return item + SHARD_EACH * _shards(args[1])
     job = next((arg for arg in args if isinstance(arg, Job)), None)
     hours = job.package.tar_hours if job is not None and step in TARS else 0.0
     if step == "link" and job is not None:

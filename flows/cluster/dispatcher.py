@@ -10,13 +10,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from flows.cluster.call_queue import CallQueue, Future
 from flows.cluster.call_result import (
+    Losses,
     NeverStarted,
+    NotBegun,
     NoWorkerLeft,
     Overdue,
     WorkerDied,
@@ -48,19 +49,6 @@ class Workers(Protocol):
 
     def restart_worker_of(self, future: Future) -> bool:
         """Replace the worker that runs a call; False when none does."""
-
-
-@dataclass
-class Losses:
-    """Deaths and timeouts on the workers of a run, for its summary."""
-
-    deaths: int = 0
-    timeouts: int = 0
-    isolated: int = 0
-
-
-class NotBegun(RunError):
-    """A call that was not started because the run is ending for another error."""
 
 
 class Dispatcher:

@@ -13,7 +13,7 @@ import tempfile
 import types
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flows.cluster import gpus
 from flows.cluster.dask_config import DASK_CONFIG
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from distributed import Worker
 
 #: What `gather` returns for each worker, by its address.
-Facts = Mapping[str, Mapping[str, Any]]
+Facts = Mapping[str, JsonObject]
 
 PACKAGES = (
     "uttermill",

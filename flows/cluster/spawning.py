@@ -54,8 +54,9 @@ def without_main() -> Iterator[None]:
     ends: theirs is `flows.cluster.spawned`. Other processes that are spawned meanwhile import it as
     usual.
 
-    Under a deployment `__main__` is Prefect (45 MB and a second per worker), and a script without
-    a main guard would start a cluster in each worker. Workers only get importable functions.
+    Under a deployment `__main__` is Prefect (45 MB and a second per worker), and a script that
+    starts its run outside `if __name__ == "__main__"` would start a cluster in each worker. Workers
+    only get importable functions.
     multiprocessing has no setting for it: its function is replaced, and restored at the end.
     """
     global _original, _users

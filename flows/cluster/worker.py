@@ -12,13 +12,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from distributed import get_worker
 
 from tasks.job import Cost, Done, Job
 from tasks.stages import handover, stage
 from tasks.stages.cost import CostMeter
+
+Result = TypeVar("Result")
 
 TOPIC = "uttermill-progress"
 HANDOVER = "uttermill"  # in a worker's temporary directory: PCM that filter leaves for resample
@@ -74,7 +76,9 @@ class Events:
             self._pause = min(2 * self._pause, MOST_SECONDS)
 
 
-def run_call(function: Callable[..., Any], *args: Any, **options: Any) -> tuple[Any, Cost]:
+def run_call(
+    function: Callable[..., Result], *args: object, **options: object
+) -> tuple[Result, Cost]:
     """Run `function(*args, **options)` on this worker; returns its result and its cost."""
     with CostMeter(str(get_worker().name)) as meter:
         result = function(*args, **options)

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from flows.explore.corpus import Gone
 from tasks.errors import ConfigError, MillError
+from tasks.json_types import JsonValue
 
 Handler = Callable[[Request, Exception], Response]
 
@@ -21,7 +22,7 @@ def asked(request: Request) -> list[tuple[str, str]]:
     return request.query_params.multi_items()
 
 
-def answer(data: Any, status: int = 200) -> Response:
+def answer(data: JsonValue, status: int = 200) -> Response:
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Response(text.encode("utf-8", "replace"), status, media_type="application/json")
 

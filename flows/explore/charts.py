@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from flows.explore import query
 from flows.explore.corpus import Corpus, Items
+from flows.explore.loading import SqlValue
 from flows.explore.query import Parameters
 from tasks import plugins
 from tasks.errors import ConfigError
@@ -136,7 +137,7 @@ def kept(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     known = limits(corpus.job())
     today = {(each["column"], each["side"]): each["value"] for each in known}
     reasons = [each["reason"] for each in known if (each["column"], each["side"]) in moved]
-    tests, values = [], list[Any]()
+    tests, values = [], list[SqlValue]()
     for (column, side), value in {**today, **moved}.items():
         if value is None or column not in items.columns:
             continue

@@ -53,9 +53,10 @@ def detail(corpus: Corpus, items: Items, item: int) -> JsonObject:
 
 def _others(corpus: Corpus, utterance: Utterance) -> list[str]:
     """Texts of other recognisers, or of other settings, for the same PCM."""
-    pattern = str(corpus.out / "manifests" / "transcribe" / "*" / "*.parquet")
-    if storage.of(corpus.out).remote:
+    home = storage.of(corpus.out).mounted(corpus.out / "manifests" / "transcribe")
+    if home is None:
         return []
+    pattern = str(home / "*" / "*.parquet")
     found = corpus.rows(
         "SELECT DISTINCT text FROM read_parquet(?, union_by_name=true) WHERE audio = ? "
         "AND text IS NOT NULL AND transcript <> ? ORDER BY text",
@@ -101,13 +102,13 @@ def span(corpus: Corpus, recording: str, start: float, end: float, rate: int) ->
 def _tar(corpus: Corpus, items: Items, key: str) -> tuple[Pcm, int] | None:
     """The clip from the version's own tar."""
     version = corpus.place(items.number)
-    if storage.of(version).remote:
+    table = storage.of(version).mounted(version / UTTERANCES_FILE)
+    if table is None:
         return None
-    pattern = parquet_glob(version / UTTERANCES_FILE)
     try:
         found = corpus.rows(
             'SELECT shard, "offset" FROM read_parquet(?, union_by_name=true) WHERE id = ?',
-            [pattern, key],
+            [parquet_glob(table), key],
         )
     except Exception as error:  # DuckDB's, where the version was removed meanwhile
         raise Gone(f"version {items.number} cannot be read any more: {error}") from None

@@ -2,7 +2,7 @@
 
 An item is a row of the ledger: an utterance that was kept, dropped or failed, or another span.
 Further facts come from `utterances.parquet`; for items that were not packaged, from the last run's
-table of decisions and from the checkpoints.
+table of outcomes and from the checkpoints.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import duckdb
 import pyarrow as pa
 
 from flows.explore import loading, vocabulary
-from flows.explore.loading import Column
+from flows.explore.loading import Column, SqlValue
 from flows.explore.selection import Selection
 from flows.explore.shards import Shards
 from flows.explore.vocabulary import Vocabulary
@@ -156,7 +156,7 @@ class Corpus:
         finally:
             cursor.close()
 
-    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[JsonObject]:
+    def rows(self, sql: str, values: Sequence[SqlValue] = ()) -> list[JsonObject]:
         """The rows of a query, by column; floats that JSON cannot hold are None."""
         with self.cursor() as cursor:
             found = cursor.execute(sql, list(values))
@@ -166,12 +166,12 @@ class Corpus:
                 for row in found.fetchall()
             ]
 
-    def arrays(self, sql: str, values: Sequence[Any] = ()) -> Mapping[str, Any]:
+    def arrays(self, sql: str, values: Sequence[SqlValue] = ()) -> Mapping[str, Any]:
         """A query's columns as arrays; masked where they have nulls."""
         with self.cursor() as cursor:
             return cursor.execute(sql, list(values)).fetchnumpy()
 
-    def once(self, sql: str, values: Sequence[Any] = ()) -> list[JsonObject]:
+    def once(self, sql: str, values: Sequence[SqlValue] = ()) -> list[JsonObject]:
         """`rows` of a query on a version's table, cached: the result never changes."""
         return self._once(sql, tuple(values))
 
@@ -191,7 +191,7 @@ class Corpus:
         self._database.close()
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, float) and not abs(value) < float("inf"):
         return None
     return value

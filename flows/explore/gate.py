@@ -40,25 +40,25 @@ class Gate:
             await self.app(scope, receive, send)
             return
 
-        async def guarded(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
         host = Headers(scope=scope).get("host", "")
         if _name(host) not in HOSTS:
-            await PlainTextResponse(OTHER_HOST, 403)(scope, receive, guarded)
+            await PlainTextResponse(OTHER_HOST, 403)(scope, receive, send_with_headers)
             return
         first, _, rest = scope["path"].lstrip("/").partition("/")
         if self._right(first):
             inner = {**scope, "path": f"/{rest}", "raw_path": None, "root_path": ""}
-            await self.app(inner, receive, guarded)
+            await self.app(inner, receive, send_with_headers)
             return
         asked = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])
         if self._right(asked[0]):
-            await self.app(scope, receive, guarded)
+            await self.app(scope, receive, send_with_headers)
             return
-        await PlainTextResponse(REFUSED, 403)(scope, receive, guarded)
+        await PlainTextResponse(REFUSED, 403)(scope, receive, send_with_headers)
 
     def _right(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), self.token.encode())

@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 
 from tasks import plugins, schema, shelves, storage
-from tasks.corpuswide import decisions
+from tasks.corpuswide import outcome_table
 
 #: Columns of every item, in the order in which the page offers them.
 FIRST = (
@@ -25,6 +25,9 @@ SEARCHED = (
 HIDDEN = ("item", "searched", "spoken")  # columns that the page does not offer
 TEXTS = "VARCHAR"
 SKIPPED = frozenset({"offset", "sha256", "generation", "shard", "blob", "word_times", "heard"})
+
+#: A value that a query is given.
+SqlValue = str | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +80,9 @@ def _parquet(
         wanted = [n for n in store.tree(version) if n.startswith(("ledger.", "utterances."))]
         home = scope.enter_context(store.reading(version, wanted))
         globs = {n: parquet_glob(home / f"{n}.parquet") for n in ("ledger", "utterances")}
-        if not store.remote:  # a bucket's checkpoints would be thousands of requests
-            manifests = out / "manifests"
-            globs["decisions"] = parquet_glob(decisions.place(out))
+        # Fetched from a bucket, checkpoints would be thousands of requests.
+        if (manifests := store.mounted(out / "manifests")) is not None:
+            globs["outcomes"] = parquet_glob(outcome_table.place(out))
             for stage in ("shard", "resample", "transcribe"):
                 globs[stage] = str(manifests / stage / "*" / "*.parquet")
         for view, pattern in globs.items():
@@ -101,7 +104,7 @@ def parquet_glob(path: Path) -> str:
 
 
 def _select(views: Mapping[str, Mapping[str, str]], ledger: str) -> str:
-    u, d = views.get("utterances", {}), views.get("decisions", {})
+    u, d = views.get("utterances", {}), views.get("outcomes", {})
     joins = [f"FROM ({ledger}) l"]
     known: dict[str, list[str]] = {}
 
@@ -124,7 +127,7 @@ def _select(views: Mapping[str, Mapping[str, str]], ledger: str) -> str:
         for column, kind in d.items():
             if _number(kind) and column not in ("seconds", "heard", "part"):
                 add(column, f'd."{column}"::DOUBLE')
-        joins.append("LEFT JOIN decisions d ON d.id = l.utterance")
+        joins.append("LEFT JOIN outcomes d ON d.id = l.utterance")
     if {"resample", "transcribe"} <= views.keys():
         add("text", "t.text")
         add("hypothesis", "t.text")

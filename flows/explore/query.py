@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from flows.explore import selection
 from flows.explore.corpus import Corpus, Items
-from flows.explore.loading import Column
+from flows.explore.loading import Column, SqlValue
 from flows.explore.selection import Places
 from tasks.accounting.ledger import PRECEDENCE
 from tasks.errors import ConfigError
@@ -34,14 +33,14 @@ class Choice:
     """A condition in SQL and its values."""
 
     sql: str
-    values: tuple[Any, ...]
+    values: tuple[SqlValue, ...]
 
 
 def choice(columns: Mapping[str, Column], asked: Parameters) -> Choice:
     """The items that the parameters choose; ConfigError if one makes no sense."""
     single = dict(asked)
     parts: list[str] = [] if single.get("spans") == "1" else [UTTERANCES]
-    values: list[Any] = []
+    values: list[SqlValue] = []
     if text := single.get("q", ""):
         if single.get("regex") == "1":
             parts.append("regexp_matches(searched, ?, 'i')")

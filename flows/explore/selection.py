@@ -12,17 +12,18 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.explore.loading import Column
+from flows.explore.loading import Column, SqlValue
 
 Places = NDArray[np.int32]  # items, ascending
 #: What a column is sorted by, of every item: float64, NaN if it is null, or of a text int32 its
 #: place among all texts, -1 if it is null.
-Keys = NDArray[Any]
+Keys = NDArray[np.int32] | NDArray[np.float64]
+Number = TypeVar("Number", bound=np.generic)
 
 HELD = 400_000_000  # bytes of one version's arrays that stay; the least lately used go
 
@@ -37,7 +38,7 @@ class Selection:
     _held: OrderedDict[Hashable, NDArray[Any]] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def members(self, sql: str, values: Sequence[Any]) -> Places:
+    def members(self, sql: str, values: Sequence[SqlValue]) -> Places:
         """The items that a condition chooses, ascending; int32."""
         key = ("members", sql, tuple(values))
         if (known := self._get(key)) is None:
@@ -85,7 +86,7 @@ class Selection:
                 self._held.move_to_end(key)
             return self._held.get(key)
 
-    def _put(self, key: Hashable, found: NDArray[Any]) -> NDArray[Any]:
+    def _put(self, key: Hashable, found: NDArray[Number]) -> NDArray[Number]:
         with self._lock:
             self._held[key] = found
             size = sum(each.nbytes for each in self._held.values())

@@ -47,7 +47,7 @@ class Shards:
         return None
 
     def utterance(self, recording: str, key: str | None) -> tuple[str, Utterance] | None:
-        """(shard, utterance) by its id, decided by the last run's settings."""
+        """(shard, utterance) by its id, judged by the last run's settings."""
         shard, job = self.shard_of(recording), self._job()
         if shard is None or job is None or key is None:
             return None
@@ -60,4 +60,4 @@ class Shards:
         assert job is not None
         view = view_of(job, shard)
         view.recordings = [r for r in view.recordings if r["recording"] == recording]
-        return {u.id: u for u in view.decided()}
+        return {u.id: u for u in view.transcribed()}

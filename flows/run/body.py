@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow.compute as pc
 
@@ -30,7 +30,7 @@ from tasks.callers import Alone, WorkersNeeded
 from tasks.checkpoints import index
 from tasks.dataset import reader_drops, versions
 from tasks.errors import MillError
-from tasks.job import Job
+from tasks.job import Cost, Job
 from tasks.json_types import JsonObject
 from tasks.results import Published
 from tasks.schema import LEDGER_FILE
@@ -80,7 +80,7 @@ class Body:
         folder = self.run.folder
         with metrics.recorded(folder) as measured:
 
-            def ran(work: Callable[..., Any], cost: Any) -> None:
+            def ran(work: Callable[..., object], cost: Cost) -> None:
                 measured.call(metrics.place_of(work, (), ""), Trace(cost.started, 1), cost)
 
             here = Alone(ALONE_SECONDS, ran)

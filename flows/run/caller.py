@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import Any
 
 from flows.cluster import deadlines, worker
 from flows.cluster.chains import map_chains
@@ -19,8 +18,8 @@ from flows.run import dask_report
 from flows.run.metrics import Metrics, place_of
 from tasks import storage
 from tasks.accounting.metrics import Place, Trace
-from tasks.callers import Chain
-from tasks.job import Done, Job
+from tasks.callers import Chain, Result
+from tasks.job import Cost, Done, Job
 from tasks.plugins import engines, gpu
 from tasks.stages.cost import CostMeter
 
@@ -31,7 +30,7 @@ def cluster_of(job: Job, settings: ClusterSettings, folder: Path) -> Cluster:
     """The cluster of a run, not started yet; `folder` is the run's folder."""
     assert job.scratch is not None
     # Workers that others start must see a folder, unless OUT is in a store they have access to.
-    common = None if storage.of(job.out).remote else folder
+    common = storage.of(job.out).mounted(folder)
     reached = engines.of(job)
     return Cluster(settings, job.scratch / "workers", bool(gpu.stages(job)), common, reached)
 
@@ -95,7 +94,7 @@ class ClusterCaller:
             return job.scratch / "listing"
         return job.out / "manifests" / ".listing" / job.scratch.name
 
-    def call(self, work: Callable[..., Any], *args: Any) -> Any:
+    def call(self, work: Callable[..., Result], *args: object) -> Result:
         # A run with nothing to do starts no worker.
         if self.cluster.started:
             return self._on_worker(work, args)
@@ -162,15 +161,15 @@ class ClusterCaller:
             self._ahead[name, shard] = ended
         return first
 
-    def map(self, work: Callable[..., Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def map(self, work: Callable[..., Result], args: Sequence[tuple[object, ...]]) -> list[Result]:
         call = partial(self._on_worker, work)
         width = partial(self.cluster.count, CPU)
         return map_chains(args, call, width, self.dispatcher.cancel)
 
-    def _on_worker(self, work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    def _on_worker(self, work: Callable[..., Result], args: tuple[object, ...]) -> Result:
         place, trace = place_of(work, args, CPU), Trace()
         try:
-            result, cost = self.dispatcher.run(
+            ended: tuple[Result, Cost] = self.dispatcher.run(
                 worker.run_call,
                 work,
                 *args,
@@ -182,5 +181,6 @@ class ClusterCaller:
         except Exception as error:
             self.metrics.failed(place, trace, error)
             raise
+        result, cost = ended
         self.metrics.call(place, trace, cost)
         return result

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import pyarrow as pa
 
@@ -24,10 +23,10 @@ SHOWN = 3  # stragglers that are printed
 
 #: Stage and step of the pipeline's other calls, by module and name.
 STEPS = {
-    "tasks.listing.apart.list_parts": ("shard", "list"),
+    "tasks.listing.apart.list_branches": ("shard", "list"),
     "tasks.shard.probe": ("shard", "probe"),
     "tasks.package.gather": ("package", "gather"),
-    "tasks.packaging.deciding.decide": ("package", "decide"),
+    "tasks.packaging.group_verdicts.judge": ("package", "decide"),
     "tasks.packaging.choosing.choose": ("package", "choose"),
     "tasks.packaging.answers.note": ("package", "note"),
     "tasks.packaging.ledger_layout.plan": ("package", "ledger"),
@@ -118,7 +117,7 @@ def lines(stragglers: list[JsonObject]) -> list[str]:
     return [*told, f"{more} more are in metrics.parquet."] if more > 0 else told
 
 
-def place_of(work: Callable[..., Any], args: tuple[Any, ...], kind: str) -> Place:
+def place_of(work: Callable[..., object], args: tuple[object, ...], kind: str) -> Place:
     """Stage and step of a call that is not a stage, for its metrics and its deadline."""
     stage, step = STEPS.get(f"{work.__module__}.{work.__name__}", ("", work.__name__))
     return Place(stage, step, "-".join(str(n) for n in args if type(n) is int), kind)

@@ -6,7 +6,7 @@ import json
 import pickle
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -16,10 +16,13 @@ from tasks.job import Job
 from tasks.schema import LEDGER_FILE
 from tasks.storage import write_atomic
 
+if TYPE_CHECKING:
+    from tasks.report import Request
+
 NAME = "report.html"  # in the run's folder
 
 
-def request(job: Job, folder: Path) -> Any:
+def request(job: Job, folder: Path) -> Request:
     """The request for a report: on the newest version, or on the work so far if there is none."""
     from tasks import report
     from tasks.accounting import metrics, summary
@@ -48,11 +51,11 @@ def request(job: Job, folder: Path) -> Any:
             measured,
             before(job.out, folder),
         )
-    decided = contents.of_shards(job, manifest.shards(job.out))
-    counts = summary.of_ledger(decided.ledger)
+    judged = contents.of_shards(job, manifest.shards(job.out))
+    counts = summary.of_ledger(judged.ledger)
     return report.Request(
         job,
-        decided.ledger,
+        judged.ledger,
         counts,
         folder.name,
         scores={},

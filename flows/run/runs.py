@@ -60,14 +60,12 @@ def record(out: Path, settings: PrepareSettings, name: str = "settings.json") ->
     place = out / "runs" / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     kept = settings.rooted().model_dump_json(indent=1).encode()
     store = storage.of(out)
-    for temp in [
-        *store.temporaries(out / "runs")
-    ]:  # left by a killed run; this run holds OUT's lock
+    for temp in [*store.temporaries(out / "runs")]:  # of a killed run: this one holds OUT's lock
         store.remove(temp)
     write_atomic(place / name, kept)
     with ExitStack() as uploading:
-        folder = place
-        if store.remote:
+        folder = store.mounted(place)
+        if folder is None:
             folder = uploading.enter_context(scratch()) / place.name
             write_atomic(folder / name, kept)
             uploading.callback(_upload, folder, place)

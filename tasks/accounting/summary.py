@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -142,7 +142,7 @@ def hours_by(ledger: pa.Table, *columns: str) -> list[JsonObject]:
     return sorted(rows, key=lambda r: tuple(str(r[c]) for c in columns))
 
 
-def _grouped(ledger: pa.Table, *columns: str) -> dict[tuple[Any, ...], tuple[int, float]]:
+def _grouped(ledger: pa.Table, *columns: str) -> dict[tuple[str | None, ...], tuple[int, float]]:
     """Rows and seconds of every combination of columns.
 
     Samples are summed as integers, rate by rate: the last digits of a sum of floats depend on how
@@ -150,7 +150,7 @@ def _grouped(ledger: pa.Table, *columns: str) -> dict[tuple[Any, ...], tuple[int
     """
     counted = ("items", "sum") if "items" in ledger.column_names else ("recording", "count")
     parts = ledger.group_by([*columns, "sample_rate"]).aggregate([("samples", "sum"), counted])
-    found: dict[tuple[Any, ...], tuple[int, float]] = {}
+    found: dict[tuple[str | None, ...], tuple[int, float]] = {}
     for row in sorted(parts.to_pylist(), key=lambda r: r["sample_rate"] or 0):
         key = tuple(row[c] for c in columns)
         items, seconds = found.get(key, (0, 0.0))
@@ -171,7 +171,7 @@ def _total(column: pa.Array | pa.ChunkedArray) -> int:
     return int(pc.sum(column).as_py() or 0)
 
 
-def errors_of(version: Path) -> dict[str, Any]:
+def errors_of(version: Path) -> JsonObject:
     """Word and character error rates over all clips of a published version with a reference, some
     rows at a time."""
     totals = dict.fromkeys(("scored", *SCORES), 0)

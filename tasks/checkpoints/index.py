@@ -15,10 +15,10 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from tasks import storage
 from tasks.checkpoints import manifest
+from tasks.json_types import JsonObject, JsonValue
 from tasks.storage.local import is_temporary
 
 log = logging.getLogger("uttermill")
@@ -29,7 +29,7 @@ ROOTS = (*(f"manifests/{name}" for name in STAGES), "audio")
 NAMED = 5  # files that a message names
 OF_A_REQUEST = 1000  # objects that an object store names in one answer
 
-Notes = dict[str, Any]  # of one shard or the version: `key`, and the facts that it holds for
+Notes = JsonObject  # of one shard or the version: `key`, and the facts that it holds for
 
 
 class Index:
@@ -154,7 +154,7 @@ def is_there(out: Path) -> bool:
     return storage.exists(_path(out))
 
 
-def digest(*parts: Any) -> str:
+def digest(*parts: JsonValue) -> str:
     """A hash of JSON values, 32 hex digits."""
     return _digest(*(json.dumps(part, sort_keys=True) for part in parts))
 

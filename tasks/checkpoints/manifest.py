@@ -19,7 +19,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +26,7 @@ import pyarrow.parquet as pq
 
 from tasks import storage
 from tasks.errors import CorruptManifest
+from tasks.json_types import JsonObject
 from tasks.schema import Row as Row
 from tasks.storage import tables
 
@@ -43,7 +43,7 @@ class Part:
     path: Path  # the file that holds it
     name: str  # that it was committed under, without the ending
     table: pa.Table
-    meta: dict[str, Any]
+    meta: JsonObject
 
     @property
     def number(self) -> int:
@@ -65,7 +65,7 @@ def commit(
     shard: str,
     rows: list[Row] | pa.Table,
     schema: pa.Schema,
-    meta: dict[str, Any],
+    meta: JsonObject,
     number: int | None = None,
 ) -> Path:
     """Write rows as a new part of the shard; atomic, durable; returns its path.
@@ -207,14 +207,14 @@ def open_parts(path: Path) -> list[Part]:
     if hashlib.sha256(data).hexdigest()[:16] != named:
         raise CorruptManifest(f"manifest {path} does not match the hash in its name", str(path))
     table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
-    meta: dict[str, Any] = json.loads((table.schema.metadata or {})[b"uttermill"])
+    meta: JsonObject = json.loads((table.schema.metadata or {})[b"uttermill"])
     if len(_parts) >= PARTS_HELD:
         _parts.clear()
     _parts[path] = parts = _parts_of(path, table, meta)
     return parts
 
 
-def _parts_of(path: Path, table: pa.Table, meta: dict[str, Any]) -> list[Part]:
+def _parts_of(path: Path, table: pa.Table, meta: JsonObject) -> list[Part]:
     parts, at = [], 0
     for name, rows in meta.pop(HOLDS, [[path.stem, len(table)]]):
         parts.append(Part(path, name, table.slice(at, rows), meta))

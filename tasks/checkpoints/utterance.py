@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from tasks import scoring
 from tasks.checkpoints.language_vote import Vote
@@ -62,7 +61,8 @@ class Utterance:
     unwritten: bool = False  # one is asked, and has not answered
     voted: str | None = None  # the recording's language, if it overrules the detected one
     vote: Vote | None = None  # of its recording
-    texts: dict[str, Any] = field(default_factory=dict)  # `TextValues` of its transcript
+    #: `TextValues` of its transcript.
+    texts: dict[str, float | str | None] = field(default_factory=dict)
     voice: str | None = None  # name of the diarizer's speaker
     person: Decision | None = None  # a person's decision on it
 

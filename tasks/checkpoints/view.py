@@ -182,7 +182,7 @@ class ShardView(StoredShard):
     def _text_values(self) -> TextValues:
         return TextValues(self.job)
 
-    def decided(self) -> Iterator[Utterance]:
+    def transcribed(self) -> Iterator[Utterance]:
         """`resampled` with transcripts, verdicts on text and, last, people's decisions; utterances
         that lack any of these are pending."""
         rules = rules_of("text", self.job.transcribe.verdicts)

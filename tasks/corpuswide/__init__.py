@@ -1,12 +1,12 @@
 """Corpus-wide verdicts, such as duplicates and outliers, taken by `package` from stored measures.
 
-Every plug-in of the shelves `filters` and `text` that has `decide` takes part, in the order of the
+Every plug-in of the shelves `filters` and `text` that has `reject` takes part, in the order of the
 settings; each judges the rows that earlier ones kept:
 
-    def decide(rows: Rows, settings, frozen: dict) -> tuple[Iterable[tuple[int, Rejection]], dict]
+    def reject(rows: Rows, settings, frozen: dict) -> tuple[Iterable[tuple[int, Rejection]], dict]
 
 `rows` are all transcribed utterances, kept so far or not, in columns of ROW and some thousand at a
-time (`tasks.plugins.contracts.corpuswide`). `decide` returns rejections of kept rows, by their
+time (`tasks.plugins.contracts.corpuswide`). `reject` returns rejections of kept rows, by their
 numbers, and what it freezes. For the next version it gets that back as `frozen` (`{}` for the first
 version, or on `package.refit`), so that bounds stay as they were for published clips.
 """
@@ -63,10 +63,10 @@ def rows(job: Job, shard: str, utterances: Iterable[Utterance]) -> list[Row]:
 
 
 def chosen(job: Job) -> list[tuple[Measuring, Plugin]]:
-    """(shelf, plug-in) of all plug-ins with `decide`, in the order of the settings."""
+    """(shelf, plug-in) of all plug-ins with `reject`, in the order of the settings."""
     asked: list[tuple[Measuring, Plugin]] = [("filters", p) for p in job.filter.filters]
     asked += [("text", p) for p in job.transcribe.verdicts]
-    return [(shelf, plugin) for shelf, plugin in asked if plugins.load(shelf, plugin.use).decide]
+    return [(shelf, plugin) for shelf, plugin in asked if plugins.load(shelf, plugin.use).reject]
 
 
 def takes_part(job: Job) -> bool:

@@ -133,7 +133,7 @@ def judge(
         name = f"{shelf}.{plugin.use}"
         module, settings = plugins.resolve(shelf, plugin)
         before = kept_frozen.get(name, {})
-        assert module.decide is not None  # `chosen` asked
-        why, kept_frozen[name] = module.decide(rows, settings, before)
+        assert module.reject is not None  # `chosen` asked
+        why, kept_frozen[name] = module.reject(rows, settings, before)
         found += rows.reject(why)
     return pa.concat_tables(found), kept_frozen

@@ -1,6 +1,6 @@
 """Enters corpus-wide verdicts into tables that were made before them.
 
-Deciding a shard again would cost as much as the first time, and weights affect every shard. In a
+Judging a shard again would cost as much as the first time, and weights affect every shard. In a
 recording without overlapping spans, a verdict on one changes only that one's row.
 """
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tasks import plugins
 from tasks.job import Job
-from tasks.json_types import JsonObject
+from tasks.json_types import JsonObject, JsonValue
 from tasks.recipe import whole_job
 from tasks.settings import THRESHOLD, role
 
@@ -17,8 +17,8 @@ class Change(NamedTuple):
     """A setting by its dotted name as `--set` takes it; None: it was not there, or is gone."""
 
     setting: str
-    before: Any
-    after: Any
+    before: JsonValue
+    after: JsonValue
 
 
 def between(before: Job, after: Job) -> list[Change]:
@@ -76,7 +76,7 @@ def _is_threshold(change: Change) -> bool:
     return parts[3] in fields.model_fields and role(fields, parts[3]) == THRESHOLD["role"]
 
 
-def _between(name: str, before: Any, after: Any) -> Iterator[Change]:
+def _between(name: str, before: JsonValue, after: JsonValue) -> Iterator[Change]:
     if before == after:
         return
     if isinstance(before, dict) and isinstance(after, dict):
@@ -97,7 +97,7 @@ def _between(name: str, before: Any, after: Any) -> Iterator[Change]:
         yield Change(name, before, after)
 
 
-def _named(value: Any) -> JsonObject | None:
+def _named(value: JsonValue) -> dict[str, JsonValue] | None:
     """A list of plug-ins or sources by their names; None for anything else."""
     if not isinstance(value, list):
         return None
@@ -105,7 +105,7 @@ def _named(value: Any) -> JsonObject | None:
     return found if len(found) == len(value) and "" not in found else None
 
 
-def _short(value: Any) -> Any:
+def _short(value: JsonValue) -> str | None:
     """A plug-in that came or went, in one word."""
     return None if value is None else "added"
 

@@ -153,7 +153,7 @@ class _Scan:
             if unit.spans is None:
                 self.expected.add(unit.recording, unit.seconds, tuple(causes), again)
         seen: set[str] = set()
-        for utterance in view.decided():
+        for utterance in view.transcribed():
             self._count(view, utterance, seen)
 
     def _count(self, view: ShardView, utterance: Utterance, seen: set[str]) -> None:

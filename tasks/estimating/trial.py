@@ -90,7 +90,7 @@ def _known(job: Job, shard: str) -> Iterator[tuple[str, SampleResult]]:
                 if span["kind"] != "utterance":
                     reason = f"filter.{span['reason'] or span['kind']}"
                     _count_loss(seen, reason, (span["end"] - span["start"]) / cut.rate)
-    for utterance in view.decided():
+    for utterance in view.transcribed():
         seen = found[utterance.recording["recording"]]
         if utterance.pcm is not None and not utterance.pcm["error_code"]:
             clips = 2 if utterance.enhanced else 1

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from tasks import corpuswide, recipe
 from tasks.checkpoints import manifest
 from tasks.checkpoints.verdicts import rules_of
-from tasks.corpuswide import decisions
+from tasks.corpuswide import outcome_table
 from tasks.estimating.capped import PassingClips
 from tasks.filter import todo as cuts_lacking
 from tasks.job import Job
@@ -32,17 +32,17 @@ def with_same_texts(now: Job, then: Job) -> Job:
 
 
 def kept(now: Job, then: Job) -> tuple[JsonObject, JsonObject]:
-    """Items and hours under both settings: from the table of decisions if it is valid for both,
+    """Items and hours under both settings: from the table of outcomes if it is valid for both,
     else shard by shard. The table keeps the corpus-wide verdicts as they were, so other settings of
     those are answered from the shards."""
     same = corpuswide.chosen(now) == corpuswide.chosen(then) and not _by_speaker(now, then)
-    if same and decisions.where(now) is not None and decisions.where(then) is not None:
+    if same and outcome_table.where(now) is not None and outcome_table.where(then) is not None:
         columns = {"outcome", "stage", "reason", "heard", "seconds", "dataset"}
-        columns |= {decisions.SPARED}
-        columns |= decisions.columns_asked(now) | decisions.columns_asked(then)
+        columns |= {outcome_table.SPARED}
+        columns |= outcome_table.columns_asked(now) | outcome_table.columns_asked(then)
         columns |= {"id"} if now.package.weights or then.package.weights else set()
         try:
-            table = tables.row_groups(decisions.place(now.out), sorted(columns))
+            table = tables.row_groups(outcome_table.place(now.out), sorted(columns))
             parts = [(_of_part(now, part), _of_part(then, part)) for part in table]
         except (OSError, pa.ArrowException):  # damaged: the manifests tell
             return of_shards(now), of_shards(then)
@@ -67,10 +67,10 @@ def _summed(parts: Sequence[Sums]) -> JsonObject:
 
 def _of_part(job: Job, table: pa.Table) -> Sums:
     draw, weight = weights.draws(job.package, table)
-    good = decisions.passes(table, decisions.measured_rules(job))
-    good = pc.and_(good, pc.invert(decisions.beyond_limits(table)))
+    good = outcome_table.passes(table, outcome_table.measured_rules(job))
+    good = pc.and_(good, pc.invert(outcome_table.beyond_limits(table)))
     waiting = pc.and_(good, pc.invert(table["heard"]))
-    texts = decisions.passes(table, rules_of("text", job.transcribe.verdicts))
+    texts = outcome_table.passes(table, rules_of("text", job.transcribe.verdicts))
     packaged = pc.and_(pc.and_(good, pa.array(~(draw >= weight))), pc.and_(table["heard"], texts))
 
     def of(mask: pa.Array | pa.ChunkedArray) -> tuple[int, float]:
@@ -89,7 +89,7 @@ def of_shards(job: Job) -> JsonObject:
         view = view_of(job, each)
         clips.shard(view)
         unmeasured += sum(not unit.spared for unit in cuts_lacking(view)[0])
-        for utterance in view.decided():
+        for utterance in view.transcribed():
             if utterance.id in rejected:
                 continue
             outcome = utterance.outcome.outcome

@@ -71,7 +71,7 @@ class _Stream:
     """Scores groups of consecutive windows; what they share is kept from one group to the next: of
     the group's first window on, the halves and columns [channels, n, bands] that no end changes."""
 
-    def __init__(self, parts: tuple[_dnsmos_model.Part, ...]) -> None:
+    def __init__(self, parts: tuple[_dnsmos_model.Network, ...]) -> None:
         self._near, self._far, self._further, self._head = parts
         self._forget()
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
 Floats = NDArray[np.float32]
-Part = Callable[[Floats], Floats]
+Network = Callable[[Floats], Floats]
 Precision = Literal["float32", "int8"]
 
 SHA256 = registry.DNSMOS.files[0].sha256
@@ -69,7 +69,7 @@ PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
 @lru_cache(maxsize=2)
-def parts(device: str, precision: Precision) -> tuple[Part, ...]:
+def parts(device: str, precision: Precision) -> tuple[Network, ...]:
     """The parts in order, one of each per process; threads may share them. RunError if a GPU is
     asked for and cannot be used."""
     model = lean(weights().read_bytes())

@@ -102,11 +102,11 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
-    """Nothing: `decide` gives the verdict."""
+    """Nothing: `reject` gives the verdict."""
     return ()
 
 
-def decide(
+def reject(
     rows: Rows, settings: Settings, frozen: JsonObject
 ) -> tuple[Iterable[tuple[int, Rejection]], JsonObject]:
     """Rejects the copies among the kept rows. One of each group stays, a published one first."""

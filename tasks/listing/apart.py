@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,15 +14,16 @@ from tasks.job import Job
 from tasks.listing import entries, fingerprints, rttm
 from tasks.listing.entries import Batch
 from tasks.listing.left_aside import LeftAsides
+from tasks.plugins.contracts.sources import SourceBranch
 from tasks.schema import RECORDINGS
 from tasks.storage import tables
 
 CALLS = 256  # in which a source is listed
-LEAST_PARTS = 64  # a source with fewer folders is listed where the run is
+LEAST_BRANCHES = 64  # a source with fewer folders is listed where the run is
 LEAST_KNOWN = 200_000  # recordings: where fewer are known, listing takes seconds
 
 #: `tasks.callers.Caller.map`.
-Map = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]]
+Map = Callable[[Callable[..., bool], Sequence[tuple[object, ...]]], list[bool]]
 
 HASHED = pa.schema(
     [
@@ -36,28 +36,30 @@ HASHED = pa.schema(
 
 
 def listed(
-    job: Job, number: int, parts: Sequence[Any], home: Path, run: Map, left: LeftAsides
+    job: Job, number: int, branches: Sequence[SourceBranch], home: Path, run: Map, left: LeftAsides
 ) -> Iterator[Batch] | None:
-    """The recordings of the source with this number, listed by parts; None if links between its
+    """The recordings of the source with this number, listed by branches; None if links between its
     folders require listing it as a whole."""
-    step = -(-len(parts) // CALLS)
-    shares = [tuple(parts[i : i + step]) for i in range(0, len(parts), step)]
+    step = -(-len(branches) // CALLS)
+    shares = [tuple(branches[i : i + step]) for i in range(0, len(branches), step)]
     calls = [(job, number, share, home, at) for at, share in enumerate(shares)]
-    found = run(list_parts, calls)
+    found = run(list_branches, calls)
     if not all(found):
         return None
     return _read(home, number, len(shares), left)
 
 
-def list_parts(job: Job, number: int, parts: Sequence[Any], home: Path, at: int) -> bool:
-    """On a worker: list some parts of a source into files; False if they cannot be listed
+def list_branches(
+    job: Job, number: int, branches: Sequence[SourceBranch], home: Path, at: int
+) -> bool:
+    """On a worker: list some branches of a source into files; False if they cannot be listed
     independently."""
     name, source, settings = plugins.datasets(job.sources)[number]
     left, turns = LeftAsides(), rttm.of_job(job, settings)
     written = io.BytesIO()
     with pq.ParquetWriter(written, HASHED, compression="lz4") as writer:
-        for part in parts:
-            found = source.part(settings, part)
+        for branch in branches:
+            found = source.branch(settings, branch)
             if found is None:
                 return False
             for batch in entries.batches(name, settings, found, left, turns):

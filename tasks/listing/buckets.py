@@ -13,7 +13,7 @@ import pyarrow as pa
 from tasks.job import Job
 from tasks.listing.balance import Numbers
 from tasks.listing.homes import incoming
-from tasks.listing.parts import LISTED, PLACE
+from tasks.listing.row_files import LISTED, PLACE
 from tasks.listing.survey import Survey
 
 BUCKET = 50_000  # rows that are brought into the order of their shards at once

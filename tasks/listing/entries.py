@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks import storage
+from tasks.json_types import JsonObject
 from tasks.listing import fingerprints
 from tasks.listing.left_aside import LeftAside, LeftAsides
 from tasks.listing.rttm import SideFiles
-from tasks.recording import Ignored, Recording
+from tasks.recording import Ignored, Recording, Segment
 from tasks.recording.names import display_text
 from tasks.schema import RECORDINGS, Row
 from tasks.settings import SourceSettings
@@ -78,11 +78,9 @@ def _home(path: str) -> str:
     return (home if folder else os.path.dirname(home)).rstrip("/")
 
 
-def _row(
-    name: str, settings: SourceSettings, r: Recording, turns: SideFiles | None
-) -> dict[str, Any]:
+def _row(name: str, settings: SourceSettings, r: Recording, turns: SideFiles | None) -> Row:
     segments = None if r.segments is None else [_segment(s) for s in r.segments]
-    row: dict[str, Any] = {
+    row: Row = {
         "recording": f"{name}/{r.path}",
         "dataset": name,
         "path": r.path,
@@ -105,7 +103,7 @@ def _row(
     return row
 
 
-def _segment(s: Any) -> dict[str, Any]:
+def _segment(s: Segment) -> JsonObject:
     return {
         "start": s.start,
         "end": s.end,

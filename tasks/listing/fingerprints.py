@@ -6,15 +6,19 @@ import json
 from collections.abc import Iterable
 from hashlib import blake2b, sha256
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.schema import Row
+
 KEY = "S16"  # 128 bits of a recording's name: ten million names share none
 
 Bits = NDArray[np.uint64]
+
+Key = TypeVar("Key", bound=np.generic)
 
 
 def key(name: str) -> bytes:
@@ -45,7 +49,7 @@ def contents(digests: Iterable[str | None]) -> NDArray[np.bytes_]:
     return np.frombuffer(b"".join(bytes.fromhex((d or "0" * 32)[:32]) for d in digests), KEY)
 
 
-def listed(row: dict[str, Any]) -> str:
+def listed(row: Row) -> str:
     """`tasks.recipe.digest` of the source's description of a recording: a row of RECORDINGS without
     its guard, its size, and the columns that probing fills in. Written out, because the general
     function would take most of the listing's time.
@@ -94,7 +98,7 @@ class Seen:
         return known
 
 
-def index_in(ordered: NDArray[Any], wanted: NDArray[Any]) -> NDArray[np.int64]:
+def index_in(ordered: NDArray[Key], wanted: NDArray[Key]) -> NDArray[np.int64]:
     """The index of each wanted key among sorted ones; -1 if it is not there."""
     if not len(ordered):
         return np.full(len(wanted), -1, np.int64)
@@ -103,7 +107,7 @@ def index_in(ordered: NDArray[Any], wanted: NDArray[Any]) -> NDArray[np.int64]:
     return np.where(ordered[at] == wanted, at, -1)
 
 
-def texts(table: pa.Table, column: str) -> list[Any]:
+def texts(table: pa.Table, column: str) -> list[str]:
     return table[column].to_pylist()  # type: ignore[no-any-return]
 
 

@@ -16,7 +16,7 @@ from tasks.job import Job
 from tasks.listing import fingerprints, known, survey
 from tasks.listing.balance import Numbers, assigned, least
 from tasks.listing.known import KnownRecordings
-from tasks.listing.parts import PLACE
+from tasks.listing.row_files import PLACE
 from tasks.listing.survey import Survey
 from tasks.storage import long_columns, tables
 

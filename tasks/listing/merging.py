@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from tasks.checkpoints.manifest import Row
 from tasks.listing import fingerprints
-from tasks.listing.parts import PLACE
+from tasks.listing.row_files import PLACE
 
 PROBED = ("content", "header_rate", "header_channels", "header_seconds", "format")
 

@@ -6,22 +6,22 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import plugins, storage
+from tasks import plugins
 from tasks.checkpoints.index import Index
 from tasks.job import Job
 from tasks.listing import apart, entries, fingerprints, known, rttm
 from tasks.listing.entries import Batch
 from tasks.listing.known import MAY_BE_TRIED, PRESENT, KnownRecordings
 from tasks.listing.left_aside import LeftAsides
-from tasks.listing.parts import RowFiles
+from tasks.listing.row_files import RowFiles
 from tasks.listing.shared import LOCAL_GUARD, Shared, SharedRecordings
 from tasks.recording import Locator
+from tasks.schema import Row
 from tasks.storage import urls
 
 #: Why a recording that changed while it was read is left aside; the next run takes it.
@@ -87,10 +87,10 @@ def _listed(
     name, source, settings = dataset
     count = len(found.known.columns.keys)
     if home is not None and run is not None and (not count or count >= apart.LEAST_KNOWN):
-        parts = source.parts(settings, apart.LEAST_PARTS)
-        if parts is not None:
+        branches = source.branches(settings, apart.LEAST_BRANCHES)
+        if branches is not None:
             found.used_scratch = True
-            batches = apart.listed(job, number, parts, home, run, found.left)
+            batches = apart.listed(job, number, branches, home, run, found.left)
             if batches is not None:
                 return batches
     turns = rttm.of_job(job, settings)
@@ -182,9 +182,9 @@ class _Looking:
             self.found.fresh.add(rows.filter(pa.array(~still)), place[~still])
 
 
-def _changed(row: dict[str, Any]) -> bool:
+def _changed(row: Row) -> bool:
     path = Locator.loads(row["locator"]).path
-    if row["error_code"] or storage.is_url(path):
+    if row["error_code"]:
         return False
     try:
         return bool(urls.guard(path) != row["guard"])

@@ -1,4 +1,4 @@
-"""Keeps the table of decisions, which `what-if` and the report ask, in step with the version."""
+"""Keeps the table of outcomes, which `what-if` and the report ask, in step with the version."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks import storage
-from tasks.corpuswide import decisions, outcomes
+from tasks.corpuswide import outcome_table, outcomes
 from tasks.job import Job
-from tasks.packaging import decided, judgements
-from tasks.packaging.decided import ShardGroup
+from tasks.packaging import judgements, shard_groups
+from tasks.packaging.shard_groups import ShardGroup
 from tasks.storage import tables
 
 NAME = "decisions.parquet"
@@ -23,14 +23,14 @@ def note(job: Job, scratch: Path, judged: Sequence[int], manifests: str | None =
     """Update the table to the run's groups; `judged`: numbers of the groups with corpus-wide
     verdicts. Parts whose names exist already stay. `manifests`: the hash of the names of all
     checkpoints, if the run has listed them."""
-    home = decisions.place(job.out)
+    home = outcome_table.place(job.out)
     at = {number: place for place, number in enumerate(judged)}
-    decisions.unseal(job.out)
+    outcome_table.unseal(job.out)
     there = {path.name for path in storage.names(home, ".parquet")}
     names = []
     with tables.arrow(scratch / judgements.FILE) as file:
         verdicts = pa.ipc.open_file(file)
-        for number, group in enumerate(decided.listed(job, scratch)):
+        for number, group in enumerate(shard_groups.listed(job, scratch)):
             name, own = group.home.name, None
             if number in at:
                 batch = verdicts.get_batch(at[number])
@@ -42,11 +42,11 @@ def note(job: Job, scratch: Path, judged: Sequence[int], manifests: str | None =
                 storage.write_atomic(home / names[-1], _part(group, own))
     for name in there.difference(names):
         storage.remove(home / name)
-    decisions.seal(job, names, manifests)
+    outcome_table.seal(job, names, manifests)
 
 
 def _part(group: ShardGroup, verdicts: pa.Table | None) -> bytes:
-    """The decisions on a group, with its corpus-wide verdicts, as Parquet."""
+    """The outcomes of a group, with its corpus-wide verdicts, as Parquet."""
     data = group.data(NAME)
     if verdicts is None:
         return data

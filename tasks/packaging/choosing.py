@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +17,17 @@ from tasks import storage
 from tasks.dataset import versions
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import candidates, decided, judgements, selection, speakers, splits, staying
-from tasks.packaging.decided import VOICE, ShardGroup
+from tasks.packaging import (
+    candidates,
+    judgements,
+    selection,
+    shard_groups,
+    speakers,
+    splits,
+    staying,
+)
 from tasks.packaging.selection import Selection
+from tasks.packaging.shard_groups import VOICE, ShardGroup
 from tasks.packaging.speakers import Speakers
 from tasks.packaging.staying import Staying
 from tasks.packaging.whole import BATCH, CHOSEN, CorpusClips, Ints, load
@@ -35,7 +42,7 @@ def choose(job: Job, scratch: Path) -> JsonObject:
     dataset.json, the first id of each split, groups with a verdict by their numbers, and shards
     with recordings that changed during the run.
     """
-    groups = decided.listed(job, scratch)
+    groups = shard_groups.listed(job, scratch)
     newest = versions.newest(job.out)
     linked = speakers.link(
         job,
@@ -47,7 +54,7 @@ def choose(job: Job, scratch: Path) -> JsonObject:
     firsts = judgements.firsts(groups)
     split = np.zeros(firsts[-1], np.int16)  # of all rows, group by group; -1: not packaged
     split[rejected["at"].to_numpy()] = -1
-    names, lists, first_ids = [REST], dict[str, Any](), dict[str, str]()
+    names, lists, first_ids = [REST], JsonObject(), dict[str, str]()
     if selection.selects(job):
         stay = staying.of(job, groups, newest, split >= 0, linked is not None)
         among = (split >= 0) & (stay.split < 0)

@@ -12,40 +12,40 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks import corpuswide
-from tasks.corpuswide import decisions, judging, outcomes
+from tasks.corpuswide import judging, outcome_table, outcomes
 from tasks.dataset import versions
 from tasks.errors import RunError
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import candidates, ledger_rows, seeded, selection, shard_decisions, speakers
+from tasks.packaging import candidates, ledger_rows, seeded, selection, shard_outcomes, speakers
 from tasks.schema import LEDGER
 from tasks.storage import long_columns
 
 
 class Contents(NamedTuple):
-    """The decisions on all utterances, or on those of some shards."""
+    """The outcomes of all utterances, or of those of some shards."""
 
-    rows: pa.Table  # to package, by id; `shard_decisions.row_schema`
+    rows: pa.Table  # to package, by id; `shard_outcomes.row_schema`
     ledger: pa.Table  # of all recordings, in the order of names
-    utterances: pa.Table  # all, with their measures; `decisions.schema_of`
+    utterances: pa.Table  # all, with their measures; `outcome_table.schema_of`
 
 
 def of_shards(job: Job, shards: Sequence[str]) -> Contents:
     """The contents of a version of these shards. RunError if two utterances have one id."""
-    decided = [shard_decisions.of_shard(job, shard) for shard in shards]
-    rejected = _corpus_wide(job, [each.heard for each in decided])
-    passed = _stacked(shard_decisions.row_schema(job), [each.rows for each in decided])
+    judged = [shard_outcomes.of_shard(job, shard) for shard in shards]
+    rejected = _corpus_wide(job, [each.heard for each in judged])
+    passed = _stacked(shard_outcomes.row_schema(job), [each.rows for each in judged])
     passed = long_columns.take(passed, pc.sort_indices(passed["id"]).to_numpy())
     _check_ids(passed)
     newest = versions.newest(job.out)
-    passed = speakers.in_rows(job, passed, [each.voices for each in decided], newest)
+    passed = speakers.in_rows(job, passed, [each.voices for each in judged], newest)
     rest = passed.filter(pc.invert(pc.is_in(passed["id"], rejected["id"])))
     rows, not_selected = _selected(job, rest, newest)
     verdicts = pa.concat_tables([rejected, not_selected])
-    ledger = ledger_rows.judged(_stacked(LEDGER, [each.ledger for each in decided]), verdicts)
+    ledger = ledger_rows.judged(_stacked(LEDGER, [each.ledger for each in judged]), verdicts)
     by = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
     ledger = long_columns.take(ledger, pc.sort_indices(ledger, sort_keys=by).to_numpy())
-    utterances = _stacked(decisions.schema_of(job), [each.utterances for each in decided])
+    utterances = _stacked(outcome_table.schema_of(job), [each.utterances for each in judged])
     return Contents(rows, ledger, outcomes.entered(utterances, "id", verdicts))
 
 
@@ -73,7 +73,7 @@ def rejected_ids(job: Job, shards: Sequence[str]) -> set[str]:
     """Ids of utterances that corpus-wide verdicts reject."""
     if not corpuswide.takes_part(job):
         return set()
-    heard = [shard_decisions.of_shard(job, shard).heard for shard in shards]
+    heard = [shard_outcomes.of_shard(job, shard).heard for shard in shards]
     return set(_corpus_wide(job, heard)["id"].to_pylist())
 
 

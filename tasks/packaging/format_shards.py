@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -16,6 +15,7 @@ from tasks.dataset import datacard
 from tasks.errors import ConfigError
 from tasks.formats import OutputShard, PublishedFile
 from tasks.job import Job
+from tasks.json_types import JsonObject, PublishedEntry
 from tasks.packaging.layout import PlannedGroup
 from tasks.plugins.contracts import Format
 from tasks.recipe import whole_job
@@ -30,7 +30,7 @@ class PreviousVersion:
     """
 
     home: Path
-    described: dict[str, Any]
+    described: JsonObject
     columns: tuple[str, ...]
     rows: pa.Table | None = None
     places: dict[tuple[str, int | None], tuple[int, int]] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class PreviousVersion:
 
     def files(self, paths: Iterable[str]) -> tuple[PublishedFile, ...]:
         """These of its files; empty if it lacks one of them."""
-        known: Mapping[str, Any] = self.described["files"]
+        known: Mapping[str, PublishedEntry] = self.described["files"]
         wanted = list(paths)
         if any(path not in known for path in wanted):
             return ()
@@ -93,7 +93,7 @@ def _prefix(use: str) -> str:
     return f"{use}:"
 
 
-def own_columns(use: str, planned: Any) -> Any:
+def own_columns(use: str, planned: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
     """A plan's table, or batch, in which the columns that the format derives have its names."""
     names = [name.removeprefix(_prefix(use)) for name in planned.schema.names]
     return planned.rename_columns(names)
@@ -105,7 +105,9 @@ def with_columns(table: pa.Table, columns: Mapping[str, pa.Array]) -> pa.Table:
     return table
 
 
-def visible(module: Format, table: Any, *more: str) -> Any:
+def visible(
+    module: Format, table: pa.Table | pa.RecordBatch, *more: str
+) -> pa.Table | pa.RecordBatch:
     """The columns that a format's files depend on, without measures that were not taken."""
     wanted = dict.fromkeys((*module.COLUMNS, *more))
     return table.select([name for name in wanted if name in table.schema.names])

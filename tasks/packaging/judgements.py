@@ -21,7 +21,7 @@ from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.packaging import accounts, seeded, selection
 from tasks.packaging.accounts import ACCOUNT, ACCOUNTED, KEY
-from tasks.packaging.decided import ShardGroup
+from tasks.packaging.shard_groups import ShardGroup
 from tasks.storage import sorted_keys, tables
 
 #: The verdicts that come last, with their clips' keys in the ledger.

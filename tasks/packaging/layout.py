@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks.accounting import summary
+from tasks.json_types import JsonObject
 from tasks.packaging import balance, seeded
 from tasks.settings import PackageSettings
 from tasks.storage import long_columns
@@ -43,7 +44,7 @@ class PlannedGroup:
     before: int | None = None  # its number in the previous version, if it was there
     whole: bool = False  # no clip has left it since
     same: bool = False  # and each has the same row
-    fresh: bool = True  # its rows come from the decided groups, else from the previous version
+    fresh: bool = True  # its rows come from the judged groups, else from the previous version
     file: str = ""  # of the previous version with its rows; empty: there is none to compare
     then: int = 0  # its first row there
 
@@ -125,7 +126,7 @@ def lay_out_clips(
     settings: PackageSettings,
     generation: int,
     before: Before | None = None,
-    before_settings: dict[str, Any] | None = None,
+    before_settings: JsonObject | None = None,
 ) -> list[ClipGroup]:
     """Groups of all clips, whose indices are their rows, sorted by split and number; the numbers
     have no gaps.

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks.packaging import accounts, decided, judgements, ledger_rows
+from tasks.packaging import accounts, judgements, ledger_rows, shard_groups
 from tasks.packaging.accounts import KEY
-from tasks.packaging.decided import ShardGroup
 from tasks.packaging.ledger_notes import LedgerPart
+from tasks.packaging.shard_groups import ShardGroup
 from tasks.schema import LEDGER_FILE
 from tasks.storage import tables
 
@@ -23,7 +23,7 @@ Flags = NDArray[np.bool_]
 
 
 class Now(NamedTuple):
-    """All recordings as this run decided them, sorted by key."""
+    """All recordings as this run judged them, sorted by key."""
 
     keys: Codes
     digests: Codes
@@ -85,7 +85,7 @@ def enter_verdicts(scratch: Path, groups: Sequence[ShardGroup], now: Now) -> Non
             if pc.any(moved).as_py():
                 again[number] = verdicts.filter(moved)
     for number, own in again.items():
-        rows = groups[number].ledger(range(decided.SLICES))
+        rows = groups[number].ledger(range(shard_groups.SLICES))
         rows = rows.filter(pc.is_in(rows[KEY], own[KEY]))
         told = accounts.of_ledger(ledger_rows.judged(rows, own))
         now.digests[np.searchsorted(now.keys, told[KEY].to_numpy())] = told["digest"].to_numpy()

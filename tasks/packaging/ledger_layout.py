@@ -6,7 +6,7 @@ its recordings changes; new and changed recordings go to new parts, and changed 
 leave the old ones. Eight small parts of about one size are joined, so each row is rewritten only a
 few times, and parts stay few. Once most rows are new, everything is divided again.
 
-    <scratch>/ledger/plan.json      what workers write, and which decided groups they read
+    <scratch>/ledger/plan.json      what workers write, and which judged groups they read
     <scratch>/ledger/wanted.arrow   keys of the recordings that go to new parts, where not all do
     <scratch>/ledger/<n>.arrow      keys that stay of the newest version, in part n
 
@@ -28,7 +28,7 @@ from tasks import storage
 from tasks.dataset import versions
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import decided, ledger_notes, parts
+from tasks.packaging import ledger_notes, parts, shard_groups
 from tasks.packaging.accounts import KEY
 from tasks.packaging.ledger_changes import Old, compare, departed, enter_verdicts, recordings_now
 from tasks.packaging.ledger_notes import LedgerPart
@@ -56,7 +56,7 @@ def plan(job: Job, scratch: Path, judged: bool) -> JsonObject:
     `ledger_parts.write`; names of parts to link, with the names of their notes; and a hash of all
     rows.
     """
-    groups = decided.listed(job, scratch)
+    groups = shard_groups.listed(job, scratch)
     now = recordings_now(groups)
     if judged:
         enter_verdicts(scratch, groups, now)
@@ -173,11 +173,13 @@ def _save_kept(home: Path, number: int, old: Sequence[Old]) -> None:
 
 
 def _calls(tasks: Sequence[Task]) -> list[list[int]]:
-    """The tasks of each worker call: those of one slice of the decided groups go together, so that
+    """The tasks of each worker call: those of one slice of the judged groups go together, so that
     each slice is read once."""
     calls: dict[int, list[int]] = {}
     for number, task in enumerate(tasks):
         at, count = task.portion or (0, 1)
-        sliced = count > decided.SLICES
-        calls.setdefault(-1 - at * decided.SLICES // count if sliced else number, []).append(number)
+        sliced = count > shard_groups.SLICES
+        calls.setdefault(-1 - at * shard_groups.SLICES // count if sliced else number, []).append(
+            number
+        )
     return [*calls.values()]

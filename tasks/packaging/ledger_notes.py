@@ -24,7 +24,7 @@ from tasks.accounting.broken import Broken
 from tasks.accounting.summary import Totals
 from tasks.dataset.versions import Proved
 from tasks.json_types import JsonObject
-from tasks.packaging import accounts, decided, published
+from tasks.packaging import accounts, published, shard_groups
 from tasks.schema import LEDGER, LEDGER_FILE
 from tasks.storage import tables
 
@@ -69,7 +69,7 @@ def tell(ledger: pa.Table) -> pa.Table:
 
 def save(out: Path, told: pa.Table) -> str:
     """Save the note on a part; returns the name of its file. Only while holding OUT's lock."""
-    return published.keep(out, decided.arrow_bytes(told))
+    return published.keep(out, shard_groups.arrow_bytes(told))
 
 
 def of_version(out: Path, newest: Path, described: JsonObject) -> list[LedgerPart]:

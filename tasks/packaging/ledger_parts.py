@@ -18,11 +18,11 @@ from tasks.dataset import versions
 from tasks.dataset.versions import Proved
 from tasks.errors import RunError
 from tasks.job import Job
-from tasks.packaging import accounts, decided, judgements, ledger_notes, ledger_rows, published
+from tasks.packaging import accounts, judgements, ledger_notes, ledger_rows, published, shard_groups
 from tasks.packaging.accounts import KEY
-from tasks.packaging.decided import KEYED
 from tasks.packaging.ledger_layout import Task
 from tasks.packaging.ledger_notes import Written
+from tasks.packaging.shard_groups import KEYED
 from tasks.schema import LEDGER
 from tasks.storage import tables
 from tasks.storage.atomic import HashedFile
@@ -46,9 +46,9 @@ def write(
     found = KEYED.empty_table()
     if tasks[0].portion is not None:
         first, (last, count) = tasks[0].portion[0], tasks[-1].portion or (0, 1)
-        size = decided.SLICES
+        size = shard_groups.SLICES
         slices = range(first * size // count, max(-(-(last + 1) * size // count), 1))
-        groups = decided.listed(job, scratch)
+        groups = shard_groups.listed(job, scratch)
         pieces = [groups[number].ledger(slices) for number in plan["groups"]]
         if not plan["anew"]:
             wanted = tables.read_arrow(scratch / "ledger/wanted.arrow")[KEY].combine_chunks()
@@ -62,7 +62,7 @@ def write(
         own = found.slice(0, 0)
         if task.portion is not None:
             at, count = task.portion
-            inside = decided.slice_of(found[KEY].to_numpy(), count) == at
+            inside = shard_groups.slice_of(found[KEY].to_numpy(), count) == at
             own = found if inside.all() else found.filter(pa.array(inside))
         own = own.drop_columns([KEY])
         gone: list[str] = []
@@ -134,7 +134,7 @@ def _verdicts(path: Path, slices: range) -> pa.Table:
     """Verdicts on utterances of some slices; read in batches, as there may be many."""
     found = [judgements.SAVED.empty_table()]
     for batch in tables.arrow_batches(path):
-        own = decided.slice_of(batch[KEY].to_numpy(), decided.SLICES)
+        own = shard_groups.slice_of(batch[KEY].to_numpy(), shard_groups.SLICES)
         inside = (own >= slices.start) & (own < slices.stop)
         found.append(pa.Table.from_batches([batch.filter(pa.array(inside))]))
     return pa.concat_tables(found)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,7 +10,7 @@ from numpy.typing import NDArray
 from tasks.accounting import ledger
 from tasks.accounting.summary import REMOVED
 from tasks.corpuswide import outcomes
-from tasks.schema import LEDGER
+from tasks.schema import LEDGER, Row
 
 #: Columns that are kept of a recording that has left its source.
 NAMES = ("recording", "source_path", "dataset", "sample_rate")
@@ -31,7 +29,7 @@ def judged(table: pa.Table, verdicts: pa.Table) -> pa.Table:
     if not len(moved):
         return table
     inside = pc.is_in(table["recording"], moved)
-    by_recording: dict[str, list[dict[str, Any]]] = {}
+    by_recording: dict[str, list[Row]] = {}
     for row in table.filter(inside).to_pylist():
         by_recording.setdefault(row["recording"], []).append(row)
     rows = [row for some in by_recording.values() for row in ledger.assigned_again(some)]
@@ -48,7 +46,7 @@ def in_order(table: pa.Table) -> pa.Table:
     order = np.lexsort((end, start, rank))
     columns = [column[order] for column in (rank, start, end)]
     same = np.logical_and.reduce([column[1:] == column[:-1] for column in columns])
-    if same.any():  # then the utterances decide
+    if same.any():  # then by their utterances
         by = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
         return table.take(pc.sort_indices(table, sort_keys=by))
     return table.take(order)

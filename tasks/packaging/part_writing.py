@@ -17,7 +17,7 @@ from tasks import storage
 from tasks.dataset import versions
 from tasks.dataset.versions import Proved
 from tasks.job import Job
-from tasks.packaging import decided, plan, published, shard_decisions, speakers
+from tasks.packaging import plan, published, shard_groups, shard_outcomes, speakers
 from tasks.packaging.format_shards import PreviousVersion
 from tasks.packaging.layout import PlannedGroup
 from tasks.packaging.parts import SPEAKER, PlannedPart, write_batches
@@ -25,8 +25,8 @@ from tasks.storage import tables
 
 
 def scatter(job: Job, number: int, scratch: Path) -> None:
-    """On a worker: sort the rows of some decided groups by the parts that need them."""
-    groups = decided.listed(job, scratch)
+    """On a worker: sort the rows of some judged groups by the parts that need them."""
+    groups = shard_groups.listed(job, scratch)
     wanted = tables.read_arrow(scratch / f"wanted/{number}.arrow")
     group, row = wanted["group"].to_numpy(), wanted["row"].to_numpy()
     held = {each: groups[each].table("rows.arrow") for each in np.unique(group).tolist()}
@@ -130,7 +130,7 @@ def _with_rows(newest: Path, members: Sequence[PlannedGroup]) -> PreviousVersion
 
 
 def _fresh(sources: Sequence[int], part: int, scratch: Path) -> pa.Table | None:
-    """Rows of a part from the decided groups, in order."""
+    """Rows of a part from the judged groups, in order."""
     batches = []
     for source in sources:
         with tables.arrow(scratch / f"rows/{source}.arrow") as file:
@@ -151,7 +151,7 @@ def _rows(
     previous: PreviousVersion | None,
 ) -> pa.Table:
     """All rows of a part, in the order of its groups."""
-    schema = shard_decisions.row_schema(job)
+    schema = shard_outcomes.row_schema(job)
     pieces, at = [], 0
     for is_fresh, some in groupby(members, lambda each: each.fresh):
         run = [*some]

@@ -7,7 +7,7 @@ work shards. Each group is read once, and the rows of TOGETHER groups go to one 
 batch for each part, so that there are not as many files as groups times parts.
 
     <scratch>/chosen.arrow         the clips of the version (`whole.py`)
-    <scratch>/wanted/<n>.arrow     rows that parts need of the n-th TOGETHER decided groups
+    <scratch>/wanted/<n>.arrow     rows that parts need of the n-th TOGETHER judged groups
     <scratch>/rows/<n>.arrow       these rows: a record batch for each part
     <scratch>/parts/<p>.json       groups of part p
     <scratch>/parts/<p>.arrow      digests of its clips, what formats derive, and who speaks
@@ -20,7 +20,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,16 +28,16 @@ from numpy.typing import NDArray
 from tasks import plugins, storage
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import format_shards, plan, shard_decisions, whole
-from tasks.packaging.decided import ShardGroup
+from tasks.packaging import format_shards, plan, shard_outcomes, whole
 from tasks.packaging.format_shards import PreviousVersion
 from tasks.packaging.layout import ClipGroup, PlannedGroup
 from tasks.packaging.published import Published, TablePart
+from tasks.packaging.shard_groups import ShardGroup
 from tasks.schema import LEDGER_FILE, UTTERANCES_FILE
 from tasks.settings import PackageSettings
 from tasks.storage import tables
 
-TOGETHER = 8  # decided groups whose rows lie in one file, some 40,000 rows
+TOGETHER = 8  # judged groups whose rows lie in one file, some 40,000 rows
 WANTED = pa.schema({"group": pa.int32(), "row": pa.int32(), "part": pa.int32(), "at": pa.int64()})
 FOLDERS = ("parts", "wanted", "rows")  # in the scratch folder
 SPEAKER = "speaker"  # column of a part's digests
@@ -92,7 +91,7 @@ def derived(
     """The columns that formats derive, for all clips in order. Holds all rows in memory, but only
     the columns from which others are derived."""
     sources = {name for name, _ in plan.sources_of(job)}
-    fields = [field for field in shard_decisions.row_schema(job) if field.name not in sources]
+    fields = [field for field in shard_outcomes.row_schema(job) if field.name not in sources]
 
     def read(names: list[str]) -> pa.Table:
         return whole.rows_of(groups, clips, names)
@@ -161,7 +160,7 @@ def save(
                     wanted.append((group.rows, number, at))
                     at += member.clips
             every = np.concatenate([group.rows for group in own])
-            columns: dict[str, Any] = {
+            columns: dict[str, pa.Array | NDArray[np.generic]] = {
                 "high": found.clips.high[every],
                 "low": found.clips.low[every],
                 "content": content[every],

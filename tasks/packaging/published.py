@@ -33,8 +33,8 @@ from tasks.dataset.versions import Proved
 from tasks.formats import OutputShard
 from tasks.json_types import JsonObject
 from tasks.packaging import canonical, layout, plan, seeded
-from tasks.packaging.decided import PLACES, arrow_bytes
 from tasks.packaging.layout import PublishedGroup
+from tasks.packaging.shard_groups import PLACES, arrow_bytes
 from tasks.schema import UTTERANCES_FILE
 from tasks.storage import tables
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +18,11 @@ from tasks import storage
 from tasks.corpuswide import judging
 from tasks.dataset import versions
 from tasks.job import Job
+from tasks.json_types import JsonObject
 from tasks.packaging import published, seeded, speaker_hours, split_allocation, splits, weights
 from tasks.packaging.candidates import Candidates
 from tasks.packaging.components import Bools, Numbers, Sides, speakers_in
+from tasks.schema import Row
 from tasks.settings import split_lists
 from tasks.settings.portions import REST
 from tasks.storage import long_columns, sorted_keys
@@ -34,7 +36,7 @@ class Selection(NamedTuple):
     names: list[str]
     rejected: pa.Table  # REJECTED: the other clips
     splits: Callable[[], Iterator[pa.Table]] | None  # parts of `splits.parquet`, if asked for
-    lists: dict[str, Any]  # `split_lists` of dataset.json
+    lists: JsonObject  # `split_lists` of dataset.json
 
 
 def check(job: Job) -> None:
@@ -102,9 +104,7 @@ def _in_use(names: list[str], split: Sides) -> tuple[list[str], Sides]:
     return [names[number] for number in used.tolist()] or [REST], place[split]
 
 
-def within_hours(
-    job: Job, rows: pa.Table, newest: Path | None
-) -> tuple[pa.Table, list[dict[str, Any]]]:
+def within_hours(job: Job, rows: pa.Table, newest: Path | None) -> tuple[pa.Table, list[Row]]:
     """The rows within the cap of their speakers; and the others, rejected as `speaker_hours` with
     the speaker's hours up to the end of each."""
     most = job.package.max_hours_per_speaker

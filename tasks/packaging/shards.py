@@ -22,7 +22,7 @@ from tasks.dataset import publication, versions
 from tasks.errors import CorruptManifest, RunError
 from tasks.formats import Hashes, Output, OutputShard
 from tasks.job import Job
-from tasks.packaging import decided, plan, published
+from tasks.packaging import plan, published, shard_groups
 from tasks.plugins.contracts import Format
 from tasks.settings import StageSettings
 
@@ -139,9 +139,9 @@ def _located(job: Job, rows: Sequence[Row]) -> list[Row]:
         return list(rows)
     found: dict[str, Row] = {}
     names = [name for name, _ in plan.sources_of(job)]
-    home = decided.home(job.out)
+    home = shard_groups.home(job.out)
     for name in storage.of(job.out).folders(home):
-        table = decided.ShardGroup(home / name, ()).table("rows.arrow", ["id", *names])
+        table = shard_groups.ShardGroup(home / name, ()).table("rows.arrow", ["id", *names])
         hit = pc.is_in(table["id"], pa.array(sorted(lacking - found.keys()), pa.string()))
         if np.any(hit.to_numpy()):
             found |= {row.pop("id"): row for row in table.filter(hit).to_pylist()}

@@ -1,6 +1,6 @@
 """Who speaks in the rows of a version: the names of speakers over all recordings.
 
-In the decisions on a shard, a voice that the diarizer found is named `<path>#<number>`. Whoever
+In the outcomes of a shard, a voice that the diarizer found is named `<path>#<number>`. Whoever
 reads the rows replaces that by the speaker's name over all recordings.
 
     speakers.parquet    the speaker of each voice of each recording (`tasks.corpuswide.identities`)

@@ -22,8 +22,8 @@ from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.packaging import published, seeded, split_allocation, splits
 from tasks.packaging.components import Bools, Sides
-from tasks.packaging.decided import ShardGroup
 from tasks.packaging.published import Published
+from tasks.packaging.shard_groups import ShardGroup
 from tasks.settings import Split
 from tasks.storage import sorted_keys
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tasks import storage
 from tasks.errors import RunError
 from tasks.packaging import speakers, splits
-from tasks.packaging.decided import VOICE, ShardGroup
+from tasks.packaging.shard_groups import VOICE, ShardGroup
 from tasks.packaging.speakers import Numbers, Speakers
 from tasks.schema import UTTERANCES
 from tasks.storage import long_columns, tables

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from tasks import settings
 from tasks.errors import ConfigError
+from tasks.json_types import JsonValue
 from tasks.plugins import explaining
 from tasks.plugins.loading import checked, load, resolve_source
 
@@ -26,7 +26,7 @@ PLACES = {
 }
 
 
-def complaints(data: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
+def complaints(data: Mapping[str, JsonValue], model: type[BaseModel]) -> list[str]:
     """A phrase for each fault; empty if the settings can be used."""
     found: list[str] = []
     try:
@@ -36,7 +36,7 @@ def complaints(data: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
     return [*dict.fromkeys([*found, *_of_sources(data), *_of_plugins(data)])]
 
 
-def _of_sources(data: Mapping[str, Any]) -> Iterator[str]:
+def _of_sources(data: Mapping[str, JsonValue]) -> Iterator[str]:
     for entry in _mappings(data.get("sources")):
         try:
             resolve_source(settings.Source.model_validate(entry))
@@ -46,9 +46,9 @@ def _of_sources(data: Mapping[str, Any]) -> Iterator[str]:
             yield str(error)
 
 
-def _of_plugins(data: Mapping[str, Any]) -> Iterator[str]:
+def _of_plugins(data: Mapping[str, JsonValue]) -> Iterator[str]:
     for keys, shelf in PLACES.items():
-        given: Any = data
+        given: object = data
         for key in keys:
             given = given.get(key) if isinstance(given, Mapping) else None
         where = ".".join(keys)
@@ -64,7 +64,7 @@ def _of_plugins(data: Mapping[str, Any]) -> Iterator[str]:
                 yield str(error)
 
 
-def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:
+def _mappings(value: object) -> Iterator[Mapping[str, JsonValue]]:
     """A mapping, or those in a list."""
     for each in value if isinstance(value, list | tuple) else [value]:
         if isinstance(each, Mapping) and all(isinstance(key, str) for key in each):

@@ -1,6 +1,6 @@
 """Verdicts as data: limits on measured columns, so that they can be taken again for free.
 
-A filter or text plug-in gives rules, not decisions. `view.py` applies them to whole tables, which
+A filter or text plug-in gives rules, not outcomes. `view.py` applies them to whole tables, which
 makes `what-if` fast and lets the report draw the thresholds in.
 """
 

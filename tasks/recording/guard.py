@@ -7,13 +7,9 @@ version. Comparing guards is cheap; only a file whose guard changed is hashed ag
 from __future__ import annotations
 
 import errno
-import os
-import stat
 from dataclasses import dataclass
 
-from tasks import storage
 from tasks.storage import urls
-from tasks.storage.local import stat_guard
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,24 +23,12 @@ class FileState:
 
 def file_state(path: str) -> FileState:
     """Size and guard of a listed file or object, without opening it. Never raises OSError."""
-    if storage.is_url(path):
-        return _object_state(path)
     try:
-        status = os.stat(path)
+        found = urls.state(path)
     except ValueError:  # a null byte, or a lone surrogate
         return FileState(error=("missing", "no file can have this name"))
     except OSError as error:
         return FileState(error=stat_error(error))
-    if not stat.S_ISREG(status.st_mode):
-        return FileState(error=("unreadable", "not a file"))
-    return FileState(status.st_size, stat_guard(status))
-
-
-def _object_state(url: str) -> FileState:
-    try:
-        found = urls.object_state(url)
-    except FileNotFoundError:
-        return FileState(error=("missing", "no such object"))
     if not found.guard:
         detail = "its server tells neither its size nor when it changed"
         return FileState(error=("unsupported", detail))

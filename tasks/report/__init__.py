@@ -9,7 +9,7 @@ limits that move by keyboard.
     distributions.py, curves.py     histograms, and hours that other limits would keep
     workers.py      slow shards, and busy workers over time, from metrics.parquet
     choosing.py     which clips are shown: the worst, and those near a limit,
-                    of the ledger and, by doubtful.py, of the decisions
+                    of the ledger and, by doubtful.py, of the outcomes
     samples.py, clips.py, listen.py     facts, audio and text of these clips
     page.py         everything as one file (page.html, page.css, page.js)
 """

@@ -130,7 +130,7 @@ def _spans(part: pa.Table, first: int, draw: np.random.Generator) -> Spans:
 
 def choose(ledger: Ledger, columns: Columns | None, seed: int) -> dict[int, list[Why]]:
     """Row numbers of the ledger, each with all reasons for showing it: group by group, the packaged
-    first, in each group the worst first. Without a valid table of decisions, `columns` is None and
+    first, in each group the worst first. Without a valid table of outcomes, `columns` is None and
     packaged clips are drawn at random."""
     groups = groups_of(ledger, seed, 2 * PER_REASON)
     most = _quota({name: group.count for name, group in groups.items()})
@@ -160,7 +160,7 @@ def _doubts(
     sides: Sequence[Side],
     most: int,
 ) -> dict[str, Picks]:
-    """Rows of the ledger that the table of decisions adds to each group."""
+    """Rows of the ledger that the table of outcomes adds to each group."""
     found: dict[str, Picks] = {}
     for name, group in groups.items():
         if name == PACKAGED:

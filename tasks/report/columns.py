@@ -1,4 +1,4 @@
-"""The table of decisions, a column at a time: a million rows need tens of MB, not the whole table.
+"""The table of outcomes, a column at a time: a million rows need tens of MB, not the whole table.
 
 `decisions.parquet` has one row an utterance. Columns that every chart needs (seconds, outcome, the
 rules that reject the utterance, dataset and language) stay in small arrays; measures are read as
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tasks import plugins, schema
 from tasks.checkpoints import enhanced
 from tasks.checkpoints.verdicts import rules_of
-from tasks.corpuswide import decisions
+from tasks.corpuswide import outcome_table
 from tasks.job import Job
 from tasks.packaging import weights
 from tasks.plugins import rules
@@ -117,15 +117,15 @@ class Columns:
 
     @cached_property
     def blocked(self) -> Flags:
-        """Rows that no other limit would keep: `decisions.beyond_limits`, and those not drawn by
-        their dataset's weight."""
+        """Rows that no other limit would keep: `outcome_table.beyond_limits`, and those not drawn
+        by their dataset's weight."""
 
         def drawn(t: pa.Table) -> Flags:
             draw, weight = weights.draws(self.job.package, t)
             return np.asarray(draw >= weight, bool)
 
         columns = ("outcome", "stage", "reason")
-        found = self._flags(lambda t: flags_of(decisions.beyond_limits(t)), *columns)
+        found = self._flags(lambda t: flags_of(outcome_table.beyond_limits(t)), *columns)
         if any(weight < 1 for weight in self.job.package.weights.values()):
             found |= self._flags(drawn, "id", "dataset") & self.heard
         return found
@@ -143,8 +143,8 @@ class Columns:
     def refused(self, asked: PluginRule) -> Flags:
         """Rows that one rule rejects; a rule on text rejects only what was transcribed."""
         if asked not in self._refused:
-            needed = (*rules.columns(asked.rule), decisions.SPARED)
-            no = ~self._flags(lambda t: flags_of(decisions.passes(t, [asked.rule])), *needed)
+            needed = (*rules.columns(asked.rule), outcome_table.SPARED)
+            no = ~self._flags(lambda t: flags_of(outcome_table.passes(t, [asked.rule])), *needed)
             self._refused[asked] = np.packbits(no & self.heard if asked.shelf == "text" else no)
         return np.unpackbits(self._refused[asked], count=len(self.seconds)).view(bool)
 

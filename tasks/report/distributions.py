@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.corpuswide import decisions
+from tasks.corpuswide import outcome_table
 from tasks.json_types import JsonObject
 from tasks.plugins.rules import Limit
 from tasks.report.columns import Columns, Flags
@@ -24,7 +24,7 @@ FIRST = (
     *("wer", "cer"),
 )
 CHARS_PER_SECOND = ("1/s", "characters of the text a second")
-NOT_MEASURES = {*decisions.FIXED.names} - {"seconds"}
+NOT_MEASURES = {*outcome_table.FIXED.names} - {"seconds"}
 
 
 def shown(columns: Columns) -> list[str]:

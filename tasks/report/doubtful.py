@@ -1,6 +1,6 @@
 """Clips worth checking though nothing rejects them: near a limit, or transcribed with doubt.
 
-They are found in the table of decisions, one column at a time.
+They are found in the table of outcomes, one column at a time.
 """
 
 from __future__ import annotations

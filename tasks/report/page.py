@@ -17,7 +17,7 @@ import pyarrow as pa
 from tasks import masking
 from tasks.accounting import broken
 from tasks.accounting.broken import Broken
-from tasks.corpuswide import decisions
+from tasks.corpuswide import outcome_table
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.plugins.rules import Limit
@@ -64,7 +64,7 @@ class Request:
 def build(asked: Request, limit: int = BYTES) -> bytes:
     """The file, smaller than `limit` bytes: clips that do not fit are left out."""
     job, ledger = asked.job, Ledger(asked.ledger)
-    path = decisions.where(job)
+    path = outcome_table.where(job)
     columns = None if path is None else Columns(job, path)
     about = units(job)
     found = samples.choose(ledger, job.package.seed, columns)

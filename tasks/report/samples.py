@@ -73,7 +73,7 @@ def look_up(job: Job, samples: Sequence[Sample]) -> None:
         here = [s for r in view.recordings for s in wanted[r["recording"]]]
         locators = {r["recording"]: Locator.loads(r["locator"]) for r in view.recordings}
         utterances = (
-            {u.id: u for u in view.decided()} if any(s.row["utterance"] for s in here) else {}
+            {u.id: u for u in view.transcribed()} if any(s.row["utterance"] for s in here) else {}
         )
         for sample in here:
             sample.shard, sample.locator = shard, locators[sample.row["recording"]]

@@ -12,13 +12,13 @@ those of an OUT/reviews.jsonl that was copied there (`tasks.storage.appended`).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from tasks.errors import ConfigError
+from tasks.json_types import JsonObject
 from tasks.storage import appended
 
 NAME = "reviews.jsonl"
@@ -62,7 +62,7 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def checked(given: Mapping[str, Any], when: str, place: str = "") -> Decision:
+def checked(given: JsonObject, when: str, place: str = "") -> Decision:
     """A decision from JSON; ConfigError, which begins with `place`, if it is none. `when` is
     taken where the decision states no time of its own."""
     said = f"{place}: " if place else ""

@@ -58,15 +58,14 @@ def source_root(path: str) -> tuple[str, os.stat_result]:
         return absolute, urls.status(absolute)
     except (OSError, ValueError, RunError) as error:
         raise ConfigError(
-            f"source {display_text(path)!r} cannot be read ({_reason(path, error)}); "
+            f"source {display_text(path)!r} cannot be read ({_reason(error)}); "
             "check the source's path"
         ) from None
 
 
-def _reason(path: str, error: Exception) -> str:
-    if storage.is_url(path):
-        missing = isinstance(error, FileNotFoundError)
-        return "no such object or folder" if missing else str(error)
+def _reason(error: Exception) -> str:
+    if isinstance(error, RunError):
+        return str(error)
     known = error.strerror if isinstance(error, OSError) else None
     return known or "no file can have this name"
 
@@ -140,4 +139,4 @@ def listed_name(path: str, written: str, root: str) -> str:
 
 def display_path(path: str) -> str:
     """A path for people: absolute, links kept, valid UTF-8."""
-    return display_text(path if storage.is_url(path) else os.path.abspath(path))
+    return display_text(urls.absolute(path))

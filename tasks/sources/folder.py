@@ -24,9 +24,10 @@ from tasks.sources._objects import walk
 from tasks.sources._paths import RESULTS, is_results, results_above, skip_reason, source_root
 from tasks.storage.local import stat_guard
 
-MOST_LOOKED = 50_000  # entries that are looked at to find parts
+MOST_LOOKED = 50_000  # entries that are looked at to find branches
 
-Part = tuple[str, bool]  # a folder's relative path with its `/`, and whether what is below belongs
+#: A folder's relative path with its `/`, and whether what lies below belongs to it.
+Branch = tuple[str, bool]
 
 
 class Settings(SourceSettings):
@@ -58,7 +59,7 @@ def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
     )
 
 
-def parts(settings: Settings, least: int) -> Sequence[Part] | None:
+def branches(settings: Settings, least: int) -> Sequence[Branch] | None:
     """Folders without those below them, and whole trees: at least so many, or None."""
     root, status = source_root(settings.path)
     if storage.is_url(root) or not stat.S_ISDIR(status.st_mode):
@@ -79,18 +80,18 @@ def parts(settings: Settings, least: int) -> Sequence[Part] | None:
     return sorted([(each, False) for each in alone] + [(each, True) for each in trees])
 
 
-def part(settings: Settings, part: Part) -> Iterator[Recording | Ignored] | None:
+def branch(settings: Settings, branch: Branch) -> Iterator[Recording | Ignored] | None:
     """None if a folder is a link or lies on another disk: it may be reached on two ways, and
     only who sees all of them knows which comes first."""
     root, status = source_root(settings.path)
     try:
-        return iter(list(_walk_apart(root, status, *part)))
+        return iter(list(_walk_apart(root, status, *branch)))
     except _Linked:
         return None
 
 
 class _Linked(Exception):
-    """A folder that may be a part of another part."""
+    """A folder that may lie in two branches."""
 
 
 def _is_tree(entry: os.DirEntry[str]) -> bool:

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from tasks import storage
 from tasks.errors import ConfigError, ItemError
 from tasks.recording import Ignored, Locator, Recording
 from tasks.recording.guard import file_state
@@ -81,10 +80,7 @@ def _open(path: str) -> pq.ParquetFile:
     if wrong := file_state(path).error:
         raise ItemError(*wrong)
     try:
-        if storage.is_url(path):
-            return pq.ParquetFile(urls.streamed(path), pre_buffer=False, buffer_size=1 << 20)
-        # As bytes: pyarrow would refuse a name that is not UTF-8.
-        return pq.ParquetFile(pa.OSFile(os.fsencode(path)), pre_buffer=False, buffer_size=1 << 20)
+        return pq.ParquetFile(urls.arrow(path), pre_buffer=False, buffer_size=1 << 20)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise ItemError("unreadable", f"not a readable Parquet file: {_short(error)}") from None
 

@@ -14,10 +14,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from tasks import storage
 from tasks.errors import ConfigError, ItemError
 from tasks.recording import Ignored, Recording, Segment
-from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, recording_name, safe_name
 from tasks.settings import SourceSettings
 from tasks.sources._lists import (
@@ -31,6 +29,7 @@ from tasks.sources._lists import (
     text_field,
 )
 from tasks.sources._paths import display_path, list_file, resolve, source_root
+from tasks.storage import urls
 
 _ARCHIVE_OFFSET = re.compile(r":\d+\Z")
 
@@ -58,15 +57,11 @@ def recordings(settings: Settings) -> Entries:
     if not stat.S_ISDIR(status.st_mode):
         raise ConfigError(f"source {display_text(settings.path)!r} is not a Kaldi data folder")
     list_file(os.path.join(folder, "wav.scp"))
-    present = {n for n in ("text", "utt2spk", "segments") if _there(f"{folder}/{n}")}
+    present = {n for n in ("text", "utt2spk", "segments") if urls.named(f"{folder}/{n}")}
     for name in present:
         list_file(os.path.join(folder, name))
     root = source_root(settings.root)[0] if settings.root else folder
     return _list(folder, root, present)
-
-
-def _there(path: str) -> bool:
-    return not file_state(path).error if storage.is_url(path) else os.path.lexists(path)
 
 
 def _list(folder: str, root: str, present: set[str]) -> Entries:

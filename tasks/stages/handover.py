@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -23,7 +22,6 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 
 from tasks import recipe
@@ -32,8 +30,8 @@ from tasks.checkpoints import blobs
 from tasks.job import Job
 from tasks.stages import pcm
 from tasks.stages.arriving import TooEarly
+from tasks.stages.disk_budget import PENDING, DiskBudget
 
-PENDING = "-pending"  # suffix of entries of a recording that is still being decoded
 READER = "pcm"  # name of the reader that writes the PCM of a long clip
 HELD_BACK = 1024  # samples; a resampler may give a few too many
 DIGEST_BYTES = 32  # sha256 of the PCM, before it in the file
@@ -49,6 +47,7 @@ class _Memory:
 
 
 _memory: ContextVar[_Memory | None] = ContextVar("handover", default=None)
+_room = DiskBudget()
 
 
 @contextmanager
@@ -242,38 +241,3 @@ def _give_back(samples: blobs.Pcm) -> None:
 
 def _path(scratch: Path, audio: str) -> Path:
     return scratch / "handover" / f"{audio}.pcm"
-
-
-class _DiskBudget:
-    """How full the cache is: measured once a second, estimated in between."""
-
-    def __init__(self) -> None:
-        self.looked = float("-inf")
-        self.used = 0
-        self.folder: Path | None = None
-
-    def take(self, folder: Path, size: int, limit: int) -> bool:
-        """Whether a folder has room for so many bytes; creates the folder."""
-        if folder != self.folder or time.monotonic() - self.looked > 1.0:
-            folder.mkdir(parents=True, exist_ok=True)
-            self.folder, self.looked, self.used = folder, time.monotonic(), _used(folder)
-        if self.used + size > limit:
-            return False
-        self.used += size
-        return True
-
-
-_room = _DiskBudget()
-
-
-def _used(folder: Path) -> int:
-    """Bytes of all entries, those that are still pending too; a dead worker's are removed."""
-    total = 0
-    for path in folder.iterdir():
-        with suppress(FileNotFoundError):  # another worker took it just now
-            owner = path.name.removesuffix(PENDING).rpartition(".")[2]
-            if path.name.endswith(PENDING) and not psutil.pid_exists(int(owner)):
-                path.unlink()
-                continue
-            total += path.stat().st_size
-    return total

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tasks import plugins
 from tasks.audio import Clip
 from tasks.checkpoints import verdicts
+from tasks.plugins.contracts.base import PluginSettings
 from tasks.plugins.rules import judge
 from tasks.recording import turns
 from tasks.recording.faults import Fault, touching
 from tasks.recording.turns import Turn
 from tasks.schema import Row
 from tasks.settings import Plugin, StageSettings
+
+Result = TypeVar("Result")
 
 
 class WholeRecording(NamedTuple):
@@ -32,8 +35,8 @@ class Step(NamedTuple):
 
     plugin: Plugin
     settings: StageSettings
-    measure: Callable[[Clip, Any], Mapping[str, float | None]]
-    fingerprint: Callable[[Clip, Any], bytes] | None
+    measure: Callable[[Clip, PluginSettings], Mapping[str, float | None]]
+    fingerprint: Callable[[Clip, PluginSettings], bytes] | None
     costly: bool
     after_all: bool
 
@@ -117,5 +120,7 @@ def reading(chosen: Sequence[Step]) -> dict[str, Callable[[Clip], Any]]:
     return works
 
 
-def _with(settings: Any, work: Callable[[Clip, Any], Any], clip: Clip) -> Any:
+def _with(
+    settings: PluginSettings, work: Callable[[Clip, PluginSettings], Result], clip: Clip
+) -> Result:
     return work(clip, settings)

@@ -146,6 +146,9 @@ class Local:
         with pa.OSFile(str(path), "rb") as file:
             yield file
 
+    def mounted(self, place: Path) -> Path:
+        return place
+
     def local(self, path: Path) -> Path:
         return path
 

@@ -141,6 +141,9 @@ class Objects(Uploads):
         with copy, pa.PythonFile(copy, "r") as file:
             yield file
 
+    def mounted(self, place: Path) -> None:
+        return None
+
     def local(self, path: Path) -> Path:
         with asking(path) as (files, key):
             return copies.kept(files, key, state_of(files.info(key)).guard)

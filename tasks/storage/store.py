@@ -129,6 +129,10 @@ class Store(Protocol):
     def arrow(self, path: Path) -> AbstractContextManager[pa.NativeFile]:
         """A file that pyarrow reads parts of."""
 
+    def mounted(self, place: Path) -> Path | None:
+        """A file or folder as a path that any program of this machine may read in place; None if
+        it has none."""
+
     def local(self, path: Path) -> Path:
         """A local path; of an object, to a copy that lasts as long as this process."""
 

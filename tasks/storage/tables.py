@@ -6,7 +6,6 @@ import io
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,7 +42,7 @@ def arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:
         yield from map(held.get_batch, range(held.num_record_batches))
 
 
-def parquet(table: pa.Table, **options: Any) -> bytes:
+def parquet(table: pa.Table, **options: object) -> bytes:
     """The bytes of a Parquet file; `options` as `pyarrow.parquet.write_table` takes them."""
     target = io.BytesIO()
     pq.write_table(table, target, **options)

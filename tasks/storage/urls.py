@@ -8,13 +8,17 @@ Nothing remote is imported before a URL is named.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import posixpath
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, cast
+
+import pyarrow as pa
 
 from tasks import masking
 from tasks.errors import ConfigError
@@ -89,6 +93,33 @@ def absolute(text: str) -> str:
     return normal(text) if is_url(text) else os.path.abspath(text)
 
 
+def real(text: str) -> str:
+    """A path without links, or a normal URL. ConfigError as `normal`."""
+    return normal(text) if is_url(text) else os.path.realpath(text)
+
+
+def named(text: str) -> bool:
+    """Whether anything has this name, a broken link too; of a URL, a usable object."""
+    if not is_url(text):
+        return os.path.lexists(text)
+    try:
+        return bool(object_state(text).guard)
+    except FileNotFoundError:
+        return False
+
+
+def state(text: str) -> ObjectState:
+    """Size and guard of a file or object, without opening it; the guard is empty if its server says
+    nothing that tells versions apart. OSError if there is none, or something else of that name;
+    ValueError if no file can have the name."""
+    if is_url(text):
+        return object_state(text)
+    found = os.stat(text)
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "not a file", text)
+    return ObjectState(found.st_size, stat_guard(found))
+
+
 def guard(text: str, file: BinaryIO | None = None) -> str:
     """A short text that changes whenever the bytes of a file or object may have changed; `file`: it
     is open. OSError if it cannot be reached."""
@@ -103,7 +134,10 @@ def status(text: str) -> os.stat_result:
         return os.stat(text)
     files, key = files_of(text)
     with store_errors(text):
-        entry = files.info(key)
+        try:
+            entry = files.info(key)
+        except FileNotFoundError:
+            raise FileNotFoundError(errno.ENOENT, "no such object or folder", text) from None
     mode = stat.S_IFREG if entry["type"] == "file" else stat.S_IFDIR
     return os.stat_result((mode, 0, 0, 1, 0, 0, int(entry.get("size") or 0), 0, 0, 0))
 
@@ -125,11 +159,11 @@ def _url(scheme: str, name: str) -> str:
 def object_state(url: str) -> ObjectState:
     """FileNotFoundError if there is no such object."""
     files, key = files_of(url)
-    with store_errors(url):
+    with store_errors(url), suppress(FileNotFoundError):
         entry = files.info(key)
-    if entry["type"] != "file":
-        raise FileNotFoundError(url)
-    return state_of(entry)
+        if entry["type"] == "file":
+            return state_of(entry)
+    raise FileNotFoundError(errno.ENOENT, "no such object", url)
 
 
 def fetched(url: str, offset: int | None = None, length: int | None = None) -> BinaryIO:
@@ -149,6 +183,12 @@ def streamed(text: str) -> BinaryIO:
         file = files.open(key, "rb", block_size=1 << 20, cache_type="readahead")
     file.read = store_errors(text)(file.read)  # type: ignore[method-assign]  # each read is a request
     return file
+
+
+def arrow(text: str) -> pa.NativeFile | BinaryIO:
+    """A file or object that pyarrow reads; an object is fetched as it is read."""
+    # As bytes: pyarrow would refuse a name that is not UTF-8.
+    return streamed(text) if is_url(text) else pa.OSFile(os.fsencode(text))
 
 
 def lined(text: str) -> BinaryIO:

@@ -36,7 +36,7 @@ class Settings(StageSettings):
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
-    """No rule on a single text: `decide` compares all."""
+    """No rule on a single text: `reject` compares all."""
     return ()
 
 
@@ -55,7 +55,7 @@ def bounds(low: float, high: float, width: float) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def decide(
+def reject(
     rows: Rows, settings: Settings, frozen: JsonObject
 ) -> tuple[Iterable[tuple[int, Rejection]], JsonObject]:
     """Rejections of kept rows outside the bounds of their group, and the quartiles to freeze, by

@@ -18,7 +18,7 @@ from tasks.checkpoints.index import Index
 from tasks.checkpoints.manifest import Part
 from tasks.errors import ConfigError, CorruptManifest
 from tasks.listing import known
-from tasks.packaging import decided, published
+from tasks.packaging import published, shard_groups
 from tasks.recording.names import display_text
 from tasks.stages import stage
 
@@ -73,7 +73,7 @@ def verify(out: Path) -> Checked:
         for path in storage.names(blobs.folder(out, shard), ".pcm"):
             if _hashed(out, path, path.stem, found):
                 found.blobs += 1
-    _decisions(out, found)
+    _outcomes(out, found)
     for home in (known.home(out), published.home(out)):  # notes, whose names are their hashes
         for ending in (".parquet", ".arrow"):
             for path in storage.names(home, ending):
@@ -98,11 +98,11 @@ def _parts(out: Path, name: str, shard: str, found: Checked) -> Iterator[Part]:
             found.damaged.append(_name(out, path))
 
 
-def _decisions(out: Path, found: Checked) -> None:
-    """Kept decisions have the hashes that their seal names; without a seal they are made again."""
-    home = decided.home(out)
+def _outcomes(out: Path, found: Checked) -> None:
+    """Kept outcomes have the hashes that their seal names; without a seal they are made again."""
+    home = shard_groups.home(out)
     for name in sorted(storage.of(out).folders(home)):
-        group = decided.ShardGroup(home / name, ())
+        group = shard_groups.ShardGroup(home / name, ())
         with suppress(CorruptManifest):
             for file, digest in group.facts["files"].items():
                 path = group.home / file

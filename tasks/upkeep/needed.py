@@ -97,7 +97,7 @@ class _View(ShardView):
     def wanted_texts(self) -> set[str]:
         """Recipes of all their transcripts. Some depend on verdicts, so this takes all of them."""
         texts = set(self.first_texts)
-        for utterance in self.decided():
+        for utterance in self.transcribed():
             texts.add(self.transcript_recipe(utterance))  # in the language voted for
             if self.job.transcribe.backends:
                 texts.update(self.further_recipes(utterance))

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from tasks import plugins, storage
 from tasks.checkpoints import manifest
 from tasks.checkpoints.index import STAGES, Index
-from tasks.corpuswide import decisions
+from tasks.corpuswide import outcome_table
 from tasks.dataset import publication, versions
 from tasks.dataset.versions import Proved
 from tasks.errors import ConfigError, RunError
@@ -156,11 +156,11 @@ def _remove_checkpoints(plan: Plan, job: Job) -> None:
     # Parts before the blobs that they name: no part is left without its audio.
     checkpoints = (*plan.goes["manifests"], *plan.goes["audio"])
     if checkpoints:
-        answers = decisions.where(job)  # valid for the current parts
+        answers = outcome_table.where(job)  # valid for the current parts
         Index(plan.out).forget(p.relative_to(plan.out).as_posix() for p in checkpoints)
         _remove(plan.out, checkpoints)
         if answers is not None:
-            decisions.seal(job, [path.name for path in storage.names(answers, ".parquet")])
+            outcome_table.seal(job, [path.name for path in storage.names(answers, ".parquet")])
 
 
 def _live(kept: Iterable[Path]) -> set[str]:

@@ -34,7 +34,7 @@ from tasks.checkpoints import compaction
 from tasks.job import Job
 from tasks.listing import balance
 from tasks.packaging import balance as tars
-from tasks.packaging import decided, layout, parts
+from tasks.packaging import layout, parts, shard_groups
 from tasks.settings import PackageSettings
 from tasks.stages import stage
 from tests import corpus
@@ -140,7 +140,7 @@ def computed(hours: float, nights: int, a_shard: dict[str, float]) -> dict[str, 
         shards += shards_of(hours / nights, known)
         files += tars_of(hours / nights, known)
     checkpoints = round(sum(a_shard[kind] for kind in KINDS) * shards)
-    groups = -(-shards // decided.AT_ONCE)
+    groups = -(-shards // shard_groups.AT_ONCE)
     of_tables = 2 * -(-files // parts.groups_of_part(PackageSettings()))
     return {
         "shards": shards,

@@ -6,7 +6,7 @@
 A synthetic OUT (`_scale_out.py`) of `start` utterances is published; then each night adds so many
 recordings in so many new shards, and publishes again. A night is a process of its own with the
 libraries loaded, so that nothing is remembered but what lies on disk; its CPU seconds are those of
-everything after the chains: listing OUT, deciding, laying out, writing, publishing.
+everything after the chains: listing OUT, judging, laying out, writing, publishing.
 
 CPU seconds follow what else the machine does; beside them stand files opened, folders listed, and
 MB read and written (what the process asked for, cached or not), which do not.

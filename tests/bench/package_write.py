@@ -35,7 +35,7 @@ from flows.cluster.dask_config import DASK_CONFIG
 from tasks import audio
 from tasks.checkpoints import blobs
 from tasks.job import Job
-from tasks.packaging import layout, plan, shard_decisions, shards
+from tasks.packaging import layout, plan, shard_outcomes, shards
 from tests.published import laid_out
 
 RATE = 16000
@@ -70,7 +70,7 @@ def prepare(out: Path) -> tuple[Job, pa.Table, list[layout.ClipGroup]]:
                 "work_shard": shard, "blob": "all.pcm", "blob_offset": offset,
             }
         )  # fmt: skip
-    table = pa.Table.from_pylist(rows, schema=shard_decisions.row_schema(job))
+    table = pa.Table.from_pylist(rows, schema=shard_outcomes.row_schema(job))
     return job, table, laid_out(table, job.package, 1)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.corpuswide import decisions
+from tasks.corpuswide import outcome_table
 from tasks.estimating import what_if
 from tasks.job import Job
 from tasks.settings import FilterSettings, Plugin, TranscribeSettings
@@ -24,7 +24,7 @@ ROWS = 1_000_000
 def table(job: Job) -> pa.Table:
     chance = np.random.default_rng(0)
     columns: dict[str, pa.Array] = {}
-    for field in decisions.schema_of(job):
+    for field in outcome_table.schema_of(job):
         if field.type == pa.float64():
             # Seconds and rates; fractions and probabilities as rows that are kept have them.
             most = 20 if field.name in ("seconds", "duration", "text_chars") else 1e-3
@@ -38,16 +38,16 @@ def table(job: Job) -> pa.Table:
     columns["language_probability"] = pa.array(np.ones(ROWS))
     columns["char_rate_alphabetic"] = pa.array(np.full(ROWS, 12.0))
     columns["char_rate_syllabic"] = pa.nulls(ROWS, pa.float64())
-    return pa.table(columns, schema=decisions.schema_of(job))
+    return pa.table(columns, schema=outcome_table.schema_of(job))
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         backend = TranscribeSettings(backend=Plugin(use="fake"))
         job = Job(out=Path(folder), transcribe=backend)
-        decisions.place(job.out).mkdir(parents=True)
-        pq.write_table(table(job), decisions.place(job.out) / "all.parquet", compression="zstd")
-        decisions.seal(job, ["all.parquet"])
+        outcome_table.place(job.out).mkdir(parents=True)
+        pq.write_table(table(job), outcome_table.place(job.out) / "all.parquet", compression="zstd")
+        outcome_table.seal(job, ["all.parquet"])
         for low in (0.1, 1.0):
             limits = {"use": "duration", "min": low, "max": 15.0}
             filters = (Plugin.model_validate(limits), *job.filter.filters[1:])

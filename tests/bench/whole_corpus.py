@@ -4,7 +4,7 @@
 
 `choosing.choose`, `ledger_layout.plan` and `package.gather` of a first version, then of a night in
 which every 300th group of work shards is new, each in a process of its own. What they read is made
-here: digests of clips of 1 to 9 s and of recordings of ten clips, as workers would have decided
+here: digests of clips of 1 to 9 s and of recordings of ten clips, as workers would have judged
 them, and the notes on the version before. Nothing is published. With `--select`, clips get rows and
 texts: splits, weights and `char_duration` choose among them, and `splits.parquet` is written; the
 ledger is left out. `--splits`: the same with splits alone.
@@ -31,14 +31,14 @@ from tasks.job import Job
 from tasks.packaging import (
     accounts,
     choosing,
-    decided,
     ledger_layout,
     ledger_notes,
     published,
     seeded,
+    shard_groups,
 )  # fmt: skip
-from tasks.packaging.decided import DIGESTS, ShardGroup
 from tasks.packaging.ledger_notes import Written
+from tasks.packaging.shard_groups import DIGESTS, ShardGroup
 from tasks.recipe import whole_job
 from tasks.schema import LEDGER_FILE
 from tasks.settings import Plugin
@@ -54,7 +54,7 @@ def make(job: Job, number: int) -> ShardGroup:
     """The digests of a group, and its rows where clips are selected; its other files are never
     read here."""
     chance = np.random.default_rng(number)
-    home = decided.home(job.out) / f"{number:08d}"
+    home = shard_groups.home(job.out) / f"{number:08d}"
     home.mkdir(parents=True)
     codes = {
         name: chance.integers(0, 2**64, CLIPS, np.uint64) for name in ("high", "low", "content")
@@ -78,7 +78,7 @@ def make(job: Job, number: int) -> ShardGroup:
     held["digests.arrow"] = pa.table(columns, schema=DIGESTS)
     files = {}
     for name, table in held.items():
-        data = decided.arrow_bytes(table)
+        data = shard_groups.arrow_bytes(table)
         (home / name).write_bytes(data)
         files[name] = hashlib.sha256(data).hexdigest()[:16]
     facts = {"files": files, "rows": CLIPS, "ledger": 2 * CLIPS, "changed": [], "slices": []}
@@ -113,7 +113,7 @@ def plan(job: Job, scratch: Path) -> dict[str, Any]:
 def gather(job: Job, scratch: Path, chosen: dict[str, Any], digest: str) -> dict[str, Any]:
     """`package.gather` after these, with the counts of a ledger of one part."""
     told = {"sums": [], "recordings": {"c": (CLIPS, 0)}, "broken": {}}
-    every = (each.table("accounts.arrow") for each in decided.listed(job, scratch))
+    every = (each.table("accounts.arrow") for each in shard_groups.listed(job, scratch))
     table = pa.concat_tables(every).replace_schema_metadata({"told": json.dumps(told)})
     name = f"{LEDGER_FILE}/part-00000.parquet"
     noted = Written(name, ("", 0), ledger_notes.save(job.out, table), [])
@@ -156,7 +156,7 @@ def steps(job: Job, scratch: Path, clips: int) -> Iterator[tuple[str, int, float
     groups = [make(job, number) for number in range(-(-clips // CLIPS))]
     more = max(1, len(groups) // 300)
     for name in ("first version", "night"):
-        decided.list_in(scratch, groups)
+        shard_groups.list_in(scratch, groups)
         count = CLIPS * len(groups)
         chosen, cpu, rss = in_process(choosing.choose, job, scratch)
         yield f"{name}: choose", count, cpu, rss

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rich import filesize
 from rich.console import Console
 
 from flows.cli.show.tables import counted, say, table
 from flows.progress import clock
-from tasks.json_types import JsonObject
+from tasks.json_types import JsonObject, JsonValue
 
 UNEXPLAINED = (
     "an earlier run did not finish, some of its files are gone or damaged, or another release "
@@ -82,7 +80,7 @@ def _words(change: JsonObject) -> str:
     return f"{change['setting']} {_short(change['before'])} → {_short(change['after'])}"
 
 
-def _short(value: Any) -> str:
+def _short(value: JsonValue) -> str:
     text = str(value)
     return text if len(text) <= 40 else f"{text[:37]}…"
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rich.console import Console
 
 from flows.cli.show import plans
 from flows.cli.show.tables import counted, funnel, one_line, say, table
 from flows.progress import clock
-from tasks.json_types import JsonObject
+from tasks.json_types import JsonObject, JsonValue
 
 
 def status(result: JsonObject, console: Console) -> None:
@@ -168,7 +166,7 @@ def _abilities(found: JsonObject) -> str:
     )
 
 
-def _value(value: Any) -> str:
+def _value(value: JsonValue) -> str:
     if value is None or value == []:
         return "none"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,7 +1,7 @@
 // One clip: audio with waveform and spectrogram, texts, what lies around it, and the decision.
 
 import * as api from "./api.js";
-import { rowOf, show as go } from "./clips.js";
+import { move, retag, rowOf, show as go } from "./clips.js";
 import { el, number, time } from "./dom.js";
 import { shown } from "./diff.js";
 import * as loudness from "./loudness.js";
@@ -31,15 +31,20 @@ export async function draw(node, about) {
   node.hidden = false;
   const player = el("audio", { controls: true, preload: "auto", "aria-label": "Clip" });
   now = { key, item, version: about.version, data, player, around: false, about };
-  const parts = [heading(data.row), stage(), review.panel(data, redraw), texts(data), words(data), neighbours(data), facts(data.row, about)];
+  const parts = [heading(data.row), stage(), review.panel(data, on), texts(data), words(data), neighbours(data), facts(data.row, about)];
   node.replaceChildren(...parts.filter(Boolean));
   if (editing === item) review.edit();
   editing = null;
   await load();
 }
 
-const redraw = () => {
-  if (now) review.renew(now.data, redraw);
+// What follows a decision.
+const on = {
+  asked: () => move(1), // the next clip can be heard while this one's decision is stored
+  stored: (row) => {
+    retag(row);
+    if (now) review.renew(now.data, on);
+  },
 };
 
 function heading(row) {
@@ -134,7 +139,7 @@ export function toggle() {
 export function decide(decision) {
   const item = state.get("item");
   const row = (state.get("view", "clips") === "clips" && rowOf(item)) || (now?.item === item && now.data.row);
-  if (row) review.decide(row, decision, redraw);
+  if (row) review.decide(row, decision, on);
 }
 
 export function edit() {

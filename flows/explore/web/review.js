@@ -2,7 +2,6 @@
 
 import * as api from "./api.js";
 import { $, el, fault, number, say } from "./dom.js";
-import * as clips from "./clips.js";
 import * as state from "./state.js";
 
 const WORDS = { keep: "kept", drop: "dropped", retext: "given another text", undo: "left to the settings again" };
@@ -34,15 +33,15 @@ async function store(ids, decision, more = {}) {
   say(`${ids.length === 1 ? "The clip is" : `${ids.length} clips are`} ${WORDS[decision]}.`);
 }
 
-export async function decide(row, decision, redraw) {
+// `on.asked()` is called at once, `on.stored(row)` once the decision is stored.
+export async function decide(row, decision, on) {
   if (row.id === null) return say("Only utterances can be decided on.");
   const more = note(row);
-  clips.move(1); // the next one can be heard while this one is stored
+  on.asked();
   try {
     fault(null);
     await store([row.id], decision, more);
-    clips.retag(row);
-    redraw();
+    on.stored(row);
   } catch (error) {
     fault(error);
   }
@@ -63,13 +62,13 @@ export function edit() {
 }
 
 // Draws the panel again after a decision was stored. What somebody types meanwhile stays.
-export function renew(data, redraw) {
+export function renew(data, on) {
   const old = $("review");
   if (!old) return;
   const { open } = old.querySelector("details");
   const focused = document.activeElement;
   const fields = [$("text"), $("note")];
-  old.replaceWith(panel(data, redraw));
+  old.replaceWith(panel(data, on));
   for (const before of fields) {
     const after = $(before.id);
     const changed = before.value !== before.defaultValue;
@@ -83,19 +82,18 @@ export function renew(data, redraw) {
   }
 }
 
-export function panel(data, redraw) {
+export function panel(data, on) {
   const row = data.row;
   if (row.id === null) return el("div", { id: "review" });
   const made = of(row.id);
   const button = (decision, title, key) =>
-    el("button", { type: "button", class: `d-${decision}`, "aria-pressed": made?.decision === decision ? "true" : "false", onclick: () => decide(row, decision, redraw) }, title, " ", el("kbd", {}, key));
+    el("button", { type: "button", class: `d-${decision}`, "aria-pressed": made?.decision === decision ? "true" : "false", onclick: () => decide(row, decision, on) }, title, " ", el("kbd", {}, key));
   const text = el("textarea", { id: "text", rows: 3, dir: "auto", "aria-label": "Another text" }, made?.text ?? row.text ?? data.heard ?? data.reference ?? "");
   const save = async () => {
     try {
       fault(null);
       await store([row.id], "retext", { text: text.value, ...note(row) });
-      clips.retag(row);
-      redraw();
+      on.stored(row);
     } catch (error) {
       fault(error);
     }

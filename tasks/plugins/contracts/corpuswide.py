@@ -29,11 +29,11 @@ class Rows(Protocol):
         """The numbers of the rows, in the order of ids."""
 
 
-#: decide(rows, settings, frozen) -> ((number of a row, its rejection) of some, what it freezes)
+#: reject(rows, settings, frozen) -> ((number of a row, its rejection) of some, what it freezes)
 #:
 #: Only rows that are kept may be rejected. `frozen` is what it returned when the version before was
 #: published ({} at first, and on `package.refit`), so that bounds do not move under what is
 #: published already; it is written as JSON.
-Decide = Callable[
+Reject = Callable[
     [Rows, PluginSettings, JsonObject], tuple[Iterable[tuple[int, "Rejection"]], JsonObject]
 ]

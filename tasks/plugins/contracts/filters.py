@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
-from tasks.plugins.contracts.corpuswide import Decide
+from tasks.plugins.contracts.corpuswide import Reject
 
 if TYPE_CHECKING:
     from tasks.audio import Clip
@@ -37,7 +37,7 @@ class Filter(FilterModule, LoadedPlugin, Protocol):
     COSTLY: bool = False
     #: Measured again when the whole recording is decoded: `clip` then knows its faults and length.
     AFTER_ALL: bool = False
-    #: (clip, settings) -> bytes that are kept beside the measures, for `decide`.
+    #: (clip, settings) -> bytes that are kept beside the measures, for `reject`.
     fingerprint: Callable[[Clip, PluginSettings], bytes] | None = None
     #: A verdict over the whole corpus.
-    decide: Decide | None = None
+    reject: Reject | None = None

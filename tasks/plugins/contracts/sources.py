@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 from tasks.plugins.contracts.base import LoadedPlugin, PluginModule, PluginSettings
 from tasks.settings import SourceSettings
 
-#: What a source says of one of its parts: its own, small and picklable.
-SourcePart = tuple[str | int | bool, ...]
+#: What a source says of one of its branches: its own, small and picklable.
+SourceBranch = tuple[str | int | bool, ...]
 
 if TYPE_CHECKING:
     from tasks.recording import Ignored, Recording
@@ -30,14 +30,14 @@ class Source(SourceModule, LoadedPlugin, Protocol):
     @property
     def Settings(self) -> type[SourceSettings]: ...
 
-    def parts(self, settings: PluginSettings, least: int) -> Sequence[SourcePart] | None:
-        """Parts of the source that workers can list apart from each other; None if there are
+    def branches(self, settings: PluginSettings, least: int) -> Sequence[SourceBranch] | None:
+        """Branches of the source that workers can list apart from each other; None if there are
         fewer than `least`, or none are known."""
         return None
 
-    def part(
-        self, settings: PluginSettings, part: SourcePart
+    def branch(
+        self, settings: PluginSettings, branch: SourceBranch
     ) -> Iterator[Recording | Ignored] | None:
-        """The share of `recordings` in one of `parts`; None if it turns out that the source has to
-        be listed as a whole."""
+        """The share of `recordings` in one of `branches`; None if it turns out that the source has
+        to be listed as a whole."""
         return None

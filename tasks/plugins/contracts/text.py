@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from tasks.plugins.contracts.base import Columns, LoadedPlugin, PluginModule, PluginSettings
-from tasks.plugins.contracts.corpuswide import Decide
+from tasks.plugins.contracts.corpuswide import Reject
 from tasks.scoring import UNSPACED
 
 if TYPE_CHECKING:
@@ -75,4 +75,4 @@ class TextVerdict(TextVerdictModule, LoadedPlugin, Protocol):
         return {}
 
     #: A verdict over the whole corpus.
-    decide: Decide | None = None
+    reject: Reject | None = None

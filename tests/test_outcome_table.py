@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tasks import storage
-from tasks.corpuswide import decisions
+from tasks.corpuswide import outcome_table
 from tasks.estimating import what_if
 from tasks.plugins import rules
 from tasks.settings import Plugin
@@ -49,7 +49,7 @@ def test_the_table_says_what_the_manifests_say(
     chosen = job(
         base, filter=corpus.filters(min=low, max=high), transcribe={"verdicts": verdicts}
     )  # fmt: skip
-    assert decisions.where(chosen) is not None
+    assert outcome_table.where(chosen) is not None
     assert what_if.kept(chosen, chosen)[0] == what_if.of_shards(chosen)
 
 
@@ -64,19 +64,19 @@ def test_the_table_says_what_the_manifests_say(
     ],
 )
 def test_it_is_not_used_for_what_it_does_not_hold(base: Path, change: dict[str, Any]) -> None:
-    assert decisions.where(job(base)) is not None
-    assert decisions.where(job(base, **change)) is None
+    assert outcome_table.where(job(base)) is not None
+    assert outcome_table.where(job(base, **change)) is None
 
 
 def test_it_is_not_used_when_manifests_changed(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 3)
     chosen = corpus.job(tmp_path)
     corpus.run(chosen)
-    assert decisions.where(chosen) is not None
+    assert outcome_table.where(chosen) is not None
     storage.remove(next((tmp_path / "out/manifests/transcribe").rglob("*.parquet")))
-    assert decisions.where(chosen) is None
+    assert outcome_table.where(chosen) is None
     corpus.run(chosen)
-    assert decisions.where(chosen) is not None
+    assert outcome_table.where(chosen) is not None
 
 
 def test_rules_over_columns_are_those_over_rows() -> None:
@@ -90,11 +90,11 @@ def test_rules_over_columns_are_those_over_rows() -> None:
         rules.Allowed("lang", ("en",), "no", refuse_null=True),
     ):  # fmt: skip
         expected = [rules.judge(row, (rule,)) is None for row in table.to_pylist()]
-        assert decisions.passes(table, (rule,)).to_pylist() == expected
+        assert outcome_table.passes(table, (rule,)).to_pylist() == expected
 
 
 def test_rules_over_no_rows() -> None:
     """Each group of shards is a part of the table; one of broken recordings alone has no rows."""
     table = pa.table({"silence": pa.array([], pa.float64())})
     limit = rules.Limit("silence", max=0.5, high="silent")
-    assert decisions.passes(table, (limit,)).to_pylist() == []
+    assert outcome_table.passes(table, (limit,)).to_pylist() == []

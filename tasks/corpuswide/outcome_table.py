@@ -1,4 +1,4 @@
-"""The table of decisions: all utterances of the last run with the values that verdicts judge.
+"""The table of outcomes: all utterances of the last run with the values that verdicts judge.
 
     OUT/manifests/package/decisions.parquet/    one row an utterance, kept or not, in parts
     OUT/manifests/package/decisions.json        what the parts are valid for, written last
@@ -64,7 +64,7 @@ def schema_of(job: Job) -> pa.Schema:
 
 
 def of_utterances(job: Job, utterances: Sequence[Utterance]) -> pa.Table:
-    """One row for each decided utterance."""
+    """One row for each utterance that was judged."""
     schema = schema_of(job)
     told = pa.Table.from_pylist(list(map(_told, utterances)), schema=pa.schema(list(schema)[:TOLD]))
     judged = [(u.texts, u.measures) for u in utterances]

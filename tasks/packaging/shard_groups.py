@@ -1,4 +1,4 @@
-"""Decisions on groups of work shards, kept from run to run.
+"""Groups of work shards with the outcomes of their utterances, kept from run to run.
 
     OUT/manifests/package/decided/<key>/
         rows.arrow           utterances that pass all verdicts of their own shard
@@ -10,8 +10,8 @@
         accounts.arrow       22 bytes of each recording's ledger, likewise
         facts.json           hash of each file, and counts; written last, so it is the seal
 
-The key is a hash of everything that affects the decisions (`tasks.up_to_date`). A version does not
-depend on how recordings were grouped into shards. `deciding.py` writes the files.
+The key is a hash of everything that affects the outcomes (`tasks.up_to_date`). A version does not
+depend on how recordings were grouped into shards. `group_verdicts.py` writes the files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from tasks import corpuswide, recipe, storage
 from tasks.errors import CorruptManifest
 from tasks.job import Job
-from tasks.packaging import shard_decisions
+from tasks.packaging import shard_outcomes
 from tasks.packaging.accounts import ACCOUNT, ACCOUNTED, KEY
 from tasks.packaging.plan import BESIDE_COLUMNS, LAYOUT_COLUMNS, SOURCE_COLUMNS
 from tasks.recipe import digest
@@ -71,19 +71,30 @@ def slice_of(keys: Codes, count: int) -> NDArray[np.int64]:
     return ((high * np.uint64(count)) >> np.uint64(32)).astype(np.int64)
 
 
+class GroupFacts(TypedDict):
+    """facts.json of a group."""
+
+    files: dict[str, str]  # first 16 hex digits of each file's sha256
+    slices: list[tuple[int, int, int]]  # first byte, bytes and CRC-32 of each portion of the ledger
+    rows: int
+    ledger: int  # rows
+    changed: list[str]  # shards with recordings that changed during the run
+
+
 @dataclass(frozen=True)
 class ShardGroup:
-    """Some shards, and where the decisions on them lie. Small enough to be sent to workers."""
+    """Some shards, and where the outcomes of their utterances lie. Small enough to be sent
+    to workers."""
 
     home: Path
     shards: tuple[str, ...]
 
     @cached_property
-    def facts(self) -> Mapping[str, Any]:
-        """CorruptManifest if the group has no decisions, or damaged ones."""
+    def facts(self) -> GroupFacts:
+        """CorruptManifest if the group has no outcomes, or damaged ones."""
         place = self.home / "facts.json"
         try:
-            found: Mapping[str, Any] = json.loads(storage.read(place))
+            found: GroupFacts = json.loads(storage.read(place))
         except (FileNotFoundError, ValueError) as error:
             raise CorruptManifest(f"{place} is gone or damaged", str(place)) from error
         return found
@@ -131,7 +142,7 @@ class ShardGroup:
         return pa.concat_tables(parts)
 
     def _damaged(self, name: str) -> CorruptManifest:
-        """Names the seal as the damaged file: once it is removed, the group is decided again."""
+        """Names the seal as the damaged file: once it is removed, the group is judged again."""
         return CorruptManifest(f"{self.home / name} is damaged", str(self.home / "facts.json"))
 
 
@@ -142,8 +153,8 @@ def home(out: Path) -> Path:
 def groups(job: Job, keys: Mapping[str, str]) -> list[ShardGroup]:
     """Groups of consecutive shards by name; `keys`: the key of each shard."""
     names = sorted(keys)
-    package = [job.package.seed, job.package.text_form]  # those that affect decisions
-    what: list[object] = [FORMAT, shard_decisions.VERSION, *package, corpuswide.takes_part(job)]
+    package = [job.package.seed, job.package.text_form]  # those that affect outcomes
+    what: list[object] = [FORMAT, shard_outcomes.VERSION, *package, corpuswide.takes_part(job)]
     what += ["audio", job.package.audio] if recipe.enhancing(job) else []
     what += ["voices"] if recipe.across_recordings(job) is not None else []
     found = []
@@ -155,7 +166,7 @@ def groups(job: Job, keys: Mapping[str, str]) -> list[ShardGroup]:
 
 
 def missing(some: Sequence[ShardGroup], out: Path) -> list[ShardGroup]:
-    """Groups without decisions."""
+    """Groups without outcomes."""
     there = set(storage.of(out).folders(home(out)))
     return [
         each
@@ -177,7 +188,7 @@ def listed(job: Job, scratch: Path) -> list[ShardGroup]:
 
 
 def forget(out: Path, kept: Sequence[ShardGroup], changed: Collection[str]) -> None:
-    """Remove the decisions on groups that are not in `kept`, or that have one of the shards
+    """Remove the outcomes of groups that are not in `kept`, or that have one of the shards
     `changed`, whose recordings changed during the run. Call it only while holding OUT's lock."""
     store = storage.of(out)
     names = {each.home.name for each in kept if not set(each.shards) & set(changed)}

@@ -1,4 +1,4 @@
-"""The decisions on the utterances of one work shard, which depend on that shard alone."""
+"""The outcomes of the utterances of one work shard, which depend on that shard alone."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from tasks.accounting import ledger
 from tasks.checkpoints import enhanced, hypotheses, texts, written
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Outcome, Utterance
-from tasks.corpuswide import decisions, voices
+from tasks.corpuswide import outcome_table, voices
 from tasks.job import Job
 from tasks.packaging import plan
 from tasks.schema import LEDGER, UTTERANCES
 from tasks.stages.stage import view_of
 
-VERSION = 2  # raise it when the same checkpoints are decided otherwise
+VERSION = 2  # raise it when the same checkpoints are judged otherwise
 
 
-class ShardDecisions(NamedTuple):
-    """The decisions on the utterances of one shard."""
+class ShardOutcomes(NamedTuple):
+    """The outcomes of the utterances of one shard."""
 
     rows: pa.Table  # to package; `row_schema`
     ledger: pa.Table  # LEDGER
-    utterances: pa.Table  # all, with their measures; `decisions.schema_of`
+    utterances: pa.Table  # all, with their measures; `outcome_table.schema_of`
     heard: pa.Table  # what corpus-wide verdicts are based on; `corpuswide.ROW`
     voices: pa.Table  # what speakers over all recordings are based on; `voices.VOICES`
 
 
 @lean.uncollected()
-def of_shard(job: Job, shard: str, strict: bool = False) -> ShardDecisions:
-    """Decide one shard.
+def of_shard(job: Job, shard: str, strict: bool = False) -> ShardOutcomes:
+    """Judge one shard.
 
     `strict` is for versions: a damaged manifest raises CorruptManifest, so that its content is
     computed again, instead of counting as changed.
     """
     known = view_of(job, shard, strict)
     utterances = []
-    for utterance in known.decided():
+    for utterance in known.transcribed():
         if utterance.outcome.outcome == "pending":  # its file changed during the run
             utterance.outcome = Outcome("failed", utterance.outcome.stage, "changed")
         utterances.append(utterance)
@@ -49,10 +49,10 @@ def of_shard(job: Job, shard: str, strict: bool = False) -> ShardDecisions:
     rows = [_row(job, shard, u, computed) for u in packaged]
     heard = corpuswide.rows(job, shard, utterances) if corpuswide.takes_part(job) else []
     spoken = voices.rows(known) if recipe.across_recordings(job) is not None else []
-    return ShardDecisions(
+    return ShardOutcomes(
         pa.Table.from_pylist(rows, schema=row_schema(job)),
         pa.Table.from_pylist(ledger.of_shard(known, utterances), schema=LEDGER),
-        decisions.of_utterances(job, utterances),
+        outcome_table.of_utterances(job, utterances),
         pa.Table.from_pylist(heard, schema=corpuswide.ROW),
         pa.Table.from_pylist(spoken, schema=voices.VOICES),
     )

@@ -1,4 +1,4 @@
-"""Many shards are decided by the workers, and what they found is put together."""
+"""Many shards are judged by the workers, and what they found is put together."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 from tasks import pipeline
 from tasks.callers import Here
 from tasks.checkpoints import manifest
-from tasks.corpuswide import decisions
+from tasks.corpuswide import outcome_table
 from tasks.job import Job
-from tasks.packaging import contents, decided, deciding
+from tasks.packaging import contents, group_verdicts, shard_groups
 from tests import corpus
 
 COUNT = 40
@@ -26,7 +26,7 @@ ONE = {"settle_seconds": 0, "hours": 0.1 / 3600}  # a recording a shard
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Forty shards: kept, dropped by length, undecodable, and copies of one another."""
-    tmp = tmp_path_factory.mktemp("decided")
+    tmp = tmp_path_factory.mktemp("judged")
     corpus.make(tmp / "in", COUNT - 2)
     (tmp / "in" / "copy.wav").write_bytes((tmp / "in" / "r01.wav").read_bytes())
     (tmp / "in" / "broken.wav").write_bytes(b"RIFF")
@@ -56,7 +56,7 @@ def job(home: Path, done: Path, tmp_path: Path) -> Job:
 
 
 def retarred(job: Job) -> Job:
-    """A job that makes another version of what was decided."""
+    """A job that makes another version of what was judged."""
     return replace(job, package=job.package.model_copy(update={"tar_hours": 0.5}))
 
 
@@ -83,36 +83,36 @@ class Counted(Here):
         return super().map(work, args)
 
 
-def test_parts_put_together_are_what_one_process_would_decide(home: Path, tmp_path: Path) -> None:
+def test_parts_put_together_are_what_one_process_would_find(home: Path, tmp_path: Path) -> None:
     job = corpus.job(home, out=tmp_path / "out", **chosen())
     published, _ = corpus.run(job)
     shards = sorted(manifest.shards(job.out))
-    assert len(shards) > 2 * decided.AT_ONCE
+    assert len(shards) > 2 * shard_groups.AT_ONCE
     alone = contents.of_shards(replace(job, out=job.out), shards)
     ledger = pq.read_table(published.path / "ledger.parquet")
     assert ledger.equals(alone.ledger)
     rows = pq.read_table(published.path / "utterances.parquet")
     assert sorted(rows["id"].to_pylist()) == alone.rows["id"].to_pylist()
-    table = pq.read_table(decisions.where(job))
+    table = pq.read_table(outcome_table.where(job))
     assert table.sort_by("id").equals(alone.utterances.sort_by("id"))
 
 
-def test_versions_do_not_tell_how_they_were_decided(
+def test_versions_do_not_tell_how_they_were_grouped(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted = Counted()
     monkeypatch.setattr(pipeline, "Here", lambda: counted)
     many = corpus.run(corpus.job(home, out=tmp_path / "many", **chosen()))[0]
-    assert counted.names.count("decide") == -(-COUNT // decided.AT_ONCE)
+    assert counted.names.count("judge") == -(-COUNT // shard_groups.AT_ONCE)
     assert counted.names.count("gather") == 1
     assert not list((tmp_path / "many/manifests/.listing").rglob("*.arrow"))
-    monkeypatch.setattr(decided, "AT_ONCE", COUNT)
+    monkeypatch.setattr(shard_groups, "AT_ONCE", COUNT)
     few = corpus.run(corpus.job(home, out=tmp_path / "few", **chosen()))[0]
     assert corpus.content(many.path) == corpus.content(few.path)
-    assert counted.names.count("decide") == -(-COUNT // 8) + 1
+    assert counted.names.count("judge") == -(-COUNT // 8) + 1
 
 
-def test_only_shards_that_changed_are_decided_again(
+def test_only_shards_that_changed_are_judged_again(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(home / "in", tmp_path / "in")
@@ -122,18 +122,18 @@ def test_only_shards_that_changed_are_decided_again(
     monkeypatch.setattr(pipeline, "Here", lambda: counted)
     corpus.add(tmp_path / "in", COUNT)
     corpus.run(job)
-    assert counted.names.count("decide") == 1
+    assert counted.names.count("judge") == 1
     other = replace(job, package=job.package.model_copy(update={"weights": {"c": 0.5}}))
     corpus.run(other)
-    assert counted.names.count("decide") == 1, "weights are drawn after it"
+    assert counted.names.count("judge") == 1, "weights are drawn after it"
 
 
 @pytest.mark.parametrize("gone", [False, True])
 @pytest.mark.parametrize("name", ["rows.arrow", "ledger.bin", "digests.arrow", "facts.json"])
-def test_damaged_decisions_are_made_again(
+def test_damaged_outcomes_are_made_again(
     job: Job, undamaged: dict[str, bytes], name: str, gone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = next(decided.home(job.out).rglob(name))
+    path = next(shard_groups.home(job.out).rglob(name))
     if gone:
         path.unlink()
     else:
@@ -141,17 +141,17 @@ def test_damaged_decisions_are_made_again(
     counted = Counted()
     monkeypatch.setattr(pipeline, "Here", lambda: counted)
     assert corpus.content(corpus.run(retarred(job))[0].path) == undamaged
-    assert counted.names.count("decide") == 1, "those of one group, and no others"
+    assert counted.names.count("judge") == 1, "those of one group, and no others"
 
 
 def test_a_shard_of_nothing_has_its_place(job: Job, tmp_path: Path) -> None:
     """Its recording is broken: no row, no utterance, and a ledger of one."""
     counts = []
     for shard in sorted(manifest.shards(job.out)):
-        group = decided.ShardGroup(tmp_path / shard, (shard,))
-        deciding.decide(job, group)
+        group = shard_groups.ShardGroup(tmp_path / shard, (shard,))
+        group_verdicts.judge(job, group)
         counts.append(
-            (group.table("rows.arrow").num_rows, group.ledger(range(decided.SLICES)).num_rows)
+            (group.table("rows.arrow").num_rows, group.ledger(range(shard_groups.SLICES)).num_rows)
         )
     assert (0, 1) in counts
     assert sum(rows for rows, _ in counts) > COUNT // 2

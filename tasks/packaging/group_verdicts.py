@@ -1,4 +1,4 @@
-"""Decides groups of work shards on the workers (`decided.py` reads the results)."""
+"""Gives the verdicts on groups of work shards, on the workers; `shard_groups.py` reads them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ import pyarrow.compute as pc
 
 from tasks import corpuswide, recipe, storage
 from tasks.job import Job
-from tasks.packaging import accounts, canonical, seeded, shard_decisions, speakers
+from tasks.packaging import accounts, canonical, seeded, shard_outcomes, speakers
 from tasks.packaging.accounts import ACCOUNT, ACCOUNTED, KEY
-from tasks.packaging.decided import (
+from tasks.packaging.shard_groups import (
     DIGESTS,
     FAST,
     KEYED,
     PLACES,
     SLICES,
     VOICE,
+    GroupFacts,
     ShardGroup,
     arrow_bytes,
     slice_of,
@@ -29,9 +30,9 @@ from tasks.packaging.decided import (
 from tasks.storage import tables
 
 
-def decide(job: Job, group: ShardGroup) -> None:
-    """On a worker: decide a group of shards."""
-    parts = [shard_decisions.of_shard(job, shard, strict=True) for shard in group.shards]
+def judge(job: Job, group: ShardGroup) -> None:
+    """On a worker: judge a group of shards."""
+    parts = [shard_outcomes.of_shard(job, shard, strict=True) for shard in group.shards]
     rows = pa.concat_tables([each.rows for each in parts]).combine_chunks()
     ledger = pa.concat_tables([each.ledger for each in parts])
     data = {
@@ -49,7 +50,7 @@ def decide(job: Job, group: ShardGroup) -> None:
     if corpuswide.takes_part(job):
         data["heard.arrow"] = arrow_bytes(pa.concat_tables([each.heard for each in parts]))
     data["ledger.bin"], slices = _sliced(ledger)
-    facts = {
+    facts: GroupFacts = {
         "files": {name: hashlib.sha256(each).hexdigest()[:16] for name, each in data.items()},
         "slices": slices,
         "rows": rows.num_rows,

@@ -1,0 +1,49 @@
+"""Every column of every table: name, type, unit and meaning. `uttermill schema` prints them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tasks.schema.checkpoints import AUDIO, CUTS, ENHANCED, RECORDINGS, TRANSCRIPTS
+from tasks.schema.columns import about
+from tasks.schema.published import (
+    LEDGER,
+    LEDGER_FILE,
+    SPEAKERS,
+    SPLITS,
+    UTTERANCES,
+    UTTERANCES_FILE,
+)
+from tasks.schema.runs import METRICS
+
+Row = dict[str, Any]  # of any of these tables, by column
+
+TABLES = {
+    "recordings": RECORDINGS,
+    "cuts": CUTS,
+    "audio": ENHANCED,
+    "transcripts": TRANSCRIPTS,
+    "ledger": LEDGER,
+    "utterances": UTTERANCES,
+    "splits": SPLITS,
+    "speakers": SPEAKERS,
+    "metrics": METRICS,
+}
+
+__all__ = [
+    "AUDIO",
+    "CUTS",
+    "ENHANCED",
+    "LEDGER",
+    "LEDGER_FILE",
+    "METRICS",
+    "RECORDINGS",
+    "SPEAKERS",
+    "SPLITS",
+    "TABLES",
+    "TRANSCRIPTS",
+    "UTTERANCES",
+    "UTTERANCES_FILE",
+    "Row",
+    "about",
+]

@@ -1,0 +1,94 @@
+"""Tables of a published version."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tasks.schema.columns import F64, I64, SCORES, WORD, S, column
+
+#: One row for every span of every recording; an undecodable recording is one row of 0 seconds.
+LEDGER = pa.schema(
+    [
+        column("recording", S, "dataset name and path in it"),
+        column("source_path", S, "original path"),
+        column("dataset", S, "name of the source"),
+        column("utterance", S, "id, where the span is an utterance"),
+        column("start", F64, "start of the span", "s"),
+        column("end", F64, "end of the span", "s"),
+        column("samples", I64, "samples that this row accounts for", "samples at native rate"),
+        column("seconds", F64, "the same as time", "s"),
+        column("overlap_samples", I64, "samples that an earlier row accounts for", "samples"),
+        column("sample_rate", I64, "native sample rate", "Hz"),
+        column("outcome", S, "packaged, dropped, failed, non_speech or unsegmented"),
+        column("stage", S, "stage that decided"),
+        column("reason", S, "stable code"),
+        column("value", F64, "measured value that decided"),
+        column("threshold", F64, "limit that it broke"),
+        column("detail", S, "in words"),
+        column("language", S, "language heard or stated"),
+    ]
+)
+
+#: The tables of a version, each a file or a folder of parts.
+UTTERANCES_FILE, LEDGER_FILE = "utterances.parquet", "ledger.parquet"
+
+#: One row a packaged utterance; the measures follow as columns of their own.
+UTTERANCES = pa.schema(
+    [
+        column("id", S, "unique in the version, stable across runs, [A-Za-z0-9_-]+"),
+        column("source_id", S, "the source's own key"),
+        column("dataset", S, "name of its source"),
+        column("split", S, "train, dev or test"),
+        column("recording", S, "dataset name and path in it"),
+        column("source_path", S, "original path"),
+        column("start", F64, "start in the recording", "s"),
+        column("end", F64, "end in the recording", "s"),
+        column("num_samples", I64, "length", "samples at sample_rate"),
+        column("sample_rate", pa.int32(), "rate of the packaged audio", "Hz"),
+        column("text", S, "the text to train on: NFC, no control characters, single spaces"),
+        column(
+            "normalised", S, "the same as it is compared: case, punctuation, numbers in one form"
+        ),
+        column("text_source", S, "reference or asr"),
+        column("hypothesis", S, "what the recogniser heard, clean like `text`"),
+        column("language", S, "language heard or forced"),
+        column("language_probability", F64, "probability of that language"),
+        *SCORES,
+        column("language_vote", F64, "certainty of its language over the whole recording", "1"),
+        column("speech_seconds", F64, "speech that the voice detector finds in the clip", "s"),
+        column("speech_after_text", F64, "the part of it behind the last word", "s"),
+        column("words_per_speech_second", F64, "words heard in a second of that speech", "1/s"),
+        column("word_times", pa.list_(WORD), "words of `hypothesis`; null: not asked for", "s"),
+        column("words", I64, "words of the reference"),
+        column("word_errors", I64, "word errors against the reference"),
+        column("chars", I64, "characters of the reference"),
+        column("char_errors", I64, "character errors against the reference"),
+        column("speaker", S, "speaker that the source states"),
+        column("shard", S, "tar that holds it, relative to the version"),
+        column("generation", pa.int32(), "version that laid out this tar"),
+        column("offset", I64, "where its first member's header starts in the tar", "bytes"),
+        column("sha256", S, "hash of the int16 little-endian PCM"),
+    ]
+)
+
+#: One row for each speaker, recording and PCM that was ever on a side; only where splits are asked
+#: for. A speaker is named with its dataset: `dataset/speaker`.
+SPLITS = pa.schema(
+    [
+        column("kind", S, "speaker, recording or pcm"),
+        column("name", S, "its name; of PCM the sha256"),
+        column("split", S, "the split where it stays"),
+    ]
+)
+
+#: One row for each person whom a diarizer tells apart in a recording, also of recordings that are
+#: gone; only where speakers are linked over recordings.
+SPEAKERS = pa.schema(
+    [
+        column("speaker", S, "who it is, over all recordings: `speaker` of the utterances"),
+        column("recording", S, "dataset name and path in it"),
+        column("number", pa.int32(), "number of the person in the recording, from 1"),
+        column("content", S, "sha256 of the recording's encoded bytes"),
+        column("seconds", F64, "that the person speaks there", "s"),
+    ]
+)

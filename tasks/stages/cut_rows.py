@@ -1,0 +1,69 @@
+"""The rows that the filter stage stores of a recording: how it decoded, and each span of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from tasks.schema import Row
+from tasks.segmenters import Span
+from tasks.stages.cutting import StreamFacts
+from tasks.stages.measuring import Measured
+
+
+def of_recording(cut: str, recording: str, facts: StreamFacts) -> Row:
+    return {
+        "cut": cut,
+        "recording": recording,
+        "kind": "recording",
+        "start": 0,
+        "end": facts.decoded,
+        "rate": facts.rate,
+        "channels": facts.channels,
+        "decoded": facts.decoded,
+        "measures": [],
+        "decode_faults": len(facts.faults),
+        "faults": [asdict(fault) for fault in facts.faults],
+        "notes": facts.notes,
+    }
+
+
+def of_failure(
+    cut: str, recording: str, code: str, detail: str, decoded: int = 0, rate: int = 0
+) -> Row:
+    """Of a recording that cannot be used; its decoded prefix is counted as failed."""
+    return {
+        "cut": cut,
+        "recording": recording,
+        "kind": "recording",
+        "start": 0,
+        "end": decoded,
+        "rate": rate,
+        "channels": 0,
+        "decoded": decoded,
+        "error_code": code,
+        "error_detail": detail[:500],
+        "measures": [],
+    }
+
+
+def of_span(
+    cut: str, recording: str, facts: StreamFacts, span: Span, found: Measured, voice: int | None
+) -> Row:
+    """`voice`: number of its speaker. The measures stay a dict until all are known."""
+    return {
+        "cut": cut,
+        "recording": recording,
+        "kind": span.kind,
+        "start": span.start,
+        "end": span.end,
+        "given": span.given,
+        "reason": span.reason,
+        "rate": facts.rate,
+        "channels": facts.channels,
+        "measures": found.measures,
+        "prints": list(found.fingerprints.items()),
+        "turn": span.turn,
+        "text": span.text,
+        "match": span.match,
+        "voice": voice,
+    }

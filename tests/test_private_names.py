@@ -35,7 +35,8 @@ PRIVATE = [
     ("prefect.events.worker:EventsWorker._handle", "prefect", "flows/server/history.py"),
     ("prefect.logging.handlers:APILogWorker._handle_batch", "prefect", "flows/server/history.py"),
     ("prefect.server.api.server:create_app", "prefect", "flows/server/_server_child.py"),
-    ("prefect.server.utilities.server:PrefectRouter", "prefect", "flows/server/_route_prefixes.py"),
+    ("prefect.server.utilities.server:PrefectAPIRoute", "prefect", "flows/server/_lazy_routes.py"),
+    ("prefect.server.utilities.server:PrefectRouter", "prefect", "flows/server/_lazy_routes.py"),
 ]
 
 

@@ -35,11 +35,12 @@ def main(socket_fd: int) -> None:
 
     with importing():
         import uvicorn
+
+        from flows.server._lazy_routes import prepare_late
+
+        prepare_late()
         from prefect.server.api.server import create_app
         from prefect.settings import get_current_settings
-
-        from flows.server._route_prefixes import look_by_prefix
-    look_by_prefix()
     with importing():  # of its own, as Prefect collects garbage itself before it serves
         app = create_app(final=True)
 

@@ -1,8 +1,8 @@
 """Assigns clips to output shards, and keeps them there from version to version.
 
 A shard of the previous version keeps its clips that are still packaged; new clips go into shards of
-a new generation. So a small addition writes little: a shard with unchanged clips is not written
-again. A full layout distributes all clips anew.
+a new generation. So a shard with unchanged clips is not written again. A full layout distributes
+all clips anew.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ MOST_TARS = 40_000
 
 @dataclass(frozen=True, slots=True)
 class PlannedGroup:
-    """The clips of one output shard, which is the same in every format. In the plan of a part, its
-    rows follow those of the group before it."""
+    """Clips of an output shard, in every format; a part's plan has the rows of groups in order."""
 
     split: str
     number: int  # in its split

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
+from numpy.typing import NDArray
 
 from flows import checks, settings
 from tasks import pipeline, report
@@ -19,6 +21,7 @@ from tasks.checkpoints import enhanced
 from tasks.dataset import datacard, versions
 from tasks.errors import ConfigError
 from tasks.estimating import planning
+from tasks.filters import _dnsmos
 from tasks.job import Job
 from tasks.settings import Plugin
 from tasks.stages import stage
@@ -45,6 +48,18 @@ def out(base: Path, tmp_path: Path) -> Path:
     return tmp_path / "copy"
 
 
+@pytest.fixture
+def quick_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that count what is computed, whatever the scores are: the level of a window in
+    place of DNSMOS, which takes a second for both clips of a recording."""
+
+    def windows(blocks: Iterable[NDArray[np.float32]], *_: Any, **__: Any) -> Iterator[Any]:
+        level = float(np.sqrt(np.mean(np.square(np.concatenate(list(blocks))))))
+        yield np.full((1, 3), 1 + 3 * min(1.0, level), np.float32)
+
+    monkeypatch.setattr(_dnsmos, "windows", windows)
+
+
 def enhancing_job(base: Path, out: Path, hear: str = "original", **options: Any) -> Job:
     package = {name: options.pop(name) for name in ("audio", "formats") if name in options}
     enhance = Plugin.model_validate({"use": QUIETER, **options})
@@ -56,6 +71,7 @@ def table(version: Path) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.usefixtures("quick_scores")
 def test_a_run_with_it_and_back(base: Path, tmp_path: Path) -> None:
     """Only what follows from it is computed; without it, the bytes are those of before."""
     plain, _ = corpus.run(corpus.job(base, out=tmp_path / "out"))
@@ -83,6 +99,7 @@ def test_a_run_with_it_and_back(base: Path, tmp_path: Path) -> None:
             assert corpus.content(back.path)[name] == data, name
 
 
+@pytest.mark.usefixtures("quick_scores")
 def test_what_changes_cost(base: Path, out: Path) -> None:
     def cost(**options: Any) -> dict[str, int]:
         counts = corpus.run(enhancing_job(base, out, **options))[1]
@@ -147,6 +164,7 @@ def test_both_clips_in_one_row(base: Path, out: Path, use: str) -> None:
     assert "sha256_enhanced" not in ways["enhanced"][0]
 
 
+@pytest.mark.usefixtures("quick_scores")
 def test_growth_costs_what_is_new(base: Path, tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 3)
     heard = tmp_path / "heard"
@@ -221,6 +239,7 @@ def test_odd_recordings_fall_alone(tmp_path: Path, use: str) -> None:
     assert silent["dnsmos_ovrl_enhanced"] is not None
 
 
+@pytest.mark.usefixtures("quick_scores")
 def test_a_plan_counts_what_a_run_computes(base: Path, tmp_path: Path) -> None:
     before = corpus.job(base, out=tmp_path / "out")
     corpus.run(before)
@@ -237,6 +256,7 @@ def test_a_plan_counts_what_a_run_computes(base: Path, tmp_path: Path) -> None:
         before = job
 
 
+@pytest.mark.usefixtures("quick_scores")
 def test_prune_keeps_what_the_settings_need(base: Path, out: Path) -> None:
     """The enhanced clips of settings of now stay, those of former ones go."""
     earlier = {part.name for part in corpus.parts(out, "manifests/resample")}

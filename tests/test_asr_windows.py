@@ -88,20 +88,6 @@ def test_short_windows_are_for_the_model_that_was_measured(
     assert not short("base", _bundled.SHA256, short_windows=False)
 
 
-def test_a_narrow_beam_is_for_the_model_that_was_measured(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def beams(sha256: str, **options: Any) -> tuple[int, int]:
-        """For clips of up to 30 s, and for longer ones."""
-        monkeypatch.setattr(_whisper_model, "weights", lambda _: sha256)
-        settings = faster_whisper.Settings(model="/models/any", **options)
-        return _whisper_model.beam_size(settings), settings.long_beam
-
-    assert beams(_bundled.SHA256) == (3, 5)
-    assert beams("0" * 64) == (5, 5)
-    assert beams(_bundled.SHA256, beam_size=2) == beams("0" * 64, beam_size=2) == (2, 2)
-
-
 def test_a_gpu_encodes_the_batch() -> None:
     engine = StubWhisper(device="cuda")
     assert len(texts(engine, [clip(1)] * 20)) == 20

@@ -74,7 +74,7 @@ class Long:
         segments, _ = self.model.transcribe(
             samples.astype(np.float32, copy=False),
             language=language,
-            beam_size=self.settings.long_beam,
+            beam_size=self.settings.beam_size,
             temperature=0.0,  # above 0 the engine samples at random
             condition_on_previous_text=False,  # else a loop continues to the end
             vad_filter=False,

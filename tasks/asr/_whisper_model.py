@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("uttermill")
 
-#: Hypotheses of beam search with the bundled model. The search takes a sixth less CPU with 3 than
-#: with 5, and makes as many errors (tests/bench/README.md).
-BASE_BEAM = 3
-
 
 def weights(settings: Settings) -> str:
     """sha256 of model.bin. ConfigError when the model is missing or not the expected one, or when
@@ -46,19 +42,6 @@ def short_windows(settings: Settings) -> bool:
     the recipe of a transcript has both."""
     if settings.short_windows != "auto":
         return settings.short_windows
-    return _is_base(settings)
-
-
-def beam_size(settings: Settings) -> int:
-    """Hypotheses kept for a clip of up to 30 s. It follows from the settings and from `weights`, as
-    above."""
-    if settings.beam_size == "auto" and _is_base(settings):
-        return BASE_BEAM
-    return settings.long_beam
-
-
-def _is_base(settings: Settings) -> bool:
-    """Whether the model is the bundled one, whatever its folder."""
     return settings.model == "base" or weights(settings) == _bundled.SHA256
 
 

@@ -11,13 +11,11 @@ from tasks.asr._chinese import Script
 from tasks.settings import StageSettings, Transient
 
 Size = Annotated[int, Field(ge=1)]
-Beam = Annotated[int, Field(ge=1, le=50)]
 Value = TypeVar("Value")
 DEFAULT = "default"
 #: On a CPU, beam search of 4 clips shares its reads of the weights; 8 take more memory and save no
 #: time.
 AUTO_SIZE = {"cpu": 4, "cuda": 16}
-AUTO_BEAM = 5
 #: Codes that lists use, and Whisper's for the same language.
 ALIASES = {"jv": "jw", "nb": "no", "cmn": "zh", "iw": "he", "fil": "tl", "in": "id"}
 
@@ -40,11 +38,7 @@ class Settings(StageSettings):
     compute_type: str = Field(
         "auto", description="auto: float16 on a GPU, int8 on a CPU; else CTranslate2's name."
     )
-    beam_size: Literal["auto"] | Beam = Field(
-        "auto",
-        description="Hypotheses kept in beam search. auto: 5; with the bundled model base 3 for "
-        "clips of up to 30 s, whose texts were measured to be as good.",
-    )
+    beam_size: int = Field(5, ge=1, le=50, description="Hypotheses kept in beam search.")
     language: str | None = Field(
         None, description="Forces a language on clips whose source forces none."
     )
@@ -79,11 +73,6 @@ class Settings(StageSettings):
     threads: int | None = Transient(
         None, "CPU threads of a worker; default: OMP_NUM_THREADS, which workers set to 1.", ge=1
     )
-
-    @property
-    def long_beam(self) -> int:
-        """Hypotheses kept for a clip of more than 30 s."""
-        return AUTO_BEAM if self.beam_size == "auto" else self.beam_size
 
     def languages(self) -> dict[str, str]:
         """The languages in the settings, by name of the setting."""

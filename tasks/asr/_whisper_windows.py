@@ -48,7 +48,6 @@ class Windows:
         self._model = model
         self._settings = settings
         self._short = _whisper_model.short_windows(settings)
-        self._beam = _whisper_model.beam_size(settings)
 
     def hear(
         self, asked: Sequence[ForcedClip], detect: bool = True, timed: bool = False
@@ -152,7 +151,7 @@ class Windows:
             results = self._model.model.generate(
                 encoded if len(groups) == 1 else _rows(encoded, members),
                 [prompts[i][0] for i in members],
-                beam_size=self._beam,
+                beam_size=self._settings.beam_size,
                 max_length=self._model.max_length,
                 return_scores=True,
                 return_no_speech_prob=True,

@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -84,12 +85,24 @@ class Count:
         return self.words - self.deleted
 
 
+#: Mandarin figures that are read one by one, such as those of a telephone number.
+FIGURES = str.maketrans("零一二三四五六七八九幺", "01234567891")
+
+
 def counted(reference: str, heard: str, language: str) -> Count:
-    said = scoring.words(scoring.normalise(reference, language))
-    found = scoring.words(scoring.normalise(heard, language))
+    said, found = words(reference, language), words(heard, language)
     edits = [edit.tag for edit in Levenshtein.editops(said, found)]
     deleted, inserted, replaced = map(edits.count, ("delete", "insert", "replace"))
     return Count(len(said), deleted, inserted, replaced, len(found))
+
+
+def words(text: str, language: str) -> list[str]:
+    """What errors are counted in. In Mandarin a figure is a character like others: a number of 11
+    figures would be one word in figures, and eleven in characters."""
+    normal = scoring.normalise(text, language)
+    if language == "zh":
+        normal = re.sub(r"\d", r" \g<0> ", normal.translate(FIGURES))
+    return scoring.words(normal)
 
 
 def ours(model: Any) -> Hear:

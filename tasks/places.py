@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from pathlib import Path
 
-from tasks import plugins, storage
+from tasks import plugins
 from tasks.checkpoints import manifest
 from tasks.errors import ConfigError
 from tasks.job import Job
@@ -66,20 +65,14 @@ def _check_distinct(found: list[Dataset]) -> None:
     known: dict[str, Dataset] = {}
     for dataset in found:
         what = dataset.settings.model_dump(mode="json", exclude=DESCRIBING)
-        places = {name: _real(what[name]) for name in ("path", "root") if what.get(name)}
+        places = {name: urls.real(what[name]) for name in ("path", "root") if what.get(name)}
         first = known.setdefault(json.dumps({**what, **places}, sort_keys=True), dataset)
         if first is not dataset:
             raise ConfigError(
                 f"the sources {first.name!r} and {dataset.name!r} are the same, "
-                f"{display_text(_real(dataset.settings.path))}: each of its recordings would be "
-                "packaged twice; name it once"
+                f"{display_text(urls.real(dataset.settings.path))}: each of its recordings would "
+                "be packaged twice; name it once"
             )
-
-
-def _real(place: str) -> str:
-    if storage.is_url(place):
-        return storage.normal(place).rstrip("/")
-    return os.path.realpath(place)
 
 
 def _is_in(place: str, folder: str) -> bool:

@@ -64,7 +64,7 @@ def code(name: object) -> str | None:
     if not isinstance(name, str):
         return None
     word = name.strip().lower()
-    first = re.split("[-_]", word)[0]
+    first = language_codes.base(word)
     return language_codes.OF_NAMES.get(word) or (
         first if re.fullmatch("[a-z]{2,3}", first) else None
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
+from tasks import language_codes
 from tasks.asr._chinese import Script
 from tasks.settings import StageSettings, Transient
 
@@ -104,5 +104,5 @@ def _by_code(mapping: dict[str, Value]) -> dict[str, Value]:
 
 def code(language: str) -> str:
     """Whisper's code of a language: `en` for `en-US`; an unknown language stays as it is."""
-    plain = re.split("[-_]", language.strip().lower())[0]
+    plain = language_codes.base(language)
     return ALIASES.get(plain, plain)

@@ -13,7 +13,6 @@ of more than 20 s are cut here, at the quietest place.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -21,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from tasks import environment
+from tasks import environment, language_codes
 from tasks.asr import Abilities, SpeechClip, Transcript, _pieces
 from tasks.asr._pieces import EngineResult, Piece
 from tasks.errors import ConfigError
@@ -147,4 +146,4 @@ def load(settings: Settings) -> Engine:
 
 def english(language: str) -> bool:
     """Whether a code (`en`, `en-US`, `eng`) means English."""
-    return re.split("[-_]", language.strip().lower())[0] in ("en", "eng")
+    return language_codes.base(language) in ("en", "eng")

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from tasks import language_codes
 from tasks.asr import Abilities, SpeechClip, Transcript, _model_folder, _pieces
 from tasks.asr._pieces import EngineResult, Piece
 from tasks.asr._tokens import mean, words
@@ -173,7 +174,7 @@ def _base(language: str | None) -> str | None:
     """`zh-CN`, `cmn` -> zh; `en_US` -> en."""
     if not language:
         return None
-    code = re.split("[-_]", language.strip().lower())[0]
+    code = language_codes.base(language)
     return {"cmn": "zh", "eng": "en", "zho": "zh", "jpn": "ja", "kor": "ko"}.get(code, code)
 
 

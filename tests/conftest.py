@@ -7,7 +7,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +15,13 @@ import pytest
 from tests import (
     fuzz,  # noqa: F401 - the profile that `--hypothesis-profile` may name
     prefect_database,
+    shared_server,
 )
 
 if TYPE_CHECKING:
-    from flows.server.server import LocalServer
     from tests.faults.kills import Tally
     from tests.s3_server import S3
+    from tests.shared_server import Server
 
 #: What `tests/faults/test_kills_seeded.py` hit, for the summary.
 KILLS: pytest.StashKey[Tally] = pytest.StashKey()
@@ -123,8 +123,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.line(line)
 
 
-def pytest_unconfigure() -> None:
-    shutil.rmtree(_HOME, ignore_errors=True)
+def pytest_configure(config: pytest.Config) -> None:
+    config.add_cleanup(lambda: shutil.rmtree(_HOME, ignore_errors=True))  # the last thing
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        config.add_cleanup(shared_server.begin())
 
 
 @pytest.fixture
@@ -151,33 +153,22 @@ def no_recipe_kept() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
-    """A real Prefect server on a new database; reach it within `flows.server.using(it.url)`."""
-    from flows.server.server import LocalServer
-
-    made = prefect_database.shared(tmp_path_factory)
-    with ExitStack() as opened:
-        with prefect_database.turn(made):
-            first = not made.exists()
-            if first:
-                server = opened.enter_context(LocalServer.start())
-                server.wait_ready()
-                prefect_database.save(Path(_HOME), made)
-        if not first:
-            prefect_database.give(made, Path(_HOME))
-            server = opened.enter_context(LocalServer.start())
-            server.wait_ready()
+def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A real Prefect server on a new database; reach it within `flows.server.using(it.url)`. All
+    processes that share the tests share it."""
+    with shared_server.serving(prefect_database.shared(tmp_path_factory), Path(_HOME)) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def empty_database(prefect_server: LocalServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """For the home of a server that a test starts itself; see `prefect_database.give`."""
+def empty_database(prefect_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For the home of a server that a test starts itself; see `prefect_database.give`. The home of
+    this process has it already."""
     return prefect_database.shared(tmp_path_factory)
 
 
 @pytest.fixture
-def prefect_api(prefect_server: LocalServer) -> Iterator[LocalServer]:
+def prefect_api(prefect_server: Server) -> Iterator[Server]:
     """The same server; flows and clients of the test speak to it."""
     from flows.server.server import using
 

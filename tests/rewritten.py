@@ -1,8 +1,8 @@
 """Bytecode of the tests as pytest rewrites their asserts, made once: `python -m tests.rewritten`.
 
 Where Python may not write bytecode (`PYTHONDONTWRITEBYTECODE`) each process that shares the tests
-would rewrite all of them itself, a third of what its collection takes. pytest compares what it finds
-with the source's hash, and rewrites what is missing.
+would rewrite all of them itself, two fifths of what its collection takes. pytest compares what it
+finds with the source's hash, and rewrites what is missing.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from prefect.exceptions import PrefectHTTPStatusError
 from flows import prepare
 from flows.cluster.dispatcher import Dispatcher
 from flows.server import api
-from flows.server.server import LocalServer
 from tasks.errors import RunError
 from tasks.job import Done
+from tests.shared_server import Server
 
 SHARDS = ["a", "b", "c", "d", "e"]
 
@@ -93,7 +93,7 @@ def run(begun: Counter[str]) -> list[str]:
 def test_a_child_flow_is_tried_again_and_no_shard_runs_twice(
     moment: str,
     begun: Counter[str],
-    prefect_api: LocalServer,
+    prefect_api: Server,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -107,7 +107,7 @@ def test_a_child_flow_is_tried_again_and_no_shard_runs_twice(
 
 @pytest.mark.server
 def test_a_server_that_stays_busy_ends_the_run_with_a_remedy(
-    begun: Counter[str], prefect_api: LocalServer, monkeypatch: pytest.MonkeyPatch
+    begun: Counter[str], prefect_api: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Busy(monkeypatch, 503, times=1000).at_start()
     with pytest.raises(RunError, match=r"too busy for a child flow run: status 503, 4 times .*run"):

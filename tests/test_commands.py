@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from flows import cli
-from flows.server.server import LocalServer, using
+from flows.server.server import using
 from tests import corpus
 from tests.faults.command import still_open, task_runs
+from tests.shared_server import Server
 
 pytestmark = [pytest.mark.cluster, pytest.mark.server]
 
@@ -44,7 +45,7 @@ def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict
 
 @pytest.fixture(scope="module")
 def prepared(
-    prefect_server: LocalServer, flags: list[str], tmp_path_factory: pytest.TempPathFactory
+    prefect_server: Server, flags: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> Prepared:
     home = tmp_path_factory.mktemp("commands")
     source = corpus.make(home / "in")
@@ -79,7 +80,7 @@ def test_run_counts_everything(prepared: Prepared) -> None:
 def test_a_second_run_has_nothing_to_do(
     prepared: Prepared,
     flags: list[str],
-    prefect_api: LocalServer,
+    prefect_api: Server,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     again = told(
@@ -191,7 +192,7 @@ def test_usage_errors_exit_2(prepared: Prepared, capsys: pytest.CaptureFixture[s
 def test_history_holds_every_task_run(
     prepared: Prepared,
     flags: list[str],
-    prefect_api: LocalServer,
+    prefect_api: Server,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Of a second run that has one more recording, too; a run with nothing to do leaves none."""

@@ -15,9 +15,10 @@ from prefect.client.schemas.filters import ArtifactFilter
 from flows import cli
 from flows.run import disk
 from flows.server import posting
-from flows.server.server import LocalServer, using
+from flows.server.server import using
 from tasks.schema import METRICS
 from tests import corpus
+from tests.shared_server import Server
 
 pytestmark = [pytest.mark.cluster, pytest.mark.server]
 
@@ -47,7 +48,7 @@ def settings_of(home: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def both(prefect_server: LocalServer, tmp_path_factory: pytest.TempPathFactory) -> Both:
+def both(prefect_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Both:
     from flows import settings
     from flows.run import launch
 
@@ -101,7 +102,7 @@ def test_the_forecast_holds(both: Both) -> None:
     }
 
 
-def test_the_forecast_stands_in_prefect(both: Both, prefect_server: LocalServer) -> None:
+def test_the_forecast_stands_in_prefect(both: Both, prefect_server: Server) -> None:
     which = ArtifactFilter.model_validate({"key": {"any_": [posting.KEY]}})
     with using(prefect_server.url), get_client(sync_client=True) as client:
         texts = [str(found.data) for found in client.read_artifacts(artifact_filter=which)]
@@ -175,7 +176,7 @@ def test_the_estimate_is_no_run(both: Both) -> None:
 
 
 def test_the_same_again_costs_nothing(
-    both: Both, prefect_api: LocalServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    both: Both, prefect_api: Server, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "settings.yaml"
     path.write_text(json.dumps(both.data))  # JSON is YAML

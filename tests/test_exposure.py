@@ -17,9 +17,9 @@ import pytest
 from prefect.settings import PREFECT_API_AUTH_STRING, temporary_settings
 
 from flows.cluster.cluster import Cluster, ClusterSettings
-from flows.server.server import LocalServer
 from tests import corpus, prefect_database
 from tests.faults.command import Site
+from tests.shared_server import Server
 
 ROOT = Path(__file__).parent.parent
 LOOPBACK = ("127.0.0.1", "::1")
@@ -73,7 +73,7 @@ def test_control_an_open_socket_is_seen() -> None:
 
 
 @pytest.mark.server
-def test_the_runs_own_server_listens_on_the_loopback_only(prefect_server: LocalServer) -> None:
+def test_the_runs_own_server_listens_on_the_loopback_only(prefect_server: Server) -> None:
     pids = [prefect_server.pid]
     pids += [child.pid for child in psutil.Process(prefect_server.pid).children(recursive=True)]
     found = listening(pids)

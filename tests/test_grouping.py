@@ -26,11 +26,11 @@ from flows.progress import Progress
 from flows.run import group_runs, grouping
 from flows.run.caller import ClusterCaller
 from flows.server import board_posting, history, pace
-from flows.server.server import LocalServer
 from tasks.callers import Step
 from tasks.errors import CorruptManifest, RunError
 from tasks.job import Done, Job
 from tasks.stages.contract import PER_SHARD
+from tests.shared_server import Server
 
 COUNT = 40
 NAMES = [f"shard-{number:06d}" for number in range(COUNT)]
@@ -135,7 +135,7 @@ def boards(run_id: UUID) -> dict[str, str]:
 
 
 @pytest.mark.server
-def test_a_group_has_a_task_run_a_stage_and_shows_each_shard(prefect_api: LocalServer) -> None:
+def test_a_group_has_a_task_run_a_stage_and_shows_each_shard(prefect_api: Server) -> None:
     work = Work({("transcribe", name): 0 for name in NAMES[:15]})
     run_id, count, error = run(work)
     assert error is None
@@ -161,7 +161,7 @@ def test_a_group_has_a_task_run_a_stage_and_shows_each_shard(prefect_api: LocalS
 
 @pytest.mark.server
 def test_a_shard_that_fails_is_named_and_the_others_are_not_blamed(
-    prefect_api: LocalServer,
+    prefect_api: Server,
 ) -> None:
     work = Work({("resample", NAMES[3]): RunError("resample of shard-000003 ended 6 workers")})
     run_id, count, error = run(work, width=1)
@@ -214,7 +214,7 @@ def test_a_cancelled_run_leaves_no_task_run_that_failed(
 
 
 @pytest.mark.server
-def test_damage_that_a_later_stage_finds_is_made_again(prefect_api: LocalServer) -> None:
+def test_damage_that_a_later_stage_finds_is_made_again(prefect_api: Server) -> None:
     """In the group's task run while that runs, else in one of its own."""
     damaged = CorruptManifest("blob", "audio/x.pcm")
     work = Work({("transcribe", NAMES[0]): [damaged, 3], ("transcribe", NAMES[39]): [damaged, 3]})

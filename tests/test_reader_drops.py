@@ -16,12 +16,12 @@ from rich.console import Console
 from flows import cli
 from flows.cli.show import runs
 from flows.server.artifacts import State, markdown
-from flows.server.server import LocalServer
 from tasks import plugins, shelves
 from tasks.dataset import reader_drops
 from tasks.formats import ReaderLimits, nemo, wenet
 from tasks.settings import Plugin
 from tests import corpus
+from tests.shared_server import Server
 
 AUTO = Plugin(use="auto")
 
@@ -194,7 +194,7 @@ def shown(result: dict[str, Any]) -> str:
 
 def test_run_warns_each_time(
     tmp_path: Path,
-    prefect_api: LocalServer,
+    prefect_api: Server,
     shared_cluster: dict[str, Any],
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -28,9 +28,9 @@ from flows.cluster.cluster import Cluster, ClusterSettings
 from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.fleet import CPU, GPU
 from flows.server import history
-from flows.server.server import LocalServer
 from tasks.errors import ItemError, RunError
 from tests import signals
+from tests.shared_server import Server
 
 
 def work(marks: str, shard: str, isolate: bool = False) -> str:
@@ -419,7 +419,7 @@ def whole() -> tuple[str, list[list[int]]]:
 
 @pytest.mark.server
 def test_tasks_and_child_flows_in_threads_belong_to_their_flow_run(
-    prefect_api: LocalServer,
+    prefect_api: Server,
 ) -> None:
     run_id, results = whole()
     assert results == [list(range(first, first + EACH)) for first in (0, 100, 200)]

@@ -28,8 +28,10 @@ from flows.cluster.chains import map_chains
 from flows.server import history, server
 from flows.server.server import LocalServer, using
 from tasks.errors import RunError
+from tests.shared_server import Server
 
-pytestmark = pytest.mark.server
+# Their servers begin with a database that is made already, in this process's home.
+pytestmark = [pytest.mark.server, pytest.mark.usefixtures("empty_database")]
 
 
 def wait_for(what: Callable[[], Any], seconds: float = 30) -> Any:
@@ -205,7 +207,7 @@ CRASHED = {("flow", "Crashed"): 2, ("task", "Crashed"): 4}
 
 
 def test_the_next_run_closes_what_a_killed_one_left_open(
-    prefect_api: LocalServer, tmp_path: Path
+    prefect_api: Server, tmp_path: Path
 ) -> None:
     outs = {"dead": tmp_path / "out", "alive": tmp_path / "out", "other": tmp_path / "other"}
     environment = {**os.environ, "PREFECT_API_URL": prefect_api.url}

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flows.server.server import LocalServer
 from tasks.upkeep.verify import verify
+from tests.shared_server import Server
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster, pytest.mark.timeout(1500)]
 
@@ -26,7 +26,7 @@ ODD = {
 }  # fmt: skip
 
 
-def demo(out: Path, server: LocalServer, *words: str) -> tuple[dict[str, Any], str]:
+def demo(out: Path, server: Server, *words: str) -> tuple[dict[str, Any], str]:
     done = subprocess.run(
         [sys.executable, "-m", "flows.cli", "demo", "--out", str(out), "--json", *words],
         env={**os.environ, "PREFECT_API_URL": server.url},
@@ -36,7 +36,7 @@ def demo(out: Path, server: LocalServer, *words: str) -> tuple[dict[str, Any], s
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 
-def twice(out: Path, server: LocalServer, *words: str) -> tuple[dict[str, Any], str]:
+def twice(out: Path, server: Server, *words: str) -> tuple[dict[str, Any], str]:
     """The first run's result and words; a second one finds nothing to do."""
     first, told = demo(out, server, *words)
     assert first["recordings"] == {"in": 68, "failed": 6}
@@ -64,14 +64,14 @@ def cut(kept: list[dict[str, Any]]) -> None:
     assert all(row["end"] - row["start"] <= 30.0 for row in kept)
 
 
-def test_demo_without_a_recogniser(tmp_path: Path, prefect_server: LocalServer) -> None:
+def test_demo_without_a_recogniser(tmp_path: Path, prefect_server: Server) -> None:
     first, words = twice(tmp_path / "demo", prefect_server, "--set", "transcribe.backend.use=fake")
     assert "packaged" in words
     cut(rows(first))
 
 
 @pytest.mark.nightly
-def test_demo_with_whisper(tmp_path: Path, prefect_server: LocalServer) -> None:
+def test_demo_with_whisper(tmp_path: Path, prefect_server: Server) -> None:
     """Two minutes by nature: ten minutes of speech and 56 sentences are heard."""
     first, words = twice(tmp_path / "demo", prefect_server)
     assert first["wer"] < 0.25, "Whisper base hears espeak's English and Spanish well"

@@ -15,7 +15,6 @@ import yaml
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.schedules import CronSchedule
 
-from flows.server.server import LocalServer
 from tasks.errors import OutLocked
 from tasks.storage import lock
 from tests import corpus
@@ -23,6 +22,7 @@ from tests.e2e import service
 from tests.e2e.service import Service
 from tests.faults.command import Site, differences, soon
 from tests.plugins import gate
+from tests.shared_server import Server
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster]
 
@@ -35,7 +35,7 @@ STAGES = ("filter", "resample", "transcribe")
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, prefect_server: LocalServer) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory, prefect_server: Server) -> Iterator[Site]:
     made = Site(tmp_path_factory.mktemp("paths"), prefect_server.url)
     corpus.make(made.source, COUNT)
     with service.asked(prefect_server.url):

@@ -17,17 +17,19 @@ from uuid import UUID
 import pytest
 import yaml
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import ArtifactFilter
 from prefect.types.entrypoint import EntrypointType
 
 from flows.prepare import prepare
 from flows.run import launch
-from flows.server.server import LocalServer, using
+from flows.server.server import using
 from flows.settings import parse
 from tasks import shelves
 from tests import corpus
 from tests.e2e import service
 from tests.e2e.test_report_browser import CHROMIUM, FLAGS
 from tests.faults.command import Site
+from tests.shared_server import Server
 
 pytestmark = [
     pytest.mark.server,
@@ -47,7 +49,7 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, prefect_server: LocalServer) -> Made:
+def made(tmp_path_factory: pytest.TempPathFactory, prefect_server: Server) -> Made:
     site = Site(tmp_path_factory.mktemp("ui"), prefect_server.url)
     corpus.make(site.source, 4)
     (site.source / "r00.wav").write_bytes(b"this is no audio")
@@ -61,7 +63,8 @@ def made(tmp_path_factory: pytest.TempPathFactory, prefect_server: LocalServer) 
         deployment = made.apply()
         with get_client(sync_client=True) as client:
             run = service.newest(settings["out"])
-            (artifact,) = [a for a in client.read_artifacts() if a.flow_run_id == run and a.key]
+            which = ArtifactFilter.model_validate({"flow_run_id": {"any_": [run]}})
+            (artifact,) = [a for a in client.read_artifacts(artifact_filter=which) if a.key]
     base = prefect_server.url.removesuffix("/api")
     return Made(base, deployment, run, artifact.id)
 

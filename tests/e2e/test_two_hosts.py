@@ -25,10 +25,10 @@ import pytest
 from flows.cluster import admission
 from flows.cluster.cluster import Cluster as Handle
 from flows.cluster.settings import ClusterSettings
-from flows.server.server import LocalServer
 from tests import corpus
 from tests.e2e import hosts
 from tests.faults.command import Ended, Site, differences, packaged, soon
+from tests.shared_server import Server
 from tests.test_openai_api import Request, Stub
 
 pytestmark = [
@@ -152,11 +152,11 @@ def asr(made: Cluster) -> Iterator[Stub]:
 
 
 @pytest.fixture(scope="module")
-def site(made: Cluster, asr: Stub, prefect_server: LocalServer) -> Site:
+def site(made: Cluster, asr: Stub, prefect_server: Server) -> Site:
     return remote_site(made.home / "shared", made.home / "here", prefect_server)
 
 
-def remote_site(shared: Path, here: Path, server: LocalServer) -> Site:
+def remote_site(shared: Path, here: Path, server: Server) -> Site:
     """A site whose runs have a TMPDIR that no host sees; they do without Prefect, of which no host
     hears, unless a test asks for it."""
     here.mkdir()

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.server.server import LocalServer
 from tests.faults.command import Site
+from tests.shared_server import Server
 
 
 @pytest.fixture
-def site(tmp_path: Path, prefect_server: LocalServer) -> Site:
+def site(tmp_path: Path, prefect_server: Server) -> Site:
     """Its runs are recorded in the Prefect server of all tests."""
     return Site(tmp_path, prefect_server.url)
 

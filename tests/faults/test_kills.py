@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.server.server import LocalServer
 from tasks.upkeep.verify import verify
 from tests import corpus
 from tests.faults.command import Site, differences, packaged, soon, still_open
 from tests.faults.kills import end, gated, gated_site
 from tests.plugins import gate
+from tests.shared_server import Server
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster]
 
@@ -28,7 +28,7 @@ PUBLISH = gate.name("publish", 0.0)
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, prefect_server: LocalServer) -> Site:
+def site(tmp_path_factory: pytest.TempPathFactory, prefect_server: Server) -> Site:
     made = gated_site(tmp_path_factory.mktemp("kills"), prefect_server.url)
     corpus.make(made.source, COUNT)
     return made

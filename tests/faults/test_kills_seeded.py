@@ -30,7 +30,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.run import runs
-from flows.server.server import LocalServer
 from flows.settings import parse
 from tasks import storage
 from tests import corpus
@@ -53,6 +52,7 @@ from tests.faults.kills import (
     unbalanced,
     with_own_server,
 )
+from tests.shared_server import Server
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster, pytest.mark.kills]
 
@@ -85,7 +85,7 @@ def tally(pytestconfig: pytest.Config) -> Iterator[Tally]:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, prefect_server: LocalServer) -> Site:
+def site(tmp_path_factory: pytest.TempPathFactory, prefect_server: Server) -> Site:
     made = gated_site(tmp_path_factory.mktemp("seeded"), prefect_server.url)
     corpus.make(made.source, COUNT)
     return made

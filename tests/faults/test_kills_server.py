@@ -18,6 +18,7 @@ from tests import corpus
 from tests.faults.command import Site, soon
 from tests.faults.kills import database, end, server_of, with_own_server
 from tests.plugins import gate
+from tests.shared_server import Server
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster]
 
@@ -26,7 +27,7 @@ HELD = gate.name("transcribe", corpus.seconds_of(3))
 
 
 @pytest.fixture
-def alone(tmp_path: Path, prefect_server: LocalServer) -> Site:
+def alone(tmp_path: Path, prefect_server: Server) -> Site:
     made = with_own_server(Site(tmp_path, ""))
     corpus.make(made.source, COUNT)
     return made
@@ -100,7 +101,7 @@ def test_one_that_cannot_start_again_ends_the_run_in_bounded_time(alone: Site, h
 
 
 @pytest.fixture
-def server(prefect_server: LocalServer) -> Iterator[LocalServer]:
+def server(prefect_server: Server) -> Iterator[LocalServer]:
     with LocalServer.start() as own:  # on the tests' database, which is made already
         own.wait_ready()
         yield own

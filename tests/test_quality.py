@@ -69,8 +69,12 @@ def voices() -> list[Floats]:
 
 @pytest.fixture(scope="module")
 def reference() -> Any:
+    """Without its second model: we have no P.808 to hold against its own."""
     pytest.importorskip("speechmos.dnsmos")
-    return plain_quality.single_threaded()
+    scorer = plain_quality.single_threaded()
+    scorer.audio_melspec = lambda audio: [[0.0]]
+    scorer.p808_onnx_sess = SimpleNamespace(run=lambda *_: [[[0.0]]])
+    return scorer
 
 
 def real(
@@ -282,18 +286,31 @@ def test_dnsmos_counts_the_windows_that_the_reference_loses(
         "dnsmos_bak": -0.13166888 * bak**2 + 1.60915514 * bak - 0.39604546,
         "dnsmos_ovrl": -0.06766283 * ovrl**2 + 1.11546468 * ovrl + 0.04602535,
     }
-    assert dnsmos.measure(clip, dnsmos.Settings()) == pytest.approx(
+    ours = dnsmos.measure(clip, dnsmos.Settings())
+    assert ours == pytest.approx(
         {column: (7 * seven[column] + eighth[column]) / 8 for column in seven}, abs=1e-3
     )
-    assert emilia != dnsmos.measure(clip, dnsmos.Settings())
+    assert emilia != ours
+
+
+def unlooped(samples: Floats, rate: int) -> Floats:
+    """As much of a short clip as gives one window or two: the reference takes it twice over until
+    there are 9.01 s, and 8 s are seven windows of the same."""
+    size = len(samples)
+    while size < 9.01 * rate:
+        size *= 2
+    short = len(samples) < 9.01 * rate
+    return samples[: len(samples) * 11 * rate // size] if short and size > 11 * rate else samples
 
 
 @on_corpus
 @pytest.mark.parametrize("count", [3, NIGHTLY(12)])
 def test_dnsmos_of_real_clips_is_the_references(reference: Any, count: int) -> None:
     worst = 0.0
-    clips = [(samples, rate) for _, samples, rate in real(0.5, 16, count)]
-    clips.append((np.concatenate([samples for samples, rate in clips if rate == RATE]), RATE))
+    clips = [(unlooped(samples, rate), rate) for _, samples, rate in real(0.5, 16, count)]
+    same = [samples for samples, rate in clips if rate == RATE]
+    if len(same) > 1:
+        clips.append((np.concatenate(same), RATE))
     for samples, rate in clips:
         clip = Clip.of(samples, rate)
         theirs = plain_quality.plain_dnsmos(reference, derived.mono_16k(clip).clip(-1, 1))
@@ -339,8 +356,10 @@ def test_channels_that_are_left_out_change_nothing(
             for v in views
         ]
 
+    all_channels = columns(whole)
+
     def apart() -> float:
-        pairs = zip(columns(whole), columns(_dnsmos_model.lean(whole)), strict=True)
+        pairs = zip(all_channels, columns(_dnsmos_model.lean(whole)), strict=True)
         return max(float(np.abs(one - other).max()) for one, other in pairs)
 
     assert apart() < 1e-5
@@ -354,11 +373,8 @@ def test_dnsmos_in_integers_is_nearly_the_same(voices: list[Floats]) -> None:
     clips = [
         Clip.of(noisy(voice, snr), RATE) for snr, voice in zip((0, 20, 60), voices, strict=False)
     ]
-    apart = [
-        abs((dnsmos.measure(c, exact)[k] or 0) - (dnsmos.measure(c, whole)[k] or 0))
-        for c in clips
-        for k in dnsmos.COLUMNS
-    ]
+    scores = [(dnsmos.measure(c, exact), dnsmos.measure(c, whole)) for c in clips]
+    apart = [abs((one[k] or 0) - (two[k] or 0)) for one, two in scores for k in dnsmos.COLUMNS]
     assert 0 < max(apart) < 0.1
     kinds = [{"use": "dnsmos"}, {"use": "dnsmos", "precision": "int8"}]
     recipes = {recipe.of_plugin("filters", Plugin.model_validate(kind)) for kind in kinds}

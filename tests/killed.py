@@ -1,6 +1,7 @@
 """Runs that die by SIGKILL at chosen calls: `python -m tests.killed SMALL TMP COUNT SEED [TORN]`.
 
-Forks one run for each point from a process that never ran anything itself; prints the points.
+Forks one run for each point from a process that never ran anything itself, and only imported what
+a run imports, which takes most of a run's time; prints the points.
 As a control, TORN (`replace` or `rename`) makes this call of `os` a copy that dies halfway.
 """
 
@@ -12,6 +13,8 @@ import random
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +80,7 @@ def die_at(small: Path, out: Path, at: int, torn: str) -> None:
     for owner, name in [(os, torn)] if torn else CALLS:
         setattr(owner, name, around(getattr(owner, name)))
     pipeline.run_here(corpus.job(small, out=out))
-    (out.parent / "calls").write_text(str(calls))
+    (out.parent / "whole.json").write_text(json.dumps({"calls": calls, "modules": [*sys.modules]}))
 
 
 def forked(small: Path, out: Path, at: int, torn: str) -> int:
@@ -94,7 +97,11 @@ def forked(small: Path, out: Path, at: int, torn: str) -> int:
 
 def main(small: Path, tmp: Path, count: int, seed: int, torn: str = "") -> None:
     forked(small, tmp / "whole", -1, torn)
-    calls = int((tmp / "calls").read_text())
+    done = json.loads((tmp / "whole.json").read_text())
+    calls = done["calls"]
+    for module in done["modules"]:
+        with suppress(ImportError):  # some are made by others, under names that nothing finds
+            import_module(module)
     points = sorted(random.Random(seed).sample(range(calls), min(count, calls)))
     ended = {at: forked(small, tmp / f"at{at}", at, torn) for at in points}
     print(json.dumps({"calls": calls, "ended": ended}))

@@ -260,8 +260,8 @@ def test_stop_may_come_from_another_thread_and_twice() -> None:
 
 
 #: Prints how many routes are made at first and after one request, and then, as JSON, which router
-#: takes each of the server's paths, and the description of the whole API: of a server as Prefect has
-#: it and then of ours. They share what both import and what makes no routes, two seconds of CPU.
+#: takes each of the server's paths, and the description of the whole API: of a server as Prefect
+#: has it and then of ours. They share the imports that make no routes, two seconds of CPU.
 ROUTED = """
 import json, os, re, sys
 from uuid import UUID

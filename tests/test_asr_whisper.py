@@ -111,7 +111,7 @@ def test_a_batch_changes_nothing(
 def test_long_clips_take_the_long_path(
     backend: faster_whisper.Backend, spoken: list[tuple[str, NDArray[np.float32]]]
 ) -> None:
-    pause = np.zeros(2 * RATE, np.float32)
+    pause = np.zeros(5 * RATE, np.float32)
     parts = [x for _, samples in spoken * 5 for x in (samples, pause)]
     long = SpeechClip(np.concatenate(parts)[: 34 * RATE], "en")
     assert len(long.samples) > 30 * RATE
@@ -121,7 +121,7 @@ def test_long_clips_take_the_long_path(
     assert len((heard.text or "").split()) > 20
     assert heard.words is not None
     assert "".join(w.word for w in heard.words).split() == (heard.text or "").split()
-    assert heard.words[-1].end <= 34
+    assert 30 < heard.words[-1].end <= 34, "what the second window holds is heard, too"
     from tqdm import tqdm  # the engine's bars
 
     assert type(tqdm.get_lock()) is type(threading.RLock()), (

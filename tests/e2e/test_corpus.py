@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,8 +15,11 @@ import pytest
 
 from tasks.errors import CODES
 from tasks.upkeep.verify import verify
+from tests.faults.command import Site
 
 CORPUS = os.environ.get("UTTERMILL_CORPUS")
+if CORPUS:
+    CORPUS = str(Path(CORPUS).resolve())  # the command runs elsewhere
 pytestmark = [
     pytest.mark.cluster, pytest.mark.timeout(1200),
     pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set"),
@@ -30,17 +31,17 @@ def run(shared_cluster: dict[str, Any]) -> Callable[..., Any]:
     return partial(prepared, shared_cluster)
 
 
-def prepared(cluster: dict[str, Any], out: Path, *words: str) -> dict[str, Any]:
-    """A run without Prefect, which has no part in what is heard and kept."""
+def prepared(
+    cluster: dict[str, Any], out: Path, *words: str, apart: bool = False
+) -> dict[str, Any]:
+    """A run without Prefect, which has no part in what is heard and kept. `apart`: in a process of
+    its own."""
     there = [word for key, value in cluster.items() for word in ("--set", f"cluster.{key}={value}")]
-    done = subprocess.run(
-        [sys.executable, "-m", "flows.cli", "run", *words, *there, "--out", str(out), "--json",
-         "--set", "history=none"],
-        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=1100,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
+    chosen = ("run", *words, *there, "--out", out, "--set", "history=none")
+    site = Site(out.parent, "", history="none")
+    ended = site.apart(*chosen, seconds=1100) if apart else site.command(*chosen)
+    assert ended.code == 0, ended.stderr[-3000:]
+    return ended.result
 
 
 @pytest.mark.parametrize("long", [False, pytest.param(True, marks=pytest.mark.nightly)])
@@ -53,7 +54,7 @@ def test_the_whole_corpus_is_accounted_for(
     sources = [CORPUS] if long else [str(path) for path in folders]
     chosen = [word for source in sources for word in ("--source", source)]
     fake = ("--set", "transcribe.backend.use=fake")
-    result = run(tmp_path / "out", *chosen, *fake)
+    result = run(tmp_path / "out", *chosen, *fake, apart=True)
     version = Path(result["dataset"])
     assert verify(version) == []
     ledger = pq.read_table(version / "ledger.parquet")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,6 +15,7 @@ import soundfile as sf
 from flows.demo import speech
 from flows.demo import voice as demo_voice
 from tasks.upkeep.verify import verify
+from tests.faults.command import Site
 
 pytestmark = [pytest.mark.cluster]
 
@@ -53,12 +52,7 @@ def prepared(
     head = {"sources": [source], "out": str(out), "transcribe": {"backend": backend}}
     head["history"] = "none"  # Prefect has no part in what is heard
     settings.write_text(json.dumps({**head, "cluster": cluster}))
-    done = subprocess.run(
-        [sys.executable, "-m", "flows.cli", "run", str(settings), "--json"],
-        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    answer = json.loads(done.stdout.splitlines()[-1])
+    answer = Site(out.parent, "", history="none").done(settings).result
     version = Path(answer["dataset"])
     assert verify(version) == []
     return answer, pq.read_table(version / "utterances.parquet").to_pylist()

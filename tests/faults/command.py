@@ -40,6 +40,7 @@ from tests.plugins import gate
 ROOT = Path(__file__).parents[2]
 TOKEN = "UTTERMILL_TEST_TOKEN"
 PATIENCE = 120.0  # s; a loaded machine
+LONGEST = 240.0  # s; a command, to its end
 
 
 def soon(true: Callable[[], Any], seconds: float = PATIENCE, every: float = 0.02) -> bool:
@@ -139,7 +140,7 @@ class Started:
         """Ctrl-C: a terminal sends it to the whole group."""
         os.killpg(self.pid, signal.SIGINT)
 
-    def end(self, timeout: float = 240.0) -> Ended:
+    def end(self, timeout: float = LONGEST) -> Ended:
         code = self.process.wait(timeout)
         took = time.monotonic() - self._began
         return Ended(code, answer(self.stdout()), self.stderr(), took)
@@ -228,10 +229,10 @@ class Site:
         words = [str(a) for a in arguments]
         return Started(words, self.home, environment, self.interruptible)
 
-    def apart(self, *arguments: str | Path) -> Ended:
+    def apart(self, *arguments: str | Path, seconds: float = LONGEST) -> Ended:
         """Any command in a process of its own, to its end; nothing of it may be left then."""
         with self.start(*arguments, "--json") as started:
-            ended = started.end()
+            ended = started.end(seconds)
             assert started.none_left(2.0), started.alive()
         return ended
 

@@ -37,7 +37,7 @@ def prepared(
     """A run without Prefect, which has no part in what is heard and kept. `apart`: in a process of
     its own."""
     there = [word for key, value in cluster.items() for word in ("--set", f"cluster.{key}={value}")]
-    chosen = ("run", *words, *there, "--out", out, "--set", "history=none")
+    chosen = ("run", *words, *there, "--out", str(out), "--set", "history=none")
     site = Site(out.parent, "", history="none")
     ended = site.apart(*chosen, seconds=1100) if apart else site.command(*chosen)
     assert ended.code == 0, ended.stderr[-3000:]

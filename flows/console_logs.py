@@ -1,7 +1,5 @@
 """Print log lines above live bars."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Iterator

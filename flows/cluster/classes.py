@@ -1,7 +1,5 @@
 """Cluster classes by their dotted names."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

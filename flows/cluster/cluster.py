@@ -4,8 +4,6 @@
 Dask is imported late for the same reason.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Mapping

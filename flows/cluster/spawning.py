@@ -1,7 +1,5 @@
 """Temporary state while Dask spawns local workers: environment, main module, folder."""
 
-from __future__ import annotations
-
 import fcntl
 import multiprocessing.spawn
 import os

@@ -3,8 +3,6 @@
 Knows no Prefect.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Speech of espeak-ng, as samples."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

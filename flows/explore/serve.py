@@ -1,7 +1,5 @@
 """`uttermill explore`: serves the page on loopback until it is interrupted."""
 
-from __future__ import annotations
-
 import logging
 import os
 import secrets

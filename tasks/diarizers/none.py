@@ -1,7 +1,5 @@
 """Nobody asks who speaks: recordings are cut by their pauses alone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tasks.diarizers import Diarizer

@@ -1,7 +1,5 @@
 """Foresees that a run will refuse to publish, since too many recordings have left their sources."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

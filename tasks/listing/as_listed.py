@@ -1,7 +1,5 @@
 """The recordings as the sources list them now, for commands that look and commit nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Distributes recordings over shards of about equal duration."""
 
-from __future__ import annotations
-
 from heapq import heapify, heapreplace
 
 import numpy as np

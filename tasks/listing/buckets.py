@@ -1,7 +1,5 @@
 """Sorts listed rows by shard, on disk if there are many."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """Chooses the shard of each recording: the one that has it or its bytes, else a new one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Merges a shard's rows with a new listing of its sources."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray

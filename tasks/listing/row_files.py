@@ -3,8 +3,6 @@
 The scheduler carries a path and two numbers, and a worker reads no more than one such file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

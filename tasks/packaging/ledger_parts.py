@@ -3,8 +3,6 @@
 Rows of a part are sorted by recording, start, end and utterance.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 Names are compared by hashes of 16 bytes, which lie in two more files.
 """
 
-from __future__ import annotations
-
 import tempfile
 from contextlib import ExitStack
 from typing import IO, NamedTuple

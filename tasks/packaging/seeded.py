@@ -1,7 +1,5 @@
 """Random numbers that depend only on a seed and a name, the same in every run and version."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

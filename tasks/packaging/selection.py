@@ -3,8 +3,6 @@
 First the dataset weights, then the hours per speaker, then the split assignment.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path

@@ -3,8 +3,6 @@
 All lengths are integer microseconds: sums of integers do not depend on their order.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray

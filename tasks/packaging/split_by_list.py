@@ -1,7 +1,5 @@
 """Assigns new clips to splits by fixed lists, with everything that must stay with them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Numbers for people."""
 
-from __future__ import annotations
-
 NO_ROOM = "left out, so that this file stays below its size"
 HOUR, MINUTE = 3600.0, 60.0
 

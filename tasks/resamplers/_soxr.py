@@ -1,7 +1,5 @@
 """libsoxr at any quality, for `soxr_hq` and `soxr_vhq`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The table of a run's metrics."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from tasks.schema.columns import F64, I64, S, column

@@ -1,7 +1,5 @@
 """Puts objects whole and exclusively, so that no worker overwrites an existing one."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path

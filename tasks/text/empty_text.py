@@ -1,7 +1,5 @@
 """Drops utterances with an empty text."""
 
-from __future__ import annotations
-
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold
 

@@ -1,7 +1,5 @@
 """Protocol-buffer messages, such as ONNX models, field by field; no schema and no library."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

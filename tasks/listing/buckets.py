@@ -1,13 +1,13 @@
 """Sorts listed rows by shard, on disk if there are many."""
 
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from tasks.corpuswide.ordering import Sorted
 from tasks.job import Job
 from tasks.listing.balance import Numbers
 from tasks.listing.homes import incoming
@@ -22,51 +22,18 @@ def in_shards(
     job: Job, found: Survey, results: Sequence[Path], numbers: Numbers
 ) -> Iterator[Iterator[pa.Table]]:
     """Incoming rows sorted by shard and name, some shards at a time; the column PLACE is the
-    shard's number. Sorts on disk if there are many rows."""
+    shard's number, and `probed` tells whether a row was probed."""
     count = -(-len(numbers) // BUCKET)
-    step = -(-len(found.known.shards) // max(count, 1))
-    if count <= 1:
-        yield iter([_ordered(list(_numbered(found, results, numbers)))])
-        return
+    shards = len(found.known.shards)
+    step = max(-(-shards // max(count, 1)), 1)
+    bounds = np.arange(step, shards, step) if count > 1 else np.zeros(0)
     schema = LISTED.append(pa.field("probed", pa.bool_()))
-    home = tempfile.TemporaryDirectory(
-        prefix="shards-", dir=job.scratch, ignore_cleanup_errors=True
-    )
-    with home as room:
-        with ExitStack() as open_files:
-            writers = [
-                open_files.enter_context(pa.ipc.new_file(f"{room}/{number}", schema))
-                for number in range(count)
-            ]
-            for rows in _numbered(found, results, numbers):
-                bucket = rows[PLACE].to_numpy() // step
-                for each in np.unique(bucket):
-                    writers[each].write_table(rows.filter(pa.array(bucket == each)))
-        yield (_ordered([_all(f"{room}/{number}")]) for number in range(count))
-
-
-def _numbered(found: Survey, results: Sequence[Path], numbers: Numbers) -> Iterator[pa.Table]:
-    """Incoming rows with the number of their shard and whether they were probed, many at a time."""
-    begin, held = 0, []
-    for table, probed in incoming(found, results):
-        mine = numbers[begin : begin + len(table)]
-        begin += len(table)
-        table = table.drop_columns([PLACE]).append_column(PLACE, pa.array(mine, pa.int32()))
-        table = table.append_column("probed", pa.array(np.full(len(table), probed)))
-        held.append(table.filter(pa.array(mine >= 0)))
-        if sum(map(len, held)) >= BUCKET // 10:
-            yield pa.concat_tables(held)
-            held = []
-    if held:
-        yield pa.concat_tables(held)
-
-
-def _all(path: str) -> pa.Table:
-    with pa.OSFile(path, "rb") as file:
-        return pa.ipc.open_file(file).read_all()
-
-
-def _ordered(found: list[pa.Table]) -> pa.Table:
-    if not found:
-        return LISTED.empty_table()
-    return pa.concat_tables(found).sort_by([(PLACE, "ascending"), ("recording", "ascending")])
+    with Sorted(schema, (PLACE, "recording"), bounds, BUCKET // 10, job.scratch) as rows:
+        begin = 0
+        for table, probed in incoming(found, results):
+            mine = numbers[begin : begin + len(table)]
+            begin += len(table)
+            table = table.drop_columns([PLACE]).append_column(PLACE, pa.array(mine, pa.int32()))
+            table = table.append_column("probed", pa.array(np.full(len(table), probed)))
+            rows.add(table.filter(pa.array(mine >= 0)))
+        yield rows.tables()

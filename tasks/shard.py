@@ -20,8 +20,7 @@ from tasks.checkpoints.index import Index
 from tasks.checkpoints.manifest import Row
 from tasks.job import Job
 from tasks.listing import known, row_files
-from tasks.listing.buckets import in_shards
-from tasks.listing.homes import homes_of
+from tasks.listing.homes import homes_of, in_shards
 from tasks.listing.known import Columns, KnownRecordings
 from tasks.listing.row_files import LISTED, PLACE, merged
 from tasks.listing.survey import Survey as Survey

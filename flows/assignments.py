@@ -1,5 +1,7 @@
 """`--set key.key=value`: one setting changed in settings that were read."""
 
+from __future__ import annotations
+
 from flows import yaml_text
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject, JsonValue

@@ -1,5 +1,7 @@
 """Check everything that can be checked before a worker starts."""
 
+from __future__ import annotations
+
 from flows.cluster import fleet
 from flows.settings import PrepareSettings
 from tasks import plugins, storage

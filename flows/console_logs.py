@@ -1,5 +1,7 @@
 """Print log lines above live bars."""
 
+from __future__ import annotations
+
 import logging
 import sys
 from collections.abc import Iterator

@@ -5,6 +5,8 @@ file, a pipe) each stage prints one plain line when it ends, and a run says ever
 far it is. Everything goes to stderr.
 """
 
+from __future__ import annotations
+
 import sys
 import threading
 import time

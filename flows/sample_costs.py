@@ -1,5 +1,7 @@
 """Costs of an estimate's sample, measured and kept for later estimates of the same OUT."""
 
+from __future__ import annotations
+
 import json
 from dataclasses import asdict, replace
 from pathlib import Path

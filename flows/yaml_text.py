@@ -1,5 +1,7 @@
 """YAML of settings files and `--set`: data only, of bounded size, with errors in one sentence."""
 
+from __future__ import annotations
+
 import json
 from datetime import date
 from math import isfinite

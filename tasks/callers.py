@@ -1,5 +1,7 @@
 """How a run gets work to workers, and who watches it: two arguments of `pipeline.run`."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar

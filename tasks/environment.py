@@ -5,6 +5,8 @@ machine: which GPUs a worker sees, where its user's cache lies, a key that must 
 settings.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys

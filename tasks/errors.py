@@ -13,6 +13,8 @@
 Only `ItemError` is caught around an item. Anything else is a bug and ends the shard.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 from tasks import masking

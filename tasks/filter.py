@@ -5,6 +5,8 @@ An item is a recording. Before: a row of the shard's recordings. After: one row 
 stored: `tasks.checkpoints` applies the limits to the measures at every run.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain

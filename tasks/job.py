@@ -1,5 +1,7 @@
 """What a worker gets: the settings, and where OUT is. Small, frozen, picklable."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """Types of JSON data: open objects, and the shapes that several modules read."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypeAlias, TypedDict
 

@@ -4,6 +4,8 @@ A code is ISO 639-1, or 639-3 where there is none, with or without script and re
 `zh-Hant-TW`, `en_us`.
 """
 
+from __future__ import annotations
+
 import re
 
 #: Whisper's names of languages (openai/whisper, tokenizer.py), and its codes. Name, code, name,

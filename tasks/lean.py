@@ -4,6 +4,8 @@ Python searches for garbage after every 700 objects that a module creates, and o
 all objects when a process ends: a quarter of what a short command costs.
 """
 
+from __future__ import annotations
+
 import atexit
 import gc
 import sys

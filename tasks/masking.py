@@ -6,6 +6,8 @@ this module: the models when they are serialised (dataset.json, the settings of 
 parameters), every `MillError`, and every log record.
 """
 
+from __future__ import annotations
+
 import logging
 import re
 import unicodedata

@@ -15,6 +15,8 @@ before it, never on how recordings were grouped into work shards. No call holds 
 corpus: `choose` and `plan` hold some tens of bytes of each clip.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections import Counter

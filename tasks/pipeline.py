@@ -5,6 +5,8 @@ runs them in this process, `flows/` on a cluster. An `Observer` hears of every s
 them into Prefect task runs and progress bars.
 """
 
+from __future__ import annotations
+
 import logging
 import threading
 import time

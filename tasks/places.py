@@ -1,6 +1,8 @@
 """Checks where a job reads and writes: sources that can be listed and hold something, and an OUT
 that is apart from them."""
 
+from __future__ import annotations
+
 import json
 import logging
 from pathlib import Path

@@ -4,6 +4,8 @@ The only file of `tasks/` that knows Prefect. Its result cache is off: the Parqu
 only truth, so that a rerun from the UI, a schedule and a local run resume alike.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

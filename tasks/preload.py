@@ -12,6 +12,8 @@ settings can reach, or all where the settings are not known. Most of a short run
 into importing the others.
 """
 
+from __future__ import annotations
+
 import logging
 import shutil
 import signal

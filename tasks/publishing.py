@@ -1,5 +1,7 @@
 """The package stage of a run: judge, write and check on the workers, then publish."""
 
+from __future__ import annotations
+
 import logging
 import time
 from collections.abc import Iterator, Sequence

@@ -8,6 +8,8 @@ Where the job enhances, an utterance has a second item: the PCM of the enhanced 
 both clips. Each is a unit of its own, so that one that kills the enhancer falls alone.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,5 +1,7 @@
 """Results of a run's steps, and the counts that a run adds up from them."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from pathlib import Path
 

@@ -6,6 +6,8 @@ new recordings into shards of about equal duration by header, longest first, and
 recording stays in its shard for ever; one that has left its source is only marked.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Sequence
 from pathlib import Path
 

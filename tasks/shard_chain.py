@@ -1,5 +1,7 @@
 """One shard through filter, resample and transcribe; damaged checkpoints are made again."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Mapping
 from functools import partial

@@ -1,5 +1,7 @@
 """What stands on the shelves: a plug-in's file is its registration. Imports nothing of ours."""
 
+from __future__ import annotations
+
 import pkgutil
 from pathlib import Path
 

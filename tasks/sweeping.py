@@ -1,5 +1,7 @@
 """Removes the temporary files that a dead run left in an OUT."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from tasks import storage

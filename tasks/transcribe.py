@@ -4,6 +4,8 @@ An item is an utterance. Before: a row with its PCM in a blob. After: a row with
 language, the recogniser's own scores, and exact error counts against the source's text.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import lru_cache

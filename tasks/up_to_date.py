@@ -5,6 +5,8 @@ the guards of its files. If it equals the key in the index, the shard is complet
 all shards and for the inputs of package, the newest version is up to date.
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """The notice of `run` before it starts, and a question if it would redo much work."""
 
+from __future__ import annotations
+
 import sys
 
 from rich.console import Console

@@ -1,5 +1,7 @@
 """The command `uttermill`: arguments in, exit code out; commands.py names the function of each."""
 
+from __future__ import annotations
+
 import argparse
 import json
 import logging

@@ -1,5 +1,7 @@
 """Every command by its name: parsed arguments in, exit code out."""
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Callable
 

@@ -1,5 +1,7 @@
 """Exit codes of the command line: the one place that gives their numbers and meanings."""
 
+from __future__ import annotations
+
 from enum import IntEnum
 
 

@@ -3,6 +3,8 @@
 Being pure, they can be tested on facts of faulty workers.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

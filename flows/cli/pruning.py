@@ -1,5 +1,7 @@
 """`uttermill prune`: decides which runs and settings of OUT count, and removes under its lock."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from flows.run import runs

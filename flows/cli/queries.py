@@ -1,5 +1,7 @@
 """Answers of the commands that only read: status, ledger, what-if, list, plugins, schema."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path

@@ -3,6 +3,8 @@
 Modules are imported by the command that needs them, so that a command starts quickly.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import sys

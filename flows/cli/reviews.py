@@ -1,5 +1,7 @@
 """`uttermill review import` and `export`: decisions by people, as JSON lines."""
 
+from __future__ import annotations
+
 import json
 import sys
 from collections.abc import Iterable, Sequence

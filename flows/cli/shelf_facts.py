@@ -1,5 +1,7 @@
 """What `uttermill plugins` tells: each plug-in, and each of its settings with unit and default."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from dataclasses import asdict

@@ -1,5 +1,7 @@
 """`uttermill init`: a commented settings file for a purpose, from flags or from answers."""
 
+from __future__ import annotations
+
 import argparse
 import json
 import re

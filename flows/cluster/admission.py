@@ -6,6 +6,8 @@ reads. Such a worker gets no work, and the log says why. Workers may join at any
 Slurm job that waited or a pod that was added.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 import threading

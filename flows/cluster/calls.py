@@ -1,6 +1,8 @@
 """Calls to workers: which run and which wait, by kind of worker, and what becomes of a call: its
 result, its own error, or the loss of its worker."""
 
+from __future__ import annotations
+
 import threading
 from bisect import insort
 from collections.abc import Iterator

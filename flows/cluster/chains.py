@@ -1,5 +1,7 @@
 """Runs each shard through its own chain of stages on threads, with no barrier between stages."""
 
+from __future__ import annotations
+
 import contextvars
 import logging
 import queue

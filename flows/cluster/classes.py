@@ -1,5 +1,7 @@
 """Cluster classes by their dotted names."""
 
+from __future__ import annotations
+
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -4,6 +4,8 @@
 Dask is imported late for the same reason.
 """
 
+from __future__ import annotations
+
 import logging
 import threading
 from collections.abc import Callable, Mapping

@@ -1,5 +1,7 @@
 """Dask's configuration for a run, and the environment of its workers."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version

@@ -14,6 +14,8 @@ shard takes seconds, even for a shard of 24 h; planning a million clips takes 12
 (`tests.bench.plan_million`).
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,6 +4,8 @@ Each kind of worker has a queue. A call starts when a worker of its kind is idle
 runs one call at a time and a death has one suspect.
 """
 
+from __future__ import annotations
+
 import logging
 import threading
 import time

@@ -5,6 +5,8 @@ resources of the same names keep calls on workers of their kind, so that stages 
 shards overlap.
 """
 
+from __future__ import annotations
+
 import os
 from dataclasses import dataclass, replace
 

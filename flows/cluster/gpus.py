@@ -1,5 +1,7 @@
 """The GPUs of this machine, by their names in CUDA_VISIBLE_DEVICES. Never initialises CUDA."""
 
+from __future__ import annotations
+
 import os
 import re
 from types import ModuleType

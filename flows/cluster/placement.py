@@ -1,5 +1,7 @@
 """Which of the connected workers may take a call."""
 
+from __future__ import annotations
+
 import logging
 import time
 from collections.abc import Collection, Mapping

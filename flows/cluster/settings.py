@@ -1,5 +1,7 @@
 """Settings of the cluster: where work runs, on how many workers, within which limits."""
 
+from __future__ import annotations
+
 from importlib.util import find_spec
 from typing import Literal, Self
 

@@ -1,5 +1,7 @@
 """Temporary state while Dask spawns local workers: environment, main module, folder."""
 
+from __future__ import annotations
+
 import fcntl
 import multiprocessing.spawn
 import os

@@ -3,6 +3,8 @@
 Knows no Prefect.
 """
 
+from __future__ import annotations
+
 import os
 import shutil
 import tempfile

@@ -1,5 +1,7 @@
 """Which workers a scheduler has, without a message to it per question."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable, Mapping
 from time import monotonic

@@ -8,6 +8,8 @@ Its bytes are the same on every machine with the same libraries. It is written o
 holds its marker is left alone, so that a second run finds nothing to do.
 """
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Iterator

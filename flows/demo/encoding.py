@@ -1,5 +1,7 @@
 """Audio files in memory whose bytes depend on nothing but their samples."""
 
+from __future__ import annotations
+
 import io
 
 import numpy as np

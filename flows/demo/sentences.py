@@ -1,5 +1,7 @@
 """The demo corpus's texts: sentences written for it, without digits or names."""
 
+from __future__ import annotations
+
 from importlib.resources import files
 
 _PARTS = files("flows.demo").joinpath("sentences.txt").read_text("utf-8").strip().split("\n\n")

@@ -1,5 +1,7 @@
 """Speech of espeak-ng, as samples."""
 
+from __future__ import annotations
+
 import json
 import subprocess
 import sys

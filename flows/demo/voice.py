@@ -7,6 +7,8 @@ A process of its own, because the library is GPL-3 and must not become part of o
 crash in it must not end the run, and because it then keeps no state from earlier utterances.
 """
 
+from __future__ import annotations
+
 import ctypes
 import json
 import os

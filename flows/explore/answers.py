@@ -1,5 +1,7 @@
 """Answers of the explorer as JSON, and its errors as one sentence each."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable
 from typing import Any

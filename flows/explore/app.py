@@ -1,5 +1,7 @@
 """The explorer's ASGI application: addresses to functions, and errors to one sentence."""
 
+from __future__ import annotations
+
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping

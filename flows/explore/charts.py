@@ -1,5 +1,7 @@
 """Numbers behind the charts: histograms with limits, points of two measures, hours kept."""
 
+from __future__ import annotations
+
 import json
 from typing import Any
 

@@ -1,5 +1,7 @@
 """One item in full: its texts, its neighbours, its recording, its audio."""
 
+from __future__ import annotations
+
 import json
 
 from flows.explore import sound

@@ -5,6 +5,8 @@ Further facts come from `utterances.parquet`; for items that were not packaged, 
 table of outcomes and from the checkpoints.
 """
 
+from __future__ import annotations
+
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence

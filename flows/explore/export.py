@@ -1,5 +1,7 @@
 """A selection as a file: JSON lines, Parquet, or a zip of its audio and a list."""
 
+from __future__ import annotations
+
 import io
 import json
 import zipfile

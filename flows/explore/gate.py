@@ -5,6 +5,8 @@ it and no cookie is needed; the page itself also opens at `/?token=<token>`. A p
 cannot know it, and a host name that is made to point here (DNS rebinding) is refused by its name.
 """
 
+from __future__ import annotations
+
 import hmac
 from urllib.parse import parse_qs
 

@@ -1,5 +1,7 @@
 """Reads a version into DuckDB: the ledger, joined with all columns of its utterances."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Tables over a whole version: words, characters, speakers, hours; and two versions compared."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from flows.explore import query

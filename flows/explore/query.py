@@ -8,6 +8,8 @@ change=came       against another version: came, went, text, outcome
 sort=-snr         by a column, `-` largest first
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """Decisions from the page: checked, stored, and passed on to every page that asks."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import asdict
 from urllib.parse import parse_qsl

@@ -6,6 +6,8 @@ Numeric columns are read on first use. Sorting by a text needs the rank of every
 background thread computes (`ahead`); until it is done, DuckDB sorts.
 """
 
+from __future__ import annotations
+
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence

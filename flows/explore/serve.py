@@ -1,5 +1,7 @@
 """`uttermill explore`: serves the page on loopback until it is interrupted."""
 
+from __future__ import annotations
+
 import logging
 import os
 import secrets

@@ -1,5 +1,7 @@
 """Looks recordings and utterances up in the checkpoints of an OUT."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable
 from functools import lru_cache

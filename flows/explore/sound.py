@@ -1,6 +1,8 @@
 """Audio of a span, from the published tar, from OUT's blobs, or decoded from its source; and where
 speech is in a recording."""
 
+from __future__ import annotations
+
 import tarfile
 from pathlib import Path
 

@@ -1,6 +1,8 @@
 """The words of a version's texts as numbers, so that the words and the characters of any selection
 are counted without reading a text again."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property

@@ -4,6 +4,8 @@
 the cluster; so its two halves are called separately. The page needs no network.
 """
 
+from __future__ import annotations
+
 import logging
 import time
 from collections.abc import Iterator

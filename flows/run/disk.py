@@ -3,6 +3,8 @@
 OUT/runs/<id>/estimate.json     what `estimate --json` prints, its key, and the costs of its sample
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from pathlib import Path

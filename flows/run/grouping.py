@@ -12,6 +12,8 @@ minute, and 100,000 hours would make 300,000 of them. So a task run stands for a
 A size of your own (`shard.hours`) below 5 minutes asks for small units: each is shown, up to 1,000.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from math import ceil
 

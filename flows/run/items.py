@@ -1,5 +1,7 @@
 """Every item of OUT by name: the spans in the ledger, and files that the listing skipped."""
 
+from __future__ import annotations
+
 import csv
 import io
 from collections.abc import Iterable, Iterator

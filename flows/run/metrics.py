@@ -1,5 +1,7 @@
 """Costs of a run's calls: collected in the flow's process, written once at the end."""
 
+from __future__ import annotations
+
 import logging
 import threading
 from collections.abc import Callable, Iterator

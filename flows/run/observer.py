@@ -1,5 +1,7 @@
 """Shows the steps of a run as progress bars, and runs the chains of its shards on threads."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from pathlib import Path
 

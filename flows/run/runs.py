@@ -1,5 +1,7 @@
 """OUT/runs/<id>/: everything that depends on the clock or the machine, and is in no dataset."""
 
+from __future__ import annotations
+
 import fcntl
 import json
 import logging

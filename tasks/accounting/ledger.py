@@ -5,6 +5,8 @@ outcome comes first in PRECEDENCE, and counts as overlap in the others. Every nu
 spans, never a remainder, so that a lost span shows as a mismatch.
 """
 
+from __future__ import annotations
+
 import heapq
 from collections.abc import Iterable, Sequence
 from itertools import pairwise

@@ -4,6 +4,8 @@ One row a call: a stage of a shard, an output shard, a batch of the listing. Reu
 nothing and have no row. The numbers depend on the clock and the machine, so no dataset holds them.
 """
 
+from __future__ import annotations
+
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path

@@ -5,6 +5,8 @@ read is checked against the hash in the manifest: at once, or, for PCM that pack
 copy is read back.
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

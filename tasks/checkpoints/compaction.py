@@ -9,6 +9,8 @@ The new blob comes first, then the file that names it, then the old files go, an
 after a kill at any point each row counts once (`manifest.read`), and no row lacks its PCM.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path

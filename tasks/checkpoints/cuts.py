@@ -1,5 +1,7 @@
 """The filter stage's results for each recording: its spans and their measures, by recipe."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple

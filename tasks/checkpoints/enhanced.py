@@ -4,6 +4,8 @@ Both clips are always made and scored, so that `keep_if_better` and `min_ovrl` a
 other.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from tasks import plugins, recipe, shelves

@@ -5,6 +5,8 @@ Each hypothesis is a transcript with its own recipe, as if its recogniser were t
 a recogniser computes that one alone. A further recogniser hears each utterance by itself.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 

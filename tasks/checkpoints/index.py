@@ -7,6 +7,8 @@ A damaged file is found by the hash in its name; the index finds a deleted one. 
 and reports losses, never changes results: without it, every item is looked up in the manifests.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import logging

@@ -5,6 +5,8 @@ most of a recording's speech is in one language, clips detected in another are t
 it, unless their own evidence is strong.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property

@@ -11,6 +11,8 @@ A file may hold several parts (`compaction.py`): its footer names them with thei
 read as if it still stood alone. Where both are there, the file that holds more counts.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import logging

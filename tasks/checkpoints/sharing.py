@@ -6,6 +6,8 @@ out. Who shares one follows from the cuts alone, never from verdicts: a threshol
 utterance changes no text of its neighbours, since it is still heard.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -3,6 +3,8 @@
 Nothing here computes more than a hash.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 

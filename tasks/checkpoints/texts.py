@@ -1,5 +1,7 @@
 """Input of the verdicts on text: the chosen text, and numbers derived from a transcript."""
 
+from __future__ import annotations
+
 from tasks import plugins
 from tasks.checkpoints import hypotheses
 from tasks.checkpoints.utterance import Utterance

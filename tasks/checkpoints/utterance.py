@@ -1,5 +1,7 @@
 """One utterance: everything known about it, and its outcome."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from functools import cached_property
 

@@ -1,5 +1,7 @@
 """The rules of the chosen filters and text verdicts, and which filters are costly."""
 
+from __future__ import annotations
+
 from functools import lru_cache
 
 from tasks import plugins

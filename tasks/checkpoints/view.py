@@ -4,6 +4,8 @@ Nothing here computes more than a hash: measures, PCM and transcripts are looked
 applied; whatever is missing is left for a stage to compute.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import groupby

@@ -4,6 +4,8 @@ It gets only texts that would be packaged, after everything else, and each text 
 looked up by text, whoever said it. Texts written by people are left alone.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -11,6 +11,8 @@ numbers, and what it freezes. For the next version it gets that back as `frozen`
 version, or on `package.refit`), so that bounds stay as they were for published clips.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 import pyarrow as pa

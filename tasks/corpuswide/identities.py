@@ -15,6 +15,8 @@ Some 60 bytes of each voice are in memory; embeddings and names of recordings li
 files.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import tempfile

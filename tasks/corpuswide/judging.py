@@ -1,5 +1,7 @@
 """All transcribed utterances, a table at a time, and the corpus-wide plug-ins' verdicts on them."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 

@@ -1,5 +1,7 @@
 """Sorts more rows than fit in memory: texts by a radix sort, tables by ranges of names."""
 
+from __future__ import annotations
+
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack

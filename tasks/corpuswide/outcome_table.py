@@ -8,6 +8,8 @@ seconds, instead of thousands of manifests. It is not a checkpoint: no version i
 and it is ignored once the manifests have changed.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -4,6 +4,8 @@ Judging a shard again would cost as much as the first time, and weights affect e
 recording without overlapping spans, a verdict on one changes only that one's row.
 """
 
+from __future__ import annotations
+
 import pyarrow as pa
 import pyarrow.compute as pc
 

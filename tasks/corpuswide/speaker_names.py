@@ -3,6 +3,8 @@
 A name is `spk_` and the hash of the voice that speaks longest when the speaker is first seen.
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Callable, Iterable
 from itertools import count as counting

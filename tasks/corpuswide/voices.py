@@ -4,6 +4,8 @@ A voice's embedding is the mean of its turns' embeddings, weighted by duration. 
 source names any speaker has no voices here: the source's names stand.
 """
 
+from __future__ import annotations
+
 import numpy as np
 import pyarrow as pa
 

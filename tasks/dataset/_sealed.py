@@ -7,6 +7,8 @@ datasets/latest                names the newest version, put after it
 Every object of a version is put exclusively, so a worker that was thought dead overwrites nothing.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress

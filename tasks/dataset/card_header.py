@@ -4,6 +4,8 @@ Keys and values: https://huggingface.co/docs/hub/datasets-cards. Identifiers of 
 https://huggingface.co/docs/hub/repositories-licenses.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 

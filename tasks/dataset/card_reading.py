@@ -1,5 +1,7 @@
 """How to read each format of a version: one snippet each, which runs as it is in the folder."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import NamedTuple
 

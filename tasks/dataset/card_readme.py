@@ -4,6 +4,8 @@ It is made from dataset.json, and as deterministic: no clock, no path of this ma
 credentials.
 """
 
+from __future__ import annotations
+
 import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,5 +1,7 @@
 """A version's hours, durations and speakers, computed over columns, never row by row."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 import numpy as np

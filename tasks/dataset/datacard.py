@@ -1,5 +1,7 @@
 """dataset.json: describes a version so that a stranger can trust and trace it, without a clock."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import platform

@@ -3,6 +3,8 @@
 `versions.py` says what is published; a `Publication` says how, for one kind of store.
 """
 
+from __future__ import annotations
+
 import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -4,6 +4,8 @@ Counted from columns of `utterances.parquet`, a batch at a time: memory does not
 version. The warning names one of our settings and the trainer's own.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

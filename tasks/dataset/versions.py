@@ -6,6 +6,8 @@ Parquet has no checksum here, so damage may be read as other values: files that 
 builds on are first compared with the hashes in dataset.json (`Proved`).
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping

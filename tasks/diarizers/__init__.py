@@ -3,6 +3,8 @@
 `tasks.plugins.contracts.diarizers` says what one has.
 """
 
+from __future__ import annotations
+
 from tasks.plugins.contracts.diarizers import Diarizer
 from tasks.recording.turns import Turn
 from tasks.settings import StageSettings, Threshold

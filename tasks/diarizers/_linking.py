@@ -4,6 +4,8 @@ A cluster is kept as a sum and a weight (`tasks.speech.linkage`), so clusters of
 recording go on being linked with those of the next exactly as single voices would.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,6 +4,8 @@ Windows are overlap-added with Hamming weights: for each frame (16.875 ms) how m
 rounded mean of the windows' counts, at most two, and who, as those with the largest weighted votes.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """Nobody asks who speaks: recordings are cut by their pauses alone."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from tasks.diarizers import Diarizer

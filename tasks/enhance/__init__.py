@@ -1,5 +1,7 @@
 """Shelf of enhancers; `tasks.plugins.contracts.enhance` is their contract."""
 
+from __future__ import annotations
+
 from pydantic import Field
 
 from tasks.plugins.contracts.enhance import Enhancer

@@ -1,5 +1,7 @@
 """DeepFilterNet 3 takes noise out of full-band speech (Schröter et al. 2023, arXiv 2305.08227)."""
 
+from __future__ import annotations
+
 from tasks.enhance import Enhancer, EnhancerSettings, _deepfilter
 from tasks.settings import Transient
 from tasks.weights import entries, finding, registry

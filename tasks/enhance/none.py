@@ -1,5 +1,7 @@
 """Nothing is enhanced: what was recorded is heard and packaged."""
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import NDArray
 

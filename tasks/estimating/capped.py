@@ -1,5 +1,7 @@
 """Predicts which clips `package.max_hours_per_speaker` leaves out, from manifests alone."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import pyarrow as pa

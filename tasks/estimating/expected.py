@@ -5,6 +5,8 @@ any, else as many per second as the corpus gave so far. They pass the filters, a
 text, as often as the known ones do.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 

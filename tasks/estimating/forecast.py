@@ -6,6 +6,8 @@ dataset version), not its temporary needs elsewhere. Wall time follows the sampl
 workers, including their start and the loading of models; `LEFT_OUT` names what it excludes.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -1,6 +1,8 @@
 """Lengths by header of new recordings, read in a process of its own: a header may kill or hang its
 reader, and a forecast must not end a run before it has begun."""
 
+from __future__ import annotations
+
 import json
 import subprocess
 import sys

@@ -2,6 +2,8 @@
 Recordings that are already cut are counted exactly, the others predicted (`expected.py`).
 """
 
+from __future__ import annotations
+
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -1,5 +1,7 @@
 """Foresees that a run will refuse to publish, since too many recordings have left their sources."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pyarrow as pa

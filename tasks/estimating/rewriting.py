@@ -1,5 +1,7 @@
 """How many published clips a run writes again because the content of their tars changes."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import NamedTuple

@@ -6,6 +6,8 @@ hash of seed and name, so that a larger sample contains the smaller one, and new
 the draw little.
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -4,6 +4,8 @@ Nothing is published: the stage's own functions write and check the output shard
 is then removed.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -1,5 +1,7 @@
 """The numbers of `what-if`: items and hours under other settings, from stored measures alone."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -4,6 +4,8 @@ For clips of up to `KEPT_SECONDS` they are computed once and cached on the clip;
 they are computed block by block, so that memory does not grow with the length.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar, cast
 

@@ -12,6 +12,8 @@ Raw scores are within 5e-7 of the whole model's (measured); in `int8`, OVRL is w
 of clips (tests/bench/README.md).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np

@@ -6,6 +6,8 @@ paired. So the time is O(n log n). Keys are looked at in parts, and pairs by the
 clips lie in, so that the memory is some tens of bytes a clip.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 import numpy as np

@@ -5,6 +5,8 @@ time: pairs of clips are looked at by pairs of blocks. Anchors lie in parts by t
 clips that share a key meet. Of ten million clips of five seconds, the files take some 11 GB.
 """
 
+from __future__ import annotations
+
 import tempfile
 from contextlib import ExitStack
 

@@ -1,5 +1,7 @@
 """Records in numbered parts, in one temporary file: more than memory holds."""
 
+from __future__ import annotations
+
 import tempfile
 from contextlib import ExitStack
 from typing import Generic, TypeVar

@@ -4,6 +4,8 @@ The stream is regrouped into chunks of one length before summing, so that result
 the block size, to the last bit.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

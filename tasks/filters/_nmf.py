@@ -10,6 +10,8 @@ random start from seed 0, no shuffle) and librosa's `istft`, with less work:
   enough, and the power is a quadratic form of four weights at a time.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import chain, repeat

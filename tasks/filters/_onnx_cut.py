@@ -10,6 +10,8 @@ float32 of any shape.
                                                       9 raw_data
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 
 import numpy as np

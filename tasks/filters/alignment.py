@@ -5,6 +5,8 @@ same for letters if that is higher: 1 if all were heard and nothing else. Null f
 were not cut by their text.
 """
 
+from __future__ import annotations
+
 from tasks.audio import Clip
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold

@@ -15,6 +15,8 @@ was just below the old limit: up to 4.8 kHz by FFmpeg or SciPy, 5.6 by torchaudi
 interpolation is not detected. The formula is this project's own.
 """
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Number of channels of the recording."""
 
+from __future__ import annotations
+
 from tasks.audio import Clip
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold

@@ -6,6 +6,8 @@ are unrelated, or only one is not silent. 0: they cancel, so that the mono mean 
 one channel and for silence.
 """
 
+from __future__ import annotations
+
 from tasks.audio import Clip
 from tasks.filters._levels import levels
 from tasks.plugins.rules import Limit, Rule

@@ -6,6 +6,8 @@ touches its extreme once or twice. Extremes below `MIN_LEVEL` are ignored, as si
 samples.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

@@ -3,6 +3,8 @@
 The worst channel counts, so that offsets of opposite sign do not cancel.
 """
 
+from __future__ import annotations
+
 from tasks.audio import Clip
 from tasks.filters._levels import levels
 from tasks.plugins.rules import Limit, Rule

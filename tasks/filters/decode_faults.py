@@ -7,6 +7,8 @@ fault is unknown, everything after it counts as damaged. Formats without checksu
 (WAV, AAC) show only what breaks their decoder, or contradicts the lengths in their headers.
 """
 
+from __future__ import annotations
+
 from tasks.audio import Clip
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold

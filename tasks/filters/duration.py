@@ -4,6 +4,8 @@ The difference is that of the whole recording, the same for each of its utteranc
 header gives no length.
 """
 
+from __future__ import annotations
+
 from tasks.audio import Clip
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold

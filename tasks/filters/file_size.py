@@ -1,5 +1,7 @@
 """Size of the utterance's encoded recording, in bytes."""
 
+from __future__ import annotations
+
 import re
 from typing import Annotated
 

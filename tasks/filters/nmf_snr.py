@@ -13,6 +13,8 @@ would spoil every mean over the column), fewer than 512 samples, samples that ar
 null above 600 s, where the spectrogram would not fit in memory.
 """
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

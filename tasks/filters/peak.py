@@ -3,6 +3,8 @@
 Digital silence is -200. This is not a true peak: peaks between samples are not measured.
 """
 
+from __future__ import annotations
+
 from tasks.audio import Clip
 from tasks.filters._levels import decibels, levels
 from tasks.plugins.rules import Limit, Rule

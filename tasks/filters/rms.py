@@ -4,6 +4,8 @@ Full scale is 1, so a full-scale sine is -3.01 (0 by AES17). Pauses and a consta
 Digital silence throughout is -200.
 """
 
+from __future__ import annotations
+
 from tasks.audio import Clip
 from tasks.filters._levels import decibels, levels
 from tasks.plugins.rules import Limit, Rule

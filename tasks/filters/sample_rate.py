@@ -4,6 +4,8 @@ The column is not called `sample_rate`, which is the rate of the packaged audio.
 uses the rate is another question: see `bandwidth`.
 """
 
+from __future__ import annotations
+
 from tasks.audio import Clip
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold

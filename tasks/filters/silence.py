@@ -5,6 +5,8 @@ A frame is silent if its RMS over all channels is below `threshold_db` (dBFS), o
 makes sure that an utterance of nothing but silence has no "loud" frames.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field

@@ -6,6 +6,8 @@ are less alike, so a limit of 0.3 drops a few of them, too. Null for utterances 
 with samples that are not finite.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 import numpy as np

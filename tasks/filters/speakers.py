@@ -3,6 +3,8 @@
 Null without diarization.
 """
 
+from __future__ import annotations
+
 from tasks.audio import Clip
 from tasks.plugins.rules import Limit, Rule
 from tasks.recording.turns import voices_in

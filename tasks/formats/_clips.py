@@ -1,5 +1,7 @@
 """A clip's audio as the bytes of a file, and the comparison of such bytes with the clip's row."""
 
+from __future__ import annotations
+
 import hashlib
 import math
 from typing import Literal

@@ -3,6 +3,8 @@
 Unsigned 64-bit integers, little-endian, as lhotse and Energon read them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np

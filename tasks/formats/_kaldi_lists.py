@@ -7,6 +7,8 @@ that a name may have: of `a` and `ab`, all of `a-…` comes first. Speakers belo
 unique. An utterance of an unknown speaker is its own speaker and keeps its plain id.
 """
 
+from __future__ import annotations
+
 import hashlib
 import re
 from collections.abc import Iterable

@@ -1,5 +1,7 @@
 """A clip's measures: columns that a trainer filters or weighs by."""
 
+from __future__ import annotations
+
 import pyarrow as pa
 
 from tasks import plugins, shelves

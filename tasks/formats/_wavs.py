@@ -1,5 +1,7 @@
 """Formats of one WAV file a clip: a folder a group, a file named by the clip's id."""
 
+from __future__ import annotations
+
 import pyarrow as pa
 
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips

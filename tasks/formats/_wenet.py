@@ -8,6 +8,8 @@
 WeNet splits a line at white space, so no other kind of blank can be a unit: it becomes `<unk>`.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pyarrow.compute as pc

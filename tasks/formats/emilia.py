@@ -10,6 +10,8 @@ Emilia gives the first one of a recording. `<name>` is the end of dataset and pa
 them: another recording never has it.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import re

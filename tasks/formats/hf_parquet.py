@@ -10,6 +10,8 @@ its measures; and with `package.audio: both` the enhanced clip, `audio_enhanced`
 how many files there are, so that a version that grows keeps them.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path

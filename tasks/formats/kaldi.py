@@ -9,6 +9,8 @@ tells how utterances and speakers are named. Clips without a text are left out o
 Kaldi has no place for them; its `extract-segments` skips those up to 0.1 s unless told otherwise.
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path

@@ -14,6 +14,8 @@ the clip comes from (`dataset`, `source_id`, `source_recording`, and `source_sta
 s) and its measures. JSON is ASCII: Lhotse opens it in the encoding of the locale.
 """
 
+from __future__ import annotations
+
 import json
 import zlib
 from collections.abc import Sequence

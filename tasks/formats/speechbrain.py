@@ -9,6 +9,8 @@ and `language` where it is known. SpeechBrain formats every text of an entry, so
 doubled. A clip without a named speaker has the speaker `unknown`.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Sequence
 from itertools import groupby

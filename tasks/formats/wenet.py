@@ -5,6 +5,8 @@ wenet/<split>/data.list              one tar's path a line
 wenet/units.txt                      characters of train's texts, for WeNet's char tokenizer
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -6,6 +6,8 @@ between them. An utterance without a loudness is not changed: every block below 
 below 8 kHz. `tasks/filters/loudness.py` has the formulas.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field

@@ -1,5 +1,7 @@
 """Scale the loudest sample to a level in dBFS. Silence stays silence."""
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field

@@ -1,5 +1,7 @@
 """Lists a large source on the workers, a share of its folders in each call."""
 
+from __future__ import annotations
+
 import io
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path

@@ -1,5 +1,7 @@
 """The recordings as the sources list them now, for commands that look and commit nothing."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import numpy as np

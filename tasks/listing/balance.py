@@ -1,5 +1,7 @@
 """Distributes recordings over shards of about equal duration."""
 
+from __future__ import annotations
+
 from heapq import heapify, heapreplace
 
 import numpy as np

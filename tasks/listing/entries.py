@@ -1,5 +1,7 @@
 """Listed recordings as tables of RECORDINGS, with the hashes needed to compare them."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass

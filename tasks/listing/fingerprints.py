@@ -1,5 +1,7 @@
 """Hashes that show whether a listed recording is known, unchanged, and described as before."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable
 from hashlib import blake2b, sha256

@@ -1,6 +1,8 @@
 """Chooses the shard of each recording: the one that has it or its bytes, else a new one; and brings
 listed rows into the order of their shards."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,5 +1,7 @@
 """Entries of sources that are not used as recordings, with reasons."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple

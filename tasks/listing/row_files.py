@@ -4,6 +4,8 @@ folder, and merged with the rows of their shards.
 The scheduler carries a path and two numbers, and a worker reads no more than one such file.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from pathlib import Path
 

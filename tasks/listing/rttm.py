@@ -9,6 +9,8 @@ fails only the recording that it names, in the filter stage (`bad_rttm`). In a s
 without a recording's name fails all recordings of the file, since any of them may lack a turn.
 """
 
+from __future__ import annotations
+
 import math
 import os
 from collections.abc import Iterator

@@ -5,6 +5,8 @@ different segments out of one file, such as those of train and test: that is no 
 recording with segments is compared segment by segment.
 """
 
+from __future__ import annotations
+
 import re
 from dataclasses import dataclass
 from hashlib import blake2b

@@ -1,5 +1,7 @@
 """Lists all sources and finds what is new, changed, unchanged or gone. Reads no audio."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -4,6 +4,8 @@ A recording's digest is the sum of its rows' digests, so a verdict on one clip c
 reading the other rows.
 """
 
+from __future__ import annotations
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc

@@ -1,5 +1,7 @@
 """Keeps the table of outcomes, which `what-if` and the report ask, in step with the version."""
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,6 +1,8 @@
 """Distributes clips over tar shards of equal duration, shuffled by seed, independent of work
 shards."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from heapq import heapify, heapreplace
 

@@ -1,6 +1,8 @@
 """The input of splits, weights and hours per speaker: some tens of bytes of each clip in memory,
 the rest in temporary files."""
 
+from __future__ import annotations
+
 from contextlib import ExitStack
 
 import numpy as np

@@ -3,6 +3,8 @@
 Runs in one process and holds some tens of bytes of each clip; the rows stay where they are.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 

@@ -4,6 +4,8 @@ A component is never divided between splits. Speakers, recordings and PCM are no
 row connects its own three. Everything is columns; names lie in files (`names.py`).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 

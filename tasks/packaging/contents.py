@@ -1,5 +1,7 @@
 """The contents of the next version, computed in one process over the whole corpus."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple

@@ -1,6 +1,8 @@
 """What one format makes of a version: the columns that it sees, its output shards, and the previous
 version's files that they keep."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

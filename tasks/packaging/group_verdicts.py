@@ -1,5 +1,7 @@
 """Gives the verdicts on groups of work shards, on the workers; `shard_groups.py` reads them."""
 
+from __future__ import annotations
+
 import hashlib
 import io
 import json

@@ -4,6 +4,8 @@ Clips are known by their places among all rows, group by group. Verdicts are sav
 they are never all in memory as Python objects.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

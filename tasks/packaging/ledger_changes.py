@@ -1,5 +1,7 @@
 """Which recordings changed since the newest version, and what each part of its ledger keeps."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple

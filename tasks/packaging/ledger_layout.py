@@ -13,6 +13,8 @@ few times, and parts stay few. Once most rows are new, everything is divided aga
 A version does not reveal how recordings were grouped into work shards.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Sequence

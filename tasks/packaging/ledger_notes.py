@@ -6,6 +6,8 @@
 Like the files of `published.py`, these only save time: a missing one is made again from the ledger.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
 from contextlib import suppress

@@ -3,6 +3,8 @@
 Rows of a part are sorted by recording, start, end and utterance.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
 from pathlib import Path

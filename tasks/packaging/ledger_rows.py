@@ -1,5 +1,7 @@
 """Rows of a ledger: their order, and how corpus-wide verdicts change them."""
 
+from __future__ import annotations
+
 import pyarrow as pa
 import pyarrow.compute as pc
 

@@ -3,6 +3,8 @@
 Names are compared by hashes of 16 bytes, which lie in two more files.
 """
 
+from __future__ import annotations
+
 import tempfile
 from contextlib import ExitStack
 from typing import IO, NamedTuple

@@ -1,5 +1,7 @@
 """The rows of a part of a version, and what is written for it (`parts.py` plans them)."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

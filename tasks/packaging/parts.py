@@ -13,6 +13,8 @@ batch for each part, so that there are not as many files as groups times parts.
     <scratch>/parts/<p>.arrow      digests of its clips, what formats derive, and who speaks
 """
 
+from __future__ import annotations
+
 import json
 import math
 from collections.abc import Mapping, Sequence

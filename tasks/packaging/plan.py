@@ -8,6 +8,8 @@ needs only the number of its shard. A large version has a plan for each part of 
     hashes/<n>            digests of the files of shard n: from `write`, then from `check`
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

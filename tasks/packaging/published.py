@@ -10,6 +10,8 @@
 These only save time: a missing or outdated one is made again from `utterances.parquet`.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import zlib

@@ -1,5 +1,7 @@
 """Refuses a version that would hide a fault: missing sources, failures, nothing left to package."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Sequence
 from heapq import nsmallest
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Random numbers that depend only on a seed and a name, the same in every run and version."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 import numpy as np

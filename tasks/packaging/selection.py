@@ -3,6 +3,8 @@
 First the dataset weights, then the hours per speaker, then the split assignment.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path

@@ -14,6 +14,8 @@ The key is a hash of everything that affects the outcomes (`tasks.up_to_date`). 
 depend on how recordings were grouped into shards. `group_verdicts.py` writes the files.
 """
 
+from __future__ import annotations
+
 import hashlib
 import io
 import json

@@ -1,5 +1,7 @@
 """The outcomes of the utterances of one work shard, which depend on that shard alone."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -4,6 +4,8 @@ Formats work in local folders only: on an object store, a worker writes a shard 
 and uploads it, and checks what it downloads again.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -7,6 +7,8 @@ cap only adds clips, and what is published stays while its speaker has the same 
 without a speaker are not counted.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 import numpy as np

@@ -6,6 +6,8 @@ reads the rows replaces that by the speaker's name over all recordings.
     speakers.parquet    the speaker of each voice of each recording (`tasks.corpuswide.identities`)
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple

@@ -3,6 +3,8 @@
 All lengths are integer microseconds: sums of integers do not depend on their order.
 """
 
+from __future__ import annotations
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray

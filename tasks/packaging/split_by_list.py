@@ -1,5 +1,7 @@
 """Assigns new clips to splits by fixed lists, with everything that must stay with them."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

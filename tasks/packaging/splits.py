@@ -24,6 +24,8 @@ of fractions, they get at most half of all hours.
 The result does not depend on the order of the rows; memory and time grow with n log n.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path

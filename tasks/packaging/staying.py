@@ -6,6 +6,8 @@ reads only the names of new and changed clips, and recognises the others by dige
 rows, 24 bytes each.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -7,6 +7,8 @@ weight only adds clips. Data-Juicer mixes datasets by such weights too, but repe
 weights above 1; here a dataset never holds a clip twice, so that ids are unique.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 import numpy as np

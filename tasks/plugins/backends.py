@@ -1,5 +1,7 @@
 """Loads a recogniser's model in the process that uses it."""
 
+from __future__ import annotations
+
 from tasks.plugins import gpu
 from tasks.plugins.contracts.asr import Backend, WarmedBackend
 from tasks.plugins.loading import resolve

@@ -1,5 +1,7 @@
 """All that is wrong with settings at once: their own keys and those of every plug-in in them."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel, ValidationError

@@ -1,5 +1,7 @@
 """The plug-ins that a run's settings name, and the modules that those load late."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from tasks.job import Job

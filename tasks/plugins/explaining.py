@@ -1,5 +1,7 @@
 """Faults of settings in words: the setting by its dotted name, what it must be, never a type."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, get_args

@@ -4,6 +4,8 @@ A plug-in of any shelf may have `wants_gpu` and `gpu_fault` (`contracts.LoadedPl
 it runs on CPUs. The setting `device: cuda` means that it must not run on a CPU.
 """
 
+from __future__ import annotations
+
 import ctypes
 from dataclasses import dataclass
 from importlib.util import find_spec

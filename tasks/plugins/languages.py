@@ -4,6 +4,8 @@ A list may also state a language for each of its lines: a clip in one that the r
 know fails alone, because the other clips are good.
 """
 
+from __future__ import annotations
+
 from tasks import language_codes
 from tasks.errors import ConfigError
 from tasks.job import Job

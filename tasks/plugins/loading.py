@@ -4,6 +4,8 @@ No decorators and no import-time registry, so that a freshly spawned worker know
 plug-ins that its parent knows. Members that a module omits are filled in here, and nowhere else.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Mapping, Sequence

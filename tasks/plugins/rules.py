@@ -4,6 +4,8 @@ A filter or text plug-in gives rules, not outcomes. `view.py` applies them to wh
 makes `what-if` fast and lets the report draw the thresholds in.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -6,6 +6,8 @@ upstream steps that shaped its audio. Never in: thresholds, batch sizes, library
 what `auto` resolved to.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence

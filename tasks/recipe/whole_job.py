@@ -1,6 +1,8 @@
 """What identifies a whole job: the recipes of all its plug-ins, and its settings that can change a
 dataset."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 from tasks import plugins, recipe

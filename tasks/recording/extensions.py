@@ -4,6 +4,8 @@ Left out on purpose: `raw`, `pcm` and `vox` (no header, so the rate is unknown) 
 often TypeScript than a transport stream).
 """
 
+from __future__ import annotations
+
 _LIBSNDFILE = (
     "wav wave w64 rf64 bwf flac mp3 mp2 mpga ogg oga opus spx aif aiff aifc au snd sph nist caf "
     "voc gsm ircam"

@@ -4,6 +4,8 @@ A local file's guard is its size, mtime and inode; an object's is what its store
 version. Comparing guards is cheap; only a file whose guard changed is hashed again.
 """
 
+from __future__ import annotations
+
 import errno
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """Utterance ids: stable across runs, unique, and safe as tar member names in every reader."""
 
+from __future__ import annotations
+
 import hashlib
 import re
 from functools import lru_cache

@@ -4,6 +4,8 @@ File names are bytes. Python shows those that are not UTF-8 with surrogate escap
 (`os.fsdecode`), which manifests, JSON and terminals cannot hold.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 import re

@@ -1,5 +1,7 @@
 """The text of a part of a segment whose words have times."""
 
+from __future__ import annotations
+
 import math
 from bisect import bisect_left
 from collections.abc import Sequence

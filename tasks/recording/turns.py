@@ -1,5 +1,7 @@
 """Turns: who speaks when in a recording. Turns of two speakers may overlap."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 

@@ -3,6 +3,8 @@ be. Covers utterances that at least two recognisers heard, whatever their other 
 cannot separate equal values, so a curve has one point per distinct value, thinned out.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import NDArray
 

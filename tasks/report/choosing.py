@@ -10,6 +10,8 @@ One pass over the ledger keeps a few rows of each reason by four orders: whole c
 of ten million utterances would take a gigabyte.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -7,6 +7,8 @@ rejected before resampling is decoded again from its source, within a budget of 
 decoded to reach it.
 """
 
+from __future__ import annotations
+
 import base64
 import struct
 import zlib

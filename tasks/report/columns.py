@@ -5,6 +5,8 @@ rules that reject the utterance, dataset and language) stay in small arrays; mea
 needed.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property

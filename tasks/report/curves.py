@@ -4,6 +4,8 @@ Counted like `uttermill what-if`: corpus-wide verdicts (copies, outliers, splits
 and an utterance without a transcript is assumed to be kept, since no verdict on its text is known.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,5 +1,7 @@
 """Histograms of measures, weighted by hours: all, by dataset, by language; kept and other."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable
 

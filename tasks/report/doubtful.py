@@ -3,6 +3,8 @@
 They are found in the table of outcomes, one column at a time.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """The ledger for a report: a few columns of all rows, and all columns of a few rows."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

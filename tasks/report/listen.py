@@ -1,5 +1,7 @@
 """The clips of a report: their rows in the table, and which of them fit into the file."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import re

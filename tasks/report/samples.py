@@ -1,5 +1,7 @@
 """The facts about each span that a report shows: text, measures, the place of its audio."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

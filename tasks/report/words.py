@@ -1,5 +1,7 @@
 """Numbers for people."""
 
+from __future__ import annotations
+
 NO_ROOM = "left out, so that this file stays below its size"
 HOUR, MINUTE = 3600.0, 60.0
 

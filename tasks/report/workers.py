@@ -3,6 +3,8 @@
 Everything is summed before it reaches the page: 100,000 shards take as much of it as ten.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

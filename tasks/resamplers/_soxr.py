@@ -1,5 +1,7 @@
 """libsoxr at any quality, for `soxr_hq` and `soxr_vhq`."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 import numpy as np

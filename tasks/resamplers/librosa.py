@@ -1,5 +1,7 @@
 """`librosa.resample` with any of its engines that suppress aliases, to match existing recipes."""
 
+from __future__ import annotations
+
 from math import gcd
 from typing import Literal
 

@@ -5,6 +5,8 @@ travel with the job, and each worker reads that much of it. Questions between ru
 as it is now.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections import Counter

@@ -9,6 +9,8 @@ has read stays as it was. In a bucket each batch is an object below OUT/reviews 
 those of an OUT/reviews.jsonl that was copied there (`tasks.storage.appended`).
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass

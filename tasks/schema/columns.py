@@ -1,5 +1,7 @@
 """What the tables share: how a column is described, and columns that hold structures."""
 
+from __future__ import annotations
+
 import pyarrow as pa
 
 

@@ -1,5 +1,7 @@
 """The rule of every language that has none of its own, and the last step of most that have one."""
 
+from __future__ import annotations
+
 import re
 import unicodedata
 

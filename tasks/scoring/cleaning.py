@@ -7,6 +7,8 @@ digits and full-width forms stay: they are the writer's. `tasks.scoring.normalis
 that is compared.
 """
 
+from __future__ import annotations
+
 import re
 import unicodedata
 

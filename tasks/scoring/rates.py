@@ -10,6 +10,8 @@ would bring the wrong rule with it (`language_of`). What is derived from the sto
 nothing is transcribed again.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

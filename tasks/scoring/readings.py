@@ -14,6 +14,8 @@ without that distinction (all capitals, or none) cannot tell: its tokens count i
 writes the letters in capitals, and those without a vowel ("tv") in any case.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 

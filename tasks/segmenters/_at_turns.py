@@ -8,6 +8,8 @@ middle between two and GROW_S at most, since a diarizer's edges are no better th
 of its speech is left out (`turn_edge`).
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace

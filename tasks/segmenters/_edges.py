@@ -5,6 +5,8 @@ even the second word. Speech, however, stands out in level above the noise of th
 are relative: the noise is measured anew beside each edge. Windows are 32 ms.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import NDArray
 

@@ -7,6 +7,8 @@ geometric mean of its tokens' probabilities, each at its likeliest frame. As wit
 words.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import replace
 

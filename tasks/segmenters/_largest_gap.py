@@ -9,6 +9,8 @@ left and right is not shorter than the limit. So each gap is decided within one 
 only undecided gaps are kept, each smaller than the one before it.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 

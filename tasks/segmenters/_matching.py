@@ -9,6 +9,8 @@ ascends in both is kept, and the rest is aligned between them. A long stretch in
 is left unaligned.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 

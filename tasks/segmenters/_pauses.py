@@ -1,5 +1,7 @@
 """The pauses of a recording and the words heard in it: where a sentence may be cut."""
 
+from __future__ import annotations
+
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 

@@ -9,6 +9,8 @@ between half the target and the longest length:
 3. else the longest pause between two words.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from itertools import pairwise
 

@@ -9,6 +9,8 @@ In: one probability per 32 ms window. Out: regions as (start, end) in samples at
 Silero VAD 5 and 6 apply these rules to the whole recording; the regions here are the same.
 """
 
+from __future__ import annotations
+
 from tasks.segmenters._speech_settings import SpeechSettings
 from tasks.speech.silero import WINDOW
 from tasks.speech_rate import RATE

@@ -12,6 +12,8 @@ Silence at the start longer than `max_kept` is lost up to the quietest of its la
 silence at the end from the quietest of its first.
 """
 
+from __future__ import annotations
+
 from collections import deque
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Settings of speech detection that `vad` and `auto` share."""
 
+from __future__ import annotations
+
 from typing import Self
 
 from pydantic import Field, model_validator

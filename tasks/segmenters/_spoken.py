@@ -6,6 +6,8 @@ words; and unless the word before it is the last one of another sentence of the 
 doubtful: its words are then part of something longer that the text does not have.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

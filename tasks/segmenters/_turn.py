@@ -7,6 +7,8 @@ state and grouped at the largest gaps into pieces shorter than 20 s. 3. A speech
 gap that reaches `max_seconds` is cut every `max_seconds`.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 

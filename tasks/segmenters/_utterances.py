@@ -9,6 +9,8 @@ In: speech regions in order. Out: utterances. All positions and lengths are wind
 4. An utterance shorter than `shortest` joins a neighbour if the limits allow it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -13,6 +13,8 @@ choices of a block are made again from them on the way back (Grice et al. 1997, 
 sequence alignment").
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 

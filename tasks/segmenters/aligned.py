@@ -7,6 +7,8 @@ was said becomes an utterance with its own text (`_spoken.py`). Speech that is n
 samples at that place, which is dropped as `not_in_audio`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Annotated, Literal
 

@@ -13,6 +13,8 @@ Memory: one window and a pause of up to twice `max_sil_kept_ms`, whatever the le
 recording; of silence at the start, as much as `tasks/stages/cutting.py` keeps.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import replace

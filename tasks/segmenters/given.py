@@ -4,6 +4,8 @@ A segment longer than `max_seconds` whose words have times is cut between words,
 if there are any (`_sentences.py`); each piece has the text of its words. Others stay whole.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from itertools import pairwise

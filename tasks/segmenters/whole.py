@@ -1,5 +1,7 @@
 """The recording is one utterance."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np

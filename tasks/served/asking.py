@@ -7,6 +7,8 @@ stops and keeps what it has. So an outage does not quarantine a corpus, and an i
 server does not block the run.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -4,6 +4,8 @@ The model gets one text at a time, and its answer is never trusted: it is used o
 same words as the text and no characters but letters, digits and punctuation of sentences.
 """
 
+from __future__ import annotations
+
 import json
 import re
 import unicodedata

@@ -5,6 +5,8 @@ round from then on; a push back (429, 503, a time-out) halves it: the rule of TC
 finds what a server can take without being told. All requests wait for as long as a server asks.
 """
 
+from __future__ import annotations
+
 import threading
 import time
 from collections.abc import Callable, Iterator

@@ -12,6 +12,8 @@ Serialising hides secrets and the credentials of URLs (`masking.py`): settings t
 down, by us or by Prefect, never hold them; objects in memory and on their way to workers do.
 """
 
+from __future__ import annotations
+
 import json
 from functools import cache
 from pathlib import Path

@@ -1,5 +1,7 @@
 """The settings of package: formats, splits, shares, layout, and when nothing is published."""
 
+from __future__ import annotations
+
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, field_validator

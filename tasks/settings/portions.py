@@ -4,6 +4,8 @@ For a value that may be a number or a mapping, Pydantic's message would list eve
 match.
 """
 
+from __future__ import annotations
+
 import re
 from typing import TypeGuard
 

@@ -1,5 +1,7 @@
 """Settings of models behind HTTP: the server's address, and limits on requests."""
 
+from __future__ import annotations
+
 import os
 from typing import ClassVar
 from urllib.parse import urlsplit

@@ -5,6 +5,8 @@ or a speaker (with or without `dataset/`). A named clip brings along every clip 
 in its split (`tasks/packaging/splits.py`). A version depends on what a list says, not on its path.
 """
 
+from __future__ import annotations
+
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path

@@ -7,6 +7,8 @@ models. Plug-ins are named `{use: <file on the shelf>, ...its own settings}`; `t
 checks those.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field

@@ -1,5 +1,7 @@
 """The container files (tar, Parquet) of a source: one file, a glob, or a folder of any depth."""
 
+from __future__ import annotations
+
 import glob
 import os
 import stat

@@ -5,6 +5,8 @@ One rule: a line that cannot be understood, or that names something unusable, be
 understood and left out on purpose.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import os

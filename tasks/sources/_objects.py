@@ -1,5 +1,7 @@
 """The objects under a URL, listed like the files of a folder."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -1,5 +1,7 @@
 """Which columns of a Parquet file hold the audio, and text, id, speaker and language."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """Paths that settings and lists name: checked, resolved, and kept inside the source's own store."""
 
+from __future__ import annotations
+
 import os
 import posixpath
 import re

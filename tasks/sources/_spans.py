@@ -1,5 +1,7 @@
 """Lines that name spans of files: one recording a file, with its spans as segments."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 

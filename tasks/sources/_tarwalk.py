@@ -5,6 +5,8 @@ The standard library decodes single headers (`TarInfo.frombuf`). It does not wal
 claims, and keeps every member it has seen.
 """
 
+from __future__ import annotations
+
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -4,6 +4,8 @@ A sample with several audios becomes several recordings. Its text is used only i
 one audio: otherwise it belongs to none of them alone.
 """
 
+from __future__ import annotations
+
 import re
 from dataclasses import replace
 from typing import Literal

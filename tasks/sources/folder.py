@@ -5,6 +5,8 @@ followed, and links to folders unless that would visit a folder twice: a link in
 is ignored, so that adding one never renames a recording. Results of uttermill are not recordings.
 """
 
+from __future__ import annotations
+
 import os
 import stat
 from collections.abc import Iterator, Sequence

@@ -4,6 +4,8 @@
 bytes comes from the column's statistics; audio is read only in row groups that mix both.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator
 from typing import Literal

@@ -7,6 +7,8 @@ Each line's keys tell its kind. Lines that name spans of one file become one rec
 segments, in the place of the file's first line.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Literal
 

@@ -4,6 +4,8 @@ With `segments`, a recording carries its utterances; one without any carries an 
 Kaldi uses nothing of it. Pipes in `wav.scp` are never run.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import stat

@@ -9,6 +9,8 @@ segments are cut at sentence ends. Shar folders hold their audio beside the cuts
 `kind: tar`.
 """
 
+from __future__ import annotations
+
 import gzip
 import io
 import math

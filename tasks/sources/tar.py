@@ -5,6 +5,8 @@ of consecutive members whose names agree up to the last dot (WeNet's rule): audi
 Names such as `../x` are harmless: nothing is ever written under them.
 """
 
+from __future__ import annotations
+
 import json
 import posixpath
 import stat

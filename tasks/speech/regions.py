@@ -3,6 +3,8 @@
 `spans` is for clips that are already cut; `tasks/segmenters/vad.py` cuts whole recordings.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,5 +1,7 @@
 """A mono stream at 16 kHz, block by block, the same for any size of blocks."""
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import NDArray
 

@@ -9,6 +9,8 @@ The length is not known before the last block. A reader that asks for it earlier
 twice, is left out, and decodes the clip later.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -5,6 +5,8 @@ finds what a shard lacks, computes it in order, and says how a failed unit is re
 `tasks.stages.stage` does everything else: reuse, commits, isolation, counts.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache

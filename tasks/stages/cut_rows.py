@@ -1,5 +1,7 @@
 """The rows that the filter stage stores of a recording: how it decoded, and each span of it."""
 
+from __future__ import annotations
+
 from dataclasses import asdict
 
 from tasks.schema import Row

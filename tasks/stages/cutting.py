@@ -1,5 +1,7 @@
 """Decode a recording once, in blocks, and yield each span with its samples once it is final."""
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field

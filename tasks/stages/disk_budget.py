@@ -1,5 +1,7 @@
 """Room for the handover cache on a worker's local disk, shared by all workers of a machine."""
 
+from __future__ import annotations
+
 import time
 from contextlib import suppress
 from pathlib import Path

@@ -5,6 +5,8 @@ sizes follow from the clip alone; `limit_db` below it, the original is added aga
 alignment stay the same.
 """
 
+from __future__ import annotations
+
 import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator

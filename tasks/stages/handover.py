@@ -8,6 +8,8 @@ page cache). Resample takes the entry, checks its hash and stores it. A lost ent
 decode and nothing else. Clips that do not fit or cannot be converted are left to resample.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 from collections.abc import Callable, Container, Iterator, Mapping

@@ -4,6 +4,8 @@ One streaming pass: the voice detector cuts, the recogniser hears what it cut in
 minutes. Memory holds one batch and the words.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from functools import lru_cache
 

@@ -4,6 +4,8 @@ Pure functions over arrays. Floats are in units of full scale: -1.0 is int16's -
 int16 source at the target rate comes through bit for bit. Full scale is clamped, never wrapped.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from typing import Literal, TypeVar
 

@@ -4,6 +4,8 @@ The module is shaped like a stage, so that a recording that kills its worker is 
 quarantined in the same way.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -4,6 +4,8 @@ fork copies locks that a thread of the parent holds, OpenMP pools and CUDA conte
 hangs or crashes. So uttermill's workers are spawned, and each of them checks that it was.
 """
 
+from __future__ import annotations
+
 import ctypes
 import multiprocessing
 import os

@@ -4,6 +4,8 @@ A crash, a hang or a memory overrun may be the machine's fault: it was full, too
 older library. A fault of the item itself (undecodable, NaN) would only be found again.
 """
 
+from __future__ import annotations
+
 from itertools import groupby
 from pathlib import Path
 

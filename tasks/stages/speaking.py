@@ -1,5 +1,7 @@
 """Who speaks in a recording, before it is cut: a separate decode, unless its turns are known."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 

@@ -3,6 +3,8 @@
 In: rows of PCM in blobs. Out: float32 clips at the recogniser's rate, some minutes at a time.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby

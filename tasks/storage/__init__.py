@@ -7,6 +7,8 @@
 A `Store` is asked with full places; the functions here do the same for a single place.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar

@@ -1,5 +1,7 @@
 """Answers of stores: their errors as ours, and the state of an object from a listing."""
 
+from __future__ import annotations
+
 import errno
 import tempfile
 from collections.abc import Iterator

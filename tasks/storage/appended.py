@@ -8,6 +8,8 @@ Objects cannot grow. Of two writers that take the same number the store lets one
 other takes the next; so nothing is lost, and what was read once remains a prefix of the file.
 """
 
+from __future__ import annotations
+
 import fcntl
 import os
 from functools import lru_cache

@@ -4,6 +4,8 @@ A process caches the newest few, up to a bound. The guard of the object (size, t
 part of a copy's key, so an object that was overwritten is fetched again.
 """
 
+from __future__ import annotations
+
 import atexit
 import os
 import tempfile

@@ -1,5 +1,7 @@
 """The part of fsspec's file systems that is used here; its own have no types."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeAlias, cast

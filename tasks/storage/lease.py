@@ -11,6 +11,8 @@ it renews, watched for LEASE seconds on the watcher's own clock: clocks of two m
 compared. In the end, a version is decided by the exclusive put of its dataset.json.
 """
 
+from __future__ import annotations
+
 import json
 import logging
 import os

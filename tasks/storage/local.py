@@ -1,5 +1,7 @@
 """The local store: files and folders of a mounted file system."""
 
+from __future__ import annotations
+
 import hashlib
 import os
 import shutil

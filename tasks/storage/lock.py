@@ -4,6 +4,8 @@ A dead owner holds nothing: the kernel drops its lock, and its lease runs out (`
 network file system without `flock` between hosts, the lock excludes runs on one host only.
 """
 
+from __future__ import annotations
+
 import fcntl
 import json
 import os

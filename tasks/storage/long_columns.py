@@ -8,6 +8,8 @@ through these functions instead, which give the same types. A table of one shard
 from it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import TypeVar
 

@@ -1,5 +1,7 @@
 """Spans of objects, many at once: each request to a store costs about as much as a megabyte."""
 
+from __future__ import annotations
+
 import errno
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -4,6 +4,8 @@ Nothing is renamed there: a PUT is atomic, and an object that must not exist yet
 `If-None-Match: *`.
 """
 
+from __future__ import annotations
+
 import glob
 import os
 import posixpath

@@ -1,5 +1,7 @@
 """Keys of sixteen bytes, held as two columns of eight, and sorted."""
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Iterable
 

@@ -1,5 +1,7 @@
 """Parquet and Arrow files of any place, for pyarrow; remote objects are copied first."""
 
+from __future__ import annotations
+
 import io
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager

@@ -1,5 +1,7 @@
 """Puts objects whole and exclusively, so that no worker overwrites an existing one."""
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path

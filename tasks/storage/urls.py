@@ -6,6 +6,8 @@ Files that sources name are texts, because a path need not be UTF-8: the rest of
 Nothing remote is imported before a URL is named.
 """
 
+from __future__ import annotations
+
 import errno
 import io
 import os

@@ -3,6 +3,8 @@
 Their contract is `tasks.plugins.contracts.text`.
 """
 
+from __future__ import annotations
+
 from tasks.plugins.contracts.text import ScoredTranscript, words
 from tasks.plugins.rules import Within
 from tasks.settings import StageSettings, Threshold

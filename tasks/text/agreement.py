@@ -6,6 +6,8 @@ is edits over the longer text, so that neither is the reference. Null where only
 is never rejected. Limits may differ by language (`by_language`).
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from tasks.plugins.rules import Limit, Rule

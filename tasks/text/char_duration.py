@@ -8,6 +8,8 @@ recording (`per: recording`); the default is per language of a dataset with at l
 utterances, and its bounds are frozen when the first version is published.
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Literal

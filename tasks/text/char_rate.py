@@ -11,6 +11,8 @@ of one short word may be cut tightly. The text of a reference is judged only if 
 which may confirm it.
 """
 
+from __future__ import annotations
+
 import re
 
 from tasks.plugins.rules import Limit, Rule

@@ -5,6 +5,8 @@ Before that, the recogniser has transcribed again the speech that its text misse
 reference.
 """
 
+from __future__ import annotations
+
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import Threshold
 from tasks.text import Exemption

@@ -17,6 +17,8 @@ context, and a single word in a window of 30 s looks like silence. Words are the
 noise.
 """
 
+from __future__ import annotations
+
 from math import log
 
 from tasks.plugins.rules import Limit, Rule

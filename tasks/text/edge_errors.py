@@ -8,6 +8,8 @@ reference, and if the two have no word in common: `error_rate` judges that.
 Not among the defaults: small recognisers also leave out a short first word of a good clip.
 """
 
+from __future__ import annotations
+
 from rapidfuzz.distance import Levenshtein
 
 from tasks.plugins.rules import Limit, Rule

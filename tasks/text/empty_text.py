@@ -1,5 +1,7 @@
 """Drops utterances with an empty text."""
 
+from __future__ import annotations
+
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold
 

@@ -11,6 +11,8 @@ reference so short (one word, or four characters without spaces) that one mishea
 it.
 """
 
+from __future__ import annotations
+
 from tasks.plugins.rules import Limit, Rule
 from tasks.scoring import UNSPACED_CHARACTER
 from tasks.settings import StageSettings, Threshold

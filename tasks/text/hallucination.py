@@ -6,6 +6,8 @@ spoken very slowly and the recogniser was not sure. A repeated phrase counts lik
 Texts of references are not judged. The phrases are in `hallucinations.txt`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files

@@ -10,6 +10,8 @@ contradicted only if the recogniser is nearly certain of another language and un
 the stated one. Nothing is rejected if a reference confirms the text.
 """
 
+from __future__ import annotations
+
 from pydantic import field_validator
 
 from tasks.plugins.rules import Allowed, Limit, Rule

@@ -4,6 +4,8 @@ Whisper's rule (Radford et al. 2022, arXiv 2212.04356, section 4.5): silence whe
 of no speech is above 0.6 and the mean log-probability below -1.0; neither alone means silence.
 """
 
+from __future__ import annotations
+
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import Threshold
 from tasks.text import Exemption, sure

@@ -5,6 +5,8 @@ if it reads it, so the remedy is to remove it. A run that works meanwhile may re
 shards; those are not faults.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field

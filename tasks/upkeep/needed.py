@@ -4,6 +4,8 @@ Measures, PCM and transcripts are found by recipe, as in `view.py`. A part is ne
 rows is, and a blob when a part that stays names it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

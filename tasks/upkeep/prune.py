@@ -12,6 +12,8 @@ Versions share files by hard links: bytes count as freed where the last link goe
 holding OUT's lock.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,6 +4,8 @@ A version of more than LEAST bytes is read by as many processes as this one may 
 output shard is read once.
 """
 
+from __future__ import annotations
+
 import multiprocessing
 import os
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """Reopen everything that a dataset version holds, and name every fault (`uttermill verify`)."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial

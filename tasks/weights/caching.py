@@ -3,6 +3,8 @@
 Of two processes that race, the second discards its copy.
 """
 
+from __future__ import annotations
+
 import shutil
 import tempfile
 import time

@@ -5,6 +5,8 @@ connected time-delay layers whose output is masked by a context. Input: 80 log m
 10 ms, less their mean. Without a ReLU at the end.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import NDArray
 

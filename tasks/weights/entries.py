@@ -1,5 +1,7 @@
 """Entries of the registry: a model with its files, hashes, licence and source."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 #: Licences that forbid use for money; a data card warns of them.

@@ -6,6 +6,8 @@ Each file of the wheel is checked by its hash before it is read, and each conver
 is published.
 """
 
+from __future__ import annotations
+
 import hashlib
 import subprocess
 import sys

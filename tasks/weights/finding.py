@@ -1,5 +1,7 @@
 """Finds the files of a known model, and checks their hashes."""
 
+from __future__ import annotations
+
 import hashlib
 from functools import lru_cache
 from importlib.util import find_spec

@@ -9,6 +9,8 @@ its two neighbours) and the 1 x 1 layer behind it become one layer of 1 x 3. A t
 convolution of stride 1 becomes a convolution with its kernel turned.
 """
 
+from __future__ import annotations
+
 from tasks.weights import onnx_reader
 from tasks.weights.gtcrn_layers import Doubles, Layers
 from tasks.weights.onnx_writer import Attribute, Graph, Shape

@@ -1,5 +1,7 @@
 """The weights of GTCRN's published graph, taken from its nodes."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,6 +1,8 @@
 """Reads ONNX models: the nodes of a graph and its float32 constants, from the protocol-buffer
 message that `onnx_writer.py` describes. Nothing is run."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -10,6 +10,8 @@ Equal graphs give equal bytes on every machine, so that a converted model has on
     ValueInfo    1 name, 2 type {1 tensor_type {1 elem_type, 2 shape {1 dim {1 value, 2 name}}}}
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Sequence
 

@@ -1,5 +1,7 @@
 """Protocol-buffer messages, such as ONNX models, field by field; no schema and no library."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import NamedTuple
 

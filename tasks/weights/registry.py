@@ -3,6 +3,8 @@
 The only place with the hashes of known models; whatever loads a model takes its hash from here.
 """
 
+from __future__ import annotations
+
 from tasks.weights.entries import File, Model, Origin, Wheel
 
 WHISPER_BASE = Model(

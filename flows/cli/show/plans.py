@@ -1,5 +1,7 @@
 """What people see of a plan: a table by `plan`, three lines before a run."""
 
+from __future__ import annotations
+
 from rich import filesize
 from rich.console import Console
 

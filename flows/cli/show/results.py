@@ -1,5 +1,7 @@
 """What the commands print that read results: status, ledger, what-if, verify, prune, lists."""
 
+from __future__ import annotations
+
 from rich.console import Console
 
 from flows.cli.show import plans

@@ -1,5 +1,7 @@
 """What `run`, `demo`, `estimate` and `serve` print."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from rich.console import Console

@@ -1,5 +1,7 @@
 """Tables and sentences that show every name as it is: names of the user's are not markup."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -11,6 +11,8 @@ words if CLDR has rules for them (`_spoken.py`). Numbers go one way in each lang
     all others    figures become words
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable
 from functools import lru_cache

@@ -8,6 +8,8 @@ figures has to be guessed. Numerals inside words become figures on both sides al
 百, 千, 万, 亿 without a number before them stay ("千万别").
 """
 
+from __future__ import annotations
+
 import re
 
 from tasks.scoring import _plain

@@ -1,5 +1,7 @@
 """Japanese: numerals as figures; characters stay, since its own are neither Chinese set."""
 
+from __future__ import annotations
+
 from tasks.scoring import _plain
 from tasks.scoring.normalisers import _han
 

@@ -5,6 +5,8 @@ Recognisers write simplified or traditional characters as it happens. The table 
 both sides alike.
 """
 
+from __future__ import annotations
+
 from functools import lru_cache
 
 from tasks.scoring import _plain

@@ -29,8 +29,8 @@ from tasks.segmenters import Segmenter, Span
 from tasks.settings import Plugin
 from tasks.stages import cut_rows, cutting, handover, hearing, measuring, speaking
 from tasks.stages.arriving import Readers
-from tasks.stages.chosen import Chosen
 from tasks.stages.contract import OfRecording
+from tasks.stages.measuring import Chosen
 
 SCHEMA = CUTS
 

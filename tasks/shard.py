@@ -22,11 +22,9 @@ from tasks.checkpoints.index import Index
 from tasks.checkpoints.manifest import Row
 from tasks.job import Job
 from tasks.listing import known, row_files
-from tasks.listing.buckets import in_shards
-from tasks.listing.homes import homes_of
+from tasks.listing.homes import homes_of, in_shards
 from tasks.listing.known import Columns, KnownRecordings
-from tasks.listing.merging import merged
-from tasks.listing.row_files import LISTED, PLACE
+from tasks.listing.row_files import LISTED, PLACE, merged
 from tasks.listing.survey import Survey as Survey
 from tasks.listing.survey import survey as survey
 from tasks.schema import RECORDINGS

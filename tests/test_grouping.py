@@ -20,7 +20,7 @@ from prefect.settings import (
 )
 
 from flows import prepare
-from flows.cluster.call_result import NotBegun
+from flows.cluster.calls import NotBegun
 from flows.cluster.cluster import Cluster, ClusterSettings
 from flows.progress import Progress
 from flows.run import group_runs, grouping

@@ -13,7 +13,7 @@ from tasks import pipeline, recipe, shard
 from tasks.callers import Here, Unobserved
 from tasks.checkpoints import manifest
 from tasks.checkpoints.index import Index
-from tasks.listing import apart, balance, buckets, fingerprints, known, row_files
+from tasks.listing import apart, balance, fingerprints, homes, known, row_files
 from tasks.listing.left_aside import LeftAside, LeftAsides
 from tasks.upkeep import checkpoints, prune
 from tests import corpus
@@ -126,7 +126,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also small OUTs note what they know."""
     monkeypatch.setattr(known, "LEAST", 1)
     monkeypatch.setattr(row_files, "ROWS", 4)
-    monkeypatch.setattr(buckets, "BUCKET", 5)
+    monkeypatch.setattr(homes, "BUCKET", 5)
 
 
 def sharded(tmp: Path) -> Any:
@@ -222,7 +222,7 @@ def test_many_rows_go_to_their_shards_by_way_of_the_disk(
     _, whole = sharded(tmp_path)
     at_once = rows(tmp_path / "out")
     (tmp_path / "out").rename(tmp_path / "out1")
-    monkeypatch.setattr(buckets, "BUCKET", 5)
+    monkeypatch.setattr(homes, "BUCKET", 5)
     monkeypatch.setattr(row_files, "ROWS", 4)
     _, parted = sharded(tmp_path)
     assert rows(tmp_path / "out") == at_once

@@ -22,7 +22,7 @@ from prefect.client.schemas.filters import FlowRunFilter
 from prefect.runtime import flow_run
 from prefect.states import Completed
 
-from flows.cluster.call_result import Losses, NotBegun
+from flows.cluster.calls import Losses, NotBegun
 from flows.cluster.chains import map_chains
 from flows.cluster.cluster import Cluster, ClusterSettings
 from flows.cluster.dispatcher import Dispatcher

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar, cast
 
-from flows.cluster.call_queue import begin_chain
-from flows.cluster.call_result import NotBegun
+from flows.cluster.calls import NotBegun, begin_chain
 
 log = logging.getLogger("uttermill")
 

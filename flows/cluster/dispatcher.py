@@ -13,8 +13,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from flows.cluster.call_queue import CallQueue, Future
-from flows.cluster.call_result import (
+from flows.cluster.calls import (
+    CallQueue,
+    Future,
     Losses,
     NeverStarted,
     NotBegun,

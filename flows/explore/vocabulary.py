@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,11 +22,13 @@ MOST = 500  # rows of an answer
 @dataclass(frozen=True)
 class Vocabulary:
     """`ids`: each word of each text, in the order of items, int32 [words of all], in a file.
-    `ends`: where an item's words end in it, int64 [items]. `words`: the different ones, sorted."""
+    `ends`: where an item's words end in it, int64 [items]. `words`: the different ones, sorted, and
+    `number`: their numbers among `ids`."""
 
     ids: NDArray[np.int32]
     ends: NDArray[np.int64]
     words: pa.Array
+    number: NDArray[np.int64]
 
     def counted(self, members: Places, what: str, rare: bool) -> JsonObject:
         """The most frequent words or characters of some items, or the rarest; how many there are
@@ -53,7 +54,7 @@ class Vocabulary:
             chosen = np.zeros(len(self.ends), bool)
             chosen[members] = True
             ids = self.ids[np.repeat(chosen, np.diff(self.ends, prepend=0))]
-        return np.bincount(ids, minlength=len(self.words))
+        return np.bincount(ids, minlength=len(self.words))[self.number]
 
     def _characters(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Counts by code point of words that occur so often."""
@@ -84,21 +85,10 @@ def build(batches: Iterable[pa.Array], path: Path) -> Vocabulary:
             file.write(ids.tobytes())
             sizes.append(np.bincount(np.asarray(parents.filter(full)), minlength=len(texts)))
     words = pa.array(list(known), pa.string())
-    order = np.asarray(pc.sort_indices(words)).astype(np.int64)
+    number = pc.sort_indices(words)
     return Vocabulary(
-        _renamed(path, order),
+        np.memmap(path, np.int32, "r") if known else np.zeros(0, np.int32),
         np.cumsum(np.concatenate(sizes), dtype=np.int64) if sizes else np.zeros(0, np.int64),
-        words.take(pa.array(order)),
+        words.take(number),
+        np.asarray(number).astype(np.int64),
     )
-
-
-def _renamed(path: Path, order: NDArray[np.int64]) -> NDArray[np.int32]:
-    """The file's numbers after the words were sorted, in place."""
-    if not path.stat().st_size:
-        return np.zeros(0, np.int32)
-    places = np.empty(len(order), np.int32)
-    places[order] = np.arange(len(order), dtype=np.int32)
-    ids: np.memmap[Any, np.dtype[np.int32]] = np.memmap(path, np.int32, "r+")
-    for low in range(0, len(ids), 1 << 20):
-        ids[low : low + (1 << 20)] = places[ids[low : low + (1 << 20)]]
-    return ids

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Protocol, Self
 
-from flows.cluster.call_result import NotBegun
+from flows.cluster.calls import NotBegun
 from flows.run import grouping
 from flows.server.artifacts import escaped, table
 from tasks.callers import Step

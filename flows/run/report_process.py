@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,34 +36,26 @@ def request(job: Job, folder: Path) -> Request:
     shown = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
     costs = folder / metrics.NAME
     measured = storage.of(costs).local(costs) if storage.exists(costs) else None
-    version = versions.newest(job.out)
-    if version is not None and facts:
-        described = versions.described(version)
-        return report.Request(
-            job,
-            version / LEDGER_FILE,
-            described,
-            folder.name,
-            version.name,
-            summary.errors_of(version),
-            facts,
-            shown,
-            described["libraries"],
-            measured,
-            before(job.out, folder),
-        )
-    judged = contents.of_shards(job, manifest.shards(job.out))
-    counts = summary.of_ledger(judged.ledger)
-    return report.Request(
+    asked = partial(
+        report.Request,
         job,
-        judged.ledger,
-        counts,
-        folder.name,
-        scores={},
+        run=folder.name,
         summary=facts,
         settings=shown,
         metrics=measured,
         earlier=before(job.out, folder),
+    )
+    version = versions.newest(job.out)
+    if version is None or not facts:
+        judged = contents.of_shards(job, manifest.shards(job.out))
+        return asked(ledger=judged.ledger, counts=summary.of_ledger(judged.ledger))
+    described = versions.described(version)
+    return asked(
+        ledger=version / LEDGER_FILE,
+        counts=described,
+        version=version.name,
+        scores=summary.errors_of(version),
+        libraries=described["libraries"],
     )
 
 

@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.corpuswide import ordering
 from tasks.corpuswide.ordering import Sorted
 from tasks.corpuswide.speaker_names import (
     Codes,
@@ -76,7 +77,8 @@ def link(
     del known, first, seconds, number
     called = pa.array(names, pa.string())
     schema = SPEAKERS.with_metadata({HOW: how})
-    with Sorted(schema, ("recording", "number"), sample, len(group)) as rows:
+    ranges = ordering.bounds(sample, len(group))
+    with Sorted(schema, ("recording", "number"), ranges, ordering.AT_ONCE) as rows:
         at = 0
         for part in parts():
             own = pa.array(group[at : at + part.num_rows])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import IO
 
 import numpy as np
@@ -59,26 +60,36 @@ class Order(ExitStack):
         return order
 
 
+def bounds(sample: list[str], count: int) -> NDArray[np.bytes_]:
+    """Bounds of ranges for `Sorted`. `sample`: some of the names, evenly; `count`: about how many
+    rows there are."""
+    ranges = min(-(-count // AT_ONCE), len(sample) + 1)
+    names = sorted(name.encode() for name in sample)
+    return np.array([names[at * len(sample) // ranges] for at in range(1, ranges)], np.bytes_)
+
+
 class Sorted(ExitStack):
-    """Rows, added some at a time, in the order of some columns, the first of which are names.
+    """Rows, added some at a time, in the order of some columns, the first of which are names or
+    numbers.
 
-    Rows go to temporary files by ranges of names, and each range is sorted by itself: some hundred
-    thousand rows are in memory. The ranges do not affect the result.
-
-    `sample`: some of the names, evenly; `count`: about how many rows there are.
+    Rows go to temporary files in `folder` by ranges of these, and each range is sorted by itself:
+    a range and `most` rows are in memory. The ranges do not affect the result.
     """
 
-    def __init__(self, schema: pa.Schema, by: Sequence[str], sample: list[str], count: int) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        by: Sequence[str],
+        bounds: NDArray[np.generic],
+        most: int = AT_ONCE,
+        folder: Path | None = None,
+    ) -> None:
         super().__init__()
-        self._schema, self._by = schema, list(by)
-        ranges = min(-(-count // AT_ONCE), len(sample) + 1)
-        inner = [at * len(sample) // ranges for at in range(1, ranges)]
-        names = sorted(name.encode() for name in sample)
-        self._bounds = np.array([names[at] for at in inner], np.bytes_)
+        self._schema, self._by, self._bounds, self._most = schema, list(by), bounds, most
         self._files: list[IO[bytes]] = []
         self._writers: list[pa.RecordBatchStreamWriter] = []
-        for _ in range(len(inner) + 1):
-            file = self.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        for _ in range(len(bounds) + 1):
+            file = self.enter_context(tempfile.TemporaryFile(dir=folder))  # noqa: SIM115
             self._files.append(file)
             self._writers.append(self.enter_context(pa.ipc.new_stream(file, schema)))
         self._waiting = [schema.empty_table()]
@@ -88,7 +99,7 @@ class Sorted(ExitStack):
         """The next rows; of equal ones, those that were added first come first."""
         self._waiting.append(rows.select(self._schema.names).cast(self._schema))
         self._rows += len(rows)
-        if self._rows >= AT_ONCE:
+        if self._rows >= self._most:
             self._write()
 
     def _write(self) -> None:
@@ -97,8 +108,12 @@ class Sorted(ExitStack):
         if not len(self._bounds):
             self._writers[0].write_table(rows)
             return
-        names = np.array(rows[self._by[0]].cast(pa.binary()).to_pylist(), np.bytes_)
-        at = np.searchsorted(self._bounds, names, side="right").astype(np.uint16)
+        first = rows[self._by[0]]
+        if pa.types.is_integer(first.type):
+            values = first.to_numpy()
+        else:
+            values = np.array(first.cast(pa.binary()).to_pylist(), np.bytes_)
+        at = np.searchsorted(self._bounds, values, side="right").astype(np.uint16)
         order = np.argsort(at, kind="stable")
         edges = np.searchsorted(at, np.arange(len(self._files) + 1), sorter=order)
         rows = long_columns.take(rows, order)

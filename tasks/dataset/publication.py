@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
 from tasks import storage
-from tasks.dataset._renamed import Renamed
 from tasks.dataset._sealed import Sealed
+from tasks.storage.atomic import fsync
 
 
 class Publication(Protocol):
@@ -63,6 +65,84 @@ class Publication(Protocol):
 
     def withdraw(self, folders: Iterable[Path]) -> None:
         """Remove folders, each at once: a kill leaves it published, or a leftover."""
+
+
+STAGING = ".staging"
+ASIDE = ".pruned-"  # before the name of a folder that is being removed
+
+
+class Renamed:
+    """Publication on a file system.
+
+    datasets/.staging/     being written
+    datasets/v0001/        the staging folder, renamed once everything in it is durable
+    datasets/latest        a link to the newest version, replaced last
+    """
+
+    def complete(self, version: Path) -> bool:
+        return True
+
+    def staging(self, version: Path) -> Path:
+        staging = version.with_name(STAGING)
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir(parents=True)
+        return staging
+
+    @contextmanager
+    def finishing(
+        self,
+        staging: Path,
+        read: Iterable[str],
+        sizes: Mapping[str, int | None],
+        scratch: Path | None,
+    ) -> Iterator[Path]:
+        yield staging
+
+    def publish(
+        self, version: Path, staging: Path, finished: Path, staged: Collection[str]
+    ) -> None:
+        for folder, _, names in os.walk(staging):
+            for name in names:
+                path = Path(folder) / name
+                if path.stat().st_nlink == 1:  # else it is a published version's, and durable
+                    fsync(path)
+            fsync(Path(folder))
+        os.rename(staging, version)
+        fsync(version.parent)
+
+    def latest(self, home: Path) -> Path | None:
+        link = home / "latest"
+        return link.resolve() if link.exists() else None
+
+    def point(self, home: Path, version: Path) -> None:
+        link = home / "latest"
+        if link.is_symlink() and os.readlink(link) == version.name:
+            return
+        temp = home / ".latest.tmp"
+        temp.unlink(missing_ok=True)
+        temp.symlink_to(version.name)
+        os.replace(temp, link)
+        fsync(home)
+
+    def follow(self, path: Path) -> Path:
+        return path.resolve()
+
+    def clean(self, home: Path) -> None:
+        shutil.rmtree(home / STAGING, ignore_errors=True)
+
+    def leftovers(self, home: Path) -> Iterator[Path]:
+        if (home / STAGING).is_dir():
+            yield home / STAGING
+        yield from sorted(home.glob(f"{ASIDE}*"))
+
+    def withdraw(self, folders: Iterable[Path]) -> None:
+        aside = {path: path.with_name(ASIDE + path.name) for path in folders}
+        for path, name in aside.items():
+            os.rename(path, name)
+        for home in {path.parent for path in aside}:
+            fsync(home)
+        for name in aside.values():
+            shutil.rmtree(name)
 
 
 def of(out: Path) -> Publication:

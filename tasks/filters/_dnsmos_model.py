@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from tasks.errors import RunError
 from tasks.filters import _onnx_cut
-from tasks.weights import finding, onnx_session, onnx_writer, registry
+from tasks.weights import finding, onnx_reader, onnx_session, onnx_writer, registry
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -100,14 +100,9 @@ def _run(session: onnxruntime.InferenceSession, source: str, given: Floats) -> F
 def lean(model: bytes) -> bytes:
     """The model without its `SILENT` channels."""
     kept = np.setdiff1d(np.arange(64), SILENT)
-    made = _onnx_cut.weights(model, "conv2d_1/kernel:0", (64, 128, 3, 3))
-    added = _onnx_cut.weights(model, "conv2d_1/bias:0", (64,))
-    read = _onnx_cut.weights(model, "conv2d_2/kernel:0", (64, 64, 3, 3))
-    new = {
-        "conv2d_1/kernel:0": made[kept],
-        "conv2d_1/bias:0": added[kept],
-        "conv2d_2/kernel:0": read[:, kept],
-    }
+    found = onnx_reader.read(model).constants
+    new = {name: found[name][kept] for name in ("conv2d_1/kernel:0", "conv2d_1/bias:0")}
+    new["conv2d_2/kernel:0"] = found["conv2d_2/kernel:0"][:, kept]
     return _onnx_cut.with_weights(model, new)
 
 
@@ -121,9 +116,9 @@ def quantised(model: bytes) -> bytes:
     scales = [graph.floats(top / 255) for top in RANGES]
     zero = graph.constant(np.uint8(0))
     at = graph.op("QuantizeLinear", ["x", scales[0], zero])
-    for n, (layer, out, given) in enumerate(LAYERS):
-        kernel = _onnx_cut.weights(model, f"{layer}/kernel:0", (out, given, 3, 3))
-        bias = _onnx_cut.weights(model, f"{layer}/bias:0", (out,))
+    found = onnx_reader.read(model).constants
+    for n, (layer, out, _) in enumerate(LAYERS):
+        kernel, bias = found[f"{layer}/kernel:0"], found[f"{layer}/bias:0"]
         scale = np.maximum(np.abs(kernel).max(axis=(1, 2, 3)), 1e-9) / 63
         rounded = np.round(kernel / scale[:, None, None, None]).astype(np.int8)
         inputs = [at, scales[n], zero, graph.constant(rounded), graph.floats(scale)]

@@ -24,7 +24,7 @@ Floats = NDArray[np.float32]
 _MODEL_GRAPH = 7
 _NODE, _INITIALIZER, _INPUT, _OUTPUT = 1, 5, 11, 12
 _NODE_INPUT, _NODE_OUTPUT, _TENSOR_NAME = 1, 2, 8
-_DIMS, _TYPE, _FLOATS, _RAW = 1, 2, 4, 9
+_DIMS, _TYPE, _RAW = 1, 2, 9
 _FLOAT32 = 1
 _VALUE_INFO = 13  # shapes of inner tensors, dropped: they follow from the input
 
@@ -40,15 +40,6 @@ def _with_graph(model: bytes, changed: Callable[[bytes], bytes]) -> bytes:
     for number, value, whole in fields(model):
         out += tagged(number, changed(value)) if number == _MODEL_GRAPH else whole
     return bytes(out)
-
-
-def weights(model: bytes, name: str, shape: tuple[int, ...]) -> Floats:
-    """The float32 initialiser of that name. KeyError when there is none."""
-    for value in values(values(model, _MODEL_GRAPH)[0], _INITIALIZER):
-        if values(value, _TENSOR_NAME) == [name.encode()]:
-            data = b"".join(values(value, _RAW) or values(value, _FLOATS))
-            return np.frombuffer(data, "<f4").reshape(shape)
-    raise KeyError(name)
 
 
 def with_weights(model: bytes, new: Mapping[str, Floats]) -> bytes:

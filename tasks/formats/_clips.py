@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import operator
-from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -70,15 +68,8 @@ def faults(row: Row, name: str, data: bytes | memoryview, suffix: Suffix) -> lis
     return []
 
 
-Durations = Callable[[int, int], float]
-
-
 def duration(num_samples: int, rate: int) -> float:
     """Seconds that lead back to the samples both by rounding and by truncating, as readers that
     compute `int(duration * rate)` do."""
     seconds = num_samples / rate
     return seconds if int(seconds * rate) >= num_samples else math.nextafter(seconds, math.inf)
-
-
-#: What `check` takes: formats wrote the plain quotient before they wrote `duration`.
-WRITTEN: tuple[Durations, ...] = (duration, operator.truediv)

@@ -62,20 +62,20 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return [tar, f"{cuts}.gz"]
 
 
-def _recording(row: Row, duration: _clips.Durations = _clips.duration) -> JsonObject:
+def _recording(row: Row) -> JsonObject:
     """A `Recording` whose audio lies beside it."""
     return {
         "id": _tar.key(row["id"]),
         "sources": [{"type": "shar", "channels": [0], "source": ""}],
         "sampling_rate": row["sample_rate"],
         "num_samples": row["num_samples"],
-        "duration": duration(row["num_samples"], row["sample_rate"]),
+        "duration": _clips.duration(row["num_samples"], row["sample_rate"]),
         "channel_ids": [0],
     }
 
 
-def _cut(row: Row, duration: _clips.Durations = _clips.duration) -> JsonObject:
-    recording = _recording(row, duration)
+def _cut(row: Row) -> JsonObject:
+    recording = _recording(row)
     span = {"start": 0, "duration": recording["duration"], "channel": 0}
     spoken = {name: row[name] for name in ("text", "language", "speaker") if row[name] is not None}
     supervision = {"id": row["id"], "recording_id": recording["id"], **span, **spoken}
@@ -111,8 +111,8 @@ def _gzip(data: bytes) -> bytes:
     return b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + body + ends
 
 
-def _cuts(rows: Rows, duration: _clips.Durations = _clips.duration) -> bytes:
-    return b"".join(_line(_cut(row, duration)) for row in rows)
+def _cuts(rows: Rows) -> bytes:
+    return b"".join(_line(_cut(row)) for row in rows)
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
@@ -148,11 +148,11 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
         if index % 2 == 0:
             begins.append(member.offset)
             faults += _clips.faults(row, place, member.data, settings.audio)
-        elif bytes(member.data) not in [_line(_recording(row, each)) for each in _clips.WRITTEN]:
+        elif member.data != _line(_recording(row)):
             faults.append(f"{place} does not say what its row says")
     found = (out.home / cuts).read_bytes()
     lines = found if settings.index else zlib.decompress(found, wbits=31)
-    if lines not in (_cuts(rows, each) for each in _clips.WRITTEN):
+    if lines != _cuts(rows):
         faults.append(f"{cuts} does not say what its rows say")
     for path, right in zip(indexes, _indexes(begins, out, tar, lines), strict=False):
         if (out.home / path).read_bytes() != right:

@@ -13,8 +13,7 @@ from tasks.checkpoints import manifest
 from tasks.checkpoints.manifest import Row
 from tasks.listing import fingerprints
 from tasks.listing.known import PRESENT
-from tasks.listing.merging import merged
-from tasks.listing.row_files import LISTED, PLACE
+from tasks.listing.row_files import LISTED, PLACE, merged
 from tasks.listing.survey import Survey
 from tasks.schema import RECORDINGS
 

@@ -1,9 +1,11 @@
-"""Chooses the shard of each recording: the one that has it or its bytes, else a new one."""
+"""Chooses the shard of each recording: the one that has it or its bytes, else a new one; and brings
+listed rows into the order of their shards."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +14,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks.checkpoints import manifest
+from tasks.corpuswide.ordering import Sorted
 from tasks.job import Job
 from tasks.listing import fingerprints, known, survey
 from tasks.listing.balance import Numbers, assigned, least
 from tasks.listing.known import KnownRecordings
-from tasks.listing.row_files import PLACE
+from tasks.listing.row_files import LISTED, PLACE
 from tasks.listing.survey import Survey
 from tasks.storage import long_columns, tables
+
+BUCKET = 50_000  # rows that are brought into the order of their shards at once
 
 
 def incoming(found: Survey, results: Sequence[Path]) -> Iterator[tuple[pa.Table, bool]]:
@@ -107,3 +112,26 @@ def _known_bytes(
     at[wanted == b""] = -1
     home[at >= 0] = shards[first][at[at >= 0]]
     return home
+
+
+@contextmanager
+def in_shards(
+    job: Job, found: Survey, results: Sequence[Path], numbers: Numbers
+) -> Iterator[Iterator[pa.Table]]:
+    """Incoming rows sorted by shard and name, some shards at a time; the column PLACE is the
+    shard's number, and `probed` tells whether a row was probed."""
+    count = -(-len(numbers) // BUCKET)
+    shards = len(found.known.shards)
+    step = max(-(-shards // max(count, 1)), 1)
+    bounds = np.arange(step, shards, step) if count > 1 else np.zeros(0)
+    schema = LISTED.append(pa.field("probed", pa.bool_()))
+    folder = job.scratch if count > 1 else None  # few rows: any folder does
+    with Sorted(schema, (PLACE, "recording"), bounds, BUCKET // 10, folder) as rows:
+        begin = 0
+        for table, probed in incoming(found, results):
+            mine = numbers[begin : begin + len(table)]
+            begin += len(table)
+            table = table.drop_columns([PLACE]).append_column(PLACE, pa.array(mine, pa.int32()))
+            table = table.append_column("probed", pa.array(np.full(len(table), probed)))
+            rows.add(table.filter(pa.array(mine >= 0)))
+        yield rows.tables()

@@ -1,4 +1,5 @@
-"""Listed rows on their way to the workers and back: files of a thousand rows, in a scratch folder.
+"""Listed rows on their way to the workers and back, in files of a thousand rows in a scratch
+folder, and merged with the rows of their shards.
 
 The scheduler carries a path and two numbers, and a worker reads no more than one such file.
 """
@@ -13,11 +14,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks import storage
-from tasks.schema import RECORDINGS
+from tasks.listing import fingerprints
+from tasks.schema import RECORDINGS, Row
 from tasks.storage import tables
 
 ROWS = 1000  # of a file
 PLACE = "place"  # number of the shard that knows the recording; -1: none does
+PROBED = ("content", "header_rate", "header_channels", "header_seconds", "format")
 LISTED = pa.schema([*RECORDINGS, pa.field(PLACE, pa.int32())])
 
 
@@ -59,3 +62,31 @@ class RowFiles:
 
 def save(rows: pa.Table, path: Path) -> None:
     storage.of(path).write(path, tables.parquet(rows.cast(LISTED), compression="lz4"))
+
+
+def merged(old: list[Row], rows: pa.Table | None, gone: NDArray[np.bytes_]) -> list[Row]:
+    """The rows of a shard in their order, updated; new recordings come last."""
+    at = {row["recording"]: index for index, row in enumerate(old)}
+    if len(gone):
+        left = fingerprints.index_in(gone, fingerprints.keys(at)) >= 0
+        for row, is_gone in zip(old, left, strict=True):
+            row["present"] = row["present"] and not is_gone
+    for row in rows.to_pylist() if rows is not None else ():
+        probed = row.pop("probed")
+        del row[PLACE]
+        index = at.get(row["recording"])
+        if index is None:
+            old.append(row)
+        elif probed:
+            old[index] = {**row, "present": row["error_code"] != "changed"}
+        else:
+            old[index] = _told(old[index], row)
+    return old
+
+
+def _told(old: Row, row: Row) -> Row:
+    """What the source now says about unchanged bytes: texts, segments."""
+    merged = {**row, **{name: old[name] for name in PROBED}}
+    if old["error_code"] and not row["error_code"] and old["content"] is None:
+        merged["error_code"], merged["error_detail"] = old["error_code"], old["error_detail"]
+    return merged

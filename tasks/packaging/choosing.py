@@ -6,7 +6,6 @@ Runs in one process and holds some tens of bytes of each clip; the rows stay whe
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -149,13 +148,6 @@ def _save_chosen(
             out.write_batch(pa.record_batch([pa.array(each) for each in columns], schema=schema))
 
 
-def _save(scratch: Path, name: str, parts: Iterable[pa.Table | pa.RecordBatch]) -> None:
-    found = iter(parts)
-    first = next(found)
-    with (
-        storage.of(scratch).writing(scratch) as home,
-        tables.writing(home / name, first.schema) as out,
-    ):
-        for part in chain([first], found):
-            for batch in part.to_batches() if isinstance(part, pa.Table) else [part]:
-                out.write_batch(batch)
+def _save(scratch: Path, name: str, parts: Iterable[pa.Table]) -> None:
+    with storage.of(scratch).writing(scratch) as home:
+        tables.write_arrow(home / name, parts)

@@ -43,8 +43,8 @@ def of_shards(job: Job, shards: Sequence[str]) -> Contents:
     rows, not_selected = _selected(job, rest, newest)
     verdicts = pa.concat_tables([rejected, not_selected])
     ledger = ledger_rows.judged(_stacked(LEDGER, [each.ledger for each in judged]), verdicts)
-    by = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
-    ledger = long_columns.take(ledger, pc.sort_indices(ledger, sort_keys=by).to_numpy())
+    order = pc.sort_indices(ledger, sort_keys=ledger_rows.ORDER)
+    ledger = long_columns.take(ledger, order.to_numpy())
     utterances = _stacked(outcome_table.schema_of(job), [each.utterances for each in judged])
     return Contents(rows, ledger, outcomes.entered(utterances, "id", verdicts))
 

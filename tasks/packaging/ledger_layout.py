@@ -28,11 +28,12 @@ from tasks import storage
 from tasks.dataset import versions
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import ledger_notes, parts, shard_groups
+from tasks.packaging import ledger_notes, shard_groups
 from tasks.packaging.accounts import KEY
 from tasks.packaging.ledger_changes import Old, compare, departed, enter_verdicts, recordings_now
 from tasks.packaging.ledger_notes import LedgerPart
 from tasks.schema import LEDGER_FILE
+from tasks.storage import tables
 
 FAN_BITS = 3  # eight parts of one size are joined
 KEPT = pa.schema({KEY: pa.uint64(), "gone": pa.bool_()})
@@ -83,7 +84,7 @@ def plan(job: Job, scratch: Path, judged: bool) -> JsonObject:
         tasks, links = _tasks(home, old, int(now.rows[fresh].sum()), most, single, anew)
         if not anew:
             wanted = pa.table([now.keys[fresh]], schema=pa.schema({KEY: pa.uint64()}))
-            parts.write_batches(home / "ledger/wanted.arrow", [wanted])
+            tables.write_arrow(home / "ledger/wanted.arrow", [wanted])
         saved = {
             "anew": anew,
             "tasks": [asdict(task) for task in tasks],
@@ -169,7 +170,7 @@ def _save_kept(home: Path, number: int, old: Sequence[Old]) -> None:
         which = each.stays | each.gone
         keys = each.told.table[KEY].to_numpy()[which]
         found.append(pa.table([keys, each.gone[which]], schema=KEPT))
-    parts.write_batches(home / f"ledger/{number}.arrow", [pa.concat_tables(found).combine_chunks()])
+    tables.write_arrow(home / f"ledger/{number}.arrow", [pa.concat_tables(found)])
 
 
 def _calls(tasks: Sequence[Task]) -> list[list[int]]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from tasks.accounting import ledger
 from tasks.accounting.summary import REMOVED
@@ -14,6 +12,8 @@ from tasks.schema import LEDGER, Row
 
 #: Columns that are kept of a recording that has left its source.
 NAMES = ("recording", "source_path", "dataset", "sample_rate")
+#: How rows are sorted.
+ORDER = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
 
 
 def judged(table: pa.Table, verdicts: pa.Table) -> pa.Table:
@@ -39,27 +39,7 @@ def judged(table: pa.Table, verdicts: pa.Table) -> pa.Table:
 
 def in_order(table: pa.Table) -> pa.Table:
     """A ledger by recording, start, end and utterance."""
-    if not table.num_rows:
-        return table
-    rank = _rank(table["recording"])
-    start, end = table["start"].to_numpy(), table["end"].to_numpy()
-    order = np.lexsort((end, start, rank))
-    columns = [column[order] for column in (rank, start, end)]
-    same = np.logical_and.reduce([column[1:] == column[:-1] for column in columns])
-    if same.any():  # then by their utterances
-        by = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
-        return table.take(pc.sort_indices(table, sort_keys=by))
-    return table.take(order)
-
-
-def _rank(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    """The place of each row's value among all values, sorted."""
-    coded = column.combine_chunks().dictionary_encode()
-    order = pc.sort_indices(coded.dictionary).to_numpy()
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    found: NDArray[np.int64] = rank[coded.indices.to_numpy(zero_copy_only=False)]
-    return found
+    return table.take(pc.sort_indices(table, sort_keys=ORDER))
 
 
 def removed(table: pa.Table) -> pa.Table:

@@ -20,7 +20,7 @@ from tasks.job import Job
 from tasks.packaging import plan, published, shard_groups, shard_outcomes, speakers
 from tasks.packaging.format_shards import PreviousVersion
 from tasks.packaging.layout import PlannedGroup
-from tasks.packaging.parts import SPEAKER, PlannedPart, write_batches
+from tasks.packaging.parts import SPEAKER, PlannedPart
 from tasks.storage import tables
 
 
@@ -38,7 +38,7 @@ def scatter(job: Job, number: int, scratch: Path) -> None:
     rows = rows.replace_schema_metadata(told)
     pieces = [rows.slice(low, high - low) for low, high in pairwise(edges)]
     with storage.of(scratch).writing(scratch) as home:
-        write_batches(home / f"rows/{number}.arrow", pieces)
+        tables.write_arrow(home / f"rows/{number}.arrow", pieces)
 
 
 class Damaged(NamedTuple):

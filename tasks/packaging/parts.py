@@ -109,15 +109,6 @@ def all_linkable(job: Job, newest: Path, described: JsonObject) -> bool:
     )
 
 
-def write_batches(path: Path, parts: Sequence[pa.Table]) -> None:
-    """An Arrow file of a record batch for each table."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tables.writing(path, parts[0].schema) as out:
-        for table in parts:
-            for batch in table.combine_chunks().to_batches():
-                out.write_batch(batch)
-
-
 Places = Mapping[tuple[str, int], tuple[str, int]]  # file and first row, by split and number
 
 
@@ -168,7 +159,7 @@ def save(
             columns |= {name: values.take(pa.array(every)) for name, values in more.items()}
             if spoken is not None:
                 columns[SPEAKER] = spoken.take(pa.array(every))
-            write_batches(home / f"parts/{number}.arrow", [pa.table(columns).combine_chunks()])
+            tables.write_arrow(home / f"parts/{number}.arrow", [pa.table(columns)])
             described[number] = {"members": [asdict(each) for each in members]}
         sources = _save_wanted(home, found.clips, wanted)
         needed = sorted({file for files in sources.values() for file in files})
@@ -240,7 +231,7 @@ def _save_wanted(
         at = some - begins[run] + firsts[run]
         part, rows = numbers[run], index[some]
         table = pa.table([clips.group[rows], clips.row[rows], part, at], schema=WANTED)
-        write_batches(home / f"wanted/{number}.arrow", [table])
+        tables.write_arrow(home / f"wanted/{number}.arrow", [table])
         for each in np.unique(part).tolist():
             sources.setdefault(each, []).append(number)
     return sources

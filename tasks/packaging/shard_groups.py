@@ -28,7 +28,6 @@ from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tasks import corpuswide, recipe, storage
@@ -112,8 +111,6 @@ class ShardGroup:
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """A table, or only these columns of it, in the file's order."""
         data = pa.py_buffer(self.data(name))
-        if name.endswith(".parquet"):
-            return pq.read_table(pa.BufferReader(data), columns=columns)
         held = pa.ipc.open_file(data)
         if columns is None:
             return held.read_all()

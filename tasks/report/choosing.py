@@ -107,16 +107,11 @@ def groups_of(ledger: Ledger, seed: int, most: int) -> dict[str, ReasonRows]:
 
 def _reasons(part: pa.Table) -> dict[str, Flags]:
     """Which rows have each `stage.reason`."""
-    words = [long_columns.coded(pc.fill_null(part[name], "")) for name in ("stage", "reason")]
-    stages, reasons = (each.dictionary.to_pylist() for each in words)
-    stage, reason = (each.indices.to_numpy() for each in words)
-    pairs = stage.astype(np.int64) * len(reasons) + reason
-    found = {}
-    for code in np.unique(pairs).tolist():
-        name = reasons[code % len(reasons)]
-        if name != REMOVED:
-            found[f"{stages[code // len(reasons)]}.{name}"] = pairs == code
-    return found
+    stage, reason = (pc.fill_null(part[name], "") for name in ("stage", "reason"))
+    coded = long_columns.coded(pc.binary_join_element_wise(stage, reason, "."))
+    codes = coded.indices.to_numpy()
+    names = enumerate(coded.dictionary.to_pylist())
+    return {name: codes == code for code, name in names if name.partition(".")[2] != REMOVED}
 
 
 def _spans(part: pa.Table, first: int, draw: np.random.Generator) -> Spans:

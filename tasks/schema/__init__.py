@@ -9,12 +9,12 @@ from tasks.schema.columns import about
 from tasks.schema.published import (
     LEDGER,
     LEDGER_FILE,
+    METRICS,
     SPEAKERS,
     SPLITS,
     UTTERANCES,
     UTTERANCES_FILE,
 )
-from tasks.schema.runs import METRICS
 
 Row = dict[str, Any]  # of any of these tables, by column
 

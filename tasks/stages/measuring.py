@@ -1,8 +1,10 @@
-"""Filters run on one utterance: as it is decoded, and once its whole recording is known."""
+"""Filters run on one utterance: as it is decoded, and once its whole recording is known; and what a
+call looks up of them once for all recordings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -10,8 +12,10 @@ from typing import Any, NamedTuple, TypeVar
 from tasks import plugins
 from tasks.audio import Clip
 from tasks.checkpoints import verdicts
+from tasks.job import Job
+from tasks.plugins.contracts import SegmenterPlugin
 from tasks.plugins.contracts.base import PluginSettings
-from tasks.plugins.rules import judge
+from tasks.plugins.rules import Rule, judge
 from tasks.recording import turns
 from tasks.recording.faults import Fault, touching
 from tasks.recording.turns import Turn
@@ -49,6 +53,32 @@ def steps(filters: Sequence[Plugin]) -> tuple[Step, ...]:
         told = module.measure, module.fingerprint, module.COSTLY, module.AFTER_ALL
         found.append(Step(plugin, settings, *told))
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The job with its segmenter, its filters and their rules."""
+
+    job: Job
+    segmenter: SegmenterPlugin
+    settings: StageSettings  # of the segmenter
+    hears: Plugin | None  # recogniser of whole recordings, if the segmenter cuts by one
+    rules: tuple[Rule, ...]
+    filters: tuple[Step, ...]
+    some: dict[tuple[Plugin, ...], tuple[Step, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, job: Job) -> Chosen:
+        segmenter, settings = plugins.resolve("segmenters", job.filter.segmenter)
+        rules = verdicts.filter_rules(job.filter.filters)
+        filters = steps(job.filter.filters)
+        return cls(job, segmenter, settings, segmenter.hears(settings), rules, filters)
+
+    def lacking(self, filters: tuple[Plugin, ...]) -> tuple[Step, ...]:
+        """Those filters that some stored spans lack."""
+        if filters not in self.some:
+            self.some[filters] = steps(filters)
+        return self.some[filters]
 
 
 def after_all(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,6 +28,18 @@ def writing(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchFileWriter]
     """An Arrow file in a local folder, whose record batches are read one by one."""
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as out:
         yield out
+
+
+def write_arrow(path: Path, parts: Iterable[pa.Table]) -> None:
+    """An Arrow file in a local folder: a record batch for each part, of which there is at least
+    one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    found = iter(parts)
+    first = next(found)
+    with writing(path, first.schema) as out:
+        for part in chain([first], found):
+            for batch in part.combine_chunks().to_batches():
+                out.write_batch(batch)
 
 
 def read_arrow(path: Path) -> pa.Table:

@@ -124,7 +124,7 @@ def _decoded(short: _Short) -> Samples | None:
     decoder.extradata, decoder.thread_count = short.data[8:INFO_BYTES], 1
     planes: list[memoryview] = []
     try:
-        for frame in decoder.decode(av.Packet(memoryview(short.data)[short.first :])):
+        for frame in decoder.decode(av.Packet(short.data[short.first :])):
             if frame.format.name != form or frame.layout.nb_channels != info.channels:
                 return None
             planes.append(memoryview(frame.planes[0])[: frame.samples * width])
@@ -136,8 +136,9 @@ def _decoded(short: _Short) -> Samples | None:
         return None
     if len(values) != info.frames * info.channels:
         return None
-    samples = np.multiply(values, np.float32(1 / scale), dtype=np.float32, casting="unsafe")
-    return samples.reshape(-1, info.channels)
+    table = values.reshape(-1, info.channels)
+    samples: Samples = np.multiply(table, np.float32(1 / scale), dtype=np.float32, casting="unsafe")
+    return samples
 
 
 def _upper_bytes(values: NDArray[np.int32]) -> bytes:

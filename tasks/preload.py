@@ -40,6 +40,7 @@ ALWAYS = {
     "soxr": "ResampleStream",
     "soundfile": "SoundFile",
     "av": "open",
+    "tasks.audio.stream": "Stream",
     "tasks.pipeline": "run_here",
     "tasks.filter": "compute",
     "tasks.resample": "compute",
@@ -53,6 +54,7 @@ EVERYTHING = {
     "scipy.fft": "rfft",
     "onnxruntime": "InferenceSession",
     "librosa.core.audio": "resample",
+    "tasks.scoring.readings": "agreed",
 }
 
 

@@ -28,10 +28,10 @@ WATCHED = {
     "yaml",
 }  # fmt: skip
 CLIENT = {
-    "av", "dask", "distributed", "jinja2", "numpy", "psutil", "pyarrow", "pydantic", "rapidfuzz",
-    "rich", "soundfile", "soxr", "yaml",
+    "dask", "distributed", "jinja2", "numpy", "psutil", "pyarrow", "pydantic", "rich", "soxr",
+    "yaml",
 }  # fmt: skip
-#: Distributed imports jinja2 and yaml; rapidfuzz belongs to the verdicts on text.
+#: Distributed imports jinja2 and yaml; rapidfuzz compares texts, here for a recogniser.
 WORKER = {
     "av", "dask", "distributed", "jinja2", "numpy", "psutil", "pyarrow", "pydantic", "rapidfuzz",
     "soundfile", "soxr", "yaml",

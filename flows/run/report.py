@@ -33,6 +33,7 @@ TIMEOUT = 900.0  # s; a million utterances take about 20 s
 #: What the separate process runs; its standard input begins with this process's `sys.path`.
 PROGRAM = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
+    "from tasks.lean import search_seldom; search_seldom(); "
     "from flows.run.report_process import main; main()"
 )
 

@@ -83,4 +83,5 @@ def main() -> None:
         lean.without_pandas()
         job, folder = pickle.load(sys.stdin.buffer)
         from tasks import report  # noqa: F401 - `make` imports it
+    lean.search_as_usual()  # `report.PROGRAM` made it seldom
     make(job, folder)

@@ -4,20 +4,24 @@
 `encoding` makes the files of a dataset.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from tasks.audio.blocks import BLOCK_FRAMES, BLOCK_VALUES
 from tasks.audio.clip import MATERIALISE_SECONDS, Clip
-from tasks.audio.encoding import (
-    MP3_FRAME,
-    MP3_RATES,
-    decode_int16,
-    wav_header,
-    write_flac_bytes,
-    write_mp3_bytes,
-    write_wav_bytes,
-)
 from tasks.audio.kinds import Header, Samples
-from tasks.audio.stream import BLOCK_FRAMES, BLOCK_VALUES, Stream, open_stream, probe, read_span
+from tasks.audio.wav import wav_header, write_wav_bytes
 from tasks.recording.container import as_file, digest
 from tasks.recording.extensions import KNOWN_EXTENSIONS
+
+if TYPE_CHECKING:
+    from tasks.audio.encoding import (
+        MP3_FRAME,
+        MP3_RATES,
+        decode_int16,
+        write_flac_bytes,
+        write_mp3_bytes,
+    )
+    from tasks.audio.stream import Stream, open_stream, probe, read_span
 
 __all__ = [
     "BLOCK_FRAMES",
@@ -41,3 +45,15 @@ __all__ = [
     "write_mp3_bytes",
     "write_wav_bytes",
 ]
+
+_DECODING = {"Stream", "open_stream", "probe", "read_span"}
+
+
+def __getattr__(name: str) -> Any:
+    """What needs PyAV and libsndfile (0.1 s) is imported when it is first asked for: the process of
+    a run on workers lists, plans and publishes without them."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tasks.audio import encoding, stream
+
+    return getattr(stream if name in _DECODING else encoding, name)

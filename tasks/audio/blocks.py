@@ -9,6 +9,8 @@ import numpy as np
 
 from tasks.audio.kinds import Samples
 
+BLOCK_FRAMES = 65536  # of a decoded block
+BLOCK_VALUES = 1 << 21  # frames x channels of a block: 8 MB for any number of channels
 ROW = 4096  # samples that are summed up at once
 
 

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tasks.audio.blocks import BLOCK_FRAMES
 from tasks.audio.kinds import Samples
-from tasks.audio.stream import BLOCK_FRAMES, read_span, span_blocks
 from tasks.recording import Locator
 from tasks.recording.turns import Turn
 
@@ -92,6 +92,8 @@ class Clip:
         if self.pieces is not None:
             return self.pieces[0] if len(self.pieces) == 1 else np.concatenate(self.pieces)
         assert self.source is not None
+        from tasks.audio.stream import read_span  # here, as it imports the decoders
+
         return read_span(*self.source)
 
     def blocks(self, frames: int = BLOCK_FRAMES) -> Iterator[Samples]:
@@ -101,4 +103,6 @@ class Clip:
                 for at in range(0, len(piece), frames):
                     yield piece[at : at + frames]
         elif self.source is not None:
+            from tasks.audio.stream import span_blocks
+
             yield from span_blocks(*self.source)

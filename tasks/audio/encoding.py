@@ -1,9 +1,8 @@
-"""16-bit mono PCM as the bytes of a file, and back."""
+"""16-bit mono PCM as the bytes of a FLAC or MP3 file, and back."""
 
 from __future__ import annotations
 
 import io
-import struct
 
 import av
 import numpy as np
@@ -15,21 +14,6 @@ from tasks.errors import ItemError
 
 MP3_RATES = {8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000}  # Hz
 MP3_FRAME = 1152  # samples of a frame, at most
-
-
-def wav_header(num_samples: int, rate: int) -> bytes:
-    """The canonical 44 bytes before mono int16 samples."""
-    size = 2 * num_samples
-    form = (16, 1, 1, rate, 2 * rate, 2, 16)
-    return _WAV.pack(b"RIFF", 36 + size, b"WAVE", b"fmt ", *form, b"data", size)
-
-
-_WAV = struct.Struct("<4sI4s4sIHHIIHH4sI")
-
-
-def write_wav_bytes(pcm: NDArray[np.int16], rate: int) -> bytes:
-    """Mono int16 as WAV with the canonical header of 44 bytes; the same bytes every time."""
-    return wav_header(len(pcm), rate) + np.ascontiguousarray(pcm, dtype="<i2").tobytes()
 
 
 def write_flac_bytes(pcm: NDArray[np.int16], rate: int) -> bytes:

@@ -117,26 +117,28 @@ def _decoded(short: _Short) -> Samples | None:
     """float32 [frames, channels]; None: they are not those of the MD5."""
     info = short.info
     assert info.frames is not None
-    samples = np.empty((info.frames, info.channels), np.float32)
-    flat, at, md5 = samples.reshape(-1), 0, hashlib.md5(usedforsecurity=False)
     # 24 bits lie in the upper ones of 32.
     kind, form, scale = ("<i2", "s16", 1 << 15) if info.bits == 16 else ("<i4", "s32", 1 << 31)
+    width = info.channels * np.dtype(kind).itemsize
     decoder = AudioCodecContext.create("flac", "r")
     decoder.extradata, decoder.thread_count = short.data[8:INFO_BYTES], 1
+    planes: list[memoryview] = []
     try:
-        # Frame by frame, while its samples are in the processor's cache.
         for frame in decoder.decode(av.Packet(short.data[short.first :])):
-            count = frame.samples * info.channels
-            same = frame.format.name == form and frame.layout.nb_channels == info.channels
-            if not same or at + count > len(flat):
+            if frame.format.name != form or frame.layout.nb_channels != info.channels:
                 return None
-            values = np.frombuffer(memoryview(frame.planes[0]), kind, count)
-            md5.update(values.data if info.bits == 16 else _upper_bytes(values))
-            np.multiply(values, np.float32(1 / scale), out=flat[at : at + count], casting="unsafe")
-            at += count
+            planes.append(memoryview(frame.planes[0])[: frame.samples * width])
     except av.FFmpegError:
         return None
-    return samples if at == len(flat) and md5.digest() == info.md5 else None
+    values = np.frombuffer(b"".join(planes), kind)
+    told = values.data if info.bits == 16 else _upper_bytes(values)
+    if hashlib.md5(told, usedforsecurity=False).digest() != info.md5:
+        return None
+    if len(values) != info.frames * info.channels:
+        return None
+    table = values.reshape(-1, info.channels)
+    samples: Samples = np.multiply(table, np.float32(1 / scale), dtype=np.float32, casting="unsafe")
+    return samples
 
 
 def _upper_bytes(values: NDArray[np.int32]) -> bytes:

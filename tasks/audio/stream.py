@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from tasks.audio.alignment import lost_since
-from tasks.audio.blocks import all_finite
+from tasks.audio.blocks import BLOCK_FRAMES, BLOCK_VALUES, all_finite
 from tasks.audio.decoders import BROKEN, opened
 from tasks.audio.kinds import Header, Samples
 from tasks.audio.promise import promise
@@ -17,8 +17,6 @@ from tasks.recording import Locator
 from tasks.recording.container import as_file, size_of
 from tasks.recording.faults import Fault, merged
 
-BLOCK_FRAMES = 65536
-BLOCK_VALUES = 1 << 21  # frames x channels of a block: 8 MB for any number of channels
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz
 
 

@@ -15,7 +15,6 @@ from tasks.checkpoints import language_vote
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
-from tasks.scoring import agreement
 from tasks.settings import Plugin, TranscribeSettings
 
 Lookup = Callable[[Utterance], Row | None]
@@ -69,6 +68,8 @@ def spoken(job: Job, utterance: Utterance) -> str | None:
     first: str | None = (utterance.heard or {}).get("text")
     if job.transcribe.asr == "first" or not utterance.others or first is None:
         return first
+    from tasks.scoring import agreement  # here: for several recognisers only
+
     heard = texts(utterance)
     if job.transcribe.asr == "medoid":
         return heard[agreement.medoid([normalised for _, normalised in heard])][0]

@@ -67,9 +67,10 @@ class ShardView(StoredShard):
                         utterance.part_text = texts.between(part, start, end)
                     if utterance.segment is None and part is None:
                         utterance.company = companies.get((span["start"], span["end"]))
-                    if given and utterance.id in seen:
-                        utterance.outcome = Outcome("failed", "filter", "duplicate_segment")
-                    seen.add(utterance.id)
+                    if given:
+                        if utterance.id in seen:
+                            utterance.outcome = Outcome("failed", "filter", "duplicate_segment")
+                        seen.add(utterance.id)
                     yield utterance
 
     @cached_property

@@ -56,6 +56,9 @@ class _Peak:
             self.end()
             return
         where = np.flatnonzero(samples == np.float32(self.sign * self.level))  # at least one
+        if len(where) < MIN_RUN and where[0] > 0 and where[-1] < len(samples) - 1:
+            self.end()  # as in most blocks: no run here counts, begins before, or may go on
+            return
         gaps = np.flatnonzero(where[1:] - where[:-1] > 1)
         first = np.concatenate([where[:1], where[gaps + 1]])
         last = np.concatenate([where[gaps], where[-1:]])

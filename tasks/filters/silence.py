@@ -79,19 +79,18 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     loud = np.flatnonzero(~(powers < floor))
     step = max(round(clip.rate * FRAME_SECONDS), 1)
 
-    def seconds(frame: NDArray[np.int64]) -> NDArray[np.float64]:
+    def seconds(frame: int) -> float:
         """Where a frame begins."""
-        return np.minimum(frame * step, clip.num_samples) / clip.rate
+        return min(frame * step, clip.num_samples) / clip.rate
 
-    first, last = (loud[0], loud[-1] + 1) if len(loud) else (count, 0)
-    at, before, end = seconds(np.array([first, last, count]))
+    first, last = (int(loud[0]), int(loud[-1]) + 1) if len(loud) else (count, 0)
     pauses = np.flatnonzero(loud[1:] - loud[:-1] > 1)  # between two that are not silent
-    runs = seconds(loud[pauses + 1]) - seconds(loud[pauses] + 1)
+    between = zip((loud[pauses] + 1).tolist(), loud[pauses + 1].tolist(), strict=True)
     return {
         "silence_fraction": (count - len(loud)) / count,
-        "silence_leading": float(at),
-        "silence_trailing": float(end - before),
-        "silence_longest": float(runs.max()) if len(runs) else 0.0,
+        "silence_leading": seconds(first),
+        "silence_trailing": seconds(count) - seconds(last),
+        "silence_longest": max((seconds(end) - seconds(at) for at, end in between), default=0.0),
     }
 
 

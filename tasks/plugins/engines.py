@@ -33,4 +33,6 @@ def of(job: Job) -> dict[str, str]:
         found |= load(shelf, plugin.use).ENGINES
         if "." not in plugin.use:  # a user's module reports itself what it lacks
             found[module(shelf, plugin.use).__name__] = "Settings"
+    if any(plugin.use != "none" for plugin in job.transcribe.recognisers):
+        found["tasks.scoring.readings"] = "agreed"  # compares what was heard with what was read
     return found

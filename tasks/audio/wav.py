@@ -1,0 +1,23 @@
+"""16-bit mono PCM as the bytes of a WAV file; needs no decoder."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def wav_header(num_samples: int, rate: int) -> bytes:
+    """The canonical 44 bytes before mono int16 samples."""
+    size = 2 * num_samples
+    form = (16, 1, 1, rate, 2 * rate, 2, 16)
+    return _WAV.pack(b"RIFF", 36 + size, b"WAVE", b"fmt ", *form, b"data", size)
+
+
+_WAV = struct.Struct("<4sI4s4sIHHIIHH4sI")
+
+
+def write_wav_bytes(pcm: NDArray[np.int16], rate: int) -> bytes:
+    """Mono int16 as WAV with the canonical header of 44 bytes; the same bytes every time."""
+    return wav_header(len(pcm), rate) + np.ascontiguousarray(pcm, dtype="<i2").tobytes()

@@ -12,11 +12,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.asr import SharedWindow, SpeechClip, Transcript, Word, faster_whisper
-from tasks.asr._whisper_results import BeamResult, Language, Window
+from tasks.asr import SharedWindow, SpeechClip, Transcript, Word, _whisper_passages, faster_whisper
+from tasks.asr._whisper_passages import TOKENS, WINDOW_SECONDS, divided
+from tasks.asr._whisper_requests import requests_of
+from tasks.asr._whisper_results import BeamResult, Context, Language, Window
 from tasks.asr._whisper_shared import apart
 from tasks.checkpoints import sharing
 from tasks.job import Job
@@ -142,8 +144,14 @@ class Ear:
     def __init__(self, sentences: Sequence[Span], many: int = 99, logprob: float = -0.2) -> None:
         self.sentences, self.many, self.logprob = sentences, many, logprob
         self.heard: list[Span] = []
+        self.told: list[Context | None] = []
+        self.searches: list[int] = []
 
-    def hear(self, asked: Any, detect: bool = True, timed: bool = False) -> list[Window]:
+    def hear(
+        self, asked: Any, detect: bool = True, timed: bool = False, before: Any = ()
+    ) -> list[Window]:
+        self.told += before or [None] * len(asked)
+        self.searches.append(len(asked))
         return [self._one(each[0]) for each in asked]
 
     def length(self, piece: SpeechClip) -> int:
@@ -168,6 +176,8 @@ def heard(ear: Ear, clips: Sequence[SpeechClip], **options: Any) -> list[Transcr
 
 
 SENTENCES = ((0.0, 2.0), (2.5, 3.5), (4.0, 7.0))
+#: Of a passage of three windows: two, two and one of them.
+LONG = ((0.0, 14.0), (14.5, 28.5), (29.0, 43.0), (43.5, 57.5), (58.0, 72.0))
 
 
 def test_a_window_is_heard_once_for_all_its_utterances() -> None:
@@ -186,6 +196,68 @@ def test_what_a_window_leaves_out_is_heard_by_itself() -> None:
     texts = heard(ear, clips_of(shared(2.0, 1.0, 3.0)))
     assert [t.text for t in texts] == ["w0", "w2.5", "w4"]
     assert ear.heard == [(0.0, 7.0), (4.0, 7.0)]
+
+
+@given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=8))
+@settings(deadline=None)
+def test_a_passage_is_divided_into_full_windows(lengths: list[int]) -> None:
+    passage = shared(*map(float, lengths))
+    windows = divided(passage)
+    assert [place for places, _ in windows for place in places] == list(range(len(lengths)))
+    for (places, window), (_, after) in pairwise([*windows, windows[-1]]):
+        own = [passage.samples[a:b] for a, b in passage.bounds[places.start : places.stop]]
+        for (first, last), samples in zip(window.bounds, own, strict=True):
+            assert np.array_equal(window.samples[first:last], samples)
+        seconds = len(window.samples) / RATE
+        assert len(places) == 1 or seconds <= WINDOW_SECONDS
+        more = after.bounds[0][1] / RATE + 0.5
+        assert after is window or seconds + more > WINDOW_SECONDS
+
+
+def test_a_window_is_told_what_was_said_before_it() -> None:
+    clips = clips_of(shared(*[14.0] * 5))
+    ear = Ear(LONG)
+    texts = heard(ear, clips)
+    assert [t.text for t in texts] == ["w0", "w14.5", "w29", "w43.5", "w58"]
+    assert [first for first, _ in ear.heard] == [0.0, 29.0, 58.0]
+    assert ear.told == [None, Context("en", (1,) * 2), Context("en", (1,) * 4)]
+    # Whoever else is asked for: the windows before it are heard, those after it are not.
+    alone = Ear(LONG)
+    assert heard(alone, clips[2:3]) == texts[2:3]
+    assert alone.told == ear.told[:2]
+    # Several passages: one window of each at a time.
+    four = Ear(LONG)
+    assert (
+        heard(four, [one for _ in range(4) for one in clips_of(shared(*[14.0] * 5))]) == texts * 4
+    )
+    assert four.searches == [4, 4, 4]
+
+
+def test_a_long_utterance_divides_a_passage() -> None:
+    """The engine's long form hears it, and what follows is told nothing."""
+    clips = clips_of(shared(14.0, 14.0, 31.0, 14.0, 14.0))
+    found = requests_of({index: (clip, None) for index, clip in enumerate(clips)})
+    chains = [[*request.clips] for request in found]
+    assert sorted(chains) == [[0, 1], [2], [3, 4]]
+    assert not any(request.then for request in found)
+    assert [request.first for request in found if request.window] == [3, 0]
+    # Where nobody asks for it, it is not heard.
+    assert [[*request.clips] for request in requests_of({4: (clips[4], None)})] == [[4]]
+
+
+def test_a_text_of_no_use_is_not_told() -> None:
+    said = _whisper_passages.said
+    window = Window(BeamResult("a b", -0.3, 0.1, tuple(range(50))), Language("de"), ())
+    first = said(window, None)
+    assert first == Context("de", tuple(range(50)))
+    assert said(window, first) == Context("de", (*range(50), *range(50))[-TOKENS:])
+    assert said(window, Context("en", (1, 2))) == first
+    for useless in (
+        replace(window.heard, avg_logprob=-1.1),
+        replace(window.heard, text="la " * 60),
+    ):
+        assert said(replace(window, heard=useless), first) is None
+    assert said(Transcript("", error="memory"), first) is None
 
 
 def test_two_languages_are_two_windows() -> None:

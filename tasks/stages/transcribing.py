@@ -21,7 +21,9 @@ from tasks.checkpoints.written import ModelRequest
 
 Samples = NDArray[np.float32]
 
-CHUNK_SECONDS = 300.0  # audio in memory at once
+#: Audio in memory at once, 45 MB: three of Whisper's passages (`tasks/asr/_whisper_passages.py`),
+#: since a batch has a window of each.
+CHUNK_SECONDS = 700.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,25 @@ def test_doubtful_ones_are_heard_by_themselves(said: Any, ratio: str, again: lis
     assert [hearing.again for hearing in found.values()] == again
 
 
+def test_a_word_that_is_stretched_over_speech_is_doubtful() -> None:
+    """The text of the first ends early, and its last word has the time of the rest."""
+    window = shared(6.0, 3.0)
+    said = words((0.0, 1.0), (1.0, 6.0), (6.5, 8.0), (8.0, 9.5))
+    heard = Window(BeamResult("…", -0.3, 0.1, (1,) * 4), Language("en", 0.9), said)
+    first, second = apart(heard, dict(enumerate(clips_of(window))), window).values()
+    assert (first.again, second.again) == (True, False)
+    # Heard by itself, the text that covers the rest stays, though its score is lower.
+    whole = words((0.0, 1.0), (1.0, 2.0), (2.0, 4.0), (4.0, 6.0))
+    first.add((0.0, 6.0), Window(BeamResult("all", -0.5, 0.1, (1,) * 4), Language("en"), whole))
+    assert first.parts[0][0].text == "all"
+    # Figures are one word, and take longer; silence counts for nothing.
+    figures = replace(said[1], word=" 13475274309")
+    heard_figures = replace(heard, words=(said[0], figures, *said[2:]))
+    assert not apart(heard_figures, dict(enumerate(clips_of(window))), window)[0].again
+    silent = apart(heard, dict(enumerate(clips_of(window, speech=False))), window)
+    assert not any(hearing.again for hearing in silent.values())
+
+
 class Ear:
     """Hears each of `sentences` as one word; in shared windows only the first `many`."""
 
@@ -215,7 +234,7 @@ def test_a_passage_is_divided_into_full_windows(lengths: list[int]) -> None:
 
 
 def test_a_window_is_told_what_was_said_before_it() -> None:
-    clips = clips_of(shared(*[14.0] * 5))
+    clips = clips_of(shared(*[14.0] * 5), speech=False)
     ear = Ear(LONG)
     texts = heard(ear, clips)
     assert [t.text for t in texts] == ["w0", "w14.5", "w29", "w43.5", "w58"]
@@ -228,7 +247,8 @@ def test_a_window_is_told_what_was_said_before_it() -> None:
     # Several passages: one window of each at a time.
     four = Ear(LONG)
     assert (
-        heard(four, [one for _ in range(4) for one in clips_of(shared(*[14.0] * 5))]) == texts * 4
+        heard(four, [one for _ in range(4) for one in clips_of(shared(*[14.0] * 5), speech=False)])
+        == texts * 4
     )
     assert four.searches == [4, 4, 4]
 

@@ -59,10 +59,8 @@ def _of_passage(clips: dict[int, SpeechClip], language: str | None) -> Iterator[
     for places, window in reversed(divided(passage)):
         own = {index: clip for index, clip in clips.items() if clip.place in places}
         several = window if len(places) > 1 else None
-        request = Request(
-            (SpeechClip(window.samples, language, several), language),
-            own, several, places.start, then,
-        )  # fmt: skip
+        asked = SpeechClip(window.samples, language, several), language
+        request = Request(asked, own, several, places.start, then)
         if is_long(request.asked[0]):
             if then is not None:
                 yield then

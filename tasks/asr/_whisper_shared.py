@@ -44,7 +44,8 @@ def apart(
         usable = window.words is not None and window.heard.ratio <= LOOP_RATIO
         found[key] = hearing = Hearing(clip, window.language, [(heard, words)], usable)
         sure = bool(words) and heard.avg_logprob >= DOUBTFUL
-        hearing.again = not usable or not sure or bool(hearing.uncovered())
+        complete = not hearing.uncovered() and not hearing.drawn_out()
+        hearing.again = not (usable and sure and complete)
     return found
 
 

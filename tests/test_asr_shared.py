@@ -23,6 +23,7 @@ from tasks.asr._whisper_shared import apart
 from tasks.checkpoints import sharing
 from tasks.job import Job
 from tasks.speech_rate import RATE
+from tasks.stages.transcribing import Sharing, Unit, chunks
 from tests import corpus
 from tests.stub_whisper import StubWhisper
 
@@ -244,6 +245,12 @@ def test_a_window_is_told_what_was_said_before_it() -> None:
     alone = Ear(LONG)
     assert heard(alone, clips[2:3]) == texts[2:3]
     assert alone.told == ear.told[:2]
+    # Texts do not wait for the end of their passage: a hang is known by a text that does not come.
+    first = Ear(LONG)
+    made = faster_whisper.Backend(faster_whisper.Settings(), StubWhisper())
+    made._windows = first  # type: ignore[assignment]
+    assert next(made.transcribe(clips)) == texts[0]
+    assert first.searches == [1]
     # Several passages: one window of each at a time.
     four = Ear(LONG)
     assert (
@@ -294,6 +301,23 @@ def test_a_window_that_the_engine_refuses_fails_its_utterances_only() -> None:
     backend = faster_whisper.Backend(faster_whisper.Settings(), engine)
     texts = list(backend.transcribe(clips_of(shared(2.0, 1.0, 3.0))))
     assert all(text.error for text in texts)
+
+
+def test_as_many_passages_are_in_memory_as_a_batch_has_windows() -> None:
+    row = {"num_samples": 10 * RATE, "rate": RATE}
+    passages = [
+        [
+            Unit(f"{n}-{at}", row, "s", None, None, Sharing((str(n),), (row,), (), at))
+            for at in range(20)
+        ]
+        for n in range(5)
+    ]
+    units = [unit for passage in passages for unit in passage]
+    most = faster_whisper.Backend(faster_whisper.Settings(), StubWhisper()).chunk_seconds
+    assert [len(chunk) for chunk in chunks(units, most)] == [80, 20]
+    assert [len(chunk) for chunk in chunks(units)] == [20] * 5
+    alone = [replace(unit, sharing=None) for unit in units]
+    assert [len(chunk) for chunk in chunks(alone, most)] == [30, 30, 30, 10]
 
 
 # --- what it costs -----------------------------------------------------------------------------

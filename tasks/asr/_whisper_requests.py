@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tasks.asr import SharedWindow, SpeechClip
 from tasks.asr._whisper_passages import divided
+from tasks.asr._whisper_results import Context
 from tasks.asr._whisper_windows import SECONDS, ForcedClip
 from tasks.speech_rate import RATE
 
@@ -34,6 +35,10 @@ class Request:
         """The lowest index of a clip that waits for this window or for one after it."""
         later = [] if self.then is None else [self.then.earliest]
         return min([*self.clips, *later])
+
+
+#: A request, and what was said before it.
+Told = tuple[Request, Context | None]
 
 
 def requests_of(asked: dict[int, ForcedClip]) -> list[Request]:

@@ -142,6 +142,13 @@ class WarmedBackend(Protocol):
     def warm(self) -> None: ...
 
 
+@runtime_checkable
+class ChunkedBackend(Protocol):
+    """A backend that makes use of more audio in one call than others get."""
+
+    chunk_seconds: float
+
+
 class BackendClass(Protocol):
     """The class `Backend` of a recogniser; loading the model belongs here, with heavy imports."""
 

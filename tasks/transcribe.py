@@ -18,12 +18,12 @@ from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
 from tasks.plugins import backends
-from tasks.plugins.contracts.asr import Backend
+from tasks.plugins.contracts.asr import Backend, ChunkedBackend
 from tasks.schema import TRANSCRIPTS
 from tasks.served import llm_text
 from tasks.settings import Plugin
 from tasks.settings.servers import LlmText
-from tasks.stages.transcribing import Sharing, Unit, chunks, clips, sharing_of
+from tasks.stages.transcribing import CHUNK_SECONDS, Sharing, Unit, chunks, clips, sharing_of
 
 SCHEMA = TRANSCRIPTS
 BATCHED = True
@@ -122,7 +122,8 @@ def _heard_by(plugin: Plugin, units: list[Unit], job: Job) -> Iterator[list[Row]
     """One row per unit, in order, by one recogniser."""
     backend = _backend(plugin, job.transcribe.recognisers)
     listens = backend.RATE == speech.RATE and plugins.load("asr", plugin.use).LISTENS
-    for chunk in chunks(units):
+    most = backend.chunk_seconds if isinstance(backend, ChunkedBackend) else CHUNK_SECONDS
+    for chunk in chunks(units, most):
         spoken = clips(chunk, job.out, backend.RATE)
         for unit, clip, heard in zip(chunk, spoken, backend.transcribe(spoken), strict=True):
             yield [_row(unit, heard, clip if listens else None)]

@@ -12,15 +12,18 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.asr import SharedWindow, SpeechClip, Transcript, Word, faster_whisper
-from tasks.asr._whisper_results import BeamResult, Language, Window
+from tasks.asr import SharedWindow, SpeechClip, Transcript, Word, _whisper_passages, faster_whisper
+from tasks.asr._whisper_passages import TOKENS, WINDOW_SECONDS, divided
+from tasks.asr._whisper_requests import requests_of
+from tasks.asr._whisper_results import BeamResult, Context, Language, Window
 from tasks.asr._whisper_shared import apart
 from tasks.checkpoints import sharing
 from tasks.job import Job
 from tasks.speech_rate import RATE
+from tasks.stages.transcribing import Sharing, Unit, chunks
 from tests import corpus
 from tests.stub_whisper import StubWhisper
 
@@ -136,14 +139,39 @@ def test_doubtful_ones_are_heard_by_themselves(said: Any, ratio: str, again: lis
     assert [hearing.again for hearing in found.values()] == again
 
 
+def test_a_word_that_is_stretched_over_speech_is_doubtful() -> None:
+    """The text of the first ends early, and its last word has the time of the rest."""
+    window = shared(6.0, 3.0)
+    said = words((0.0, 1.0), (1.0, 6.0), (6.5, 8.0), (8.0, 9.5))
+    heard = Window(BeamResult("…", -0.3, 0.1, (1,) * 4), Language("en", 0.9), said)
+    first, second = apart(heard, dict(enumerate(clips_of(window))), window).values()
+    assert (first.again, second.again) == (True, False)
+    # Heard by itself, the text that covers the rest stays, though its score is lower.
+    whole = words((0.0, 1.0), (1.0, 2.0), (2.0, 4.0), (4.0, 6.0))
+    first.add((0.0, 6.0), Window(BeamResult("all", -0.5, 0.1, (1,) * 4), Language("en"), whole))
+    assert first.parts[0][0].text == "all"
+    # Figures are one word, and take longer; silence counts for nothing.
+    figures = replace(said[1], word=" 13475274309")
+    heard_figures = replace(heard, words=(said[0], figures, *said[2:]))
+    assert not apart(heard_figures, dict(enumerate(clips_of(window))), window)[0].again
+    silent = apart(heard, dict(enumerate(clips_of(window, speech=False))), window)
+    assert not any(hearing.again for hearing in silent.values())
+
+
 class Ear:
     """Hears each of `sentences` as one word; in shared windows only the first `many`."""
 
     def __init__(self, sentences: Sequence[Span], many: int = 99, logprob: float = -0.2) -> None:
         self.sentences, self.many, self.logprob = sentences, many, logprob
         self.heard: list[Span] = []
+        self.told: list[Context | None] = []
+        self.searches: list[int] = []
 
-    def hear(self, asked: Any, detect: bool = True, timed: bool = False) -> list[Window]:
+    def hear(
+        self, asked: Any, detect: bool = True, timed: bool = False, before: Any = ()
+    ) -> list[Window]:
+        self.told += before or [None] * len(asked)
+        self.searches.append(len(asked))
         return [self._one(each[0]) for each in asked]
 
     def length(self, piece: SpeechClip) -> int:
@@ -168,6 +196,8 @@ def heard(ear: Ear, clips: Sequence[SpeechClip], **options: Any) -> list[Transcr
 
 
 SENTENCES = ((0.0, 2.0), (2.5, 3.5), (4.0, 7.0))
+#: Of a passage of three windows: two, two and one of them.
+LONG = ((0.0, 14.0), (14.5, 28.5), (29.0, 43.0), (43.5, 57.5), (58.0, 72.0))
 
 
 def test_a_window_is_heard_once_for_all_its_utterances() -> None:
@@ -188,6 +218,75 @@ def test_what_a_window_leaves_out_is_heard_by_itself() -> None:
     assert ear.heard == [(0.0, 7.0), (4.0, 7.0)]
 
 
+@given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=8))
+@settings(deadline=None)
+def test_a_passage_is_divided_into_full_windows(lengths: list[int]) -> None:
+    passage = shared(*map(float, lengths))
+    windows = divided(passage)
+    assert [place for places, _ in windows for place in places] == list(range(len(lengths)))
+    for (places, window), (_, after) in pairwise([*windows, windows[-1]]):
+        own = [passage.samples[a:b] for a, b in passage.bounds[places.start : places.stop]]
+        for (first, last), samples in zip(window.bounds, own, strict=True):
+            assert np.array_equal(window.samples[first:last], samples)
+        seconds = len(window.samples) / RATE
+        assert len(places) == 1 or seconds <= WINDOW_SECONDS
+        more = after.bounds[0][1] / RATE + 0.5
+        assert after is window or seconds + more > WINDOW_SECONDS
+
+
+def test_a_window_is_told_what_was_said_before_it() -> None:
+    clips = clips_of(shared(*[14.0] * 5), speech=False)
+    ear = Ear(LONG)
+    texts = heard(ear, clips)
+    assert [t.text for t in texts] == ["w0", "w14.5", "w29", "w43.5", "w58"]
+    assert [first for first, _ in ear.heard] == [0.0, 29.0, 58.0]
+    assert ear.told == [None, Context("en", (1,) * 2), Context("en", (1,) * 4)]
+    # Whoever else is asked for: the windows before it are heard, those after it are not.
+    alone = Ear(LONG)
+    assert heard(alone, clips[2:3]) == texts[2:3]
+    assert alone.told == ear.told[:2]
+    # Texts do not wait for the end of their passage: a hang is known by a text that does not come.
+    first = Ear(LONG)
+    made = faster_whisper.Backend(faster_whisper.Settings(), StubWhisper())
+    made._windows = first  # type: ignore[assignment]
+    assert next(made.transcribe(clips)) == texts[0]
+    assert first.searches == [1]
+    # Several passages: one window of each at a time.
+    four = Ear(LONG)
+    assert (
+        heard(four, [one for _ in range(4) for one in clips_of(shared(*[14.0] * 5), speech=False)])
+        == texts * 4
+    )
+    assert four.searches == [4, 4, 4]
+
+
+def test_a_long_utterance_divides_a_passage() -> None:
+    """The engine's long form hears it, and what follows is told nothing."""
+    clips = clips_of(shared(14.0, 14.0, 31.0, 14.0, 14.0))
+    found = requests_of({index: (clip, None) for index, clip in enumerate(clips)})
+    chains = [[*request.clips] for request in found]
+    assert sorted(chains) == [[0, 1], [2], [3, 4]]
+    assert not any(request.then for request in found)
+    assert [request.first for request in found if request.window] == [3, 0]
+    # Where nobody asks for it, it is not heard.
+    assert [[*request.clips] for request in requests_of({4: (clips[4], None)})] == [[4]]
+
+
+def test_a_text_of_no_use_is_not_told() -> None:
+    said = _whisper_passages.said
+    window = Window(BeamResult("a b", -0.3, 0.1, tuple(range(50))), Language("de"), ())
+    first = said(window, None)
+    assert first == Context("de", tuple(range(50)))
+    assert said(window, first) == Context("de", (*range(50), *range(50))[-TOKENS:])
+    assert said(window, Context("en", (1, 2))) == first
+    for useless in (
+        replace(window.heard, avg_logprob=-1.1),
+        replace(window.heard, text="la " * 60),
+    ):
+        assert said(replace(window, heard=useless), first) is None
+    assert said(Transcript("", error="memory"), first) is None
+
+
 def test_two_languages_are_two_windows() -> None:
     ear = Ear(SENTENCES)
     clips = clips_of(shared(2.0, 1.0, 3.0))
@@ -202,6 +301,23 @@ def test_a_window_that_the_engine_refuses_fails_its_utterances_only() -> None:
     backend = faster_whisper.Backend(faster_whisper.Settings(), engine)
     texts = list(backend.transcribe(clips_of(shared(2.0, 1.0, 3.0))))
     assert all(text.error for text in texts)
+
+
+def test_as_many_passages_are_in_memory_as_a_batch_has_windows() -> None:
+    row = {"num_samples": 10 * RATE, "rate": RATE}
+    passages = [
+        [
+            Unit(f"{n}-{at}", row, "s", None, None, Sharing((str(n),), (row,), (), at))
+            for at in range(20)
+        ]
+        for n in range(5)
+    ]
+    units = [unit for passage in passages for unit in passage]
+    most = faster_whisper.Backend(faster_whisper.Settings(), StubWhisper()).chunk_seconds
+    assert [len(chunk) for chunk in chunks(units, most)] == [80, 20]
+    assert [len(chunk) for chunk in chunks(units)] == [20] * 5
+    alone = [replace(unit, sharing=None) for unit in units]
+    assert [len(chunk) for chunk in chunks(alone, most)] == [30, 30, 30, 10]
 
 
 # --- what it costs -----------------------------------------------------------------------------

@@ -35,7 +35,9 @@ class Deaf:
         self.sentences, self.many, self.logprob = sentences, many, logprob
         self.batches: list[int] = []
 
-    def hear(self, asked: Any, detect: bool = True, timed: bool = False) -> list[Window]:
+    def hear(
+        self, asked: Any, detect: bool = True, timed: bool = False, before: Any = ()
+    ) -> list[Window]:
         self.batches.append(len(asked))
         return [self._one(each[0]) for each in asked]
 

@@ -24,6 +24,7 @@ from tasks.asr import (
     _whisper_words,
     faster_whisper,
 )
+from tasks.asr._whisper_results import Context
 from tasks.errors import ConfigError
 from tasks.plugins import gpu
 from tests.stub_whisper import LOOP, WORDS, StubWhisper, clip
@@ -69,6 +70,29 @@ def test_windows_of_one_length_share_a_batch() -> None:
     made = backend(engine, batch_size=8)
     windows = made._windows.hear([(one, None) for one in clips], detect=False)
     assert [w.heard.text for w in windows] == [WORDS[n % 6 + 1] for n in range(8)]
+
+
+def test_what_was_said_before_precedes_the_prompt_in_its_language_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = StubWhisper()
+    prompts: list[list[int]] = []
+    search = engine.model.generate
+
+    def generate(encoded: Any, asked: list[list[int]], **options: Any) -> Any:
+        prompts.extend(asked)
+        return search(encoded, asked, **options)
+
+    monkeypatch.setattr(engine.model, "generate", generate)
+    windows = backend(engine, prompt="in short")._windows
+    told = [Context("en", (7, 8)), Context("de", (7, 8)), None]
+    windows.hear([(clip(1), None)] * 3, before=told)
+    assert sorted(map(tuple, (prompt[:4] for prompt in prompts)))[-1][:4] == (5, 5, 7, 8)
+    assert sum(7 in prompt for prompt in prompts) == 1
+    # A loop is heard again without it: it may be what is repeated.
+    prompts.clear()
+    windows.hear([(clip(LOOP), None)], before=told[:1])
+    assert [7 in prompt for prompt in prompts] == [True, False]
 
 
 def test_short_windows_are_for_the_model_that_was_measured(

@@ -43,6 +43,14 @@ class Language:
 
 
 @dataclass(frozen=True, slots=True)
+class Context:
+    """The end of the text before a window, as tokens, and its language."""
+
+    language: str
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """One transcribed window. Times of words count from its start; `words` is None if the engine
     could not align them.

@@ -53,9 +53,10 @@ class Settings(StageSettings):
     )
     share_windows: bool = Field(
         True,
-        description="Hear utterances that follow each other in one recording in one window of up "
-        "to 29 s: 7 % fewer errors on long recordings, in about the same CPU time. Not where the "
-        "source gives segments. false: each by itself.",
+        description="Hear utterances that follow each other in one recording in windows of up to "
+        "29 s, each after the text of the one before, for four minutes at a time: fewer errors on "
+        "long recordings, in about the same CPU time. Not where the source gives segments. false: "
+        "each by itself.",
     )
     chinese: Script = Field(
         "simplified",

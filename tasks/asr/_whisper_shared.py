@@ -25,13 +25,16 @@ LEAST_PROBABILITY = 1e-6
 REACH = 0.3  # s that a phrase may reach into a neighbour of its utterance
 
 
-def apart(window: Window, clips: dict[int, SpeechClip], shared: SharedWindow) -> dict[int, Hearing]:
-    """The hearing of each clip by its key; `clips` are some or all of the shared window."""
+def apart(
+    window: Window, clips: dict[int, SpeechClip], shared: SharedWindow, before: int = 0
+) -> dict[int, Hearing]:
+    """The hearing of each clip by its key; `clips` are some or all of the shared window, `before`
+    is how many utterances their passage has before it."""
     said = _by_place(window, shared)
     mean = _mean([word for words in said for word in words])
     found = {}
     for key, clip in clips.items():
-        words = said[clip.place]
+        words = said[clip.place - before]
         text = "".join(word.word for word in words).strip()
         # Relative to the window, whose own mean is exact: a word may be several tokens.
         score = min(window.heard.avg_logprob + _mean(words) - mean, 0.0) if words else None
@@ -41,7 +44,8 @@ def apart(window: Window, clips: dict[int, SpeechClip], shared: SharedWindow) ->
         usable = window.words is not None and window.heard.ratio <= LOOP_RATIO
         found[key] = hearing = Hearing(clip, window.language, [(heard, words)], usable)
         sure = bool(words) and heard.avg_logprob >= DOUBTFUL
-        hearing.again = not usable or not sure or bool(hearing.uncovered())
+        complete = not hearing.uncovered() and not hearing.drawn_out()
+        hearing.again = not (usable and sure and complete)
     return found
 
 

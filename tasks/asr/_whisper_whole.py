@@ -21,6 +21,8 @@ from tasks.speech import Span
 from tasks.speech_rate import RATE
 
 LEAST_SECONDS = 0.8  # of speech without words; a word may end up to 0.5 s before its speech
+#: Most speech of a word, s, and more for each of its characters, as figures are one word.
+WORD_SECONDS, CHARACTER_SECONDS = 2.5, 0.25
 LEAD_SECONDS = 0.2  # of audio before skipped speech
 ROUNDS = 6  # most further windows of one clip
 
@@ -65,6 +67,17 @@ class Hearing:
     def uncovered(self) -> list[Span]:
         """Spans with speech and no words."""
         return uncovered(self.words, self.clip.speech, self.seconds)
+
+    def drawn_out(self) -> float:
+        """Speech in words that is more than they can be, s: the engine stretches the last word of a
+        phrase over what the text leaves out."""
+        over = (
+            speech.within(self.clip.speech, word.start, word.end)
+            - WORD_SECONDS
+            - CHARACTER_SECONDS * len(word.word.strip())
+            for word in self.words
+        )
+        return sum(seconds for seconds in over if seconds > 0)
 
     def cut(self, span: Span) -> SpeechClip:
         """The samples of a span as a clip of its own."""
@@ -129,7 +142,7 @@ def _left_out(hearing: Hearing) -> float:
         return 0.0
     if not hearing.words:
         return hearing.seconds + 1.0
-    return sum(end - start for start, end in hearing.uncovered())
+    return sum(end - start for start, end in hearing.uncovered()) + hearing.drawn_out()
 
 
 def uncovered(words: tuple[Word, ...], found: tuple[Span, ...], seconds: float) -> list[Span]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.asr import SpeechClip, Word, _whisper_model, _whisper_words
-from tasks.asr._whisper_results import BeamResult, Language, Window
+from tasks.asr._whisper_results import BeamResult, Context, Language, Window
 from tasks.asr._whisper_settings import Settings
 from tasks.json_types import JsonObject
 from tasks.speech_rate import RATE
@@ -50,10 +50,15 @@ class Windows:
         self._short = _whisper_model.short_windows(settings)
 
     def hear(
-        self, asked: Sequence[ForcedClip], detect: bool = True, timed: bool = False
+        self,
+        asked: Sequence[ForcedClip],
+        detect: bool = True,
+        timed: bool = False,
+        before: Sequence[Context | None] = (),
     ) -> list[Window]:
         """One window per clip, in order. `detect`: detect the language even if one is forced;
-        `timed`: let the model say where its phrases begin and end.
+        `timed`: let the model say where its phrases begin and end; `before`: what was said before
+        each clip, left out where that was another language.
 
         RuntimeError, ValueError or MemoryError when the engine refuses the batch.
         """
@@ -62,7 +67,8 @@ class Windows:
             by_length.setdefault(self.length(clip), []).append(i)
         found: dict[int, Window] = {}
         for members in by_length.values():
-            windows = self._hear_alike([asked[i] for i in members], detect, timed)
+            told = [before[i] if before else None for i in members]
+            windows = self._hear_alike([asked[i] for i in members], detect, timed, told)
             found.update(zip(members, windows, strict=True))
         return [found[i] for i in range(len(asked))]
 
@@ -73,20 +79,33 @@ class Windows:
         least = len(clip.samples) + ROOM * RATE
         return next((length for length in LENGTHS if least <= length * RATE), SECONDS)
 
-    def _hear_alike(self, asked: Sequence[ForcedClip], detect: bool, timed: bool) -> list[Window]:
+    def _hear_alike(
+        self,
+        asked: Sequence[ForcedClip],
+        detect: bool,
+        timed: bool,
+        before: Sequence[Context | None],
+    ) -> list[Window]:
         """`hear` for clips whose windows have the same length."""
         encoded = self.encode([clip for clip, _ in asked])
         languages = self._languages([language for _, language in asked], encoded, detect)
-        heard = self._generate(encoded, [language.code for language in languages], timed)
+        told = [
+            one.tokens if one and one.language == language.code else ()
+            for one, language in zip(before, languages, strict=True)
+        ]
+        heard = self._generate(encoded, [one.code for one in languages], timed, told)
         for i, one in enumerate(heard):
             if one.ratio > LOOP_RATIO:
-                # Alone, so that the result does not depend on who else is in the batch.
+                # Alone, so that the result does not depend on who else is in the batch; and without
+                # the text before it, which may be what is repeated.
                 alone = _row(encoded, i), [languages[i].code], timed
                 (again,) = self._generate(*alone, **LOOP_RETRY)
                 heard[i] = again if again.ratio <= LOOP_RATIO else one
         words = self._words(asked, encoded, heard, languages)
         phrases = [
-            _phrases(one.tokens, tokenizer_of(self._model, language.code)) if timed else ()
+            _whisper_words.phrases(one.tokens, tokenizer_of(self._model, language.code))
+            if timed
+            else ()
             for one, language in zip(heard, languages, strict=True)
         ]
         return [Window(*one) for one in zip(heard, languages, words, phrases, strict=True)]
@@ -140,9 +159,15 @@ class Windows:
         return found
 
     def _generate(
-        self, encoded: StorageView, languages: list[str], timed: bool = False, **options: Any
+        self,
+        encoded: StorageView,
+        languages: list[str],
+        timed: bool = False,
+        before: Sequence[Sequence[int]] = (),
+        **options: Any,
     ) -> list[BeamResult]:
-        prompts = [self._prompt(code, timed) for code in languages]
+        told = before or [()] * len(languages)
+        prompts = [self._prompt(*one, timed) for one in zip(languages, told, strict=True)]
         groups: dict[int, list[int]] = {}
         for i, (prompt, _) in enumerate(prompts):
             groups.setdefault(len(prompt), []).append(i)
@@ -161,12 +186,14 @@ class Windows:
                 heard[i] = _heard(result, prompts[i][1])
         return [heard[i] for i in range(len(prompts))]
 
-    def _prompt(self, language: str, timed: bool = False) -> tuple[list[int], Tokenizer]:
+    def _prompt(
+        self, language: str, before: Sequence[int], timed: bool
+    ) -> tuple[list[int], Tokenizer]:
         """Tokens `[previous text] sot, language, transcribe[, notimestamps]`, and the tokenizer."""
         tokenizer = tokenizer_of(self._model, language)
         text = self._settings.prompt_of(language)
-        before = tokenizer.encode(" " + text.strip()) if text else []
-        return self._model.get_prompt(tokenizer, before, without_timestamps=not timed), tokenizer
+        told = [*(tokenizer.encode(" " + text.strip()) if text else ()), *before]
+        return self._model.get_prompt(tokenizer, told, without_timestamps=not timed), tokenizer
 
     def _words(
         self,
@@ -195,23 +222,6 @@ def tokenizer_of(model: WhisperModel, language: str) -> Tokenizer:
 
     multilingual = model.model.is_multilingual
     return Tokenizer(model.hf_tokenizer, multilingual, task="transcribe", language=language)
-
-
-def _phrases(tokens: Sequence[int], tokenizer: Tokenizer) -> tuple[tuple[float, float, int], ...]:
-    """(start, end, characters) of the runs of text between timestamps, in s. A timestamp counts
-    0.02 s; the last phrase may lack its end."""
-    found: list[tuple[float, float, int]] = []
-    start, text = 0.0, list[int]()
-    for token in [*tokens, tokenizer.timestamp_begin + SECONDS * 50]:
-        if token < tokenizer.timestamp_begin:
-            text.append(token)
-            continue
-        at = (token - tokenizer.timestamp_begin) * 0.02
-        if text:
-            found.append((start, at, len(tokenizer.decode(text))))
-            text = []
-        start = at
-    return tuple(found)
 
 
 def _row(encoded: StorageView, row: int) -> StorageView:

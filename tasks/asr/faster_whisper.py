@@ -89,8 +89,8 @@ def shared_seconds(settings: Settings) -> float:
     return PASSAGE_SECONDS if settings.share_windows else 0.0
 
 
-#: The index of a clip, and its text so far, or that of one which failed or was long.
-Found = tuple[int, Hearing | Transcript]
+#: A clip's index, with its text so far; with a transcript if it is long or has failed.
+ClipResult = tuple[int, Hearing | Transcript]
 
 
 class Backend:
@@ -103,7 +103,7 @@ class Backend:
         self._windows = Windows(self._model, settings)
         self._long = Long(self._model, settings)
         self._limit = _batching.Limit()
-        # A batch has a window of each passage.
+        # A full batch takes one window from each of that many passages.
         self.chunk_seconds = PASSAGE_SECONDS * settings.size_of(None, self._device)
         self._codes = set(self._model.supported_languages)
         _whisper_model.check_languages(settings, self._codes)
@@ -210,13 +210,13 @@ class Backend:
     def _hear_spans(self, asked: list[ForcedClip]) -> list[Window | Transcript]:
         return list(self._windows.hear(asked, detect=False))
 
-    def _steps(self, plan: list[list[Request]]) -> Iterator[list[Found]]:
-        """What each search finds, by clip: one for the requests of a batch, then one for those that
-        come after them, and so on."""
+    def _steps(self, plan: list[list[Request]]) -> Iterator[list[ClipResult]]:
+        """The results of each search: of a batch's requests, then of the windows that follow them,
+        and so on to the ends of their passages."""
         for batch in plan:
             turn: list[Told] = [(request, None) for request in batch]
             while turn:
-                found, coming = list[Found](), list[Told]()
+                found, coming = list[ClipResult](), list[Told]()
                 for timed in (True, False):
                     told = [each for each in turn if (each[0].window is not None) == timed]
                     heard = _batching.shared(told, self._hear, _failed, self._limit)
@@ -236,7 +236,7 @@ class Backend:
         return list(self._windows.hear(asked, timed=clip.window is not None, before=before))
 
 
-def _results(request: Request, heard: Window | Transcript) -> Iterator[Found]:
+def _results(request: Request, heard: Window | Transcript) -> Iterator[ClipResult]:
     if isinstance(heard, Transcript):
         yield from ((index, heard) for index in request.clips)
     elif request.window is None:

@@ -19,9 +19,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tasks import recipe, shard
+from tasks import shard
 from tasks.checkpoints import manifest
 from tasks.job import Job
+from tasks.listing import fingerprints
 from tasks.recording import Locator
 from tasks.schema import RECORDINGS
 from tasks.settings import ShardSettings, Source
@@ -57,10 +58,8 @@ def _row(path: Path, name: str) -> dict[str, Any]:
         "recording": f"c/{name}", "dataset": "c", "path": name, "source_path": str(path),
         "locator": Locator(str(path)).dumps(), "present": True,
     }  # fmt: skip
-    unlisted = ("size", "guard", "listed", "content", "format")
-    said = {k: v for k, v in row.items() if k not in unlisted and not k.startswith("header_")}
     return row | {
-        "size": status.st_size, "guard": stat_guard(status), "listed": recipe.digest(said),
+        "size": status.st_size, "guard": stat_guard(status), "listed": fingerprints.listed(row),
         "content": f"{status.st_ino:064x}", "header_rate": 16000, "header_channels": 1,
         "header_seconds": 5.0, "format": "wav/pcm",
     }  # fmt: skip
@@ -73,7 +72,11 @@ def step(root: Path, out: Path, known: bool) -> dict[str, Any]:
     wall, cpu, before = time.monotonic(), time.process_time(), peak()
     job = job_of(root, out)
     if known:  # the whole stage: nothing is to be probed
+        stored = out / "manifests" / "shard"
+        there = {path: stat_guard(path.stat()) for path in stored.rglob("*.parquet")}
         found = pipeline.run_shard_stage(job, Here(), out / "manifests" / ".listing")
+        again = {path: stat_guard(path.stat()) for path in stored.rglob("*.parquet")}
+        assert again == there != {}, "recordings that `remember` stored count as changed"
         count = found.done.reused
     else:
         listed: Any = shard.survey(job)

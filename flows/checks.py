@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from flows.cluster import fleet
 from flows.settings import PrepareSettings
 from tasks import plugins, storage
@@ -9,6 +11,8 @@ from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.plugins import engines, languages
 from tasks.recording.names import display_text, is_utf8
+
+log = logging.getLogger("uttermill")
 
 
 def check(settings: PrepareSettings) -> Job:
@@ -35,7 +39,11 @@ def check_wishes(settings: PrepareSettings) -> Job:
     if len(set(names)) != len(names):
         raise ConfigError("filter.filters names a filter twice; give each its limits in one entry")
     languages.check(job)
-    for shelf, plugin in engines.chosen(job):
+    named = [*engines.chosen(job)]
+    used = [*(("sources", source.kind) for source in job.sources), *((s, p.use) for s, p in named)]
+    for sentence in dict.fromkeys(each for of in used for each in plugins.doubts(*of)):
+        log.warning("%s", sentence)
+    for shelf, plugin in named:
         recipe.of_plugin(shelf, plugin)  # also looks for its model
         module, own = plugins.resolve(shelf, plugin)
         module.check_weights(own)

@@ -74,7 +74,22 @@ def _loaded(shelf: str, use: str) -> members.Filled:
             f"{shelf}: the module {use!r} is not a {noun}: it lacks {'; '.join(missing)} "
             f"(tasks/plugins/contracts/{shelf}.py says what each of them is)"
         )
+    if gone := members.renamed(found, full):
+        raise ConfigError(f"{shelf}: the module {use!r} is out of date: {'; '.join(gone)}")
     return members.Filled(found, full)
+
+
+def doubts(shelf: str, use: str) -> list[str]:
+    """A sentence for each name in a module of your own that may be a member's, misspelt: nobody
+    would call it, and the member would have its default."""
+    if "." not in use:
+        return []
+    noun, _, full = contracts.CONTRACTS[shelf]
+    return [
+        f"{shelf}: {name} in the module {use!r} is no member of a {noun}, so nothing calls it "
+        f"unless the module does; did you mean {member}?"
+        for name, member in members.misspelt(module(shelf, use), full)
+    ]
 
 
 @cache

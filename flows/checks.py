@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-
 from flows.cluster import fleet
 from flows.settings import PrepareSettings
 from tasks import plugins, storage
 from tasks.errors import ConfigError
 from tasks.job import Job
+from tasks.logs import log
 from tasks.plugins import engines, languages
 from tasks.recording.names import display_text, is_utf8
-
-log = logging.getLogger("uttermill")
 
 
 def check(settings: PrepareSettings) -> Job:

@@ -7,7 +7,6 @@ table of outcomes and from the checkpoints.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,8 +29,7 @@ from tasks.dataset import versions
 from tasks.errors import ConfigError, MillError
 from tasks.job import Job
 from tasks.json_types import JsonObject
-
-log = logging.getLogger("uttermill")
+from tasks.logs import log
 
 ANSWERS = 500  # that are kept of `once`
 BATCH = 50_000  # texts that are read at once

@@ -7,7 +7,6 @@ the last to finish it. Shards still chain on their own, so the stages of a group
 from __future__ import annotations
 
 import contextvars
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,9 +20,8 @@ from flows.server.artifacts import escaped, table
 from tasks.callers import Step
 from tasks.errors import CorruptManifest
 from tasks.job import Done
+from tasks.logs import log
 from tasks.stages.contract import PER_SHARD
-
-log = logging.getLogger("uttermill")
 
 END_SECONDS = 30.0  # that the end of a run waits until Prefect knows how its last task runs ended
 

@@ -18,9 +18,8 @@ from flows.settings import PrepareSettings, parse
 from tasks import masking, storage
 from tasks.errors import ConfigError, MillError
 from tasks.json_types import JsonObject
+from tasks.logs import log
 from tasks.storage import write_atomic
-
-log = logging.getLogger("uttermill")
 
 SUMMARY, ERROR = "summary.json", "error.json"  # one of them in the folder of a run that has ended
 UNLOCKED_SECONDS = 60.0  # after which a scratch folder without a lock belongs to a dead run
@@ -87,12 +86,11 @@ def _logged(folder: Path) -> Iterator[None]:
     handler = logging.FileHandler(folder / "run.log", encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     handler.addFilter(masking.Filter())
-    logger = logging.getLogger("uttermill")
-    logger.addHandler(handler)
+    log.addHandler(handler)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
+        log.removeHandler(handler)
         handler.close()
 
 

@@ -14,7 +14,6 @@ compared. In the end, a version is decided by the exclusive put of its dataset.j
 from __future__ import annotations
 
 import json
-import logging
 import os
 import threading
 import time
@@ -27,9 +26,8 @@ from uuid import uuid4
 import psutil
 
 from tasks.errors import ConfigError, OutLocked, RunError
+from tasks.logs import log
 from tasks.storage.objects import Objects
-
-log = logging.getLogger("uttermill")
 
 RENEW = 5.0  # s between renewals
 LEASE = 30.0  # s without a renewal after which an owner counts as dead, also to itself

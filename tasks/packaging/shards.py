@@ -47,8 +47,7 @@ def _linked(
     assert newest is not None
     for old, new in zip(shard.unchanged, shard.files, strict=True):
         name = old.path.removeprefix(f"{newest}/")
-        again = published.read_again(name, versions.number(newest))
-        guard = "" if again else known.get(name, "")
+        guard = published.guard(known, newest, name)
         if not storage.of(staging).link(
             storage.place(old.path), staging / new, old.sha256, old.size, guard
         ):

@@ -176,3 +176,11 @@ def settings_of(out: Path, ended_well: bool = False) -> PrepareSettings:
     data = json.loads(storage.read(newest(out, ended_well) / "settings.json"))
     data["out"] = str(out)  # OUT may have been moved
     return parse(data)
+
+
+def known_settings(out: Path, ended_well: bool = False) -> PrepareSettings | None:
+    """The same; None if OUT holds no run, or one whose settings this release cannot read."""
+    try:
+        return settings_of(out, ended_well)
+    except ConfigError:
+        return None

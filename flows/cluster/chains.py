@@ -104,7 +104,9 @@ class _Chains(Generic[Shard, Result]):
                     index = next(self._waiting, -1)
                 if index < 0:
                     return
-                self._results[index] = self._contexts[index].run(self._begun, self._shards[index])
+                context = self._contexts[index]
+                context.run(begin_chain)
+                self._results[index] = context.run(self._chain, self._shards[index])
         except BaseException as error:  # raised again in the caller's thread
             with self._lock:
                 self._errors.append(error)
@@ -113,10 +115,6 @@ class _Chains(Generic[Shard, Result]):
                 self._drain()
         finally:
             self._ended.put(None)
-
-    def _begun(self, shard: Shard) -> Result:
-        begin_chain()
-        return self._chain(shard)
 
 
 def _first(errors: Sequence[BaseException]) -> BaseException:

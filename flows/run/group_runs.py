@@ -70,7 +70,8 @@ class TaskRunGroup:
         with self._lock:
             shown = self._stages.get(stage)
             if shown is None:
-                shown = self._stages[stage] = _StageRun(stage, self._label(stage), self._run)
+                words = label(stage, self.title, sum(self.seconds.values()))
+                shown = self._stages[stage] = _StageRun(stage, words, self._run)
             late = shown.over.is_set()
         if late:  # a later stage found damage, and its contents are made again
             return self._run(stage, label(stage, shard, self.seconds[shard]), work)
@@ -98,9 +99,6 @@ class TaskRunGroup:
             self._changed = True
             if shown.lacking(len(self.seconds)) == 0:
                 shown.over.set()
-
-    def _label(self, stage: str) -> str:
-        return label(stage, self.title, sum(self.seconds.values()))
 
     def close(self, error: BaseException | None) -> None:
         """End its task runs, whether or not all of its shards came through."""

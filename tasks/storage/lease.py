@@ -119,7 +119,9 @@ def check(out: Path) -> None:
 def hold(out: Path, owner: Owner) -> Iterator[None]:
     """Hold a remote OUT for this process; `OutLocked` names the run that holds it."""
     try:
-        lease = _take(out, {**owner, **_whereabouts(), "token": uuid4().hex})
+        began = psutil.Process().create_time()
+        me: Owner = {"machine": _machine(), "began": began, "token": uuid4().hex}
+        lease = _take(out, {**owner, **me})
     except FileNotFoundError as error:
         raise ConfigError(f"cannot write to {out}: {error}; make the bucket") from None
     except RunError as error:
@@ -195,10 +197,6 @@ def _runs_here(owner: Owner) -> bool:
     except (psutil.NoSuchProcess, KeyError, ValueError):
         return False
     return abs(began - float(owner.get("began", 0))) < 1.0
-
-
-def _whereabouts() -> Owner:
-    return {"machine": _machine(), "began": psutil.Process().create_time()}
 
 
 def _machine() -> str | None:

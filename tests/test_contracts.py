@@ -22,6 +22,7 @@ from tasks.job import Job
 from tasks.packaging import plan
 from tasks.plugins.contracts import CONTRACTS
 from tasks.plugins.contracts.members import Filled, lacking, members, misspelt
+from tasks.plugins.rules import Limit
 from tasks.settings import StageSettings, role
 from tasks.stages import contract
 from tasks.stages.contract import Stage, StageModule
@@ -128,6 +129,26 @@ def test_a_format_depends_on_columns_that_there_are(use: str) -> None:
 def test_a_recogniser_asks_for_a_rate_of_speech_or_none(use: str) -> None:
     rate = plugins.load("asr", use).Backend.RATE
     assert rate is None or rate >= 8000
+
+
+def test_a_filter_is_limited_by_its_settings_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Settings(StageSettings):
+        max: float | None = 2.0
+        min_rest: int | None = None
+
+    module = ModuleType("mine.loud")
+    columns = dict.fromkeys(("loud", "loud_rest", "loud_free"), ("1", "told"))
+    vars(module).update(VERSION=1, COLUMNS=columns, Settings=Settings, measure=lambda c, s: {})
+    monkeypatch.setitem(sys.modules, "mine", ModuleType("mine"))
+    monkeypatch.setitem(sys.modules, "mine.loud", module)
+    loaded = plugins.load("filters", "mine.loud")
+    rest = Limit("loud_rest", 3, None, "low_loud_rest", "high_loud_rest")
+    chosen = Settings(min_rest=3)
+    assert loaded.verdict(chosen) == (Limit("loud", None, 2.0, "low_loud", "high_loud"), rest)
+    vars(module)["REASONS"] = {"loud": ("", "too_loud")}
+    assert loaded.verdict(chosen) == (Limit("loud", None, 2.0, "", "too_loud"), rest)
+    vars(module)["verdict"] = lambda settings: (rest,)
+    assert loaded.verdict(chosen) == (rest,)
 
 
 def without(shelf: str, use: str, member: str) -> str:

@@ -80,7 +80,7 @@ class Filled:
     """
 
     def __init__(self, module: ModuleType, contract: type) -> None:
-        self._module, self._contract = module, contract
+        self._module, self._contract, self.__name__ = module, contract, module.__name__
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from flows.cluster import fleet
 from flows.settings import PrepareSettings
-from tasks import plugins, storage
+from tasks import language_codes, plugins, storage
 from tasks.errors import ConfigError
 from tasks.job import Job
-from tasks.plugins import engines, languages
+from tasks.logs import log
+from tasks.plugins import engines
+from tasks.plugins.explaining import joined
 from tasks.recording.names import display_text, is_utf8
 
 
@@ -34,8 +36,12 @@ def check_wishes(settings: PrepareSettings) -> Job:
     names = [p.use for p in settings.filter.filters]
     if len(set(names)) != len(names):
         raise ConfigError("filter.filters names a filter twice; give each its limits in one entry")
-    languages.check(job)
-    for shelf, plugin in engines.chosen(job):
+    _check_languages(job)
+    named = [*engines.chosen(job)]
+    used = [*(("sources", source.kind) for source in job.sources), *((s, p.use) for s, p in named)]
+    for sentence in dict.fromkeys(each for of in used for each in plugins.doubts(*of)):
+        log.warning("%s", sentence)
+    for shelf, plugin in named:
         recipe.of_plugin(shelf, plugin)  # also looks for its model
         module, own = plugins.resolve(shelf, plugin)
         module.check_weights(own)
@@ -53,3 +59,33 @@ def check_wishes(settings: PrepareSettings) -> Job:
     settings.cluster.check()
     fleet.check(job, settings.cluster)
     return job
+
+
+def _check_languages(job: Job) -> None:
+    """ConfigError if a source or recogniser has a language that is no code, or if the first
+    recogniser refuses a source's. A further recogniser may: the others count alone then. So may
+    the first, of a line of a list: that clip fails alone, because the other clips are good."""
+    found: list[str] = []
+    segmenter, own = plugins.resolve("segmenters", job.filter.segmenter)
+    hearing = segmenter.hears(own)
+    for plugin in (*job.transcribe.recognisers, *([hearing] if hearing else [])):
+        recogniser, own = plugins.resolve("asr", plugin)
+        stated = getattr(own, "language", None)
+        if stated and isinstance(stated, str):
+            fault = language_codes.fault(stated) or recogniser.language_fault(own, stated)
+            found += [f"language of the recogniser {plugin.use}: {fault}"] if fault else []
+    first = job.transcribe.backend
+    recogniser, own = plugins.resolve("asr", first)
+    for dataset in plugins.datasets(job.sources):
+        stated = dataset.settings.language
+        if not stated:
+            continue
+        fault = language_codes.fault(stated)
+        if fault is None and (refused := recogniser.language_fault(own, stated)):
+            fault = (
+                f"the recogniser {first.use} refuses {stated!r} ({refused}); "
+                f"`uttermill plugins asr.{first.use}` says what it hears"
+            )
+        found += [f"language of the source {dataset.name!r}: {fault}"] if fault else []
+    if found:
+        raise ConfigError(joined([*dict.fromkeys(found)]))

@@ -7,7 +7,6 @@ so a rerun from the UI, a schedule and a local run all resume alike.
 # No postponed annotations here: `prepare.serve` loads this file by its path, so Prefect could not
 # look up the types of the parameters, and every flow run would fail.
 
-import logging
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import datetime
@@ -32,6 +31,7 @@ from tasks import plugins, prefect_tasks
 from tasks.callers import Chain, Step
 from tasks.job import Done, Job
 from tasks.json_types import JsonObject
+from tasks.logs import log
 from tasks.settings import (
     AnySource,
     Diarizer,
@@ -43,8 +43,6 @@ from tasks.settings import (
     ShardSettings,
     TranscribeSettings,
 )
-
-log = logging.getLogger("uttermill")
 
 SHARDS_PER_FLOW = 100  # three task runs each: Prefect's server records some 300 a flow run well
 

@@ -7,7 +7,6 @@ them into Prefect task runs and progress bars.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from dataclasses import dataclass
@@ -21,14 +20,13 @@ from tasks.errors import CorruptManifest, NothingLeft
 from tasks.job import Done, Job
 from tasks.json_types import JsonObject
 from tasks.listing import shared
+from tasks.logs import log
 from tasks.packaging import safeguards
 from tasks.results import Published, Sharded, Totals
 from tasks.reviews import applied
 from tasks.shard_chain import REPAIRS, chain
 from tasks.stages import quarantine, stage
 from tasks.up_to_date import UpToDate
-
-log = logging.getLogger("uttermill")
 
 
 @dataclass(frozen=True, slots=True)

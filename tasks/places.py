@@ -4,20 +4,18 @@ that is apart from them."""
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 
 from tasks import plugins
 from tasks.checkpoints import manifest
 from tasks.errors import ConfigError
 from tasks.job import Job
+from tasks.logs import log
 from tasks.plugins import Dataset
 from tasks.recording import Recording
 from tasks.recording.extensions import KNOWN_EXTENSIONS
 from tasks.recording.names import display_text
 from tasks.storage import urls
-
-log = logging.getLogger("uttermill")
 
 #: The demo keeps its recordings in its OUT, beside the results; no run writes there.
 DEMO = "corpus"

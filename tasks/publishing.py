@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,6 +15,7 @@ from tasks.errors import CorruptManifest, MillError
 from tasks.formats import OutputShard
 from tasks.job import Done, Job
 from tasks.json_types import JsonObject
+from tasks.logs import log
 from tasks.packaging import (
     answers,
     choosing,
@@ -31,8 +31,6 @@ from tasks.packaging import shards as output_shards
 from tasks.packaging.shard_groups import ShardGroup
 from tasks.results import Published
 from tasks.up_to_date import UpToDate, Version
-
-log = logging.getLogger("uttermill")
 
 
 def publish(

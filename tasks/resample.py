@@ -10,7 +10,6 @@ both clips. Each is a unit of its own, so that one that kills the enhancer falls
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -23,13 +22,12 @@ from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.errors import ItemError
 from tasks.job import Job
+from tasks.logs import log
 from tasks.recording import Locator
 from tasks.schema import AUDIO, ENHANCED
 from tasks.segmenters import Span
 from tasks.stages import cutting, enhancing, handover, pcm
 from tasks.stages.contract import OfRecording
-
-log = logging.getLogger("uttermill")
 
 SCHEMA = AUDIO
 UNIT_SECONDS = 300.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from functools import partial
 
@@ -10,9 +9,8 @@ from tasks.callers import Caller, Observer
 from tasks.checkpoints import compaction, manifest
 from tasks.errors import CorruptManifest, RunError
 from tasks.job import Done, Job
+from tasks.logs import log
 from tasks.stages import stage
-
-log = logging.getLogger("uttermill")
 
 REPAIRS = 3  # rounds of making damaged audio again before the disk is called bad
 

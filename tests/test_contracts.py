@@ -13,13 +13,16 @@ from typing import Any
 import pytest
 from pydantic import Field
 
+from flows import checks
+from flows.settings import PrepareSettings
 from tasks import filter, plugins, resample, schema, shelves, transcribe
 from tasks.checkpoints import enhanced
 from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.packaging import plan
 from tasks.plugins.contracts import CONTRACTS
-from tasks.plugins.contracts.members import Filled, lacking, members
+from tasks.plugins.contracts.members import Filled, lacking, members, misspelt
+from tasks.plugins.rules import Limit
 from tasks.settings import StageSettings, role
 from tasks.stages import contract
 from tasks.stages.contract import Stage, StageModule
@@ -128,6 +131,26 @@ def test_a_recogniser_asks_for_a_rate_of_speech_or_none(use: str) -> None:
     assert rate is None or rate >= 8000
 
 
+def test_a_filter_is_limited_by_its_settings_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Settings(StageSettings):
+        max: float | None = 2.0
+        min_rest: int | None = None
+
+    module = ModuleType("mine.loud")
+    columns = dict.fromkeys(("loud", "loud_rest", "loud_free"), ("1", "told"))
+    vars(module).update(VERSION=1, COLUMNS=columns, Settings=Settings, measure=lambda c, s: {})
+    monkeypatch.setitem(sys.modules, "mine", ModuleType("mine"))
+    monkeypatch.setitem(sys.modules, "mine.loud", module)
+    loaded = plugins.load("filters", "mine.loud")
+    rest = Limit("loud_rest", 3, None, "low_loud_rest", "high_loud_rest")
+    chosen = Settings(min_rest=3)
+    assert loaded.verdict(chosen) == (Limit("loud", None, 2.0, "low_loud", "high_loud"), rest)
+    vars(module)["REASONS"] = {"loud": ("", "too_loud")}
+    assert loaded.verdict(chosen) == (Limit("loud", None, 2.0, "", "too_loud"), rest)
+    vars(module)["verdict"] = lambda settings: (rest,)
+    assert loaded.verdict(chosen) == (rest,)
+
+
 def without(shelf: str, use: str, member: str) -> str:
     """Name of a module like a plug-in that lacks one member."""
     name = f"broken.{shelf}_{use}_{member}"
@@ -152,6 +175,49 @@ def test_control_a_module_that_lacks_a_member_is_refused(shelf: str, use: str, m
         plugins.load(shelf, name)
     assert f"{name!r} is not a {CONTRACTS[shelf].noun}" in str(caught.value)
     assert f"lacks {written}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("shelf", "old", "new"),
+    [("filters", "decide", "reject"), ("text", "decide", "reject"), ("sources", "part", "branch")],
+)
+def test_a_member_under_its_former_name_is_refused(shelf: str, old: str, new: str) -> None:
+    name = without(shelf, shelves.names(shelf)[0], new)
+    vars(sys.modules[name])[old] = lambda *given: None
+    with pytest.raises(ConfigError, match=f"{old} is called {new} now"):
+        plugins.load(shelf, name)
+    vars(sys.modules[name])[new] = lambda *given: None  # then the other is a helper of its own
+    assert plugins.load(shelf, name)
+
+
+def test_a_misspelt_member_is_named_before_the_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = (ROOT / "tasks/filters/peak.py").read_text()
+    (tmp_path / "my_peak").mkdir()
+    (tmp_path / "my_peak/a.wav").touch()
+    (tmp_path / "my_peak/slips.py").write_text(
+        f"{written}\n\ncostly = True\nHALF = 0.5\n\ndef wants_gpus(settings):\n    return True\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    wish = {
+        "sources": [{"kind": "folder", "path": str(tmp_path / "my_peak")}],
+        "out": str(tmp_path / "out"),
+        "filter": {"filters": [{"use": "my_peak.slips"}]},
+        "transcribe": {"backend": {"use": "fake"}},
+    }
+    checks.check_wishes(PrepareSettings.model_validate(wish))
+    said = [line for line in caplog.messages if "my_peak.slips" in line]
+    assert [(line.split()[1], line.split()[-1]) for line in said] == [
+        ("costly", "COSTLY?"),
+        ("wants_gpus", "wants_gpu?"),
+    ]
+
+
+@pytest.mark.parametrize(("shelf", "use"), ON_SHELVES)
+def test_no_helper_of_ours_is_taken_for_a_misspelt_member(shelf: str, use: str) -> None:
+    module = plugins.module(shelf, use)
+    assert [*misspelt(module, CONTRACTS[shelf].loaded)] == []
 
 
 @pytest.mark.parametrize("shelf", shelves.SHELVES)

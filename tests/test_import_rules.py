@@ -118,7 +118,7 @@ def test_tasks_do_not_know_flows_or_a_cluster() -> None:
 #: package, and else from lines above: so no import climbs, and no two packages import each other.
 LAYERS = (
     "tasks.environment tasks.json_types tasks.masking tasks.shelves tasks.lean tasks.speech_rate "
-    "tasks.language_codes",
+    "tasks.language_codes tasks.logs",
     "tasks.errors",
     "tasks.schema tasks.settings",
     "tasks.job",

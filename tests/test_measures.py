@@ -34,6 +34,7 @@ from tasks.plugins.contracts import FilterModule
 from tasks.plugins.rules import Limit, Rejection, judge
 from tasks.schema import UTTERANCES
 from tests import fetched
+from tests.filled import verdict
 from tests.test_filters import Cut
 
 Samples = NDArray[np.float32]
@@ -62,7 +63,7 @@ def number(module: FilterModule, samples: Samples, rate: int = 16_000) -> float:
 
 def rejection(module: FilterModule, clip: Clip, **chosen: Any) -> Rejection | None:
     chosen_settings = module.Settings(**chosen)
-    return judge(module.measure(clip, chosen_settings), module.verdict(chosen_settings))
+    return judge(module.measure(clip, chosen_settings), verdict(module, chosen_settings))
 
 
 def reason(module: FilterModule, clip: Clip, **chosen: Any) -> str | None:

@@ -23,7 +23,7 @@ from prefect.logging.handlers import APILogWorker, PrefectConsoleHandler
 from flows import cli
 from flows.cluster import spawning
 from flows.server import console, history
-from flows.server.replaced import replaced
+from flows.server.history import replaced
 
 ROOT = Path(__file__).parents[1]
 

@@ -39,6 +39,7 @@ from tasks.settings import Plugin
 from tasks.weights import finding
 from tests import plain_quality
 from tests.corpus import speech as syllables
+from tests.filled import verdict
 from tests.test_filters import cut
 
 RATE = 16_000
@@ -567,5 +568,5 @@ def test_costly_measures_are_the_same_every_time(module: Any, voices: list[Float
     ],
 )
 def test_limits(module: Any, values: dict[str, Any], limits: dict[str, float], reason: Any) -> None:
-    found = judge(values, module.verdict(module.Settings(**limits)))
+    found = judge(values, verdict(module, module.Settings(**limits)))
     assert (found.reason if found else None) == reason

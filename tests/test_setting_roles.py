@@ -376,7 +376,7 @@ def test_recipes_hold_what_they_should(name: str, field: str) -> None:
 def test_thresholds_reach_the_rules(name: str, field: str) -> None:
     """A limit that no rule takes up would be silently dead."""
     shelf, _, use = name.partition(".")
-    module = plugins.module(shelf, use)
+    module: Any = plugins.load(shelf, use)
     changed = module.Settings.model_validate({field: SHELVES[name][field].other})
     assert module.verdict(changed) != module.verdict(module.Settings())
 

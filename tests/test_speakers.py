@@ -34,6 +34,7 @@ from tasks.weights import entries, registry
 from tests import corpus
 from tests.bench import _conversations, _turn_scores
 from tests.fetched import needs_speakers
+from tests.filled import verdict
 
 CORPUS = Path(os.environ.get("UTTERMILL_CORPUS", ""))
 RECIPES = Path(__file__).parents[1] / "infra" / "recipes"
@@ -317,8 +318,8 @@ def test_measures_of_turns() -> None:
     short = clip(turn(0, 300, 0), turn(300, 310, 1))
     assert speakers.measure(short, speakers.Settings()) == {"speakers": 1.0}
     rules = (
-        *overlap_filter.verdict(overlap_filter.Settings()),
-        *speakers.verdict(speakers.Settings()),
+        *verdict(overlap_filter, overlap_filter.Settings()),
+        *verdict(speakers, speakers.Settings()),
     )
     no = judge({"overlap": 0.25, "speakers": 2.0}, rules)
     assert no is not None

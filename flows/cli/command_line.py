@@ -17,6 +17,7 @@ from tasks import masking
 from tasks.errors import ConfigError, MillError, NothingLeft, OutLocked, TooManyFailed
 from tasks.json_types import JsonObject
 from tasks.lean import importing, without_pandas, without_search_at_exit
+from tasks.logs import log
 
 #: Defaults for what this command and its children start; a value that is set already stays.
 ENVIRONMENT = {
@@ -94,15 +95,14 @@ def _logged_to_stderr() -> Iterator[None]:
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
     handler.addFilter(masking.Filter())
-    logger = logging.getLogger("uttermill")
-    level = logger.level
-    logger.setLevel(logging.INFO)
-    logger.addHandler(handler)
+    level = log.level
+    log.setLevel(logging.INFO)
+    log.addHandler(handler)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
+        log.removeHandler(handler)
+        log.setLevel(level)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ Slurm job that waited or a pod that was added.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Collection, Sequence
@@ -22,7 +21,7 @@ from pkgutil import resolve_name
 from time import monotonic
 from typing import Protocol
 
-log = logging.getLogger("uttermill")
+from tasks.logs import log
 
 #: None in a worker that joined without this module: it was not preloaded.
 PRELOADED = "tasks.preload:READY_AT"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import logging
 import queue
 import threading
 import time
@@ -12,8 +11,7 @@ from contextlib import suppress
 from typing import Generic, TypeVar, cast
 
 from flows.cluster.calls import NotBegun, begin_chain
-
-log = logging.getLogger("uttermill")
+from tasks.logs import log
 
 POLL_SECONDS = 0.5  # between two looks at the width; a signal taken by another thread waits as long
 INTERRUPT_SECONDS = 15.0  # that running chains have to end after an interrupt
@@ -106,7 +104,9 @@ class _Chains(Generic[Shard, Result]):
                     index = next(self._waiting, -1)
                 if index < 0:
                     return
-                self._results[index] = self._contexts[index].run(self._begun, self._shards[index])
+                context = self._contexts[index]
+                context.run(begin_chain)
+                self._results[index] = context.run(self._chain, self._shards[index])
         except BaseException as error:  # raised again in the caller's thread
             with self._lock:
                 self._errors.append(error)
@@ -115,10 +115,6 @@ class _Chains(Generic[Shard, Result]):
                 self._drain()
         finally:
             self._ended.put(None)
-
-    def _begun(self, shard: Shard) -> Result:
-        begin_chain()
-        return self._chain(shard)
 
 
 def _first(errors: Sequence[BaseException]) -> BaseException:

@@ -19,10 +19,9 @@ from flows.cluster.placement import Placement, await_admission
 from flows.cluster.settings import ClusterSettings
 from flows.cluster.workers import SchedulerElsewhere, SchedulerHere
 from tasks.errors import RunError
+from tasks.logs import log
 
 __all__ = ["Cluster", "ClusterSettings"]
-
-log = logging.getLogger("uttermill")
 
 
 class Cluster:

@@ -6,7 +6,6 @@ runs one call at a time and a death has one suspect.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -28,8 +27,7 @@ from flows.cluster.calls import (
 from flows.cluster.fleet import CPU
 from tasks.accounting.metrics import Trace
 from tasks.errors import RunError
-
-log = logging.getLogger("uttermill")
+from tasks.logs import log
 
 Result = TypeVar("Result")
 

@@ -78,10 +78,12 @@ def gather(dask_worker: Worker) -> JsonObject:
         "versions": versions(),
         "local": str(dask_worker.local_directory),
     }
+    import onnxruntime
+
     from tasks.audio import codecs
 
     found["pools"] = _pools()
-    found["providers"] = _providers()
+    found["providers"] = list(onnxruntime.get_available_providers())
     found["cuda"] = _cuda_devices()
     found["cuda_fault"] = gpu.ctranslate2_fault() if found["resources"].get(GPU) else None
     found["codecs"] = {kind: codecs.fault(kind) for kind in codecs.FORMATS}
@@ -108,12 +110,6 @@ def _pools() -> dict[str, int]:
 
     pools = {str(pool["internal_api"]): int(pool["num_threads"]) for pool in threadpool_info()}
     return {**pools, "numba": int(get_num_threads())}
-
-
-def _providers() -> list[str]:
-    import onnxruntime
-
-    return list(onnxruntime.get_available_providers())
 
 
 def _cuda_devices() -> int:

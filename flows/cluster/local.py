@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 from flows.cluster import ending, gpus
 from flows.cluster.fleet import CPU, GPU, Fleet
 from tasks.json_types import JsonObject
+from tasks.logs import log
 
 if TYPE_CHECKING:
     from distributed import Security, SpecCluster
-
-log = logging.getLogger("uttermill")
 
 STARTS = 3  # tries, when a worker is killed while it starts
 KILLED = "Nanny failed to start worker process"  # Dask's message for a worker that sent none

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -14,8 +13,7 @@ from flows.cluster.fleet import CPU, GPU
 from flows.cluster.workers import Resources, SchedulerElsewhere, SchedulerHere
 from tasks.errors import RunError
 from tasks.json_types import JsonObject
-
-log = logging.getLogger("uttermill")
+from tasks.logs import log
 
 WAIT_S = 60.0  # s between two log lines about a cluster without workers
 ADMITTED_S = 120.0  # s that a call waits for an admitted worker while there are only others

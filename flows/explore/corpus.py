@@ -7,7 +7,6 @@ table of outcomes and from the checkpoints.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,13 +24,11 @@ from flows.explore.selection import Selection
 from flows.explore.shards import Shards
 from flows.explore.vocabulary import Vocabulary
 from flows.run import runs
-from tasks import storage
 from tasks.dataset import versions
 from tasks.errors import ConfigError, MillError
 from tasks.job import Job
 from tasks.json_types import JsonObject
-
-log = logging.getLogger("uttermill")
+from tasks.logs import log
 
 ANSWERS = 500  # that are kept of `once`
 BATCH = 50_000  # texts that are read at once
@@ -177,12 +174,8 @@ class Corpus:
 
     def job(self) -> Job | None:
         """The job of the last run that ended well; None if OUT keeps no run."""
-        if not storage.of(self.out).is_folder(self.out / "runs"):
-            return None
-        try:
-            return runs.settings_of(self.out, ended_well=True).job()
-        except ConfigError:
-            return None
+        settings = runs.known_settings(self.out, ended_well=True)
+        return settings.job() if settings else None
 
     def close(self) -> None:
         self._closing = True

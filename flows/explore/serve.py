@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import socket
@@ -17,8 +16,7 @@ import uvicorn
 from flows.explore import app
 from flows.explore.corpus import Corpus
 from tasks.errors import ConfigError, MillError
-
-log = logging.getLogger("uttermill")
+from tasks.logs import log
 
 HOST = "127.0.0.1"
 

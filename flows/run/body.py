@@ -7,7 +7,6 @@ nothing has to be computed: a run with nothing to do starts no server, no worker
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +31,7 @@ from tasks.dataset import reader_drops, versions
 from tasks.errors import MillError
 from tasks.job import Cost, Job
 from tasks.json_types import JsonObject
+from tasks.logs import log
 from tasks.results import Published
 from tasks.schema import LEDGER_FILE
 from tasks.storage import lock, tables
@@ -41,8 +41,6 @@ if TYPE_CHECKING:  # imports Dask, which a run with nothing to do does without
     from flows.progress import Progress
     from flows.run.caller import ClusterCaller
     from flows.run.observer import Shown
-
-log = logging.getLogger("uttermill")
 
 #: Audio that is packaged without workers, s: their start takes longer.
 ALONE_SECONDS = 10 * 3600.0

@@ -6,7 +6,6 @@ the cluster; so its two halves are called separately. The page needs no network.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from flows.cluster.cluster import Cluster
+from tasks.logs import log
 from tasks.storage import write_atomic
-
-log = logging.getLogger("uttermill")
 
 NAME = "dask-performance.html"
 

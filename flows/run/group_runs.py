@@ -7,7 +7,6 @@ the last to finish it. Shards still chain on their own, so the stages of a group
 from __future__ import annotations
 
 import contextvars
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,9 +20,8 @@ from flows.server.artifacts import escaped, table
 from tasks.callers import Step
 from tasks.errors import CorruptManifest
 from tasks.job import Done
+from tasks.logs import log
 from tasks.stages.contract import PER_SHARD
-
-log = logging.getLogger("uttermill")
 
 END_SECONDS = 30.0  # that the end of a run waits until Prefect knows how its last task runs ended
 
@@ -72,7 +70,8 @@ class TaskRunGroup:
         with self._lock:
             shown = self._stages.get(stage)
             if shown is None:
-                shown = self._stages[stage] = _StageRun(stage, self._label(stage), self._run)
+                words = label(stage, self.title, sum(self.seconds.values()))
+                shown = self._stages[stage] = _StageRun(stage, words, self._run)
             late = shown.over.is_set()
         if late:  # a later stage found damage, and its contents are made again
             return self._run(stage, label(stage, shard, self.seconds[shard]), work)
@@ -100,9 +99,6 @@ class TaskRunGroup:
             self._changed = True
             if shown.lacking(len(self.seconds)) == 0:
                 shown.over.set()
-
-    def _label(self, stage: str) -> str:
-        return label(stage, self.title, sum(self.seconds.values()))
 
     def close(self, error: BaseException | None) -> None:
         """End its task runs, whether or not all of its shards came through."""

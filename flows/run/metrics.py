@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,8 +14,7 @@ from tasks.accounting import metrics
 from tasks.accounting.metrics import Place, Trace
 from tasks.job import Cost, Done
 from tasks.json_types import JsonObject
-
-log = logging.getLogger("uttermill")
+from tasks.logs import log
 
 SHOWN = 3  # stragglers that are printed
 

@@ -41,7 +41,7 @@ def of(settings: PrepareSettings, brief: bool = False) -> JsonObject:
     their audio will take. Else `unread_bytes` says how much they hold.
     """
     job = settings.job()
-    before = newest(job.out)
+    before = runs.known_settings(job.out)
     rates = _Rates(settings, job)
     plan = planning.plan(job, before.job() if before else None, not brief or rates.known)
     stages = {name: _stage(name, amount, rates) for name, amount in plan.stages.items()}
@@ -67,14 +67,6 @@ def of(settings: PrepareSettings, brief: bool = False) -> JsonObject:
         **({"refusal": plan.refusal} if plan.refusal else {}),
         **({"shared": [_shared(job, each) for each in plan.shared]} if plan.shared else {}),
     }
-
-
-def newest(out: Path) -> PrepareSettings | None:
-    """Settings of the newest run, if there was one that can still be read."""
-    try:
-        return runs.settings_of(out)
-    except ConfigError:
-        return None
 
 
 def _shared(job: Job, found: Shared) -> JsonObject:

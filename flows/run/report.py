@@ -8,7 +8,6 @@ already, or else a separate process.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import pickle
 import subprocess
@@ -23,11 +22,10 @@ from tasks import storage
 from tasks.errors import MillError, RunError
 from tasks.job import Job
 from tasks.json_types import JsonObject
+from tasks.logs import log
 
 if TYPE_CHECKING:  # imports Dask, which a run with nothing to do does without
     from flows.run.caller import ClusterCaller
-
-log = logging.getLogger("uttermill")
 
 TIMEOUT = 900.0  # s; a million utterances take about 20 s
 #: What the separate process runs; its standard input begins with this process's `sys.path`.

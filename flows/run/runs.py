@@ -18,9 +18,8 @@ from flows.settings import PrepareSettings, parse
 from tasks import masking, storage
 from tasks.errors import ConfigError, MillError
 from tasks.json_types import JsonObject
+from tasks.logs import log
 from tasks.storage import write_atomic
-
-log = logging.getLogger("uttermill")
 
 SUMMARY, ERROR = "summary.json", "error.json"  # one of them in the folder of a run that has ended
 UNLOCKED_SECONDS = 60.0  # after which a scratch folder without a lock belongs to a dead run
@@ -87,12 +86,11 @@ def _logged(folder: Path) -> Iterator[None]:
     handler = logging.FileHandler(folder / "run.log", encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     handler.addFilter(masking.Filter())
-    logger = logging.getLogger("uttermill")
-    logger.addHandler(handler)
+    log.addHandler(handler)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
+        log.removeHandler(handler)
         handler.close()
 
 
@@ -178,3 +176,11 @@ def settings_of(out: Path, ended_well: bool = False) -> PrepareSettings:
     data = json.loads(storage.read(newest(out, ended_well) / "settings.json"))
     data["out"] = str(out)  # OUT may have been moved
     return parse(data)
+
+
+def known_settings(out: Path, ended_well: bool = False) -> PrepareSettings | None:
+    """The same; None if OUT holds no run, or one whose settings this release cannot read."""
+    try:
+        return settings_of(out, ended_well)
+    except ConfigError:
+        return None

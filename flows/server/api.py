@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -11,8 +10,7 @@ import httpx
 from prefect.client.orchestration import get_client
 
 from tasks.errors import RunError
-
-log = logging.getLogger("uttermill")
+from tasks.logs import log
 
 REFUSALS = (401, 403)
 BUSY = (408, 429, 502, 503, 504)

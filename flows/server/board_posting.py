@@ -7,7 +7,6 @@ time for more.
 from __future__ import annotations
 
 import contextvars
-import logging
 import threading
 import time
 from collections.abc import Sequence
@@ -18,8 +17,7 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.context import FlowRunContext
 
 from flows.server.posting import EVERY_SECONDS, FIRST_SECONDS, one_try, post
-
-log = logging.getLogger("uttermill")
+from tasks.logs import log
 
 MOST = 20  # requests in EVERY_SECONDS
 CLOSE_SECONDS = 10.0  # spent at the end of a run on the last changes

@@ -8,7 +8,6 @@ minute in a long run. Only the last is awaited, briefly.
 from __future__ import annotations
 
 import contextvars
-import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -29,8 +28,7 @@ from prefect.utilities.urls import url_for
 from flows.progress import Progress
 from flows.server.artifacts import DONE, State, failure, markdown
 from tasks.json_types import JsonObject
-
-log = logging.getLogger("uttermill")
+from tasks.logs import log
 
 KEY = "uttermill-progress"
 FIRST_SECONDS = 4.0  # a run with nothing to do is over by then

@@ -8,7 +8,6 @@ server's UI.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -22,8 +21,7 @@ from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_se
 from flows.server import history
 from flows.server.process import ServerProcess, last_line, listening, new_log
 from tasks.errors import RunError
-
-log = logging.getLogger("uttermill")
+from tasks.logs import log
 
 STARTS = 3  # tries, when a server ends while it starts (its database is locked, say)
 START_SECONDS = 120.0  # a new database takes 11 s on two idle cores

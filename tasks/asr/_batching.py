@@ -6,12 +6,11 @@ ends with the longest text.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-log = logging.getLogger("uttermill")
+from tasks.logs import log
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

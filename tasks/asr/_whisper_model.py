@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,12 +13,11 @@ from tasks import environment, language_codes
 from tasks.asr import _bundled
 from tasks.asr._whisper_settings import Settings, code
 from tasks.errors import ConfigError
+from tasks.logs import log
 from tasks.weights import finding
 
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel
-
-log = logging.getLogger("uttermill")
 
 
 def weights(settings: Settings) -> str:

@@ -11,7 +11,7 @@ from tasks.recording.container import Window
 from tasks.recording.faults import Fault
 
 
-class Chained:
+class Chained(Decoder):
     """Decodes links (offset, length) in order, resampled to the rate of the first one and mixed to
     its channels. `opened` gives the decoder of a link."""
 
@@ -52,9 +52,6 @@ class Chained:
                     yield ready
             finally:
                 self.faults += [f.moved(begins, rate / own.rate) for f in self._current.faults]
-
-    def skip_to(self, sample: int) -> bool:
-        return False
 
     def close(self) -> None:
         self._current.close()

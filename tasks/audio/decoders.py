@@ -54,7 +54,7 @@ def _unfinished(decoder: Decoder, file: BinaryIO) -> bool:
     return found is not None and found.unfinished
 
 
-class Suspect:
+class Suspect(Decoder):
     """A decoder of a file whose container may show damage without its place.
 
     When all is decoded, and unless `explained()` says that the decoder's faults account for it,
@@ -81,9 +81,6 @@ class Suspect:
             yield block
         if not self._explained() and (what := self._what()):
             self.faults.append(Fault(at if self._at_end else 0, at, what, not self._at_end))
-
-    def skip_to(self, sample: int) -> bool:
-        return False
 
     def close(self) -> None:
         self._decoder.close()

@@ -12,7 +12,7 @@ import numpy as np
 from tasks.audio import adts, matroska
 from tasks.audio.flac_md5 import Md5, flac_info
 from tasks.audio.frames import Assembler
-from tasks.audio.kinds import Samples
+from tasks.audio.kinds import Decoder, Samples
 from tasks.audio.mp3 import has_frame_count
 from tasks.audio.opening import CHECKED, audio_stream, header_of, open_container
 from tasks.audio.packets import LOOSE_END, Gap, Packets
@@ -23,7 +23,7 @@ from tasks.recording.faults import Fault
 _FLAC_FRAME = 4608  # most samples of a frame in the subset that nearly all encoders keep to
 
 
-class FFmpeg:
+class FFmpeg(Decoder):
     """Decoder of the first audio stream, in one thread.
 
     A packet that FFmpeg rejects is left out, as the program `ffmpeg` does, and is a fault. Rate and
@@ -147,9 +147,6 @@ class FFmpeg:
     def _silence(self, count: int, frames: int) -> Iterator[Samples]:
         for at in range(0, count, frames):
             yield np.zeros((min(frames, count - at), self.header.channels), np.float32)
-
-    def skip_to(self, sample: int) -> bool:
-        return False
 
     def close(self) -> None:
         self._container.close()

@@ -20,7 +20,7 @@ from av.audio.codeccontext import AudioCodecContext
 from numpy.typing import NDArray
 
 from tasks.audio.flac_md5 import INFO_BYTES, StreamInfo, info_in
-from tasks.audio.kinds import Header, Samples
+from tasks.audio.kinds import Decoder, Header, Samples
 from tasks.audio.opening import FRAMES_PER_BYTE
 from tasks.recording.faults import Fault
 
@@ -43,7 +43,7 @@ _WRITTEN_OUT = bytes(
 )
 
 
-class Whole:
+class Whole(Decoder):
     """Decoder of a file that is decoded already."""
 
     def __init__(self, samples: Samples, header: Header) -> None:
@@ -53,9 +53,6 @@ class Whole:
     def read(self, frames: int) -> Iterator[Samples]:
         for at in range(0, len(self._samples), frames):
             yield self._samples[at : at + frames]
-
-    def skip_to(self, sample: int) -> bool:
-        return False
 
     def close(self) -> None:
         pass

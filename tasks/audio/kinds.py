@@ -36,6 +36,6 @@ class Decoder(Protocol):
 
     def skip_to(self, sample: int) -> bool:
         """Seek to a sample and return True; False, without moving, where seeking is not exact."""
-        ...
+        return False
 
     def close(self) -> None: ...

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,9 +18,8 @@ from pathlib import Path
 from tasks import storage
 from tasks.checkpoints import manifest
 from tasks.json_types import JsonObject, JsonValue
+from tasks.logs import log
 from tasks.storage.local import is_temporary
-
-log = logging.getLogger("uttermill")
 
 FORMAT = 1  # of the file
 STAGES = ("shard", "filter", "resample", "transcribe")

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +26,9 @@ import pyarrow.parquet as pq
 from tasks import storage
 from tasks.errors import CorruptManifest
 from tasks.json_types import JsonObject
+from tasks.logs import log
 from tasks.schema import Row as Row
 from tasks.storage import tables
-
-log = logging.getLogger("uttermill")
 
 HOLDS = "holds"  # in a footer: (name, rows) of each part that the file holds
 LISTINGS = 3  # of a shard whose files are joined meanwhile

@@ -18,10 +18,7 @@ from tasks.recording import Segment
 VERSION = 1
 USES_SPEAKERS = True
 NUMBER = re.compile(r"(?i)(speaker|spk)[_-]?\d+")
-
-
-class Settings(CuttingSettings):
-    pass
+Settings = CuttingSettings
 
 
 class Given:

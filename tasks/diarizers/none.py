@@ -10,10 +10,7 @@ from tasks.recording import Segment
 from tasks.settings import StageSettings
 
 VERSION = 1
-
-
-class Settings(StageSettings):
-    pass
+Settings = StageSettings  # none
 
 
 def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Diarizer:

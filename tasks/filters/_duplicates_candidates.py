@@ -183,13 +183,9 @@ def _checked(fingerprints: Fingerprints, pairs: Pairs) -> Pairs:
             some, error = some.take(good), error[good]
         kept.append(some)
         errors.append(error)
-    return _best_alignment(Pairs.joined(kept), np.concatenate(errors))
-
-
-def _best_alignment(pairs: Pairs, error: Reals) -> Pairs:
-    """Each pair once, at the offset with the fewest errors."""
-    order = np.lexsort((np.abs(pairs.offset), error, pairs.other, pairs.one))
-    return pairs.take(order[first_of_runs(pairs.one[order], pairs.other[order])])
+    found, error = Pairs.joined(kept), np.concatenate(errors)
+    order = np.lexsort((np.abs(found.offset), error, found.other, found.one))  # best ones first
+    return found.take(order[first_of_runs(found.one[order], found.other[order])])
 
 
 def quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Reals:

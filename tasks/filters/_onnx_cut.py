@@ -6,8 +6,7 @@ tensors and the initialisers they read are copied byte for byte; input and outpu
 float32 of any shape.
 
     ModelProto  7 graph      GraphProto  1 node, 5 initializer, 11 input, 12 output
-    NodeProto   1 input, 2 output        TensorProto  1 dims, 2 data_type, 4 float_data, 8 name,
-                                                      9 raw_data
+    NodeProto   1 input, 2 output        TensorProto  8 name
 """
 
 from __future__ import annotations
@@ -17,15 +16,14 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.weights.protobuf import fields, integer, tagged, values
+from tasks.weights.onnx_writer import tensor
+from tasks.weights.protobuf import fields, tagged, values
 
 Floats = NDArray[np.float32]
 
 _MODEL_GRAPH = 7
 _NODE, _INITIALIZER, _INPUT, _OUTPUT = 1, 5, 11, 12
 _NODE_INPUT, _NODE_OUTPUT, _TENSOR_NAME = 1, 2, 8
-_DIMS, _TYPE, _RAW = 1, 2, 9
-_FLOAT32 = 1
 _VALUE_INFO = 13  # shapes of inner tensors, dropped: they follow from the input
 
 
@@ -47,21 +45,12 @@ def with_weights(model: bytes, new: Mapping[str, Floats]) -> bytes:
 
     def changed(graph: bytes) -> bytes:
         out = bytearray()
-        for number, tensor, whole in fields(graph):
-            name = values(tensor, _TENSOR_NAME)[0].decode() if number == _INITIALIZER else ""
-            out += tagged(number, _tensor(name, new[name])) if name in new else whole
+        for number, held, whole in fields(graph):
+            name = values(held, _TENSOR_NAME)[0].decode() if number == _INITIALIZER else ""
+            out += tagged(number, tensor(name, new[name])) if name in new else whole
         return bytes(out)
 
     return _with_graph(model, changed)
-
-
-def _tensor(name: str, numbers: Floats) -> bytes:
-    """TensorProto of float32 values."""
-    dims = b"".join(integer(_DIMS, size) for size in numbers.shape)
-    data = np.ascontiguousarray(numbers, "<f4").tobytes()
-    return (
-        dims + integer(_TYPE, _FLOAT32) + tagged(_TENSOR_NAME, name.encode()) + tagged(_RAW, data)
-    )
 
 
 def _between(graph: bytes, source: str, target: str) -> bytes:

@@ -8,7 +8,6 @@ were not cut by their text.
 from __future__ import annotations
 
 from tasks.audio import Clip
-from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
@@ -16,6 +15,7 @@ AFTER_ALL = True
 COLUMNS = {
     "alignment": ("1", "share of the text's words, or letters, that were heard in the utterance")
 }
+REASONS = {"alignment": ("misaligned", "aligned")}
 
 
 class Settings(StageSettings):
@@ -27,7 +27,3 @@ class Settings(StageSettings):
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     return {"alignment": clip.match}
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (Limit("alignment", settings.min, settings.max, "misaligned", "aligned"),)

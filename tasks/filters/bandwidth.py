@@ -26,11 +26,11 @@ from tasks.audio import Clip
 from tasks.audio.blocks import regroup
 from tasks.filters import _derived as derived
 from tasks.filters._levels import Wide
-from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"bandwidth": ("Hz", "highest frequency with speech")}
+REASONS = {"bandwidth": ("narrow_band", "wide_band")}
 
 FRAME_SECONDS = 0.032
 SHORTEST = 1.0  # s; one in eight half seconds of speech has nothing above 4 kHz
@@ -105,7 +105,3 @@ def _band_powers(clip: Clip) -> tuple[Wide, Wide]:
     noise = smallest**2 / 12 if found[1:] else 0.0
     bins = np.diff(np.append(first, size // 2 + 1))
     return np.concatenate(found), noise * float(window @ window) * bins
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (Limit("bandwidth", settings.min, settings.max, "narrow_band", "wide_band"),)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tasks.audio import Clip
-from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"channels": ("1", "channels as decoded")}
+REASONS = {"channels": ("too_few_channels", "too_many_channels")}
 
 
 class Settings(StageSettings):
@@ -19,8 +19,3 @@ class Settings(StageSettings):
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     return {"channels": float(clip.channels)}
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    s = settings
-    return (Limit("channels", s.min, s.max, "too_few_channels", "too_many_channels"),)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from tasks.audio import Clip
 from tasks.filters._levels import levels
-from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"channels_identical": ("1", "share of the energy that the mean of the channels keeps")}
+REASONS = {"channels_identical": ("channels_cancel", "channels_identical")}
 
 
 class Settings(StageSettings):
@@ -34,8 +34,3 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     if not energy:
         return {"channels_identical": None}
     return {"channels_identical": min(found.sum_variance / energy, 1.0)}
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    s = settings
-    return (Limit("channels_identical", s.min, s.max, "channels_cancel", "channels_identical"),)

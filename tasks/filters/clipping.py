@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.audio import Clip
-from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
@@ -24,6 +23,7 @@ COLUMNS = {
     "clipping_fraction": ("1", "share of samples, over all channels, that lie in flat tops"),
     "clipping_longest": ("samples", "longest flat top of any channel"),
 }
+REASONS = dict.fromkeys(COLUMNS, ("unclipped", "clipped"))
 
 
 class Settings(StageSettings):
@@ -113,11 +113,3 @@ def _lower(top: float, bottom: float, peaks: list[_Peak]) -> bool:
     highest = min(peak.level for peak in peaks if peak.sign > 0)
     lowest = max(-peak.level for peak in peaks if peak.sign < 0)
     return top < highest and bottom > lowest
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    s = settings
-    return (
-        Limit("clipping_fraction", s.min_fraction, s.max_fraction, "unclipped", "clipped"),
-        Limit("clipping_longest", s.min_longest, s.max_longest, "unclipped", "clipped"),
-    )

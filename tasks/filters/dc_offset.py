@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from tasks.audio import Clip
 from tasks.filters._levels import levels
-from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"dc_offset": ("1", "largest magnitude of the mean of a channel; full scale is 1")}
+REASONS = {"dc_offset": ("no_dc_offset", "dc_offset")}
 
 
 class Settings(StageSettings):
@@ -24,7 +24,3 @@ class Settings(StageSettings):
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     found = levels(clip)
     return {"dc_offset": None if found is None else float(abs(found.mean).max())}
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (Limit("dc_offset", settings.min, settings.max, "no_dc_offset", "dc_offset"),)

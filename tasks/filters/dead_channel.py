@@ -11,11 +11,11 @@ import numpy as np
 
 from tasks.audio import Clip
 from tasks.filters._levels import FLOOR_DB, levels
-from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"dead_channel": ("dB", "level of the strongest channel above the weakest one")}
+REASONS = {"dead_channel": ("even_channels", "dead_channel")}
 
 
 class Settings(StageSettings):
@@ -31,7 +31,3 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
         return {"dead_channel": None}
     level = 10 * np.log10(np.maximum(found.variance, 10 ** (FLOOR_DB / 10)))
     return {"dead_channel": float(level.max() - level.min())}
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (Limit("dead_channel", settings.min, settings.max, "even_channels", "dead_channel"),)

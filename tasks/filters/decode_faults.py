@@ -10,12 +10,12 @@ fault is unknown, everything after it counts as damaged. Formats without checksu
 from __future__ import annotations
 
 from tasks.audio import Clip
-from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 AFTER_ALL = True
 COLUMNS = {"decode_faults": ("1", "faults of the recording that the utterance touches or follows")}
+REASONS = {"decode_faults": ("undamaged", "damaged")}
 
 
 class Settings(StageSettings):
@@ -31,7 +31,3 @@ class Settings(StageSettings):
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     return {"decode_faults": None if clip.faults is None else float(clip.faults)}
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (Limit("decode_faults", settings.min, settings.max, "undamaged", "damaged"),)

@@ -28,7 +28,7 @@ from tasks.filters import _fingerprint
 from tasks.filters._duplicates_table import Thresholds
 from tasks.json_types import JsonObject
 from tasks.plugins.contracts.corpuswide import Rows
-from tasks.plugins.rules import Rejection, Rule
+from tasks.plugins.rules import Rejection
 from tasks.settings import StageSettings, Threshold
 
 if TYPE_CHECKING:
@@ -99,11 +99,6 @@ def fingerprint(clip: Clip, settings: Settings) -> bytes:
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     """Nothing: no number of one clip tells that it is a copy."""
     return {}
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    """Nothing: `reject` gives the verdict."""
-    return ()
 
 
 def reject(

@@ -7,7 +7,6 @@ header gives no length.
 from __future__ import annotations
 
 from tasks.audio import Clip
-from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 3
@@ -15,6 +14,10 @@ AFTER_ALL = True
 COLUMNS = {
     "duration": ("s", "decoded samples divided by the native rate"),
     "duration_difference": ("s", "decoded length of the whole recording minus the header's"),
+}
+REASONS = {
+    "duration": ("too_short", "too_long"),
+    "duration_difference": ("header_mismatch", "header_mismatch"),
 }
 
 
@@ -33,12 +36,3 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
         "duration": clip.seconds,
         "duration_difference": None if header is None else clip.recording_seconds - header,
     }
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    s = settings
-    wrong = "header_mismatch"
-    return (
-        Limit("duration", s.min, s.max, "too_short", "too_long"),
-        Limit("duration_difference", s.min_difference, s.max_difference, wrong, wrong),
-    )

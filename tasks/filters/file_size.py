@@ -8,11 +8,11 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from tasks.audio import Clip
-from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"file_size": ("bytes", "encoded size of the whole recording")}
+REASONS = {"file_size": ("too_small", "too_large")}
 
 #: Powers of 1000 (`k`, `kB`) and, with an `i`, of 1024 (`Ki`, `KiB`).
 _UNITS = {"": 1} | {
@@ -49,7 +49,3 @@ class Settings(StageSettings):
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     return {"file_size": float(clip.recording_bytes)}
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (Limit("file_size", settings.min, settings.max, "too_small", "too_large"),)

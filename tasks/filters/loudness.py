@@ -22,11 +22,11 @@ from scipy import signal
 
 from tasks.audio import Clip
 from tasks.filters._levels import chunks
-from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"loudness": ("LUFS", "integrated loudness by ITU-R BS.1770-4, -70 at least")}
+REASONS = {"loudness": ("too_quiet", "too_loud")}
 LOWEST_RATE = 8000  # Hz; below, the shelf is too near the Nyquist frequency
 OFFSET = -0.691  # makes a 997 Hz sine at full scale in one channel -3.01 LUFS
 GATE = -70.0  # LUFS
@@ -105,7 +105,3 @@ def _gated(blocks: NDArray[np.float64]) -> float:
 
 def _power(lufs: float) -> float:
     return float(10 ** ((lufs - OFFSET) / 10))
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (Limit("loudness", settings.min, settings.max, "too_quiet", "too_loud"),)

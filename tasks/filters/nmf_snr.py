@@ -22,7 +22,6 @@ import numpy as np
 from tasks.audio import MATERIALISE_SECONDS, Clip
 from tasks.filters import _nmf
 from tasks.filters._derived import mono_blocks
-from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
@@ -54,7 +53,3 @@ def _ratio(clip: Clip) -> float | None:
     if not (0 < signal < math.inf and 0 < noise < math.inf):
         return None
     return 10 * math.log10(signal / noise)
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (Limit("nmf_snr", settings.min, settings.max, "low_nmf_snr", "high_nmf_snr"),)

@@ -6,13 +6,13 @@ Null without diarization.
 from __future__ import annotations
 
 from tasks.audio import Clip
-from tasks.plugins.rules import Limit, Rule
 from tasks.recording import turns
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 AFTER_ALL = True
 COLUMNS = {"overlap": ("1", "share of the utterance in which two voices or more speak")}
+REASONS = {"overlap": ("no_overlap", "overlap")}
 
 
 class Settings(StageSettings):
@@ -27,7 +27,3 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
         return {"overlap": None}
     both = sum(end - start for start, end in turns.overlap(clip.turns))
     return {"overlap": both / clip.num_samples}
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (Limit("overlap", settings.min, settings.max, "no_overlap", "overlap"),)

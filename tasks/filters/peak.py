@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from tasks.audio import Clip
 from tasks.filters._levels import decibels, levels
-from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"peak": ("dBFS", "largest magnitude of a sample of any channel")}
+REASONS = {"peak": ("too_quiet", "too_loud")}
 
 
 class Settings(StageSettings):
@@ -24,7 +24,3 @@ class Settings(StageSettings):
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     found = levels(clip)
     return {"peak": None if found is None else decibels(found.peak**2)}
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (Limit("peak", settings.min, settings.max, "too_quiet", "too_loud"),)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from tasks.audio import Clip
 from tasks.filters._levels import decibels, levels
-from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"rms": ("dBFS", "root mean square over all channels; a full-scale sine is -3.01")}
+REASONS = {"rms": ("too_quiet", "too_loud")}
 
 
 class Settings(StageSettings):
@@ -25,7 +25,3 @@ class Settings(StageSettings):
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     found = levels(clip)
     return {"rms": None if found is None else decibels(float(found.power.mean()))}
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (Limit("rms", settings.min, settings.max, "too_quiet", "too_loud"),)

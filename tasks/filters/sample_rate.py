@@ -7,11 +7,11 @@ uses the rate is another question: see `bandwidth`.
 from __future__ import annotations
 
 from tasks.audio import Clip
-from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"sample_rate_native": ("Hz", "sample rate of the recording")}
+REASONS = {"sample_rate_native": ("low_rate", "high_rate")}
 
 
 class Settings(StageSettings):
@@ -23,8 +23,3 @@ class Settings(StageSettings):
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     return {"sample_rate_native": float(clip.rate)}
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    s = settings
-    return (Limit("sample_rate_native", s.min_native, s.max_native, "low_rate", "high_rate"),)

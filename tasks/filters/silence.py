@@ -13,7 +13,6 @@ from pydantic import Field
 
 from tasks.audio import Clip
 from tasks.filters._levels import chunks
-from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 3
@@ -23,6 +22,12 @@ COLUMNS = {
     "silence_leading": ("s", "silence before the first frame that is not silent"),
     "silence_trailing": ("s", "silence after the last frame that is not silent"),
     "silence_longest": ("s", "longest silence between sounds"),
+}
+REASONS = {
+    "silence_fraction": ("too_little_silence", "silent"),
+    "silence_leading": ("starts_early", "silent_start"),
+    "silence_trailing": ("ends_early", "silent_end"),
+    "silence_longest": ("no_pause", "long_pause"),
 }
 
 
@@ -92,13 +97,3 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
         "silence_trailing": seconds(count) - seconds(last),
         "silence_longest": max((seconds(end) - seconds(at) for at, end in between), default=0.0),
     }
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    s = settings
-    return (
-        Limit("silence_fraction", s.min_fraction, s.max_fraction, "too_little_silence", "silent"),
-        Limit("silence_leading", s.min_leading, s.max_leading, "starts_early", "silent_start"),
-        Limit("silence_trailing", s.min_trailing, s.max_trailing, "ends_early", "silent_end"),
-        Limit("silence_longest", s.min_longest, s.max_longest, "no_pause", "long_pause"),
-    )

@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 
 from tasks.audio import Clip
 from tasks.filters import _derived as derived
-from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold
 
 Floats = NDArray[np.float32]
@@ -37,6 +36,7 @@ Doubles = NDArray[np.float64]
 VERSION = 1
 COSTLY = True
 COLUMNS = {"snr": ("dB", "power of the speech over that of the steady noise, -20 to 100")}
+REASONS = {"snr": ("noisy", "high_snr")}
 
 FRAME_SECONDS = 0.032  # the voice detector's window, too
 PART_SECONDS = 30.0
@@ -128,7 +128,3 @@ def _noise(bands: Doubles) -> float:
         low = smoothed <= NOISE_BELOW * level
         level = np.where(low, bands, 0).sum(axis=0) / np.maximum(low.sum(axis=0), 1)
     return float(level.sum())
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (Limit("snr", settings.min, settings.max, "noisy", "high_snr"),)

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from tasks.audio import Clip
 from tasks.filters import _derived as derived
-from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold, Transient
 from tasks.speech import embedding
 from tasks.speech.embedding import fbank
@@ -26,6 +25,7 @@ VERSION = 1
 ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
 COSTLY = True
 COLUMNS = {"speaker_purity": ("1", "cosine of the voices of the utterance's halves")}
+REASONS = {"speaker_purity": ("several_voices", "one_voice")}
 LEAST_S, HALF_S = 1.6, 6.0
 
 
@@ -72,7 +72,3 @@ def _outer(blocks: Iterable[NDArray[np.float32]], count: int) -> list[NDArray[np
         first = np.concatenate([first, block[: size - len(first)]])
         last = np.concatenate([last, block])[-size:]
     return [first, last]
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (Limit("speaker_purity", settings.min, settings.max, "several_voices", "one_voice"),)

@@ -6,13 +6,13 @@ Null without diarization.
 from __future__ import annotations
 
 from tasks.audio import Clip
-from tasks.plugins.rules import Limit, Rule
 from tasks.recording.turns import voices_in
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 AFTER_ALL = True
 COLUMNS = {"speakers": ("1", "people who speak in the utterance")}
+REASONS = {"speakers": ("few_speakers", "many_speakers")}
 LEAST_S = 0.25
 
 
@@ -28,7 +28,3 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
         return {"speakers": None}
     heard = voices_in(clip.turns, 0, clip.num_samples)
     return {"speakers": float(sum(n >= LEAST_S * clip.rate for n in heard.values()))}
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (Limit("speakers", settings.min, settings.max, "few_speakers", "many_speakers"),)

@@ -12,11 +12,11 @@ from pydantic import Field
 
 from tasks.audio import Clip
 from tasks.filters import _derived as derived
-from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"speech_ratio": ("1", "share of the 32 ms windows that are speech")}
+REASONS = {"speech_ratio": ("little_speech", "all_speech")}
 
 
 class Settings(StageSettings):
@@ -33,7 +33,3 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     with np.errstate(invalid="ignore"):  # infinite samples are refused elsewhere
         found = derived.speech_probabilities(clip)
     return {"speech_ratio": float((found >= settings.threshold).mean()) if len(found) else None}
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (Limit("speech_ratio", settings.min, settings.max, "little_speech", "all_speech"),)

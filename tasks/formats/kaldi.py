@@ -28,10 +28,7 @@ COLUMNS = _clips.COLUMNS  # names and texts are in the lists only
 LARGEST = 2**32 - 64  # bytes of samples that a WAV file can hold
 PROVES_SAMPLES = True
 SIZED = True  # `finish` needs the length of each WAV file
-
-
-class Settings(StageSettings):
-    """None."""
+Settings = StageSettings  # none
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:

@@ -47,10 +47,7 @@ READER = ReaderLimits(
     (Bound("min_duration", "min", "seconds", 0.1), Bound("max_duration", "max", "seconds", 16.7)),
     splits=("train",),
 )
-
-
-class Settings(_clips.AudioSettings):
-    """How an utterance's audio is stored."""
+Settings = _clips.AudioSettings
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:

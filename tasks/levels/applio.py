@@ -16,10 +16,7 @@ from tasks.settings import StageSettings
 VERSION = 1
 HIGHEST = 2.5  # full scale is 1
 PEAK, SHARE = 0.9, 0.75
-
-
-class Settings(StageSettings):
-    """None: the rule is fixed."""
+Settings = StageSettings  # none: the rule is fixed
 
 
 def apply(samples: NDArray[np.float32], rate: int, settings: Settings) -> NDArray[np.float32]:

@@ -22,10 +22,7 @@ from tasks.settings import StageSettings
 VERSION = 1
 TARGET_DB, MOST_DB = -20.0, 3.0  # dBFS, dB
 FULL = 32768.0
-
-
-class Settings(StageSettings):
-    """None: the rule is fixed."""
+Settings = StageSettings  # none: the rule is fixed
 
 
 def apply(samples: NDArray[np.float32], rate: int, settings: Settings) -> NDArray[np.float32]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +26,7 @@ from tasks.checkpoints import manifest
 from tasks.checkpoints.index import Index
 from tasks.errors import MAY_PASS
 from tasks.listing import entries, fingerprints
-
-log = logging.getLogger("uttermill")
+from tasks.logs import log
 
 PRESENT, MAY_BE_TRIED = 1, 2  # bits of `flags`
 LEAST = 20_000  # recordings; reading fewer takes no longer than writing the cache

@@ -13,7 +13,6 @@ from tasks import storage
 from tasks.corpuswide import outcome_table, outcomes
 from tasks.job import Job
 from tasks.packaging import judgements, shard_groups
-from tasks.packaging.shard_groups import ShardGroup
 from tasks.storage import tables
 
 NAME = "decisions.parquet"
@@ -39,16 +38,12 @@ def note(job: Job, scratch: Path, judged: Sequence[int], manifests: str | None =
                 name = f"{name}-{hashlib.sha256(told).hexdigest()[:16]}"
             names.append(f"{name}.parquet")
             if names[-1] not in there:
-                storage.write_atomic(home / names[-1], _part(group, own))
+                data = group.data(NAME)
+                if own is not None:
+                    table = pq.read_table(pa.BufferReader(data))
+                    table = outcomes.entered(table, "id", own)
+                    data = tables.parquet(table, compression="zstd")
+                storage.write_atomic(home / names[-1], data)
     for name in there.difference(names):
         storage.remove(home / name)
     outcome_table.seal(job, names, manifests)
-
-
-def _part(group: ShardGroup, verdicts: pa.Table | None) -> bytes:
-    """The outcomes of a group, with its corpus-wide verdicts, as Parquet."""
-    data = group.data(NAME)
-    if verdicts is None:
-        return data
-    table = outcomes.entered(pq.read_table(pa.BufferReader(data)), "id", verdicts)
-    return tables.parquet(table, compression="zstd")

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from tasks.corpuswide import judging
 from tasks.corpuswide.ordering import Order
-from tasks.packaging import speaker_hours, split_allocation, split_by_list, weights
+from tasks.packaging import speaker_hours, split_allocation, weights
 from tasks.packaging.components import KINDS, Bools, Ints, Numbers, speakers_in
 from tasks.packaging.names import Names
 from tasks.packaging.split_by_list import MatchedList
-from tasks.settings import PackageSettings
+from tasks.settings import PackageSettings, split_lists
 
 #: Columns of a row that splits and weights go by.
 COLUMNS = (
@@ -39,7 +39,8 @@ class Candidates(ExitStack):
     def __init__(self, settings: PackageSettings) -> None:
         super().__init__()
         self._settings = settings
-        self.listed: list[MatchedList] = split_by_list.read(settings)  # before a file is opened
+        # Before a file is opened:
+        self.listed = [MatchedList(each) for each in split_lists.read(settings)]
         self._ids = self.enter_context(Order())
         self.names = tuple(self.enter_context(Names()) for _ in KINDS)
         self._numbers, self._lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]

@@ -83,19 +83,15 @@ def all_derived(
     """`derived` of all formats of a job, by the names that a plan has for the columns: two formats
     may derive columns of one name."""
     return {
-        f"{_prefix(plugin.use)}{name}": values
+        f"{plugin.use}:{name}": values
         for plugin in job.package.formats
         for name, values in derived(plugin, schema, read).items()
     }
 
 
-def _prefix(use: str) -> str:
-    return f"{use}:"
-
-
 def own_columns(use: str, planned: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
     """A plan's table, or batch, in which the columns that the format derives have its names."""
-    names = [name.removeprefix(_prefix(use)) for name in planned.schema.names]
+    names = [name.removeprefix(f"{use}:") for name in planned.schema.names]
     return planned.rename_columns(names)
 
 

@@ -45,9 +45,7 @@ class Task:
 
     name: str
     before: Sequence[str] = ()  # parts of the newest version from which it takes rows
-    portion: Sequence[int] | None = (
-        None  # place and count, of the wanted recordings, by hash; None: none
-    )
+    portion: Sequence[int] | None = None  # of the wanted recordings, by hash: place and count
 
 
 def plan(job: Job, scratch: Path, judged: bool) -> JsonObject:

@@ -82,12 +82,12 @@ def link(
     note). RunError if one is no longer as published."""
     newest = versions.newest(job.out)
     assert newest is not None
-    files = versions.files(newest)
+    files, guards = versions.files(newest), published.guards(job.out, newest)
     written = []
     for name, told in some:
         storage.of(staging).detach(staging / name)
         sha256, size = files[name]["sha256"], files[name]["bytes"]
-        guard = published.guard(job.out, newest, name)
+        guard = published.guard(guards, newest, name)
         if not storage.of(newest).link(newest / name, staging / name, sha256, size, guard):
             raise RunError(versions.differs(newest, name))
         written.append(Written(name, (sha256, size), told, []))

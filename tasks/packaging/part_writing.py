@@ -90,7 +90,7 @@ def _link(
     assert newest is not None
     files = versions.files(newest)
     entry = files.get(part.name)
-    guard = published.guard(job.out, newest, part.name)
+    guard = published.guard(published.guards(job.out, newest), newest, part.name)
     if entry is None or not storage.of(newest).link(
         newest / part.name, staging / part.name, entry["sha256"], entry["bytes"], guard
     ):

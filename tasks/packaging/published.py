@@ -176,22 +176,17 @@ def _parsed(text: bytes) -> JsonObject:
     return told
 
 
-def guard(out: Path, version: Path, name: str) -> str:
-    """The guard of one file; empty if this version has to read it."""
-    again = read_again(name, versions.number(version))
-    return "" if again else guards(out, version).get(name, "")
+def guard(known: Mapping[str, str], version: Path, name: str) -> str:
+    """The guard of one file, of those `known`; empty if a new version has to read it: every file
+    that is linked is read once in EVERY versions, so that bit rot is found."""
+    again = (zlib.crc32(name.encode()) + versions.number(version)) % EVERY == 0
+    return "" if again else known.get(name, "")
 
 
 def save_guards(out: Path, version: Path) -> None:
     """Note the guards of the newest version's files; only while holding OUT's lock."""
     told = {"version": version.name, "guards": dict(storage.of(version).guards(version))}
     storage.write_atomic(home(out) / GUARDS, json.dumps(told).encode())
-
-
-def read_again(name: str, version: int) -> bool:
-    """Whether a version reads a linked file although its guard is unchanged: every file is read
-    once in EVERY versions, so that bit rot is found."""
-    return (zlib.crc32(name.encode()) + version) % EVERY == 0
 
 
 def keep(out: Path, data: bytes) -> str:

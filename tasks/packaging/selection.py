@@ -5,7 +5,6 @@ First the dataset weights, then the hours per speaker, then the split assignment
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +18,7 @@ from tasks.corpuswide import judging
 from tasks.dataset import versions
 from tasks.job import Job
 from tasks.json_types import JsonObject
+from tasks.logs import log
 from tasks.packaging import published, seeded, speaker_hours, split_allocation, splits, weights
 from tasks.packaging.candidates import Candidates
 from tasks.packaging.components import Bools, Numbers, Sides, speakers_in
@@ -26,8 +26,6 @@ from tasks.schema import Row
 from tasks.settings import split_lists
 from tasks.settings.portions import REST
 from tasks.storage import long_columns, sorted_keys
-
-log = logging.getLogger("uttermill")
 
 
 class Selection(NamedTuple):

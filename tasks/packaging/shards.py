@@ -6,7 +6,6 @@ and uploads it, and checks what it downloads again.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,11 +21,10 @@ from tasks.dataset import publication, versions
 from tasks.errors import CorruptManifest, RunError
 from tasks.formats import Hashes, Output, OutputShard
 from tasks.job import Job
+from tasks.logs import log
 from tasks.packaging import plan, published, shard_groups
 from tasks.plugins.contracts import Format
 from tasks.settings import StageSettings
-
-log = logging.getLogger("uttermill")
 
 
 def link(job: Job, staging: Path, part: int) -> list[int]:
@@ -49,8 +47,7 @@ def _linked(
     assert newest is not None
     for old, new in zip(shard.unchanged, shard.files, strict=True):
         name = old.path.removeprefix(f"{newest}/")
-        again = published.read_again(name, versions.number(newest))
-        guard = "" if again else known.get(name, "")
+        guard = published.guard(known, newest, name)
         if not storage.of(staging).link(
             storage.place(old.path), staging / new, old.sha256, old.size, guard
         ):

@@ -12,7 +12,6 @@ from tasks.errors import RunError
 from tasks.json_types import JsonObject
 from tasks.packaging import components
 from tasks.packaging.components import Bools, Numbers, Sides
-from tasks.settings import PackageSettings, split_lists
 from tasks.settings.split_lists import SplitList
 
 
@@ -56,10 +55,6 @@ class MatchedList:
     def tells(self, clip: int) -> str | None:
         """Id and recording of a clip that it names."""
         return self._told.get(clip)
-
-
-def read(settings: PackageSettings) -> list[MatchedList]:
-    return [MatchedList(each) for each in split_lists.read(settings)]
 
 
 def match(listed: list[MatchedList], rows: Numbers, count: int, names: list[str]) -> Matches:

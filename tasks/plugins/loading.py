@@ -30,6 +30,9 @@ MEASURING: tuple[contracts.Measuring, ...] = ("filters", "text")
 _DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
 
 Model = TypeVar("Model", bound=BaseModel)
+Loaded = TypeVar("Loaded", bound=contracts.LoadedPlugin)
+#: A plug-in and its checked settings.
+Resolved = tuple[Loaded, StageSettings]
 
 
 @overload
@@ -74,7 +77,22 @@ def _loaded(shelf: str, use: str) -> members.Filled:
             f"{shelf}: the module {use!r} is not a {noun}: it lacks {'; '.join(missing)} "
             f"(tasks/plugins/contracts/{shelf}.py says what each of them is)"
         )
+    if gone := members.renamed(found, full):
+        raise ConfigError(f"{shelf}: the module {use!r} is out of date: {'; '.join(gone)}")
     return members.Filled(found, full)
+
+
+def doubts(shelf: str, use: str) -> list[str]:
+    """A sentence for each name in a module of your own that may be a member's, misspelt: nobody
+    would call it, and the member would have its default."""
+    if "." not in use:
+        return []
+    noun, _, full = contracts.CONTRACTS[shelf]
+    return [
+        f"{shelf}: {name} in the module {use!r} is no member of a {noun}, so nothing calls it "
+        f"unless the module does; did you mean {member}?"
+        for name, member in members.misspelt(module(shelf, use), full)
+    ]
 
 
 @cache
@@ -99,46 +117,32 @@ def columns(shelf: contracts.Measuring, use: str) -> contracts.Columns:
 
 
 @overload
-def resolve(
-    shelf: Literal["diarizers"], plugin: Plugin
-) -> tuple[contracts.DiarizerPlugin, StageSettings]: ...
+def resolve(shelf: Literal["diarizers"], plugin: Plugin) -> Resolved[contracts.DiarizerPlugin]: ...
 @overload
 def resolve(
     shelf: Literal["segmenters"], plugin: Plugin
-) -> tuple[contracts.SegmenterPlugin, StageSettings]: ...
+) -> Resolved[contracts.SegmenterPlugin]: ...
 @overload
-def resolve(
-    shelf: Literal["filters"], plugin: Plugin
-) -> tuple[contracts.Filter, StageSettings]: ...
+def resolve(shelf: Literal["filters"], plugin: Plugin) -> Resolved[contracts.Filter]: ...
 @overload
-def resolve(
-    shelf: Literal["enhance"], plugin: Plugin
-) -> tuple[contracts.EnhancerPlugin, StageSettings]: ...
+def resolve(shelf: Literal["enhance"], plugin: Plugin) -> Resolved[contracts.EnhancerPlugin]: ...
 @overload
-def resolve(
-    shelf: Literal["resamplers"], plugin: Plugin
-) -> tuple[contracts.Resampler, StageSettings]: ...
+def resolve(shelf: Literal["resamplers"], plugin: Plugin) -> Resolved[contracts.Resampler]: ...
 @overload
-def resolve(shelf: Literal["levels"], plugin: Plugin) -> tuple[contracts.Level, StageSettings]: ...
+def resolve(shelf: Literal["levels"], plugin: Plugin) -> Resolved[contracts.Level]: ...
 @overload
-def resolve(
-    shelf: Literal["asr"], plugin: Plugin
-) -> tuple[contracts.Recogniser, StageSettings]: ...
+def resolve(shelf: Literal["asr"], plugin: Plugin) -> Resolved[contracts.Recogniser]: ...
 @overload
-def resolve(
-    shelf: Literal["text"], plugin: Plugin
-) -> tuple[contracts.TextVerdict, StageSettings]: ...
+def resolve(shelf: Literal["text"], plugin: Plugin) -> Resolved[contracts.TextVerdict]: ...
 @overload
-def resolve(
-    shelf: Literal["formats"], plugin: Plugin
-) -> tuple[contracts.Format, StageSettings]: ...
+def resolve(shelf: Literal["formats"], plugin: Plugin) -> Resolved[contracts.Format]: ...
 @overload
 def resolve(
     shelf: contracts.Measuring, plugin: Plugin
-) -> tuple[contracts.Filter | contracts.TextVerdict, StageSettings]: ...
+) -> Resolved[contracts.Filter | contracts.TextVerdict]: ...
 @overload
-def resolve(shelf: str, plugin: Plugin) -> tuple[contracts.LoadedPlugin, StageSettings]: ...
-def resolve(shelf: str, plugin: Plugin) -> tuple[contracts.LoadedPlugin, StageSettings]:
+def resolve(shelf: str, plugin: Plugin) -> Resolved[contracts.LoadedPlugin]: ...
+def resolve(shelf: str, plugin: Plugin) -> Resolved[contracts.LoadedPlugin]:
     """A plug-in and its checked settings; ConfigError as `load` and `checked` raise it."""
     return _resolved(_Chosen(shelf, plugin.use, json.dumps(plugin.options, default=repr), plugin))
 
@@ -155,7 +159,7 @@ class _Chosen:
 
 
 @lru_cache(maxsize=256)  # asked for each utterance, and checking takes as long as a short measure
-def _resolved(chosen: _Chosen) -> tuple[contracts.LoadedPlugin, StageSettings]:
+def _resolved(chosen: _Chosen) -> Resolved[contracts.LoadedPlugin]:
     found = load(chosen.shelf, chosen.use)
     where = f"{chosen.shelf}.{chosen.use}"
     return found, checked(found.Settings, chosen.plugin.options, where)

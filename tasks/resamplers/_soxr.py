@@ -11,10 +11,7 @@ from numpy.typing import NDArray
 from tasks.settings import StageSettings
 
 Samples = NDArray[np.float32]
-
-
-class Settings(StageSettings):
-    pass
+Settings = StageSettings  # none
 
 
 class Quality:

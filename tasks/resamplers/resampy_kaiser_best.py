@@ -9,10 +9,7 @@ from tasks.settings import StageSettings
 
 VERSION = 1
 ENGINES = {"resampy": "resample"}
-
-
-class Settings(StageSettings):
-    pass
+Settings = StageSettings  # none
 
 
 def resample(

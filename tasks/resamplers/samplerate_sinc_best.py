@@ -9,10 +9,7 @@ from numpy.typing import NDArray
 from tasks.settings import StageSettings
 
 VERSION = 1
-
-
-class Settings(StageSettings):
-    pass
+Settings = StageSettings  # none
 
 
 def resample(

@@ -101,7 +101,8 @@ class EmiliaSegmenter:
         ]
         covered = self._utterances
         for kind, reason, ranges in kinds:
-            rest = _difference(ranges, covered, self._count)
+            outside = complement([r for r in ranges if r[0] < r[1]], self._count)
+            rest = complement(covered + outside, self._count)  # in these ranges, not covered yet
             self._out += [Span(start, end, kind, reason=reason) for start, end in rest]
             covered = covered + rest
 
@@ -190,9 +191,3 @@ def _turns(
             last_end = end
             turns.append(Turn(settings, rate, start, end, index, segment.speaker))
     return segments, turns
-
-
-def _difference(ranges: list[Range], covered: list[Range], count: int) -> list[Range]:
-    """The samples of [0, count) in `ranges` but not in `covered`, in order."""
-    outside = complement([r for r in ranges if r[0] < r[1]], count)
-    return complement(covered + outside, count)

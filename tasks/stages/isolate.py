@@ -7,7 +7,6 @@ culprit costs one start of an interpreter (a second or two), and a hang the item
 
 from __future__ import annotations
 
-import logging
 import os
 import pickle
 import select
@@ -22,9 +21,8 @@ import psutil
 from tasks import environment
 from tasks.checkpoints.manifest import Row
 from tasks.job import Job
+from tasks.logs import log
 from tasks.stages import contract
-
-log = logging.getLogger("uttermill")
 
 POLL = 0.2  # s between checks of the child's memory
 START = 120.0  # s that a new process may take to reach its first unit

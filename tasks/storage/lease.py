@@ -14,7 +14,6 @@ compared. In the end, a version is decided by the exclusive put of its dataset.j
 from __future__ import annotations
 
 import json
-import logging
 import os
 import threading
 import time
@@ -27,9 +26,8 @@ from uuid import uuid4
 import psutil
 
 from tasks.errors import ConfigError, OutLocked, RunError
+from tasks.logs import log
 from tasks.storage.objects import Objects
-
-log = logging.getLogger("uttermill")
 
 RENEW = 5.0  # s between renewals
 LEASE = 30.0  # s without a renewal after which an owner counts as dead, also to itself
@@ -121,7 +119,9 @@ def check(out: Path) -> None:
 def hold(out: Path, owner: Owner) -> Iterator[None]:
     """Hold a remote OUT for this process; `OutLocked` names the run that holds it."""
     try:
-        lease = _take(out, {**owner, **_whereabouts(), "token": uuid4().hex})
+        began = psutil.Process().create_time()
+        me: Owner = {"machine": _machine(), "began": began, "token": uuid4().hex}
+        lease = _take(out, {**owner, **me})
     except FileNotFoundError as error:
         raise ConfigError(f"cannot write to {out}: {error}; make the bucket") from None
     except RunError as error:
@@ -197,10 +197,6 @@ def _runs_here(owner: Owner) -> bool:
     except (psutil.NoSuchProcess, KeyError, ValueError):
         return False
     return abs(began - float(owner.get("began", 0))) < 1.0
-
-
-def _whereabouts() -> Owner:
-    return {"machine": _machine(), "began": psutil.Process().create_time()}
 
 
 def _machine() -> str | None:

@@ -149,11 +149,8 @@ def matching(pattern: str) -> list[str]:
         found = files.glob(key, detail=True)
     scheme = pattern.split("://")[0]
     names = (name for name, entry in found.items() if entry["type"] == "file")
-    return sorted((_url(scheme, name) for name in names), key=os.fsencode)
-
-
-def _url(scheme: str, name: str) -> str:
-    return name if is_url(name) else f"{scheme}://{name.lstrip('/')}"
+    whole = (name if is_url(name) else f"{scheme}://{name.lstrip('/')}" for name in names)
+    return sorted(whole, key=os.fsencode)
 
 
 def object_state(url: str) -> ObjectState:

@@ -71,10 +71,7 @@ class Graph:
         """A constant of the values' own type, one of `_KINDS`."""
         self._count += 1
         name = f"c{self._count}"
-        dims = b"".join(integer(1, size) for size in values.shape)
-        raw = values.astype(values.dtype.newbyteorder("<")).tobytes()
-        kind = _KINDS[values.dtype.name]
-        self._tensors.append(dims + integer(2, kind) + tagged(8, name.encode()) + tagged(9, raw))
+        self._tensors.append(tensor(name, values))
         return name
 
     def model(
@@ -91,6 +88,14 @@ class Graph:
         graph += b"".join(tagged(12, _value(name, shape)) for _, name, shape in results)
         head = integer(1, IR) + tagged(2, b"uttermill") + tagged(7, graph)
         return head + tagged(8, integer(2, OPSET))
+
+
+def tensor(name: str, values: NDArray[np.generic] | np.generic) -> bytes:
+    """TensorProto of values of one of `_KINDS`."""
+    dims = b"".join(integer(1, size) for size in values.shape)
+    raw = values.astype(values.dtype.newbyteorder("<")).tobytes()
+    kind = _KINDS[values.dtype.name]
+    return dims + integer(2, kind) + tagged(8, name.encode()) + tagged(9, raw)
 
 
 def _value(name: str, shape: Shape) -> bytes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
@@ -26,13 +27,14 @@ class FilterModule(VersionedModule, Protocol):
         cannot be measured at all.
         """
 
-    def verdict(self, settings: PluginSettings) -> tuple[Rule, ...]:
-        """Limits on its columns, from the settings alone."""
-
 
 class Filter(FilterModule, LoadedPlugin, Protocol):
+    __name__: str
     COLUMNS: dict[str, tuple[str, str]]
 
+    #: Why an utterance is below or above the limits of a column; `low_<column>` and
+    #: `high_<column>` where nothing is said.
+    REASONS: Mapping[str, tuple[str, str]] = MappingProxyType({})
     #: Not measured where a cheap filter already rejects the utterance.
     COSTLY: bool = False
     #: Measured again when the whole recording is decoded: `clip` then knows its faults and length.
@@ -41,3 +43,17 @@ class Filter(FilterModule, LoadedPlugin, Protocol):
     fingerprint: Callable[[Clip, PluginSettings], bytes] | None = None
     #: A verdict over the whole corpus.
     reject: Reject | None = None
+
+    def verdict(self, settings: PluginSettings) -> tuple[Rule, ...]:
+        """Limits on its columns, from the settings alone: those that the contract names, where its
+        settings have them. Written only where that does not do."""
+        from tasks.plugins.rules import Limit
+
+        name, own = self.__name__.rpartition(".")[2], dict(settings)
+        rules = []
+        for column in self.COLUMNS:
+            low, high = (f"{end}{column.removeprefix(name)}" for end in ("min", "max"))
+            if low in own or high in own:
+                reasons = self.REASONS.get(column, (f"low_{column}", f"high_{column}"))
+                rules.append(Limit(column, own.get(low), own.get(high), *reasons))
+        return tuple(rules)

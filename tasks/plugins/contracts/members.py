@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Protocol
 
@@ -42,6 +43,36 @@ def lacking(module: ModuleType, contract: type) -> list[str]:
     return [how for name, how in members(contract).items() if not hasattr(module, name)]
 
 
+#: Optional members of earlier versions, and what they are called now.
+RENAMED = {"decide": "reject", "parts": "branches", "part": "branch"}
+
+
+def renamed(module: ModuleType, contract: type) -> list[str]:
+    """Members that a module has under a former name only, where nobody would call them."""
+    unused = members(contract).keys() - vars(module).keys()
+    return [
+        f"{old} is called {new} now"
+        for old, new in RENAMED.items()
+        if new in unused and hasattr(module, old)
+    ]
+
+
+def misspelt(module: ModuleType, contract: type) -> Iterator[tuple[str, str]]:
+    """(name, member) of each public function or constant of a module that is almost called like a
+    member it does not have. It may be a helper of the module's own."""
+    known = members(contract).keys()
+    unused = {name.lower(): name for name in known - vars(module).keys()}
+    for name, value in vars(module).items():
+        if isinstance(value, FunctionType):
+            foreign = value.__module__ != module.__name__  # imported
+        else:
+            foreign = isinstance(value, ModuleType | type)
+        if foreign or name in known or name.startswith("_"):
+            continue
+        for near in get_close_matches(name.lower(), unused, 1, cutoff=0.8):
+            yield name, unused[near]
+
+
 class Filled:
     """A module as callers see it: its own members, and the contract's defaults for the others.
 
@@ -49,7 +80,7 @@ class Filled:
     """
 
     def __init__(self, module: ModuleType, contract: type) -> None:
-        self._module, self._contract = module, contract
+        self._module, self._contract, self.__name__ = module, contract, module.__name__
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

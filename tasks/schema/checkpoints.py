@@ -64,7 +64,7 @@ CUTS = pa.schema(
         column("error_code", S, "why it is quarantined"),
         column("error_detail", S, "the same in words"),
         column("measures", pa.map_(S, F64), "measured columns of an utterance"),
-        column("prints", pa.map_(S, pa.binary()), "prints of an utterance, by filter"),
+        column("prints", pa.map_(S, pa.binary()), "fingerprints of an utterance, by filter"),
         column("turn", I64, "index of the source's segment that it is a part of"),
         column("text", S, "its part of the recording's text, where the segmenter found it"),
         column("match", F64, "how well that agrees with what was heard, 0 to 1"),

@@ -23,6 +23,7 @@ from prefect.client.schemas.objects import FlowRun, State, StateType, TaskRun
 
 from flows.server import run_notes
 from flows.server.server import using
+from tests import signals
 from tests.faults.command import ROOT, TOKEN, Site, soon
 from tests.plugins import gate
 
@@ -54,7 +55,8 @@ class Service:
     def __init__(self, site: Site, *arguments: str) -> None:
         self._token = uuid4().hex
         self._log = site.home / f"{self._token}.log"
-        with self._log.open("wb") as log:
+        # Prefect's worker turns SIGTERM into SIGINT, which a process in the background may ignore.
+        with signals.interruptible(), self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, *arguments], cwd=site.home, stdin=subprocess.DEVNULL,
                 stdout=log, stderr=subprocess.STDOUT, start_new_session=True,

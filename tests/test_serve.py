@@ -189,7 +189,7 @@ def test_serve(serving: Serving) -> None:
 
 
 @pytest.mark.server
-def test_sigterm_ends_it_where_sigint_is_not_ignored(tmp_path: Path, prefect_server: Server) -> None:
+def test_sigterm_ends_it_in_a_terminal(tmp_path: Path, prefect_server: Server) -> None:
     site = Site(tmp_path, prefect_server.url, service.EAGER)
     corpus.make(site.source, 1)
     with site.start("serve", site.settings("out"), "--json") as serving:

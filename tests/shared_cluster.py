@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from distributed import scheduler
+
 from flows.cluster.cluster import Cluster, ClusterSettings
 
 ROOT = Path(__file__).parents[1]
@@ -42,6 +44,8 @@ def serving(folder: Path, environment: Mapping[str, str] | None = None) -> Itera
 
 
 if __name__ == "__main__":
+    # By default its workers say twice a second that they are alive.
+    scheduler.heartbeat_interval = lambda n: 5.0
     # Most of its runs use no engine; each one that does loads it then.
     with Cluster(ClusterSettings(workers=2), Path(sys.argv[1]), engines={}) as cluster:
         print(cluster.client.scheduler.address, flush=True)

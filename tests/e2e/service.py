@@ -189,7 +189,7 @@ def state(run: UUID) -> State[Any]:
 
 def end_of(run: UUID, seconds: float = 120) -> State[Any]:
     """The terminal state of a flow run."""
-    assert soon(lambda: state(run).is_final(), seconds, every=0.2), state(run)
+    assert soon(lambda: state(run).is_final(), seconds, every=0.5), state(run)
     return state(run)
 
 

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.server, pytest.mark.cluster]
 
 COUNT = 6
 SHARDS = 3
-POLL = 0.25  # s between two questions: to the server 10 ms of CPU, after processes as much
+POLL = 0.5  # s between two questions: to the server 20 ms of CPU, after processes as much
 #: Where runs are held or fail: the longest recording, whose shard is the last one to end.
 LAST = gate.name("transcribe", corpus.seconds_of(COUNT - 1))
 STAGES = ("filter", "resample", "transcribe")

@@ -29,7 +29,7 @@ from tests.plugins import gate
 
 #: How often a worker and `serve` ask for work, in seconds; 10 and more by default. Each question
 #: costs them and the server 50 ms of CPU.
-EAGER = {"PREFECT_WORKER_QUERY_SECONDS": "2", "PREFECT_RUNNER_POLL_FREQUENCY": "2"}
+EAGER = {"PREFECT_WORKER_QUERY_SECONDS": "3", "PREFECT_RUNNER_POLL_FREQUENCY": "3"}
 
 
 def environment(site: Site) -> dict[str, str]:

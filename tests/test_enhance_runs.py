@@ -168,8 +168,10 @@ def test_two_outs_are_equal(base: Path, tmp_path: Path) -> None:
     assert versions[0] == versions[1]
 
 
-def test_a_clip_that_kills_the_enhancer_falls_alone(base: Path, tmp_path: Path) -> None:
-    job = enhancing_job(base, tmp_path / "out", how="segv", seconds=corpus.seconds_of(2))
+def test_a_clip_that_kills_the_enhancer_falls_alone(tmp_path: Path) -> None:
+    for number in (1, 2):
+        corpus.add(tmp_path / "in", number)
+    job = enhancing_job(tmp_path, tmp_path / "out", how="segv", seconds=corpus.seconds_of(2))
     pipeline.run_shard_stage(job, Here(), job.out / "scratch")
     stage.run("filter", job, "shard-000000")
     stage.run("resample", job, "shard-000000", isolate=True)

@@ -6,10 +6,11 @@ import gc
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from tests import (
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 KILLS: pytest.StashKey[Tally] = pytest.StashKey()
 KILLED: list[str] = []  # the lines of it that another process wrote
 
-#: Each starts runs of two workers, and a Prefect server.
-MOST_PROCESSES = 4
+#: Each starts runs of two workers, and a Prefect server; with what it imports that takes 3 GB.
+MOST_PROCESSES, PROCESS = 4, 3 << 30
 
 #: Where temporary files lie if there is that much room, unless TMPDIR says where: a run syncs all
 #: that it writes, which takes most of a small run on a disk and no time in memory.
@@ -94,11 +95,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Processes that share the tests: for the whole suite one more than there are cores, as a test
-    of a run waits a third of its time; none for chosen files."""
+    """Processes that share the tests: for the whole suite two more than there are cores, as tests
+    of runs wait half of their time, and fewer where memory is short; none for chosen files."""
     whole = config.args_source is not pytest.Config.ArgsSource.ARGS
     cores = len(os.sched_getaffinity(0))
-    return min(cores + 1, MOST_PROCESSES) if whole and cores > 1 else 0
+    room = psutil.virtual_memory().available // PROCESS
+    return max(1, min(cores + 2, MOST_PROCESSES, room)) if whole and cores > 1 else 0
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -150,6 +152,21 @@ def no_recipe_kept() -> Iterator[None]:
     yield
     for function in kept:
         function.cache_clear()
+
+
+@pytest.fixture
+def quick_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of enhanced clips whose scores may be any: the level of a window in place of
+    DNSMOS, which takes a second for both clips of a recording."""
+    import numpy as np
+
+    from tasks.filters import _dnsmos
+
+    def windows(blocks: Iterable[Any], *_: Any, **__: Any) -> Iterator[Any]:
+        level = float(np.sqrt(np.mean(np.square(np.concatenate(list(blocks))))))
+        yield np.full((1, 3), 1 + 3 * min(1.0, level), np.float32)
+
+    monkeypatch.setattr(_dnsmos, "windows", windows)
 
 
 @pytest.fixture(scope="session")

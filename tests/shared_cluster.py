@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from distributed import scheduler
 
 from flows.cluster.cluster import Cluster, ClusterSettings
 
@@ -25,12 +27,13 @@ SELDOM = {
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[dict[str, Any]]:
-    """Start them; the settings `cluster` of a run that works there."""
+def serving(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[dict[str, Any]]:
+    """Start them, with more variables of the environment; the settings `cluster` of a run that
+    works there."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.shared_cluster", str(folder)],
-        cwd=ROOT, env={**os.environ, **SELDOM}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        text=True,
+        cwd=ROOT, env={**os.environ, **SELDOM, **(environment or {})}, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
     with process:
         assert process.stdout is not None
@@ -41,6 +44,8 @@ def serving(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 if __name__ == "__main__":
+    # By default its workers say twice a second that they are alive.
+    scheduler.heartbeat_interval = lambda n: 5.0
     # Most of its runs use no engine; each one that does loads it then.
     with Cluster(ClusterSettings(workers=2), Path(sys.argv[1]), engines={}) as cluster:
         print(cluster.client.scheduler.address, flush=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import subprocess
@@ -18,7 +17,7 @@ import distributed
 import psutil
 import pytest
 import yaml
-from distributed import KilledWorker, get_worker
+from distributed import KilledWorker
 from pydantic import ValidationError
 
 from flows.cli import proofs
@@ -29,33 +28,9 @@ from flows.cluster.fleet import CPU
 from tasks.errors import ConfigError, RunError
 from tasks.settings import TRANSIENT
 from tests import signals
-from tests.on_worker import hold_the_gil
+from tests.on_worker import confined, hold_the_gil, kill_me, say
 
 ROOT = Path(__file__).parent.parent
-
-
-def kill_me() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def say(topic: str, word: str) -> None:
-    worker: Any = get_worker  # untyped
-    worker().log_event(topic, {"word": word})
-    logging.getLogger("uttermill.tests").warning("a record says %s", word)
-
-
-def look() -> dict[str, Any]:
-    import multiprocessing
-    import tempfile
-
-    return {
-        "pid": os.getpid(),
-        "caps": os.environ["OMP_NUM_THREADS"],
-        "temp": tempfile.gettempdir(),
-        "daemon": multiprocessing.current_process().daemon,
-        "prefect": "prefect" in sys.modules,
-        "main": getattr(sys.modules["__main__"], "__file__", ""),
-    }
 
 
 #: What workers load that compute nothing: a second of CPU less for each of them.
@@ -177,7 +152,7 @@ def test_workers_are_capped_whatever_the_parent_has(
             thread.start()
         for thread in starts:
             thread.join()
-        seen = one.submit(look).result()
+        seen = one.submit(confined).result()
         assert dict(os.environ) == before
         assert len(one.client.nthreads()) == 1
     assert seen["caps"] == "1"
@@ -195,7 +170,7 @@ def test_a_nanny_that_replaces_a_worker_leaves_no_variables_behind(tmp_path: Pat
         pid = one.submit(os.getpid).result()
         os.kill(pid, signal.SIGKILL)
         dispatcher = Dispatcher(one, lambda audio, isolated: 120.0)
-        seen = dispatcher.run(look, seconds_of_audio=1, isolate_kw=None)
+        seen = dispatcher.run(confined, seconds_of_audio=1, isolate_kw=None)
         assert seen["pid"] != pid, "control: it was replaced"
         assert dict(os.environ) != before, "control: the nanny set them again"
     assert dict(os.environ) == before
@@ -247,16 +222,16 @@ def test_events_and_records_reach_the_parent(
 def test_a_killed_worker_fails_its_call_only_and_its_replacement_is_proven(
     cluster: Cluster,
 ) -> None:
-    before = {cluster.client.submit(look, pure=False).result()["pid"] for _ in range(4)}
+    before = {cluster.client.submit(confined, pure=False).result()["pid"] for _ in range(4)}
     quiet = cluster.submit(time.sleep, 1)
     with pytest.raises(KilledWorker):
-        cluster.submit(kill_me).result()
+        cluster.submit(kill_me, 0.0).result()
     assert quiet.result() is None
     assert soon(lambda: len(cluster.client.nthreads()) == 2, 60)
     workers = cluster.client.run(facts.gather)
     for proof in (*proofs.PROOFS, proofs.pinned):
         assert proof(workers).ok, proof(workers)
-    seen = cluster.client.run(look)
+    seen = cluster.client.run(confined)
     assert {fact["pid"] for fact in seen.values()} != before
     assert not any(fact["daemon"] for fact in seen.values())
 
@@ -328,7 +303,7 @@ def test_any_cluster_class(tmp_path: Path) -> None:
     )  # fmt: skip
     with Cluster(settings, tmp_path / "s") as made:
         pid = made.submit(os.getpid).result()
-        assert made.submit(look).result()["caps"] == "1"
+        assert made.submit(confined).result()["caps"] == "1"
     assert gone(pid)
 
 
@@ -340,10 +315,9 @@ import prefect
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
 sys.path.insert(0, {root!r})
-from tests.on_worker import hold_the_gil
-from tests.test_cluster import look
+from tests.on_worker import confined, hold_the_gil
 with Cluster(ClusterSettings(workers=1), Path({scratch!r}), engines={{}}) as cluster:
-    workers = cluster.client.run(look)
+    workers = cluster.client.run(confined)
     for fact in workers.values():
         assert not fact["prefect"], fact
         print(fact["pid"], flush=True)

@@ -14,15 +14,14 @@ from flows.demo import speech
 from tasks import plugins
 from tasks.errors import ConfigError
 from tasks.settings import Plugin, Source, TranscribeSettings
+from tests import demo_corpus
 
 pytest.importorskip("espeakng_loader")
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("demo") / "corpus"
-    demo.make_corpus(folder)
-    return folder
+    return demo_corpus.take(tmp_path_factory.mktemp("demo") / "corpus", tmp_path_factory)
 
 
 def digests(folder: Path) -> dict[str, str]:

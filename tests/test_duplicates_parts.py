@@ -122,9 +122,10 @@ def test_pairs_of_blocks_stay_few_enough_to_number() -> None:
         block = many.block_of(np.arange(CLIPS, dtype=np.int32)).astype(int)
         assert (low == np.minimum(block, block[::-1])).all()
         assert (high == np.maximum(block, block[::-1])).all()
-    order = np.arange(CLIPS)
+    some = CLIPS // 2
+    order = np.arange(some)
     found = [
-        digest(found_among([made], order, duplicate.Settings().thresholds(), block=block))
+        digest(found_among([made[:some]], order, duplicate.Settings().thresholds(), block=block))
         for block in (100, 1 << 20)
     ]
     assert found[0] == found[1]

@@ -213,6 +213,7 @@ def of_clip(samples: Any, rate: int, job: Job) -> tuple[NDArray[np.int16], dict[
     return made, dict(scores)
 
 
+@pytest.mark.usefixtures("quick_scores")
 @pytest.mark.parametrize("rate", [8000, 11_025, 16_000, 44_100, 48_000, 192_000])
 def test_any_rate_gives_the_right_length_and_place(rate: int, tmp_path: Path) -> None:
     """Halved at 16 kHz: half of what the original gives, sample by sample."""
@@ -225,6 +226,7 @@ def test_any_rate_gives_the_right_length_and_place(rate: int, tmp_path: Path) ->
     assert np.abs(made - 0.5 * plain).max() < 4
 
 
+@pytest.mark.usefixtures("quick_scores")
 def test_the_channel_that_resample_takes(tmp_path: Path) -> None:
     samples = np.zeros((4000, 8), np.float32)
     samples[:, 3] = noise(7, 4000)
@@ -247,12 +249,17 @@ def test_samples_that_are_no_numbers(value: float, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 161, 480])
-def test_clips_shorter_than_a_window(count: int, tmp_path: Path) -> None:
+def test_clips_shorter_than_a_window(
+    count: int, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if count > 1:  # the shortest is scored, too
+        request.getfixturevalue("quick_scores")
     for rate in (8000, 48_000):
         made, _ = of_clip(noise(count, count), rate, job_of(tmp_path))
         assert len(made) == pcm.resampled_length(count, rate, 16_000)
 
 
+@pytest.mark.usefixtures("quick_scores")
 def test_the_limit_leaves_some_of_the_original(tmp_path: Path) -> None:
     samples = noise(9, 8000)
     made, _ = of_clip(samples, 16_000, job_of(tmp_path, gain=0.0, limit_db=20.0))

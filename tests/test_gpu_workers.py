@@ -160,7 +160,7 @@ def test_stages_run_where_they_belong_and_overlap(
         },
         "transcribe": {"backend": {
             "use": "tests.plugins.seen_asr", "how": "segv", "seconds": culprit,
-            "waits": corpus.seconds_of(count - 1),
+            "waits": corpus.seconds_of(count - 1), "items": count,
         }},
     }  # fmt: skip
     published, caller = run(checks.check(settings.parse(data)), cluster, tmp_path / "listing")

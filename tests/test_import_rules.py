@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Collection, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,11 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@cache  # most rules look at all files
+def imports(path: Path) -> frozenset[str]:
+    return frozenset(imported(ast.parse(path.read_text())))
+
+
 def imported(tree: ast.AST) -> Iterator[str]:
     """Top-level names of everything that is imported anywhere in a file."""
     for node in ast.walk(tree):
@@ -42,11 +48,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 
 def importers(folder: str, names: set[str]) -> set[str]:
-    return {
-        name_of(path)
-        for path in modules(folder)
-        if names & set(imported(ast.parse(path.read_text())))
-    }
+    return {name_of(path) for path in modules(folder) if names & imports(path)}
 
 
 @pytest.mark.parametrize(
@@ -206,13 +208,15 @@ BY_NAME = {
 }
 
 
-def loaded_by_name(source: str) -> Iterator[ast.expr]:
+@cache
+def loaded_by_name(source: str) -> list[ast.expr]:
     """The argument of each call of `import_module` or `__import__` in a file."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call):
-            function = ast.unparse(node.func).rpartition(".")[2]
-            if function in ("import_module", "__import__"):
-                yield node.args[0]
+    loads = ("import_module", "__import__")
+    return [
+        node.args[0]
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in loads
+    ]
 
 
 def nameable(argument: ast.expr, known: Collection[str]) -> set[str] | None:

@@ -28,9 +28,8 @@ from tasks.storage import tables
 from tasks.storage.objects import Objects
 from tasks.upkeep.verify import verify
 from tests import corpus
+from tests.deciding import WHEN, drop_some
 from tests.s3_server import BUCKET, S3
-
-WHEN = "2026-01-31T12:00:00Z"
 
 
 @pytest.fixture
@@ -210,14 +209,11 @@ def test_a_run_goes_by_what_it_began_with(tmp: Path) -> None:
         applied.of(begun)
 
 
-def _append(out: Path, number: int) -> None:
-    for at in range(50):
-        log.append(out, [Decision(f"u-{number}-{at}", "drop", when=WHEN)])
-
-
 def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     spawn = multiprocessing.get_context("spawn")
-    some = [spawn.Process(target=_append, args=(tmp_path, number)) for number in range(4)]
+    some = [
+        spawn.Process(target=drop_some, args=(str(tmp_path), number, 50)) for number in range(4)
+    ]
     for each in some:
         each.start()
     for each in some:
@@ -231,17 +227,12 @@ def bucket(s3: S3, request: pytest.FixtureRequest) -> Iterator[str]:
         yield f"s3://{BUCKET}/{request.node.name}"
 
 
-def _append_to(url: str, number: int) -> None:
-    for at in range(12):
-        log.append(storage.place(url), [Decision(f"u-{number}-{at}", "drop", when=WHEN)])
-
-
 def test_writers_at_once_lose_nothing_in_a_bucket(bucket: str) -> None:
     out = storage.place(bucket)
     log.append(out, [Decision("first", "keep", when=WHEN)])
     before = log.stored(out)
     spawn = multiprocessing.get_context("spawn")
-    some = [spawn.Process(target=_append_to, args=(bucket, number)) for number in range(3)]
+    some = [spawn.Process(target=drop_some, args=(bucket, number, 12)) for number in range(3)]
     for each in some:
         each.start()
     for each in some:

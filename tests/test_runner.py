@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import os
 import signal
 import threading
 import time
@@ -30,27 +29,8 @@ from flows.cluster.fleet import CPU, GPU
 from flows.server import history
 from tasks.errors import ItemError, RunError
 from tests import signals
+from tests.on_worker import work_on
 from tests.shared_server import Server
-
-
-def work(marks: str, shard: str, isolate: bool = False) -> str:
-    """A shard's work on a worker: what it does stands in its name; each call leaves a mark."""
-    calls = Path(marks, shard)
-    with calls.open("a") as file:
-        file.write("isolated\n" if isolate else "shared\n")
-    kind = shard.split("-")[0]
-    first = len(calls.read_text().splitlines()) == 1
-    if kind == "hopeless" or (kind == "poison" and not isolate) or (kind == "unlucky" and first):
-        time.sleep(0.1)
-        os.kill(os.getpid(), signal.SIGKILL)
-    if kind in ("hang", "sleep") and not isolate:
-        time.sleep(60)
-    if kind == "item":
-        raise ItemError("decode_error", "half of it", 5, 16000)
-    if kind == "timeout":
-        raise TimeoutError("of its own")
-    time.sleep(0.1)
-    return f"{shard} {'isolated' if isolate else 'shared'}"
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +58,7 @@ def calls_of(marks: Path, shard: str) -> list[str]:
 @pytest.mark.cluster
 def test_one_death_is_one_retry(cluster: Cluster, tmp_path: Path) -> None:
     dispatcher = dispatcher_for(cluster)
-    assert dispatcher.run(work, str(tmp_path), "unlucky", seconds_of_audio=1) == "unlucky shared"
+    assert dispatcher.run(work_on, str(tmp_path), "unlucky", seconds_of_audio=1) == "unlucky shared"
     assert calls_of(tmp_path, "unlucky") == ["shared", "shared"]
     assert dispatcher.losses == Losses(deaths=1)
 
@@ -90,7 +70,7 @@ def test_a_poison_shard_is_isolated_and_innocent_ones_run_once(
     dispatcher = dispatcher_for(cluster)
     shards = ["poison", *(f"good-{number}" for number in range(12))]
     results = map_chains(
-        shards, lambda shard: dispatcher.run(work, str(tmp_path), shard, seconds_of_audio=1), 6
+        shards, lambda shard: dispatcher.run(work_on, str(tmp_path), shard, seconds_of_audio=1), 6
     )
     assert results == ["poison isolated", *(f"good-{number} shared" for number in range(12))]
     assert calls_of(tmp_path, "poison") == ["shared", "shared", "isolated"]
@@ -107,7 +87,7 @@ def test_a_hang_ends_at_the_deadline(cluster: Cluster, tmp_path: Path) -> None:
     # A fresh worker answers its first call within this, on a busy machine too.
     dispatcher = dispatcher_for(cluster, seconds=12)
     began = time.monotonic()
-    assert dispatcher.run(work, str(tmp_path), "hang", seconds_of_audio=1) == "hang isolated"
+    assert dispatcher.run(work_on, str(tmp_path), "hang", seconds_of_audio=1) == "hang isolated"
     assert time.monotonic() - began < 60
     assert dispatcher.losses == Losses(timeouts=1, isolated=1)
     assert calls_of(tmp_path, "hang") == ["shared", "isolated"]
@@ -119,7 +99,7 @@ def test_what_kills_even_the_isolating_worker_ends_the_run(
 ) -> None:
     dispatcher = dispatcher_for(cluster)
     with pytest.raises(RunError, match="hopeless ended 6 workers"):
-        dispatcher.run(work, str(tmp_path), "hopeless", seconds_of_audio=1)
+        dispatcher.run(work_on, str(tmp_path), "hopeless", seconds_of_audio=1)
     assert calls_of(tmp_path, "hopeless") == ["shared"] * 2 + ["isolated"] * 4
 
 
@@ -127,10 +107,10 @@ def test_what_kills_even_the_isolating_worker_ends_the_run(
 def test_errors_of_the_function_come_back_unchanged(cluster: Cluster, tmp_path: Path) -> None:
     dispatcher = dispatcher_for(cluster)
     with pytest.raises(ItemError) as item:
-        dispatcher.run(work, str(tmp_path), "item", seconds_of_audio=1)
+        dispatcher.run(work_on, str(tmp_path), "item", seconds_of_audio=1)
     assert (item.value.code, item.value.decoded, item.value.rate) == ("decode_error", 5, 16000)
     with pytest.raises(TimeoutError, match="of its own"):
-        dispatcher.run(work, str(tmp_path), "timeout", seconds_of_audio=1)
+        dispatcher.run(work_on, str(tmp_path), "timeout", seconds_of_audio=1)
     assert dispatcher.losses.timeouts == 0
 
 
@@ -143,7 +123,7 @@ def test_an_interrupt_ends_what_runs(cluster: Cluster, tmp_path: Path) -> None:
     with signals.interruptible(), pytest.raises(KeyboardInterrupt):
         map_chains(
             ["sleep-1", "sleep-2", "sleep-3"],
-            lambda shard: dispatcher.run(work, str(tmp_path), shard, seconds_of_audio=1),
+            lambda shard: dispatcher.run(work_on, str(tmp_path), shard, seconds_of_audio=1),
             3,
             cancel=dispatcher.cancel,
         )

@@ -8,16 +8,18 @@ import signal
 import socket
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+import yaml
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.client.schemas.actions import DeploymentScheduleCreate, WorkPoolCreate
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.schedules import CronSchedule
 
 from flows.cli.command_line import main
 from flows.serve import schedule_of, without_secrets
@@ -25,8 +27,9 @@ from flows.settings import parse
 from tasks.errors import ConfigError
 from tests import corpus, prefect_database
 from tests.e2e import service
-from tests.faults.command import Site, Started, soon
+from tests.faults.command import ROOT, Site, Started, soon
 from tests.plugins import gate
+from tests.shared_server import Server
 
 COUNT = 3
 LAST = gate.name("transcribe", corpus.seconds_of(COUNT - 1))
@@ -85,18 +88,15 @@ class Serving:
     told: dict[str, Any]
     home: Path
 
-    @property
-    def api(self) -> str:
-        return f"{self.told['ui']}/api"
-
 
 @pytest.fixture
 def serving(tmp_path: Path, empty_database: Path) -> Iterator[Serving]:
-    """With a Prefect home, and so a database, of its own: no other test sees its schedules."""
+    """With a Prefect home, and so a database, of its own: no other test sees its schedules. In the
+    background of a script (`nohup … &`), where SIGINT is ignored and SIGTERM has to do."""
     home = tmp_path / "prefect"
     prefect_database.give(empty_database, home)
     environment = {"PREFECT_HOME": str(home), **service.EAGER}
-    site = Site(tmp_path, "", environment)
+    site = Site(tmp_path, "", environment, interruptible=False)
     corpus.make(site.source, COUNT)
     chosen = site.settings("out", transcribe={"backend": {"use": "tests.plugins.gated_asr"}})
     schedule = ("--cron", "0 2 * * *", "--timezone", "Europe/Berlin", "--name", "nights")
@@ -121,6 +121,18 @@ def at_two_in_berlin(runs: list[FlowRun]) -> bool:
     return len(times) == len(runs) and all((t.hour, t.minute) == (2, 0) for t in times)
 
 
+def nights() -> list[DeploymentScheduleCreate]:
+    """Schedules of `prepare-nightly` in `infra/prefect.yaml`."""
+    told = yaml.safe_load((ROOT / "infra/prefect.yaml").read_text())["deployments"]
+    (nightly,) = [each for each in told if each["name"] == "prepare-nightly"]
+    return [
+        DeploymentScheduleCreate(
+            schedule=CronSchedule(cron=each["cron"], timezone=each["timezone"])
+        )
+        for each in nightly["schedules"]
+    ]
+
+
 @pytest.mark.server
 @pytest.mark.cluster
 def test_serve(serving: Serving) -> None:
@@ -139,14 +151,12 @@ def test_serve(serving: Serving) -> None:
     assert soon(lambda: scheduled(deployment.id), 30, every=0.2)
     assert at_two_in_berlin(scheduled(deployment.id))
 
-    # The same of a work pool's deployment on this server.
+    # The same of a work pool's deployment on this server, as `prefect deploy` makes it.
     with get_client(sync_client=True) as client:
         client.create_work_pool(WorkPoolCreate(name="default", type="process"))
-    service.command(
-        replace(site, api=serving.api), "-m", "prefect", "--no-prompt", "deploy",
-        "--name", "prepare-nightly", "--prefect-file", "infra/prefect.yaml",
-    )  # fmt: skip
-    nightly = service.deployed("prepare-nightly")
+        nightly = client.create_deployment(
+            deployment.flow_id, "prepare-nightly", schedules=nights(), work_pool_name="default"
+        )
     assert soon(lambda: scheduled(nightly), 30, every=0.2)
 
     # One that is asked for is done.
@@ -179,10 +189,8 @@ def test_serve(serving: Serving) -> None:
 
 
 @pytest.mark.server
-def test_sigterm_ends_it_where_sigint_is_ignored(tmp_path: Path, empty_database: Path) -> None:
-    prefect_database.give(empty_database, tmp_path / "prefect")
-    environment = {"PREFECT_HOME": str(tmp_path / "prefect"), **service.EAGER}
-    site = Site(tmp_path, "", environment, interruptible=False)
+def test_sigterm_ends_it_in_a_terminal(tmp_path: Path, prefect_server: Server) -> None:
+    site = Site(tmp_path, prefect_server.url, service.EAGER)
     corpus.make(site.source, 1)
     with site.start("serve", site.settings("out"), "--json") as serving:
         assert soon(serving.stdout, 120, every=0.1), serving.stderr()

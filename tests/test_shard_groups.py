@@ -19,13 +19,13 @@ from tasks.job import Job
 from tasks.packaging import contents, group_verdicts, shard_groups
 from tests import corpus
 
-COUNT = 40
+COUNT = 20
 ONE = {"settle_seconds": 0, "hours": 0.1 / 3600}  # a recording a shard
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Forty shards: kept, dropped by length, undecodable, and copies of one another."""
+    """Twenty shards: kept, dropped by length, undecodable, and copies of one another."""
     tmp = tmp_path_factory.mktemp("judged")
     corpus.make(tmp / "in", COUNT - 2)
     (tmp / "in" / "copy.wav").write_bytes((tmp / "in" / "r01.wav").read_bytes())

@@ -23,12 +23,13 @@ from prefect.client.schemas.objects import FlowRun, State, StateType, TaskRun
 
 from flows.server import run_notes
 from flows.server.server import using
+from tests import signals
 from tests.faults.command import ROOT, TOKEN, Site, soon
 from tests.plugins import gate
 
 #: How often a worker and `serve` ask for work, in seconds; 10 and more by default. Each question
 #: costs them and the server 50 ms of CPU.
-EAGER = {"PREFECT_WORKER_QUERY_SECONDS": "2", "PREFECT_RUNNER_POLL_FREQUENCY": "2"}
+EAGER = {"PREFECT_WORKER_QUERY_SECONDS": "3", "PREFECT_RUNNER_POLL_FREQUENCY": "3"}
 
 
 def environment(site: Site) -> dict[str, str]:
@@ -54,7 +55,8 @@ class Service:
     def __init__(self, site: Site, *arguments: str) -> None:
         self._token = uuid4().hex
         self._log = site.home / f"{self._token}.log"
-        with self._log.open("wb") as log:
+        # Prefect's worker turns SIGTERM into SIGINT, which a process in the background may ignore.
+        with signals.interruptible(), self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, *arguments], cwd=site.home, stdin=subprocess.DEVNULL,
                 stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
@@ -187,7 +189,7 @@ def state(run: UUID) -> State[Any]:
 
 def end_of(run: UUID, seconds: float = 120) -> State[Any]:
     """The terminal state of a flow run."""
-    assert soon(lambda: state(run).is_final(), seconds, every=0.2), state(run)
+    assert soon(lambda: state(run).is_final(), seconds, every=0.5), state(run)
     return state(run)
 
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.upkeep.verify import verify
+from tests import demo_corpus
 from tests.shared_server import Server
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster, pytest.mark.timeout(1500)]
@@ -64,10 +65,13 @@ def cut(kept: list[dict[str, Any]]) -> None:
     assert all(row["end"] - row["start"] <= 30.0 for row in kept)
 
 
-def test_demo_without_a_recogniser(tmp_path: Path, prefect_server: Server) -> None:
+def test_demo_without_a_recogniser(
+    tmp_path: Path, prefect_server: Server, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     first, words = twice(tmp_path / "demo", prefect_server, "--set", "transcribe.backend.use=fake")
     assert "packaged" in words
     cut(rows(first))
+    demo_corpus.give(tmp_path / "demo" / "corpus", tmp_path_factory)
 
 
 @pytest.mark.nightly

@@ -4,10 +4,10 @@ closed."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -15,9 +15,11 @@ import yaml
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.schedules import CronSchedule
 
+from flows.prepare import prepare
+from flows.server import history
 from tasks.errors import OutLocked
 from tasks.storage import lock
-from tests import corpus
+from tests import corpus, shared_cluster
 from tests.e2e import service
 from tests.e2e.service import Service
 from tests.faults.command import Site, differences, soon
@@ -28,10 +30,12 @@ pytestmark = [pytest.mark.server, pytest.mark.cluster]
 
 COUNT = 6
 SHARDS = 3
-POLL = 0.25  # s between two questions: to the server 10 ms of CPU, after processes as much
+POLL = 0.5  # s between two questions: to the server 20 ms of CPU, after processes as much
 #: Where runs are held or fail: the longest recording, whose shard is the last one to end.
 LAST = gate.name("transcribe", corpus.seconds_of(COUNT - 1))
 STAGES = ("filter", "resample", "transcribe")
+#: Workers of the run's own: where they have to end with it.
+OWN: dict[str, Any] = {"workers": 2}  # one of them may be held
 
 
 @pytest.fixture(scope="module")
@@ -68,12 +72,19 @@ def open_gates(site: Site) -> Iterator[None]:
         left.unlink()
 
 
-def settings(site: Site, out: str) -> Path:
+@pytest.fixture(scope="module")
+def workers(site: Site) -> Iterator[dict[str, Any]]:
+    """`cluster` of runs that nobody kills: to start two workers takes a run 2 s of CPU."""
+    with shared_cluster.serving(site.home / "scratch", {gate.VARIABLE: str(site.gate)}) as there:
+        yield there
+
+
+def settings(site: Site, out: str, cluster: dict[str, Any] = OWN) -> Path:
     return site.settings(
         out,
         shard={"settle_seconds": 0, "hours": 1.8 / 3600},
         transcribe={"backend": {"use": "tests.plugins.mendable_asr"}},
-        cluster={"workers": 2},  # one of them may be held
+        cluster=cluster,
     )
 
 
@@ -181,11 +192,11 @@ def test_all_deployments_are_accepted(deployments: None) -> None:
 
 
 def test_retry_of_a_failed_run_through_a_work_pool(
-    site: Site, worker: Service, reference: Path
+    site: Site, worker: Service, workers: dict[str, Any], reference: Path
 ) -> None:
     hold, fault = site.gate / f"{LAST}.hold", site.gate / f"{LAST}.fail"
     hold.touch()
-    run = service.start(service.deployed("prepare-manual"), settings(site, "pool"))
+    run = service.start(service.deployed("prepare-manual"), settings(site, "pool", workers))
     held(site, run)  # all others are done when it fails
     fault.touch()
     hold.unlink()
@@ -217,7 +228,7 @@ def test_retry_of_a_killed_run_through_serve(site: Site, reference: Path) -> Non
         retried(site, run, reference)
 
 
-def test_cancel(site: Site, worker: Service, reference: Path) -> None:
+def test_cancel(site: Site, worker: Service, workers: dict[str, Any], reference: Path) -> None:
     manual, out = service.deployed("prepare-manual"), site.home / "cancel"
     hold = site.gate / f"{LAST}.hold"
     hold.touch()
@@ -244,26 +255,28 @@ def test_cancel(site: Site, worker: Service, reference: Path) -> None:
     summary(run, "## The run was cancelled")
 
     hold.unlink()
-    again = service.start(manual, settings(site, "cancel"))
+    again = service.start(manual, settings(site, "cancel", workers))
     complete(again)
     assert service.reused(service.task_runs(again)) == done
     assert service.state(run).is_cancelled(), "the next run leaves a closed record as it is"
     assert differences(out, reference) == []
 
 
-def test_a_second_run_waits_or_refuses(site: Site, worker: Service, reference: Path) -> None:
+def test_a_second_run_waits_or_refuses(
+    site: Site, worker: Service, workers: dict[str, Any], reference: Path
+) -> None:
     """Of one deployment: it waits, then finds nothing to do. Of another one: it refuses."""
     out = site.home / "two"
     hold = site.gate / f"{LAST}.hold"
     hold.touch()
     nightly = service.deployed("prepare-nightly")
-    first = service.start(nightly, settings(site, "two"))
+    first = service.start(nightly, settings(site, "two", workers))
     held(site, first)
-    with service.schedule(nightly, settings(site, "two")) as second:
+    with service.schedule(nightly, settings(site, "two", workers)) as second:
         assert soon(lambda: service.state(second).name == "AwaitingConcurrencySlot", every=POLL)
 
         # Control: what waits above is the deployment, not the worker.
-        other = service.start(service.deployed("prepare-manual"), settings(site, "two"))
+        other = service.start(service.deployed("prepare-manual"), settings(site, "two", workers))
         refused = service.end_of(other)
         assert refused.is_failed()
         words = f"another run holds {out}: .*, process {service.owner(first).pid} on "
@@ -287,16 +300,9 @@ def test_a_second_run_waits_or_refuses(site: Site, worker: Service, reference: P
     assert differences(out, reference) == []
 
 
-UNCLOSED = """
-import json, sys
-from flows.server import history
-history.close_dead_runs = lambda out, me=None: (0, 0)
-from flows.prepare import prepare
-prepare(**json.loads(sys.argv[1]), return_state=True)
-"""
-
-
-def test_a_killed_flow_process(site: Site, worker: Service, reference: Path) -> None:
+def test_a_killed_flow_process(
+    site: Site, worker: Service, workers: dict[str, Any], reference: Path
+) -> None:
     """-9: Prefect sees that the flow run crashed, and its task run goes on for ever, until the
     next run goes on and closes it."""
     manual, out = service.deployed("prepare-manual"), site.home / "killed"
@@ -317,12 +323,15 @@ def test_a_killed_flow_process(site: Site, worker: Service, reference: Path) -> 
     # Control: a next run that closes nothing; it fails, so that the one after it has to resume.
     fault.touch()
     hold.unlink()
-    parameters = yaml.safe_load(settings(site, "killed").read_text())
-    service.command(site, "-c", UNCLOSED, json.dumps(parameters))
+    parameters = yaml.safe_load(settings(site, "killed", workers).read_text())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(history, "close_dead_runs", lambda out, me=None: (0, 0))
+        state: Any = prepare(**parameters, return_state=True)
+    assert state.is_failed()
     assert service.still_open(run) == [left]
 
     fault.unlink()
-    again = service.start(manual, settings(site, "killed"))
+    again = service.start(manual, settings(site, "killed", workers))
     complete(again)
     assert service.still_open(run) == []
     (closed,) = [t for t in service.task_runs(run).values() if t.state and t.state.is_crashed()]

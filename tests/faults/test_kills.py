@@ -125,7 +125,8 @@ def test_kill_of_the_whole_run_in_each_stage_one_after_the_other(
         chosen = gated(site, "whole") if seen else gated(bare, "whole", workers=1)
         killed_at(site, chosen, where)
         assert not (site.home / "whole/datasets/v0001").exists()
-    ended = site.done(gated(site, "whole"))
+    usual = replace(site, environment={})  # it passes no gate
+    ended = usual.done(gated(usual, "whole"))
     sound(site, site.home / "whole", reference)
     print("\nrerun:", ended.seconds, ended.result["stages"])
 

@@ -151,8 +151,9 @@ def suffered(striker: Striker, name: str, left: list[Kill]) -> list[Kill]:
                 assert run.none_left(2.0), run.alive()
                 break
     sound(site, site.home / name)
-    if not striker.tally.chains:  # once is enough: it costs as much as a kill
-        again = site.done(settings)
+    if not striker.tally.chains:  # once is enough
+        usual = replace(site, history="none", environment={})
+        again = usual.done(gated(usual, name))
         assert not again.result["new"]
         sound(site, site.home / name)
     return left

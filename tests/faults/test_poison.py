@@ -17,7 +17,8 @@ pytestmark = [pytest.mark.server, pytest.mark.cluster]
 COUNT = 12
 # By number of the recording. Each is in a work shard of its own, and one shard has none.
 SEGV, MEMORY, HANG, DEAF = 2, 5, 9, 10
-ITEM_TIMEOUT = 20.0  # s; on a busy machine 1.5 GB take half of it to fill
+ITEM_TIMEOUT = 20.0  # s; on a busy machine MEMORY_LIMIT takes some of it to fill
+MEMORY_LIMIT = "700MB"  # a worker begins with 200
 
 
 def recording(number: int) -> str:
@@ -56,7 +57,7 @@ def test_poison_items_are_quarantined_and_all_others_packaged(site: Site) -> Non
             }
         },
         cluster={
-            "workers": 2, "memory_limit": "1.5GB", "item_timeout": ITEM_TIMEOUT,
+            "workers": 2, "memory_limit": MEMORY_LIMIT, "item_timeout": ITEM_TIMEOUT,
             "timeout_factor": 0.2,
         },
     )  # fmt: skip

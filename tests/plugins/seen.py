@@ -36,11 +36,13 @@ def note(stage: str, seconds: float) -> Iterator[float]:
     _write({**line, "ended": time.time()})
 
 
-def wait_for(stage: str, since: float) -> None:
-    """Until an item of a stage that began after `since` has ended; for two minutes at most."""
+def wait_for(stage: str, since: float, items: int) -> None:
+    """Until an item of a stage that began after `since` has ended, or all its `items` have: where
+    the machine is busy, the last one may have begun before; for two minutes at most."""
     path, end = Path(os.environ[VARIABLE]), time.monotonic() + 120
     while time.monotonic() < end:
-        if any(x["stage"] == stage and x["began"] > since and x["ended"] for x in lines(path)):
+        ended = [x for x in lines(path) if x["stage"] == stage and x["ended"]]
+        if len(ended) >= items or any(x["began"] > since for x in ended):
             return
         time.sleep(0.05)
 

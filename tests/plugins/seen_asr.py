@@ -17,6 +17,7 @@ class Settings(poison.Settings):
     fault: str = ""
     device: str = "auto"
     waits: float = -1.0  # the clip of this length is heard until a filter has measured another one
+    items: int = 0  # how many clips there are to be measured
 
 
 def wants_gpu(settings: Settings) -> bool:
@@ -47,7 +48,7 @@ class Backend:
             seconds = len(clip.samples) / self.RATE
             with seen.note("transcribe", seconds) as began:
                 if abs(seconds - self.settings.waits) < 1e-3:
-                    seen.wait_for("filter", began)
+                    seen.wait_for("filter", began, self.settings.items)
                 if abs(seconds - self.settings.seconds) < 1e-3:
                     poison.harm(self.settings.how)
             yield Transcript(fake.heard(clip), "en", 1.0, -0.1, 0.0, 1.0)

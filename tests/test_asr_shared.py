@@ -58,6 +58,17 @@ def test_spans_that_overlap_share_no_window() -> None:
     ]
 
 
+def test_a_short_rest_of_a_recording_is_shared_out() -> None:
+    spans = [(1200 * at, 1200 * at + 1100) for at in range(21)]  # 11 s and 1 s of silence
+    assert [len(window) for window in sharing.windows(spans, 100, 232.0)] == [11, 10]
+    assert [len(window) for window in sharing.windows(spans[:19], 100, 232.0)] == [19]
+    more = [(1200 * at, 1200 * at + 1100) for at in range(30)]
+    assert [len(window) for window in sharing.windows(more, 100, 232.0)] == [19, 11]
+    # One that does not fit is alone, and changes nothing for the others.
+    long = [*spans[:10], (12000, 42000), *((42000 + a, 42000 + b) for a, b in spans[:10])]
+    assert [len(window) for window in sharing.windows(long, 100, 232.0)] == [10, 1, 10]
+
+
 # --- whose words are whose ---------------------------------------------------------------------
 
 
@@ -353,7 +364,7 @@ def test_a_threshold_changes_no_text_of_neighbours(home: Path) -> None:
     loose, counts = corpus.run(job(home, "a"))
     assert counts["transcribe"] == (9, 0)
     texts = said(loose.path)
-    assert texts[0.0].startswith("0 of 4: ")
+    assert texts[0.0].startswith("0 of 3: ")
     tight, counts = corpus.run(job(home, "a", 0.55))
     assert counts["resample"][0] == 0
     assert counts["transcribe"] == (0, 5)
@@ -368,7 +379,8 @@ def test_a_threshold_changes_no_text_of_neighbours(home: Path) -> None:
 
 
 def test_only_windows_with_a_kept_utterance_are_converted(home: Path) -> None:
-    """Utterances of 0.4, 0.5, 0.6 and 0.7 s in turn: four share a window, the ninth is alone."""
+    """Utterances of 0.4, 0.5, 0.6 and 0.7 s in turn: three share a window, each of which has one
+    that is kept."""
     _, counts = corpus.run(job(home, "a", 0.45))
     assert counts["resample"] == (9, 0)
     assert counts["transcribe"] == (3, 0)

@@ -16,6 +16,7 @@ from itertools import pairwise
 #: Least and most silence between two utterances, s. Below, words are not told apart by their times;
 #: above, Whisper tends to end its text.
 PAUSE = (0.5, 1.0)
+HALVINGS = 8  # of the range in which the length of even windows is looked for
 
 Range = tuple[int, int]  # start and end in samples
 
@@ -44,7 +45,28 @@ def companies(
 
 def windows(spans: Sequence[Range], rate: int, longest: float) -> list[tuple[Range, ...]]:
     """Group consecutive spans into windows of up to `longest` seconds, pauses included; a longer
-    span is alone. Overlapping spans share no window."""
+    span is alone. Overlapping spans share no window.
+
+    Where the last one would be a rest of less than half, as many are of about one length: passages
+    that end together are searched together up to their ends. (A recording of 4.1 minutes is two
+    passages of five steps each, not one of nine and one of one.)
+    """
+    found = _filled(spans, rate, longest)
+    if len(found) < 2 or _seconds(found[-1], rate) >= longest / 2:
+        return found
+    low, high = longest / len(found), longest
+    for _ in range(HALVINGS):
+        limit = (low + high) / 2
+        shorter = _filled(spans, rate, limit)
+        if len(shorter) > len(found):
+            low = limit
+        else:
+            found, high = shorter, limit
+    return found
+
+
+def _filled(spans: Sequence[Range], rate: int, longest: float) -> list[tuple[Range, ...]]:
+    """`windows`, each with as many spans as fit."""
     found: list[list[Range]] = []
     length = 0.0
     for span in sorted(spans):
@@ -58,6 +80,11 @@ def windows(spans: Sequence[Range], rate: int, longest: float) -> list[tuple[Ran
         found.append([span])
         length = own
     return [tuple(window) for window in found]
+
+
+def _seconds(window: Sequence[Range], rate: int) -> float:
+    spoken = sum(end - start for start, end in window) / rate
+    return spoken + sum(pause(*pair, rate) for pair in pairwise(window))
 
 
 def pause(before: Range, after: Range, rate: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from tasks.asr import (
+    SharedWindow,
     SpeechClip,
     Transcript,
     Word,
@@ -93,6 +95,28 @@ def test_what_was_said_before_precedes_the_prompt_in_its_language_only(
     prompts.clear()
     windows.hear([(clip(LOOP), None)], before=told[:1])
     assert [7 in prompt for prompt in prompts] == [True, False]
+
+
+def test_silence_follows_several_utterances_to_the_end_of_their_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After zeros of the spectrogram the last one would be left out."""
+    engine = StubWhisper()
+    taken: list[float] = []
+
+    def spectrogram(samples: Any) -> Any:
+        taken.append(len(samples) / RATE)
+        return np.zeros((2, 3000), np.float32)
+
+    monkeypatch.setattr(engine, "feature_extractor", spectrogram)
+    alone, both = (
+        clip(1, 20),
+        SharedWindow(clip(1, 20).samples, ((0, 9 * RATE), (10 * RATE, 20 * RATE))),
+    )
+    windows = backend(engine)._windows
+    windows.encode([alone])
+    windows.encode([replace(alone, window=both)])
+    assert taken == [20.5, 30.0]
 
 
 def test_short_windows_are_for_the_model_that_was_measured(

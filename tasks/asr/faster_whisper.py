@@ -52,7 +52,7 @@ __all__ = [
     "weights",
 ]
 
-VERSION = 6
+VERSION = 7
 SCORES = (
     "language_probability",
     "avg_logprob",

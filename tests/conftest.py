@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
 
 from tests import (
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
 KILLS: pytest.StashKey[Tally] = pytest.StashKey()
 KILLED: list[str] = []  # the lines of it that another process wrote
 
-#: Each starts runs of two workers, and a Prefect server; with what it imports that takes 3 GB.
-MOST_PROCESSES, PROCESS = 4, 3 << 30
+#: Each starts runs of two workers, and a Prefect server.
+MOST_PROCESSES = 4
 
 #: Where temporary files lie if there is that much room, unless TMPDIR says where: a run syncs all
 #: that it writes, which takes most of a small run on a disk and no time in memory.
@@ -95,12 +94,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Processes that share the tests: for the whole suite two more than there are cores, as tests
-    of runs wait half of their time, and fewer where memory is short; none for chosen files."""
+    """Processes that share the tests: for the whole suite one more than there are cores, as a test
+    of a run waits a third of its time; none for chosen files."""
     whole = config.args_source is not pytest.Config.ArgsSource.ARGS
     cores = len(os.sched_getaffinity(0))
-    room = psutil.virtual_memory().available // PROCESS
-    return max(1, min(cores + 2, MOST_PROCESSES, room)) if whole and cores > 1 else 0
+    return min(cores + 1, MOST_PROCESSES) if whole and cores > 1 else 0
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -308,9 +308,9 @@ def test_after_an_error_calls_that_wait_are_not_begun(caplog: pytest.LogCaptureF
 
     def work(shard: int, isolate: bool = False) -> int:
         if shard == 0:
-            failing.wait(10)
+            failing.wait(60)
             raise RunError("the first shard")
-        slow.wait(10)
+        slow.wait(60)
         return shard
 
     ended: list[int] = []
@@ -325,9 +325,9 @@ def test_after_an_error_calls_that_wait_are_not_begun(caplog: pytest.LogCaptureF
 
     def end() -> None:
         for _ in range(2):
-            assert waiting.acquire(timeout=10)
+            assert waiting.acquire(timeout=60)
         failing.set()
-        assert dispatcher._draining.wait(10)
+        assert dispatcher._draining.wait(60)
         slow.set()
 
     other = threading.Thread(target=end)

@@ -16,7 +16,7 @@ from itertools import pairwise
 #: Least and most silence between two utterances, s. Below, words are not told apart by their times;
 #: above, Whisper tends to end its text.
 PAUSE = (0.5, 1.0)
-HALVINGS = 8  # of the range in which the length of even windows is looked for
+HALVINGS = 8  # steps of the bisection for the length of windows of equal length
 
 Range = tuple[int, int]  # start and end in samples
 
@@ -47,9 +47,9 @@ def windows(spans: Sequence[Range], rate: int, longest: float) -> list[tuple[Ran
     """Group consecutive spans into windows of up to `longest` seconds, pauses included; a longer
     span is alone. Overlapping spans share no window.
 
-    Where the last one would be a rest of less than half, as many are of about one length: passages
-    that end together are searched together up to their ends. (A recording of 4.1 minutes is two
-    passages of five steps each, not one of nine and one of one.)
+    Where the last window would be less than half full, the same number of windows are made of
+    about equal length, so that passages searched together also end together: a recording of 4.1
+    minutes becomes two passages of five steps each, not one of nine and one of one.
     """
     found = _filled(spans, rate, longest)
     if len(found) < 2 or _seconds(found[-1], rate) >= longest / 2:

@@ -219,6 +219,18 @@ def test_events_and_records_reach_the_parent(
 
 
 @pytest.mark.cluster
+def test_workers_that_die_while_their_logs_are_connected_end_nothing(tmp_path: Path) -> None:
+    def killed(client: Any) -> None:
+        for pid in client.run(os.getpid).values():
+            os.kill(pid, signal.SIGKILL)
+
+    with Cluster(ClusterSettings(workers=2), tmp_path, engines=NONE) as dying:
+        dying.when_started(killed)
+        dying.forward_logging()
+        assert dying.submit(abs, -1).result(60) == 1
+
+
+@pytest.mark.cluster
 def test_a_killed_worker_fails_its_call_only_and_its_replacement_is_proven(
     cluster: Cluster,
 ) -> None:

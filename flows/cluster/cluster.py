@@ -17,7 +17,7 @@ from flows.cluster import classes, dask_config, ending, fleet, local, spawning, 
 from flows.cluster.fleet import CPU, GPU
 from flows.cluster.placement import Placement, await_admission
 from flows.cluster.settings import ClusterSettings
-from flows.cluster.workers import SchedulerElsewhere, SchedulerHere
+from flows.cluster.workers import SchedulerElsewhere, SchedulerHere, despite_deaths
 from tasks.errors import RunError
 from tasks.logs import log
 
@@ -146,7 +146,9 @@ class Cluster:
 
     def forward_logging(self, name: str = "uttermill", level: int = logging.INFO) -> None:
         """Repeat the workers' records of this logger on the same logger here; starts nothing."""
-        self.when_started(lambda client: client.forward_logging(name, level=level))
+        self.when_started(
+            lambda client: despite_deaths(lambda: client.forward_logging(name, level))
+        )
 
     def close(self) -> None:
         """End all workers within seconds, whatever they do, and remove their files. Idempotent."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Protocol
 
 from tasks.json_types import JsonObject
 
 ASK_S = 1.0  # s between two requests, at least
 REFRESH_S = 60.0  # s after which the view is read again, in case an event was lost
+PAUSES = (0.1, 0.2, 0.5, 1, 2, 4)  # s between attempts to reach all workers
 EVENTS = "all"  # Dask's topic of workers that join and leave
 
 Resources = dict[str, float]  # Dask's, by name
@@ -117,3 +118,19 @@ class SchedulerElsewhere:
                 self._left.add(address)
                 if self._known is not None and address in self._known:
                     self._known = {a: held for a, held in self._known.items() if a != address}
+
+
+def despite_deaths(ask_all: Callable[[], object]) -> None:
+    """Ask all workers for something, and again when one of them dies meanwhile: Dask then fails for
+    all of them. A worker that takes the dead one's place gets the request from the scheduler.
+
+    OSError when it still fails after some seconds: the scheduler is gone.
+    """
+    for seconds in PAUSES:
+        try:
+            ask_all()
+        except OSError:
+            sleep(seconds)
+        else:
+            return
+    ask_all()

@@ -7,6 +7,7 @@ Dask is imported late for the same reason.
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -27,7 +28,8 @@ __all__ = ["Cluster", "ClusterSettings"]
 class Cluster:
     """Lazy handle of a run's workers; thread-safe; a context manager that leaves nothing behind.
 
-    `scratch` holds the files of local workers while they live. `gpu`: whether any call needs a
+    `scratch`: a folder of this cluster alone for the files of local workers, removed with them;
+    after a kill, whoever owns the folder around it removes it. `gpu`: whether any call needs a
     GPU; otherwise all workers are alike and none sees a GPU. `common`: a folder that workers
     started by others must be able to write to; see `flows.cluster.admission`. `engines`: what local
     workers load before their first task; None: all that `tasks.preload` knows.
@@ -210,12 +212,12 @@ class Cluster:
             if self.settings.workers and hasattr(self._cluster, "scale"):
                 self._cluster.scale(self.settings.workers)
             return self._cluster
-        directory = spawning.RunDirectory(self._scratch)
-        self._open.callback(directory.remove)
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        self._open.callback(shutil.rmtree, self._scratch, ignore_errors=True)
         self._cluster = local.start(
             self._fleet,
             fleet.memory(self.settings, self._fleet),
-            directory.path,
+            self._scratch,
             self._security,
             self.settings.dashboard,
         )

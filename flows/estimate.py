@@ -20,7 +20,7 @@ from flows.checks import check
 from flows.cluster import fleet
 from flows.cluster.cluster import ClusterSettings
 from flows.progress import Progress
-from flows.run import disk, metrics, runs
+from flows.run import estimates, metrics, runs
 from flows.run.caller import ClusterCaller, opened
 from flows.server import artifacts, posting
 from flows.settings import History, PrepareSettings
@@ -102,16 +102,16 @@ def estimate(
         prepare.record(job, "estimate", run.place)
         own = fleet.with_threads(replace(job, scratch=scratch), settings.cluster)
         with opened(own, settings.cluster, measured, run.folder) as (caller, progress):
-            result, costs = line(own, caller, progress, fraction, least)
+            result, costs = run_sample(own, caller, progress, fraction, least)
         result["run"] = run.folder.name
         result["wall_spent_seconds"] = round(time.monotonic() - began, 3)
-        sample_costs.keep(job, run.folder, result, costs)
-        result["estimate"] = str(run.place / disk.NAME)
+        estimates.keep(job, run.folder, result, costs)
+        result["estimate"] = str(run.place / estimates.NAME)
         posting.note(artifacts.forecast(result))
     return result
 
 
-def line(
+def run_sample(
     job: Job, caller: ClusterCaller, progress: Progress, fraction: float, least: int
 ) -> tuple[JsonObject, Costs]:
     """Run the sample on a cluster, within a flow run; returns the forecast and its costs."""
@@ -122,7 +122,7 @@ def line(
     drawn = sample.draw(members, wanted, job.package.seed)
     chosen = [m for some in drawn.values() for m in some]
     dones = _sampled(job, chosen, caller, observer)
-    seen = known(job, found.shards, chosen, caller)
+    seen = known_results(job, found.shards, chosen, caller)
     costs = sample_costs.of(job, dones, caller)
     sizes = sample_costs.packaged(job, members, chosen, seen, caller, costs)
     found.index.refresh()
@@ -146,14 +146,14 @@ def line(
         "peak_memory_bytes": pc.max(caller.metrics.table()["rss_peak"]).as_py(),
         **told,
         "free_bytes": storage.of(job.out).free(job.out),
-        "used_bytes": disk.used(job.out),
+        "used_bytes": estimates.bytes_used(job.out),
         "ignored": found.ignored,
         "task_runs": observer.task_runs,
     }
     return result, costs
 
 
-def known(
+def known_results(
     job: Job, shards: Sequence[str], chosen: list[Member], caller: Caller
 ) -> dict[str, trial.SampleResult]:
     """Every recording whose work is done; the workers look."""

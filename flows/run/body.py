@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from flows.checks import check
 from flows.cluster import fleet
-from flows.run import disk, items, metrics, report, runs
+from flows.run import estimates, items, metrics, report, runs
 from flows.settings import PrepareSettings
 from tasks import pipeline, sweeping
 from tasks.accounting import broken, summary
@@ -159,7 +159,7 @@ def opened(settings: PrepareSettings, job: Job | None = None) -> Iterator[Body]:
     began = time.monotonic()
     if job is None:
         job = check(settings)
-        disk.check(job, settings.cluster)
+        estimates.check_disk(job, settings.cluster)
     with lock.hold(job.out):
         new, after_kill = not index.is_there(job.out), runs.was_killed(job.out)
         with (

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
-from flows.run import disk, runs
+from flows.run import estimates, runs
 from flows.settings import PrepareSettings, parse
 from tasks import masking, storage
 from tasks.accounting import metrics
@@ -92,7 +92,7 @@ class _Rates:
         self.used = {name: _plugins(settings, name) for name in planning.STAGES}
         self.workers = settings.cluster.workers
         self.runs = [*islice(_runs(job.out), LAST_RUNS)]
-        self.estimated = (disk.newest(job) or {}).get("costs", {}).get("laps", {})
+        self.estimated = (estimates.newest(job) or {}).get("costs", {}).get("laps", {})
 
     @property
     def known(self) -> bool:

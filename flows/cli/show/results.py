@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 
 from flows.cli.show import plans
-from flows.cli.show.tables import counted, funnel, one_line, say, table
-from flows.progress import clock
+from flows.cli.show.tables import funnel, one_line, say, table
+from flows.words import clock, counted
 from tasks.json_types import JsonObject, JsonValue
 
 

@@ -1,4 +1,4 @@
-"""`--set key.key=value`: one setting changed in settings that were read."""
+"""`--set key.key=value`: changes one setting."""
 
 from __future__ import annotations
 

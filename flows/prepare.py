@@ -1,4 +1,4 @@
-"""The flow: shard; then filter, resample and transcribe for each shard on its own; then package.
+"""The flow `prepare`: shard; then filter, resample and transcribe for each shard; then package.
 
 Wiring only. The flow's parameters are the stages' settings. Parquet manifests record finished work,
 so a rerun from the UI, a schedule and a local run all resume alike.

@@ -1,4 +1,4 @@
-"""One line per stage: hours of audio done, speed as a multiple of real time, time left.
+"""Progress of a run, one line per stage: hours of audio done, speed, time left.
 
 On a terminal these are live bars that share a console with Prefect's log lines; elsewhere (CI, a
 file, a pipe) each stage prints one plain line when it ends, and a run says every EVERY seconds how

@@ -1,4 +1,7 @@
-"""Ctrl-C and SIGTERM end a command at any moment, and in the same way."""
+"""Handles Ctrl-C and SIGTERM: both end a command at any moment, in the same way.
+
+`uttermill serve` has handlers of its own (`flows/serve.py`), `uttermill explore` those of uvicorn.
+"""
 
 from __future__ import annotations
 

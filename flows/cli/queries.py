@@ -1,4 +1,4 @@
-"""Answers of the commands that only read: status, ledger, what-if, list, plugins, schema."""
+"""The JSON of the commands that only read: status, ledger, what-if, list, schema."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tasks.packaging import contents, weights
 from tasks.schema import LEDGER_FILE
 from tasks.storage import tables
 
-#: Before a version there is, what no run has come to yet stands beside files that changed.
+#: Meaning of `changed` before the first version: recordings not yet reached have this reason, too.
 UNFINISHED = "no run has come to it yet, or the file changed meanwhile; the next run takes it"
 
 

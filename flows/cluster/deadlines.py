@@ -1,4 +1,4 @@
-"""Wall seconds that a call may take; the worker of a call that takes longer is restarted.
+"""Deadlines of calls, in wall seconds; the worker of a call that misses its own is restarted.
 
     a stage of a shard     item_timeout + timeout_factor x its audio
     write, check           item_timeout + timeout_factor x the audio of a tar

@@ -1,4 +1,4 @@
-"""Which workers a scheduler has, without a message to it per question."""
+"""Which workers a scheduler has and what resources they declare, without a request each time."""
 
 from __future__ import annotations
 

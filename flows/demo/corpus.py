@@ -1,4 +1,4 @@
-"""A corpus to try everything on, spoken by espeak-ng, so that no audio has to be shipped.
+"""Makes the demo corpus, spoken by espeak-ng, so that no audio has to be shipped.
 
     FOLDER/sentences.jsonl   English, Spanish and German with exact texts, in ten formats
     FOLDER/long/             one recording of ten minutes, without a text

@@ -1,4 +1,4 @@
-"""From the parameters of an address to SQL: which items, in which order.
+"""Turns the parameters of a request into SQL: which items, in which order.
 
 q=word            a text anywhere in id, path, speaker, text or hypothesis; `regex=1`: a pattern
 in.reason=a       any of the values of a column; several times; empty: null

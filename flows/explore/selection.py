@@ -1,5 +1,5 @@
-"""The in-memory data behind a version's pages: the items that a condition chooses, and the sort
-keys of each column, by which a page of items is found without sorting all of them.
+"""What is kept in memory of a version: the items that a condition chooses, and the sort keys of
+each column, by which a page of items is found without sorting all of them.
 
 A condition is evaluated on the table once, into row numbers; pages, sorts and counts use those.
 Numeric columns are read on first use. Sorting by a text needs the rank of every text, which a

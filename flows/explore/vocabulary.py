@@ -1,5 +1,5 @@
-"""The words of a version's texts as numbers, so that the words and the characters of any selection
-are counted without reading a text again."""
+"""A version's words as numbers, so that the words and characters of any selection are counted
+without reading the texts again."""
 
 from __future__ import annotations
 

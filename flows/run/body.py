@@ -1,8 +1,8 @@
-"""The body of a run: the same within a Prefect flow run, and without one.
+"""What a run does between taking OUT's lock and writing its report, with or without Prefect.
 
-`opened` holds OUT and makes the run's folder. `Body.alone` does the run in this process, as long as
-nothing has to be computed: a run with nothing to do starts no server, no workers and no flow run.
-`Body.work` does it, or the rest of it, on the cluster.
+`opened` takes the lock and makes the run's folder. `Body.alone` runs the pipeline in this process
+as long as nothing has to be computed, so that a run with nothing to do starts no server, no workers
+and no flow run. `Body.work` runs it, or the rest of it, on the cluster.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:  # imports Dask, which a run with nothing to do does without
 
 #: Audio that is packaged without workers, s: their start takes longer.
 ALONE_SECONDS = 10 * 3600.0
-NO_LOSSES = {"deaths": 0, "timeouts": 0, "isolated": 0}  # of workers that were not there
+NO_LOSSES = {"deaths": 0, "timeouts": 0, "isolated": 0}  # of a run without workers
 
 MakeObserver = Callable[[Job, "ClusterCaller", "Progress", Path], "Shown"]
 
@@ -105,7 +105,7 @@ class Body:
         threading.Thread(target=start, name="start-workers", daemon=True).start()
 
     def work(self, observed: MakeObserver, watcher: Watcher | None = None) -> JsonObject:
-        """Run the line on the cluster; returns what `run --json` prints, and `task_runs`."""
+        """Run the pipeline on the cluster; returns what `run --json` prints, and `task_runs`."""
         from flows.run.caller import opened as opened_caller
 
         folder, job = self.run.folder, fleet.with_threads(self.job, self.settings.cluster)
@@ -143,15 +143,16 @@ class Body:
         return result
 
 
-#: The body that `uttermill run` has opened, for the flow that it calls in this process.
+#: The run that `uttermill run` has opened, for the flow that it then calls in this process.
 current: ContextVar[Body | None] = ContextVar("current", default=None)
 
 
 @contextmanager
 def opened(settings: PrepareSettings, job: Job | None = None) -> Iterator[Body]:
-    """Check the settings, hold OUT, make the run's folder; `job`: of settings that were checked.
+    """Check the settings, take OUT's lock, make the run's folder.
 
-    Nested in a call that has opened its run already, yields that run.
+    `job`: of settings that were checked before. Inside a call that has already opened its run, that
+    run is yielded.
     """
     if (open_already := current.get()) is not None:
         yield open_already

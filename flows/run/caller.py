@@ -23,7 +23,7 @@ from tasks.job import Cost, Done, Job
 from tasks.plugins import engines, gpu
 from tasks.stages.cost import CostMeter
 
-MOST_WAITING = 100  # shards in hand beyond one a worker: each has a thread
+MOST_WAITING = 100  # shards in progress beyond one for each worker: each has a thread
 
 
 def cluster_of(job: Job, settings: ClusterSettings, folder: Path) -> Cluster:

@@ -1,4 +1,4 @@
-"""Every item of OUT by name: the spans in the ledger, and files that the listing skipped."""
+"""The rows of `uttermill ledger --items`: spans of the ledger, and files that were not listed."""
 
 from __future__ import annotations
 

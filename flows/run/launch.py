@@ -1,4 +1,5 @@
-"""Launches a local run: a Prefect server if wanted, the flow, and its complete history."""
+"""Launches `run` and `estimate`: starts a Prefect server if wanted, calls the flow, and waits until
+Prefect has recorded all of it."""
 
 from __future__ import annotations
 

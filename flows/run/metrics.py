@@ -1,4 +1,5 @@
-"""Costs of a run's calls: collected in the flow's process, written once at the end."""
+"""metrics.parquet of a run: the cost of each call, collected in the flow's process and written once
+at the end."""
 
 from __future__ import annotations
 

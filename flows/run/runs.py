@@ -1,4 +1,8 @@
-"""OUT/runs/<id>/: everything that depends on the clock or the machine, and is in no dataset."""
+"""The folders of runs, OUT/runs/<id>/: settings.json, run.log, and summary.json or error.json.
+
+Whatever depends on the clock or the machine is kept there and never in a dataset. A run also has a
+scratch folder in TMPDIR, which the next run removes if this one is killed.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +57,8 @@ class Run:
 def record(out: Path, settings: PrepareSettings, name: str = "settings.json") -> Iterator[Run]:
     """Make the run's folder, write its settings to the file `name`, and its log to run.log.
 
-    With another file name, `newest` does not count the folder as a run's. Call it while holding
-    OUT's lock.
+    `newest` only counts folders with the default file name as runs. Call it while holding OUT's
+    lock.
     """
     place = out / "runs" / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     kept = settings.rooted().model_dump_json(indent=1).encode()

@@ -1,4 +1,4 @@
-"""Text of a run's artifact in Prefect's UI: its progress, its result, or its failure.
+"""The text of a run's artifact in Prefect's UI: its progress, its result, or its failure.
 
 Pure functions; `posting.py` sends the text. Paths and errors are escaped and masked, so that no
 name of a file acts as markup.

@@ -1,4 +1,4 @@
-"""Prefect's record of runs: complete before a server stops, and never "Running" for ever.
+"""Keeps Prefect's record of runs complete: waits for it, and closes what dead runs left "Running".
 
 A run notes its flow run and its process in OUT/runs/<id>/prefect.json. The next run of the same
 OUT, which then holds OUT's lock, closes the records of runs whose process died.

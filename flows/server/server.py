@@ -1,4 +1,4 @@
-"""A Prefect API for the run: the configured one, else a local server.
+"""A Prefect server of the run's own, and the address of the configured one.
 
 Prefect's own temporary server drops the last events when it stops, so most task runs would be
 missing from the history (measured: 43 of 300 were recorded). This one is stopped only after

@@ -1,4 +1,4 @@
-"""What the commands print that read results: status, ledger, what-if, verify, prune, lists."""
+"""What the commands print that only read: status, ledger, what-if, verify, plugins, schema, …"""
 
 from __future__ import annotations
 

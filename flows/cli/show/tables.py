@@ -1,4 +1,4 @@
-"""Tables and sentences that show every name as it is: names of the user's are not markup."""
+"""Tables and sentences on a rich console; names are printed literally, never taken for markup."""
 
 from __future__ import annotations
 

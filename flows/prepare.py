@@ -99,7 +99,7 @@ def record(job: Job, kind: str, place: Path) -> None:
     if (run := posting.current_run()) is not None:
         datasets = [dataset.name for dataset in plugins.datasets(job.sources)]
         name = run_names.flow_run(run.name, kind, datasets, datetime.now().astimezone())
-        records.note_run(run.id, place)
+        run_notes.write(place, str(run.id), records.owner())
         if name != run.name:
             records.rename(run.id, name)
         records.close_dead_runs(job.out, run.id)

@@ -171,8 +171,8 @@ def test_a_nanny_that_replaces_a_worker_leaves_no_variables_behind(tmp_path: Pat
     with Cluster(ClusterSettings(workers=1), tmp_path / "s", engines=NONE) as one:
         pid = one.submit(os.getpid).result()
         os.kill(pid, signal.SIGKILL)
-        dispatcher = Dispatcher(one, lambda audio, isolated: 120.0)
-        seen = dispatcher.run(confined, seconds_of_audio=1, isolate_kw=None)
+        dispatcher = Dispatcher(one)
+        seen = dispatcher.run(confined, within=lambda _: 120.0, isolates=False)
         assert seen["pid"] != pid, "control: it was replaced"
         assert dict(os.environ) != before, "control: the nanny set them again"
     assert dict(os.environ) == before

@@ -78,7 +78,7 @@ class ClusterCaller:
         self.cluster = cluster
         self.settings = settings
         self.metrics = metrics if metrics is not None else Metrics()
-        self.dispatcher = Dispatcher(cluster, partial(deadlines.of_audio, settings))
+        self.dispatcher = Dispatcher(cluster)
         #: Results, by stage and shard, of stages that ran in the call of the stage before them.
         self._ahead: dict[tuple[str, str], Done | Exception] = {}
 
@@ -151,7 +151,7 @@ class ClusterCaller:
             names,
             job,
             shard,
-            seconds_of_audio=seconds,
+            within=partial(deadlines.of_audio, self.settings, seconds),
             name=f"{names[0]} of {shard}",
             kind=kind,
             trace=trace,
@@ -174,7 +174,7 @@ class ClusterCaller:
                 work,
                 *args,
                 within=partial(deadlines.of_call, self.settings, place.step, args),
-                isolate_kw="isolate" if "isolate" in signature(work).parameters else None,
+                isolates="isolate" in signature(work).parameters,
                 name=work.__name__,
                 trace=trace,
             )

@@ -54,11 +54,6 @@ def is_alive(owner: str) -> bool | None:
     return abs(created - float(start)) < 1.0
 
 
-def note_run(flow_run_id: UUID, place: Path) -> None:
-    """Write the flow run and its process into the run's folder, OUT/runs/<id>."""
-    run_notes.write(place, str(flow_run_id), owner())
-
-
 def rename(flow_run_id: UUID, name: str) -> None:
     with get_client(sync_client=True) as client:
         client.update_flow_run(flow_run_id, name=name)

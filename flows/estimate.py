@@ -18,7 +18,7 @@ from pydantic import Field
 from flows import prepare, sample_costs
 from flows.checks import check
 from flows.cluster import fleet
-from flows.cluster.cluster import ClusterSettings
+from flows.cluster.settings import ClusterSettings
 from flows.progress import Progress
 from flows.run import estimates, metrics, runs
 from flows.run.caller import ClusterCaller, opened

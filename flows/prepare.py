@@ -16,7 +16,7 @@ from pathlib import Path
 from prefect import flow
 
 from flows.cluster.chains import map_chains
-from flows.cluster.cluster import ClusterSettings
+from flows.cluster.settings import ClusterSettings
 from flows.progress import Progress
 from flows.run import body, grouping
 from flows.run.caller import ClusterCaller

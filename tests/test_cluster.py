@@ -23,9 +23,10 @@ from pydantic import ValidationError
 
 from flows.cli import proofs
 from flows.cluster import dask_config, facts, fleet
-from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.cluster import Cluster
 from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.fleet import CPU
+from flows.cluster.settings import ClusterSettings
 from flows.run import runs
 from tasks.errors import ConfigError, RunError
 from tasks.settings import TRANSIENT
@@ -214,7 +215,7 @@ def test_events_and_records_reach_the_parent(
 ) -> None:
     heard: list[Any] = []
     cluster.subscribe("words", heard.append)
-    cluster.forward_logging("uttermill")
+    cluster.forward_logging()
     cluster.submit(say, "words", "hello").result()
     assert soon(lambda: bool(heard) and "a record says hello" in caplog.text)
     assert heard[0][1]["word"] == "hello"

@@ -18,9 +18,10 @@ from flows import checks, settings
 from flows.cli import proofs
 from flows.cluster import facts
 from flows.cluster.chains import map_chains
-from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.cluster import Cluster
 from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.fleet import CPU, GPU
+from flows.cluster.settings import ClusterSettings
 from flows.run.caller import ClusterCaller
 from tasks import pipeline, publishing, shard_chain
 from tasks.callers import Unobserved

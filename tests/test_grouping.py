@@ -21,7 +21,8 @@ from prefect.settings import (
 
 from flows import prepare
 from flows.cluster.calls import NotBegun
-from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.cluster import Cluster
+from flows.cluster.settings import ClusterSettings
 from flows.progress import Progress
 from flows.run import group_runs, grouping
 from flows.run.caller import ClusterCaller

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from distributed.scheduler import KilledWorker
 
-from flows.cluster.cluster import ClusterSettings
 from flows.cluster.dispatcher import Dispatcher
+from flows.cluster.settings import ClusterSettings
 from flows.run import metrics as collecting
 from flows.run.caller import ClusterCaller
 from tasks import shard

@@ -23,9 +23,10 @@ from prefect.states import Completed
 
 from flows.cluster.calls import Losses, NotBegun
 from flows.cluster.chains import map_chains
-from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.cluster import Cluster
 from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.fleet import CPU, GPU
+from flows.cluster.settings import ClusterSettings
 from flows.server import history
 from tasks.errors import ItemError, RunError
 from tests import signals

@@ -13,7 +13,8 @@ from flows.cli import proofs
 from flows.cli.exit_codes import Exit
 from flows.cli.proofs import Finding
 from flows.cluster import dask_config, facts
-from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.cluster import Cluster
+from flows.cluster.settings import ClusterSettings
 from flows.run import runs
 from flows.settings import read
 from tasks.errors import RunError

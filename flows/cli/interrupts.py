@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-AGAIN_SECONDS = 0.02  # after which a lost interrupt comes again
+AGAIN_SECONDS = 0.02  # after which a lost interrupt is raised again
 
 
 @contextmanager

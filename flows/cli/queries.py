@@ -169,7 +169,7 @@ def _listed_format(dataset: Path, formats: list[str], use: str | None) -> str:
 
 
 def _is_list(name: str, use: str) -> bool:
-    # A format of one's own may lie in a folder that is not called as it is: its `listing` knows.
+    # A format of the user's may have a folder of another name: its `listing` picks its own lists.
     return name.endswith(LISTS) or (use in ("emilia", "speechbrain") and name.endswith(".json"))
 
 

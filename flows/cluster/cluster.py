@@ -22,14 +22,12 @@ from flows.cluster.workers import SchedulerElsewhere, SchedulerHere
 from tasks.errors import RunError
 from tasks.logs import log
 
-__all__ = ["Cluster", "ClusterSettings"]
-
 
 class Cluster:
     """Lazy handle of a run's workers; thread-safe; a context manager that leaves nothing behind.
 
-    `scratch`: a folder of this cluster alone for the files of local workers, removed with them;
-    after a kill, whoever owns the folder around it removes it. `gpu`: whether any call needs a
+    `scratch`: a folder for this cluster alone, which holds files of local workers while they live;
+    after a kill, the folder around it is removed by its owner. `gpu`: whether any call needs a
     GPU; otherwise all workers are alike and none sees a GPU. `common`: a folder that workers
     started by others must be able to write to; see `flows.cluster.admission`. `engines`: what local
     workers load before their first task; None: all that `tasks.preload` knows.
@@ -146,9 +144,9 @@ class Cluster:
         """Call `handler((time, message))` for each event that workers log; starts nothing."""
         self.when_started(lambda client: client.subscribe_topic(topic, handler))
 
-    def forward_logging(self, name: str = "uttermill", level: int = logging.INFO) -> None:
-        """Repeat the workers' records of this logger on the same logger here; starts nothing."""
-        self.when_started(lambda client: client.forward_logging(name, level=level))
+    def forward_logging(self) -> None:
+        """Repeat the workers' records of our logger on the same logger here; starts nothing."""
+        self.when_started(lambda client: client.forward_logging(log.name, level=logging.INFO))
 
     def close(self) -> None:
         """End all workers within seconds, whatever they do, and remove their files. Idempotent."""

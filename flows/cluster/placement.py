@@ -1,4 +1,4 @@
-"""Which of the connected workers may take a call."""
+"""Which of the connected workers may take a call, by kind (CPU, GPU) and admission."""
 
 from __future__ import annotations
 

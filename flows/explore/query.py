@@ -180,7 +180,7 @@ _SUMMED = {
 
 
 def recordings(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
-    """The same by recording: seconds of each outcome."""
+    """Rows by recording, with the seconds of each outcome."""
     asked = [*asked, ("spans", "1")]
     single = dict(asked)
     chosen = choice(items.columns, asked)

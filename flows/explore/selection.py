@@ -25,7 +25,7 @@ Places = NDArray[np.int32]  # items, ascending
 Keys = NDArray[np.int32] | NDArray[np.float64]
 Number = TypeVar("Number", bound=np.generic)
 
-HELD = 400_000_000  # bytes of one version's arrays that stay; the least lately used go
+HELD = 400_000_000  # bytes of a version's arrays; beyond it the least recently used are dropped
 
 
 @dataclass

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
@@ -24,37 +24,29 @@ from flows.run import estimates, items, metrics, report, runs
 from flows.settings import PrepareSettings
 from tasks import pipeline, sweeping
 from tasks.accounting import broken, summary
-from tasks.accounting.metrics import Trace
 from tasks.callers import Alone, WorkersNeeded
 from tasks.checkpoints import index
 from tasks.dataset import reader_drops, versions
 from tasks.errors import MillError
-from tasks.job import Cost, Job
+from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.logs import log
 from tasks.results import Published
 from tasks.schema import LEDGER_FILE
 from tasks.storage import lock, tables
 
-if TYPE_CHECKING:  # imports Dask, which a run with nothing to do does without
+if TYPE_CHECKING:  # imports Dask and Prefect, which a run with nothing to do does without
     from flows.cluster.cluster import Cluster
     from flows.progress import Progress
     from flows.run.caller import ClusterCaller
     from flows.run.observer import Shown
+    from flows.server.live_artifacts import RunBoard
 
 #: Audio that is packaged without workers, s: their start takes longer.
 ALONE_SECONDS = 10 * 3600.0
 NO_LOSSES = {"deaths": 0, "timeouts": 0, "isolated": 0}  # of a run without workers
 
 MakeObserver = Callable[[Job, "ClusterCaller", "Progress", Path], "Shown"]
-
-
-class Watcher(Protocol):
-    """Shows the run elsewhere while it lives."""
-
-    def watch(self, progress: Progress) -> None: ...
-
-    def finish(self, result: JsonObject, report: Path | None) -> None: ...
 
 
 @dataclass
@@ -77,11 +69,7 @@ class Body:
         continues where this stopped."""
         folder = self.run.folder
         with metrics.recorded(folder) as measured:
-
-            def ran(work: Callable[..., object], cost: Cost) -> None:
-                measured.call(metrics.place_of(work, (), ""), Trace(cost.started, 1), cost)
-
-            here = Alone(ALONE_SECONDS, ran)
+            here = Alone(ALONE_SECONDS, measured.here)
             try:
                 ended = pipeline.run(self.job, here, here, self._begun)
             except WorkersNeeded:
@@ -104,8 +92,11 @@ class Body:
 
         threading.Thread(target=start, name="start-workers", daemon=True).start()
 
-    def work(self, observed: MakeObserver, watcher: Watcher | None = None) -> JsonObject:
-        """Run the pipeline on the cluster; returns what `run --json` prints, and `task_runs`."""
+    def work(self, observed: MakeObserver, live: RunBoard | None = None) -> JsonObject:
+        """Run the pipeline on the cluster; returns what `run --json` prints, and `task_runs`.
+
+        `live` shows the run in Prefect.
+        """
         from flows.run.caller import opened as opened_caller
 
         folder, job = self.run.folder, fleet.with_threads(self.job, self.settings.cluster)
@@ -113,21 +104,21 @@ class Body:
         given = (job, self.settings.cluster, measured, folder, self._cluster)
         with opened_caller(*given) as (caller, progress):
             with metrics.recorded(folder, measured):
-                if watcher is not None:
-                    watcher.watch(progress)
+                if live is not None:
+                    live.watch(progress)
                 observer = observed(job, caller, progress, folder)
                 ended = pipeline.run(job, caller, observer, self._begun)
             losses = vars(caller.dispatcher.losses)
             if any(losses.values()):
                 sweeping.sweep(self.job.out)  # files that a worker was writing when it died
-            return self._finished(ended, measured, losses, watcher, observer.task_runs, caller)
+            return self._finished(ended, measured, losses, live, observer.task_runs, caller)
 
     def _finished(
         self,
         ended: pipeline.Run,
         measured: metrics.Metrics,
         losses: dict[str, int],
-        watcher: Watcher | None,
+        live: RunBoard | None,
         task_runs: int = 0,
         caller: ClusterCaller | None = None,
     ) -> JsonObject:
@@ -138,8 +129,8 @@ class Body:
         result["wall_seconds"] = round(time.monotonic() - self.began, 3)
         self.run.finish(result)
         report.of_run(self.job, self.run.folder, result["new"], caller)
-        if watcher is not None:
-            watcher.finish(result, self.run.place / report.NAME)
+        if live is not None:
+            live.finish(result, self.run.place / report.NAME)
         return result
 
 

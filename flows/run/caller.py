@@ -10,9 +10,10 @@ from pathlib import Path
 
 from flows.cluster import deadlines, worker
 from flows.cluster.chains import map_chains
-from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.cluster import Cluster
 from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.fleet import CPU, GPU
+from flows.cluster.settings import ClusterSettings
 from flows.progress import Progress
 from flows.run import dask_report
 from flows.run.metrics import Metrics, place_of
@@ -100,7 +101,7 @@ class ClusterCaller:
             return self._on_worker(work, args)
         with CostMeter() as meter:
             result = work(*args)
-        self.metrics.call(place_of(work, args, ""), Trace(meter.cost.started, 1), meter.cost)
+        self.metrics.here(work, meter.cost, args)
         return result
 
     def kind(self, name: str, job: Job) -> str:

@@ -58,6 +58,10 @@ class Metrics:
         """Record another call that has returned."""
         self._add(metrics.row(place, trace, cost))
 
+    def here(self, work: Callable[..., object], cost: Cost, args: tuple[object, ...] = ()) -> None:
+        """Record a call that was made in this process."""
+        self.call(place_of(work, args, ""), Trace(cost.started, 1), cost)
+
     def failed(self, place: Place, trace: Trace, error: BaseException) -> None:
         self._add(metrics.row(place, trace, None, error=type(error).__name__))
 

@@ -1,5 +1,5 @@
-"""`uttermill plan`: what a run with these settings would compute and reuse, why, and how long it
-would take.
+"""The JSON of `uttermill plan`: what a run with these settings would compute and reuse, why, and
+how long it would take.
 
 Times are those of the last runs that used the same plug-ins, else of the newest estimate.
 """
@@ -30,8 +30,8 @@ from tasks.listing.shared import Shared
 from tasks.stages.stage import PER_SHARD
 from tasks.storage import tables
 
-LAST_RUNS = 20  # that are looked at for the speed of a stage
-ASKS = 3600.0  # s of audio: a run that computes more of it again asks first
+LAST_RUNS = 20  # in which the speed of a stage is looked up
+ASKS = 3600.0  # s of audio: a run that would recompute more of it asks first
 
 
 def of(settings: PrepareSettings, brief: bool = False) -> JsonObject:

@@ -129,7 +129,6 @@ def run_sample(
     found.index.note_files()
     held = sample.strata(members, wanted)
     told = Forecast(held, drawn, seen, costs, sizes).as_dict()
-    flat = [done for each in dones for done in each]
     sampled = {
         "recordings": len(chosen),
         "of": len(members),
@@ -137,7 +136,7 @@ def run_sample(
         "hours": round(sum(m.seconds for m in chosen) / 3600, 6),
         "strata": len(held),
         "items_computed": {
-            stage: sum(d.computed for d in flat if d.stage == stage) for stage in PER_SHARD
+            stage: sum(d.computed for d in dones if d.stage == stage) for stage in PER_SHARD
         },
         **trial.results_of(seen[m.recording] for m in chosen if m.recording in seen),
     }
@@ -157,26 +156,31 @@ def known_results(
     job: Job, shards: Sequence[str], chosen: list[Member], caller: Caller
 ) -> dict[str, trial.SampleResult]:
     """Every recording whose work is done; the workers look."""
-    of: dict[str, list[str]] = {}
-    for m in chosen:
-        of.setdefault(m.shard, []).append(m.recording)
+    of = _by_shard(chosen)
     calls = []
     for low in range(0, len(shards), AT_ONCE):
         some = shards[low : low + AT_ONCE]
-        calls.append((job, some, frozenset(name for each in some for name in of.get(each, ()))))
+        calls.append(
+            (job, some, frozenset(m.recording for shard in some for m in of.get(shard, ())))
+        )
     seen: dict[str, trial.SampleResult] = {}
     for each in caller.map(trial.known, calls):
         seen.update(each)
     return seen
 
 
+def _by_shard(members: list[Member]) -> dict[str, list[Member]]:
+    found: dict[str, list[Member]] = {}
+    for m in members:
+        found.setdefault(m.shard, []).append(m)
+    return found
+
+
 def _sampled(
     job: Job, chosen: list[Member], caller: ClusterCaller, observer: Observer
-) -> list[list[Done]]:
+) -> list[Done]:
     """Run the stages of every shard, for its recordings in the sample only."""
-    of: dict[str, list[Member]] = {}
-    for m in chosen:
-        of.setdefault(m.shard, []).append(m)
+    of = _by_shard(chosen)
     seconds = {shard: sum(m.seconds for m in some) for shard, some in of.items()}
     for stage in PER_SHARD:
         observer.start(stage, sum(seconds.values()))
@@ -191,4 +195,4 @@ def _sampled(
     results = observer.chains({shard: seconds[shard] for shard in order}, chain)
     for stage in PER_SHARD:
         observer.finish(stage)
-    return results
+    return [done for dones in results for done in dones]

@@ -17,9 +17,9 @@ from tasks.job import Done, Job, Spent
 from tasks.stages.stage import PER_SHARD
 
 
-def of(job: Job, dones: list[list[Done]], caller: ClusterCaller) -> Costs:
+def of(job: Job, dones: list[Done], caller: ClusterCaller) -> Costs:
     """Costs of the sample: of this run, and of earlier runs whose results are reused."""
-    costs = forecast.costs([done for each in dones for done in each])
+    costs = forecast.costs(dones)
     costs.kinds = {stage: caller.kind(stage, job) for stage in PER_SHARD}
     costs.workers = {kind: caller.cluster.count(kind) for kind in sorted(set(costs.kinds.values()))}
     first = caller.metrics.first()

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
 
-from flows.run import items as naming
-from flows.run import plans, runs
+from flows.run import items, plans, runs
 from flows.settings import assign, parse
 from tasks import plugins, schema, shelves, storage
 from tasks.accounting import summary
@@ -63,17 +61,14 @@ def ledger(out: Path) -> JsonObject:
     }
 
 
-def items(out: Path, reason: str | None, dataset: str | None) -> Iterator[JsonObject]:
+def item_rows(out: Path, reason: str | None, dataset: str | None) -> Iterator[JsonObject]:
     """The same ledger row by row, and files that the newest run skipped."""
-    left = naming.read_left_aside(out)
-    spans = (naming.of(part, (), reason, dataset) for part in _ledger(out)[0])
-    aside = naming.of(schema.LEDGER.empty_table(), left, reason, dataset)
-    return chain(chain.from_iterable(spans), aside)
+    return items.rows(_ledger(out)[0], items.read_left_aside(out), reason, dataset)
 
 
 def reasons(out: Path) -> list[str]:
-    """Every `<stage>.<reason>` that an item has, as `items` takes them, sorted."""
-    found = {f"shard.{each.reason}" for each in naming.read_left_aside(out)}
+    """Every `<stage>.<reason>` that an item has, as `item_rows` takes them, sorted."""
+    found = {f"shard.{each.reason}" for each in items.read_left_aside(out)}
     for part in _ledger(out)[0]:
         pairs = part.select(["stage", "reason"]).group_by(["stage", "reason"]).aggregate([])
         found |= {f"{row['stage']}.{row['reason']}" for row in pairs.to_pylist()}
@@ -85,7 +80,7 @@ def _ledger(out: Path) -> tuple[Iterator[pa.Table], Path | None]:
     the work done so far."""
     last = runs.newest(out)
     newest = versions.newest(out)
-    if newest and storage.exists(last / "summary.json"):
+    if newest and storage.exists(last / runs.SUMMARY):
         return map(tables.read, tables.parts(newest / LEDGER_FILE)), newest
     found = contents.of_shards(runs.settings_of(out).job(), manifest.shards(out))
     return iter([found.ledger]), None

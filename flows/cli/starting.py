@@ -98,5 +98,5 @@ def _answer(question: str, default: str, choices: tuple[str, ...], flag: str) ->
             raise ConfigError(f"no answer; give {flag}")
 
 
-def told(result: JsonObject, console: Console) -> None:
+def shown(result: JsonObject, console: Console) -> None:
     say(console, f"Wrote {result['settings']}. Read it, then: uttermill plan {result['settings']}")

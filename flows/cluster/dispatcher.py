@@ -161,25 +161,11 @@ class Dispatcher:
         args: tuple[object, ...],
         seconds: float,
     ) -> Result:
+        """One try of a call; WorkerLost if its worker dies or is restarted."""
         trace.attempts += 1
         began = time.time()
-        if trace.attempts > 1:
+        if retry := trace.attempts > 1:
             trace.wanted = began
-        try:
-            return self._call(calls, fn, args, seconds, trace.attempts > 1)
-        except WorkerLost:
-            trace.deaths += 1
-            trace.lost += time.time() - began
-            raise
-
-    def _call(
-        self,
-        calls: CallQueue,
-        fn: Callable[..., Result],
-        args: tuple[object, ...],
-        seconds: float,
-        retry: bool,
-    ) -> Result:
         while True:
             future = self._submit_in_turn(calls, fn, args, retry)
             try:
@@ -187,6 +173,10 @@ class Dispatcher:
                 return result
             except NeverStarted:
                 log.warning("no worker took a shard for %.0f s; it is submitted again", seconds)
+            except WorkerLost:
+                trace.deaths += 1
+                trace.lost += time.time() - began
+                raise
             finally:
                 calls.finished(future)
 

@@ -68,12 +68,12 @@ def choice(columns: Mapping[str, Column], asked: Parameters) -> Choice:
     return Choice(" AND ".join(parts) or "true", tuple(values))
 
 
-def order(columns: Mapping[str, Column], asked: str | None) -> str:
-    """ORDER BY of `sort=`; without one, the order of the ledger."""
+def order(columns: Mapping[str, Column], asked: str | None, last: str = "item") -> str:
+    """ORDER BY of `sort=`; without one, and among equal values, by the column `last`."""
     if not asked:
-        return "item"
+        return last
     way = "DESC" if asked.startswith("-") else "ASC"
-    return f"{quoted(columns, asked.removeprefix('-'))} {way} NULLS LAST, item"
+    return f"{quoted(columns, asked.removeprefix('-'))} {way} NULLS LAST, {last}"
 
 
 def quoted(columns: Mapping[str, Column], name: str) -> str:
@@ -190,9 +190,8 @@ def recordings(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
         chosen.values,
     )[0]
     # First choose them by their sort keys alone; then read all their columns.
-    way = single.get("sort")
-    by = order(RECORDINGS, way).replace(", item", ", recording") if way else "recording"
-    key = (way or "recording").removeprefix("-")
+    by = order(RECORDINGS, single.get("sort"), "recording")
+    key = (single.get("sort") or "recording").removeprefix("-")
     first = "" if key == "recording" else f', {_SUMMED[key]} AS "{key}"'
     grouped = f"SELECT recording{first} FROM {items.name} WHERE {chosen.sql} GROUP BY recording"
     names = corpus.once(

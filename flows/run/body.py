@@ -139,19 +139,17 @@ current: ContextVar[Body | None] = ContextVar("current", default=None)
 
 
 @contextmanager
-def opened(settings: PrepareSettings, job: Job | None = None) -> Iterator[Body]:
+def opened(settings: PrepareSettings) -> Iterator[Body]:
     """Check the settings, take OUT's lock, make the run's folder.
 
-    `job`: of settings that were checked before. Inside a call that has already opened its run, that
-    run is yielded.
+    Inside a call that has already opened its run, that run is yielded.
     """
     if (open_already := current.get()) is not None:
         yield open_already
         return
     began = time.monotonic()
-    if job is None:
-        job = check(settings)
-        estimates.check_disk(job, settings.cluster)
+    job = check(settings)
+    estimates.check_disk(job, settings.cluster)
     with lock.hold(job.out):
         new, after_kill = not index.is_there(job.out), runs.was_killed(job.out)
         with (

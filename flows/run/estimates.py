@@ -88,7 +88,7 @@ def check_disk(job: Job, cluster: ClusterSettings) -> None:
     found = newest(job) if cluster.check_disk and not storage.of(job.out).remote else None
     short = lacking(found, job.out) if found else None
     if short and found:
-        done = next(runs.having(job.out, "summary.json"), None)
+        done = next(runs.having(job.out, runs.SUMMARY), None)
         short = None if done and done.name > found["run"] else short
     if short:
         need, room = short

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.checks import check
 from flows.progress import waiting
-from flows.run import body, estimates
+from flows.run import body
 from flows.server import run_notes
 from flows.settings import History, PrepareSettings
 from tasks.errors import ConfigError, RunError
@@ -31,9 +31,7 @@ def run(settings: PrepareSettings) -> JsonObject:
 
     A run that has nothing to compute ends without a server, workers or a flow run.
     """
-    job = check(settings)  # before anything starts
-    estimates.check_disk(job, settings.cluster)
-    with body.opened(settings, job) as opened:
+    with body.opened(settings) as opened:
         # The first run into an OUT has something to compute, and a flow run closes the records of
         # one that was killed.
         shown = opened.after_kill and settings.history != "none"

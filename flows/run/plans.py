@@ -145,10 +145,10 @@ class _PastRun(NamedTuple):
 
 def _runs(out: Path) -> Iterator[_PastRun]:
     """Runs that ended well, newest first."""
-    for folder in runs.having(out, "summary.json"):
+    for folder in runs.having(out, runs.SUMMARY):
         try:
-            told = json.loads(storage.read(folder / "summary.json"))
-            settings = parse(json.loads(storage.read(folder / "settings.json")))
+            told = json.loads(storage.read(folder / runs.SUMMARY))
+            settings = parse(json.loads(storage.read(folder / runs.SETTINGS)))
         except (OSError, ValueError, ConfigError):
             continue
         yield _PastRun(folder, settings, told.get("stages", {}))

@@ -94,7 +94,7 @@ def _same_as_before(out: Path, folder: Path) -> bool:
     try:
         same = all(
             _facts(earlier.with_name(name)) == _facts(folder / name)
-            for name in ("settings.json", "summary.json")
+            for name in (runs.SETTINGS, runs.SUMMARY)
         )
         if same:
             storage.of(out).fetch(earlier, folder / NAME)

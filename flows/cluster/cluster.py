@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from flows.cluster import classes, dask_config, ending, fleet, local, spawning, worker
+from flows.cluster.connected import SchedulerElsewhere, SchedulerHere
 from flows.cluster.fleet import CPU, GPU
 from flows.cluster.placement import Placement, await_admission
 from flows.cluster.settings import ClusterSettings
-from flows.cluster.workers import SchedulerElsewhere, SchedulerHere
 from tasks.errors import RunError
 from tasks.logs import log
 

@@ -1,4 +1,4 @@
-"""Which workers a scheduler has and what resources they declare, without a request each time."""
+"""The workers connected to a scheduler and their resources, known without a request each time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--set key.key=value`: one setting changed in settings that were read."""
+"""`--set key.key=value`: changes one setting."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def _step(place: Holder, key: str, assignment: str, default: JsonValue) -> Holde
 
 
 def _below(place: dict[str, JsonValue], key: str, default: JsonValue) -> JsonValue:
-    """What lies under a key; made if it is missing, from a default that counts as a whole."""
+    """The value of a key. If it is missing, the default is filled in where that is a list or a
+    plug-in, else an empty mapping."""
     whole = isinstance(default, list) or (isinstance(default, dict) and "use" in default)
     return place.setdefault(key, default if whole else {})
 

@@ -1,4 +1,4 @@
-"""Check everything that can be checked before a worker starts."""
+"""Checks of the settings, weights and GPUs, before any worker starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Print log lines above live bars."""
+"""Prints log lines above live progress bars."""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ from pydantic import Field
 from flows import prepare, sample_costs
 from flows.checks import check
 from flows.cluster import fleet
-from flows.cluster.cluster import ClusterSettings
+from flows.cluster.settings import ClusterSettings
 from flows.progress import Progress
-from flows.run import disk, metrics, runs
+from flows.run import estimates, metrics, runs
 from flows.run.caller import ClusterCaller, opened
 from flows.server import artifacts, posting
 from flows.settings import History, PrepareSettings
@@ -102,16 +102,16 @@ def estimate(
         prepare.record(job, "estimate", run.place)
         own = fleet.with_threads(replace(job, scratch=scratch), settings.cluster)
         with opened(own, settings.cluster, measured, run.folder) as (caller, progress):
-            result, costs = line(own, caller, progress, fraction, least)
+            result, costs = run_sample(own, caller, progress, fraction, least)
         result["run"] = run.folder.name
         result["wall_spent_seconds"] = round(time.monotonic() - began, 3)
-        sample_costs.keep(job, run.folder, result, costs)
-        result["estimate"] = str(run.place / disk.NAME)
+        estimates.keep(job, run.folder, result, costs)
+        result["estimate"] = str(run.place / estimates.NAME)
         posting.note(artifacts.forecast(result))
     return result
 
 
-def line(
+def run_sample(
     job: Job, caller: ClusterCaller, progress: Progress, fraction: float, least: int
 ) -> tuple[JsonObject, Costs]:
     """Run the sample on a cluster, within a flow run; returns the forecast and its costs."""
@@ -122,14 +122,13 @@ def line(
     drawn = sample.draw(members, wanted, job.package.seed)
     chosen = [m for some in drawn.values() for m in some]
     dones = _sampled(job, chosen, caller, observer)
-    seen = known(job, found.shards, chosen, caller)
+    seen = known_results(job, found.shards, chosen, caller)
     costs = sample_costs.of(job, dones, caller)
     sizes = sample_costs.packaged(job, members, chosen, seen, caller, costs)
     found.index.refresh()
     found.index.note_files()
     held = sample.strata(members, wanted)
     told = Forecast(held, drawn, seen, costs, sizes).as_dict()
-    flat = [done for each in dones for done in each]
     sampled = {
         "recordings": len(chosen),
         "of": len(members),
@@ -137,7 +136,7 @@ def line(
         "hours": round(sum(m.seconds for m in chosen) / 3600, 6),
         "strata": len(held),
         "items_computed": {
-            stage: sum(d.computed for d in flat if d.stage == stage) for stage in PER_SHARD
+            stage: sum(d.computed for d in dones if d.stage == stage) for stage in PER_SHARD
         },
         **trial.results_of(seen[m.recording] for m in chosen if m.recording in seen),
     }
@@ -146,37 +145,42 @@ def line(
         "peak_memory_bytes": pc.max(caller.metrics.table()["rss_peak"]).as_py(),
         **told,
         "free_bytes": storage.of(job.out).free(job.out),
-        "used_bytes": disk.used(job.out),
+        "used_bytes": estimates.bytes_used(job.out),
         "ignored": found.ignored,
         "task_runs": observer.task_runs,
     }
     return result, costs
 
 
-def known(
+def known_results(
     job: Job, shards: Sequence[str], chosen: list[Member], caller: Caller
 ) -> dict[str, trial.SampleResult]:
     """Every recording whose work is done; the workers look."""
-    of: dict[str, list[str]] = {}
-    for m in chosen:
-        of.setdefault(m.shard, []).append(m.recording)
+    of = _by_shard(chosen)
     calls = []
     for low in range(0, len(shards), AT_ONCE):
         some = shards[low : low + AT_ONCE]
-        calls.append((job, some, frozenset(name for each in some for name in of.get(each, ()))))
+        calls.append(
+            (job, some, frozenset(m.recording for shard in some for m in of.get(shard, ())))
+        )
     seen: dict[str, trial.SampleResult] = {}
     for each in caller.map(trial.known, calls):
         seen.update(each)
     return seen
 
 
+def _by_shard(members: list[Member]) -> dict[str, list[Member]]:
+    found: dict[str, list[Member]] = {}
+    for m in members:
+        found.setdefault(m.shard, []).append(m)
+    return found
+
+
 def _sampled(
     job: Job, chosen: list[Member], caller: ClusterCaller, observer: Observer
-) -> list[list[Done]]:
+) -> list[Done]:
     """Run the stages of every shard, for its recordings in the sample only."""
-    of: dict[str, list[Member]] = {}
-    for m in chosen:
-        of.setdefault(m.shard, []).append(m)
+    of = _by_shard(chosen)
     seconds = {shard: sum(m.seconds for m in some) for shard, some in of.items()}
     for stage in PER_SHARD:
         observer.start(stage, sum(seconds.values()))
@@ -191,4 +195,4 @@ def _sampled(
     results = observer.chains({shard: seconds[shard] for shard in order}, chain)
     for stage in PER_SHARD:
         observer.finish(stage)
-    return results
+    return [done for dones in results for done in dones]

@@ -1,4 +1,4 @@
-"""The flow: shard; then filter, resample and transcribe for each shard on its own; then package.
+"""The flow `prepare`: shard; then filter, resample and transcribe for each shard; then package.
 
 Wiring only. The flow's parameters are the stages' settings. Parquet manifests record finished work,
 so a rerun from the UI, a schedule and a local run all resume alike.
@@ -14,18 +14,16 @@ from math import ceil
 from pathlib import Path
 
 from prefect import flow
-from prefect.context import FlowRunContext
 
 from flows.cluster.chains import map_chains
-from flows.cluster.cluster import ClusterSettings
+from flows.cluster.settings import ClusterSettings
 from flows.progress import Progress
 from flows.run import body, grouping
 from flows.run.caller import ClusterCaller
-from flows.run.group_runs import Groups, label
+from flows.run.group_runs import Groups
 from flows.run.observer import Shown
-from flows.server import api, pace, posting, run_names, run_notes
+from flows.server import api, live_artifacts, pace, posting, run_names, run_notes
 from flows.server import history as records
-from flows.server.board_posting import Boards
 from flows.settings import History, PrepareSettings
 from tasks import plugins, prefect_tasks
 from tasks.callers import Chain, Step
@@ -88,7 +86,7 @@ def prepare(
     settings = PrepareSettings.of_flow(locals())
     with body.opened(settings) as run:
         record(run.job, "prepare", run.run.place)
-        with posting.LiveArtifact(run.job.out) as live:
+        with live_artifacts.live(run.job.out) as live:
             result = run.work(TaskRuns, live)
     if body.current.get() is None:  # else the command waits for Prefect's records first
         run_notes.close(run.run.place)
@@ -98,12 +96,10 @@ def prepare(
 def record(job: Job, kind: str, place: Path) -> None:
     """Name this flow run, unless a person did, note it in the run's folder `place`, and close the
     records of dead runs of the same OUT. `kind`: prepare or estimate."""
-    context = FlowRunContext.get()
-    if context and context.flow_run:
-        run = context.flow_run
+    if (run := posting.current_run()) is not None:
         datasets = [dataset.name for dataset in plugins.datasets(job.sources)]
-        name = run_names.name_of(run.name, kind, datasets, datetime.now().astimezone())
-        records.note_run(run.id, place)
+        name = run_names.flow_run(run.name, kind, datasets, datetime.now().astimezone())
+        run_notes.write(place, str(run.id), records.owner())
         if name != run.name:
             records.rename(run.id, name)
         records.close_dead_runs(job.out, run.id)
@@ -137,12 +133,13 @@ class TaskRuns(Shown):
     ) -> Step:
         if shard and self._groups is not None:
             return self._groups.of(shard).step(name, shard, work)
-        return self._task_run(name, label(name, shard, seconds) if shard else name, work)
+        label = run_names.task_run(name, shard, seconds) if shard else name
+        return self._task_run(name, label, work)
 
-    def _task_run(self, name: str, words: str, work: Callable[[], Step]) -> Step:
+    def _task_run(self, name: str, label: str, work: Callable[[], Step]) -> Step:
         if (near := self._pace.begun()) and (said := pace.warning(near)):
             log.warning(said)
-        return prefect_tasks.run(name, words, work)
+        return prefect_tasks.run(name, label, work)
 
     def chains(self, shards: Mapping[str, float], chain: Chain) -> list[list[Done]]:
         each = grouping.size(len(shards), sum(shards.values()), self._chosen_size)
@@ -150,7 +147,7 @@ class TaskRuns(Shown):
             return over_shards(list(shards), chain, self.caller)
         groups = Groups(shards, each, self._task_run)
         log.info("Prefect shows the %d shards in %d groups", len(shards), len(groups.all))
-        with Boards(groups.all), groups:
+        with live_artifacts.Poster(groups.all), groups:
             self._groups = groups
             try:
                 results = self.caller.chains(groups.order, chain)

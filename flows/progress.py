@@ -1,4 +1,4 @@
-"""One line per stage: hours of audio done, speed as a multiple of real time, time left.
+"""Progress of a run, one line per stage: hours of audio done, speed, time left.
 
 On a terminal these are live bars that share a console with Prefect's log lines; elsewhere (CI, a
 file, a pipe) each stage prints one plain line when it ends, and a run says every EVERY seconds how
@@ -20,6 +20,7 @@ from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
 from flows.console_logs import shared_console
+from flows.words import clock, hours, speed_of
 
 EVERY = 30.0  # s between two lines if there are no bars
 
@@ -200,24 +201,3 @@ def _told(stage: Standing) -> str:
     if stage.left is not None:
         parts += [stage.speed, f"{clock(stage.left)} left"]
     return ", ".join(parts)
-
-
-def hours(seconds: float) -> str:
-    """`3.25 h`."""
-    return f"{seconds / 3600:.2f} h"
-
-
-def clock(seconds: float) -> str:
-    """`1:02:05` or `2:05`."""
-    whole = max(0, round(seconds))
-    minutes, rest = divmod(whole, 60)
-    above, minutes = divmod(minutes, 60)
-    return f"{above}:{minutes:02d}:{rest:02d}" if above else f"{minutes}:{rest:02d}"
-
-
-def speed_of(audio_seconds: float, wall_seconds: float) -> str:
-    """`84 x real time`, or nothing when nothing was computed."""
-    if audio_seconds <= 0 or wall_seconds <= 0:
-        return ""
-    speed = audio_seconds / wall_seconds
-    return f"{speed:.0f} x real time" if speed >= 10 else f"{speed:.1f} x real time"

@@ -1,35 +1,31 @@
-"""Costs of an estimate's sample, measured and kept for later estimates of the same OUT."""
+"""What an estimate's sample cost: times of its calls, and the bytes and time of its tars."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import replace
 
 import pyarrow.compute as pc
 
-from flows.run import disk
+from flows.run import estimates
 from flows.run.caller import ClusterCaller
-from tasks import masking, package, storage
+from tasks import package, storage
 from tasks.dataset import versions
 from tasks.estimating import forecast, trial
 from tasks.estimating.forecast import Costs, Sizes
 from tasks.estimating.sample import Member
 from tasks.job import Done, Job, Spent
-from tasks.json_types import JsonObject
 from tasks.stages.stage import PER_SHARD
-from tasks.storage import write_atomic
 
 
-def of(job: Job, dones: list[list[Done]], caller: ClusterCaller) -> Costs:
+def of(job: Job, dones: list[Done], caller: ClusterCaller) -> Costs:
     """Costs of the sample: of this run, and of earlier runs whose results are reused."""
-    costs = forecast.costs([done for each in dones for done in each])
+    costs = forecast.costs(dones)
     costs.kinds = {stage: caller.kind(stage, job) for stage in PER_SHARD}
     costs.workers = {kind: caller.cluster.count(kind) for kind in sorted(set(costs.kinds.values()))}
     first = caller.metrics.first()
     costs.start = first["queue_seconds"] if first else 0.0
     costs.gap = caller.metrics.gap()
-    before = (disk.newest(job) or {}).get("costs")
+    before = (estimates.newest(job) or {}).get("costs")
     if before:
         for stage, laps in before["laps"].items():
             known = costs.laps.setdefault(stage, {})
@@ -89,21 +85,3 @@ def linked(job: Job) -> float:
     if not {plugin.use for plugin in job.package.formats} <= set(described.get("formats", ())):
         return 0.0
     return float(described["seconds"]["packaged"])
-
-
-def keep(job: Job, folder: Path, result: JsonObject, costs: Costs) -> None:
-    """Write the estimate into the run's folder, with the costs of its sample for later runs."""
-    result["fits"] = disk.lacking(result, job.out) is None
-    laps = {
-        stage: {recording: [asdict(lap) for lap in each] for recording, each in found.items()}
-        for stage, found in costs.laps.items()
-    }
-    kept = {
-        "laps": laps,
-        "overhead": costs.overhead,
-        "load": costs.load,
-        "start": costs.start,
-        "gap": costs.gap,
-    }
-    whole = {"key": disk.key(job), **result, "costs": kept}
-    write_atomic(folder / disk.NAME, json.dumps(masking.value(whole), indent=1).encode())

@@ -1,4 +1,5 @@
-"""Settings of a run, identical in YAML files, flow parameters, deployments and the UI's form."""
+"""PrepareSettings: all settings of a run, the same in YAML files, flow parameters, deployments and
+the UI's form."""
 
 from __future__ import annotations
 

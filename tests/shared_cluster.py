@@ -15,7 +15,8 @@ from typing import Any
 
 from distributed import scheduler
 
-from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.cluster import Cluster
+from flows.cluster.settings import ClusterSettings
 
 ROOT = Path(__file__).parents[1]
 

@@ -16,7 +16,8 @@ import pytest
 from flows.cluster import admission
 from flows.cluster import worker as on_worker
 from flows.cluster.admission import Admission
-from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.cluster import Cluster
+from flows.cluster.settings import ClusterSettings
 from flows.run.caller import ClusterCaller
 from tasks.errors import RunError
 from tests import corpus

@@ -77,9 +77,7 @@ def run(begun: Counter[str]) -> list[str]:
         begun[shard] += 1
         return [Done("filter", shard, 1, 0)]
 
-    caller: Any = SimpleNamespace(
-        width=lambda: 2, dispatcher=Dispatcher(SimpleNamespace(), lambda audio, isolated: 1.0)
-    )
+    caller: Any = SimpleNamespace(width=lambda: 2, dispatcher=Dispatcher(SimpleNamespace()))
 
     @flow(persist_result=False)
     def parent() -> list[str]:

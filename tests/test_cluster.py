@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,10 +22,12 @@ from distributed import KilledWorker
 from pydantic import ValidationError
 
 from flows.cli import proofs
-from flows.cluster import dask_config, facts, fleet, spawning
-from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster import dask_config, facts, fleet
+from flows.cluster.cluster import Cluster
 from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.fleet import CPU
+from flows.cluster.settings import ClusterSettings
+from flows.run import runs
 from tasks.errors import ConfigError, RunError
 from tasks.settings import TRANSIENT
 from tests import signals
@@ -169,8 +172,8 @@ def test_a_nanny_that_replaces_a_worker_leaves_no_variables_behind(tmp_path: Pat
     with Cluster(ClusterSettings(workers=1), tmp_path / "s", engines=NONE) as one:
         pid = one.submit(os.getpid).result()
         os.kill(pid, signal.SIGKILL)
-        dispatcher = Dispatcher(one, lambda audio, isolated: 120.0)
-        seen = dispatcher.run(confined, seconds_of_audio=1, isolate_kw=None)
+        dispatcher = Dispatcher(one)
+        seen = dispatcher.run(confined, within=lambda _: 120.0, isolates=False)
         assert seen["pid"] != pid, "control: it was replaced"
         assert dict(os.environ) != before, "control: the nanny set them again"
     assert dict(os.environ) == before
@@ -212,7 +215,7 @@ def test_events_and_records_reach_the_parent(
 ) -> None:
     heard: list[Any] = []
     cluster.subscribe("words", heard.append)
-    cluster.forward_logging("uttermill")
+    cluster.forward_logging()
     cluster.submit(say, "words", "hello").result()
     assert soon(lambda: bool(heard) and "a record says hello" in caplog.text)
     assert heard[0][1]["word"] == "hello"
@@ -326,9 +329,11 @@ from pathlib import Path
 import prefect
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
+from flows.run import runs
 sys.path.insert(0, {root!r})
 from tests.on_worker import confined, hold_the_gil
-with Cluster(ClusterSettings(workers=1), Path({scratch!r}), engines={{}}) as cluster:
+settings = ClusterSettings(workers=1)
+with runs.scratch() as scratch, Cluster(settings, scratch / "workers", engines={{}}) as cluster:
     workers = cluster.client.run(confined)
     for fact in workers.values():
         assert not fact["prefect"], fact
@@ -341,10 +346,15 @@ with Cluster(ClusterSettings(workers=1), Path({scratch!r}), engines={{}}) as clu
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_no_orphan_however_the_flow_ends(ending: signal.Signals, tmp_path: Path) -> None:
+def test_no_orphan_however_the_flow_ends(
+    ending: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "flow.py"
-    scratch = tmp_path / "s"
-    path.write_text(SCRIPT.format(root=str(ROOT), scratch=str(scratch)))
+    home = tmp_path / "s"
+    home.mkdir()
+    monkeypatch.setenv("TMPDIR", str(home))
+    monkeypatch.setattr(tempfile, "tempdir", str(home))
+    path.write_text(SCRIPT.format(root=str(ROOT)))
     with signals.interruptible():
         flow = subprocess.Popen(
             [sys.executable, str(path)],
@@ -374,15 +384,12 @@ def test_no_orphan_however_the_flow_ends(ending: signal.Signals, tmp_path: Path)
             for pid in [flow.pid, *pids]:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+    left = set(home.glob("uttermill-run-*"))
     if ending == signal.SIGINT:
-        assert not scratch.exists()
-    else:  # what it left is swept by the next one, which holds a directory of its own
-        left = set(scratch.iterdir())
-        directory = spawning.RunDirectory(scratch)
+        assert not left
+    else:  # what it left is swept by the next run, which holds a folder of its own
         assert left
-        assert not any(old.exists() for old in left)
-        beside = spawning.RunDirectory(scratch)
-        assert directory.path.exists()
-        beside.remove()
-        directory.remove()
-        assert not scratch.exists()
+        with runs.scratch() as folder, runs.scratch() as beside:
+            assert not any(old.exists() for old in left)
+            assert folder.exists()
+            assert beside.exists()

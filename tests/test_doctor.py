@@ -15,7 +15,7 @@ from rich.console import Console
 from flows.cli import doctor, proofs
 from flows.cli.proofs import Finding
 from flows.cluster import dask_config, facts
-from flows.cluster.cluster import ClusterSettings
+from flows.cluster.settings import ClusterSettings
 from tasks.audio import codecs
 from tasks.stages.process import started_afresh
 

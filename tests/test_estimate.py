@@ -14,7 +14,7 @@ import pytest
 
 from flows import settings
 from flows.cluster.settings import ClusterSettings
-from flows.run import disk
+from flows.run import estimates
 from tasks.errors import ConfigError
 from tasks.estimating import estimate, forecast, sample, trial
 from tasks.estimating.estimate import Stratum
@@ -269,9 +269,9 @@ def left(chosen: Any, need: int, used: int = 0, name: str = "20260101T000000.000
     job = chosen.job()
     folder = job.out / "runs" / name
     folder.mkdir(parents=True)
-    told = {"key": disk.key(job), "run": name, "used_bytes": used,
+    told = {"key": estimates.key(job), "run": name, "used_bytes": used,
             "disk_bytes": {"expected": need / 2, "low": 0, "high": need}}  # fmt: skip
-    (folder / disk.NAME).write_text(json.dumps(told))
+    (folder / estimates.NAME).write_text(json.dumps(told))
 
 
 def test_a_run_that_does_not_fit_is_refused(
@@ -279,27 +279,27 @@ def test_a_run_that_does_not_fit_is_refused(
 ) -> None:
     chosen = prepared(tmp_path)
     job, cluster = chosen.job(), chosen.cluster
-    disk.check(job, cluster)  # no estimate, no refusal
+    estimates.check_disk(job, cluster)  # no estimate, no refusal
     monkeypatch.setattr(local.Local, "free", lambda _store, out: 3 * 10**9)
     left(chosen, 2 * 10**9)
-    disk.check(job, cluster)
+    estimates.check_disk(job, cluster)
     left(chosen, 5 * 10**9, name="20260102T000000.000000Z")
     with pytest.raises(ConfigError, match=r"up to 5\.00 GB more at .*, where 3\.00 GB are free.*"
                        r"cluster\.check_disk: false"):  # fmt: skip
-        disk.check(job, cluster)
-    disk.check(job, ClusterSettings(check_disk=False))
+        estimates.check_disk(job, cluster)
+    estimates.check_disk(job, ClusterSettings(check_disk=False))
     other = settings.parse({**chosen.model_dump(mode="json"), "resample": {"rate": 8000}})
-    disk.check(other.job(), cluster)  # an estimate of other settings says nothing
+    estimates.check_disk(other.job(), cluster)  # an estimate of other settings says nothing
     same = settings.parse({**chosen.model_dump(mode="json"), "cluster": {"workers": 1}})
-    assert disk.key(same.job()) == disk.key(job)
+    assert estimates.key(same.job()) == estimates.key(job)
     # What came to OUT since then is no longer needed.
     (job.out / "audio").mkdir()
     with (job.out / "audio" / "x.pcm").open("wb") as file:
         os.truncate(file.fileno(), int(2.5e9))  # a hole: it takes no room
-    disk.check(job, cluster)
+    estimates.check_disk(job, cluster)
     left(chosen, 10**9, name="20260103T000000.000000Z")  # the newest one counts
     (job.out / "audio" / "x.pcm").unlink()
-    disk.check(job, cluster)
+    estimates.check_disk(job, cluster)
 
 
 def test_a_file_with_two_names_is_counted_once(tmp_path: Path) -> None:
@@ -307,4 +307,4 @@ def test_a_file_with_two_names_is_counted_once(tmp_path: Path) -> None:
         (tmp_path / "datasets" / version).mkdir(parents=True)
     (tmp_path / "datasets" / "v1" / "a").write_bytes(b"12345")
     os.link(tmp_path / "datasets" / "v1" / "a", tmp_path / "datasets" / "v2" / "a")
-    assert disk.used(tmp_path) == 5
+    assert estimates.bytes_used(tmp_path) == 5

@@ -13,7 +13,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter
 
 from flows import cli
-from flows.run import disk
+from flows.run import estimates
 from flows.server import posting
 from flows.server.server import using
 from tasks.schema import METRICS
@@ -90,7 +90,7 @@ def test_the_forecast_holds(both: Both) -> None:
     hours = both.run["seconds"]["packaged"] / 3600
     assert told["hours"]["kept"]["low"] <= hours + 1e-6
     assert told["hours"]["kept"]["expected"] == pytest.approx(hours, rel=0.02)
-    grown = disk.used(both.out) - told["used_bytes"]
+    grown = estimates.bytes_used(both.out) - told["used_bytes"]
     assert told["disk_bytes"]["expected"] == pytest.approx(grown, rel=0.25)
     assert told["fits"] is True
     wall = told["wall_seconds"]
@@ -210,9 +210,9 @@ def test_a_run_that_does_not_fit_ends_with_2(
     job = settings.read(str(path), [], None, []).job()
     folder = tmp_path / "out" / "runs" / "20260101T000000.000000Z"
     folder.mkdir(parents=True)
-    told = {"key": disk.key(job), "run": folder.name, "used_bytes": 0,
+    told = {"key": estimates.key(job), "run": folder.name, "used_bytes": 0,
             "disk_bytes": {"expected": 1, "low": 0, "high": 10**15}}  # fmt: skip
-    (folder / disk.NAME).write_text(json.dumps(told))
+    (folder / estimates.NAME).write_text(json.dumps(told))
     capsys.readouterr()
     assert cli.main(["run", str(path), "--json"]) == 2
     answer = json.loads(capsys.readouterr().out)

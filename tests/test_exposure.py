@@ -16,7 +16,8 @@ import psutil
 import pytest
 from prefect.settings import PREFECT_API_AUTH_STRING, temporary_settings
 
-from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.cluster import Cluster
+from flows.cluster.settings import ClusterSettings
 from tests import corpus, prefect_database
 from tests.faults.command import Site
 from tests.shared_server import Server

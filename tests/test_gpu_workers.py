@@ -18,9 +18,10 @@ from flows import checks, settings
 from flows.cli import proofs
 from flows.cluster import facts
 from flows.cluster.chains import map_chains
-from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.cluster import Cluster
 from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.fleet import CPU, GPU
+from flows.cluster.settings import ClusterSettings
 from flows.run.caller import ClusterCaller
 from tasks import pipeline, publishing, shard_chain
 from tasks.callers import Unobserved
@@ -92,21 +93,24 @@ def test_the_successor_of_a_killed_worker_has_its_pin(cluster: Cluster) -> None:
 
 
 def test_a_deadline_on_a_gpu_and_no_wait_for_it_elsewhere(cluster: Cluster) -> None:
-    # One second of audio hangs; the other call has all the time that a busy machine may need.
-    def deadline(audio: float, isolated: bool) -> float:
-        return 3.0 if audio == 1 and not isolated else 120.0
+    # One call hangs; the others have all the time that a busy machine may need.
+    def soon(isolated: bool) -> float:
+        return 120.0 if isolated else 3.0
 
-    dispatcher = Dispatcher(cluster, deadline)
-    call = partial(dispatcher.run, on_worker.hang, seconds_of_audio=1, kind=GPU)
+    def late(isolated: bool) -> float:
+        return 120.0
+
+    dispatcher = Dispatcher(cluster)
+    call = partial(dispatcher.run, on_worker.hang, within=soon, kind=GPU)
     for kind in cluster.kinds:  # the module is loaded
-        shown = dispatcher.run(on_worker.visible, seconds_of_audio=9, isolate_kw=None, kind=kind)
+        shown = dispatcher.run(on_worker.visible, within=late, isolates=False, kind=kind)
         assert shown in SEEN
     found: list[Any] = []
     threads = [threading.Thread(target=lambda: found.append(call())) for _ in range(2)]
     for thread in threads:
         thread.start()
     time.sleep(0.5)
-    assert dispatcher.run(on_worker.visible, seconds_of_audio=9, isolate_kw=None) == ""
+    assert dispatcher.run(on_worker.visible, within=late, isolates=False) == ""
     assert not found, "control: both GPUs were taken"
     for thread in threads:
         thread.join()

@@ -14,7 +14,8 @@ from pydantic import ValidationError
 
 from flows import checks, settings
 from flows.cluster import fleet, gpus
-from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.cluster import Cluster
+from flows.cluster.settings import ClusterSettings
 from flows.run.caller import ClusterCaller
 from tasks.errors import ConfigError
 from tasks.job import Done, Job

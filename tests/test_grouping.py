@@ -21,11 +21,12 @@ from prefect.settings import (
 
 from flows import prepare
 from flows.cluster.calls import NotBegun
-from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.cluster import Cluster
+from flows.cluster.settings import ClusterSettings
 from flows.progress import Progress
 from flows.run import group_runs, grouping
 from flows.run.caller import ClusterCaller
-from flows.server import board_posting, history, pace
+from flows.server import history, live_artifacts, pace, run_names
 from tasks.callers import Step
 from tasks.errors import CorruptManifest, RunError
 from tasks.job import Done, Job
@@ -65,7 +66,7 @@ def test_how_many_shards_share_a_task_run(
 def test_groups_follow_by_name_and_begin_with_the_longest() -> None:
     seconds = {f"shard-{n:06d}": float(n % 3) for n in range(7)}
     found = grouping.groups(seconds, 3)
-    assert [grouping.name(group) for group in found] == [
+    assert [run_names.group(group) for group in found] == [
         "3 shards, 000000 to 000002", "3 shards, 000003 to 000005", "shard 000006",
     ]  # fmt: skip
     assert found[0] == ["shard-000002", "shard-000001", "shard-000000"]
@@ -194,7 +195,7 @@ def test_a_cancelled_run_leaves_no_task_run_that_failed(
     """Prefect shows KeyboardInterrupt as a crash without a traceback, other errors as failures."""
     raised: list[type[BaseException]] = []
 
-    def task_run(name: str, words: str, work: Callable[[], Step]) -> Step:
+    def task_run(name: str, label: str, work: Callable[[], Step]) -> Step:
         try:
             return work()
         except BaseException as ended:
@@ -232,7 +233,7 @@ def test_posting_is_bounded_and_the_last_text_is_never_lost(
 ) -> None:
     posted: list[tuple[str, str]] = []
     monkeypatch.setattr(
-        board_posting, "post", lambda c, r, known, text, key, title: posted.append((title, text))
+        live_artifacts, "post", lambda c, r, known, text, key, title: posted.append((title, text))
     )
 
     class Board:
@@ -244,8 +245,9 @@ def test_posting_is_bounded_and_the_last_text_is_never_lost(
             return text or None
 
     some = [Board(str(n)) for n in range(50)]
-    shown = board_posting.Boards(some)
-    shown._run = UUID(int=0)
+    shown = live_artifacts.Poster(some)
+    run: Any = SimpleNamespace(id=UUID(int=0), run_count=1)
+    shown._run = run
     for board in some:
         board.text = "first"
     client: Any = None

@@ -151,7 +151,7 @@ LAYERS = (
     "tasks.pipeline",
     "tasks.upkeep tasks.report tasks.estimating",
     "tasks.prefect_tasks tasks.preload",
-    "flows.yaml_text flows.console_logs",
+    "flows.yaml_text flows.console_logs flows.words",
     "flows.progress",
     "flows.assignments flows.cluster",
     "flows.settings",

@@ -89,14 +89,14 @@ LEFT = [LeftAside("c", "/in/x.txt", "extension")]
 def test_items_of_a_reason_and_a_dataset(
     reason: str | None, dataset: str | None, expected: list[str]
 ) -> None:
-    found = [*items.of(TABLE, LEFT, reason, dataset)]
+    found = [*items.rows([TABLE], LEFT, reason, dataset)]
     assert [each["source_path"] for each in found] == expected
     assert all(tuple(each) == items.COLUMNS for each in found)
 
 
 def test_items_as_csv() -> None:
     text = io.StringIO()
-    items.write_csv(items.of(TABLE, LEFT), text)
+    items.write_csv(items.rows([TABLE], LEFT), text)
     rows = [*csv.DictReader(io.StringIO(text.getvalue()))]
     assert [r["reason"] for r in rows] == ["too_short", "unreadable", "extension"]
     assert rows[1]["detail"] == "no [/en] audio"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import Field, SecretStr
 
 from flows import checks, settings
-from flows.cluster.cluster import ClusterSettings
+from flows.cluster.settings import ClusterSettings
 from flows.run import runs
 from tasks import errors, masking, pipeline, plugins, shelves
 from tasks.settings import SECRET, Plugin, Source, StageSettings, role

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from distributed.scheduler import KilledWorker
 
-from flows.cluster.cluster import ClusterSettings
 from flows.cluster.dispatcher import Dispatcher
+from flows.cluster.settings import ClusterSettings
 from flows.run import metrics as collecting
 from flows.run.caller import ClusterCaller
 from tasks import shard
@@ -229,8 +229,8 @@ def test_a_trace_knows_attempts_and_deaths() -> None:
         workers: Any = Dying(deaths)
         trace = Trace()
         before = time.time()
-        dispatcher = Dispatcher(workers, lambda audio, alone: 5.0)
-        dispatcher.run(print, "s", seconds_of_audio=1, trace=trace)
+        dispatcher = Dispatcher(workers)
+        dispatcher.run(print, "s", within=lambda isolated: 5.0, trace=trace)
         assert (trace.attempts, trace.deaths, trace.isolated) == (deaths + 1, deaths, isolated)
         assert trace.lost >= 0
         assert before <= trace.wanted <= time.time()

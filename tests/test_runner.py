@@ -23,9 +23,10 @@ from prefect.states import Completed
 
 from flows.cluster.calls import Losses, NotBegun
 from flows.cluster.chains import map_chains
-from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.cluster import Cluster
 from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.fleet import CPU, GPU
+from flows.cluster.settings import ClusterSettings
 from flows.server import history
 from tasks.errors import ItemError, RunError
 from tests import signals
@@ -47,8 +48,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield workers
 
 
-def dispatcher_for(cluster: Any, seconds: float = 30) -> Dispatcher:
-    return Dispatcher(cluster, lambda audio, isolated: seconds)
+def within(isolated: bool) -> float:
+    """A deadline that no call here misses."""
+    return 60.0
 
 
 def calls_of(marks: Path, shard: str) -> list[str]:
@@ -57,8 +59,8 @@ def calls_of(marks: Path, shard: str) -> list[str]:
 
 @pytest.mark.cluster
 def test_one_death_is_one_retry(cluster: Cluster, tmp_path: Path) -> None:
-    dispatcher = dispatcher_for(cluster)
-    assert dispatcher.run(work_on, str(tmp_path), "unlucky", seconds_of_audio=1) == "unlucky shared"
+    dispatcher = Dispatcher(cluster)
+    assert dispatcher.run(work_on, str(tmp_path), "unlucky", within=within) == "unlucky shared"
     assert calls_of(tmp_path, "unlucky") == ["shared", "shared"]
     assert dispatcher.losses == Losses(deaths=1)
 
@@ -67,10 +69,10 @@ def test_one_death_is_one_retry(cluster: Cluster, tmp_path: Path) -> None:
 def test_a_poison_shard_is_isolated_and_innocent_ones_run_once(
     cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    dispatcher = dispatcher_for(cluster)
+    dispatcher = Dispatcher(cluster)
     shards = ["poison", *(f"good-{number}" for number in range(12))]
     results = map_chains(
-        shards, lambda shard: dispatcher.run(work_on, str(tmp_path), shard, seconds_of_audio=1), 6
+        shards, lambda shard: dispatcher.run(work_on, str(tmp_path), shard, within=within), 6
     )
     assert results == ["poison isolated", *(f"good-{number} shared" for number in range(12))]
     assert calls_of(tmp_path, "poison") == ["shared", "shared", "isolated"]
@@ -85,9 +87,10 @@ def test_a_poison_shard_is_isolated_and_innocent_ones_run_once(
 @pytest.mark.cluster
 def test_a_hang_ends_at_the_deadline(cluster: Cluster, tmp_path: Path) -> None:
     # A fresh worker answers its first call within this, on a busy machine too.
-    dispatcher = dispatcher_for(cluster, seconds=12)
+    dispatcher = Dispatcher(cluster)
     began = time.monotonic()
-    assert dispatcher.run(work_on, str(tmp_path), "hang", seconds_of_audio=1) == "hang isolated"
+    ended = dispatcher.run(work_on, str(tmp_path), "hang", within=lambda isolated: 12)
+    assert ended == "hang isolated"
     assert time.monotonic() - began < 60
     assert dispatcher.losses == Losses(timeouts=1, isolated=1)
     assert calls_of(tmp_path, "hang") == ["shared", "isolated"]
@@ -97,33 +100,33 @@ def test_a_hang_ends_at_the_deadline(cluster: Cluster, tmp_path: Path) -> None:
 def test_what_kills_even_the_isolating_worker_ends_the_run(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    dispatcher = dispatcher_for(cluster)
+    dispatcher = Dispatcher(cluster)
     with pytest.raises(RunError, match="hopeless ended 6 workers"):
-        dispatcher.run(work_on, str(tmp_path), "hopeless", seconds_of_audio=1)
+        dispatcher.run(work_on, str(tmp_path), "hopeless", within=within)
     assert calls_of(tmp_path, "hopeless") == ["shared"] * 2 + ["isolated"] * 4
 
 
 @pytest.mark.cluster
 def test_errors_of_the_function_come_back_unchanged(cluster: Cluster, tmp_path: Path) -> None:
-    dispatcher = dispatcher_for(cluster)
+    dispatcher = Dispatcher(cluster)
     with pytest.raises(ItemError) as item:
-        dispatcher.run(work_on, str(tmp_path), "item", seconds_of_audio=1)
+        dispatcher.run(work_on, str(tmp_path), "item", within=within)
     assert (item.value.code, item.value.decoded, item.value.rate) == ("decode_error", 5, 16000)
     with pytest.raises(TimeoutError, match="of its own"):
-        dispatcher.run(work_on, str(tmp_path), "timeout", seconds_of_audio=1)
+        dispatcher.run(work_on, str(tmp_path), "timeout", within=within)
     assert dispatcher.losses.timeouts == 0
 
 
 @pytest.mark.cluster
 def test_an_interrupt_ends_what_runs(cluster: Cluster, tmp_path: Path) -> None:
-    dispatcher = dispatcher_for(cluster, seconds=60)
+    dispatcher = Dispatcher(cluster)
     interrupt = threading.Timer(1.5, signal.raise_signal, [signal.SIGINT])
     began = time.monotonic()
     interrupt.start()
     with signals.interruptible(), pytest.raises(KeyboardInterrupt):
         map_chains(
             ["sleep-1", "sleep-2", "sleep-3"],
-            lambda shard: dispatcher.run(work_on, str(tmp_path), shard, seconds_of_audio=1),
+            lambda shard: dispatcher.run(work_on, str(tmp_path), shard, within=within),
             3,
             cancel=dispatcher.cancel,
         )
@@ -175,9 +178,9 @@ def nap(shard: int, isolate: bool = False) -> int:
 
 def test_no_more_calls_than_workers_are_in_flight() -> None:
     workers = FakeWorkers()
-    dispatcher = dispatcher_for(workers)
+    dispatcher = Dispatcher(workers)
     numbers = list(range(20))
-    assert map_chains(numbers, lambda n: dispatcher.run(nap, n, seconds_of_audio=1), 8) == numbers
+    assert map_chains(numbers, lambda n: dispatcher.run(nap, n, within=within), 8) == numbers
     assert workers.most == 2
 
 
@@ -185,11 +188,11 @@ def test_no_more_calls_than_workers_are_in_flight() -> None:
 def test_calls_follow_the_number_of_workers_up_and_down(kind: str) -> None:
     workers = FakeWorkers()
     workers.there[kind] = 1
-    dispatcher = dispatcher_for(workers)
+    dispatcher = Dispatcher(workers)
     ended: list[int] = []
 
     def chain(number: int) -> None:
-        dispatcher.run(nap, number, seconds_of_audio=1, kind=kind)
+        dispatcher.run(nap, number, within=within, kind=kind)
         ended.append(number)
         if len(ended) == 10:
             assert workers.most == 1
@@ -208,7 +211,7 @@ def test_calls_follow_the_number_of_workers_up_and_down(kind: str) -> None:
 def test_a_retry_goes_before_calls_that_have_not_been_tried() -> None:
     workers = FakeWorkers()
     workers.there[CPU] = 1
-    dispatcher = dispatcher_for(workers)
+    dispatcher = Dispatcher(workers)
     begun: list[int] = []
 
     def work(number: int, isolate: bool = False) -> int:
@@ -218,16 +221,14 @@ def test_a_retry_goes_before_calls_that_have_not_been_tried() -> None:
             raise MemoryError("once")
         return number
 
-    map_chains(
-        [0, 1, 2, 3], lambda n: dispatcher.run(work, n, seconds_of_audio=1), 4, dispatcher.cancel
-    )
+    map_chains([0, 1, 2, 3], lambda n: dispatcher.run(work, n, within=within), 4, dispatcher.cancel)
     assert begun.index(0, 1) <= 2, "at most the call that was being submitted went before it"
 
 
 def test_later_stages_of_a_shard_go_before_first_stages_of_later_shards() -> None:
     workers = FakeWorkers()
     workers.there[CPU] = 1
-    dispatcher = dispatcher_for(workers)
+    dispatcher = Dispatcher(workers)
     begun: list[tuple[int, str]] = []
 
     def work(number: int, stage: str, isolate: bool = False) -> None:
@@ -236,7 +237,7 @@ def test_later_stages_of_a_shard_go_before_first_stages_of_later_shards() -> Non
 
     def chain(number: int) -> None:
         for stage in ("filter", "resample", "transcribe"):
-            dispatcher.run(work, number, stage, seconds_of_audio=1)
+            dispatcher.run(work, number, stage, within=within)
 
     map_chains(list(range(8)), chain, 8)
     assert len(begun) == 24
@@ -245,19 +246,19 @@ def test_later_stages_of_a_shard_go_before_first_stages_of_later_shards() -> Non
 
 
 def test_calls_that_wait_for_one_kind_of_workers_hold_up_no_other_kind() -> None:
-    dispatcher = dispatcher_for(FakeWorkers())
+    dispatcher = Dispatcher(FakeWorkers())
     free = threading.Event()
 
     def wait() -> bool:
         return free.wait(10)
 
     def gpu_call() -> object:
-        return dispatcher.run(wait, seconds_of_audio=1, isolate_kw=None, kind="GPU")
+        return dispatcher.run(wait, within=within, isolates=False, kind="GPU")
 
     threads = [threading.Thread(target=gpu_call, daemon=True) for _ in range(6)]
     for thread in threads:
         thread.start()
-    assert [dispatcher.run(nap, n, seconds_of_audio=1) for n in range(3)] == [0, 1, 2]
+    assert [dispatcher.run(nap, n, within=within) for n in range(3)] == [0, 1, 2]
     assert all(thread.is_alive() for thread in threads), "control: GPU calls did wait"
     free.set()
     for thread in threads:
@@ -267,8 +268,8 @@ def test_calls_that_wait_for_one_kind_of_workers_hold_up_no_other_kind() -> None
 
 def test_a_call_that_no_worker_took_is_handed_out_again_without_a_charge() -> None:
     workers = FakeWorkers(lost=2)
-    dispatcher = dispatcher_for(workers, seconds=0.2)
-    assert dispatcher.run(nap, 7, seconds_of_audio=1) == 7
+    dispatcher = Dispatcher(workers)
+    assert dispatcher.run(nap, 7, within=lambda isolated: 0.2) == 7
     assert workers.submitted == 3
     assert (dispatcher.losses.deaths, dispatcher.losses.timeouts) == (0, 0)
 
@@ -303,7 +304,7 @@ def test_after_an_error_running_chains_finish_and_no_more_begin() -> None:
 
 def test_after_an_error_calls_that_wait_are_not_begun(caplog: pytest.LogCaptureFixture) -> None:
     workers = FakeWorkers()
-    dispatcher = dispatcher_for(workers)
+    dispatcher = Dispatcher(workers)
     waiting, failing, slow = threading.Semaphore(0), threading.Event(), threading.Event()
 
     def work(shard: int, isolate: bool = False) -> int:
@@ -320,7 +321,7 @@ def test_after_an_error_calls_that_wait_are_not_begun(caplog: pytest.LogCaptureF
             while workers.submitted < 2:  # the slots are taken
                 time.sleep(0.01)
             waiting.release()
-        dispatcher.run(work, number, seconds_of_audio=100)
+        dispatcher.run(work, number, within=within)
         ended.append(number)
 
     def end() -> None:
@@ -339,7 +340,7 @@ def test_after_an_error_calls_that_wait_are_not_begun(caplog: pytest.LogCaptureF
     assert len(ended) <= 2, "one may have taken the place of the first"
     assert not caplog.text
     with pytest.raises(NotBegun, match="did not begin, because another shard failed"):
-        dispatcher.run(work, 5, seconds_of_audio=1)
+        dispatcher.run(work, 5, within=within)
 
 
 def test_an_error_is_raised_before_what_it_kept_from_beginning() -> None:

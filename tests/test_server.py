@@ -169,7 +169,7 @@ import sys, time
 from pathlib import Path
 from prefect import flow, task
 from prefect.runtime import flow_run
-from flows.server.history import note_run
+from flows.server import history, run_notes
 from flows.cluster.chains import map_chains
 
 @task
@@ -182,7 +182,8 @@ def part():
 
 @flow
 def prepare():
-    note_run(flow_run.id, Path(sys.argv[1]) / "runs" / str(time.time_ns()))
+    place = Path(sys.argv[1]) / "runs" / str(time.time_ns())
+    run_notes.write(place, str(flow_run.id), history.owner())
     print(flow_run.id, flush=True)
     map_chains([hang, lambda number: part()], lambda call: call(0), 2)
 

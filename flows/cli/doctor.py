@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.cli import proofs
 from flows.cli.exit_codes import Exit
 from flows.cli.proofs import Finding
 from flows.cluster import dask_config, facts
-from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.cluster import Cluster
+from flows.cluster.settings import ClusterSettings
+from flows.run import runs
 from flows.settings import read
 from tasks.errors import RunError
 from tasks.json_types import JsonObject
@@ -34,9 +33,8 @@ def checkup(settings: ClusterSettings, folders: Sequence[str] = ()) -> list[Find
     for settings that cannot be met.
     """
     setattr(sys, facts.SENTINEL, True)  # removed below; a worker that has it was forked
-    scratch = Path(tempfile.mkdtemp(prefix="uttermill-doctor-"))
     try:
-        with Cluster(settings, scratch, gpu=True) as cluster:
+        with runs.scratch() as scratch, Cluster(settings, scratch / "workers", gpu=True) as cluster:
             answers: JsonObject = cluster.client.run(facts.gather, on_error="return")
             seen = {f: cluster.client.run(os.path.exists, f, on_error="return") for f in folders}
             scheduler = _scheduler(cluster.client)
@@ -44,7 +42,6 @@ def checkup(settings: ClusterSettings, folders: Sequence[str] = ()) -> list[Find
         return [Finding("workers", False, str(error))]
     finally:
         delattr(sys, facts.SENTINEL)
-        shutil.rmtree(scratch, ignore_errors=True)
     silent = [
         Finding(
             address,

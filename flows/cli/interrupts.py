@@ -1,4 +1,7 @@
-"""Ctrl-C and SIGTERM end a command at any moment, and in the same way."""
+"""Handles Ctrl-C and SIGTERM: both end a command at any moment, in the same way.
+
+`uttermill serve` has handlers of its own (`flows/serve.py`), `uttermill explore` those of uvicorn.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-AGAIN_SECONDS = 0.02  # after which a lost interrupt comes again
+AGAIN_SECONDS = 0.02  # after which a lost interrupt is raised again
 
 
 @contextmanager

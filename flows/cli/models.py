@@ -1,4 +1,4 @@
-"""`uttermill models`: known weights, which of them are there, and the only way to fetch any."""
+"""`uttermill models`: lists known weights and checks them; the only command that fetches any."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a command answers: a table for people, or one JSON object."""
+"""Prints the answer of a command: a table for people, or one JSON object."""
 
 from __future__ import annotations
 

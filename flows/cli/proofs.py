@@ -62,7 +62,7 @@ def modules_loaded(workers: Facts) -> Finding:
 def one_task(workers: Facts) -> Finding:
     """Each worker runs one task at a time, so that a death or a leak has one culprit."""
     wide = [f"{a} ({fact['threads']})" for a, fact in workers.items() if fact["threads"] != 1]
-    return _finding("tasks at once", wide, "one a worker", "start them with --nthreads 1")
+    return _finding("tasks at once", wide, "one per worker", "start them with --nthreads 1")
 
 
 def thread_caps(workers: Facts) -> Finding:
@@ -73,7 +73,7 @@ def thread_caps(workers: Facts) -> Finding:
         wide = [f"{name}={n}" for name, n in fact["pools"].items() if n > 1]
         if loose or wide:
             faults.append(f"{address} ({', '.join([*loose, *wide])})")
-    return _finding("thread caps", faults, "one thread a pool", "set nanny.pre-spawn-environ")
+    return _finding("thread caps", faults, "one thread per pool", "set nanny.pre-spawn-environ")
 
 
 def onnx_providers(workers: Facts) -> Finding:
@@ -89,7 +89,7 @@ def cuda_devices(workers: Facts) -> Finding:
         f"{fact['name']}: {fact['cuda_fault']}" for fact in workers.values() if fact["cuda_fault"]
     ]
     seen = sorted({int(fact["cuda"]) for fact in workers.values()})
-    good = " or ".join(map(str, seen)) + " a worker"
+    good = " or ".join(map(str, seen)) + " per worker"
     return _finding("CUDA devices", faults, good, "or set cluster.gpus: none")
 
 

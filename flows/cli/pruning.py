@@ -1,4 +1,5 @@
-"""`uttermill prune`: decides which runs and settings of OUT count, and removes under its lock."""
+"""`uttermill prune`: which runs and settings are kept, and the removal of the rest under OUT's
+lock."""
 
 from __future__ import annotations
 

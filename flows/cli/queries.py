@@ -1,15 +1,13 @@
-"""Answers of the commands that only read: status, ledger, what-if, list, plugins, schema."""
+"""The JSON of the commands that only read: status, ledger, what-if, list, schema."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
 
-from flows.run import items as naming
-from flows.run import plans, runs
+from flows.run import items, plans, runs
 from flows.settings import assign, parse
 from tasks import plugins, schema, shelves, storage
 from tasks.accounting import summary
@@ -22,7 +20,7 @@ from tasks.packaging import contents, weights
 from tasks.schema import LEDGER_FILE
 from tasks.storage import tables
 
-#: Before a version there is, what no run has come to yet stands beside files that changed.
+#: Meaning of `changed` before the first version: recordings not yet reached have this reason, too.
 UNFINISHED = "no run has come to it yet, or the file changed meanwhile; the next run takes it"
 
 
@@ -63,17 +61,14 @@ def ledger(out: Path) -> JsonObject:
     }
 
 
-def items(out: Path, reason: str | None, dataset: str | None) -> Iterator[JsonObject]:
+def item_rows(out: Path, reason: str | None, dataset: str | None) -> Iterator[JsonObject]:
     """The same ledger row by row, and files that the newest run skipped."""
-    left = naming.read_left_aside(out)
-    spans = (naming.of(part, (), reason, dataset) for part in _ledger(out)[0])
-    aside = naming.of(schema.LEDGER.empty_table(), left, reason, dataset)
-    return chain(chain.from_iterable(spans), aside)
+    return items.rows(_ledger(out)[0], items.read_left_aside(out), reason, dataset)
 
 
 def reasons(out: Path) -> list[str]:
-    """Every `<stage>.<reason>` that an item has, as `items` takes them, sorted."""
-    found = {f"shard.{each.reason}" for each in naming.read_left_aside(out)}
+    """Every `<stage>.<reason>` that an item has, as `item_rows` takes them, sorted."""
+    found = {f"shard.{each.reason}" for each in items.read_left_aside(out)}
     for part in _ledger(out)[0]:
         pairs = part.select(["stage", "reason"]).group_by(["stage", "reason"]).aggregate([])
         found |= {f"{row['stage']}.{row['reason']}" for row in pairs.to_pylist()}
@@ -85,7 +80,7 @@ def _ledger(out: Path) -> tuple[Iterator[pa.Table], Path | None]:
     the work done so far."""
     last = runs.newest(out)
     newest = versions.newest(out)
-    if newest and storage.exists(last / "summary.json"):
+    if newest and storage.exists(last / runs.SUMMARY):
         return map(tables.read, tables.parts(newest / LEDGER_FILE)), newest
     found = contents.of_shards(runs.settings_of(out).job(), manifest.shards(out))
     return iter([found.ledger]), None
@@ -169,7 +164,7 @@ def _listed_format(dataset: Path, formats: list[str], use: str | None) -> str:
 
 
 def _is_list(name: str, use: str) -> bool:
-    # A format of one's own may lie in a folder that is not called as it is: its `listing` knows.
+    # A format of the user's may have a folder of another name: its `listing` picks its own lists.
     return name.endswith(LISTS) or (use in ("emilia", "speechbrain") and name.endswith(".json"))
 
 

@@ -34,7 +34,7 @@ def ledger(args: argparse.Namespace) -> Exit:
         return print_answer(args, queries.ledger(_out(args.out)), results.ledger)
     if args.csv and args.json:
         raise ConfigError("give --csv or --json, not both")
-    rows = queries.items(_out(args.out), args.reason, args.dataset)
+    rows = queries.item_rows(_out(args.out), args.reason, args.dataset)
     first = next(rows, None)
     if first is None and args.reason:
         known = ", ".join(queries.reasons(_out(args.out))) or "none yet"
@@ -75,8 +75,8 @@ def review(args: argparse.Namespace) -> Exit:
 
     out, file = reviews.places(args.action, args.paths, args.out)
     if file is not None:
-        return print_answer(args, reviews.take(_out(out), file), results.imported)
-    found = reviews.told(_out(out), args.all)
+        return print_answer(args, reviews.import_file(_out(out), file), results.imported)
+    found = reviews.decisions(_out(out), args.all)
     if not found:
         print(f"There are no decisions by people in {out}.", file=sys.stderr)
     lines = (json.dumps(each, ensure_ascii=False) for each in found)

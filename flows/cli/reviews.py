@@ -36,7 +36,7 @@ def places(action: str, given: Sequence[str], out: str | None) -> tuple[str, str
     return out, left[0] if left else None
 
 
-def take(out: Path, file: str) -> JsonObject:
+def import_file(out: Path, file: str) -> JsonObject:
     """Append the decisions of a file to those of OUT, all or none; existing ones are not appended
     again. ConfigError with the line that is wrong."""
     found = _read(file)
@@ -82,7 +82,7 @@ def _unknown(out: Path, ids: Iterable[str]) -> set[str]:
     return set(ids) - set(pc.unique(column).to_pylist())
 
 
-def told(out: Path, everything: bool) -> list[JsonObject]:
+def decisions(out: Path, everything: bool) -> list[JsonObject]:
     """The decisions that count, by id; with `everything` all of them, oldest first."""
     known = log.read(log.stored(out))
     chosen = known if everything else [each for _, each in sorted(log.last(known).items())]

@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> Exit:
         from flows.run import launch
 
     settings = _settings(args)
-    print("Looking at the sources, and at what is done …", file=sys.stderr, flush=True)
+    print("Looking at the sources and at earlier results …", file=sys.stderr, flush=True)
     if not asking.agreed(settings, args.yes):
         print("Nothing was started.", file=sys.stderr)
         return Exit.INTERRUPTED

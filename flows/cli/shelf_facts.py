@@ -1,4 +1,4 @@
-"""What `uttermill plugins` tells: each plug-in, and each of its settings with unit and default."""
+"""The JSON of `uttermill plugins`: each plug-in, and each of its settings with unit and default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`uttermill init`: a commented settings file for a purpose, from flags or from answers."""
+"""`uttermill init`: a commented settings file for a purpose, from flags or from answers.
+
+Its text is in `templates/`: `head.yaml`, and a file for each purpose.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ import argparse
 import json
 import re
 import sys
+from importlib import resources
 from pathlib import Path
+from string import Template
 
 from rich.console import Console
 
@@ -21,89 +26,11 @@ PURPOSES = {
     "vc": "voice conversion: 40 kHz, short windows, no text",
 }
 
-HEAD = """\
-# Settings of uttermill for {about}.
-#   uttermill estimate {file}     # a sample first: hours kept, time, disk
-#   uttermill plan {file}         # what a run would compute
-#   uttermill run {file}
-# `uttermill plugins` shows what else there is, `uttermill plugins filters.silence` its settings.
-sources:
-  # One entry a dataset. Name its licence: it goes into the data card of every version.
-  - kind: folder          # or kaldi, jsonl, tar, hf_parquet, datajuicer
-    path: {source}
-    name: {name}
-    licence: null         # such as CC-BY-4.0
-{language}    expect_broken: false  # true: any number of files may be broken
-out: {out}            # checkpoints, audio and datasets; not inside a source
-"""
-
-ASR = """
-filter:
-  segmenter: {use: auto}  # short recordings whole, long ones cut where voices pause
-  filters:
-    - {use: duration, min: 0.3, max: 30}  # s
-    - {use: silence}
-    - {use: clipping}
-    - {use: decode_faults}  # no clip that a decoder complained about
-resample:
-  rate: 16000             # Hz
-transcribe:
-  # The bundled Whisper base; `model` is also the folder of a larger one.
-  backend: {use: faster_whisper, model: base%(chinese)s}
-  text: reference         # the source's own text where it has one, else what was heard
-  verdicts:               # what drops a clip for its text
-%(verdicts)s
-package:
-  formats: [wenet]        # or wenet_raw, kaldi, nemo, lhotse_shar, webdataset, hf_parquet, …
-  # splits: {dev: 0.02, test: 0.02}   # shares of the hours; no speaker is in two of them
-  max_failed_fraction: 0.1  # nothing is published when more of the recordings are broken
-"""
-
-TTS = """
-filter:
-  segmenter: {use: vad, min_seconds: 3, target_seconds: 10, max_seconds: 15}
-  filters:
-    - {use: duration, min: 1, max: 15}  # s
-    - {use: silence, max_fraction: 0.6}
-    - {use: clipping}
-    - {use: bandwidth, min: 6000}  # Hz: no telephone speech
-    - {use: decode_faults}
-    # - {use: dnsmos, min_ovrl: 3.0}  # listening quality; needs uttermill[dnsmos]
-resample:
-  rate: 24000             # Hz
-  levels: [{use: emilia}] # one loudness for all clips
-transcribe:
-  backend: {use: faster_whisper, model: base%(chinese)s}
-  text: reference_if_close
-  verdicts:
-%(verdicts)s
-package:
-  formats: [emilia]       # or hf_parquet, lhotse_shar, webdataset, …
-  max_failed_fraction: 0.1  # nothing is published when more of the recordings are broken
-"""
-
-VC = """
-filter:
-  segmenter: {use: applio}  # windows of 3 s that overlap
-  filters:
-    - {use: duration, min: 0, max: null}
-    - {use: decode_faults}  # no clip that a decoder complained about
-resample:
-  rate: 40000             # Hz; or 32000, 48000
-  resampler: {use: soxr_vhq}
-  levels: [{use: highpass}, {use: applio}]
-transcribe:
-  backend: {use: none}    # voice conversion needs no text
-  verdicts: []
-package:
-  formats: [wenet_raw]    # single WAV files
-  max_failed_fraction: 0.1  # nothing is published when more of the recordings are broken
-"""
-BODIES = {"asr": ASR, "tts": TTS, "vc": VC}
+TEMPLATES = resources.files("flows.cli") / "templates"
 
 
 def init(args: argparse.Namespace) -> JsonObject:
-    """Write the file; asks at a terminal for what no flag gives. ConfigError if it is there."""
+    """Write the file; ask at a terminal for what no flag gives. ConfigError if the file exists."""
     path = Path(args.file)
     if path.exists() and not args.force:
         raise ConfigError(f"{path} is there already; name another file, or give --force")
@@ -130,16 +57,17 @@ def text(purpose: str, languages: list[str], source: str, out: str, file: str) -
     """The whole file."""
     one = f"    language: {languages[0]}          # forces it\n" if len(languages) == 1 else ""
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", Path(source).name)[:40] or "recordings"
-    head = HEAD.format(
+    parts = ((TEMPLATES / f"{part}.yaml").read_text(encoding="utf-8") for part in ("head", purpose))
+    return Template("\n".join(parts)).substitute(
         about=PURPOSES[purpose].partition(":")[0],
         file=file,
         source=json.dumps(source, ensure_ascii=False),
         name=json.dumps(name),
         language=one,
         out=json.dumps(out, ensure_ascii=False),
+        chinese=", chinese: simplified" if "zh" in languages else "",
+        verdicts=_verdicts(languages),
     )
-    chinese = ", chinese: simplified" if "zh" in languages else ""
-    return head + BODIES[purpose] % {"chinese": chinese, "verdicts": _verdicts(languages)}
 
 
 def _verdicts(languages: list[str]) -> str:
@@ -157,7 +85,7 @@ def _answer(question: str, default: str, choices: tuple[str, ...], flag: str) ->
     `flag` is needed."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         if flag and not default:
-            raise ConfigError(f"give {flag}: nobody can be asked here")
+            raise ConfigError(f"give {flag}: there is no terminal to ask at")
         return default
     while True:
         shown = f" [{default}]" if default else ""
@@ -170,5 +98,5 @@ def _answer(question: str, default: str, choices: tuple[str, ...], flag: str) ->
             raise ConfigError(f"no answer; give {flag}")
 
 
-def told(result: JsonObject, console: Console) -> None:
+def shown(result: JsonObject, console: Console) -> None:
     say(console, f"Wrote {result['settings']}. Read it, then: uttermill plan {result['settings']}")

@@ -47,7 +47,7 @@ def models(args: argparse.Namespace) -> Exit:
 def init(args: argparse.Namespace) -> Exit:
     from flows.cli import starting
 
-    return print_answer(args, starting.init(args), starting.told)
+    return print_answer(args, starting.init(args), starting.shown)
 
 
 def completion(args: argparse.Namespace) -> Exit:

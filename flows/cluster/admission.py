@@ -25,8 +25,8 @@ from tasks.logs import log
 
 #: None in a worker that joined without this module: it was not preloaded.
 PRELOADED = "tasks.preload:READY_AT"
-#: Workers that are asked together: of more, one is too late more often, above all where a thousand
-#: join at once. The others are asked while these work.
+#: Workers that are asked together. In a larger group it is more likely that one answers too late,
+#: above all when a thousand join at once. The others are asked while these work.
 AT_ONCE = 50
 ANSWER_S = 20.0  # s that a worker may take to answer, and after which it is asked again
 
@@ -56,7 +56,8 @@ class Admission:
         self._faults: dict[str, str | None] = {}
         self._asked: dict[str, float] = {}  # monotonic s
         self._lock = threading.Lock()
-        # The last question with its answer, and until when (monotonic s) it stays the answer.
+        # The workers last asked for, those of them that may work, and until when (monotonic s)
+        # that stays true.
         self._last: tuple[Collection[str], list[str], float] = ((), [], 0.0)
 
     def of(self, workers: Collection[str]) -> list[str]:

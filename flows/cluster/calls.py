@@ -1,5 +1,5 @@
-"""Calls to workers: which run and which wait, by kind of worker, and what becomes of a call: its
-result, its own error, or the loss of its worker."""
+"""The queue of calls to one kind of worker, and how a call ends: with its result, with its own
+error, or with the loss of its worker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Future(Protocol):
 
 class _Place(NamedTuple):
     chain: int
-    number: int  # of places of equal chains, the older goes first
+    number: int  # of two places of one chain, the older goes first
     turn: threading.Event  # set while it is at the head
 
 

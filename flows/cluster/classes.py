@@ -1,4 +1,4 @@
-"""Cluster classes by their dotted names."""
+"""Finds and starts a cluster class by its dotted name (`cluster.kind: class`)."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ Dask is imported late for the same reason.
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -14,20 +15,19 @@ from pathlib import Path
 from typing import Any, Self
 
 from flows.cluster import classes, dask_config, ending, fleet, local, spawning, worker
+from flows.cluster.connected import SchedulerElsewhere, SchedulerHere, despite_deaths
 from flows.cluster.fleet import CPU, GPU
 from flows.cluster.placement import Placement, await_admission
 from flows.cluster.settings import ClusterSettings
-from flows.cluster.workers import SchedulerElsewhere, SchedulerHere, despite_deaths
 from tasks.errors import RunError
 from tasks.logs import log
-
-__all__ = ["Cluster", "ClusterSettings"]
 
 
 class Cluster:
     """Lazy handle of a run's workers; thread-safe; a context manager that leaves nothing behind.
 
-    `scratch` holds the files of local workers while they live. `gpu`: whether any call needs a
+    `scratch`: a folder for this cluster alone, which holds files of local workers while they live;
+    after a kill, the folder around it is removed by its owner. `gpu`: whether any call needs a
     GPU; otherwise all workers are alike and none sees a GPU. `common`: a folder that workers
     started by others must be able to write to; see `flows.cluster.admission`. `engines`: what local
     workers load before their first task; None: all that `tasks.preload` knows.
@@ -144,10 +144,12 @@ class Cluster:
         """Call `handler((time, message))` for each event that workers log; starts nothing."""
         self.when_started(lambda client: client.subscribe_topic(topic, handler))
 
-    def forward_logging(self, name: str = "uttermill", level: int = logging.INFO) -> None:
-        """Repeat the workers' records of this logger on the same logger here; starts nothing."""
+    def forward_logging(self) -> None:
+        """Repeat the workers' records of our logger on the same logger here; starts nothing."""
         self.when_started(
-            lambda client: despite_deaths(lambda: client.forward_logging(name, level))
+            lambda client: despite_deaths(
+                lambda: client.forward_logging(log.name, level=logging.INFO)
+            )
         )
 
     def close(self) -> None:
@@ -212,12 +214,12 @@ class Cluster:
             if self.settings.workers and hasattr(self._cluster, "scale"):
                 self._cluster.scale(self.settings.workers)
             return self._cluster
-        directory = spawning.RunDirectory(self._scratch)
-        self._open.callback(directory.remove)
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        self._open.callback(shutil.rmtree, self._scratch, ignore_errors=True)
         self._cluster = local.start(
             self._fleet,
             fleet.memory(self.settings, self._fleet),
-            directory.path,
+            self._scratch,
             self._security,
             self.settings.dashboard,
         )

@@ -1,4 +1,7 @@
-"""Dask's configuration for a run, and the environment of its workers."""
+"""Dask's configuration for a run, and the environment of its workers: spawn, preload, thread caps.
+
+The threads of a recogniser are set in `fleet.py`.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,8 @@ DASK_CONFIG: JsonObject = {
 
 def variables(engines: Mapping[str, str] | None = None) -> dict[str, str]:
     """Variables for `tasks.preload`: the version that workers must have, and what to load (None:
-    everything). Both are always set, because workers inherit what is set in this process."""
+    everything). Both are always set, so that workers do not inherit other values from this
+    process."""
     reached = "" if engines is None else json.dumps(dict(engines))
     return {VERSION_VARIABLE: version("uttermill"), ENGINES_VARIABLE: reached}
 

@@ -1,4 +1,4 @@
-"""Wall seconds that a call may take; the worker of a call that takes longer is restarted.
+"""Deadlines of calls, in wall seconds; the worker of a call that misses its own is restarted.
 
     a stage of a shard     item_timeout + timeout_factor x its audio
     write, check           item_timeout + timeout_factor x the audio of a tar
@@ -31,7 +31,7 @@ SHARD_EACH = 30.0  # s of a shard
 #: Steps whose second argument names work shards, and those that read or write a tar.
 OF_SHARDS = ("decide", "plan")
 TARS = ("write", "check", "link")
-ONE_BY_ONE = 100  # times as long, for a shard whose items may each use up a time-out of their own
+ONE_BY_ONE = 100  # factor for a shard whose items may each use up a time-out of their own
 
 
 def _shards(given: Any) -> int:

@@ -57,19 +57,14 @@ class Dispatcher:
     or shrinks. Kinds of workers (`flows.cluster.fleet`) have separate queues: calls that wait for
     a GPU hold up no call that needs none.
 
-    `deadline(seconds_of_audio, isolated)` gives the wall seconds a call may take, unless the call
-    comes with a deadline of its own; an isolated call runs its items one by one, each with a
-    limit of its own.
-
     After a first death the call runs again; after a second death or a missed deadline its items
     run one by one in disposable processes. Errors that the function raises reach the caller
     unchanged.
     """
 
-    def __init__(self, cluster: Workers, deadline: Callable[[float, bool], float]) -> None:
+    def __init__(self, cluster: Workers) -> None:
         self.losses = Losses()
         self._cluster = cluster
-        self._deadline = deadline
         self._lock = threading.Lock()
         self._queues: dict[str, CallQueue] = {}
         self._no_worker: RunError | None = None
@@ -80,9 +75,8 @@ class Dispatcher:
         self,
         fn: Callable[..., Result],
         *args: object,
-        seconds_of_audio: float = 0.0,
-        within: Callable[[bool], float] | None = None,
-        isolate_kw: str | None = "isolate",
+        within: Callable[[bool], float],
+        isolates: bool = True,
         name: str | None = None,
         kind: str = CPU,
         trace: Trace | None = None,
@@ -91,39 +85,39 @@ class Dispatcher:
         """Return `fn(*args)`, run on a worker of `kind`; `again`: its arguments after a death, if
         others.
 
-        `within(isolated)` is the call's deadline in seconds, in place of the one for its audio.
-        `name` (default: the last argument) is used in messages; attempts, deaths and times are
-        recorded in `trace`. `isolate_kw=None` says that the function cannot run its items one by
-        one: it is then retried as many times in total, because the cause may be elsewhere.
+        With `isolate=True`, `fn` runs its items one by one, each with a limit of its own.
+        `isolates=False` says that it has no such argument: it is then retried as many times in
+        total, because the cause may be elsewhere. `within(isolated)` is the call's deadline in wall
+        seconds. `name` (default: the last argument) is used in messages; attempts, deaths and times
+        are recorded in `trace`.
         """
         what = name if name is not None else str(args[-1]) if args else fn.__name__
         tries = SHARED_TRIES + ISOLATED_TRIES
-        limit = within or partial(self._deadline, seconds_of_audio)
         trace = trace if trace is not None else Trace()
         trace.wanted = time.time()
         calls = self._queue(kind)
-        for attempt in range(1, (SHARED_TRIES if isolate_kw else tries) + 1):
+        for attempt in range(1, (SHARED_TRIES if isolates else tries) + 1):
             try:
-                return self._attempt(trace, calls, fn, args, limit(False))
+                return self._attempt(trace, calls, fn, args, within(False))
             except WorkerLost as loss:
                 args = args if again is None else again
                 # A call that hangs is not given the same time once more.
-                last = isolate_kw and (attempt == SHARED_TRIES or loss.timed_out)
+                last = isolates and (attempt == SHARED_TRIES or loss.timed_out)
                 then = "its items run one by one now" if last else "it runs again"
                 log.warning("%s: %s%s", what, loss, f"; {then}" if attempt < tries else "")
                 if last:
                     break
-        if isolate_kw is not None:
+        if isolates:
             with self._lock:
                 self.losses.isolated += 1
             trace.isolated = True
-            isolated = partial(fn, **{isolate_kw: True})
+            isolated = partial(fn, isolate=True)
             for _ in range(ISOLATED_TRIES):
                 try:
-                    return self._attempt(trace, calls, isolated, args, limit(True))
+                    return self._attempt(trace, calls, isolated, args, within(True))
                 except WorkerLost as loss:
                     log.warning("%s, item by item: %s", what, loss)
-        one_by_one = ", even with its items run one by one" if isolate_kw else ""
+        one_by_one = ", even with its items run one by one" if isolates else ""
         raise RunError(
             f"{what} ended {tries} workers{one_by_one}: check whether the machine is out of "
             "memory or something else kills processes, then run again to continue from here"
@@ -167,25 +161,11 @@ class Dispatcher:
         args: tuple[object, ...],
         seconds: float,
     ) -> Result:
+        """One try of a call; WorkerLost if its worker dies or is restarted."""
         trace.attempts += 1
         began = time.time()
-        if trace.attempts > 1:
+        if retry := trace.attempts > 1:
             trace.wanted = began
-        try:
-            return self._call(calls, fn, args, seconds, trace.attempts > 1)
-        except WorkerLost:
-            trace.deaths += 1
-            trace.lost += time.time() - began
-            raise
-
-    def _call(
-        self,
-        calls: CallQueue,
-        fn: Callable[..., Result],
-        args: tuple[object, ...],
-        seconds: float,
-        retry: bool,
-    ) -> Result:
         while True:
             future = self._submit_in_turn(calls, fn, args, retry)
             try:
@@ -193,6 +173,10 @@ class Dispatcher:
                 return result
             except NeverStarted:
                 log.warning("no worker took a shard for %.0f s; it is submitted again", seconds)
+            except WorkerLost:
+                trace.deaths += 1
+                trace.lost += time.time() - began
+                raise
             finally:
                 calls.finished(future)
 

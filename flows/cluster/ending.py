@@ -1,4 +1,4 @@
-"""How the worker processes of a local cluster end: at once, and all of them."""
+"""Ends all worker processes of a local cluster at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The workers of a local cluster: how many of each kind, and their share of the machine.
+"""The workers of a local cluster: how many of each kind, their memory limit, and the threads of
+their recogniser.
 
 A GPU worker sees one device and runs only calls that need it; a CPU worker sees none. Dask's
 resources of the same names keep calls on workers of their kind, so that stages of different

@@ -1,4 +1,4 @@
-"""Which of the connected workers may take a call."""
+"""Which of the connected workers may take a call, by kind (CPU, GPU) and admission."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from flows.cluster.admission import Admission
+from flows.cluster.connected import Resources, SchedulerElsewhere, SchedulerHere
 from flows.cluster.fleet import CPU, GPU
-from flows.cluster.workers import Resources, SchedulerElsewhere, SchedulerHere
 from tasks.errors import RunError
 from tasks.json_types import JsonObject
 from tasks.logs import log

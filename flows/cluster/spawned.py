@@ -1,5 +1,5 @@
-"""The main module of Dask's spawned workers: the first code of ours that runs there, before Dask's
-own imports. `tasks.preload` is the second."""
+"""The main module of Dask's spawned workers: our first code that runs there, before Dask's own
+imports; `tasks.preload` comes second."""
 
 from __future__ import annotations
 

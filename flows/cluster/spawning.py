@@ -1,16 +1,12 @@
-"""Temporary state while Dask spawns local workers: environment, main module, folder."""
+"""Temporary state while Dask spawns local workers: environment variables and main module."""
 
 from __future__ import annotations
 
-import fcntl
 import multiprocessing.spawn
 import os
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 
 from tasks.json_types import JsonObject
 
@@ -81,24 +77,3 @@ def _without_main(name: str) -> JsonObject:
             data.pop(key, None)
         data["init_main_from_name"] = WORKERS_MAIN
     return data
-
-
-class RunDirectory:
-    """A directory in `scratch` that is locked while its run lives, so that the next run can tell
-    and remove what a killed one left."""
-
-    def __init__(self, scratch: Path) -> None:
-        scratch.mkdir(parents=True, exist_ok=True)
-        for old in scratch.glob("workers-*"):
-            with suppress(OSError), (old / "lock").open("a") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(old, ignore_errors=True)
-        self.path = Path(tempfile.mkdtemp(prefix="workers-", dir=scratch))
-        self._lock = (self.path / "lock").open("a")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-
-    def remove(self) -> None:
-        self._lock.close()
-        shutil.rmtree(self.path, ignore_errors=True)
-        with suppress(OSError):
-            self.path.parent.rmdir()  # only when nothing else is in it

@@ -1,4 +1,4 @@
-"""A corpus to try everything on, spoken by espeak-ng, so that no audio has to be shipped.
+"""Makes the demo corpus, spoken by espeak-ng, so that no audio has to be shipped.
 
     FOLDER/sentences.jsonl   English, Spanish and German with exact texts, in ten formats
     FOLDER/long/             one recording of ten minutes, without a text
@@ -23,7 +23,7 @@ from flows.demo.speech import Line, Samples, speak
 from flows.demo.voice import RATE
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
-from tasks.storage.atomic import staged
+from tasks.storage import write_atomic
 
 VERSION = 1
 MARKER = ".uttermill-demo"
@@ -97,11 +97,8 @@ def _refuse_foreign(folder: Path) -> None:
 
 def _write(path: Path, data: bytes) -> None:
     """Write the whole file or nothing; a file that is right already keeps its time."""
-    if path.is_file() and path.read_bytes() == data:
-        return
-    with staged(path.parent) as (file, publish):
-        file.write(data)
-        publish(lambda _: path.name)
+    if not path.is_file() or path.read_bytes() != data:
+        write_atomic(path, data)
 
 
 def sentences() -> list[tuple[str, Line]]:

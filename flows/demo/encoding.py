@@ -1,4 +1,4 @@
-"""Audio files in memory whose bytes depend on nothing but their samples."""
+"""Encodes the demo's audio files in memory, so that their bytes depend only on their samples."""
 
 from __future__ import annotations
 

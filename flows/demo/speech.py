@@ -1,4 +1,4 @@
-"""Speech of espeak-ng, as samples."""
+"""Speaks lines with espeak-ng, in a child process; returns samples."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def _failed(status: int, sentence: Callable[[Exception], str] = str) -> Handler:
 
 
 def _refused(error: Exception) -> str:
-    """DuckDB on a pattern that is none, or on a value that does not fit its column."""
+    """DuckDB's error for an invalid pattern, or for a value that does not fit its column."""
     return f"the query was refused: {str(error).splitlines()[0]}"
 
 

@@ -81,7 +81,7 @@ class Explorer:
         return handler
 
     def compare(self, request: Request) -> Response:
-        then = query.integer(dict(asked(request)), "against", self.against)
+        then = query.integer(request.query_params, "against", self.against)
         if then is None:
             raise ConfigError("give the version to compare with: against=N")
         items = self._items(request)
@@ -93,7 +93,7 @@ class Explorer:
         return answer(clip.detail(self.corpus, self._items(request), item))
 
     def speech(self, request: Request) -> Response:
-        name = dict(asked(request)).get("recording", "")
+        name = request.query_params.get("recording", "")
         return answer(sound.speech(self.corpus.shards.locator(name)))
 
     def audio(self, request: Request) -> Response:
@@ -102,7 +102,7 @@ class Explorer:
         Without audio 404; with `explain=1` 200 and the reason, since a browser writes each 404
         into its console.
         """
-        single = dict(asked(request))
+        single = request.query_params
         try:
             return self._audio(request, single)
         except Gone as error:
@@ -123,20 +123,20 @@ class Explorer:
         return Response(data, status, headers, media_type="audio/wav")
 
     def export(self, request: Request) -> Response:
-        items, kind = self._items(request), request.path_params["kind"]
+        items, kind, wanted = self._items(request), request.path_params["kind"], asked(request)
         name = f"uttermill-v{items.number:04d}.{kind}"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         if kind == "jsonl":
-            export.chosen(items, asked(request))  # bad parameters fail before the answer begins
-            lines: Iterator[bytes] = export.jsonl(self.corpus, items, asked(request))
+            export.chosen(items, wanted)  # bad parameters fail before the answer begins
+            lines: Iterator[bytes] = export.jsonl(self.corpus, items, wanted)
             return StreamingResponse(lines, media_type=export.KINDS[kind], headers=headers)
         with tempfile.NamedTemporaryFile(dir=self.home, suffix=f".{kind}", delete=False) as file:
             path = Path(file.name)
         try:
             if kind == "parquet":
-                export.parquet(self.corpus, items, asked(request), path)
+                export.parquet(self.corpus, items, wanted, path)
             elif kind == "zip":
-                export.archive(self.corpus, items, asked(request), path)
+                export.archive(self.corpus, items, wanted, path)
             else:
                 raise ConfigError(f"{kind!r} is none of jsonl, parquet and zip")
         except BaseException:
@@ -148,7 +148,7 @@ class Explorer:
         )
 
     def reviews(self, request: Request) -> Response:
-        line = query.integer(dict(asked(request)), "since", 0)
+        line = query.integer(request.query_params, "since", 0)
         return answer(reviewing.since(self.corpus, line or 0))
 
     async def store_review(self, request: Request) -> Response:
@@ -182,7 +182,7 @@ class Explorer:
         return await run_in_threadpool(work)
 
     def _items(self, request: Request) -> Items:
-        return self.corpus.items(query.integer(dict(asked(request)), "version"))
+        return self.corpus.items(query.integer(request.query_params, "version"))
 
 
 def _columns(columns: Mapping[str, Column]) -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""Numbers behind the charts: histograms with limits, points of two measures, hours kept."""
+"""The data of the charts: histograms with limits, points of two measures, hours kept."""
 
 from __future__ import annotations
 

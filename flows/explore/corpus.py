@@ -30,7 +30,7 @@ from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.logs import log
 
-ANSWERS = 500  # that are kept of `once`
+ANSWERS = 500  # results of `once` that stay cached
 BATCH = 50_000  # texts that are read at once
 MEMORY = "1GB"  # that DuckDB may take; beyond it, it uses its file
 

@@ -1,4 +1,4 @@
-"""Who may talk to the explorer: requests for this machine's loopback that carry the token.
+"""Access to the explorer: only requests to the loopback that carry the token.
 
 The token is the first part of every path (`/<token>/api/rows`), so that relative addresses carry
 it and no cookie is needed; the page itself also opens at `/?token=<token>`. A page of another site

@@ -1,4 +1,4 @@
-"""From the parameters of an address to SQL: which items, in which order.
+"""Turns the parameters of a request into SQL: which items, in which order.
 
 q=word            a text anywhere in id, path, speaker, text or hypothesis; `regex=1`: a pattern
 in.reason=a       any of the values of a column; several times; empty: null
@@ -68,12 +68,12 @@ def choice(columns: Mapping[str, Column], asked: Parameters) -> Choice:
     return Choice(" AND ".join(parts) or "true", tuple(values))
 
 
-def order(columns: Mapping[str, Column], asked: str | None) -> str:
-    """ORDER BY of `sort=`; without one, the order of the ledger."""
+def order(columns: Mapping[str, Column], asked: str | None, last: str = "item") -> str:
+    """ORDER BY of `sort=`; without one, and among equal values, by the column `last`."""
     if not asked:
-        return "item"
+        return last
     way = "DESC" if asked.startswith("-") else "ASC"
-    return f"{quoted(columns, asked.removeprefix('-'))} {way} NULLS LAST, item"
+    return f"{quoted(columns, asked.removeprefix('-'))} {way} NULLS LAST, {last}"
 
 
 def quoted(columns: Mapping[str, Column], name: str) -> str:
@@ -180,7 +180,7 @@ _SUMMED = {
 
 
 def recordings(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
-    """The same by recording: seconds of each outcome."""
+    """Rows by recording, with the seconds of each outcome."""
     asked = [*asked, ("spans", "1")]
     single = dict(asked)
     chosen = choice(items.columns, asked)
@@ -190,9 +190,8 @@ def recordings(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
         chosen.values,
     )[0]
     # First choose them by their sort keys alone; then read all their columns.
-    way = single.get("sort")
-    by = order(RECORDINGS, way).replace(", item", ", recording") if way else "recording"
-    key = (way or "recording").removeprefix("-")
+    by = order(RECORDINGS, single.get("sort"), "recording")
+    key = (single.get("sort") or "recording").removeprefix("-")
     first = "" if key == "recording" else f', {_SUMMED[key]} AS "{key}"'
     grouped = f"SELECT recording{first} FROM {items.name} WHERE {chosen.sql} GROUP BY recording"
     names = corpus.once(

@@ -1,4 +1,4 @@
-"""Decisions from the page: checked, stored, and passed on to every page that asks."""
+"""Decisions made on the page: checks and stores them, and sends them to other open pages."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The in-memory data behind a version's pages: the items that a condition chooses, and the sort
-keys of each column, by which a page of items is found without sorting all of them.
+"""What is kept in memory of a version: the items that a condition chooses, and the sort keys of
+each column, by which a page of items is found without sorting all of them.
 
 A condition is evaluated on the table once, into row numbers; pages, sorts and counts use those.
 Numeric columns are read on first use. Sorting by a text needs the rank of every text, which a
@@ -25,7 +25,7 @@ Places = NDArray[np.int32]  # items, ascending
 Keys = NDArray[np.int32] | NDArray[np.float64]
 Number = TypeVar("Number", bound=np.generic)
 
-HELD = 400_000_000  # bytes of one version's arrays that stay; the least lately used go
+HELD = 400_000_000  # bytes of a version's arrays; beyond it the least recently used are dropped
 
 
 @dataclass

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import uvicorn
 
 from flows.explore import app
 from flows.explore.corpus import Corpus
+from flows.run import runs
 from tasks.errors import ConfigError, MillError
 from tasks.logs import log
 
@@ -36,8 +36,8 @@ def explore(
 ) -> None:
     """Serve until SIGINT or SIGTERM; `ready` is told once the port is open. ConfigError if OUT
     holds no such version, or the port is taken."""
-    with tempfile.TemporaryDirectory(prefix="uttermill-explore-") as folder:
-        corpus = Corpus(out, Path(folder))
+    with runs.scratch() as folder:
+        corpus = Corpus(out, folder)
         try:
             chosen = _checked(corpus, version)
             if against is not None:
@@ -45,7 +45,7 @@ def explore(
             with _listening(port) as listener:
                 token = secrets.token_urlsafe(24)
                 used = listener.getsockname()[1]
-                explorer = app.Explorer(corpus, against, token, Path(folder))
+                explorer = app.Explorer(corpus, against, token, folder)
                 threading.Thread(target=_read_ahead, args=(corpus, chosen), daemon=True).start()
                 view = f"#version={chosen}" if version is not None else ""
                 ready(

@@ -1,5 +1,5 @@
-"""The words of a version's texts as numbers, so that the words and the characters of any selection
-are counted without reading a text again."""
+"""A version's words as numbers, so that the words and characters of any selection are counted
+without reading the texts again."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Vocabulary:
         return np.bincount(ids, minlength=len(self.words))[self.number]
 
     def _characters(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Counts by code point of words that occur so often."""
+        """Counts of characters, by code point; `counts`: how often each word occurs."""
         units, lengths = self._spelled
         weights = np.repeat(counts, lengths).astype(np.float64)  # exact up to 2^53
         return np.bincount(units, weights).astype(np.int64)
@@ -70,8 +70,8 @@ class Vocabulary:
 
 
 def build(batches: Iterable[pa.Array], path: Path) -> Vocabulary:
-    """From texts in batches, in the order of items; the numbers go to a file. Words are what
-    spaces divide."""
+    """The vocabulary of texts, given in batches in the order of items; the numbers are written to
+    the file `path`. Words are separated by spaces."""
     known: dict[str, int] = {}
     sizes: list[NDArray[np.int64]] = []
     with path.open("wb") as file:

@@ -1,8 +1,8 @@
-"""The body of a run: the same within a Prefect flow run, and without one.
+"""What a run does between taking OUT's lock and writing its report, with or without Prefect.
 
-`opened` holds OUT and makes the run's folder. `Body.alone` does the run in this process, as long as
-nothing has to be computed: a run with nothing to do starts no server, no workers and no flow run.
-`Body.work` does it, or the rest of it, on the cluster.
+`opened` takes the lock and makes the run's folder. `Body.alone` runs the pipeline in this process
+as long as nothing has to be computed, so that a run with nothing to do starts no server, no workers
+and no flow run. `Body.work` runs it, or the rest of it, on the cluster.
 """
 
 from __future__ import annotations
@@ -14,47 +14,39 @@ from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
 from flows.checks import check
 from flows.cluster import fleet
-from flows.run import disk, items, metrics, report, runs
+from flows.run import estimates, items, metrics, report, runs
 from flows.settings import PrepareSettings
 from tasks import pipeline, sweeping
 from tasks.accounting import broken, summary
-from tasks.accounting.metrics import Trace
 from tasks.callers import Alone, WorkersNeeded
 from tasks.checkpoints import index
 from tasks.dataset import reader_drops, versions
 from tasks.errors import MillError
-from tasks.job import Cost, Job
+from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.logs import log
 from tasks.results import Published
 from tasks.schema import LEDGER_FILE
 from tasks.storage import lock, tables
 
-if TYPE_CHECKING:  # imports Dask, which a run with nothing to do does without
+if TYPE_CHECKING:  # imports Dask and Prefect, which a run with nothing to do does without
     from flows.cluster.cluster import Cluster
     from flows.progress import Progress
     from flows.run.caller import ClusterCaller
     from flows.run.observer import Shown
+    from flows.server.live_artifacts import RunBoard
 
 #: Audio that is packaged without workers, s: their start takes longer.
 ALONE_SECONDS = 10 * 3600.0
-NO_LOSSES = {"deaths": 0, "timeouts": 0, "isolated": 0}  # of workers that were not there
+NO_LOSSES = {"deaths": 0, "timeouts": 0, "isolated": 0}  # of a run without workers
 
 MakeObserver = Callable[[Job, "ClusterCaller", "Progress", Path], "Shown"]
-
-
-class Watcher(Protocol):
-    """Shows the run elsewhere while it lives."""
-
-    def watch(self, progress: Progress) -> None: ...
-
-    def finish(self, result: JsonObject, report: Path | None) -> None: ...
 
 
 @dataclass
@@ -77,11 +69,7 @@ class Body:
         continues where this stopped."""
         folder = self.run.folder
         with metrics.recorded(folder) as measured:
-
-            def ran(work: Callable[..., object], cost: Cost) -> None:
-                measured.call(metrics.place_of(work, (), ""), Trace(cost.started, 1), cost)
-
-            here = Alone(ALONE_SECONDS, ran)
+            here = Alone(ALONE_SECONDS, measured.here)
             try:
                 ended = pipeline.run(self.job, here, here, self._begun)
             except WorkersNeeded:
@@ -104,8 +92,11 @@ class Body:
 
         threading.Thread(target=start, name="start-workers", daemon=True).start()
 
-    def work(self, observed: MakeObserver, watcher: Watcher | None = None) -> JsonObject:
-        """Run the line on the cluster; returns what `run --json` prints, and `task_runs`."""
+    def work(self, observed: MakeObserver, live: RunBoard | None = None) -> JsonObject:
+        """Run the pipeline on the cluster; returns what `run --json` prints, and `task_runs`.
+
+        `live` shows the run in Prefect.
+        """
         from flows.run.caller import opened as opened_caller
 
         folder, job = self.run.folder, fleet.with_threads(self.job, self.settings.cluster)
@@ -113,21 +104,21 @@ class Body:
         given = (job, self.settings.cluster, measured, folder, self._cluster)
         with opened_caller(*given) as (caller, progress):
             with metrics.recorded(folder, measured):
-                if watcher is not None:
-                    watcher.watch(progress)
+                if live is not None:
+                    live.watch(progress)
                 observer = observed(job, caller, progress, folder)
                 ended = pipeline.run(job, caller, observer, self._begun)
             losses = vars(caller.dispatcher.losses)
             if any(losses.values()):
                 sweeping.sweep(self.job.out)  # files that a worker was writing when it died
-            return self._finished(ended, measured, losses, watcher, observer.task_runs, caller)
+            return self._finished(ended, measured, losses, live, observer.task_runs, caller)
 
     def _finished(
         self,
         ended: pipeline.Run,
         measured: metrics.Metrics,
         losses: dict[str, int],
-        watcher: Watcher | None,
+        live: RunBoard | None,
         task_runs: int = 0,
         caller: ClusterCaller | None = None,
     ) -> JsonObject:
@@ -138,28 +129,27 @@ class Body:
         result["wall_seconds"] = round(time.monotonic() - self.began, 3)
         self.run.finish(result)
         report.of_run(self.job, self.run.folder, result["new"], caller)
-        if watcher is not None:
-            watcher.finish(result, self.run.place / report.NAME)
+        if live is not None:
+            live.finish(result, self.run.place / report.NAME)
         return result
 
 
-#: The body that `uttermill run` has opened, for the flow that it calls in this process.
+#: The run that `uttermill run` has opened, for the flow that it then calls in this process.
 current: ContextVar[Body | None] = ContextVar("current", default=None)
 
 
 @contextmanager
-def opened(settings: PrepareSettings, job: Job | None = None) -> Iterator[Body]:
-    """Check the settings, hold OUT, make the run's folder; `job`: of settings that were checked.
+def opened(settings: PrepareSettings) -> Iterator[Body]:
+    """Check the settings, take OUT's lock, make the run's folder.
 
-    Nested in a call that has opened its run already, yields that run.
+    Inside a call that has already opened its run, that run is yielded.
     """
     if (open_already := current.get()) is not None:
         yield open_already
         return
     began = time.monotonic()
-    if job is None:
-        job = check(settings)
-        disk.check(job, settings.cluster)
+    job = check(settings)
+    estimates.check_disk(job, settings.cluster)
     with lock.hold(job.out):
         new, after_kill = not index.is_there(job.out), runs.was_killed(job.out)
         with (

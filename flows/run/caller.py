@@ -10,9 +10,10 @@ from pathlib import Path
 
 from flows.cluster import deadlines, worker
 from flows.cluster.chains import map_chains
-from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.cluster import Cluster
 from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.fleet import CPU, GPU
+from flows.cluster.settings import ClusterSettings
 from flows.progress import Progress
 from flows.run import dask_report
 from flows.run.metrics import Metrics, place_of
@@ -23,7 +24,7 @@ from tasks.job import Cost, Done, Job
 from tasks.plugins import engines, gpu
 from tasks.stages.cost import CostMeter
 
-MOST_WAITING = 100  # shards in hand beyond one a worker: each has a thread
+MOST_WAITING = 100  # shards in progress beyond one for each worker: each has a thread
 
 
 def cluster_of(job: Job, settings: ClusterSettings, folder: Path) -> Cluster:
@@ -78,7 +79,7 @@ class ClusterCaller:
         self.cluster = cluster
         self.settings = settings
         self.metrics = metrics if metrics is not None else Metrics()
-        self.dispatcher = Dispatcher(cluster, partial(deadlines.of_audio, settings))
+        self.dispatcher = Dispatcher(cluster)
         #: Results, by stage and shard, of stages that ran in the call of the stage before them.
         self._ahead: dict[tuple[str, str], Done | Exception] = {}
 
@@ -100,7 +101,7 @@ class ClusterCaller:
             return self._on_worker(work, args)
         with CostMeter() as meter:
             result = work(*args)
-        self.metrics.call(place_of(work, args, ""), Trace(meter.cost.started, 1), meter.cost)
+        self.metrics.here(work, meter.cost, args)
         return result
 
     def kind(self, name: str, job: Job) -> str:
@@ -151,7 +152,7 @@ class ClusterCaller:
             names,
             job,
             shard,
-            seconds_of_audio=seconds,
+            within=partial(deadlines.of_audio, self.settings, seconds),
             name=f"{names[0]} of {shard}",
             kind=kind,
             trace=trace,
@@ -174,7 +175,7 @@ class ClusterCaller:
                 work,
                 *args,
                 within=partial(deadlines.of_call, self.settings, place.step, args),
-                isolate_kw="isolate" if "isolate" in signature(work).parameters else None,
+                isolates="isolate" in signature(work).parameters,
                 name=work.__name__,
                 trace=trace,
             )

@@ -16,6 +16,7 @@ from typing import Protocol, Self
 
 from flows.cluster.calls import NotBegun
 from flows.run import grouping
+from flows.server import run_names
 from flows.server.artifacts import escaped, table
 from tasks.callers import Step
 from tasks.errors import CorruptManifest
@@ -27,9 +28,9 @@ END_SECONDS = 30.0  # that the end of a run waits until Prefect knows how its la
 
 
 class RunTask(Protocol):
-    """Runs work as a task run; `words` is its name."""
+    """Runs work as a task run; `label` is its name."""
 
-    def __call__(self, name: str, words: str, work: Callable[[], Step]) -> Step: ...
+    def __call__(self, name: str, label: str, work: Callable[[], Step]) -> Step: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class TaskRunGroup:
     def __init__(self, shards: Sequence[str], seconds: Mapping[str, float], run: RunTask) -> None:
         """`seconds`: audio of each shard."""
         self.seconds = {shard: seconds[shard] for shard in sorted(shards)}
-        self.title = grouping.name(shards)
+        self.title = run_names.group(shards)
         self._run = run
         self._lock = threading.RLock()
         self._stages: dict[str, _StageRun] = {}
@@ -70,11 +71,11 @@ class TaskRunGroup:
         with self._lock:
             shown = self._stages.get(stage)
             if shown is None:
-                words = label(stage, self.title, sum(self.seconds.values()))
-                shown = self._stages[stage] = _StageRun(stage, words, self._run)
+                label = run_names.task_run(stage, self.title, sum(self.seconds.values()))
+                shown = self._stages[stage] = _StageRun(stage, label, self._run)
             late = shown.over.is_set()
         if late:  # a later stage found damage, and its contents are made again
-            return self._run(stage, label(stage, shard, self.seconds[shard]), work)
+            return self._run(stage, run_names.task_run(stage, shard, self.seconds[shard]), work)
         entry = Entry(time.monotonic())
         self._note(shown, shard, entry)
         try:
@@ -112,7 +113,7 @@ class TaskRunGroup:
         for shown in list(self._stages.values()):
             shown.thread.join(max(0.0, until - time.monotonic()))
 
-    # As a board of `flows.server.board_posting`:
+    # As a board of `flows.server.live_artifacts`:
 
     @property
     def over(self) -> bool:
@@ -143,7 +144,7 @@ class TaskRunGroup:
 class _StageRun:
     """One task run. Its thread waits in it until the last shard has ended the stage."""
 
-    def __init__(self, stage: str, words: str, run: RunTask) -> None:
+    def __init__(self, stage: str, label: str, run: RunTask) -> None:
         self.stage = stage
         self.entries: dict[str, Entry] = {}
         self.error: BaseException | None = None
@@ -151,13 +152,13 @@ class _StageRun:
 
         def hold() -> None:
             try:
-                run(stage, words, self._result)
+                run(stage, label, self._result)
             except BaseException as error:  # the chain of the shard raises it, too
-                log.debug("%s: %s", words, error)
+                log.debug("%s: %s", label, error)
 
         # A thread starts with an empty context, in which the task run would have no flow run.
         context = contextvars.copy_context()
-        self.thread = threading.Thread(target=context.run, args=(hold,), name=words, daemon=True)
+        self.thread = threading.Thread(target=context.run, args=(hold,), name=label, daemon=True)
         self.thread.start()
 
     def lacking(self, count: int) -> int:
@@ -208,8 +209,3 @@ class Groups:
         until = time.monotonic() + END_SECONDS
         for group in self.all:
             group.join(until)
-
-
-def label(stage: str, what: str, seconds: float) -> str:
-    """The name of a task run: `filter · shard 000007 · 1.02 h`."""
-    return f"{stage} · {what.replace('shard-', 'shard ')} · {seconds / 3600:.2f} h"

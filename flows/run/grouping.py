@@ -14,7 +14,7 @@ A size of your own (`shard.hours`) below 5 minutes asks for small units: each is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import ceil
 
 MOST_SHARDS = 1000  # that are shown one by one
@@ -47,11 +47,3 @@ def groups(seconds: Mapping[str, float], each: int) -> list[list[str]]:
     for group in found:
         group.sort(key=lambda shard: (-seconds[shard], shard))
     return sorted(found, key=lambda group: (-seconds[group[0]], min(group)))
-
-
-def name(shards: Sequence[str]) -> str:
-    """`20 shards, 000100 to 000119`; the numbers between them may belong to others."""
-    numbers = sorted(shard.removeprefix("shard-") for shard in shards)
-    if len(numbers) == 1:
-        return f"shard {numbers[0]}"
-    return f"{len(numbers)} shards, {numbers[0]} to {numbers[-1]}"

@@ -1,10 +1,11 @@
-"""Every item of OUT by name: the spans in the ledger, and files that the listing skipped."""
+"""The rows of `uttermill ledger --items`: spans of the ledger, and files that were not listed."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TextIO
 
@@ -45,34 +46,40 @@ def read_left_aside(out: Path) -> list[LeftAside]:
     folder = next(runs.having(out, NAME), None)
     if folder is None:
         return []
-    rows = csv.reader(io.StringIO(storage.read(folder / NAME).decode(), newline=""))
-    next(rows)
-    return [LeftAside(*row) for row in rows]
+    lines = csv.reader(io.StringIO(storage.read(folder / NAME).decode(), newline=""))
+    next(lines)
+    return [LeftAside(*line) for line in lines]
 
 
-def of(
-    ledger: pa.Table,
+def rows(
+    ledger: Iterable[pa.Table],
     left: Iterable[LeftAside],
     reason: str | None = None,
     dataset: str | None = None,
 ) -> Iterator[JsonObject]:
-    """One row per item, with COLUMNS. `reason` (with or without its stage) and `dataset` select
-    items."""
-    columns = [*COLUMNS, "dataset"]
-    for batch in ledger.select(columns).to_batches(max_chunksize=4096):
-        for row in batch.to_pylist():
-            if _wanted(row, reason, dataset):
-                yield {name: row[name] for name in COLUMNS}
-    for each in left:
-        row = dict.fromkeys(columns) | {
-            "source_path": each.source_path,
-            "outcome": LEFT_ASIDE,
-            "stage": "shard",
-            "reason": each.reason,
-            "dataset": each.dataset,
-        }
+    """One row per item, with COLUMNS: spans of the ledger, given in parts, then files left aside.
+
+    `reason` (with or without its stage) and `dataset` select items.
+    """
+    spans = (
+        row
+        for part in ledger
+        for batch in part.select([*COLUMNS, "dataset"]).to_batches(max_chunksize=4096)
+        for row in batch.to_pylist()
+    )
+    for row in chain(spans, map(_left_aside, left)):
         if _wanted(row, reason, dataset):
             yield {name: row[name] for name in COLUMNS}
+
+
+def _left_aside(each: LeftAside) -> JsonObject:
+    return dict.fromkeys(COLUMNS) | {
+        "source_path": each.source_path,
+        "outcome": LEFT_ASIDE,
+        "stage": "shard",
+        "reason": each.reason,
+        "dataset": each.dataset,
+    }
 
 
 def _wanted(row: JsonObject, reason: str | None, dataset: str | None) -> bool:
@@ -80,7 +87,7 @@ def _wanted(row: JsonObject, reason: str | None, dataset: str | None) -> bool:
     return named and dataset in (None, row["dataset"])
 
 
-def write_csv(rows: Iterable[JsonObject], file: TextIO) -> None:
+def write_csv(found: Iterable[JsonObject], file: TextIO) -> None:
     lines = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     lines.writeheader()
-    lines.writerows(rows)
+    lines.writerows(found)

@@ -1,4 +1,5 @@
-"""Launches a local run: a Prefect server if wanted, the flow, and its complete history."""
+"""Launches `run` and `estimate`: starts a Prefect server if wanted, calls the flow, and waits until
+Prefect has recorded all of it."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.checks import check
 from flows.progress import waiting
-from flows.run import body, disk
+from flows.run import body
 from flows.server import run_notes
 from flows.settings import History, PrepareSettings
 from tasks.errors import ConfigError, RunError
@@ -30,9 +31,7 @@ def run(settings: PrepareSettings) -> JsonObject:
 
     A run that has nothing to compute ends without a server, workers or a flow run.
     """
-    job = check(settings)  # before anything starts
-    disk.check(job, settings.cluster)
-    with body.opened(settings, job) as opened:
+    with body.opened(settings) as opened:
         # The first run into an OUT has something to compute, and a flow run closes the records of
         # one that was killed.
         shown = opened.after_kill and settings.history != "none"

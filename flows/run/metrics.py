@@ -1,4 +1,5 @@
-"""Costs of a run's calls: collected in the flow's process, written once at the end."""
+"""metrics.parquet of a run: the cost of each call, collected in the flow's process and written once
+at the end."""
 
 from __future__ import annotations
 
@@ -56,6 +57,10 @@ class Metrics:
     def call(self, place: Place, trace: Trace, cost: Cost | None) -> None:
         """Record another call that has returned."""
         self._add(metrics.row(place, trace, cost))
+
+    def here(self, work: Callable[..., object], cost: Cost, args: tuple[object, ...] = ()) -> None:
+        """Record a call that was made in this process."""
+        self.call(place_of(work, args, ""), Trace(cost.started, 1), cost)
 
     def failed(self, place: Place, trace: Trace, error: BaseException) -> None:
         self._add(metrics.row(place, trace, None, error=type(error).__name__))

@@ -1,5 +1,5 @@
-"""`uttermill plan`: what a run with these settings would compute and reuse, why, and how long it
-would take.
+"""The JSON of `uttermill plan`: what a run with these settings would compute and reuse, why, and
+how long it would take.
 
 Times are those of the last runs that used the same plug-ins, else of the newest estimate.
 """
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
-from flows.run import disk, runs
+from flows.run import estimates, runs
 from flows.settings import PrepareSettings, parse
 from tasks import masking, storage
 from tasks.accounting import metrics
@@ -30,8 +30,8 @@ from tasks.listing.shared import Shared
 from tasks.stages.stage import PER_SHARD
 from tasks.storage import tables
 
-LAST_RUNS = 20  # that are looked at for the speed of a stage
-ASKS = 3600.0  # s of audio: a run that computes more of it again asks first
+LAST_RUNS = 20  # in which the speed of a stage is looked up
+ASKS = 3600.0  # s of audio: a run that would recompute more of it asks first
 
 
 def of(settings: PrepareSettings, brief: bool = False) -> JsonObject:
@@ -92,7 +92,7 @@ class _Rates:
         self.used = {name: _plugins(settings, name) for name in planning.STAGES}
         self.workers = settings.cluster.workers
         self.runs = [*islice(_runs(job.out), LAST_RUNS)]
-        self.estimated = (disk.newest(job) or {}).get("costs", {}).get("laps", {})
+        self.estimated = (estimates.newest(job) or {}).get("costs", {}).get("laps", {})
 
     @property
     def known(self) -> bool:
@@ -145,10 +145,10 @@ class _PastRun(NamedTuple):
 
 def _runs(out: Path) -> Iterator[_PastRun]:
     """Runs that ended well, newest first."""
-    for folder in runs.having(out, "summary.json"):
+    for folder in runs.having(out, runs.SUMMARY):
         try:
-            told = json.loads(storage.read(folder / "summary.json"))
-            settings = parse(json.loads(storage.read(folder / "settings.json")))
+            told = json.loads(storage.read(folder / runs.SUMMARY))
+            settings = parse(json.loads(storage.read(folder / runs.SETTINGS)))
         except (OSError, ValueError, ConfigError):
             continue
         yield _PastRun(folder, settings, told.get("stages", {}))

@@ -1,8 +1,8 @@
-"""Makes OUT/runs/<id>/report.html, or reuses the previous run's report.
+"""Has OUT/runs/<id>/report.html made, or reuses the previous run's report.
 
 A report decodes rejected spans again, and a native library that crashes on a broken file must not
-take the run with it. So a local worker of the run makes the report, having most libraries loaded
-already, or else a separate process.
+end the run. So the report is made on a local worker of the run, which has most libraries loaded
+already, or else in a separate process.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _same_as_before(out: Path, folder: Path) -> bool:
     try:
         same = all(
             _facts(earlier.with_name(name)) == _facts(folder / name)
-            for name in ("settings.json", "summary.json")
+            for name in (runs.SETTINGS, runs.SUMMARY)
         )
         if same:
             storage.of(out).fetch(earlier, folder / NAME)

@@ -1,4 +1,5 @@
-"""Makes a report, on a worker of the run or in a process of its own."""
+"""Makes a report, on a worker of the run or in a process of its own; `tasks/report/` has its
+contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""OUT/runs/<id>/: everything that depends on the clock or the machine, and is in no dataset."""
+"""The folders of runs, OUT/runs/<id>/: settings.json, run.log, and summary.json or error.json.
+
+Whatever depends on the clock or the machine is kept there and never in a dataset. A run also has a
+scratch folder in TMPDIR, which the next run removes if this one is killed.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,7 @@ from tasks.json_types import JsonObject
 from tasks.logs import log
 from tasks.storage import write_atomic
 
+SETTINGS = "settings.json"  # in the folder of every run
 SUMMARY, ERROR = "summary.json", "error.json"  # one of them in the folder of a run that has ended
 UNLOCKED_SECONDS = 60.0  # after which a scratch folder without a lock belongs to a dead run
 REMOVE_SECONDS = 5.0
@@ -50,11 +55,11 @@ class Run:
 
 
 @contextmanager
-def record(out: Path, settings: PrepareSettings, name: str = "settings.json") -> Iterator[Run]:
+def record(out: Path, settings: PrepareSettings, name: str = SETTINGS) -> Iterator[Run]:
     """Make the run's folder, write its settings to the file `name`, and its log to run.log.
 
-    With another file name, `newest` does not count the folder as a run's. Call it while holding
-    OUT's lock.
+    `newest` only counts folders with the default file name as runs. Call it while holding OUT's
+    lock.
     """
     place = out / "runs" / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     kept = settings.rooted().model_dump_json(indent=1).encode()
@@ -144,20 +149,20 @@ def _remove(folder: Path) -> None:
 
 def newest(out: Path, ended_well: bool = False) -> Path:
     """Folder of OUT's newest run; with `ended_well`, of the newest such run if there is one."""
-    found = having(out, "settings.json")
+    found = having(out, SETTINGS)
     first = next(found, None)
     if first is None:
         raise ConfigError(f"{out} holds no run; give the OUT of a run")
     if not ended_well:
         return first
-    good = (path for path in having(out, "settings.json") if storage.exists(path / "summary.json"))
+    good = (path for path in having(out, SETTINGS) if storage.exists(path / SUMMARY))
     return next(good, first)
 
 
 def was_killed(out: Path) -> bool:
     """Whether OUT's newest run ended without a trace, as after `kill -9`, or before Prefect had
     recorded its end. Call it before `record`."""
-    last = next(having(out, "settings.json"), None)
+    last = next(having(out, SETTINGS), None)
     if last is None:
         return False
     ended = any(storage.exists(last / name) for name in (SUMMARY, ERROR))
@@ -173,7 +178,7 @@ def having(out: Path, name: str) -> Iterator[Path]:
 
 def settings_of(out: Path, ended_well: bool = False) -> PrepareSettings:
     """Settings of the newest run of OUT, for commands that only read."""
-    data = json.loads(storage.read(newest(out, ended_well) / "settings.json"))
+    data = json.loads(storage.read(newest(out, ended_well) / SETTINGS))
     data["out"] = str(out)  # OUT may have been moved
     return parse(data)
 

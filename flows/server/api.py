@@ -1,4 +1,5 @@
-"""The configured Prefect API: whether it answers and accepts this client, and patience with it."""
+"""The configured Prefect API: whether it answers and accepts this client, and retries while it is
+busy."""
 
 from __future__ import annotations
 

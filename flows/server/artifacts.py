@@ -1,4 +1,4 @@
-"""Text of a run's artifact in Prefect's UI: its progress, its result, or its failure.
+"""The text of a run's artifact in Prefect's UI: its progress, its result, or its failure.
 
 Pure functions; `posting.py` sends the text. Paths and errors are escaped and masked, so that no
 name of a file acts as markup.
@@ -7,11 +7,13 @@ name of a file acts as markup.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.progress import Standing, clock, speed_of
+from flows import words
+from flows.progress import Standing
+from flows.words import clock, long_hours, speed_of
 from tasks import masking
 from tasks.errors import CODES, ConfigError, MillError, NothingLeft, OutLocked, TooManyFailed
 from tasks.json_types import JsonObject
@@ -48,33 +50,24 @@ def forecast(result: JsonObject) -> str:
     """The artifact of an estimate, from what `estimate --json` prints; numbers have intervals."""
     sampled, hours = result["sample"], result["hours"]
 
-    def row(
-        name: str, interval: dict[str, float] | None, words: Callable[[float], str]
-    ) -> list[str]:
-        if interval is None:
-            return [name, "unknown", "", ""]
-        return [name, *(words(interval[end]) for end in ("expected", "low", "high"))]
-
-    rows = [row("hours kept", hours["kept"], _of_hours)]
+    rows = [["hours kept", *words.forecast(hours["kept"], long_hours)]]
     if len(result["datasets"]) > 1:
         for name, entry in result["datasets"].items():
-            rows.append(row(f"of them {escaped(name)}", entry["kept"], _of_hours))
-    rows.append(row("time", result["wall_seconds"], clock))
-    rows.append(row("CPU time", result["cpu_seconds"], clock))
-    rows.append(row("disk", result["disk_bytes"], lambda size: f"{size / 1e9:,.2f} GB"))
-    words = [
+            kept = words.forecast(entry["kept"], long_hours)
+            rows.append([f"of them {escaped(name)}", *kept])
+    rows.append(["time", *words.forecast(result["wall_seconds"], clock)])
+    rows.append(["CPU time", *words.forecast(result["cpu_seconds"], clock)])
+    disk = words.forecast(result["disk_bytes"], lambda size: f"{size / 1e9:,.2f} GB")
+    rows.append(["disk", *disk])
+    parts = [
         f"{DONE} {sampled['recordings']} of {sampled['of']} recordings tried**, "
         f"{hours['in']:.2f} h in all by header.",
         table(("", "expected", "from", "to (90 %)"), rows),
         f"Not included: {escaped('; '.join(result['leaves_out']))}.",
     ]
     if not result["fits"]:
-        words.append("**The disk is too small: a run would be refused.**")
-    return "\n\n".join(words) + "\n"
-
-
-def _of_hours(hours: float) -> str:
-    return f"{hours:,.2f} h"
+        parts.append("**The disk is too small: a run would be refused.**")
+    return "\n\n".join(parts) + "\n"
 
 
 def failure(what: str, error: object, before: str = "", link: str | None = None) -> str:
@@ -127,10 +120,10 @@ def _remedy(what: str, error: object) -> str:
 def _running(state: State) -> str:
     left = [stage.left for stage in state.stages if not stage.finished]
     known = [seconds for seconds in left if seconds is not None]
-    words = f"**Running for {clock(state.seconds)}**"
+    text = f"**Running for {clock(state.seconds)}**"
     if known:  # stages overlap: the slowest one counts
-        words += f", about {clock(max(known))} left"
-    return words + "."
+        text += f", about {clock(max(known))} left"
+    return text + "."
 
 
 def _stages(stages: Sequence[Standing]) -> str:
@@ -165,16 +158,13 @@ def _done(result: JsonObject) -> str:
         rows.append(_row(f"− {len(rest)} more reasons", items, lost, whole))
     items = result["utterances"]["packaged"]
     rows.append(_row("**packaged**", items, seconds["packaged"], whole))
-    words = [head, table(("", "items", "hours", "share", ""), rows)]
+    parts = [head, table(("", "items", "hours", "share", ""), rows)]
     if result.get("broken"):
-        words.append(_broken(result["broken"], result["recordings"]["failed"]))
+        parts.append(_broken(result["broken"], result["recordings"]["failed"]))
     if result.get("scored"):
-        words.append(
-            f"WER {100 * result['wer']:.1f} %, CER {100 * result['cer']:.1f} % on "
-            f"{result['scored']} packaged utterances with references."
-        )
-    words += [f"**Warning.** {escaped(drop['warning'])}" for drop in result.get("reader_drops", [])]
-    return "\n\n".join(words)
+        parts.append(words.error_rates(result))
+    parts += [f"**Warning.** {escaped(drop['warning'])}" for drop in result.get("reader_drops", [])]
+    return "\n\n".join(parts)
 
 
 def _broken(files: Sequence[dict[str, str]], failed: int) -> str:
@@ -216,11 +206,11 @@ def _hours(seconds: float) -> str:
     return f"{hours:.2f} h" if hours >= 1 else f"{hours:.3f} h"
 
 
-def escaped(words: str) -> str:
+def escaped(text: str) -> str:
     """Text that Markdown shows literally, HTML included."""
-    return _MARKUP.sub(r"\\\1", words)
+    return _MARKUP.sub(r"\\\1", text)
 
 
-def _code(words: object) -> str:
-    shown = masking.sentence(str(words))
+def _code(text: object) -> str:
+    shown = masking.sentence(str(text))
     return f"`{shown}`" if "`" not in shown else escaped(shown)

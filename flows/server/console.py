@@ -1,5 +1,4 @@
-"""Limits what Prefect prints on the terminal during a run: its own warnings, nothing that we
-print."""
+"""Limits what Prefect prints on the terminal during a run to its own warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prefect's record of runs: complete before a server stops, and never "Running" for ever.
+"""Keeps Prefect's record of runs complete: waits for it, and closes what dead runs left "Running".
 
 A run notes its flow run and its process in OUT/runs/<id>/prefect.json. The next run of the same
 OUT, which then holds OUT's lock, closes the records of runs whose process died.
@@ -52,11 +52,6 @@ def is_alive(owner: str) -> bool | None:
     except psutil.NoSuchProcess:
         return False
     return abs(created - float(start)) < 1.0
-
-
-def note_run(flow_run_id: UUID, place: Path) -> None:
-    """Write the flow run and its process into the run's folder, OUT/runs/<id>."""
-    run_notes.write(place, str(flow_run_id), owner())
 
 
 def rename(flow_run_id: UUID, name: str) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from prefect.settings import get_current_settings
 
 SQLITE = 28.0  # task runs a second
-NEAR = 0.7  # share of that from which on it is said
+NEAR = 0.7  # share of that at which the run warns
 WINDOW = 30.0  # s over which the pace is taken
 
 

@@ -34,7 +34,7 @@ def is_open(place: Path) -> bool:
 
 
 def last(out: Path) -> dict[str, str]:
-    """The last flow runs of OUT, newest first, with the process of each: of a retry, its own."""
+    """The last flow runs of OUT, newest first, with the process of each (of its last try)."""
     names = storage.of(out).tree(out / "runs")
     found: dict[str, str] = {}
     for name in [name for name in names if name.endswith(f"/{NOTE}")][: -LAST_RUNS - 1 : -1]:

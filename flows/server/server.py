@@ -1,4 +1,4 @@
-"""A Prefect API for the run: the configured one, else a local server.
+"""A Prefect server of the run's own, and the address of the configured one.
 
 Prefect's own temporary server drops the last events when it stops, so most task runs would be
 missing from the history (measured: 43 of 300 were recorded). This one is stopped only after
@@ -51,12 +51,12 @@ class LocalServer:
         self._scheduling = scheduling
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/api"
-        self._log = new_log()
+        self._open = ExitStack()  # closed when it has stopped
+        self._log = self._open.enter_context(new_log())
         self._process: ServerProcess | None = None
         self._turn = threading.Lock()  # to start a process, or to stop for good
         self._stopped = threading.Event()
         self._watcher: threading.Thread | None = None
-        self._restore = ExitStack()
         self.restarts = 0  # processes after the first
         self.lost = ""  # why it is gone for good; empty while it is not
 
@@ -78,22 +78,22 @@ class LocalServer:
             raise RuntimeError("the server was not started")
         return self._process.pid
 
-    def wait_ready(self, timeout: float = START_SECONDS) -> str:
+    def wait_ready(self) -> str:
         """The API's URL once it answers; RunError with the server's last line if it does not.
 
         From then on the server is watched, and started again when it ends.
         """
         if self._watcher is not None:
             raise RuntimeError("the server is watched already")
-        if not self._starts(timeout):
+        if not self._starts():
             raise RunError(f"the local Prefect server did not start: {last_line(self._log)}")
         self._watcher = threading.Thread(target=self._watch, name="watch-server", daemon=True)
         self._watcher.start()
         return self.url
 
-    def _starts(self, timeout: float) -> bool:
+    def _starts(self) -> bool:
         """Whether it answers in time; a process that ends meanwhile is replaced, STARTS in all."""
-        until = time.monotonic() + timeout
+        until = time.monotonic() + START_SECONDS
         starts = 1
         while time.monotonic() < until and not self._stopped.is_set():
             if self._process is None or self._process.ended():
@@ -120,10 +120,10 @@ class LocalServer:
                 continue
             log.warning("the run's Prefect server ended (%s); it starts again", process.cause())
             self._respawn()
-            if not self._starts(START_SECONDS) and not self._stopped.is_set():
+            if not self._starts() and not self._stopped.is_set():
                 self.lost = last_line(self._log)
                 log.error("the run's Prefect server does not start again: %s", self.lost)
-                self._restore.enter_context(history.discarded())
+                self._open.enter_context(history.discarded())
                 with self._turn:
                     self._socket.close()  # a refusal at once is better than an answer never given
                 return
@@ -146,9 +146,8 @@ class LocalServer:
             self._watcher.join()
         if self.lost:
             history.drain(DISCARD_SECONDS)  # while it is still discarded
-        self._restore.close()
+        self._open.close()
         self._socket.close()
-        self._log.close()
 
     def __enter__(self) -> Self:
         return self

@@ -17,7 +17,8 @@ from typing import Any
 
 from flows.cli import proofs
 from flows.cluster import facts, gpus
-from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.cluster import Cluster
+from flows.cluster.settings import ClusterSettings
 from tasks import scoring
 from tasks.asr import _batching, _whisper_model, faster_whisper
 from tasks.audio import Clip

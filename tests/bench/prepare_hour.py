@@ -34,7 +34,8 @@ import soundfile as sf
 import soxr
 from prefect import flow
 
-from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.cluster import Cluster
+from flows.cluster.settings import ClusterSettings
 from flows.demo.encoding import encode
 from flows.demo.sentences import STORY
 from flows.demo.speech import Line, speak

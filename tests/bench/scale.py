@@ -113,7 +113,7 @@ def estimate(job: Job, workers: int, scratch: Path) -> dict[str, Spent]:
     members, _ = trial.frame(job.out, shards)
     wanted = sample.size(len(members), flow.FRACTION, flow.LEAST)
     drawn = sample.draw(members, wanted, job.package.seed)
-    seen = flow.known(job, shards, [m for some in drawn.values() for m in some], caller)
+    seen = flow.known_results(job, shards, [m for some in drawn.values() for m in some], caller)
     costs = Costs(kinds={"filter": "CPU"}, workers={"CPU": workers})
     told = Forecast(sample.strata(members, wanted), drawn, seen, costs, Sizes()).as_dict()
     assert told["hours"]["kept"]["expected"] > 0

@@ -22,7 +22,8 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from flows.cluster import dask_config, spawning
-from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.cluster import Cluster
+from flows.cluster.settings import ClusterSettings
 from tasks.stages.process import started_afresh
 from tests.faults import seeds
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from rich import filesize
 from rich.console import Console
 
-from flows.cli.show.tables import counted, say, table
-from flows.progress import clock
+from flows import words
+from flows.cli.show.tables import say, table
+from flows.words import clock, counted
 from tasks.json_types import JsonObject, JsonValue
 
 UNEXPLAINED = (
@@ -43,7 +44,7 @@ def before_run(result: JsonObject, console: Console) -> None:
     say(console, f"Plan: {_amounts(result)}.")
     say(console, f"Because: {'; '.join(_reasons(result))}.")
     time = result["seconds"]
-    about = "Time unknown" if time is None else f"About {_minutes(time)}"
+    about = "Time unknown" if time is None else f"About {words.about(time)}"
     say(console, f"{about}; {_version(result)}")
     if "refusal" in result:
         say(console, _refusal(result))
@@ -53,13 +54,13 @@ def causes(result: JsonObject) -> list[str]:
     """A sentence for each setting that makes work: from what to what, and how much."""
     stages = result["stages"]
     told = []
-    for name, words in _because(result).items():
+    for name, cause in _because(result).items():
         of_it = {stage: e for stage, e in stages.items() if name in e["because"]}
         items = max(entry["compute"] for entry in of_it.values())
         hours = max(entry["hours"] for entry in of_it.values())
         known = [entry["seconds"] for entry in of_it.values()]
-        time = "" if None in known else f", about {_minutes(sum(known))}"
-        told.append(f"{words}: {_and(list(of_it))} {counted(items, 'item')}, {hours:.2f} h{time}")
+        time = "" if None in known else f", about {words.about(sum(known))}"
+        told.append(f"{cause}: {_and(list(of_it))} {counted(items, 'item')}, {hours:.2f} h{time}")
     return told
 
 
@@ -146,12 +147,6 @@ def _unknown(result: JsonObject) -> str:
     if result["seconds"] is not None:
         return ""
     return "The time is unknown until a run, or `uttermill estimate`, has measured these plug-ins."
-
-
-def _minutes(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _and(words: list[str]) -> str:

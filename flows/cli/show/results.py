@@ -1,12 +1,12 @@
-"""What the commands print that read results: status, ledger, what-if, verify, prune, lists."""
+"""What the commands print that only read: status, ledger, what-if, verify, plugins, schema, …"""
 
 from __future__ import annotations
 
 from rich.console import Console
 
 from flows.cli.show import plans
-from flows.cli.show.tables import counted, funnel, one_line, say, table
-from flows.progress import clock
+from flows.cli.show.tables import funnel, one_line, say, table
+from flows.words import clock, counted
 from tasks.json_types import JsonObject, JsonValue
 
 

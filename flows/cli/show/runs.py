@@ -7,9 +7,8 @@ from collections.abc import Callable
 from rich.console import Console
 
 from flows.cli.show.tables import broken, funnel, say, table
-from flows.progress import clock
 from flows.run import metrics
-from flows.run.disk import gigabytes
+from flows.words import clock, error_rates, forecast, gigabytes, long_hours
 from tasks.json_types import JsonObject
 
 IDLE_SHARE = 0.7  # an estimate says that workers waited when they computed for less of the time
@@ -28,11 +27,7 @@ def run(result: JsonObject, console: Console) -> None:
             stages.add_row(name, s["items_computed"], s["items_reused"], clock(s["seconds"]))
         console.print(stages)
     if result["scored"]:
-        say(
-            console,
-            f"WER {100 * result['wer']:.1f} %, CER {100 * result['cer']:.1f} % "
-            f"on {result['scored']} packaged utterances with references.",
-        )
+        say(console, error_rates(result))
     for line in _tars(result["tars"], result["new"]):
         say(console, line)
     splits = result.get("splits", {})
@@ -88,25 +83,20 @@ def estimate(result: JsonObject, console: Console) -> None:
         f"Sample: {sampled['recordings']} of {sampled['of']} recordings, {sampled['hours']:.2f} of "
         f"{hours['in']:.2f} h by header, {sampled['strata']} strata.",
     )
-    forecast = table("", "forecast", ">expected", ">from", ">to")
+    shown = table("", "forecast", ">expected", ">from", ">to")
 
     def row(name: str, interval: dict[str, float] | None, words: Callable[[float], str]) -> None:
-        names = ("expected", "low", "high")
-        shown = (words(interval[n]) for n in names) if interval else ("unknown", "", "")
-        forecast.add_row(name, *shown)
+        shown.add_row(name, *forecast(interval, words))
 
-    def length(value: float) -> str:
-        return f"{value:,.2f} h"
-
-    row("hours kept", hours["kept"], length)
+    row("hours kept", hours["kept"], long_hours)
     if len(result["datasets"]) > 1:
         for name, entry in result["datasets"].items():
-            row(f"  {name}, of {entry['hours_in']:,.2f} h", entry["kept"], length)
+            row(f"  {name}, of {entry['hours_in']:,.2f} h", entry["kept"], long_hours)
     workers = " + ".join(f"{count} {kind}" for kind, count in result["workers"].items())
     row(f"time on {workers} workers", result["wall_seconds"], clock)
     row("CPU time", result["cpu_seconds"], clock)
     row("disk", result["disk_bytes"], gigabytes)
-    console.print(forecast)
+    console.print(shown)
     _estimate_notes(result, console)
 
 

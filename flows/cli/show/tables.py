@@ -1,4 +1,4 @@
-"""Tables and sentences that show every name as it is: names of the user's are not markup."""
+"""Tables and sentences on a rich console; names are printed literally, never taken for markup."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.progress import clock
+from flows.words import clock, counted
 from tasks.json_types import JsonObject
 
 #: Control characters, and Unicode's ends of lines and paragraphs.
@@ -42,11 +42,6 @@ def say(console: Console, words: str, style: str | None = None) -> None:
 def one_line(name: str) -> str:
     """A name without what would break its line or move the cursor: `\\n` for a newline."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), name)
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 clip`, `2,000 clips`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def funnel(result: JsonObject, console: Console) -> None:

@@ -1,21 +1,29 @@
-"""Estimates made for an OUT, and whether the forecast of a run fits its disk.
+"""OUT/runs/<id>/estimate.json, and the check that a run's forecast fits the disk.
 
-OUT/runs/<id>/estimate.json     what `estimate --json` prints, its key, and the costs of its sample
+`uttermill estimate` writes it: what `estimate --json` prints, a hash of the settings, and what the
+sample cost. Later plans and estimates take times from it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flows.cluster.settings import ClusterSettings
 from flows.run import runs
-from tasks import storage
+from flows.words import gigabytes
+from tasks import masking, storage
 from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.recipe import whole_job
+from tasks.storage import write_atomic
+
+if TYPE_CHECKING:
+    from tasks.estimating.forecast import Costs
 
 NAME = "estimate.json"
 ROOTS = ("manifests", "audio", "datasets")
@@ -26,6 +34,15 @@ def key(job: Job) -> str:
     return hashlib.sha256(
         json.dumps(whole_job.settings_of(job), sort_keys=True).encode()
     ).hexdigest()
+
+
+def keep(job: Job, folder: Path, result: JsonObject, costs: Costs) -> None:
+    """Write the estimate into the run's folder, with the costs of its sample for later runs."""
+    result["fits"] = lacking(result, job.out) is None
+    told = asdict(costs)
+    kept = {name: told[name] for name in ("laps", "overhead", "load", "start", "gap")}
+    whole = {"key": key(job), **result, "costs": kept}
+    write_atomic(folder / NAME, json.dumps(masking.value(whole), indent=1).encode())
 
 
 def newest(job: Job) -> JsonObject | None:
@@ -41,7 +58,7 @@ def newest(job: Job) -> JsonObject | None:
     return None
 
 
-def used(out: Path) -> int:
+def bytes_used(out: Path) -> int:
     """Bytes that runs keep in OUT; a file with several names counts once."""
     store = storage.of(out)
     files = (file for root in ROOTS for file in store.files(out / root))
@@ -58,11 +75,11 @@ def lacking(found: JsonObject, out: Path) -> tuple[int, int] | None:
     need = round(found["disk_bytes"]["high"])
     if room is None or need <= room:
         return None
-    need -= max(0, used(out) - found["used_bytes"])
+    need -= max(0, bytes_used(out) - found["used_bytes"])
     return (need, room) if need > room else None
 
 
-def check(job: Job, cluster: ClusterSettings) -> None:
+def check_disk(job: Job, cluster: ClusterSettings) -> None:
     """ConfigError when the disk is too small by the newest estimate of these settings.
 
     An estimate no longer counts once a later run has ended well: it did not include what that run
@@ -71,7 +88,7 @@ def check(job: Job, cluster: ClusterSettings) -> None:
     found = newest(job) if cluster.check_disk and not storage.of(job.out).remote else None
     short = lacking(found, job.out) if found else None
     if short and found:
-        done = next(runs.having(job.out, "summary.json"), None)
+        done = next(runs.having(job.out, runs.SUMMARY), None)
         short = None if done and done.name > found["run"] else short
     if short:
         need, room = short
@@ -80,7 +97,3 @@ def check(job: Job, cluster: ClusterSettings) -> None:
             f"{gigabytes(need)} more at {job.out}, where {gigabytes(room)} are free; free some, "
             "move OUT, estimate again if OUT was pruned since, or set cluster.check_disk: false"
         )
-
-
-def gigabytes(size: float) -> str:
-    return f"{size / 1e9:,.2f} GB" if size >= 1e7 else f"{size / 1e6:,.2f} MB"

@@ -1,4 +1,4 @@
-"""Which workers a scheduler has, without a message to it per question."""
+"""The workers connected to a scheduler and their resources, known without a request each time."""
 
 from __future__ import annotations
 

@@ -1,0 +1,64 @@
+"""Numbers for people: durations, hours of audio, speed, sizes, counts, error rates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tasks.json_types import JsonObject
+
+
+def hours(seconds: float) -> str:
+    """`3.25 h`."""
+    return f"{seconds / 3600:.2f} h"
+
+
+def long_hours(hours: float) -> str:
+    """`27,000.00 h`."""
+    return f"{hours:,.2f} h"
+
+
+def clock(seconds: float) -> str:
+    """`1:02:05` or `2:05`."""
+    whole = max(0, round(seconds))
+    minutes, rest = divmod(whole, 60)
+    above, minutes = divmod(minutes, 60)
+    return f"{above}:{minutes:02d}:{rest:02d}" if above else f"{minutes}:{rest:02d}"
+
+
+def speed_of(audio_seconds: float, wall_seconds: float) -> str:
+    """`84 x real time`, or nothing when nothing was computed."""
+    if audio_seconds <= 0 or wall_seconds <= 0:
+        return ""
+    speed = audio_seconds / wall_seconds
+    return f"{speed:.0f} x real time" if speed >= 10 else f"{speed:.1f} x real time"
+
+
+def about(seconds: float) -> str:
+    """`45 s`, `12 min`, `3.4 h`: for a forecast."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def gigabytes(size: float) -> str:
+    """Bytes as `1.25 GB`, or below 10 MB as `3.20 MB`."""
+    return f"{size / 1e9:,.2f} GB" if size >= 1e7 else f"{size / 1e6:,.2f} MB"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 clip`, `2,000 clips`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def error_rates(result: JsonObject) -> str:
+    """The sentence about a run's word and character errors, from what `run --json` prints."""
+    return (
+        f"WER {100 * result['wer']:.1f} %, CER {100 * result['cer']:.1f} % on "
+        f"{result['scored']} packaged utterances with references."
+    )
+
+
+def forecast(interval: Mapping[str, float] | None, words: Callable[[float], str]) -> list[str]:
+    """A forecast as three cells: expected, low, high; `unknown` without one."""
+    ends = ("expected", "low", "high")
+    return [words(interval[end]) for end in ends] if interval else ["unknown", "", ""]

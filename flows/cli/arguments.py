@@ -28,7 +28,7 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """The parser of `uttermill`; nothing heavy is imported for it, so that `--help` is quick."""
-    top = _Parser(
+    top: argparse.ArgumentParser = _Parser(
         prog="uttermill",
         description="Raw recordings in, training-ready speech shards out, "
         "every second of audio accounted for.",

@@ -6,12 +6,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from flows.cli import queries
 from tasks.errors import RunError
 from tasks.packaging import published
 from tasks.upkeep.verify import verify
@@ -140,6 +142,21 @@ def test_damage_that_cannot_be_made_good(grown: Grown, split: Grown, name: str) 
         with damaged(where, victim), pytest.raises(RunError, match=sentence):
             out.run()
     assert corpus.content(out.run()) == out.expected
+
+
+@pytest.mark.parametrize("text", [b"", b'{"files": {', b"\xff\xfe{}"])
+def test_a_damaged_description(grown: Grown, text: bytes) -> None:
+    """A sentence for the commands that read it, as for the tables."""
+    grown.back(notes=True)
+    place = grown.one / "dataset.json"
+    whole = place.read_bytes()
+    place.write_bytes(text)
+    sentence = r"^dataset\.json of v0001 is not the file that was published"
+    for read in (grown.run, partial(queries.data_list, grown.one, None)):
+        with pytest.raises(RunError, match=sentence):
+            read()
+    place.write_bytes(whole)
+    assert corpus.content(grown.run()) == grown.expected
 
 
 def test_a_version_that_is_removed_is_followed_by_another(grown: Grown) -> None:

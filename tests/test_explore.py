@@ -491,6 +491,8 @@ def served(out: Path) -> Iterator[dict[str, Any]]:
     child.send_signal(signal.SIGTERM)
     child.wait(20)
     watchdog.cancel()
+    assert child.returncode == 130
+    assert child.stdout.read() == "", "one object, also when it ends"
     child.stdout.close()
     child.stderr.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import sys
 from importlib.metadata import version
@@ -135,6 +136,32 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         capsys.readouterr().out + capsys.readouterr().err == f"uttermill {version('uttermill')}\n"
     )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--json"],
+        ["nonsense", "--json"],
+        ["status", "--json"],
+        ["run", "--json", "--sett", "a.b=1"],
+        ["run", "x.yaml", "--json", "--set"],
+        ["estimate", "x.yaml", "--fraction", "2", "--json"],
+    ],
+)
+def test_wrong_usage_is_an_object_too(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(words)
+    assert stopped.value.code == 2
+    printed = capsys.readouterr()
+    (line,) = printed.out.splitlines()
+    answer = json.loads(line)
+    assert answer["exit"] == 2
+    assert printed.err.startswith("usage: uttermill")
+    assert printed.err.endswith(f"error: {answer['error']}\n")
+    with pytest.raises(SystemExit):
+        cli.main([word for word in words if word != "--json"])
+    assert capsys.readouterr().out == ""
 
 
 def test_completion_is_a_script_that_bash_reads(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from typing import NoReturn
 
 from flows.cli.exit_codes import Exit
 
 
+class WrongUsage(SystemExit):
+    """Arguments that the parser refused, after it printed usage and `sentence` on stderr."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(int(Exit.USAGE))
+        self.sentence = sentence
+
+
+class _Parser(argparse.ArgumentParser):
+    """Its errors keep their sentence, which --json prints too. Each command's parser is one."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        print(f"{self.prog}: error: {message}", file=sys.stderr)
+        raise WrongUsage(message)
+
+
 def parser() -> argparse.ArgumentParser:
     """The parser of `uttermill`; nothing heavy is imported for it, so that `--help` is quick."""
-    top = argparse.ArgumentParser(
+    top: argparse.ArgumentParser = _Parser(
         prog="uttermill",
         description="Raw recordings in, training-ready speech shards out, "
         "every second of audio accounted for.",

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from flows.cli import interrupts
-from flows.cli.arguments import parser
+from flows.cli.arguments import WrongUsage, parser
 from flows.cli.exit_codes import Exit
 from tasks import masking
 from tasks.errors import ConfigError, MillError, NothingLeft, OutLocked, TooManyFailed
@@ -29,7 +29,7 @@ ENVIRONMENT = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = parser().parse_args(argv)
+    args = _parsed(sys.argv[1:] if argv is None else argv)
     if argv is None:  # this process is the command's own
         without_search_at_exit()
         with importing():
@@ -39,6 +39,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         scope.enter_context(interrupts.heard())
         scope.enter_context(_logged_to_stderr())
         return _run(args)
+
+
+def _parsed(words: Sequence[str]) -> argparse.Namespace:
+    try:
+        return parser().parse_args(words)
+    except WrongUsage as error:
+        if "--json" in words:  # no parsed arguments say so
+            _print_error(masking.sentence(error.sentence), Exit.USAGE, {})
+        raise
 
 
 def _run(args: argparse.Namespace) -> Exit:
@@ -74,8 +83,12 @@ def _fail(
     sentence = masking.sentence(sentence)  # an error of the system may name any path or URL
     print(f"uttermill: {sentence}", file=sys.stderr)
     if args.json:
-        print(json.dumps({"error": sentence, "exit": code, **(facts or {})}))
+        _print_error(sentence, code, facts or {})
     return code
+
+
+def _print_error(sentence: str, code: Exit, facts: JsonObject) -> None:
+    print(json.dumps({"error": sentence, "exit": code, **facts}))
 
 
 @contextmanager

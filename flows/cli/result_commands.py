@@ -61,11 +61,20 @@ def explore(args: argparse.Namespace) -> Exit:
     from flows.cli.show import results
     from flows.explore import serve as exploring
 
+    answered = False
+
     def ready(served: exploring.Served) -> None:
+        nonlocal answered
         print_answer(args, asdict(served), results.explore)
         sys.stdout.flush()  # the command goes on for long
+        answered = True
 
-    exploring.explore(_out(args.out), args.version, args.against, args.port, ready)
+    try:
+        exploring.explore(_out(args.out), args.version, args.against, args.port, ready)
+    except KeyboardInterrupt:
+        if not answered:
+            raise
+        return Exit.INTERRUPTED  # nothing is left to do again, and --json has had its one object
     return Exit.DONE
 
 

@@ -55,21 +55,27 @@ def _published(out: Path) -> Iterator[Path]:
 
 
 def described(version: Path) -> JsonObject:
-    """dataset.json of a version; ConfigError when the folder is none."""
-    data: JsonObject = json.loads(text_of(version))
-    return data
+    """dataset.json of a version; ConfigError when the folder is none, RunError for damage."""
+    return _object(version, text_of(version))
 
 
 def files(version: Path) -> Mapping[str, PublishedEntry]:
     """Hash and size of each file of a version, by its name. Not to be changed: a process parses
     the text of many thousand files once."""
-    found: Mapping[str, PublishedEntry] = _parsed(text_of(version))["files"]
+    found: Mapping[str, PublishedEntry] = _parsed(version, text_of(version))["files"]
     return found
 
 
 @lru_cache(maxsize=1)
-def _parsed(text: bytes) -> JsonObject:
-    data: JsonObject = json.loads(text)
+def _parsed(version: Path, text: bytes) -> JsonObject:
+    return _object(version, text)
+
+
+def _object(version: Path, text: bytes) -> JsonObject:
+    try:
+        data: JsonObject = json.loads(text)
+    except ValueError:
+        raise RunError(differs(version, "dataset.json")) from None
     return data
 
 

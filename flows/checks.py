@@ -20,6 +20,13 @@ def check(settings: PrepareSettings) -> Job:
     return job
 
 
+def check_text(path: str) -> None:
+    """ConfigError for a path in settings that is not UTF-8, which neither YAML nor Prefect can
+    store. Names of files in a source may be any bytes."""
+    if not is_utf8(path):
+        raise ConfigError(f"the path {display_text(path)} is not valid UTF-8; rename the folder")
+
+
 def check_wishes(settings: PrepareSettings) -> Job:
     """`check` without OUT, which may be read-only here."""
     from tasks import places, recipe
@@ -29,10 +36,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
 
     job = settings.job()
     for path in (settings.out, *(source.path for source in settings.sources)):
-        if not is_utf8(path):  # for Prefect, which stores them; names in a source may be any bytes
-            raise ConfigError(
-                f"the path {display_text(path)} is not valid UTF-8; rename the folder"
-            )
+        check_text(path)
     names = [p.use for p in settings.filter.filters]
     if len(set(names)) != len(names):
         raise ConfigError("filter.filters names a filter twice; give each its limits in one entry")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 from flows.cluster import fleet
 from flows.settings import PrepareSettings
 from tasks import language_codes, plugins, storage
+from tasks.dataset import versions
 from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.logs import log
@@ -17,6 +20,11 @@ def check(settings: PrepareSettings) -> Job:
     """Check everything that can be checked before a worker starts; ConfigError in one sentence."""
     job = check_wishes(settings)
     storage.of(job.out).check(job.out)
+    versions.check(job.out)
+    try:
+        os.getcwd()
+    except FileNotFoundError:  # workers and a Prefect server start there
+        raise ConfigError("the folder that you are in is gone; cd to one that exists") from None
     return job
 
 

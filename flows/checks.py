@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 from flows.cluster import fleet
 from flows.settings import PrepareSettings
 from tasks import language_codes, plugins, storage
+from tasks.dataset import versions
 from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.logs import log
@@ -17,7 +20,19 @@ def check(settings: PrepareSettings) -> Job:
     """Check everything that can be checked before a worker starts; ConfigError in one sentence."""
     job = check_wishes(settings)
     storage.of(job.out).check(job.out)
+    versions.check(job.out)
+    try:
+        os.getcwd()
+    except FileNotFoundError:  # workers and a Prefect server start there
+        raise ConfigError("the folder that you are in is gone; cd to one that exists") from None
     return job
+
+
+def check_text(path: str) -> None:
+    """ConfigError for a path in settings that is not UTF-8, which neither YAML nor Prefect can
+    store. Names of files in a source may be any bytes."""
+    if not is_utf8(path):
+        raise ConfigError(f"the path {display_text(path)} is not valid UTF-8; rename the folder")
 
 
 def check_wishes(settings: PrepareSettings) -> Job:
@@ -29,10 +44,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
 
     job = settings.job()
     for path in (settings.out, *(source.path for source in settings.sources)):
-        if not is_utf8(path):  # for Prefect, which stores them; names in a source may be any bytes
-            raise ConfigError(
-                f"the path {display_text(path)} is not valid UTF-8; rename the folder"
-            )
+        check_text(path)
     names = [p.use for p in settings.filter.filters]
     if len(set(names)) != len(names):
         raise ConfigError("filter.filters names a filter twice; give each its limits in one entry")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -104,6 +107,20 @@ def test_items_as_csv() -> None:
         "source_path": "/in/x.txt", "outcome": "left_aside", "stage": "shard",
         "reason": "extension",
     }  # fmt: skip
+
+
+def test_a_name_that_the_locale_cannot_write(tmp_path: Path) -> None:
+    """A list with other names in it would be wrong; the command says what to do."""
+    corpus.make(tmp_path / "in", 1)
+    out = tmp_path / "\U0001f3a7"
+    corpus.run(corpus.job(tmp_path, out=out))
+    command = [sys.executable, "-m", "flows.cli", "list", str(out)]
+    kept = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, env=kept, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "uttermill: this locale's encoding, ascii, lacks a letter of a name; set PYTHONUTF8=1\n"
+    )
 
 
 def test_nothing_left_says_why(tmp_path: Path) -> None:

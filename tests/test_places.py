@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +112,31 @@ def test_a_source_that_was_there_and_is_gone_is_not_called_empty(tmp_path: Path)
     for path in (tmp_path / "in").iterdir():
         path.unlink()
     assert asked(tmp_path / "in", tmp_path / "out"), "max_removed_fraction refuses it, exit 1"
+
+
+def test_a_folder_in_place_of_the_link_to_the_newest_version_is_refused(tmp_path: Path) -> None:
+    """A copy of OUT by a program that follows links: `latest` would stay at the old version."""
+    corpus.make(tmp_path / "in", 2)
+    corpus.run(corpus.job(tmp_path))
+    shutil.copytree(tmp_path / "out", tmp_path / "copy")
+    with pytest.raises(ConfigError, match=r"datasets/latest is a folder.* remove that folder"):
+        asked(tmp_path / "in", tmp_path / "copy")
+    corpus.add(tmp_path / "in", 2)
+    with pytest.raises(ConfigError, match="is a folder"):
+        corpus.run(corpus.job(tmp_path, out=tmp_path / "copy"))
+    shutil.rmtree(tmp_path / "copy/datasets/latest")
+    assert asked(tmp_path / "in", tmp_path / "copy")
+    corpus.run(corpus.job(tmp_path, out=tmp_path / "copy"))
+    assert (tmp_path / "copy/datasets/latest").resolve().name == "v0002"
+
+
+def test_a_run_from_a_folder_that_is_gone_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = corpus.make(tmp_path / "in", 1)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert asked(source, tmp_path / "out")
+    (tmp_path / "here").rmdir()
+    with pytest.raises(ConfigError, match="cd to one that exists"):
+        asked(source, tmp_path / "out")

@@ -152,6 +152,15 @@ def test_a_moved_recording_is_no_new_one(home: Path) -> None:
     assert planned(asked(home), asked(home))[0] == dict.fromkeys(STAGES, (0, 11))
 
 
+def test_a_moved_folder_is_read_again_only(home: Path) -> None:
+    (home / "in").rename(home / "elsewhere")
+    source = {"kind": "folder", "path": str(home / "elsewhere"), "name": "c"}
+    told, plan = planned(asked(home, sources=[source]), asked(home))
+    assert told == dict.fromkeys(STAGES, (0, 10)) | {"shard": (10, 0)}
+    assert (plan.removed, plan.clips) == (0, (10, 10))
+    assert told == corpus.run(asked(home, sources=[source]))[1]
+
+
 def test_other_weights_under_equal_settings_are_named(
     home: Path, monkeypatch: pytest.MonkeyPatch, no_recipe_kept: None
 ) -> None:

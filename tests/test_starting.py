@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from importlib.metadata import version
@@ -41,6 +42,29 @@ def test_init_writes_settings_that_load(
         assert f"allowed: [{', '.join(languages)}]" in text
     assert cli.main(words) == 2
     assert "is there already" in capsys.readouterr().err
+
+
+def test_init_refuses_a_path_that_yaml_cannot_hold(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.yaml"
+    odd = os.fsdecode(b"b\xfccher")
+    for flags in (["--source", odd, "--out", "out"], ["--source", "in", "--out", odd]):
+        assert cli.main(["init", str(file), "--for", "asr", *flags]) == 2
+        assert "b\\xfccher is not valid UTF-8; rename the folder" in capsys.readouterr().err
+        assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ['"q" #x: %y', "a\tb", "\U0001f3a7", "a\x7fb", "M\xc3\x85", "a\u2028b"]
+)
+def test_init_takes_any_name_in_utf_8(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "mine.yaml"
+    flags = ["--for", "asr", "--source", name, "--out", f"{name}-out"]
+    assert cli.main(["init", str(file), *flags]) == 0
+    read = settings.read(str(file), [], None, [])
+    assert Path(read.sources[0].path).name == name
+    assert Path(read.out).name == f"{name}-out"
 
 
 def test_init_for_voices_runs(tmp_path: Path) -> None:

@@ -73,6 +73,11 @@ def _run(args: argparse.Namespace) -> Exit:
     except BrokenPipeError:  # `| head` has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return Exit.DONE
+    except UnicodeEncodeError as error:
+        if error.encoding in ("utf-8", "utf8"):
+            raise  # an error of ours
+        why = f"this locale's encoding, {error.encoding}, lacks a letter of a name"
+        return _fail(args, f"{why}; set PYTHONUTF8=1", Exit.FAILED)
     except OSError as error:  # most often a full disk
         return _fail(args, f"the system refused: {error}", Exit.FAILED)
 

@@ -15,6 +15,7 @@ from string import Template
 
 from rich.console import Console
 
+from flows import checks
 from flows.cli.show.tables import say
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
@@ -46,6 +47,8 @@ def init(args: argparse.Namespace) -> JsonObject:
             raise ConfigError(f"--language {code!r}: give a code of ISO 639-1, such as en or zh")
     source = args.source or _answer("Folder of recordings?", "", (), "--source")
     out = args.out or _answer("Where do results go?", "prepared", (), "--out")
+    for each in (source, out):
+        checks.check_text(each)
     try:
         path.write_text(text(purpose, codes, source, out, path.name), encoding="utf-8")
     except OSError as error:
@@ -61,12 +64,20 @@ def text(purpose: str, languages: list[str], source: str, out: str, file: str) -
     return Template("\n".join(parts)).substitute(
         about=PURPOSES[purpose].partition(":")[0],
         file=file,
-        source=json.dumps(source, ensure_ascii=False),
+        source=_quoted(source),
         name=json.dumps(name),
         language=one,
-        out=json.dumps(out, ensure_ascii=False),
+        out=_quoted(out),
         chinese=", chinese: simplified" if "zh" in languages else "",
         verdicts=_verdicts(languages),
+    )
+
+
+def _quoted(path: str) -> str:
+    """A YAML string: JSON, with escapes for what YAML does not take as it is, or folds."""
+    plain = json.dumps(path, ensure_ascii=False)
+    return re.sub(
+        "[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]", lambda c: f"\\u{ord(c[0]):04x}", plain
     )
 
 

@@ -103,6 +103,9 @@ class Sealed:
         except FileNotFoundError:
             return None
 
+    def check(self, home: Path) -> None:
+        """An object is replaced, whatever it holds."""
+
     def point(self, home: Path, version: Path) -> None:
         if self.latest(home) != version:
             self.store.put(home / LATEST, version.name.encode())

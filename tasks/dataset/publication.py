@@ -14,6 +14,7 @@ from typing import Protocol
 
 from tasks import storage
 from tasks.dataset._sealed import Sealed
+from tasks.errors import ConfigError
 from tasks.storage.atomic import fsync
 
 
@@ -51,8 +52,11 @@ class Publication(Protocol):
     def latest(self, home: Path) -> Path | None:
         """The version that `home/latest` names; None if there is none."""
 
+    def check(self, home: Path) -> None:
+        """ConfigError if `home/latest` is something that `point` does not replace."""
+
     def point(self, home: Path, version: Path) -> None:
-        """Let `home/latest` name a version."""
+        """Let `home/latest` name a version. ConfigError as by `check`."""
 
     def follow(self, path: Path) -> Path:
         """The version itself where `latest` was named."""
@@ -114,7 +118,16 @@ class Renamed:
         link = home / "latest"
         return link.resolve() if link.exists() else None
 
+    def check(self, home: Path) -> None:
+        link = home / "latest"
+        if link.is_dir() and not link.is_symlink():
+            raise ConfigError(
+                f"{link} is a folder, where a run keeps a link to the newest version: perhaps OUT "
+                "was copied by a program that follows links; remove that folder"
+            )
+
     def point(self, home: Path, version: Path) -> None:
+        self.check(home)
         link = home / "latest"
         if link.is_symlink() and os.readlink(link) == version.name:
             return

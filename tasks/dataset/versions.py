@@ -120,6 +120,11 @@ def point_latest(out: Path) -> None:
         publication.of(out).point(home(out), version)
 
 
+def check(out: Path) -> None:
+    """ConfigError if the next version could not become `latest`."""
+    publication.of(out).check(home(out))
+
+
 def clean(out: Path) -> None:
     """Remove a dead run's leftovers of a version; only while holding OUT's lock."""
     publication.of(out).clean(home(out))

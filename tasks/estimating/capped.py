@@ -1,4 +1,4 @@
-"""Predicts which clips `package.max_hours_per_speaker` leaves out, from manifests alone."""
+"""Predicts which clips that pass all verdicts package leaves out, from manifests alone."""
 
 from __future__ import annotations
 
@@ -24,6 +24,19 @@ CLIP = pa.schema(
         pa.field("pending", pa.bool_()),  # it is still to be heard
     ]
 )
+
+
+def may_choose_others(job: Job, before: Job | None, described: JsonObject | None) -> bool:
+    """Whether a run may package other clips of a recording that has not changed, for no verdict
+    of its own. `before`: the job of the newest run; `described`: the newest version's dataset.json.
+    """
+    # Which speakers exceed the cap is known only once all clips are.
+    if any(each and each.package.max_hours_per_speaker is not None for each in (job, before)):
+        return True
+    then = described["settings"]["package"] if described else {}
+    if then.get("weights", {}) != job.package.weights:
+        return True
+    return bool(job.package.weights) and then.get("seed") != job.package.seed
 
 
 class Within(NamedTuple):

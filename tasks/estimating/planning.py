@@ -16,7 +16,7 @@ from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.checkpoints.view import ShardView
 from tasks.dataset import versions
-from tasks.estimating import removals, rewriting
+from tasks.estimating import capped, removals, rewriting
 from tasks.estimating.capped import PassingClips
 from tasks.estimating.changes import Causes, Change, found_since
 from tasks.estimating.expected import Expected, lengths
@@ -88,12 +88,11 @@ def plan(job: Job, before: Job | None, headers: bool = True) -> Plan:
     described = versions.described(newest) if newest else None
     causes = Causes.of(found_since(job, before, described))
     scan = _Scan(job, before, causes)
-    capped = any(each and each.package.max_hours_per_speaker is not None for each in (job, before))
+    chosen_anew = capped.may_choose_others(job, before, described)
     state = UpToDate(job, shards, index)
     fresh = {row["recording"] for row in listed.fresh}
     for each in shards:
-        # Which speakers exceed the cap is known only once all clips are.
-        known = state.items(each) if each in listed.unchanged and not capped else None
+        known = None if chosen_anew or each not in listed.unchanged else state.items(each)
         if known is not None:
             for name, items in known.items():
                 scan.stages[name].reuse += items

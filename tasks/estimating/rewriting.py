@@ -14,6 +14,7 @@ from tasks.accounting import summary
 from tasks.dataset import versions
 from tasks.dataset.versions import Proved
 from tasks.job import Job
+from tasks.json_types import JsonObject, JsonValue
 from tasks.packaging.layout import LAYOUT_SETTINGS
 from tasks.recipe import whole_job
 from tasks.schema import UTTERANCES_FILE
@@ -41,9 +42,7 @@ def of_version(
     newest = versions.newest(job.out)
     if newest is None:
         return Rewriting(0, len(stay), len(stay), sum(stay.values()))
-    writes_all = (
-        before is None or _writes_all(job, before) or _sounds_or_reads_otherwise(job, newest)
-    )
+    writes_all = before is None or _writes_all(job, before) or _all_differ(job, newest)
     others, kept = pa.array([*scanned, *gone], pa.string()), pa.array([*stay], pa.string())
     new, proved = dict(stay), Proved(newest)
     clips = staying_then = written_then = 0
@@ -74,9 +73,17 @@ def _writes_all(job: Job, before: Job) -> bool:
     return full or any(now[name] != then[name] for name in names)
 
 
-def _sounds_or_reads_otherwise(job: Job, newest: Path) -> bool:
-    """Whether the version's clips were made with another conversion or recogniser. Their ids stay,
-    and nothing is left to compute if an earlier run had this job's settings."""
+def _all_differ(job: Job, newest: Path) -> bool:
+    """Whether the version's clips sound or read otherwise, or are dealt to splits anew. Their ids
+    stay, and nothing is left to compute if an earlier run had this job's settings."""
     now, then = whole_job.settings_of(job), versions.described(newest)["settings"]
-    heard = [each["transcribe"]["backend"] for each in (now, then)]
-    return bool(now["resample"] != then["resample"] or heard[0] != heard[1])
+    if now["resample"] != then["resample"] or _of_clips(now) != _of_clips(then):
+        return True
+    # What was published in a split stays there, whatever its share is later.
+    return bool(now["package"]["splits"]) != bool(then["package"].get("splits"))
+
+
+def _of_clips(settings: JsonObject) -> list[JsonValue]:
+    """The settings that say which audio and which text of a clip are packaged."""
+    names = {"transcribe": ("backend", "text"), "package": ("text_form", "audio")}
+    return [settings[part].get(name) for part, parts in names.items() for name in parts]

@@ -32,13 +32,17 @@ class AsListed:
         fresh = list(found.fresh.tables())
         self.fresh: list[Row] = []  # new and changed recordings, as they are to be probed
         self._homeless: dict[str, Row] = {}  # files that are new by name only, by guard
+        self._elsewhere: dict[str, Row] = {}  # known names whose files may lie elsewhere now
         for table in fresh:
             rows: list[Row] = table.select(RECORDINGS.names).to_pylist()
             self.fresh += rows
             places = table[PLACE].to_pylist()
             for row, place in zip(rows, places, strict=True):
-                if place < 0 and row["guard"] and not row["error_code"]:
-                    self._homeless[row["guard"]] = row
+                if row["guard"] and not row["error_code"]:
+                    if place < 0:
+                        self._homeless[row["guard"]] = row
+                    else:
+                        self._elsewhere[row["recording"]] = row
         told = list(found.told.tables())
         self._told = pa.concat_tables(told) if told else LISTED.empty_table()
         self._leaving = np.unique(had.columns.shard[found.gone])
@@ -54,7 +58,7 @@ class AsListed:
 
     def rows(self, shard: str) -> list[Row]:
         """All recordings of a shard, including those that are gone. A moved recording, whose guard
-        is found under a new name, gets the new name; `moved` records the old one."""
+        is found under a new name or in another folder, gets that; `moved` records the old name."""
         parts = manifest.read(self._out, "shard", shard)
         old: list[Row] = parts[-1].table.to_pylist() if parts else []
         here = pc.equal(self._told[PLACE], self._number[shard])
@@ -63,8 +67,11 @@ class AsListed:
         return [self._followed(row) for row in merged(old, told, self._gone)]
 
     def _followed(self, row: Row) -> Row:
-        new = None if row["present"] else self._homeless.pop(row["guard"] or "", None)
-        if new is None:
+        if row["present"]:
+            new = self._elsewhere.get(row["recording"])
+        else:
+            new = self._homeless.pop(row["guard"] or "", None)
+        if new is None or new["guard"] != row["guard"] or row["error_code"]:
             return row
         self.moved[new["recording"]] = row["recording"]
         known = {"content", "format", "header_rate", "header_channels", "header_seconds"}

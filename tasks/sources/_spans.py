@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tasks.errors import ItemError
 from tasks.recording import Ignored, Recording, Segment
 from tasks.sources._lists import Entries, bad_line, line_name, of_file
 from tasks.sources._paths import listed_name
 
+#: A clip is made of all channels together, and would hold what its text does not.
+APART = "its segments are of different channels; write each channel to a file of its own"
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One parsed line. `written`: the path as in the line; `whole`: it names no span."""
+    """One parsed line. `written`: the path as in the line; `whole`: it names no span; `channels`:
+    those of the file that are heard in the span, where the list says so."""
 
     path: str
     written: str
     whole: bool
     segment: Segment
+    channels: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +31,8 @@ class _Group:
     """The lines of one file; `segments` is an ordered set."""
 
     first: Line
-    segments: dict[Segment, None]
+    segments: dict[Segment, None] = field(default_factory=dict)
+    channels: set[tuple[int, ...] | None] = field(default_factory=set)
 
 
 def grouped(
@@ -44,10 +50,11 @@ def grouped(
     for number, text in lines:
         try:
             for line in parse(text):
-                group = groups.get(line.path)
-                if group is None:
-                    groups[line.path] = _Group(line, {line.segment: None})
-                elif group.first.whole or line.whole or line.segment in group.segments:
+                group = groups.setdefault(line.path, _Group(line))
+                group.channels.add(line.channels)
+                if group.segments and (
+                    group.first.whole or line.whole or line.segment in group.segments
+                ):
                     yield Ignored(line_name(path, number), "duplicate_line")
                 else:
                     group.segments[line.segment] = None
@@ -67,6 +74,8 @@ def grouped(
 def _recording(group: _Group, root: str) -> Recording:
     line = group.first
     found = of_file(listed_name(line.path, line.written, root), line.path)
+    if len(group.channels) > 1 and found.error is None:
+        return replace(found, error=("unsupported", APART))
     one = line.segment
     # Word times need a segment to be cut from, even where it is the whole file.
     if not line.whole or one.words:

@@ -6,7 +6,8 @@
 
 Each supervision is a segment, and a cut without any is one itself. With word alignments, long
 segments are cut at sentence ends. Shar folders hold their audio beside the cuts: read them with
-`kind: tar`.
+`kind: tar`. A recording whose supervisions are of different channels, one speaker each, fails:
+channels are not read apart. So does a cut whose speed was changed: its times are not the file's.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from tasks.sources._spans import Line, grouped
 from tasks.storage import urls
 
 ALIGNMENT = "word"
+RETIMED = ("Speed", "Tempo")  # transforms after which times are not those of the file
 SLACK = 0.5  # s; words may reach a little beyond their supervision
 
 
@@ -75,6 +77,7 @@ def _cut(line: str | None, root: str) -> Iterator[Line]:
     path = resolve(root, written)
     start, length = _number(cut, "start"), _number(cut, "duration")
     supervisions = cut.get("supervisions") or [{"id": cut.get("id"), "duration": length}]
+    heard = cut.get("channel")
     if not isinstance(supervisions, list):
         raise ValueError("the supervisions are not a list")
     for one in supervisions:
@@ -91,12 +94,22 @@ def _cut(line: str | None, root: str) -> Iterator[Line]:
             language=text_field(one.get("language")),
             words=_words(one.get("alignment"), begin, end, start),
         )
-        yield Line(path, written, False, segment)
+        yield Line(path, written, False, segment, _channels(one.get("channel", heard)))
+
+
+def _channels(told: object) -> tuple[int, ...] | None:
+    """A channel or a list of them; None if there is neither."""
+    channels = told if isinstance(told, list) else [told]
+    return tuple(sorted(c for c in channels if isinstance(c, int))) or None
 
 
 def _source(recording: object) -> str:
-    """The path of a recording in one file; ValueError if it is something else."""
+    """The path of a recording in one file, as it is; ValueError if it is something else."""
     sources = recording.get("sources") if isinstance(recording, dict) else None
+    transforms = recording.get("transforms") if isinstance(recording, dict) else None
+    for each in transforms if isinstance(transforms, list) else ():
+        if isinstance(each, dict) and each.get("name") in RETIMED:
+            raise ItemError("unsupported", f"a recording changed by {each['name']}")
     if not isinstance(sources, list) or len(sources) != 1 or not isinstance(sources[0], dict):
         raise ValueError("a cut with a recording in one file is expected")
     kind, written = sources[0].get("type"), sources[0].get("source")

@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from tasks import plugins, storage
 from tasks.accounting import summary
+from tasks.arrays import UInt64s
 from tasks.dataset import datacard, versions
 from tasks.errors import RunError
 from tasks.formats import Hashes
@@ -133,7 +134,7 @@ def gather(
 
 def _with_content(
     job: Job, groups: Sequence[shard_groups.ShardGroup], found: whole.Chosen
-) -> tuple[whole.Chosen, whole.Codes, dict[str, pa.Array], pa.Array | None]:
+) -> tuple[whole.Chosen, UInt64s, dict[str, pa.Array], pa.Array | None]:
     """The chosen clips, with digests of their rows that depend on the speakers' names; digests that
     depend on derived columns too; these columns; and the names of speakers over all recordings."""
     spoken = None
@@ -166,7 +167,7 @@ def _before(before: Published, found: whole.Chosen) -> layout.Before:
 
 
 def _compared(
-    groups: list[layout.ClipGroup], before: Published, content: whole.Codes
+    groups: list[layout.ClipGroup], before: Published, content: UInt64s
 ) -> list[layout.ClipGroup]:
     """The groups, with what is the same as in the newest version."""
     firsts = {(group.split, group.number): group.first for group in before.groups}

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from tasks.accounting.broken import BrokenCount
+from tasks.arrays import FixedBytes
 from tasks.checkpoints import manifest
 from tasks.checkpoints.index import Index
 from tasks.checkpoints.manifest import Row
@@ -78,7 +78,7 @@ def commit(job: Job, found: Survey, results: Sequence[Path], index: Index) -> di
 
 
 def _commit(
-    job: Job, had: KnownRecordings, number: int, rows: pa.Table | None, gone: NDArray[np.bytes_]
+    job: Job, had: KnownRecordings, number: int, rows: pa.Table | None, gone: FixedBytes
 ) -> Columns:
     """Commit a shard with its new rows, and without those that are gone."""
     shard = had.shards[number]

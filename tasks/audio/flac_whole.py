@@ -17,8 +17,8 @@ from typing import BinaryIO, NamedTuple
 import av
 import numpy as np
 from av.audio.codeccontext import AudioCodecContext
-from numpy.typing import NDArray
 
+from tasks.arrays import Int32s
 from tasks.audio.flac_md5 import INFO_BYTES, StreamInfo, info_in
 from tasks.audio.kinds import Decoder, Header, Samples
 from tasks.audio.opening import FRAMES_PER_BYTE
@@ -138,7 +138,7 @@ def _decoded(short: _Short) -> Samples | None:
     return samples
 
 
-def _upper_bytes(values: NDArray[np.int32]) -> bytes:
+def _upper_bytes(values: Int32s) -> bytes:
     """The upper three bytes of each value."""
     return values.view(np.uint8).reshape(-1, 4)[:, 1:].tobytes()
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from tasks.arrays import FixedBytes, Int32s
 from tasks.checkpoints import manifest
 from tasks.checkpoints.manifest import Row
 from tasks.listing import fingerprints
@@ -86,7 +86,7 @@ class AsListed:
         away |= fingerprints.index_in(self._gone, columns.keys) >= 0
         return self._names(np.unique(columns.shard[away]), columns.keys[away])
 
-    def _names(self, shards: NDArray[np.int32], keys: NDArray[np.bytes_]) -> set[str]:
+    def _names(self, shards: Int32s, keys: FixedBytes) -> set[str]:
         """Names of the recordings with these keys, sorted, in some shards."""
         found: set[str] = set()
         for number in shards:

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from tasks.arrays import FixedBytes, Float64s, Int64s
 from tasks.checkpoints import manifest
 from tasks.corpuswide.ordering import Sorted
 from tasks.job import Job
 from tasks.listing import fingerprints, known, survey
-from tasks.listing.balance import Numbers, assigned, least
+from tasks.listing.balance import assigned, least
 from tasks.listing.known import KnownRecordings
 from tasks.listing.row_files import LISTED, PLACE
 from tasks.listing.survey import Survey
@@ -34,13 +34,13 @@ def incoming(found: Survey, results: Sequence[Path]) -> Iterator[tuple[pa.Table,
         yield table, False
 
 
-def homes_of(job: Job, found: Survey, results: Sequence[Path], gone: NDArray[np.bytes_]) -> Numbers:
+def homes_of(job: Job, found: Survey, results: Sequence[Path], gone: FixedBytes) -> Int64s:
     """The number of the shard for each incoming row, -1 for none; adds new shards to the known
     ones."""
-    homes: list[Numbers] = [np.zeros(0, np.int64)]
-    at: list[Numbers] = []  # of new recordings, their places among all rows
-    seconds: list[NDArray[np.float64]] = []
-    contents: list[NDArray[np.bytes_]] = []  # zero where the bytes could not be read
+    homes: list[Int64s] = [np.zeros(0, np.int64)]
+    at: list[Int64s] = []  # of new recordings, their places among all rows
+    seconds: list[Float64s] = []
+    contents: list[FixedBytes] = []  # zero where the bytes could not be read
     names: list[pa.Table] = []
     begin = 0
     for table, probed in incoming(found, results):
@@ -68,8 +68,8 @@ def homes_of(job: Job, found: Survey, results: Sequence[Path], gone: NDArray[np.
 
 
 def _new_shards(
-    job: Job, had: KnownRecordings, seconds: NDArray[np.float64], names: pa.ChunkedArray
-) -> Numbers:
+    job: Job, had: KnownRecordings, seconds: Float64s, names: pa.ChunkedArray
+) -> Int64s:
     """Adds shards for new recordings; the number of the shard of each."""
     first = max((int(name.split("-")[1]) for name in had.shards), default=-1) + 1
     known_seconds = math.fsum(had.seconds)
@@ -83,9 +83,7 @@ def _new_shards(
     return groups
 
 
-def _known_bytes(
-    out: Path, had: KnownRecordings, wanted: NDArray[np.bytes_], left: NDArray[np.bytes_]
-) -> Numbers:
+def _known_bytes(out: Path, had: KnownRecordings, wanted: FixedBytes, left: FixedBytes) -> Int64s:
     """For each content in `wanted`, the number of the shard with a recording of the same bytes that
     is no longer in the sources (a renamed file); -1: none. `left`: keys of recordings that this
     listing found missing."""
@@ -116,7 +114,7 @@ def _known_bytes(
 
 @contextmanager
 def in_shards(
-    job: Job, found: Survey, results: Sequence[Path], numbers: Numbers
+    job: Job, found: Survey, results: Sequence[Path], numbers: Int64s
 ) -> Iterator[Iterator[pa.Table]]:
     """Incoming rows sorted by shard and name, some shards at a time; the column PLACE is the
     shard's number, and `probed` tells whether a row was probed."""

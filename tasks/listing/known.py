@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tasks import storage
+from tasks.arrays import FixedBytes, Float64s, Int32s, Int64s, UInt8s, UInt64s
 from tasks.checkpoints import manifest
 from tasks.checkpoints.index import Index
 from tasks.errors import MAY_PASS
@@ -48,11 +49,11 @@ SCHEMA = pa.schema(
 class Columns(NamedTuple):
     """Columns of the recordings of one or more shards, in this order."""
 
-    keys: NDArray[np.bytes_]
-    states: fingerprints.Bits
-    heads: fingerprints.Bits
-    shard: NDArray[np.int32]  # number in `KnownRecordings.shards`
-    flags: NDArray[np.uint8]
+    keys: FixedBytes
+    states: UInt64s
+    heads: UInt64s
+    shard: Int32s  # number in `KnownRecordings.shards`
+    flags: UInt8s
 
     def where(self, chosen: NDArray[Any]) -> Columns:
         return Columns(*(column[chosen] for column in self))
@@ -77,7 +78,7 @@ class KnownRecordings:
         """Recordings present in a shard."""
         return sum(count for count, _ in self.counts[number].values())
 
-    def find(self, keys: NDArray[np.bytes_]) -> NDArray[np.int64]:
+    def find(self, keys: FixedBytes) -> Int64s:
         """The row of each key; -1 if there is none."""
         return fingerprints.index_in(self.columns.keys, keys)
 
@@ -138,10 +139,10 @@ def note(known: KnownRecordings, number: int, table: pa.Table) -> Columns:
     return Columns(batch.keys, batch.states, batch.heads, shard, flags.astype(np.uint8))
 
 
-def seconds_of(table: pa.Table) -> NDArray[np.float64]:
+def seconds_of(table: pa.Table) -> Float64s:
     """Duration by header, else estimated from the size; for balance only, s."""
     guess = pc.divide(pc.cast(table["size"], pa.float64()), float(BYTES_A_SECOND))
-    found: NDArray[np.float64] = pc.coalesce(table["header_seconds"], guess).to_numpy()
+    found: Float64s = pc.coalesce(table["header_seconds"], guess).to_numpy()
     return found
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tasks import storage
+from tasks.arrays import FixedBytes, Int32s
 from tasks.listing import fingerprints
 from tasks.schema import RECORDINGS, Row
 from tasks.storage import tables
@@ -33,7 +32,7 @@ class RowFiles:
         self._home, self._stem = home, stem
         self._waiting: list[pa.Table] = []
 
-    def add(self, rows: pa.Table, places: NDArray[np.int32]) -> None:
+    def add(self, rows: pa.Table, places: Int32s) -> None:
         """Add rows of RECORDINGS."""
         self.count += len(rows)
         if self._home is not None and len(rows):
@@ -64,7 +63,7 @@ def save(rows: pa.Table, path: Path) -> None:
     storage.of(path).write(path, tables.parquet(rows.cast(LISTED), compression="lz4"))
 
 
-def merged(old: list[Row], rows: pa.Table | None, gone: NDArray[np.bytes_]) -> list[Row]:
+def merged(old: list[Row], rows: pa.Table | None, gone: FixedBytes) -> list[Row]:
     """The rows of a shard in their order, updated; new recordings come last."""
     at = {row["recording"]: index for index, row in enumerate(old)}
     if len(gone):

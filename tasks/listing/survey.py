@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tasks import plugins
+from tasks.arrays import Bools, FixedBytes, Int32s, Int64s
 from tasks.checkpoints.index import Index
 from tasks.job import Job
 from tasks.listing import apart, entries, fingerprints, known, rttm
@@ -27,8 +27,6 @@ from tasks.storage import urls
 #: Why a recording that changed while it was read is left aside; the next run takes it.
 STILL_WRITTEN = "still_written"
 
-Numbers = NDArray[np.int64]
-
 
 @dataclass(slots=True)
 class Survey:
@@ -41,8 +39,8 @@ class Survey:
     used_scratch: bool = False
     reused: int = 0
     shared: list[Shared] = field(default_factory=list)  # recordings in two sources
-    gone: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))  # rows of `known`
-    failed: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))  # still being written
+    gone: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))  # rows of `known`
+    failed: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))  # still being written
 
     @property
     def ignored(self) -> dict[str, int]:
@@ -105,7 +103,7 @@ class _Looking:
         self.listed = np.zeros(len(found.known.columns.keys), bool)  # rows of `known`
         self._settle, self._again = job.shard.settle_seconds, job.shard.retry
         self._seen = fingerprints.Seen()  # of recordings that are not known
-        self._young: list[tuple[pa.Table, NDArray[np.int32], Numbers]] = []
+        self._young: list[tuple[pa.Table, Int32s, Int64s]] = []
         self._youngest = 0.0  # Unix time at which the last of them changed
 
     def at(self, batch: Batch) -> None:
@@ -134,7 +132,7 @@ class _Looking:
         if fresh.any():
             self._fresh(batch.rows.filter(pa.array(fresh)), place[fresh], row[fresh])
 
-    def _twice(self, keys: NDArray[np.bytes_], row: Numbers) -> NDArray[np.bool_]:
+    def _twice(self, keys: FixedBytes, row: Int64s) -> Bools:
         """Which recordings were listed before."""
         twice = np.zeros(len(keys), bool)
         knows = np.flatnonzero(row >= 0)
@@ -145,7 +143,7 @@ class _Looking:
         twice[unknown] = self._seen.again(keys[unknown])
         return twice
 
-    def _fresh(self, rows: pa.Table, place: NDArray[np.int32], row: Numbers) -> None:
+    def _fresh(self, rows: pa.Table, place: Int32s, row: Int64s) -> None:
         now = time.time()
         young = np.fromiter(
             (self._is_young(text, now) for text in fingerprints.texts(rows, "guard")),

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tasks import storage
+from tasks.arrays import Bools, Int16s, Int64s
 from tasks.dataset import versions
 from tasks.job import Job
 from tasks.json_types import JsonObject
@@ -29,7 +29,7 @@ from tasks.packaging.selection import Selection
 from tasks.packaging.shard_groups import VOICE, ShardGroup
 from tasks.packaging.speakers import Speakers
 from tasks.packaging.staying import Staying
-from tasks.packaging.whole import BATCH, CHOSEN, CorpusClips, Ints, load
+from tasks.packaging.whole import BATCH, CHOSEN, CorpusClips, load
 from tasks.settings.portions import REST
 from tasks.storage import tables
 
@@ -86,7 +86,7 @@ def choose(job: Job, scratch: Path) -> JsonObject:
 
 
 def _first_ids(
-    groups: Sequence[ShardGroup], firsts: Ints, left: Ints, selected: Selection, stay: Staying
+    groups: Sequence[ShardGroup], firsts: Int64s, left: Int64s, selected: Selection, stay: Staying
 ) -> dict[str, str]:
     """The first id of each split in use, in their order: that of the splits."""
     found = dict(stay.firsts)
@@ -103,7 +103,7 @@ def _add_left(
     job: Job,
     clips: candidates.Candidates,
     groups: Sequence[ShardGroup],
-    left: NDArray[np.bool_],
+    left: Bools,
     linked: Speakers | None,
     newest: Path | None,
 ) -> None:
@@ -131,8 +131,8 @@ def _add_left(
 def _save_chosen(
     scratch: Path,
     clips: CorpusClips,
-    firsts: Ints,
-    split: NDArray[np.int16],
+    firsts: Int64s,
+    split: Int16s,
     names: list[str],
     spoken: list[str],
 ) -> None:

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from tasks import corpuswide
+from tasks.arrays import Bools
 from tasks.corpuswide import judging, outcome_table, outcomes
 from tasks.dataset import versions
 from tasks.errors import RunError
@@ -85,7 +84,7 @@ def _corpus_wide(job: Job, heard: Sequence[pa.Table]) -> pa.Table:
     frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
     known = selection.PublishedIds(job, newest)
 
-    def published(ids: pa.ChunkedArray) -> NDArray[np.bool_]:
+    def published(ids: pa.ChunkedArray) -> Bools:
         return known.among(seeded.keys(str(job.package.seed), ids.to_pylist()))
 
     def parts(names: Sequence[str]) -> Iterator[pa.Table]:

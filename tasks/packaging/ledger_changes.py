@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from tasks.arrays import Bools, Int32s, Int64s, UInt64s
 from tasks.packaging import accounts, judgements, ledger_rows, shard_groups
 from tasks.packaging.accounts import KEY
 from tasks.packaging.ledger_notes import LedgerPart
@@ -18,17 +18,14 @@ from tasks.packaging.shard_groups import ShardGroup
 from tasks.schema import LEDGER_FILE
 from tasks.storage import tables
 
-Codes = NDArray[np.uint64]
-Flags = NDArray[np.bool_]
-
 
 class Now(NamedTuple):
     """All recordings as this run judged them, sorted by key."""
 
-    keys: Codes
-    digests: Codes
-    rows: NDArray[np.int64]
-    group: NDArray[np.int32]
+    keys: UInt64s
+    digests: UInt64s
+    rows: Int64s
+    group: Int32s
 
 
 class Old(NamedTuple):
@@ -36,8 +33,8 @@ class Old(NamedTuple):
 
     number: int
     told: LedgerPart
-    stays: Flags
-    gone: Flags  # left their sources since that version
+    stays: Bools
+    gone: Bools  # left their sources since that version
 
     @property
     def whole(self) -> bool:
@@ -100,7 +97,7 @@ def _overlapping(groups: Sequence[ShardGroup], numbers: Sequence[int]) -> pa.Arr
     return pa.concat_arrays(found)
 
 
-def compare(told: Sequence[LedgerPart], now: Now) -> tuple[list[Old], Flags]:
+def compare(told: Sequence[LedgerPart], now: Now) -> tuple[list[Old], Bools]:
     """What each old part keeps, and which of today's recordings have to be written anew."""
     fresh = np.ones(len(now.keys), bool)
     old = list[Old]()
@@ -119,7 +116,7 @@ def compare(told: Sequence[LedgerPart], now: Now) -> tuple[list[Old], Flags]:
     return old, fresh
 
 
-def departed(part: Old) -> Flags:
+def departed(part: Old) -> Bools:
     """Which recordings of a part are in no source any more."""
-    found: Flags = part.gone | (part.stays & part.told.table["removed"].to_numpy())
+    found: Bools = part.gone | (part.stays & part.told.table["removed"].to_numpy())
     return found

@@ -26,6 +26,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks import plugins, storage
+from tasks.arrays import Int64s, UInt64s
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.packaging import format_shards, plan, shard_outcomes, whole
@@ -42,8 +43,6 @@ WANTED = pa.schema({"group": pa.int32(), "row": pa.int32(), "part": pa.int32(), 
 FOLDERS = ("parts", "wanted", "rows")  # in the scratch folder
 SPEAKER = "speaker"  # column of a part's digests
 SECONDS_OF_CLIP = 5.0  # about; only the number of tars in a part follows from it
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,7 @@ def save(
     divided: Sequence[tuple[str, list[int]]],
     groups: Sequence[ClipGroup],
     found: whole.Chosen,
-    content: NDArray[np.uint64],
+    content: UInt64s,
     more: dict[str, pa.Array],
     spoken: pa.Array | None,
     before: Published | None,
@@ -210,7 +209,7 @@ def _place(places: Places, group: ClipGroup) -> tuple[str, int]:
 
 
 def _save_wanted(
-    home: Path, clips: whole.CorpusClips, wanted: list[tuple[Ints, int, int]]
+    home: Path, clips: whole.CorpusClips, wanted: list[tuple[Int64s, int, int]]
 ) -> dict[int, list[int]]:
     """Save which rows each file has to hold for the parts; returns the files of each part."""
     if not wanted:

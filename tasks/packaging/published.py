@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tasks import storage
+from tasks.arrays import UInt64s
 from tasks.checkpoints.manifest import Row
 from tasks.dataset import datacard, versions
 from tasks.dataset.versions import Proved
@@ -43,8 +43,6 @@ BATCH = 65536  # rows
 EVERY = 30  # versions in which each file that is linked is read once
 GUARDS = "guards.json"
 
-Codes = NDArray[np.uint64]
-
 
 class TablePart(NamedTuple):
     """A part of `utterances.parquet` as it was published."""
@@ -57,9 +55,9 @@ class TablePart(NamedTuple):
 class Published(NamedTuple):
     """The newest version: DIGESTS of its clips in order, and its parts."""
 
-    high: Codes
-    low: Codes
-    content: Codes
+    high: UInt64s
+    low: UInt64s
+    content: UInt64s
     parts: list[TablePart]
 
     @property
@@ -104,7 +102,7 @@ def firsts(out: Path, described: JsonObject) -> dict[str, str]:
 
 def _assembled(parts: Iterable[tuple[str, str, pa.Table]]) -> Published:
     at, found = 0, []
-    columns: dict[str, list[Codes]] = {name: [] for name in DIGESTS.names}
+    columns: dict[str, list[UInt64s]] = {name: [] for name in DIGESTS.names}
     numbers: dict[str, int] = {}
     for name, file, table in parts:
         groups = []

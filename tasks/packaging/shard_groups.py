@@ -28,9 +28,9 @@ from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tasks import corpuswide, recipe, storage
+from tasks.arrays import Int64s, UInt64s
 from tasks.errors import CorruptManifest
 from tasks.job import Job
 from tasks.packaging import shard_outcomes
@@ -61,10 +61,8 @@ DIGESTS = pa.schema(
 )
 VOICE = "voice"  # column of DIGESTS where voices are linked: hash of the voice, as it is named
 
-Codes = NDArray[np.uint64]
 
-
-def slice_of(keys: Codes, count: int) -> NDArray[np.int64]:
+def slice_of(keys: UInt64s, count: int) -> Int64s:
     """The portion, of `count` equal ones of all hashes, that each key falls into."""
     high = keys >> np.uint64(32)
     return ((high * np.uint64(count)) >> np.uint64(32)).astype(np.int64)

@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tasks.arrays import Bools, Int32s
 from tasks.errors import RunError
 from tasks.json_types import JsonObject
 from tasks.packaging import components
-from tasks.packaging.components import Bools, Numbers, Sides
+from tasks.packaging.components import Sides
 from tasks.settings.split_lists import SplitList
 
 
@@ -57,7 +58,7 @@ class MatchedList:
         return self._told.get(clip)
 
 
-def match(listed: list[MatchedList], rows: Numbers, count: int, names: list[str]) -> Matches:
+def match(listed: list[MatchedList], rows: Int32s, count: int, names: list[str]) -> Matches:
     """The split that the lists give each clip in `rows`, which holds numbers below `count`.
     RunError if two lists name the same clip."""
     split = np.full(len(rows), -1, np.int16)
@@ -88,8 +89,8 @@ def match(listed: list[MatchedList], rows: Numbers, count: int, names: list[str]
 
 def extend(
     listed: list[MatchedList],
-    rows: Numbers,
-    component: Numbers,
+    rows: Int32s,
+    component: Int32s,
     matched: Sides,
     of_component: Sides,
     names: list[str],

@@ -8,18 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tasks import storage
+from tasks.arrays import Float64s, Int16s, Int32s, UInt64s
 from tasks.errors import RunError
 from tasks.packaging import speakers, splits
 from tasks.packaging.shard_groups import VOICE, ShardGroup
-from tasks.packaging.speakers import Numbers, Speakers
+from tasks.packaging.speakers import Speakers
 from tasks.schema import UTTERANCES
 from tasks.storage import long_columns, tables
-
-Ints = NDArray[np.int64]
-Codes = NDArray[np.uint64]
 
 CHOSEN = "chosen.arrow"
 BATCH = 1 << 20  # clips handled at a time, where whole columns are not copied
@@ -28,13 +25,13 @@ BATCH = 1 << 20  # clips handled at a time, where whole columns are not copied
 class CorpusClips(NamedTuple):
     """All clips that passed the verdicts of their own shards, sorted by the hash of their ids."""
 
-    high: Codes
-    low: Codes
-    content: Codes  # digest of the row
-    seconds: NDArray[np.float64]
-    group: NDArray[np.int32]  # that holds its row
-    row: NDArray[np.int32]  # number in that group
-    speaker: Numbers  # index of the names of speakers over all recordings; -1: as its row says
+    high: UInt64s
+    low: UInt64s
+    content: UInt64s  # digest of the row
+    seconds: Float64s
+    group: Int32s  # that holds its row
+    row: Int32s  # number in that group
+    speaker: Int32s  # index of the names of speakers over all recordings; -1: as its row says
 
     def take(self, which: Any) -> CorpusClips:
         return CorpusClips(*(column[which] for column in self))
@@ -44,7 +41,7 @@ class Chosen(NamedTuple):
     """The clips of the next version."""
 
     clips: CorpusClips
-    split: NDArray[np.int16]  # index of `names`
+    split: Int16s  # index of `names`
     names: list[str]
     speakers: list[str]  # over all recordings
 

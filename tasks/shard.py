@@ -19,7 +19,6 @@ from tasks.accounting.broken import BrokenCount
 from tasks.arrays import FixedBytes
 from tasks.checkpoints import manifest
 from tasks.checkpoints.index import Index
-from tasks.checkpoints.manifest import Row
 from tasks.job import Job
 from tasks.listing import known, row_files
 from tasks.listing.homes import homes_of, in_shards
@@ -27,7 +26,7 @@ from tasks.listing.known import Columns, KnownRecordings
 from tasks.listing.row_files import LISTED, PLACE, merged
 from tasks.listing.survey import Survey as Survey
 from tasks.listing.survey import survey as survey
-from tasks.schema import RECORDINGS
+from tasks.schema import RECORDINGS, Row
 from tasks.storage import tables
 
 

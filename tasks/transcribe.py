@@ -14,12 +14,11 @@ from itertools import groupby
 from tasks import plugins, scoring, speech
 from tasks.asr import SpeechClip, Transcript
 from tasks.checkpoints import view, written
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
 from tasks.plugins import backends
 from tasks.plugins.contracts.asr import Backend, ChunkedBackend
-from tasks.schema import TRANSCRIPTS
+from tasks.schema import TRANSCRIPTS, Row
 from tasks.served import llm_text
 from tasks.settings import Plugin
 from tasks.settings.servers import LlmText

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.checkpoints.manifest import Row
+from tasks.schema import Row
 
 FIRST = 10  # that are named wherever a run is described
 COLUMNS = ["recording", "source_path", "outcome", "stage", "reason", "detail"]

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tasks import plugins, recipe, shelves
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Outcome, Utterance, failed
 from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.plugins.contracts import Columns
 from tasks.plugins.rules import Limit, Rule, Within, judge
+from tasks.schema import Row
 from tasks.settings import Plugin
 
 OVRL = "dnsmos_ovrl"

@@ -11,11 +11,11 @@ from functools import cached_property, lru_cache
 from tasks import recipe
 from tasks.checkpoints import blobs, cuts, hypotheses, manifest
 from tasks.checkpoints.cuts import Cut, segments_of, speakers_of
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
 from tasks.recording import Segment
 from tasks.recording.turns import Turn
+from tasks.schema import Row
 from tasks.settings import Plugin
 
 KEPT = 4096  # recipes of cuts: more than a shard has recordings, and each stage asks for each

@@ -7,10 +7,10 @@ from functools import cached_property
 
 from tasks import scoring
 from tasks.checkpoints.language_vote import Vote
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.sharing import Company
 from tasks.recording import Segment, ids
 from tasks.reviews.log import Decision
+from tasks.schema import Row
 
 
 @dataclass(frozen=True, slots=True)

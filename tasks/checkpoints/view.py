@@ -13,7 +13,6 @@ from itertools import groupby
 from tasks import plugins, recipe
 from tasks.checkpoints import cuts, enhanced, hypotheses, sharing, written
 from tasks.checkpoints.cuts import MOST_BEYOND, Cut, seconds_beyond, segments_of
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.sharing import Company
 from tasks.checkpoints.stored import StoredShard
 from tasks.checkpoints.texts import TextValues
@@ -24,6 +23,7 @@ from tasks.recording import Segment, faults
 from tasks.recording.said import PartTexts
 from tasks.reviews import applied
 from tasks.reviews.log import Decision
+from tasks.schema import Row
 
 OUTSIDE = "segment_outside_audio"  # reason of segments that the recording does not hold
 PERSON = "person"  # reason of utterances that a person dropped

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tasks import recipe
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.texts import final_text
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
+from tasks.schema import Row
 
 TAKEN = "taken"
 

@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 from tasks import plugins, storage
 from tasks.checkpoints import enhanced
 from tasks.checkpoints.index import Index
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.texts import text_columns
 from tasks.checkpoints.utterance import Utterance
 from tasks.checkpoints.verdicts import rules_of
@@ -30,6 +29,7 @@ from tasks.plugins import rules
 from tasks.plugins.rules import Allowed, Rule
 from tasks.recipe import whole_job
 from tasks.reviews import applied
+from tasks.schema import Row
 from tasks.settings import Plugin, role
 from tasks.storage import tables
 from tasks.text import SHARED_COLUMNS

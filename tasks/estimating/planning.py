@@ -12,7 +12,6 @@ from pathlib import Path
 from tasks import corpuswide, recipe, shard
 from tasks.checkpoints import manifest, written
 from tasks.checkpoints.index import Index
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.checkpoints.view import ShardView
 from tasks.dataset import versions
@@ -26,6 +25,7 @@ from tasks.listing.as_listed import AsListed
 from tasks.listing.shared import Shared
 from tasks.packaging import contents, weights
 from tasks.recipe import whole_job
+from tasks.schema import Row
 from tasks.stages import contract, stage
 from tasks.up_to_date import UpToDate
 

@@ -10,12 +10,11 @@ import pyarrow.compute as pc
 
 from tasks.arrays import FixedBytes, Int32s
 from tasks.checkpoints import manifest
-from tasks.checkpoints.manifest import Row
 from tasks.listing import fingerprints
 from tasks.listing.known import PRESENT
 from tasks.listing.row_files import LISTED, PLACE, merged
 from tasks.listing.survey import Survey
-from tasks.schema import RECORDINGS
+from tasks.schema import RECORDINGS, Row
 
 
 class AsListed:

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from tasks import plugins
 from tasks.arrays import Float64s, Int64s
-from tasks.checkpoints.manifest import Row
 from tasks.job import Job
 from tasks.listing.known import BYTES_A_SECOND
+from tasks.schema import Row
 
 MINUTE, HOUR = 60.0, 3600.0
 #: Least audio of a shard by default. A minute of it is ten seconds of work for a recogniser on a

@@ -27,7 +27,6 @@ import pyarrow as pa
 
 from tasks import storage
 from tasks.arrays import UInt64s
-from tasks.checkpoints.manifest import Row
 from tasks.dataset import datacard, versions
 from tasks.dataset.versions import Proved
 from tasks.formats import OutputShard
@@ -35,7 +34,7 @@ from tasks.json_types import JsonObject
 from tasks.packaging import canonical, layout, plan, seeded
 from tasks.packaging.layout import PublishedGroup
 from tasks.packaging.shard_groups import PLACES, arrow_bytes
-from tasks.schema import UTTERANCES_FILE
+from tasks.schema import UTTERANCES_FILE, Row
 from tasks.storage import tables
 
 DIGESTS = pa.schema({"high": pa.uint64(), "low": pa.uint64(), "content": pa.uint64()})

@@ -10,12 +10,11 @@ import pyarrow as pa
 from tasks import corpuswide, lean, plugins, recipe, scoring
 from tasks.accounting import ledger
 from tasks.checkpoints import enhanced, hypotheses, texts, written
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Outcome, Utterance
 from tasks.corpuswide import outcome_table, voices
 from tasks.job import Job
 from tasks.packaging import plan
-from tasks.schema import LEDGER, UTTERANCES
+from tasks.schema import LEDGER, UTTERANCES, Row
 from tasks.stages.stage import view_of
 
 VERSION = 2  # raise it when the same checkpoints are judged otherwise

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tasks import audio
-from tasks.checkpoints.manifest import Row
 from tasks.errors import ItemError
 from tasks.job import Job
 from tasks.recording import Locator
+from tasks.schema import Row
 from tasks.storage import urls
 
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from tasks import lean, recipe, storage
 from tasks.checkpoints import blobs, compaction, manifest
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.view import ShardView
 from tasks.errors import RunError
 from tasks.job import Done, Job, Spent
 from tasks.recipe import whole_job
+from tasks.schema import Row
 from tasks.settings import Plugin
 from tasks.stages import contract
 from tasks.stages.contract import PER_SHARD as PER_SHARD

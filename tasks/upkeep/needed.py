@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 from tasks import plugins, recipe, storage
 from tasks.checkpoints import blobs, enhanced, manifest, written
 from tasks.checkpoints.cuts import TURNS
-from tasks.checkpoints.manifest import Part, Row
+from tasks.checkpoints.manifest import Part
 from tasks.checkpoints.utterance import Utterance
 from tasks.checkpoints.view import ShardView
 from tasks.job import Job
 from tasks.json_types import JsonObject
+from tasks.schema import Row
 
 
 @dataclass(frozen=True, slots=True)

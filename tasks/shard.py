@@ -9,13 +9,14 @@ recording stays in its shard for ever; one that has left its source is only mark
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from heapq import nsmallest
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.accounting.broken import BrokenCount
+from tasks.accounting.broken import FIRST, Broken, BrokenCount
 from tasks.arrays import FixedBytes
 from tasks.checkpoints import manifest
 from tasks.checkpoints.index import Index
@@ -27,6 +28,7 @@ from tasks.listing.row_files import LISTED, PLACE, merged
 from tasks.listing.survey import Survey as Survey
 from tasks.listing.survey import survey as survey
 from tasks.schema import RECORDINGS, Row
+from tasks.stages.contract import OfRecording
 from tasks.storage import tables
 
 
@@ -36,7 +38,7 @@ def probe(job: Job, listing: Path, low: int, high: int, isolate: bool = False) -
     from tasks.stages import isolate as isolation
     from tasks.stages import probe as probing  # decodes: heavy to import, and only workers do it
 
-    units = [probing.Unit(row) for row in tables.read(listing).slice(low, high - low).to_pylist()]
+    units = [OfRecording(row) for row in tables.read(listing).slice(low, high - low).to_pylist()]
     found = isolation.results("probe", job, units) if isolate else probing.compute(units, job)
     target = listing.with_name(f"{listing.stem}-{low:09d}.parquet")
     rows = [row for rows in found for row in rows]
@@ -106,11 +108,11 @@ def broken_of(job: Job, found: Survey, exempt: Collection[str]) -> BrokenCount:
     recordings, failed = sum(n for _, n, _ in strict), sum(bad for *_, bad in strict)
     if not recordings or failed / recordings <= job.package.max_failed_fraction:
         return BrokenCount(recordings, failed)
-    rows = (
-        row
+    named = (
+        Broken(row["source_path"], f"shard.{row['error_code']}", row["error_detail"] or "")
         for number in sorted({number for number, _, bad in strict if bad})
         for part in manifest.read(job.out, "shard", had.shards[number])[-1:]
         for row in part.table.to_pylist()
-        if row["present"] and row["error_code"]
+        if row["present"] and row["error_code"] and row["dataset"] not in exempt
     )
-    return BrokenCount(recordings, failed, BrokenCount.of(rows, exempt).first)
+    return BrokenCount(recordings, failed, nsmallest(FIRST, named))

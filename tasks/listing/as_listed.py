@@ -15,6 +15,7 @@ from tasks.listing.known import PRESENT
 from tasks.listing.row_files import LISTED, PLACE, merged
 from tasks.listing.survey import Survey
 from tasks.schema import RECORDINGS, Row
+from tasks.storage import sorted_keys
 
 
 class AsListed:
@@ -82,7 +83,7 @@ class AsListed:
         """Their names."""
         columns = self._had.columns
         away = columns.flags & PRESENT == 0
-        away |= fingerprints.index_in(self._gone, columns.keys) >= 0
+        away |= sorted_keys.index_in(self._gone, columns.keys) >= 0
         return self._names(np.unique(columns.shard[away]), columns.keys[away])
 
     def _names(self, shards: Int32s, keys: FixedBytes) -> set[str]:
@@ -91,6 +92,6 @@ class AsListed:
         for number in shards:
             for part in manifest.read(self._out, "shard", self._had.shards[number])[-1:]:
                 names = part.table["recording"].to_pylist()
-                left = fingerprints.index_in(keys, fingerprints.keys(names)) >= 0
+                left = sorted_keys.index_in(keys, fingerprints.keys(names)) >= 0
                 found |= {name for name, gone in zip(names, left, strict=True) if gone}
         return found

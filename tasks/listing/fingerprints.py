@@ -6,19 +6,15 @@ import json
 from collections.abc import Iterable
 from hashlib import blake2b, sha256
 from json.encoder import encode_basestring_ascii as quoted
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from tasks.arrays import Bools, FixedBytes, Int64s, UInt64s
+from tasks.arrays import Bools, FixedBytes, UInt64s
 from tasks.schema import Row
+from tasks.storage import sorted_keys
 
 KEY = "S16"  # 128 bits of a recording's name: ten million names share none
-
-
-Key = TypeVar("Key", bound=np.generic)
 
 
 def key(name: str) -> bytes:
@@ -90,21 +86,12 @@ class Seen:
         known = np.ones(len(found), bool)
         known[first] = False
         for run in self._runs:
-            known |= index_in(run, found) >= 0
+            known |= sorted_keys.index_in(run, found) >= 0
         self._runs.append(np.sort(found[~known]))
         while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
             last = self._runs.pop()
             self._runs[-1] = np.sort(np.concatenate([self._runs[-1], last]))
         return known
-
-
-def index_in(ordered: NDArray[Key], wanted: NDArray[Key]) -> Int64s:
-    """The index of each wanted key among sorted ones; -1 if it is not there."""
-    if not len(ordered):
-        return np.full(len(wanted), -1, np.int64)
-    at = np.searchsorted(ordered, wanted)
-    at[at == len(ordered)] = 0
-    return np.where(ordered[at] == wanted, at, -1)
 
 
 def texts(table: pa.Table, column: str) -> list[str]:

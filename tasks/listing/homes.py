@@ -21,7 +21,7 @@ from tasks.listing.balance import assigned, least
 from tasks.listing.known import KnownRecordings
 from tasks.listing.row_files import LISTED, PLACE
 from tasks.listing.survey import Survey
-from tasks.storage import long_columns, tables
+from tasks.storage import long_columns, sorted_keys, tables
 
 BUCKET = 50_000  # rows that are brought into the order of their shards at once
 
@@ -89,7 +89,7 @@ def _known_bytes(out: Path, had: KnownRecordings, wanted: FixedBytes, left: Fixe
     listing found missing."""
     home = np.full(len(wanted), -1, np.int64)
     columns = had.columns
-    away = (columns.flags & known.PRESENT == 0) | (fingerprints.index_in(left, columns.keys) >= 0)
+    away = (columns.flags & known.PRESENT == 0) | (sorted_keys.index_in(left, columns.keys) >= 0)
     found, where = [], []
     for number in np.unique(columns.shard[away]):
         some = manifest.read(out, "shard", had.shards[number])
@@ -97,7 +97,7 @@ def _known_bytes(out: Path, had: KnownRecordings, wanted: FixedBytes, left: Fixe
             continue
         table = some[-1].table
         names = fingerprints.keys(table["recording"].to_pylist())
-        there = table["present"].to_numpy() & (fingerprints.index_in(left, names) < 0)
+        there = table["present"].to_numpy() & (sorted_keys.index_in(left, names) < 0)
         sound = pc.is_null(table["error_code"]).to_numpy()
         held = table.filter(pa.array(~there & sound))["content"].drop_null().to_pylist()
         found.append(fingerprints.contents(held))
@@ -106,7 +106,7 @@ def _known_bytes(out: Path, had: KnownRecordings, wanted: FixedBytes, left: Fixe
         return home
     keys, shards = np.concatenate(found), np.concatenate(where)
     keys, first = np.unique(keys, return_index=True)  # the first shard that knows it
-    at = fingerprints.index_in(keys, wanted)
+    at = sorted_keys.index_in(keys, wanted)
     at[wanted == b""] = -1
     home[at >= 0] = shards[first][at[at >= 0]]
     return home

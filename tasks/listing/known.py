@@ -28,6 +28,7 @@ from tasks.checkpoints.index import Index
 from tasks.errors import MAY_PASS
 from tasks.listing import entries, fingerprints
 from tasks.logs import log
+from tasks.storage import sorted_keys
 
 PRESENT, MAY_BE_TRIED = 1, 2  # bits of `flags`
 LEAST = 20_000  # recordings; reading fewer takes no longer than writing the cache
@@ -80,7 +81,7 @@ class KnownRecordings:
 
     def find(self, keys: FixedBytes) -> Int64s:
         """The row of each key; -1 if there is none."""
-        return fingerprints.index_in(self.columns.keys, keys)
+        return sorted_keys.index_in(self.columns.keys, keys)
 
     def replaced(self, tables: Mapping[int, Columns]) -> None:
         """Replace the rows of some shards, by their numbers."""

@@ -15,7 +15,7 @@ from tasks import storage
 from tasks.arrays import FixedBytes, Int32s
 from tasks.listing import fingerprints
 from tasks.schema import RECORDINGS, Row
-from tasks.storage import tables
+from tasks.storage import sorted_keys, tables
 
 ROWS = 1000  # of a file
 PLACE = "place"  # number of the shard that knows the recording; -1: none does
@@ -67,7 +67,7 @@ def merged(old: list[Row], rows: pa.Table | None, gone: FixedBytes) -> list[Row]
     """The rows of a shard in their order, updated; new recordings come last."""
     at = {row["recording"]: index for index, row in enumerate(old)}
     if len(gone):
-        left = fingerprints.index_in(gone, fingerprints.keys(at)) >= 0
+        left = sorted_keys.index_in(gone, fingerprints.keys(at)) >= 0
         for row, is_gone in zip(old, left, strict=True):
             row["present"] = row["present"] and not is_gone
     for row in rows.to_pylist() if rows is not None else ():

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from tasks.arrays import Int64s, UInt64s
 from tasks.job import Job
 from tasks.recording import Locator
+from tasks.storage import sorted_keys
 
 #: A local file's guard, with the time of its last change (see `tasks.storage.local.stat_guard`).
 LOCAL_GUARD = re.compile(r"\d+-(-?\d+)-\d+")
@@ -100,10 +101,7 @@ class _Seen:
     def source_of(self, bits: UInt64s, source: int) -> Int64s:
         """A former source that has each; -1: none."""
         self._turn(source)
-        if not len(self._bits):
-            return np.full(len(bits), -1, np.int64)
-        at = np.minimum(np.searchsorted(self._bits, bits), len(self._bits) - 1)
-        return np.where(self._bits[at] == bits, self._sources[at].astype(np.int64), -1)
+        return sorted_keys.value_of(self._bits, self._sources, bits).astype(np.int64)
 
     def _turn(self, source: int) -> None:
         """Sort what the last source brought when the next one begins."""

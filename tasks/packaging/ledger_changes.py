@@ -16,7 +16,7 @@ from tasks.packaging.accounts import KEY
 from tasks.packaging.ledger_notes import LedgerPart
 from tasks.packaging.shard_groups import ShardGroup
 from tasks.schema import LEDGER_FILE
-from tasks.storage import tables
+from tasks.storage import sorted_keys, tables
 
 
 class Now(NamedTuple):
@@ -103,8 +103,8 @@ def compare(told: Sequence[LedgerPart], now: Now) -> tuple[list[Old], Bools]:
     old = list[Old]()
     for part in told:
         keys = part.table[KEY].to_numpy()
-        at = np.minimum(np.searchsorted(now.keys, keys), max(len(now.keys) - 1, 0))
-        there = now.keys[at] == keys if len(now.keys) else np.zeros(len(keys), bool)
+        at = sorted_keys.index_in(now.keys, keys)
+        there = at >= 0
         removed = part.table["removed"].to_numpy()
         same = there & ~removed
         same[same] = now.digests[at[same]] == part.table["digest"].to_numpy()[same]

@@ -24,7 +24,7 @@ from tasks.dataset.versions import Proved
 from tasks.job import Job
 from tasks.packaging import canonical, seeded
 from tasks.schema import SPEAKERS
-from tasks.storage import long_columns, tables
+from tasks.storage import long_columns, sorted_keys, tables
 
 FILE = identities.FILE
 
@@ -42,10 +42,7 @@ class Speakers(NamedTuple):
 
     def of(self, voices: UInt64s) -> Int32s:
         """The speaker's number for each voice; -1 for an unknown voice."""
-        if not len(self.voices):
-            return np.full(len(voices), -1, np.int32)
-        at = np.minimum(np.searchsorted(self.voices, voices), len(self.voices) - 1)
-        return np.where(self.voices[at] == voices, self.number[at], -1).astype(np.int32)
+        return sorted_keys.value_of(self.voices, self.number, voices)
 
 
 def link(

@@ -110,7 +110,7 @@ def within_hours(job: Job, rows: pa.Table, newest: Path | None) -> tuple[pa.Tabl
         return rows, []
     speaker = long_columns.coded(speakers_in(rows)).indices.fill_null(-1)
     ids = rows["id"].to_pylist()
-    there = PublishedIds(job, newest).among(seeded.keys(str(job.package.seed), ids))
+    there = PublishedIds(job, newest).holding(rows["id"])
     length = split_allocation.microseconds(rows)
     turns = speaker_hours.turns(job.package.seed, ids)
     out, hours = speaker_hours.over(speaker.to_numpy(), turns, length, there, most)
@@ -122,12 +122,17 @@ class PublishedIds:
     """The utterances of the newest version, by the hashes of their ids."""
 
     def __init__(self, job: Job, newest: Path | None) -> None:
+        self._seed = str(job.package.seed)
         self._high = self._low = np.zeros(0, np.uint64)
         if newest is not None:
             described = versions.described(newest)
             there = published.load(job.out, newest, described, job.package.seed)
             order = np.argsort(there.high)
             self._high, self._low = there.high[order], there.low[order]
+
+    def holding(self, ids: pa.ChunkedArray) -> Bools:
+        """Which of these ids are known; bool [ids]."""
+        return self.among(seeded.keys(self._seed, ids.to_pylist()))
 
     def among(self, keys: UInt64s) -> Bools:
         """Which of these hashes (`seeded.keys`) are known; bool [keys]."""

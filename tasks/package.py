@@ -49,12 +49,10 @@ from tasks.packaging import (
     whole,
 )
 from tasks.packaging.published import Published
-from tasks.packaging.shards import check, finished, write
+from tasks.packaging.shards import finished
 from tasks.recipe import whole_job
 from tasks.reviews import applied
 from tasks.storage import sorted_keys, tables
-
-__all__ = ["check", "gather", "publish", "write"]
 
 PACKAGE_VERSION = 4
 

@@ -103,9 +103,9 @@ def _write(
     left = caller.map(output_shards.link, [(job, staging, part) for part in parts])
     planned = plan.numbered(staging)
     written = [number for some in left for number in some]
-    caller.map(package.write, [(job, staging, number) for number in written])
+    caller.map(output_shards.write, [(job, staging, number) for number in written])
     laps.end("write")
-    caller.map(package.check, [(job, staging, number) for number in written])
+    caller.map(output_shards.check, [(job, staging, number) for number in written])
     laps.end("verify")
     return planned, written
 

@@ -39,6 +39,14 @@ def columns(job: Job) -> Columns:
     return {**plugins.columns("filters", "dnsmos"), **after_columns()}
 
 
+def measures(job: Job) -> Columns:
+    """Columns of the filters' measures and of the scores of both clips."""
+    found = dict[str, tuple[str, str]]()
+    for plugin in job.filter.filters:
+        found.update(plugins.columns("filters", plugin.use))
+    return found | columns(job)
+
+
 def after_columns() -> Columns:
     """Score columns of the enhanced clip."""
     before = plugins.columns("filters", "dnsmos").items()

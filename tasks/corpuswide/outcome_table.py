@@ -53,13 +53,8 @@ TOLD = FIXED.names.index("words")  # columns that `_told` gives
 
 def schema_of(job: Job) -> pa.Schema:
     """FIXED, then every value that a verdict may judge, as float64."""
-    measures = [
-        column
-        for plugin in job.filter.filters
-        for column in plugins.load("filters", plugin.use).COLUMNS
-    ]
-    measures = [*dict.fromkeys([*measures, *enhanced.columns(job)])]
-    names = [*SHARED_COLUMNS, *text_columns(job.transcribe.verdicts), *measures]
+    text = text_columns(job.transcribe.verdicts)
+    names = [*SHARED_COLUMNS, *text, *enhanced.measures(job)]
     return pa.schema([*FIXED, *((name, pa.float64()) for name in names)])
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tasks import corpuswide, lean, plugins, recipe, scoring
+from tasks import corpuswide, lean, recipe, scoring
 from tasks.accounting import ledger
 from tasks.checkpoints import enhanced, hypotheses, texts, written
 from tasks.checkpoints.utterance import Outcome, Utterance
@@ -117,11 +117,7 @@ def _beside(clean: Row | None) -> Row:
 def row_schema(job: Job) -> pa.Schema:
     """Columns of a row before the layout: the published ones, the measures, where its PCM is."""
     fields = [field for field in UTTERANCES if field.name not in plan.LAYOUT_COLUMNS]
-    columns = [plugins.load("filters", plugin.use).COLUMNS for plugin in job.filter.filters]
-    measured = {
-        name: told for found in (*columns, enhanced.columns(job)) for name, told in found.items()
-    }
-    for found in (measured, texts.text_columns(job.transcribe.verdicts)):
+    for found in (enhanced.measures(job), texts.text_columns(job.transcribe.verdicts)):
         for column, (unit, doc) in found.items():
             fields.append(pa.field(column, pa.float64(), metadata={"doc": doc, "unit": unit}))
     if job.transcribe.llm_text:

@@ -204,12 +204,7 @@ def of_written(settings: LlmText, text: str, language: str) -> str:
     return digest("llm_text", llm_text.VERSION, *told, text, language)
 
 
-def weights(settings: TranscribeSettings) -> str:
-    """Identity of the recogniser's model, of several one a line."""
-    return weights_of(settings.recognisers)
-
-
-def weights_of(recognisers: Iterable[Plugin]) -> str:
+def weights(recognisers: Iterable[Plugin]) -> str:
     """Identities of the recognisers' models, one a line; ConfigError when one is missing or
     another one."""
     found = []

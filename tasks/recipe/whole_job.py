@@ -28,7 +28,7 @@ def recipes_of(job: Job) -> JsonObject:
         "levels": [recipe.of_plugin("levels", plugin) for plugin in job.resample.levels],
         "resampler": recipe.of_plugin("resamplers", job.resample.resampler),
         "backend": recipe.of_plugin("asr", job.transcribe.backend),
-        "weights": recipe.weights(job.transcribe),
+        "weights": recipe.weights(job.transcribe.recognisers),
         **_further(job),
         **({"llm_text": llm_text.VERSION} if job.transcribe.llm_text else {}),
         "stages": {

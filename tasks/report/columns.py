@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import plugins, schema
+from tasks import schema
 from tasks.arrays import Bools, Float64s, Int32s, UInt8s
 from tasks.checkpoints import enhanced
+from tasks.checkpoints.texts import text_columns
 from tasks.checkpoints.verdicts import rules_of
 from tasks.corpuswide import outcome_table
 from tasks.job import Job
@@ -54,12 +55,7 @@ def units(job: Job) -> dict[str, tuple[str, str]]:
     found["wer"] = ("", "word errors / words of the reference")
     found["cer"] = ("", "character errors / characters of the reference")
     found["seconds"] = ("s", "length of the utterance")
-    for plugin in job.filter.filters:
-        found.update(plugins.columns("filters", plugin.use))
-    found.update(enhanced.columns(job))
-    for plugin in job.transcribe.verdicts:
-        found.update(plugins.columns("text", plugin.use))
-    return found
+    return {**found, **enhanced.measures(job), **text_columns(job.transcribe.verdicts)}
 
 
 class Columns:

@@ -40,7 +40,7 @@ def weights_of(job: Job) -> str:
 
 @lru_cache(maxsize=8)
 def _weights(recognisers: tuple[Plugin, ...]) -> str:  # not the job: its mappings have no hash
-    return recipe.weights_of(recognisers)
+    return recipe.weights(recognisers)
 
 
 def view_of(job: Job, shard: str, strict: bool = False) -> ShardView:

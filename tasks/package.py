@@ -36,17 +36,17 @@ from tasks.formats import Hashes
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.packaging import (
-    canonical,
+    corpus_clips,
     layout,
     ledger_notes,
     parts,
     plan,
     published,
+    row_digests,
     safeguards,
     shard_groups,
     speakers,
     splits,
-    whole,
 )
 from tasks.packaging.published import Published
 from tasks.packaging.shards import finished
@@ -76,7 +76,7 @@ def gather(
     """
     groups = shard_groups.listed(job, scratch)
     ledger = ledger_notes.portions(job.out, scratch)
-    found = whole.chosen(scratch)
+    found = corpus_clips.chosen(scratch)
     totals = summary.added(portion.totals for portion in ledger)
     newest = versions.newest(job.out)
     safeguards.check(job, totals, len(found.split), ledger, newest)
@@ -131,8 +131,8 @@ def gather(
 
 
 def _with_content(
-    job: Job, groups: Sequence[shard_groups.ShardGroup], found: whole.Chosen
-) -> tuple[whole.Chosen, UInt64s, dict[str, pa.Array], pa.Array | None]:
+    job: Job, groups: Sequence[shard_groups.ShardGroup], found: corpus_clips.Chosen
+) -> tuple[corpus_clips.Chosen, UInt64s, dict[str, pa.Array], pa.Array | None]:
     """The chosen clips, with digests of their rows that depend on the speakers' names; digests that
     depend on derived columns too; these columns; and the names of speakers over all recordings."""
     spoken = None
@@ -142,7 +142,7 @@ def _with_content(
         spoken = speakers.names_of(found.clips.speaker, pa.array(found.speakers))
     content, more = found.clips.content, parts.derived(job, groups, found.clips)
     if more:
-        content = content * np.uint64(0x9E3779B97F4A7C15) ^ canonical.of_rows(pa.table(more))
+        content = content * np.uint64(0x9E3779B97F4A7C15) ^ row_digests.of_rows(pa.table(more))
     return found, content, more, spoken
 
 
@@ -157,7 +157,7 @@ def _balance(job: Job, tars: int, loads: dict[str, list[float]]) -> JsonObject:
     }
 
 
-def _before(before: Published, found: whole.Chosen) -> layout.Before:
+def _before(before: Published, found: corpus_clips.Chosen) -> layout.Before:
     """Where the clips of the newest version are among the chosen ones."""
     clips = found.clips
     now = sorted_keys.places_of(before.high, before.low, clips.high, clips.low)
@@ -182,12 +182,12 @@ def _compared(
 
 def _tables(scratch: Path, staging: Path, job: Job) -> None:
     """Stage `splits.parquet` and `speakers.parquet`, if they are asked for."""
-    for name, found in whole.tables_of(scratch):
+    for name, found in corpus_clips.tables_of(scratch):
         with storage.of(staging).writing(staging, job.scratch) as home:
             tables.write_parquet(home / name, found)
 
 
-def fingerprint(job: Job, found: whole.Chosen, ledger: str, chosen: JsonObject) -> str:
+def fingerprint(job: Job, found: corpus_clips.Chosen, ledger: str, chosen: JsonObject) -> str:
     """Hash of everything a version is made of; with the previous versions, it fixes the layout."""
     state = hashlib.sha256()
     for codes in (found.clips.high, found.clips.low, found.clips.content):

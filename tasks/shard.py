@@ -22,9 +22,9 @@ from tasks.checkpoints import manifest
 from tasks.checkpoints.index import Index
 from tasks.job import Job
 from tasks.listing import known, row_files
-from tasks.listing.homes import homes_of, in_shards
 from tasks.listing.known import Columns, KnownRecordings
 from tasks.listing.row_files import LISTED, PLACE, merged
+from tasks.listing.shard_choice import in_shards, shards_of
 from tasks.listing.survey import Survey as Survey
 from tasks.listing.survey import survey as survey
 from tasks.schema import RECORDINGS, Row
@@ -58,7 +58,7 @@ def commit(job: Job, found: Survey, results: Sequence[Path], index: Index) -> di
     leaving = np.concatenate([found.gone, found.failed])
     gone = np.sort(had.columns.keys[leaving])
     touched = {int(n) for n in np.unique(had.columns.shard[leaving])}
-    numbers = homes_of(job, found, results, gone)
+    numbers = shards_of(job, found, results, gone)
     changed: dict[int, Columns] = {}
     with in_shards(job, found, results, numbers) as buckets:
         for rows in buckets:

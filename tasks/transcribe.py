@@ -13,7 +13,7 @@ from itertools import groupby
 
 from tasks import plugins, scoring, speech
 from tasks.asr import SpeechClip, Transcript
-from tasks.checkpoints import view, written
+from tasks.checkpoints import llm_answers, view
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
 from tasks.plugins import backends
@@ -65,7 +65,7 @@ def _lacking(utterance: Utterance, shard: view.ShardView) -> Iterator[Unit]:
         if utterance.outcome.stage == "transcribe":
             yield unit(shard.transcript_recipe(utterance), 0, sharing_of(utterance, shard.audio))
         return
-    if utterance.unwritten and (question := written.request_for(shard.job, utterance)):
+    if utterance.llm_unanswered and (question := llm_answers.request_for(shard.job, utterance)):
         yield Unit(question.recipe, pcm, shard.shard, None, None, request=question)
     if utterance.missing:
         further = shard.further_recipes(utterance)

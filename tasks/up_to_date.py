@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
@@ -113,13 +113,7 @@ class UpToDate:
             for shard in self._shards
             if shard not in unsettled and self._items.get(shard, {}).keys() == set(stage.PER_SHARD)
         }
-        told: Notes = {
-            "key": self._version_key(),
-            "number": version.number,
-            "clips": version.clips,
-            "summary": version.summary,
-            "balance": version.balance,
-        }
+        told: Notes = {"key": self._version_key(), **asdict(version)}
         self._index.note(shards, None if unsettled else told)
 
     def _now(self, shards: Iterable[str]) -> dict[str, str]:

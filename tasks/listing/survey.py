@@ -14,7 +14,7 @@ from tasks import plugins
 from tasks.arrays import Bools, FixedBytes, Int32s, Int64s
 from tasks.checkpoints.index import Index
 from tasks.job import Job
-from tasks.listing import apart, entries, fingerprints, known, rttm
+from tasks.listing import entries, fingerprints, known, on_workers, rttm
 from tasks.listing.entries import Batch
 from tasks.listing.known import MAY_BE_TRIED, PRESENT, KnownRecordings
 from tasks.listing.left_aside import LeftAsides
@@ -49,7 +49,10 @@ class Survey:
 
 
 def survey(
-    job: Job, index: Index | None = None, home: Path | None = None, run: apart.Map | None = None
+    job: Job,
+    index: Index | None = None,
+    home: Path | None = None,
+    run: on_workers.Map | None = None,
 ) -> Survey:
     """List all sources. `index`: the listing of OUT that the run has already made. `home`: a
     scratch folder for the rows that workers will probe; None: only count them. `run`: sends calls
@@ -79,16 +82,16 @@ def _listed(
     dataset: plugins.Dataset,
     found: Survey,
     home: Path | None,
-    run: apart.Map | None,
+    run: on_workers.Map | None,
 ) -> Iterator[Batch]:
     """The listing of one source: by workers if it is large, or if they are needed anyway."""
     name, source, settings = dataset
     count = len(found.known.columns.keys)
-    if home is not None and run is not None and (not count or count >= apart.LEAST_KNOWN):
-        branches = source.branches(settings, apart.LEAST_BRANCHES)
+    if home is not None and run is not None and (not count or count >= on_workers.LEAST_KNOWN):
+        branches = source.branches(settings, on_workers.LEAST_BRANCHES)
         if branches is not None:
             found.used_scratch = True
-            batches = apart.listed(job, number, branches, home, run, found.left)
+            batches = on_workers.listed(job, number, branches, home, run, found.left)
             if batches is not None:
                 return batches
     turns = rttm.of_job(job, settings)

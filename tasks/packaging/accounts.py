@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tasks.accounting.summary import REMOVED
 from tasks.arrays import UInt64s
 from tasks.corpuswide import outcomes
-from tasks.packaging import canonical, seeded
+from tasks.packaging import row_digests, seeded
 from tasks.schema import LEDGER
 from tasks.storage import long_columns
 
@@ -73,8 +73,8 @@ def changes(verdicts: pa.Table) -> UInt64s:
 
 
 def _before_outcome(rows: pa.Table) -> UInt64s:
-    return canonical.folded(np.zeros(len(rows), np.uint64), rows, BEFORE)
+    return row_digests.folded(np.zeros(len(rows), np.uint64), rows, BEFORE)
 
 
 def _with_outcome(before: UInt64s, rows: pa.Table) -> UInt64s:
-    return canonical.folded(before, rows, outcomes.COLUMNS)
+    return row_digests.folded(before, rows, outcomes.COLUMNS)

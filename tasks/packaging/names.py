@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks.arrays import Int32s, UInt8s, UInt64s
-from tasks.packaging.canonical import mixed
+from tasks.packaging.row_digests import mixed
 from tasks.storage.sorted_keys import first_of_runs
 
 BLOCK = 1 << 18  # names that are read together

@@ -6,7 +6,7 @@ So parts that did not change are linked, as tars are. The rows of a part may com
 work shards. Each group is read once, and the rows of TOGETHER groups go to one file with a record
 batch for each part, so that there are not as many files as groups times parts.
 
-    <scratch>/chosen.arrow         the clips of the version (`whole.py`)
+    <scratch>/chosen.arrow         the clips of the version (`corpus_clips.py`)
     <scratch>/wanted/<n>.arrow     rows that parts need of the n-th TOGETHER judged groups
     <scratch>/rows/<n>.arrow       these rows: a record batch for each part
     <scratch>/parts/<p>.json       groups of part p
@@ -29,7 +29,7 @@ from tasks import plugins, storage
 from tasks.arrays import Int64s, UInt64s
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import format_shards, plan, shard_outcomes, whole
+from tasks.packaging import corpus_clips, format_shards, plan, shard_outcomes
 from tasks.packaging.format_shards import PreviousVersion
 from tasks.packaging.layout import ClipGroup, PlannedGroup
 from tasks.packaging.published import Published, TablePart
@@ -85,7 +85,7 @@ def divided(
 
 
 def derived(
-    job: Job, groups: Sequence[ShardGroup], clips: whole.CorpusClips
+    job: Job, groups: Sequence[ShardGroup], clips: corpus_clips.CorpusClips
 ) -> dict[str, pa.Array]:
     """The columns that formats derive, for all clips in order. Holds all rows in memory, but only
     the columns from which others are derived."""
@@ -93,7 +93,7 @@ def derived(
     fields = [field for field in shard_outcomes.row_schema(job) if field.name not in sources]
 
     def read(names: list[str]) -> pa.Table:
-        return whole.rows_of(groups, clips, names)
+        return corpus_clips.rows_of(groups, clips, names)
 
     return format_shards.all_derived(job, pa.schema(fields), read)
 
@@ -116,7 +116,7 @@ def save(
     scratch: Path,
     divided: Sequence[tuple[str, list[int]]],
     groups: Sequence[ClipGroup],
-    found: whole.Chosen,
+    found: corpus_clips.Chosen,
     content: UInt64s,
     more: dict[str, pa.Array],
     spoken: pa.Array | None,
@@ -209,7 +209,7 @@ def _place(places: Places, group: ClipGroup) -> tuple[str, int]:
 
 
 def _save_wanted(
-    home: Path, clips: whole.CorpusClips, wanted: list[tuple[Int64s, int, int]]
+    home: Path, clips: corpus_clips.CorpusClips, wanted: list[tuple[Int64s, int, int]]
 ) -> dict[int, list[int]]:
     """Save which rows each file has to hold for the parts; returns the files of each part."""
     if not wanted:

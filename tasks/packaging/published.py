@@ -31,7 +31,7 @@ from tasks.dataset import datacard, versions
 from tasks.dataset.versions import Proved
 from tasks.formats import OutputShard
 from tasks.json_types import JsonObject
-from tasks.packaging import canonical, layout, plan, seeded
+from tasks.packaging import layout, plan, row_digests, seeded
 from tasks.packaging.layout import PublishedGroup
 from tasks.packaging.shard_groups import PLACES, arrow_bytes
 from tasks.schema import UTTERANCES_FILE, Row
@@ -138,7 +138,7 @@ def _made(part: Path, seed: int, proved: Proved) -> pa.Table:
         content = table.drop_columns([name for name in PLACES if name in table.column_names])
         for at in range(0, len(table), BATCH):
             keys = seeded.keys(str(seed), table["id"].slice(at, BATCH).to_pylist())
-            codes = canonical.of_rows(content.slice(at, BATCH))
+            codes = row_digests.of_rows(content.slice(at, BATCH))
             digests.append(pa.table([keys[:, 0], keys[:, 1], codes], schema=DIGESTS))
     groups = [[g.split, g.generation, g.clips] for g in layout.published_groups(places)]
     whole = pa.concat_tables(digests)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tasks import corpuswide, lean, recipe, scoring
 from tasks.accounting import ledger
-from tasks.checkpoints import enhanced, hypotheses, texts, written
+from tasks.checkpoints import enhanced, hypotheses, llm_answers, texts
 from tasks.checkpoints.utterance import Outcome, Utterance
 from tasks.corpuswide import outcome_table, voices
 from tasks.job import Job
@@ -74,15 +74,15 @@ def _row(job: Job, shard: str, u: Utterance, computed: Sequence[str]) -> Row:
     normalised = heard["reference_normalised" if source == "reference" else "normalised"]
     if source == "asr" and job.transcribe.asr != "first" and u.others:
         normalised = hypotheses.compared(u, text)
-    if job.package.text_form == "llm_text" and u.written:
-        text = u.written["text"] or text
+    if job.package.text_form == "llm_text" and u.llm_answer:
+        text = u.llm_answer["text"] or text
     elif job.package.text_form == "normalised":
         text = scoring.training_text(text, heard["language"] or "") or text
     return {
         **u.measures,
         **{name: heard.get(name) for name in HEARD},
         **{name: u.texts[name] for name in computed},
-        "llm_text": written.became(u),
+        "llm_text": llm_answers.became(u),
         "id": u.id,
         "source_id": u.source_id,
         "dataset": u.recording["dataset"],

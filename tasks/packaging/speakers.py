@@ -22,7 +22,7 @@ from tasks.corpuswide import identities
 from tasks.corpuswide.speaker_names import VoiceTables
 from tasks.dataset.versions import Proved
 from tasks.job import Job
-from tasks.packaging import canonical, seeded
+from tasks.packaging import row_digests, seeded
 from tasks.schema import SPEAKERS
 from tasks.storage import long_columns, sorted_keys, tables
 
@@ -114,7 +114,7 @@ def names_of(numbers: Int32s, names: pa.StringArray) -> pa.StringArray:
 
 def content(codes: UInt64s, numbers: Int32s, names: list[str]) -> UInt64s:
     """Digests of rows that depend on the speakers' names too."""
-    told = canonical.of_rows(pa.table({"speaker": pa.array([*names, None], pa.string())}))
+    told = row_digests.of_rows(pa.table({"speaker": pa.array([*names, None], pa.string())}))
     found: UInt64s = codes * np.uint64(0x9E3779B97F4A7C15) ^ told[numbers]
     return found
 

@@ -197,7 +197,7 @@ def _transcript_head(backend: Plugin) -> str:
     return _head("text", TRANSCRIBE_VERSION, of_plugin("asr", backend))
 
 
-def of_written(settings: LlmText, text: str, language: str) -> str:
+def of_llm_answer(settings: LlmText, text: str, language: str) -> str:
     """Recipe of a language model's answer: the model's name, its prompt, and the text with its
     language."""
     told = [settings.model, settings.recipe()]

@@ -56,10 +56,10 @@ def of_stage(stage: str, job: Job, weights: str) -> str:
     if recipe.enhancing(job):
         what += [recipe.of_plugin("enhance", job.enhance), filters.get("dnsmos")]
     if stage == "transcribe":
-        chosen, written = job.transcribe, job.transcribe.llm_text
+        chosen, llm = job.transcribe, job.transcribe.llm_text
         what.append(recipe.of_transcript(chosen, weights, "", None))
         what += [recipe.of_plugin("asr", each) for each in chosen.recognisers[1:]]
-        what += [recipe.of_written(written, "", "")] if written else []
+        what += [recipe.of_llm_answer(llm, "", "")] if llm else []
     return recipe.digest(stage, what)
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from tasks.arrays import Float32s
 from tasks.asr import SharedWindow, SpeechClip
 from tasks.checkpoints import blobs
+from tasks.checkpoints.llm_answers import ModelRequest
 from tasks.checkpoints.utterance import Utterance
-from tasks.checkpoints.written import ModelRequest
 from tasks.schema import Row
 
 CHUNK_SECONDS = 300.0  # audio in memory at once, unless the recogniser wants more

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tasks import storage
-from tasks.arrays import Float64s, Int16s, Int32s, UInt64s
+from tasks.arrays import Float64s, Int16s, Int32s, Int64s, UInt64s
 from tasks.errors import RunError
 from tasks.packaging import speakers, splits
 from tasks.packaging.shard_groups import VOICE, ShardGroup
@@ -91,8 +91,30 @@ def _check_ids(groups: Sequence[ShardGroup], clips: CorpusClips) -> None:
         )
 
 
+def save(
+    scratch: Path,
+    clips: CorpusClips,
+    firsts: Int64s,
+    split: Int16s,
+    names: list[str],
+    spoken: list[str],
+) -> None:
+    """Save the chosen clips; `firsts`: the place of each group's first row among all rows, and
+    `split`: by place, -1 for a row that is not chosen."""
+    fields = {name: pa.from_numpy_dtype(column.dtype) for name, column in clips._asdict().items()}
+    told = {"names": "\n".join(names), "clips": str(int((split >= 0).sum()))}
+    told["speakers"] = "\n".join(spoken)
+    schema = pa.schema({**fields, "split": pa.int16()}, told)
+    with storage.of(scratch).writing(scratch) as home, tables.writing(home / CHOSEN, schema) as out:
+        for low in range(0, len(split), BATCH):
+            some = clips.take(slice(low, low + BATCH))
+            own = split[firsts[some.group] + some.row]
+            columns = [column[own >= 0] for column in (*some, own)]
+            out.write_batch(pa.record_batch([pa.array(each) for each in columns], schema=schema))
+
+
 def chosen(scratch: Path) -> Chosen:
-    """The clips that `choosing.choose` saved."""
+    """The clips that `save` saved."""
     with tables.arrow(scratch / CHOSEN) as file:
         held = pa.ipc.open_file(file)
         told = held.schema.metadata

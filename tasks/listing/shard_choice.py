@@ -34,10 +34,10 @@ def incoming(found: Survey, results: Sequence[Path]) -> Iterator[tuple[pa.Table,
         yield table, False
 
 
-def homes_of(job: Job, found: Survey, results: Sequence[Path], gone: FixedBytes) -> Int64s:
+def shards_of(job: Job, found: Survey, results: Sequence[Path], gone: FixedBytes) -> Int64s:
     """The number of the shard for each incoming row, -1 for none; adds new shards to the known
     ones."""
-    homes: list[Int64s] = [np.zeros(0, np.int64)]
+    given: list[Int64s] = [np.zeros(0, np.int64)]
     at: list[Int64s] = []  # of new recordings, their places among all rows
     seconds: list[Float64s] = []
     contents: list[FixedBytes] = []  # zero where the bytes could not be read
@@ -55,9 +55,9 @@ def homes_of(job: Job, found: Survey, results: Sequence[Path], gone: FixedBytes)
             seconds.append(known.seconds_of(some))
             contents.append(fingerprints.contents(sound.to_pylist()))
             names.append(some.select(["recording"]))
-        homes.append(place)
+        given.append(place)
         begin += len(table)
-    numbers = np.concatenate(homes)
+    numbers = np.concatenate(given)
     if at:
         new = np.concatenate(at)
         numbers[new] = _known_bytes(job.out, found.known, np.concatenate(contents), gone)

@@ -118,7 +118,7 @@ def gather(
         "staging": str(staging),
         "new": True,
         "tables": {each.name: each.file for each in ledger},
-        "ledger": [(each.name, each.told) for each in ledger],
+        "ledger": [(each.name, each.note_file) for each in ledger],
         "parts": planned,
         "needed": needed,
         "balance": _balance(job, len(laid_out), loads),
@@ -137,8 +137,8 @@ def _with_content(
     depend on derived columns too; these columns; and the names of speakers over all recordings."""
     spoken = None
     if found.speakers:
-        told = speakers.content(found.clips.content, found.clips.speaker, found.speakers)
-        found = found._replace(clips=found.clips._replace(content=told))
+        content = speakers.content(found.clips.content, found.clips.speaker, found.speakers)
+        found = found._replace(clips=found.clips._replace(content=content))
         spoken = speakers.names_of(found.clips.speaker, pa.array(found.speakers))
     content, more = found.clips.content, parts.derived(job, groups, found.clips)
     if more:
@@ -215,7 +215,7 @@ def publish(job: Job, gathered: JsonObject) -> Path:
     RunError if the tables on disk are not those that were gathered."""
     staging = storage.place(gathered["staging"])
     known: Hashes = gathered["tables"]
-    told = _told(staging, gathered)
+    notes = _notes(staging, gathered)
     with finished(job, staging, [*known]) as (home, hashes):
         for name, expected in known.items():
             if storage.hashed(home / name) != expected:
@@ -227,16 +227,16 @@ def publish(job: Job, gathered: JsonObject) -> Path:
         version = versions.publish(job.out, staging, gathered["version"], home, staged)
     seal = versions.described(version)[datacard.SEAL]
     ledger, firsts = gathered["ledger"], gathered["firsts"]
-    published.save(job.out, told, ledger, firsts, seal, job.package.seed)
+    published.save(job.out, notes, ledger, firsts, seal, job.package.seed)
     published.save_guards(job.out, version)
     return version
 
 
-def _told(staging: Path, gathered: JsonObject) -> list[tuple[str, str | bytes]]:
-    """What is told of each part of the version, for the next one; before the plan is removed."""
+def _notes(staging: Path, gathered: JsonObject) -> list[tuple[str, str | bytes]]:
+    """The note on each part of the version, for the next one; before the plan is removed."""
     found: list[tuple[str, str | bytes]] = []
     for part in gathered["parts"]:
         folder = staging / plan.PLAN / plan.part_name(part.number)
-        told = part.file or storage.read(folder / "told.arrow")
-        found.append((part.name, told))
+        note = part.file or storage.read(folder / "told.arrow")
+        found.append((part.name, note))
     return found

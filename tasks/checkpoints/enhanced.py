@@ -62,9 +62,9 @@ def before(measures: Mapping[str, float | None]) -> Scores:
 def rules(job: Job) -> tuple[Rule, ...]:
     if job.enhance.use == "none":
         return ()
-    told = _settings(job.enhance)
-    least = told.get("min_ovrl")
-    original = (Within(OVRL, least),) if told.get("keep_if_better") else ()
+    values = _settings(job.enhance)
+    least = values.get("min_ovrl")
+    original = (Within(OVRL, least),) if values.get("keep_if_better") else ()
     return (Limit(after(OVRL), least, None, "low_dnsmos_ovrl", unless=original),)
 
 

@@ -86,8 +86,8 @@ class StoredShard:
         return cut_recipes(self.job.filter.segmenter, self.job.speakers)
 
     def _of_turns(self, recording: Row) -> str | None:
-        told, fault = speakers_of(recording), recording.get("rttm_error")
-        return recipe.of_turns(self.job.speakers, recording["content"], told, fault)
+        named, fault = speakers_of(recording), recording.get("rttm_error")
+        return recipe.of_turns(self.job.speakers, recording["content"], named, fault)
 
     def turned(self, recording: Row) -> tuple[str | None, tuple[Turn, ...] | None]:
         """The recipe of a recording's turns, None without diarization; and the turns, None while

@@ -59,11 +59,11 @@ def link(
     `least`: mean cosine of voices of one speaker."""
     how = json.dumps([least, recipe]).encode()
     hashes, number, first, seconds, sample = _voices(parts)
-    told = _before(before, hashes)
-    known = KnownVoices(hashes[0], number, first, seconds, told.old, told.names)
+    earlier = _before(before, hashes)
+    known = KnownVoices(hashes[0], number, first, seconds, earlier.old, earlier.names)
     del hashes  # the second half is not needed any more
-    group = _grouped(parts, known, least, not refit and told.how == how)
-    taken = {name for part in _gone(before, told.gone) for name in part["speaker"].to_pylist()}
+    group = _grouped(parts, known, least, not refit and earlier.how == how)
+    taken = {name for part in _gone(before, earlier.gone) for name in part["speaker"].to_pylist()}
     names, renamed = named(parts, known, group, taken)
     group = group[number]
     del known, first, seconds, number
@@ -76,7 +76,7 @@ def link(
             own = pa.array(group[at : at + part.num_rows])
             rows.add(part.append_column("speaker", called.take(own)))
             at += part.num_rows
-        for part in _gone(before, told.gone):
+        for part in _gone(before, earlier.gone):
             left = [renamed.get(name, name) for name in part["speaker"].to_pylist()]
             place = part.column_names.index("speaker")
             rows.add(part.set_column(place, "speaker", pa.array(left, pa.string())))

@@ -79,8 +79,8 @@ class TranscribedRows:
 
     def reject(self, found: Iterable[tuple[int, Rejection]]) -> Iterator[pa.Table]:
         """Reject these rows, apart from spared ones; returns REJECTED, in the order of rows."""
-        told = iter(found)
-        while some := list(islice(told, AT_ONCE)):
+        rest = iter(found)
+        while some := list(islice(rest, AT_ONCE)):
             table = _told(some)
             table = table.filter(pa.array(~self._spared[table["at"].to_numpy()]))
             self.kept[table["at"].to_numpy()] = False

@@ -61,13 +61,15 @@ def schema_of(job: Job) -> pa.Schema:
 def of_utterances(job: Job, utterances: Sequence[Utterance]) -> pa.Table:
     """One row for each utterance that was judged."""
     schema = schema_of(job)
-    told = pa.Table.from_pylist(list(map(_told, utterances)), schema=pa.schema(list(schema)[:TOLD]))
+    fixed = pa.Table.from_pylist(
+        list(map(_told, utterances)), schema=pa.schema(list(schema)[:TOLD])
+    )
     judged = [(u.texts, u.measures) for u in utterances]
     values = (
         pa.array([texts[n] if n in texts else measures.get(n) for texts, measures in judged], kind)
         for n, kind in zip(schema.names[TOLD:], schema.types[TOLD:], strict=True)
     )
-    return pa.table([*told.columns, *values], schema=schema)
+    return pa.table([*fixed.columns, *values], schema=schema)
 
 
 def _told(u: Utterance) -> Row:
@@ -137,8 +139,8 @@ def unseal(out: Path) -> None:
 def seal(job: Job, names: Iterable[str], manifests: str | None = None) -> None:
     """Declare the named parts valid for the current manifests; the caller holds OUT's lock.
     `manifests`: the hash of their names, if they have been listed."""
-    told = {**_state(job, manifests), "parts": sorted(names)}
-    storage.write_atomic(_seal(job.out), json.dumps(told).encode())
+    sealed = {**_state(job, manifests), "parts": sorted(names)}
+    storage.write_atomic(_seal(job.out), json.dumps(sealed).encode())
 
 
 def where(job: Job) -> Path | None:

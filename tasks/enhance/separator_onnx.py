@@ -62,8 +62,8 @@ def known_models(settings: Settings) -> tuple[entries.Model, ...]:
     path = _graph(settings)
     file = entries.File(path.name, finding.sha256(path), path.stat().st_size)
     about, source = "separation of voice and music", "a folder of the user's"
-    told = about, source, settings.licence, (ASKED_BY,), (file,), ""
-    return (entries.Model(path.stem, *told),)
+    details = about, source, settings.licence, (ASKED_BY,), (file,), ""
+    return (entries.Model(path.stem, *details),)
 
 
 def check_weights(settings: Settings) -> None:

@@ -61,9 +61,9 @@ def find_copies(prints: StoredFingerprints, best_first: Int64s, thresholds: Thre
     near = _find_originals(Numbered(prints, row), of_row, thresholds)
     del of_row, looked_at
 
-    told = np.flatnonzero(near.original >= 0)
+    copies = np.flatnonzero(near.original >= 0)
     original = number.copy()
-    original[near.clips[told]] = near.clips[near.original[told]]
+    original[near.clips[copies]] = near.clips[near.original[copies]]
     original = original[first]
     found = np.flatnonzero(original != number)
     exact = same[original[found]] == same[found]

@@ -39,8 +39,8 @@ class AsListed:
             for row, place in zip(rows, places, strict=True):
                 if place < 0 and row["guard"] and not row["error_code"]:
                     self._homeless[row["guard"]] = row
-        told = list(found.told.tables())
-        self._told = pa.concat_tables(told) if told else LISTED.empty_table()
+        tables = list(found.redescribed.tables())
+        self._told = pa.concat_tables(tables) if tables else LISTED.empty_table()
         self._leaving = np.unique(had.columns.shard[found.gone])
         touched = {*self._told[PLACE].to_pylist(), *had.columns.shard[leaving].tolist()}
         touched |= {n for table in fresh for n in table[PLACE].to_pylist()}
@@ -58,9 +58,9 @@ class AsListed:
         parts = manifest.read(self._out, "shard", shard)
         old: list[Row] = parts[-1].table.to_pylist() if parts else []
         here = pc.equal(self._told[PLACE], self._number[shard])
-        told = self._told.filter(here)
-        told = told.append_column("probed", pa.array(np.zeros(len(told), bool)))
-        return [self._followed(row) for row in merged(old, told, self._gone)]
+        listed = self._told.filter(here)
+        listed = listed.append_column("probed", pa.array(np.zeros(len(listed), bool)))
+        return [self._followed(row) for row in merged(old, listed, self._gone)]
 
     def _followed(self, row: Row) -> Row:
         new = None if row["present"] else self._homeless.pop(row["guard"] or "", None)

@@ -153,7 +153,7 @@ def save(out: Path, known: KnownRecordings, index: Index) -> None:
         return
     newest = _newest(index)
     known.parts = [newest.get(name, ("", "")) for name in known.shards]
-    told = {
+    header = {
         "format": FORMAT,
         "shards": known.shards,
         "parts": known.parts,
@@ -161,7 +161,7 @@ def save(out: Path, known: KnownRecordings, index: Index) -> None:
         "counts": known.counts,
     }
     keys, *others = known.columns
-    schema = SCHEMA.with_metadata({b"uttermill": json.dumps(told).encode()})
+    schema = SCHEMA.with_metadata({b"uttermill": json.dumps(header).encode()})
     table = pa.Table.from_arrays([fingerprints.stored(keys), *map(pa.array, others)], schema=schema)
     before = storage.names(home(out), ".parquet")
     with storage.of(out).staged(home(out)) as (handle, publish):
@@ -180,15 +180,15 @@ def _noted(out: Path) -> KnownRecordings:
             log.warning("%s does not match the hash in its name; all shards are read", path)
             continue
         table = pq.read_table(pa.BufferReader(data)).combine_chunks()
-        told = json.loads((table.schema.metadata or {})[b"uttermill"])
-        if told["format"] != FORMAT:
+        header = json.loads((table.schema.metadata or {})[b"uttermill"])
+        if header["format"] != FORMAT:
             continue
         keys = fingerprints.loaded(table["key"].chunk(0))
         others = (table[name].to_numpy() for name in SCHEMA.names[1:])
-        parts = [(name, guard) for name, guard in told["parts"]]
+        parts = [(name, guard) for name, guard in header["parts"]]
         columns = Columns(keys, *others)
-        counts = [{name: (n, bad) for name, (n, bad) in each.items()} for each in told["counts"]]
-        return KnownRecordings(told["shards"], parts, told["seconds"], counts, columns)
+        counts = [{name: (n, bad) for name, (n, bad) in each.items()} for each in header["counts"]]
+        return KnownRecordings(header["shards"], parts, header["seconds"], counts, columns)
     return KnownRecordings([], [], [], [], _empty())
 
 

@@ -91,8 +91,8 @@ def _told(turns: list[Turn]) -> list[JsonObject]:
 
 def of_job(job: Job, settings: SourceSettings) -> SideFiles | None:
     """The RTTM files of a source; None if the job's diarizer does not use them."""
-    told = plugins.load("diarizers", job.speakers.use).USES_SPEAKERS
-    return SideFiles(settings) if told else None
+    used = plugins.load("diarizers", job.speakers.use).USES_SPEAKERS
+    return SideFiles(settings) if used else None
 
 
 def read(path: str) -> Turns:

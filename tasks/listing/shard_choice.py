@@ -30,7 +30,7 @@ def incoming(found: Survey, results: Sequence[Path]) -> Iterator[tuple[pa.Table,
     """Tables of all rows for shards, in a stable order; with each, whether it was probed now."""
     for path in results:
         yield tables.read(path), True
-    for table in found.told.tables():
+    for table in found.redescribed.tables():
         yield table, False
 
 

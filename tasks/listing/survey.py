@@ -34,7 +34,7 @@ class Survey:
 
     known: KnownRecordings
     fresh: RowFiles  # new and changed recordings, to be probed
-    told: RowFiles  # unchanged bytes with a new description, or that have come back
+    redescribed: RowFiles  # unchanged bytes with a new description, or that have come back
     left: LeftAsides = field(default_factory=LeftAsides)
     used_scratch: bool = False
     reused: int = 0
@@ -69,8 +69,8 @@ def survey(
     found.shared = shared.found()
     looking.at_young()
     found.fresh.close()
-    found.told.close()
-    found.used_scratch |= bool(found.fresh.files or found.told.files)
+    found.redescribed.close()
+    found.used_scratch |= bool(found.fresh.files or found.redescribed.files)
     present = (had.columns.flags & PRESENT) > 0
     found.gone = np.flatnonzero(present & ~looking.listed)
     return found
@@ -128,9 +128,9 @@ class _Looking:
             news[knows] = (columns.heads[there] != batch.heads[knows]) | (flags & PRESENT == 0)
         same &= ~twice
         self.found.reused += int(same.sum())
-        told = same & news
-        if told.any():
-            self.found.told.add(batch.rows.filter(pa.array(told)), place[told])
+        redescribed = same & news
+        if redescribed.any():
+            self.found.redescribed.add(batch.rows.filter(pa.array(redescribed)), place[redescribed])
         fresh = ~same & ~twice
         if fresh.any():
             self._fresh(batch.rows.filter(pa.array(fresh)), place[fresh], row[fresh])
@@ -161,9 +161,9 @@ class _Looking:
     def _is_young(self, guard: str, now: float) -> bool:
         """Whether a local file changed so recently that it may still be written. Objects in a store
         are always complete."""
-        told = LOCAL_GUARD.fullmatch(guard)
-        changed = int(told[1]) / 1e9 if told else 0.0
-        if not told or not 0 <= now - changed < self._settle:
+        local = LOCAL_GUARD.fullmatch(guard)
+        changed = int(local[1]) / 1e9 if local else 0.0
+        if not local or not 0 <= now - changed < self._settle:
             return False
         self._youngest = max(self._youngest, changed)
         return True

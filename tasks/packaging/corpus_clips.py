@@ -102,9 +102,9 @@ def save(
     """Save the chosen clips; `firsts`: the place of each group's first row among all rows, and
     `split`: by place, -1 for a row that is not chosen."""
     fields = {name: pa.from_numpy_dtype(column.dtype) for name, column in clips._asdict().items()}
-    told = {"names": "\n".join(names), "clips": str(int((split >= 0).sum()))}
-    told["speakers"] = "\n".join(spoken)
-    schema = pa.schema({**fields, "split": pa.int16()}, told)
+    metadata = {"names": "\n".join(names), "clips": str(int((split >= 0).sum()))}
+    metadata["speakers"] = "\n".join(spoken)
+    schema = pa.schema({**fields, "split": pa.int16()}, metadata)
     with storage.of(scratch).writing(scratch) as home, tables.writing(home / CHOSEN, schema) as out:
         for low in range(0, len(split), BATCH):
             some = clips.take(slice(low, low + BATCH))
@@ -117,9 +117,9 @@ def chosen(scratch: Path) -> Chosen:
     """The clips that `save` saved."""
     with tables.arrow(scratch / CHOSEN) as file:
         held = pa.ipc.open_file(file)
-        told = held.schema.metadata
+        metadata = held.schema.metadata
         columns = {
-            field.name: np.empty(int(told[b"clips"]), field.type.to_pandas_dtype())
+            field.name: np.empty(int(metadata[b"clips"]), field.type.to_pandas_dtype())
             for field in held.schema
         }
         at = 0
@@ -128,7 +128,7 @@ def chosen(scratch: Path) -> Chosen:
                 column[at : at + batch.num_rows] = batch[name].to_numpy()
             at += batch.num_rows
     split = columns.pop("split")
-    names, spoken = (told[key].decode().split("\n") for key in (b"names", b"speakers"))
+    names, spoken = (metadata[key].decode().split("\n") for key in (b"names", b"speakers"))
     return Chosen(CorpusClips(**columns), split, names, spoken if spoken != [""] else [])
 
 

@@ -90,9 +90,9 @@ def save(scratch: Path, groups: Sequence[ShardGroup], rejected: pa.Table) -> lis
             some = rejected.slice(int(edges[number]), int(edges[number + 1] - edges[number]))
             rows = some["at"].to_numpy() - begins[number]
             group = groups[number]
-            told = group.table("rows.arrow", ("id", "recording")).take(rows)
-            table = outcomes.of_rejected(told["id"], some)
-            table = table.append_column(KEY, pa.array(accounts.keys_of(told["recording"])))
+            names = group.table("rows.arrow", ("id", "recording")).take(rows)
+            table = outcomes.of_rejected(names["id"], some)
+            table = table.append_column(KEY, pa.array(accounts.keys_of(names["recording"])))
             known = group.table("digests.arrow", (ACCOUNT, ACCOUNTED)).take(rows)
             for name in (ACCOUNT, ACCOUNTED):
                 table = table.append_column(name, known[name])

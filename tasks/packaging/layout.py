@@ -101,8 +101,8 @@ def published_groups(portions: Iterable[pa.Table]) -> list[PublishedGroup]:
         runs = pc.run_end_encode(part["shard"].combine_chunks(), run_end_type=pa.int64())
         edges = [0, *runs.run_ends.to_pylist()]
         splits, made = (part[n].take(edges[:-1]).to_pylist() for n in ("split", "generation"))
-        told = zip(runs.values.to_pylist(), splits, made, pairwise(edges), strict=True)
-        for shard, split, generation, (first, end) in told:
+        described = zip(runs.values.to_pylist(), splits, made, pairwise(edges), strict=True)
+        for shard, split, generation, (first, end) in described:
             if shard == last:  # it goes on in this portion
                 found[-1] = found[-1]._replace(clips=found[-1].clips + end - first)
                 continue

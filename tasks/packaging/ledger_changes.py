@@ -32,7 +32,7 @@ class Old(NamedTuple):
     """A part of the newest version's ledger, and which of its recordings it keeps."""
 
     number: int
-    told: LedgerPart
+    part: LedgerPart
     stays: Bools
     gone: Bools  # left their sources since that version
 
@@ -43,7 +43,7 @@ class Old(NamedTuple):
     @property
     def rows(self) -> int:
         """Rows that it keeps."""
-        return int(self.told.table["rows"].to_numpy()[self.stays].sum() + self.gone.sum())
+        return int(self.part.table["rows"].to_numpy()[self.stays].sum() + self.gone.sum())
 
 
 def recordings_now(groups: Sequence[ShardGroup]) -> Now:
@@ -84,8 +84,10 @@ def enter_verdicts(scratch: Path, groups: Sequence[ShardGroup], now: Now) -> Non
     for number, own in again.items():
         rows = groups[number].ledger(range(shard_groups.SLICES))
         rows = rows.filter(pc.is_in(rows[KEY], own[KEY]))
-        told = accounts.of_ledger(ledger_rows.judged(rows, own))
-        now.digests[np.searchsorted(now.keys, told[KEY].to_numpy())] = told["digest"].to_numpy()
+        account = accounts.of_ledger(ledger_rows.judged(rows, own))
+        now.digests[np.searchsorted(now.keys, account[KEY].to_numpy())] = account[
+            "digest"
+        ].to_numpy()
 
 
 def _overlapping(groups: Sequence[ShardGroup], numbers: Sequence[int]) -> pa.Array:
@@ -97,11 +99,11 @@ def _overlapping(groups: Sequence[ShardGroup], numbers: Sequence[int]) -> pa.Arr
     return pa.concat_arrays(found)
 
 
-def compare(told: Sequence[LedgerPart], now: Now) -> tuple[list[Old], Bools]:
+def compare(parts: Sequence[LedgerPart], now: Now) -> tuple[list[Old], Bools]:
     """What each old part keeps, and which of today's recordings have to be written anew."""
     fresh = np.ones(len(now.keys), bool)
     old = list[Old]()
-    for part in told:
+    for part in parts:
         keys = part.table[KEY].to_numpy()
         at = sorted_keys.index_in(now.keys, keys)
         there = at >= 0
@@ -118,5 +120,5 @@ def compare(told: Sequence[LedgerPart], now: Now) -> tuple[list[Old], Bools]:
 
 def departed(part: Old) -> Bools:
     """Which recordings of a part are in no source any more."""
-    found: Bools = part.gone | (part.stays & part.told.table["removed"].to_numpy())
+    found: Bools = part.gone | (part.stays & part.part.table["removed"].to_numpy())
     return found

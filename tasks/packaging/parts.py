@@ -162,9 +162,9 @@ def save(
             described[number] = {"members": [asdict(each) for each in members]}
         sources = _save_wanted(home, found.clips, wanted)
         needed = sorted({file for files in sources.values() for file in files})
-        for number, told in described.items():
-            told["sources"] = sources.get(number, [])
-            (home / f"parts/{number}.json").write_text(json.dumps(told))
+        for number, description in described.items():
+            description["sources"] = sources.get(number, [])
+            (home / f"parts/{number}.json").write_text(json.dumps(description))
     return planned, needed
 
 

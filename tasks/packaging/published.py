@@ -126,8 +126,8 @@ def read(out: Path, file: str) -> pa.Table:
 
 def shards(out: Path, file: str) -> list[OutputShard]:
     """The output shards of a part."""
-    told: list[Row] = json.loads(read(out, file).schema.metadata[b"shards"])
-    return [plan.from_row(row) for row in told]
+    rows: list[Row] = json.loads(read(out, file).schema.metadata[b"shards"])
+    return [plan.from_row(row) for row in rows]
 
 
 def _made(part: Path, seed: int, proved: Proved) -> pa.Table:
@@ -149,28 +149,28 @@ def tell(
     digests: pa.Table, groups: Sequence[Sequence[Any]], shards: Sequence[OutputShard]
 ) -> bytes:
     """The bytes of a part's file. `groups`: (split, generation, rows) of each."""
-    told = {
+    metadata = {
         "groups": json.dumps([list(group) for group in groups]),
         "shards": json.dumps([plan.to_row(replace(shard, unchanged=())) for shard in shards]),
     }
-    return arrow_bytes(digests.replace_schema_metadata(told))
+    return arrow_bytes(digests.replace_schema_metadata(metadata))
 
 
 def guards(out: Path, version: Path) -> Mapping[str, str]:
     """Guards of the version's files, by name, as of its publication. Do not change the result: it
     is parsed once a process."""
     try:
-        told = _parsed(storage.read(home(out) / GUARDS))
+        noted = _parsed(storage.read(home(out) / GUARDS))
     except (OSError, ValueError):
         return {}
-    found: Mapping[str, str] = told["guards"] if told.get("version") == version.name else {}
+    found: Mapping[str, str] = noted["guards"] if noted.get("version") == version.name else {}
     return found
 
 
 @lru_cache(maxsize=1)
 def _parsed(text: bytes) -> JsonObject:
-    told: JsonObject = json.loads(text)
-    return told
+    parsed: JsonObject = json.loads(text)
+    return parsed
 
 
 def guard(known: Mapping[str, str], version: Path, name: str) -> str:
@@ -182,8 +182,8 @@ def guard(known: Mapping[str, str], version: Path, name: str) -> str:
 
 def save_guards(out: Path, version: Path) -> None:
     """Note the guards of the newest version's files; only while holding OUT's lock."""
-    told = {"version": version.name, "guards": dict(storage.of(version).guards(version))}
-    storage.write_atomic(home(out) / GUARDS, json.dumps(told).encode())
+    noted = {"version": version.name, "guards": dict(storage.of(version).guards(version))}
+    storage.write_atomic(home(out) / GUARDS, json.dumps(noted).encode())
 
 
 def keep(out: Path, data: bytes) -> str:
@@ -203,7 +203,7 @@ def save(
 ) -> None:
     """Note the newest version: (name, file or its bytes) of each part, (name, file) of each of the
     ledger, the first id of each split. Only while holding OUT's lock."""
-    names = [[name, keep(out, told) if isinstance(told, bytes) else told] for name, told in parts]
+    names = [[name, keep(out, note) if isinstance(note, bytes) else note] for name, note in parts]
     noted = {"sealed": seal, "seed": seed, "parts": names, "ledger": ledger, "firsts": firsts}
     storage.write_atomic(home(out) / "version.json", json.dumps(noted).encode())
     kept = {file for _, file in (*names, *ledger)}

@@ -172,14 +172,14 @@ def missing(some: Sequence[ShardGroup], out: Path) -> list[ShardGroup]:
 
 def list_in(scratch: Path, some: Sequence[ShardGroup]) -> None:
     """Write the groups of a run to a file, so that messages to workers stay small."""
-    told = [(each.home.name, each.shards) for each in some]
-    storage.of(scratch).write(scratch / LIST, json.dumps(told).encode())
+    entries = [(each.home.name, each.shards) for each in some]
+    storage.of(scratch).write(scratch / LIST, json.dumps(entries).encode())
 
 
 def listed(job: Job, scratch: Path) -> list[ShardGroup]:
     """The groups of the run, from that file."""
-    told = json.loads(storage.read(scratch / LIST))
-    return [ShardGroup(home(job.out) / name, tuple(shards)) for name, shards in told]
+    entries = json.loads(storage.read(scratch / LIST))
+    return [ShardGroup(home(job.out) / name, tuple(shards)) for name, shards in entries]
 
 
 def forget(out: Path, kept: Sequence[ShardGroup], changed: Collection[str]) -> None:

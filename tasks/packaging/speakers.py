@@ -58,7 +58,7 @@ def link(
     codes, numbers = [np.zeros(0, np.uint64)], [np.zeros(0, np.int32)]
     known: dict[str, int] = {}
 
-    def told() -> Iterator[pa.Table]:
+    def named() -> Iterator[pa.Table]:
         for table in tables:
             names = pc.binary_join_element_wise(
                 table["recording"], pc.cast(table["number"], pa.string()), "#"
@@ -69,7 +69,7 @@ def link(
             numbers.append(np.array(own, np.int32)[coded.indices.to_numpy()])
             yield table
 
-    for _ in told() if save is None else [save(told())]:
+    for _ in named() if save is None else [save(named())]:
         pass
     hashes, number = np.concatenate(codes), np.concatenate(numbers)
     codes.clear()
@@ -114,8 +114,8 @@ def names_of(numbers: Int32s, names: pa.StringArray) -> pa.StringArray:
 
 def content(codes: UInt64s, numbers: Int32s, names: list[str]) -> UInt64s:
     """Digests of rows that depend on the speakers' names too."""
-    told = row_digests.of_rows(pa.table({"speaker": pa.array([*names, None], pa.string())}))
-    found: UInt64s = codes * np.uint64(0x9E3779B97F4A7C15) ^ told[numbers]
+    digests = row_digests.of_rows(pa.table({"speaker": pa.array([*names, None], pa.string())}))
+    found: UInt64s = codes * np.uint64(0x9E3779B97F4A7C15) ^ digests[numbers]
     return found
 
 

@@ -40,8 +40,8 @@ class MatchedList:
             hit = np.flatnonzero(at.is_valid().to_numpy())
             if len(hit):
                 self._hits.append((first + hit, at.drop_null().to_numpy().astype(np.int64)))
-                told = rows.select(["id", "recording"]).take(hit).to_pylist()
-                names = (f"{row['id']} ({row['recording']})" for row in told)
+                clips = rows.select(["id", "recording"]).take(hit).to_pylist()
+                names = (f"{row['id']} ({row['recording']})" for row in clips)
                 self._told.update(zip((first + hit).tolist(), names, strict=True))
 
     def hits(self, rows: Bools) -> tuple[Bools, list[str]]:
@@ -105,9 +105,9 @@ def extend(
 
 
 def _two_lists(listed: list[MatchedList], clip: int, split: str) -> str:
-    told = next(filter(None, (each.tells(clip) for each in listed)), "a clip")
+    named = next(filter(None, (each.tells(clip) for each in listed)), "a clip")
     return (
-        f"package.splits: the list of {split} names {told}, and another split's list names a clip "
+        f"package.splits: the list of {split} names {named}, and another split's list names a clip "
         "with the same recording, speaker or samples; such clips must be in one split: remove one "
         "of the two names"
     )

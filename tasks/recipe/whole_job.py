@@ -128,8 +128,8 @@ def _transcribing(settings: TranscribeSettings) -> JsonObject:
     if not settings.backends:
         return found
     fields = type(settings).model_fields
-    told = {n: value for n, value in several.items() if getattr(settings, n) != fields[n].default}
-    return {**found, **told, "backends": _all("asr", settings.backends)}
+    given = {n: value for n, value in several.items() if getattr(settings, n) != fields[n].default}
+    return {**found, **given, "backends": _all("asr", settings.backends)}
 
 
 def settings_of_plugin(shelf: str, plugin: Plugin) -> JsonObject:

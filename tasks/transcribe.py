@@ -26,7 +26,7 @@ from tasks.stages.transcribing import CHUNK_SECONDS, Sharing, Unit, chunks, clip
 
 SCHEMA = TRANSCRIPTS
 BATCHED = True
-FAR = 1 << 30  # in the order of recognisers, a language model's place
+LLM_LAST = 1 << 30  # in the order of recognisers, a language model's place
 
 
 def rounds(job: Job) -> int:
@@ -76,7 +76,7 @@ def _lacking(utterance: Utterance, shard: view.ShardView) -> Iterator[Unit]:
 def _order(unit: Unit) -> tuple[int, float, tuple[str, ...], int, str]:
     shared = unit.sharing
     if unit.request is not None:  # of about one length, so in the order of recipes
-        return FAR, 0.0, (), 0, unit.transcript
+        return LLM_LAST, 0.0, (), 0, unit.transcript
     if shared is None:
         return unit.backend, -unit.seconds, (), 0, unit.transcript
     return unit.backend, -shared.seconds, shared.audio, shared.place, unit.transcript
@@ -84,8 +84,8 @@ def _order(unit: Unit) -> tuple[int, float, tuple[str, ...], int, str]:
 
 def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
     """One row per unit, in order. PCM is read some minutes at a time."""
-    for number, own in groupby(units, key=lambda unit: FAR if unit.request else unit.backend):
-        if number == FAR:
+    for number, own in groupby(units, key=lambda unit: LLM_LAST if unit.request else unit.backend):
+        if number == LLM_LAST:
             yield from _written([*own], job)
         else:
             yield from _heard_by(job.transcribe.recognisers[number], [*own], job)

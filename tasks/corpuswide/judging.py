@@ -81,13 +81,13 @@ class TranscribedRows:
         """Reject these rows, apart from spared ones; returns REJECTED, in the order of rows."""
         rest = iter(found)
         while some := list(islice(rest, AT_ONCE)):
-            table = _told(some)
+            table = _table_of(some)
             table = table.filter(pa.array(~self._spared[table["at"].to_numpy()]))
             self.kept[table["at"].to_numpy()] = False
             yield table
 
 
-def _told(found: Sequence[tuple[int, Rejection]]) -> pa.Table:
+def _table_of(found: Sequence[tuple[int, Rejection]]) -> pa.Table:
     """REJECTED."""
     why = [no for _, no in found]
     columns = {

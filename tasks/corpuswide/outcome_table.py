@@ -48,7 +48,7 @@ FIXED = pa.schema(
         "word_errors": pa.int64(),  # of the recogniser's text
     }
 )
-TOLD = FIXED.names.index("words")  # columns that `_told` gives
+MEASURES_FROM = FIXED.names.index("words")  # index of the first column that `_fixed` does not give
 
 
 def schema_of(job: Job) -> pa.Schema:
@@ -62,17 +62,17 @@ def of_utterances(job: Job, utterances: Sequence[Utterance]) -> pa.Table:
     """One row for each utterance that was judged."""
     schema = schema_of(job)
     fixed = pa.Table.from_pylist(
-        list(map(_told, utterances)), schema=pa.schema(list(schema)[:TOLD])
+        list(map(_fixed, utterances)), schema=pa.schema(list(schema)[:MEASURES_FROM])
     )
     judged = [(u.texts, u.measures) for u in utterances]
     values = (
         pa.array([texts[n] if n in texts else measures.get(n) for texts, measures in judged], kind)
-        for n, kind in zip(schema.names[TOLD:], schema.types[TOLD:], strict=True)
+        for n, kind in zip(schema.names[MEASURES_FROM:], schema.types[MEASURES_FROM:], strict=True)
     )
     return pa.table([*fixed.columns, *values], schema=schema)
 
 
-def _told(u: Utterance) -> Row:
+def _fixed(u: Utterance) -> Row:
     heard = u.heard is not None and not u.heard["error_code"]
     return {
         "id": u.id,

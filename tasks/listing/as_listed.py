@@ -40,9 +40,9 @@ class AsListed:
                 if place < 0 and row["guard"] and not row["error_code"]:
                     self._homeless[row["guard"]] = row
         tables = list(found.redescribed.tables())
-        self._told = pa.concat_tables(tables) if tables else LISTED.empty_table()
+        self._redescribed = pa.concat_tables(tables) if tables else LISTED.empty_table()
         self._leaving = np.unique(had.columns.shard[found.gone])
-        touched = {*self._told[PLACE].to_pylist(), *had.columns.shard[leaving].tolist()}
+        touched = {*self._redescribed[PLACE].to_pylist(), *had.columns.shard[leaving].tolist()}
         touched |= {n for table in fresh for n in table[PLACE].to_pylist()}
         counts = np.bincount(had.columns.shard, minlength=len(had.shards))
         self.unchanged = {
@@ -57,8 +57,8 @@ class AsListed:
         is found under a new name, gets the new name; `moved` records the old one."""
         parts = manifest.read(self._out, "shard", shard)
         old: list[Row] = parts[-1].table.to_pylist() if parts else []
-        here = pc.equal(self._told[PLACE], self._number[shard])
-        listed = self._told.filter(here)
+        here = pc.equal(self._redescribed[PLACE], self._number[shard])
+        listed = self._redescribed.filter(here)
         listed = listed.append_column("probed", pa.array(np.zeros(len(listed), bool)))
         return [self._followed(row) for row in merged(old, listed, self._gone)]
 

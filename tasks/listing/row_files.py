@@ -79,11 +79,11 @@ def merged(old: list[Row], rows: pa.Table | None, gone: FixedBytes) -> list[Row]
         elif probed:
             old[index] = {**row, "present": row["error_code"] != "changed"}
         else:
-            old[index] = _told(old[index], row)
+            old[index] = _redescribed(old[index], row)
     return old
 
 
-def _told(old: Row, row: Row) -> Row:
+def _redescribed(old: Row, row: Row) -> Row:
     """What the source now says about unchanged bytes: texts, segments."""
     merged = {**row, **{name: old[name] for name in PROBED}}
     if old["error_code"] and not row["error_code"] and old["content"] is None:

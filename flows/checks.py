@@ -60,7 +60,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
     enhanced.check(job)
     places.check(job)
     selection.check(job)
-    recipe.weights(job.transcribe)
+    recipe.weights(job.transcribe.recognisers)
     if settings.transcribe.llm_text is not None:
         llm_text.check(settings.transcribe.llm_text)
     elif settings.package.text_form == "llm_text":

@@ -8,12 +8,13 @@ import pyarrow.compute as pc
 
 from flows.run import estimates
 from flows.run.caller import ClusterCaller
-from tasks import package, storage
+from tasks import storage
 from tasks.dataset import versions
 from tasks.estimating import forecast, trial
 from tasks.estimating.forecast import Costs, Sizes
 from tasks.estimating.sample import Member
 from tasks.job import Done, Job, Spent
+from tasks.packaging import shards as output_shards
 from tasks.stages.stage import PER_SHARD
 
 
@@ -64,8 +65,8 @@ def packaged(
             alone = caller.metrics.table()["wall_seconds"][since - 1].as_py()
             kept = sum(seen[m.recording].kept for m in chosen if m.recording in seen)
             costs.gather = alone / max(kept, planned["seconds"])
-            caller.map(package.write, numbers)
-            caller.map(package.check, numbers)
+            caller.map(output_shards.write, numbers)
+            caller.map(output_shards.check, numbers)
             walls = caller.metrics.table().slice(since)["wall_seconds"]
             costs.package = (pc.sum(walls).as_py() or 0.0) / planned["seconds"]
             found = {**trial.bytes_of(staging), "tables": planned["tables"]}

@@ -41,8 +41,8 @@ def client_version() -> str | None:
 def engines() -> dict[str, str] | None:
     """Modules that this worker loads before its first task, each with an attribute whose reading
     loads it; None: all that any run may reach."""
-    told = os.environ.get(ENGINES_VARIABLE)
-    return json.loads(told) if told else None
+    value = os.environ.get(ENGINES_VARIABLE)
+    return json.loads(value) if value else None
 
 
 def secret(name: str) -> str:

@@ -53,9 +53,9 @@ class NothingLeft(RunError):
         self.reasons, self.ignored = reasons or {}, ignored or {}
 
     def __str__(self) -> str:
-        told = [f"{entry['items']} {name}" for name, entry in self.reasons.items()]
-        told += [f"{count} left aside as {name}" for name, count in self.ignored.items()]
-        sentence = f"{self.args[0]} ({', '.join(told)})" if told else str(self.args[0])
+        counts = [f"{entry['items']} {name}" for name, entry in self.reasons.items()]
+        counts += [f"{count} left aside as {name}" for name, count in self.ignored.items()]
+        sentence = f"{self.args[0]} ({', '.join(counts)})" if counts else str(self.args[0])
         return masking.sentence(sentence)
 
 

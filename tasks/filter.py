@@ -15,7 +15,6 @@ from tasks import recipe
 from tasks.accounting import ledger
 from tasks.audio import Clip
 from tasks.checkpoints import cuts, verdicts, view
-from tasks.checkpoints.manifest import Row
 from tasks.errors import ItemError
 from tasks.job import Job
 from tasks.json_types import JsonObject
@@ -24,7 +23,7 @@ from tasks.plugins.rules import judge
 from tasks.recording import Locator
 from tasks.recording.faults import Fault
 from tasks.recording.turns import Turn
-from tasks.schema import CUTS
+from tasks.schema import CUTS, Row
 from tasks.segmenters import Segmenter, Span
 from tasks.settings import Plugin
 from tasks.stages import cut_rows, cutting, handover, hearing, measuring, speaking

@@ -29,31 +29,30 @@ import pyarrow as pa
 
 from tasks import plugins, storage
 from tasks.accounting import summary
+from tasks.arrays import UInt64s
 from tasks.dataset import datacard, versions
 from tasks.errors import RunError
 from tasks.formats import Hashes
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.packaging import (
-    canonical,
+    corpus_clips,
     layout,
     ledger_notes,
     parts,
     plan,
     published,
+    row_digests,
     safeguards,
     shard_groups,
     speakers,
     splits,
-    whole,
 )
 from tasks.packaging.published import Published
-from tasks.packaging.shards import check, finished, write
+from tasks.packaging.shards import finished
 from tasks.recipe import whole_job
 from tasks.reviews import applied
 from tasks.storage import sorted_keys, tables
-
-__all__ = ["check", "gather", "publish", "write"]
 
 PACKAGE_VERSION = 4
 
@@ -77,7 +76,7 @@ def gather(
     """
     groups = shard_groups.listed(job, scratch)
     ledger = ledger_notes.portions(job.out, scratch)
-    found = whole.chosen(scratch)
+    found = corpus_clips.chosen(scratch)
     totals = summary.added(portion.totals for portion in ledger)
     newest = versions.newest(job.out)
     safeguards.check(job, totals, len(found.split), ledger, newest)
@@ -119,7 +118,7 @@ def gather(
         "staging": str(staging),
         "new": True,
         "tables": {each.name: each.file for each in ledger},
-        "ledger": [(each.name, each.told) for each in ledger],
+        "ledger": [(each.name, each.note_file) for each in ledger],
         "parts": planned,
         "needed": needed,
         "balance": _balance(job, len(laid_out), loads),
@@ -132,18 +131,18 @@ def gather(
 
 
 def _with_content(
-    job: Job, groups: Sequence[shard_groups.ShardGroup], found: whole.Chosen
-) -> tuple[whole.Chosen, whole.Codes, dict[str, pa.Array], pa.Array | None]:
+    job: Job, groups: Sequence[shard_groups.ShardGroup], found: corpus_clips.Chosen
+) -> tuple[corpus_clips.Chosen, UInt64s, dict[str, pa.Array], pa.Array | None]:
     """The chosen clips, with digests of their rows that depend on the speakers' names; digests that
     depend on derived columns too; these columns; and the names of speakers over all recordings."""
     spoken = None
     if found.speakers:
-        told = speakers.content(found.clips.content, found.clips.speaker, found.speakers)
-        found = found._replace(clips=found.clips._replace(content=told))
+        content = speakers.content(found.clips.content, found.clips.speaker, found.speakers)
+        found = found._replace(clips=found.clips._replace(content=content))
         spoken = speakers.names_of(found.clips.speaker, pa.array(found.speakers))
     content, more = found.clips.content, parts.derived(job, groups, found.clips)
     if more:
-        content = content * np.uint64(0x9E3779B97F4A7C15) ^ canonical.of_rows(pa.table(more))
+        content = content * np.uint64(0x9E3779B97F4A7C15) ^ row_digests.of_rows(pa.table(more))
     return found, content, more, spoken
 
 
@@ -158,7 +157,7 @@ def _balance(job: Job, tars: int, loads: dict[str, list[float]]) -> JsonObject:
     }
 
 
-def _before(before: Published, found: whole.Chosen) -> layout.Before:
+def _before(before: Published, found: corpus_clips.Chosen) -> layout.Before:
     """Where the clips of the newest version are among the chosen ones."""
     clips = found.clips
     now = sorted_keys.places_of(before.high, before.low, clips.high, clips.low)
@@ -166,7 +165,7 @@ def _before(before: Published, found: whole.Chosen) -> layout.Before:
 
 
 def _compared(
-    groups: list[layout.ClipGroup], before: Published, content: whole.Codes
+    groups: list[layout.ClipGroup], before: Published, content: UInt64s
 ) -> list[layout.ClipGroup]:
     """The groups, with what is the same as in the newest version."""
     firsts = {(group.split, group.number): group.first for group in before.groups}
@@ -183,12 +182,12 @@ def _compared(
 
 def _tables(scratch: Path, staging: Path, job: Job) -> None:
     """Stage `splits.parquet` and `speakers.parquet`, if they are asked for."""
-    for name, found in whole.tables_of(scratch):
+    for name, found in corpus_clips.tables_of(scratch):
         with storage.of(staging).writing(staging, job.scratch) as home:
             tables.write_parquet(home / name, found)
 
 
-def fingerprint(job: Job, found: whole.Chosen, ledger: str, chosen: JsonObject) -> str:
+def fingerprint(job: Job, found: corpus_clips.Chosen, ledger: str, chosen: JsonObject) -> str:
     """Hash of everything a version is made of; with the previous versions, it fixes the layout."""
     state = hashlib.sha256()
     for codes in (found.clips.high, found.clips.low, found.clips.content):
@@ -216,7 +215,7 @@ def publish(job: Job, gathered: JsonObject) -> Path:
     RunError if the tables on disk are not those that were gathered."""
     staging = storage.place(gathered["staging"])
     known: Hashes = gathered["tables"]
-    told = _told(staging, gathered)
+    notes = _notes(staging, gathered)
     with finished(job, staging, [*known]) as (home, hashes):
         for name, expected in known.items():
             if storage.hashed(home / name) != expected:
@@ -228,16 +227,16 @@ def publish(job: Job, gathered: JsonObject) -> Path:
         version = versions.publish(job.out, staging, gathered["version"], home, staged)
     seal = versions.described(version)[datacard.SEAL]
     ledger, firsts = gathered["ledger"], gathered["firsts"]
-    published.save(job.out, told, ledger, firsts, seal, job.package.seed)
+    published.save(job.out, notes, ledger, firsts, seal, job.package.seed)
     published.save_guards(job.out, version)
     return version
 
 
-def _told(staging: Path, gathered: JsonObject) -> list[tuple[str, str | bytes]]:
-    """What is told of each part of the version, for the next one; before the plan is removed."""
+def _notes(staging: Path, gathered: JsonObject) -> list[tuple[str, str | bytes]]:
+    """The note on each part of the version, for the next one; before the plan is removed."""
     found: list[tuple[str, str | bytes]] = []
     for part in gathered["parts"]:
         folder = staging / plan.PLAN / plan.part_name(part.number)
-        told = part.file or storage.read(folder / "told.arrow")
-        found.append((part.name, told))
+        note = part.file or storage.read(folder / "told.arrow")
+        found.append((part.name, note))
     return found

@@ -190,8 +190,7 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path, begun: Begun | None
     # The longest shards first: no straggler at the end.
     shards = sorted(seconds, key=lambda name: (-seconds[name], name))
     listed = shard.broken_of(job, found, safeguards.exempt(job))
-    made = (shards, done, index, found.ignored, found.left, seconds, listed)
-    begun.sharded = Sharded(*made)
+    begun.sharded = Sharded(shards, done, index, found.ignored, found.left, seconds, listed)
     return begun.sharded
 
 

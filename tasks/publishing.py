@@ -17,11 +17,11 @@ from tasks.job import Done, Job
 from tasks.json_types import JsonObject
 from tasks.logs import log
 from tasks.packaging import (
-    answers,
     choosing,
     group_verdicts,
     ledger_layout,
     ledger_parts,
+    outcome_parts,
     part_writing,
     parts,
     plan,
@@ -103,9 +103,9 @@ def _write(
     left = caller.map(output_shards.link, [(job, staging, part) for part in parts])
     planned = plan.numbered(staging)
     written = [number for some in left for number in some]
-    caller.map(package.write, [(job, staging, number) for number in written])
+    caller.map(output_shards.write, [(job, staging, number) for number in written])
     laps.end("write")
-    caller.map(package.check, [(job, staging, number) for number in written])
+    caller.map(output_shards.check, [(job, staging, number) for number in written])
     laps.end("verify")
     return planned, written
 
@@ -134,10 +134,10 @@ def gather(
     manifests: str | None = None,
 ) -> JsonObject:
     """Everything of the next version but its output shards, staged: what `package.gather` says of
-    it, and `tables`, the digests of its tables' files. `manifests`: see `answers.note`."""
+    it, and `tables`, the digests of its tables' files. `manifests`: see `outcome_parts.note`."""
     shard_groups.list_in(scratch, groups)
     chosen = caller.call(choosing.choose, job, scratch)
-    caller.call(answers.note, job, scratch, chosen["judged"], manifests)
+    caller.call(outcome_parts.note, job, scratch, chosen["judged"], manifests)
     newest = versions.newest(job.out)
     staging = versions.stage(job.out, versions.number(newest) + 1 if newest else 1)
     judged = bool(chosen["judged"])

@@ -18,13 +18,12 @@ import pyarrow as pa
 
 from tasks import audio
 from tasks.checkpoints import blobs, enhanced, view
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.errors import ItemError
 from tasks.job import Job
 from tasks.logs import log
 from tasks.recording import Locator
-from tasks.schema import AUDIO, ENHANCED
+from tasks.schema import AUDIO, ENHANCED, Row
 from tasks.segmenters import Span
 from tasks.stages import cutting, enhancing, handover, pcm
 from tasks.stages.contract import OfRecording

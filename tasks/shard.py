@@ -9,25 +9,26 @@ recording stays in its shard for ever; one that has left its source is only mark
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from heapq import nsmallest
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from tasks.accounting.broken import BrokenCount
+from tasks.accounting.broken import FIRST, Broken, BrokenCount
+from tasks.arrays import FixedBytes
 from tasks.checkpoints import manifest
 from tasks.checkpoints.index import Index
-from tasks.checkpoints.manifest import Row
 from tasks.job import Job
 from tasks.listing import known, row_files
-from tasks.listing.homes import homes_of, in_shards
 from tasks.listing.known import Columns, KnownRecordings
 from tasks.listing.row_files import LISTED, PLACE, merged
+from tasks.listing.shard_choice import in_shards, shards_of
 from tasks.listing.survey import Survey as Survey
 from tasks.listing.survey import survey as survey
-from tasks.schema import RECORDINGS
+from tasks.schema import RECORDINGS, Row
+from tasks.stages.contract import OfRecording
 from tasks.storage import tables
 
 
@@ -37,7 +38,7 @@ def probe(job: Job, listing: Path, low: int, high: int, isolate: bool = False) -
     from tasks.stages import isolate as isolation
     from tasks.stages import probe as probing  # decodes: heavy to import, and only workers do it
 
-    units = [probing.Unit(row) for row in tables.read(listing).slice(low, high - low).to_pylist()]
+    units = [OfRecording(row) for row in tables.read(listing).slice(low, high - low).to_pylist()]
     found = isolation.results("probe", job, units) if isolate else probing.compute(units, job)
     target = listing.with_name(f"{listing.stem}-{low:09d}.parquet")
     rows = [row for rows in found for row in rows]
@@ -57,7 +58,7 @@ def commit(job: Job, found: Survey, results: Sequence[Path], index: Index) -> di
     leaving = np.concatenate([found.gone, found.failed])
     gone = np.sort(had.columns.keys[leaving])
     touched = {int(n) for n in np.unique(had.columns.shard[leaving])}
-    numbers = homes_of(job, found, results, gone)
+    numbers = shards_of(job, found, results, gone)
     changed: dict[int, Columns] = {}
     with in_shards(job, found, results, numbers) as buckets:
         for rows in buckets:
@@ -78,7 +79,7 @@ def commit(job: Job, found: Survey, results: Sequence[Path], index: Index) -> di
 
 
 def _commit(
-    job: Job, had: KnownRecordings, number: int, rows: pa.Table | None, gone: NDArray[np.bytes_]
+    job: Job, had: KnownRecordings, number: int, rows: pa.Table | None, gone: FixedBytes
 ) -> Columns:
     """Commit a shard with its new rows, and without those that are gone."""
     shard = had.shards[number]
@@ -107,11 +108,11 @@ def broken_of(job: Job, found: Survey, exempt: Collection[str]) -> BrokenCount:
     recordings, failed = sum(n for _, n, _ in strict), sum(bad for *_, bad in strict)
     if not recordings or failed / recordings <= job.package.max_failed_fraction:
         return BrokenCount(recordings, failed)
-    rows = (
-        row
+    named = (
+        Broken(row["source_path"], f"shard.{row['error_code']}", row["error_detail"] or "")
         for number in sorted({number for number, _, bad in strict if bad})
         for part in manifest.read(job.out, "shard", had.shards[number])[-1:]
         for row in part.table.to_pylist()
-        if row["present"] and row["error_code"]
+        if row["present"] and row["error_code"] and row["dataset"] not in exempt
     )
-    return BrokenCount(recordings, failed, BrokenCount.of(rows, exempt).first)
+    return BrokenCount(recordings, failed, nsmallest(FIRST, named))

@@ -13,13 +13,12 @@ from itertools import groupby
 
 from tasks import plugins, scoring, speech
 from tasks.asr import SpeechClip, Transcript
-from tasks.checkpoints import view, written
-from tasks.checkpoints.manifest import Row
+from tasks.checkpoints import llm_answers, view
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
 from tasks.plugins import backends
 from tasks.plugins.contracts.asr import Backend, ChunkedBackend
-from tasks.schema import TRANSCRIPTS
+from tasks.schema import TRANSCRIPTS, Row
 from tasks.served import llm_text
 from tasks.settings import Plugin
 from tasks.settings.servers import LlmText
@@ -27,7 +26,7 @@ from tasks.stages.transcribing import CHUNK_SECONDS, Sharing, Unit, chunks, clip
 
 SCHEMA = TRANSCRIPTS
 BATCHED = True
-FAR = 1 << 30  # in the order of recognisers, a language model's place
+LLM_LAST = 1 << 30  # in the order of recognisers, a language model's place
 
 
 def rounds(job: Job) -> int:
@@ -66,7 +65,7 @@ def _lacking(utterance: Utterance, shard: view.ShardView) -> Iterator[Unit]:
         if utterance.outcome.stage == "transcribe":
             yield unit(shard.transcript_recipe(utterance), 0, sharing_of(utterance, shard.audio))
         return
-    if utterance.unwritten and (question := written.request_for(shard.job, utterance)):
+    if utterance.llm_unanswered and (question := llm_answers.request_for(shard.job, utterance)):
         yield Unit(question.recipe, pcm, shard.shard, None, None, request=question)
     if utterance.missing:
         further = shard.further_recipes(utterance)
@@ -77,7 +76,7 @@ def _lacking(utterance: Utterance, shard: view.ShardView) -> Iterator[Unit]:
 def _order(unit: Unit) -> tuple[int, float, tuple[str, ...], int, str]:
     shared = unit.sharing
     if unit.request is not None:  # of about one length, so in the order of recipes
-        return FAR, 0.0, (), 0, unit.transcript
+        return LLM_LAST, 0.0, (), 0, unit.transcript
     if shared is None:
         return unit.backend, -unit.seconds, (), 0, unit.transcript
     return unit.backend, -shared.seconds, shared.audio, shared.place, unit.transcript
@@ -85,8 +84,8 @@ def _order(unit: Unit) -> tuple[int, float, tuple[str, ...], int, str]:
 
 def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
     """One row per unit, in order. PCM is read some minutes at a time."""
-    for number, own in groupby(units, key=lambda unit: FAR if unit.request else unit.backend):
-        if number == FAR:
+    for number, own in groupby(units, key=lambda unit: LLM_LAST if unit.request else unit.backend):
+        if number == LLM_LAST:
             yield from _written([*own], job)
         else:
             yield from _heard_by(job.transcribe.recognisers[number], [*own], job)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
@@ -42,9 +42,9 @@ class UpToDate:
 
     def __init__(self, job: Job, shards: Sequence[str], index: Index) -> None:
         self._job, self._shards, self._index = job, sorted(shards), index
-        told = whole_job.settings_of(job)
+        settings = whole_job.settings_of(job)
         self._settings = digest(
-            [told.get(name) for name in (*stage.PER_SHARD, "enhance")],
+            [settings.get(name) for name in (*stage.PER_SHARD, "enhance")],
             job.filter.measure_all,
             {**whole_job.recipes_of(job), "weights": stage.weights_of(job)},
             datacard.libraries(),
@@ -113,14 +113,8 @@ class UpToDate:
             for shard in self._shards
             if shard not in unsettled and self._items.get(shard, {}).keys() == set(stage.PER_SHARD)
         }
-        told: Notes = {
-            "key": self._version_key(),
-            "number": version.number,
-            "clips": version.clips,
-            "summary": version.summary,
-            "balance": version.balance,
-        }
-        self._index.note(shards, None if unsettled else told)
+        note: Notes = {"key": self._version_key(), **asdict(version)}
+        self._index.note(shards, None if unsettled else note)
 
     def _now(self, shards: Iterable[str]) -> dict[str, str]:
         guards = self._index.guards()
@@ -144,8 +138,8 @@ class UpToDate:
 
 def _key(settings: str, files: Iterable[tuple[str, str]]) -> str:
     """Hash of the settings, and of the names and guards of files."""
-    told = "\n".join(f"{name} {guard}" for name, guard in files)
-    return hashlib.sha256(f"{settings}\n{told}".encode()).hexdigest()[:32]
+    listed = "\n".join(f"{name} {guard}" for name, guard in files)
+    return hashlib.sha256(f"{settings}\n{listed}".encode()).hexdigest()[:32]
 
 
 @cache

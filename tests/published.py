@@ -15,10 +15,9 @@ import soundfile as sf
 
 from tasks import plugins, storage
 from tasks.checkpoints.blobs import Pcm
-from tasks.checkpoints.manifest import Row
 from tasks.formats import Hashes, Output, OutputShard
 from tasks.packaging import format_shards, layout
-from tasks.schema import UTTERANCES
+from tasks.schema import UTTERANCES, Row
 from tasks.settings import PackageSettings, Plugin
 
 RATE = 16000

@@ -142,7 +142,7 @@ def test_one_recogniser_leaves_every_recipe_as_it_was(tmp_path: Path) -> None:
     plain = corpus.job(tmp_path, sources=[])
     assert not {"backends", "when", "asr"} & whole_job.settings_of(plain)["transcribe"].keys()
     assert "further_backends" not in whole_job.recipes_of(plain)
-    assert recipe.weights(plain.transcribe) == "fake"
+    assert recipe.weights(plain.transcribe.recognisers) == "fake"
 
 
 # --- whole runs
@@ -260,7 +260,7 @@ def test_a_model_that_is_missing_is_found_before_any_worker(tmp_path: Path) -> N
     missing = {"use": "onnx_asr", "model": str(tmp_path / "nowhere")}
     chosen = TranscribeSettings.model_validate({"backends": [{"use": "fake"}, missing]})
     with pytest.raises(ConfigError, match="is not a folder here"):
-        recipe.weights(chosen)
+        recipe.weights(chosen.recognisers)
 
 
 def test_the_data_card_names_all_and_their_licences(home: Path) -> None:

@@ -22,6 +22,7 @@ from tasks.checkpoints import blobs, compaction, manifest
 from tasks.checkpoints.index import Index
 from tasks.dataset import versions
 from tasks.job import Job
+from tasks.schema import Row
 from tasks.stages import contract, stage
 from tasks.upkeep import checkpoints
 from tests import corpus
@@ -331,7 +332,7 @@ def test_quarantine_is_lifted_in_a_joined_file(
     with monkeypatch.context() as dying:
         real = stage.Sink.add
 
-        def add(sink: stage.Sink, rows: list[manifest.Row]) -> None:
+        def add(sink: stage.Sink, rows: list[Row]) -> None:
             if sink.stage == "transcribe" and len(sink.rows) == 0 and not failed:
                 failed.append(rows[0]["transcript"])
                 module = contract.find("transcribe")

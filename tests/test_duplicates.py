@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from flows.demo.encoding import encode
 from flows.demo.sentences import ENGLISH
 from flows.demo.speech import Line, speak
+from tasks.arrays import Int64s
 from tasks.audio import Clip, open_stream
 from tasks.filters import _fingerprint, duplicate
 from tasks.filters._duplicates import Copies, find_copies
 from tasks.filters._duplicates_fingerprints import StoredFingerprints
-from tasks.filters._duplicates_table import Ints, Thresholds
+from tasks.filters._duplicates_table import Thresholds
 from tasks.recording import Locator
 from tests import fuzz
 from tests.corpus import speech
@@ -49,7 +50,7 @@ def find(
 
 
 def found_among(
-    parts: Iterable[pa.Array | pa.ChunkedArray], order: Ints, thresholds: Thresholds, **more: int
+    parts: Iterable[pa.Array | pa.ChunkedArray], order: Int64s, thresholds: Thresholds, **more: int
 ) -> Copies:
     """The answer for every row: -1, NaN and false for those that are not copies."""
     with StoredFingerprints(**more) as prints:

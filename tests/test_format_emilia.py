@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from tasks import audio
-from tasks.checkpoints.manifest import Row
 from tasks.errors import ConfigError
 from tasks.formats import Output, emilia
 from tasks.recording import Locator
+from tasks.schema import Row
 from tests import published
 
 

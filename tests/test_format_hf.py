@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.checkpoints.manifest import Row
 from tasks.formats import hf_parquet
+from tasks.schema import Row
 from tests import published
 
 TRAIN = [

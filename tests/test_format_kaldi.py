@@ -15,9 +15,9 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.checkpoints.manifest import Row
 from tasks.errors import ConfigError
 from tasks.formats import _kaldi_lists, kaldi
+from tasks.schema import Row
 from tests import published
 
 NAMES = {"wav.scp", "segments", "text", "utt2spk", "spk2utt", "utt2dur", "reco2dur", "utt2lang",

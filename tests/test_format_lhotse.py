@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.checkpoints.manifest import Row
+from tasks.schema import Row
 from tests import published
 
 #: Lhotse leaves the files that it reads to the garbage collector.

@@ -119,8 +119,8 @@ def test_tasks_do_not_know_flows_or_a_cluster() -> None:
 #: Packages and modules, lowest first. A module imports from its own line only what is its own
 #: package, and else from lines above: so no import climbs, and no two packages import each other.
 LAYERS = (
-    "tasks.environment tasks.json_types tasks.masking tasks.shelves tasks.lean tasks.speech_rate "
-    "tasks.language_codes tasks.logs",
+    "tasks.arrays tasks.environment tasks.json_types tasks.masking tasks.shelves tasks.lean "
+    "tasks.speech_rate tasks.language_codes tasks.logs",
     "tasks.errors",
     "tasks.schema tasks.settings",
     "tasks.job",

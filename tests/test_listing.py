@@ -13,7 +13,7 @@ from tasks import pipeline, recipe, shard
 from tasks.callers import Here, Unobserved
 from tasks.checkpoints import manifest
 from tasks.checkpoints.index import Index
-from tasks.listing import apart, balance, fingerprints, homes, known, row_files
+from tasks.listing import balance, fingerprints, known, on_workers, row_files, shard_choice
 from tasks.listing.left_aside import LeftAside, LeftAsides
 from tasks.upkeep import checkpoints, prune
 from tests import corpus
@@ -126,7 +126,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also small OUTs note what they know."""
     monkeypatch.setattr(known, "LEAST", 1)
     monkeypatch.setattr(row_files, "ROWS", 4)
-    monkeypatch.setattr(homes, "BUCKET", 5)
+    monkeypatch.setattr(shard_choice, "BUCKET", 5)
 
 
 def sharded(tmp: Path) -> Any:
@@ -222,7 +222,7 @@ def test_many_rows_go_to_their_shards_by_way_of_the_disk(
     _, whole = sharded(tmp_path)
     at_once = rows(tmp_path / "out")
     (tmp_path / "out").rename(tmp_path / "out1")
-    monkeypatch.setattr(homes, "BUCKET", 5)
+    monkeypatch.setattr(shard_choice, "BUCKET", 5)
     monkeypatch.setattr(row_files, "ROWS", 4)
     _, parted = sharded(tmp_path)
     assert rows(tmp_path / "out") == at_once
@@ -272,14 +272,14 @@ def test_a_large_folder_is_listed_by_workers_and_gives_the_same(
 ) -> None:
     tree(tmp_path / "in", 40)
     job = corpus.job(tmp_path)
-    monkeypatch.setattr(apart, "LEAST_BRANCHES", 10_000)
+    monkeypatch.setattr(on_workers, "LEAST_BRANCHES", 10_000)
     calls: list[int] = []
     whole = counted(job, calls)
     assert calls == [1], "control: only the probes went to workers"
     expected, left = rows(job.out), sorted(whole.left)
     assert whole.done.computed == 41
     (tmp_path / "out").rename(tmp_path / "out1")
-    monkeypatch.setattr(apart, "LEAST_BRANCHES", 20)
+    monkeypatch.setattr(on_workers, "LEAST_BRANCHES", 20)
     calls = []
     parted = counted(job, calls)
     assert calls[0] > 20
@@ -300,11 +300,11 @@ def test_linked_folders_are_listed_as_a_whole(
     for number in (3, 4):
         (tmp_path / "in" / f"s{number}" / "link").symlink_to(target)
     job = corpus.job(tmp_path)
-    monkeypatch.setattr(apart, "LEAST_BRANCHES", 10_000)
+    monkeypatch.setattr(on_workers, "LEAST_BRANCHES", 10_000)
     expected = counted(job, [])
     names = rows(job.out).keys()
     (tmp_path / "out").rename(tmp_path / "out1")
-    monkeypatch.setattr(apart, "LEAST_BRANCHES", 20)
+    monkeypatch.setattr(on_workers, "LEAST_BRANCHES", 20)
     found = counted(job, [])
     assert rows(job.out).keys() == names
     assert found.ignored == expected.ignored

@@ -18,7 +18,7 @@ from tasks.checkpoints import manifest
 from tasks.corpuswide import identities
 from tasks.corpuswide.voices import VOICES
 from tasks.formats import emilia
-from tasks.packaging import accounts, canonical, contents, shard_outcomes, whole
+from tasks.packaging import accounts, contents, corpus_clips, row_digests, shard_outcomes
 from tasks.packaging.shard_outcomes import ShardOutcomes
 from tasks.report.facts import Ledger
 from tasks.storage import long_columns
@@ -74,7 +74,7 @@ def test_hashes_of_long_columns(long: pa.ChunkedArray) -> None:
     assert len(np.unique(keys)) == ROWS
     assert (keys.reshape(CHUNKS, ROWS) == keys[:ROWS]).all()
     start = np.zeros(len(long), np.uint64)
-    digests = canonical.folded(start, pa.table({"text": long}), ["text"])
+    digests = row_digests.folded(start, pa.table({"text": long}), ["text"])
     assert (digests.reshape(CHUNKS, ROWS) == digests[:ROWS]).all()
 
 
@@ -110,8 +110,8 @@ def test_rows_of_all_groups(long: pa.ChunkedArray) -> None:
     order = np.random.default_rng(0).permutation(count)
     group, row = order // ROWS, order % ROWS
     nothing = np.zeros(count)
-    clips = whole.CorpusClips(nothing, nothing, nothing, nothing, group, row, nothing)  # type: ignore[arg-type]
-    found = whole.rows_of([Group()] * CHUNKS, clips, ["recording", "start"])  # type: ignore[list-item]
+    clips = corpus_clips.CorpusClips(nothing, nothing, nothing, nothing, group, row, nothing)  # type: ignore[arg-type]
+    found = corpus_clips.rows_of([Group()] * CHUNKS, clips, ["recording", "start"])  # type: ignore[list-item]
     assert found["start"].to_pylist() == row.tolist()
     assert pc.utf8_slice_codeunits(found["recording"], 0, 4).to_pylist() == [
         f"{n:04d}" for n in row.tolist()

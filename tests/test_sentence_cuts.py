@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tasks import pipeline, plugins, recipe
 from tasks.recording import Recording, Segment, TimedWord
-from tasks.recording.said import PartTexts, written
+from tasks.recording.part_texts import PartTexts, spelled
 from tasks.segmenters import _sentences, auto
 from tasks.segmenters import given as given_segmenter
 from tasks.settings import Plugin, Source
@@ -40,17 +40,17 @@ def segment(**changes: Any) -> Segment:
 
 def pieces(one: Segment, target: float = 10.0, longest: float = 20.0) -> list[str]:
     end = SECONDS if one.end is None else one.end
-    edges = [0.0, *_sentences.cuts(written(one), 0.0, end, target, longest), end]
+    edges = [0.0, *_sentences.cuts(spelled(one), 0.0, end, target, longest), end]
     texts = PartTexts((one,))
     return [texts.between(0, *span) or "" for span in pairwise(edges)]
 
 
 def test_words_take_the_spelling_of_the_text() -> None:
-    spelled = written(segment())
-    assert "".join(word.word for word in spelled) == TEXT
-    assert [word.word for word in spelled[10:14]] == ["nothing! ", "“Where ", "were ", "you?” "]
+    words = spelled(segment())
+    assert "".join(word.word for word in words) == TEXT
+    assert [word.word for word in words[10:14]] == ["nothing! ", "“Where ", "were ", "you?” "]
     # A text with other words: the words as they are.
-    assert written(segment(text="Something else"))[0].word == "MR "
+    assert spelled(segment(text="Something else"))[0].word == "MR "
 
 
 def test_cut_at_sentence_ends() -> None:

@@ -18,15 +18,15 @@ from tasks.dataset import datacard, versions
 from tasks.job import Job
 from tasks.packaging import (
     candidates,
-    canonical,
     choosing,
+    corpus_clips,
     judgements,
     published,
+    row_digests,
     seeded,
     shard_groups,
     splits,
     staying,
-    whole,
 )
 from tasks.packaging.shard_groups import DIGESTS, ShardGroup
 from tasks.recipe import whole_job
@@ -81,7 +81,7 @@ def groups(job: Job, table: pa.Table, size: int = 150) -> list[ShardGroup]:
         some = table.slice(at, size).combine_chunks()
         keys = seeded.keys(str(job.package.seed), some["id"].to_pylist())
         nothing = np.zeros(len(some), np.uint64)
-        columns = [keys[:, 0], keys[:, 1], canonical.of_rows(some), some["num_samples"]]
+        columns = [keys[:, 0], keys[:, 1], row_digests.of_rows(some), some["num_samples"]]
         columns += [some["sample_rate"], nothing, nothing, some["dataset"].dictionary_encode()]
         held = {"rows.arrow": some, "digests.arrow": pa.table(columns, DIGESTS.names)}
         digest = hashlib.sha256(repr(some.to_pylist()).encode()).hexdigest()[:16]
@@ -114,7 +114,7 @@ def choose(job: Job, table: pa.Table, caplog: pytest.LogCaptureFixture) -> Chose
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(candidates, "Candidates", Counted)
         told = choosing.choose(job, scratch)
-    names = (whole.CHOSEN, splits.FILE, judgements.FILE)
+    names = (corpus_clips.CHOSEN, splits.FILE, judgements.FILE)
     files = {name: (scratch / name).read_bytes() for name in names if (scratch / name).exists()}
     return Chose(told, files, [each.message for each in caplog.records], asked)
 
@@ -129,7 +129,7 @@ def publish(job: Job, table: pa.Table, caplog: pytest.LogCaptureFixture) -> Chos
     settings = whole_job.settings_of(job)
     described = {"frozen": {}, "settings": settings, "files": files, "splits": {}}
     (version / "dataset.json").write_bytes(datacard.sealed(described))
-    clips, split, names, _ = whole.chosen(scratch)
+    clips, split, names, _ = corpus_clips.chosen(scratch)
     parts: list[tuple[str, str | bytes]] = []
     for index, name in enumerate(names):
         own = clips.take(split == index)
@@ -176,7 +176,7 @@ def test_a_night_looks_at_new_clips_only(
     night, plain = both(asking(job, **now), second, caplog)
     assert plain.asked == len(second)
     assert 300 < night.asked < 700
-    kept, _, names, _ = whole.chosen(job.out.parent / "scratch")
+    kept, _, names, _ = corpus_clips.chosen(job.out.parent / "scratch")
     assert {"train", "dev", "test"} <= set(names)
     assert len(kept.high) < len(second), "some join two splits"
     # And the night after, of which nothing is new: only what was not packaged is asked for.

@@ -24,7 +24,7 @@ def prune(
     with lock.hold(out):
         last, good = runs.settings_of(out).job(), runs.settings_of(out, ended_well=True).job()
         jobs = [last] if last == good else [last, good]
-        asked = [KeptSettings(job, recipe.weights(job.transcribe)) for job in jobs]
+        asked = [KeptSettings(job, recipe.weights(job.transcribe.recognisers)) for job in jobs]
         kept = pruning.kept(out, keep)
         if recipes:
             asked += pruning.settings_of(out, kept)

@@ -22,12 +22,12 @@ SHOWN = 3  # stragglers that are printed
 
 #: Stage and step of the pipeline's other calls, by module and name.
 STEPS = {
-    "tasks.listing.apart.list_branches": ("shard", "list"),
+    "tasks.listing.on_workers.list_branches": ("shard", "list"),
     "tasks.shard.probe": ("shard", "probe"),
     "tasks.package.gather": ("package", "gather"),
     "tasks.packaging.group_verdicts.judge": ("package", "decide"),
     "tasks.packaging.choosing.choose": ("package", "choose"),
-    "tasks.packaging.answers.note": ("package", "note"),
+    "tasks.packaging.outcome_parts.note": ("package", "note"),
     "tasks.packaging.ledger_layout.plan": ("package", "ledger"),
     "tasks.packaging.ledger_parts.write": ("package", "ledger"),
     "tasks.packaging.ledger_parts.link": ("package", "ledger"),

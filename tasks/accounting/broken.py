@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from tasks.checkpoints.manifest import Row
 
 FIRST = 10  # that are named wherever a run is described
 COLUMNS = ["recording", "source_path", "outcome", "stage", "reason", "detail"]
@@ -34,24 +32,6 @@ class BrokenCount:
     recordings: int = 0
     failed: int = 0
     first: list[Broken] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, rows: Iterable[Row], exempt: Collection[str]) -> BrokenCount:
-        """Of recordings whose dataset is not `exempt`."""
-        found = cls()
-
-        def broken() -> Iterator[Broken]:
-            for row in rows:
-                if row["dataset"] in exempt:
-                    continue
-                found.recordings += 1
-                if row["error_code"]:
-                    found.failed += 1
-                    why = f"shard.{row['error_code']}", row["error_detail"] or ""
-                    yield Broken(row["source_path"], *why)
-
-        found.first = nsmallest(FIRST, broken())
-        return found
 
 
 def of_parts(parts: Iterable[pa.Table], most: int = FIRST) -> list[Broken]:

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from tasks.checkpoints.cuts import Cut
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Outcome, Utterance
 from tasks.checkpoints.view import ShardView
 from tasks.errors import ConservationError
+from tasks.schema import Row
 
 PRECEDENCE = ("packaged", "dropped", "failed", "non_speech", "unsegmented")
 

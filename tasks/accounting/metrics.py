@@ -14,10 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.checkpoints.manifest import Row
 from tasks.job import Cost
 from tasks.json_types import JsonObject
-from tasks.schema import METRICS
+from tasks.schema import METRICS, Row
 from tasks.storage import tables, write_atomic
 
 NAME = "metrics.parquet"

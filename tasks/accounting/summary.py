@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from tasks.accounting.ledger import PRECEDENCE
+from tasks.arrays import Float64s
 from tasks.json_types import JsonObject
 from tasks.schema import UTTERANCES_FILE
 from tasks.storage import tables
@@ -187,9 +187,9 @@ def errors_of(version: Path) -> JsonObject:
     }
 
 
-def seconds_of(table: pa.Table) -> NDArray[np.float64]:
+def seconds_of(table: pa.Table) -> Float64s:
     """Duration of each row, s."""
     samples = table["num_samples"].to_numpy(zero_copy_only=False)
     rates = table["sample_rate"].to_numpy(zero_copy_only=False)
-    lengths: NDArray[np.float64] = samples / rates
+    lengths: Float64s = samples / rates
     return lengths

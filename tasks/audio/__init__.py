@@ -10,8 +10,7 @@ from tasks.audio.blocks import BLOCK_FRAMES, BLOCK_VALUES
 from tasks.audio.clip import MATERIALISE_SECONDS, Clip
 from tasks.audio.kinds import Header, Samples
 from tasks.audio.wav import wav_header, write_wav_bytes
-from tasks.recording.container import as_file, digest
-from tasks.recording.extensions import KNOWN_EXTENSIONS
+from tasks.recording.container import digest
 
 if TYPE_CHECKING:
     from tasks.audio.encoding import (
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BLOCK_FRAMES",
     "BLOCK_VALUES",
-    "KNOWN_EXTENSIONS",
     "MATERIALISE_SECONDS",
     "MP3_FRAME",
     "MP3_RATES",
@@ -34,7 +32,6 @@ __all__ = [
     "Header",
     "Samples",
     "Stream",
-    "as_file",
     "decode_int16",
     "digest",
     "open_stream",

@@ -6,13 +6,15 @@ numpy's own mean over rows of two values takes ten times as long as adding colum
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
+
+from tasks.arrays import Float32s
 
 #: From this many channels on, numpy adds eight values of a row at once and rounds differently.
 MANY = 8
 
 
-def mean(samples: NDArray[np.float32], dtype: DTypeLike = np.float64) -> NDArray[np.float32]:
+def mean(samples: Float32s, dtype: DTypeLike = np.float64) -> Float32s:
     """float32 [n, channels] to float32 [n], summed in `dtype`; bit for bit what numpy's mean gives.
 
     In float64, two channels at full scale lose no bit.
@@ -21,7 +23,7 @@ def mean(samples: NDArray[np.float32], dtype: DTypeLike = np.float64) -> NDArray
     if count == 1:
         return samples[:, 0]
     if count >= MANY:
-        means: NDArray[np.float32] = samples.mean(axis=1, dtype=dtype).astype(np.float32)
+        means: Float32s = samples.mean(axis=1, dtype=dtype).astype(np.float32)
         return means
     if count == 2:
         # The sum of two float32 rounds the same directly and through float64, which has more than

@@ -8,7 +8,8 @@ from __future__ import annotations
 import io
 
 import numpy as np
-from numpy.typing import NDArray
+
+from tasks.arrays import Float32s
 
 HZ = 16000
 SECONDS = 0.5
@@ -40,7 +41,7 @@ def fault(kind: str) -> str | None:
     return None
 
 
-def _by_sndfile(kind: str, tone: NDArray[np.float32]) -> tuple[NDArray[np.float32], int]:
+def _by_sndfile(kind: str, tone: Float32s) -> tuple[Float32s, int]:
     import soundfile
 
     container, subtype = SNDFILE[kind]
@@ -51,7 +52,7 @@ def _by_sndfile(kind: str, tone: NDArray[np.float32]) -> tuple[NDArray[np.float3
     return heard, int(rate)
 
 
-def _by_ffmpeg(kind: str, tone: NDArray[np.float32]) -> tuple[NDArray[np.float32], int]:
+def _by_ffmpeg(kind: str, tone: Float32s) -> tuple[Float32s, int]:
     import av
     from av.audio.stream import AudioStream
 

@@ -6,14 +6,15 @@ from functools import lru_cache
 from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
+
+from tasks.arrays import UInt16s
 
 _ROW = 512  # bytes that each lane takes
 _READ = _ROW * 8192  # bytes at a time
 
 
 @lru_cache(maxsize=1)
-def _table() -> NDArray[np.uint16]:
+def _table() -> UInt16s:
     """CRC-16 of polynomial 8005, reflected, of each byte."""
     crc = np.arange(256, dtype=np.uint16)
     for _ in range(8):
@@ -22,15 +23,15 @@ def _table() -> NDArray[np.uint16]:
 
 
 @lru_cache(maxsize=1)
-def _pairs() -> NDArray[np.uint16]:
+def _pairs() -> UInt16s:
     """CRC-16 of each pair of bytes, the first one low."""
     once = _table()[np.arange(1 << 16) & 0xFF] ^ (np.arange(1 << 16) >> 8).astype(np.uint16)
-    twice: NDArray[np.uint16] = _table()[once & 0xFF] ^ (once >> 8)
+    twice: UInt16s = _table()[once & 0xFF] ^ (once >> 8)
     return twice
 
 
 @lru_cache(maxsize=1)
-def _after_row() -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
+def _after_row() -> tuple[UInt16s, UInt16s]:
     """The low and the high byte of a CRC after _ROW zero bytes; a CRC is linear."""
     found = []
     for shift in (0, 8):

@@ -7,8 +7,8 @@ import io
 import av
 import numpy as np
 import soundfile as sf
-from numpy.typing import NDArray
 
+from tasks.arrays import Int16s
 from tasks.audio.decoders import BROKEN
 from tasks.errors import ItemError
 
@@ -16,16 +16,14 @@ MP3_RATES = {8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000}  # Hz
 MP3_FRAME = 1152  # samples of a frame, at most
 
 
-def write_flac_bytes(pcm: NDArray[np.int16], rate: int) -> bytes:
+def write_flac_bytes(pcm: Int16s, rate: int) -> bytes:
     """Mono int16 as 16-bit FLAC, which decodes to the same samples."""
     memory = io.BytesIO()
     sf.write(memory, np.ascontiguousarray(pcm, dtype=np.int16), rate, "PCM_16", format="FLAC")
     return memory.getvalue()
 
 
-def write_mp3_bytes(
-    pcm: NDArray[np.int16], rate: int, bit_rate: int = 128_000, quick: bool = False
-) -> bytes:
+def write_mp3_bytes(pcm: Int16s, rate: int, bit_rate: int = 128_000, quick: bool = False) -> bytes:
     """Mono int16 as MP3 of `bit_rate` bit/s, or the most that `rate` allows; `rate` is one of
     MP3_RATES. The file holds its length, by which a decoder cuts off the padding.
 
@@ -44,7 +42,7 @@ def write_mp3_bytes(
     return memory.getvalue()
 
 
-def decode_int16(data: bytes) -> tuple[NDArray[np.int16], int]:
+def decode_int16(data: bytes) -> tuple[Int16s, int]:
     """Decode a whole mono file in memory as int16 [n], without any conversion; (samples, Hz).
 
     ItemError `decode_error` if it cannot be decoded.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s
 from tasks.audio.mp3 import id3_length
 
 INFO_BYTES = 42  # of a FLAC stream, to the end of STREAMINFO
@@ -59,7 +59,7 @@ class Md5:
         self._md5 = hashlib.md5(usedforsecurity=False)
         self.exact = info.md5 is not None and info.bits <= 24
 
-    def add(self, block: NDArray[np.float32]) -> None:
+    def add(self, block: Float32s) -> None:
         if not self.exact:
             return
         # A power of two and float32 hold every sample of up to 24 bits exactly.

@@ -17,8 +17,8 @@ from typing import BinaryIO, NamedTuple
 import av
 import numpy as np
 from av.audio.codeccontext import AudioCodecContext
-from numpy.typing import NDArray
 
+from tasks.arrays import Int32s
 from tasks.audio.flac_md5 import INFO_BYTES, StreamInfo, info_in
 from tasks.audio.kinds import Decoder, Header, Samples
 from tasks.audio.opening import FRAMES_PER_BYTE
@@ -128,8 +128,8 @@ def _decoded(short: _Short) -> Samples | None:
     except av.FFmpegError:
         return None
     values = np.frombuffer(b"".join(planes), kind)
-    told = values.data if info.bits == 16 else _upper_bytes(values)
-    if hashlib.md5(told, usedforsecurity=False).digest() != info.md5:
+    raw = values.data if info.bits == 16 else _upper_bytes(values)
+    if hashlib.md5(raw, usedforsecurity=False).digest() != info.md5:
         return None
     if len(values) != info.frames * info.channels:
         return None
@@ -138,7 +138,7 @@ def _decoded(short: _Short) -> Samples | None:
     return samples
 
 
-def _upper_bytes(values: NDArray[np.int32]) -> bytes:
+def _upper_bytes(values: Int32s) -> bytes:
     """The upper three bytes of each value."""
     return values.view(np.uint8).reshape(-1, 4)[:, 1:].tobytes()
 
@@ -211,10 +211,10 @@ def _frame(head: bytes, form: tuple[int, int, int]) -> tuple[int, int] | None:
     count = _SIZE_BYTES.get(size_code, 0)
     length = int.from_bytes(head[at : at + count], "big") + 1 if count else _SIZES[size_code]
     channels = head[3] >> 4
-    told = channels + 1 if channels < 8 else 2 if channels < 11 else 0
+    coded = channels + 1 if channels < 8 else 2 if channels < 11 else 0
     rate = _RATES.get(rate_code) if rate_code else form[1]
     bits = _BITS.get(bits_code) if bits_code else form[2]
-    return number, length if (told, rate, bits) == form else 0
+    return number, length if (coded, rate, bits) == form else 0
 
 
 @cache

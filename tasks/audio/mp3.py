@@ -62,9 +62,9 @@ def _lame_fault(file: BinaryIO, size: int) -> str | None:
     at = 8 + 4 * (flags & 1) + 4 * (flags >> 1 & 1) + 100 * (flags >> 2 & 1) + 4 * (flags >> 3 & 1)
     lame = tag[at : at + 36]
     length = int.from_bytes(lame[28:32], "big")
-    told = int.from_bytes(lame[32:34], "big")
+    stored = int.from_bytes(lame[32:34], "big")
     length_of_first = frame_bytes(frame)
-    if len(lame) < 36 or lame[:4] not in (b"LAME", b"Lavf", b"Lavc") or not told or not length:
+    if len(lame) < 36 or lame[:4] not in (b"LAME", b"Lavf", b"Lavc") or not stored or not length:
         return None
     end, gained = _without_tags(file, size)
     held = end - first
@@ -73,7 +73,7 @@ def _lame_fault(file: BinaryIO, size: int) -> str | None:
     if held > length or gained or not length_of_first:
         return None
     crc = crc16(file, first + length_of_first, first + length)
-    return None if crc == told else "its checksum is of other audio"
+    return None if crc == stored else "its checksum is of other audio"
 
 
 def _is_layer3(data: bytes, at: int) -> bool:

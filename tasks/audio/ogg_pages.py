@@ -111,7 +111,7 @@ def _sound(page: bytes) -> bool:
 
     zlib's is the same with each byte's bits reversed, and with other first and last values.
     """
-    told = int.from_bytes(page[22:26], "little")
+    stored = int.from_bytes(page[22:26], "little")
     blank = (page[:22] + bytes(4) + page[26:]).translate(_REVERSED)
     crc = zlib.crc32(blank, 0xFFFFFFFF) ^ 0xFFFFFFFF
-    return int(f"{crc:032b}"[::-1], 2) == told
+    return int(f"{crc:032b}"[::-1], 2) == stored

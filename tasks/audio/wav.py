@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 
 import numpy as np
-from numpy.typing import NDArray
+
+from tasks.arrays import Int16s
 
 
 def wav_header(num_samples: int, rate: int) -> bytes:
@@ -18,6 +19,6 @@ def wav_header(num_samples: int, rate: int) -> bytes:
 _WAV = struct.Struct("<4sI4s4sIHHIIHH4sI")
 
 
-def write_wav_bytes(pcm: NDArray[np.int16], rate: int) -> bytes:
+def write_wav_bytes(pcm: Int16s, rate: int) -> bytes:
     """Mono int16 as WAV with the canonical header of 44 bytes; the same bytes every time."""
     return wav_header(len(pcm), rate) + np.ascontiguousarray(pcm, dtype="<i2").tobytes()

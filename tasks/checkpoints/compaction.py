@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 
 from tasks import storage
 from tasks.checkpoints import blobs, manifest
-from tasks.checkpoints.manifest import HOLDS, Part, Row
+from tasks.checkpoints.manifest import HOLDS, Part
+from tasks.schema import Row
 
 RECIPE = "recipe"  # in a footer: of the settings that made the part
 BLOB_BYTES = 128 << 20  # least size of a blob that is not its shard's only one

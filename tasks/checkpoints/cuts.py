@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import plugins
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.verdicts import cheap_rules, costly
 from tasks.plugins.rules import judge
 from tasks.recording import Segment, TimedWord
 from tasks.recording.faults import Fault
 from tasks.recording.turns import Turn
+from tasks.schema import Row
 from tasks.settings import Plugin
 
 #: Most that a source's segment may end beyond its recording, s: its times are rounded, and an AAC

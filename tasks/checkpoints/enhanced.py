@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tasks import plugins, recipe, shelves
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Outcome, Utterance, failed
 from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.plugins.contracts import Columns
 from tasks.plugins.rules import Limit, Rule, Within, judge
+from tasks.schema import Row
 from tasks.settings import Plugin
 
 OVRL = "dnsmos_ovrl"
@@ -39,6 +39,14 @@ def columns(job: Job) -> Columns:
     return {**plugins.columns("filters", "dnsmos"), **after_columns()}
 
 
+def measures(job: Job) -> Columns:
+    """Columns of the filters' measures and of the scores of both clips."""
+    found = dict[str, tuple[str, str]]()
+    for plugin in job.filter.filters:
+        found.update(plugins.columns("filters", plugin.use))
+    return found | columns(job)
+
+
 def after_columns() -> Columns:
     """Score columns of the enhanced clip."""
     before = plugins.columns("filters", "dnsmos").items()
@@ -54,9 +62,9 @@ def before(measures: Mapping[str, float | None]) -> Scores:
 def rules(job: Job) -> tuple[Rule, ...]:
     if job.enhance.use == "none":
         return ()
-    told = _settings(job.enhance)
-    least = told.get("min_ovrl")
-    original = (Within(OVRL, least),) if told.get("keep_if_better") else ()
+    values = _settings(job.enhance)
+    least = values.get("min_ovrl")
+    original = (Within(OVRL, least),) if values.get("keep_if_better") else ()
     return (Limit(after(OVRL), least, None, "low_dnsmos_ovrl", unless=original),)
 
 

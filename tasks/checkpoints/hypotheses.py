@@ -12,9 +12,9 @@ from functools import lru_cache
 
 from tasks import recipe, scoring
 from tasks.checkpoints import language_vote
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
+from tasks.schema import Row
 from tasks.settings import Plugin, TranscribeSettings
 
 Lookup = Callable[[Utterance], Row | None]

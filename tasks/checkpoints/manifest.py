@@ -27,7 +27,7 @@ from tasks import storage
 from tasks.errors import CorruptManifest
 from tasks.json_types import JsonObject
 from tasks.logs import log
-from tasks.schema import Row as Row
+from tasks.schema import Row
 from tasks.storage import tables
 
 HOLDS = "holds"  # in a footer: (name, rows) of each part that the file holds

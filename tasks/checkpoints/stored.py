@@ -11,11 +11,11 @@ from functools import cached_property, lru_cache
 from tasks import recipe
 from tasks.checkpoints import blobs, cuts, hypotheses, manifest
 from tasks.checkpoints.cuts import Cut, segments_of, speakers_of
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
 from tasks.recording import Segment
 from tasks.recording.turns import Turn
+from tasks.schema import Row
 from tasks.settings import Plugin
 
 KEPT = 4096  # recipes of cuts: more than a shard has recordings, and each stage asks for each
@@ -86,8 +86,8 @@ class StoredShard:
         return cut_recipes(self.job.filter.segmenter, self.job.speakers)
 
     def _of_turns(self, recording: Row) -> str | None:
-        told, fault = speakers_of(recording), recording.get("rttm_error")
-        return recipe.of_turns(self.job.speakers, recording["content"], told, fault)
+        named, fault = speakers_of(recording), recording.get("rttm_error")
+        return recipe.of_turns(self.job.speakers, recording["content"], named, fault)
 
     def turned(self, recording: Row) -> tuple[str | None, tuple[Turn, ...] | None]:
         """The recipe of a recording's turns, None without diarization; and the turns, None while

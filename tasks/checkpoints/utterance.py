@@ -7,10 +7,10 @@ from functools import cached_property
 
 from tasks import scoring
 from tasks.checkpoints.language_vote import Vote
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.sharing import Company
 from tasks.recording import Segment, ids
 from tasks.reviews.log import Decision
+from tasks.schema import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class Utterance:
     heard: Row | None = None
     others: tuple[Row, ...] = ()  # what further recognisers heard
     missing: tuple[int, ...] = ()  # which of those still have to hear it
-    written: Row | None = None  # a language model's answer for its text
-    unwritten: bool = False  # one is asked, and has not answered
+    llm_answer: Row | None = None  # a language model's answer for its text
+    llm_unanswered: bool = False  # one is asked, and has not answered
     voted: str | None = None  # the recording's language, if it overrules the detected one
     vote: Vote | None = None  # of its recording
     #: `TextValues` of its transcript.

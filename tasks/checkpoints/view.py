@@ -11,9 +11,8 @@ from functools import cached_property, partial
 from itertools import groupby
 
 from tasks import plugins, recipe
-from tasks.checkpoints import cuts, enhanced, hypotheses, sharing, written
+from tasks.checkpoints import cuts, enhanced, hypotheses, llm_answers, sharing
 from tasks.checkpoints.cuts import MOST_BEYOND, Cut, seconds_beyond, segments_of
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.sharing import Company
 from tasks.checkpoints.stored import StoredShard
 from tasks.checkpoints.texts import TextValues
@@ -21,9 +20,10 @@ from tasks.checkpoints.utterance import Outcome, Utterance, failed
 from tasks.checkpoints.verdicts import filter_rules, rules_of
 from tasks.plugins.rules import Rule, judge
 from tasks.recording import Segment, faults
-from tasks.recording.said import PartTexts
+from tasks.recording.part_texts import PartTexts
 from tasks.reviews import applied
 from tasks.reviews.log import Decision
+from tasks.schema import Row
 
 OUTSIDE = "segment_outside_audio"  # reason of segments that the recording does not hold
 PERSON = "person"  # reason of utterances that a person dropped
@@ -200,8 +200,8 @@ class ShardView(StoredShard):
                 elif row and not self._awaited(utterance, row):
                     utterance.outcome = self._verdict_on_text(utterance, rules)
                     if utterance.outcome.outcome == "packaged":
-                        written.attach(self.job, utterance, self.transcripts.get)
-                    if utterance.unwritten:
+                        llm_answers.attach(self.job, utterance, self.transcripts.get)
+                    if utterance.llm_unanswered:
                         utterance.outcome = Outcome("pending", "transcribe")
                 yield utterance
 

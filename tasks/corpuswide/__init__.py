@@ -18,11 +18,11 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from tasks import plugins
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.texts import final_text
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
 from tasks.plugins.contracts import Measuring
+from tasks.schema import Row
 from tasks.settings import Plugin
 
 ROW = pa.schema(

@@ -25,19 +25,11 @@ from typing import IO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from tasks.arrays import Bools, Float32s, Float64s, Int32s, UInt64s
 from tasks.corpuswide import ordering
 from tasks.corpuswide.ordering import Sorted
-from tasks.corpuswide.speaker_names import (
-    Codes,
-    KnownVoices,
-    Reals,
-    Small,
-    VoiceTables,
-    keys,
-    named,
-)
+from tasks.corpuswide.speaker_names import KnownVoices, VoiceTables, keys, named
 from tasks.corpuswide.voices import BYTES
 from tasks.schema import SPEAKERS
 from tasks.speech.embedding import SIZE
@@ -53,9 +45,9 @@ SAMPLED = np.uint64(1023)  # one in 1024 voices shows how names are distributed
 class Before(NamedTuple):
     """Facts from the newest version's table."""
 
-    old: Small  # as in `KnownVoices`
+    old: Int32s  # as in `KnownVoices`
     names: list[str]
-    gone: NDArray[np.bool_]  # of each row: its voice is not there now
+    gone: Bools  # of each row: its voice is not there now
     how: bytes | None
 
 
@@ -67,11 +59,11 @@ def link(
     `least`: mean cosine of voices of one speaker."""
     how = json.dumps([least, recipe]).encode()
     hashes, number, first, seconds, sample = _voices(parts)
-    told = _before(before, hashes)
-    known = KnownVoices(hashes[0], number, first, seconds, told.old, told.names)
+    earlier = _before(before, hashes)
+    known = KnownVoices(hashes[0], number, first, seconds, earlier.old, earlier.names)
     del hashes  # the second half is not needed any more
-    group = _grouped(parts, known, least, not refit and told.how == how)
-    taken = {name for part in _gone(before, told.gone) for name in part["speaker"].to_pylist()}
+    group = _grouped(parts, known, least, not refit and earlier.how == how)
+    taken = {name for part in _gone(before, earlier.gone) for name in part["speaker"].to_pylist()}
     names, renamed = named(parts, known, group, taken)
     group = group[number]
     del known, first, seconds, number
@@ -84,20 +76,22 @@ def link(
             own = pa.array(group[at : at + part.num_rows])
             rows.add(part.append_column("speaker", called.take(own)))
             at += part.num_rows
-        for part in _gone(before, told.gone):
+        for part in _gone(before, earlier.gone):
             left = [renamed.get(name, name) for name in part["speaker"].to_pylist()]
             place = part.column_names.index("speaker")
             rows.add(part.set_column(place, "speaker", pa.array(left, pa.string())))
         yield from rows.tables()
 
 
-def _hashes(table: pa.Table) -> tuple[Codes, Codes]:
+def _hashes(table: pa.Table) -> tuple[UInt64s, UInt64s]:
     """The two halves of the hash of each voice."""
     high, low = sorted_keys.hashes(keys(table)).T.copy()
     return high, low
 
 
-def _voices(parts: VoiceTables) -> tuple[tuple[Codes, Codes], Small, Small, Reals, list[str]]:
+def _voices(
+    parts: VoiceTables,
+) -> tuple[tuple[UInt64s, UInt64s], Int32s, Int32s, Float64s, list[str]]:
     """The sorted hashes of the voices, the voice of each row, the first row and the seconds of each
     voice; and a sample of names of recordings."""
     highs, lows, lengths = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)], [np.zeros(0)]
@@ -118,7 +112,7 @@ def _voices(parts: VoiceTables) -> tuple[tuple[Codes, Codes], Small, Small, Real
     return (high[first], low[first]), number, first, long_columns.joined(lengths)[first], sample
 
 
-def _before(before: VoiceTables, hashes: tuple[Codes, Codes]) -> Before:
+def _before(before: VoiceTables, hashes: tuple[UInt64s, UInt64s]) -> Before:
     old = np.full(len(hashes[0]), -1, np.int32)
     known: dict[str, int] = {}
     gone, how = [np.zeros(0, bool)], None
@@ -134,7 +128,7 @@ def _before(before: VoiceTables, hashes: tuple[Codes, Codes]) -> Before:
     return Before(old, [*known], np.concatenate(gone), how)
 
 
-def _gone(before: VoiceTables, gone: NDArray[np.bool_]) -> Iterator[pa.Table]:
+def _gone(before: VoiceTables, gone: Bools) -> Iterator[pa.Table]:
     """The rows of these voices."""
     at = 0
     for part in before():
@@ -142,7 +136,7 @@ def _gone(before: VoiceTables, gone: NDArray[np.bool_]) -> Iterator[pa.Table]:
         at += part.num_rows
 
 
-def _grouped(parts: VoiceTables, known: KnownVoices, least: float, stays: bool) -> Small:
+def _grouped(parts: VoiceTables, known: KnownVoices, least: float, stays: bool) -> Int32s:
     """The group of each voice, numbered. `stays`: published speakers stay together."""
     apart = known.old < 0 if stays else np.ones(len(known.old), bool)
     names, incumbent = np.unique(known.old[~apart], return_inverse=True)
@@ -168,7 +162,7 @@ def _grouped(parts: VoiceTables, known: KnownVoices, least: float, stays: bool) 
         into = linked(means, whole, least, len(names))
     used = np.zeros(len(into), bool)
     used[into] = True
-    found: Small = (np.cumsum(used, dtype=np.int32) - 1)[into[place]]
+    found: Int32s = (np.cumsum(used, dtype=np.int32) - 1)[into[place]]
     return found
 
 
@@ -183,7 +177,7 @@ class Vectors:
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, at: slice) -> NDArray[np.float32]:
+    def __getitem__(self, at: slice) -> Float32s:
         low, high, _ = at.indices(self._count)
         few = len(self.few)
         single = range(max(low, few) - few, max(high, few) - few)
@@ -191,7 +185,7 @@ class Vectors:
         found = np.frombuffer(data, "<f2").reshape(-1, SIZE).astype(np.float32)
         return np.concatenate([self.few[low:high], found])
 
-    def put(self, place: Small, vectors: list[bytes], share: NDArray[np.float32]) -> None:
+    def put(self, place: Int32s, vectors: list[bytes], share: Float32s) -> None:
         """Add embeddings to the groups of these places."""
         shared = place < len(self.few)
         some = [vectors[at] for at in np.flatnonzero(shared).tolist()]

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks import corpuswide, plugins
+from tasks.arrays import Bools, Float64s, Int64s
 from tasks.corpuswide.ordering import Order
 from tasks.job import Job
 from tasks.json_types import JsonObject
@@ -29,7 +30,6 @@ REJECTED = pa.schema(
 )
 AT_ONCE = 1 << 16  # rejections that are Python's at once
 
-Flags = NDArray[np.bool_]
 RowTables = Callable[[Sequence[str]], Iterable[pa.Table]]  # of these columns of ROW
 
 
@@ -43,12 +43,12 @@ class TranscribedRows:
     def __init__(
         self,
         parts: RowTables,
-        published: Callable[[pa.ChunkedArray], Flags],
+        published: Callable[[pa.ChunkedArray], Bools],
         spared: Collection[str] = (),
     ) -> None:
         self._parts = parts
         apart = pa.array(list(spared), pa.string())
-        flags: list[tuple[Flags, ...]] = [(np.zeros(0, bool),) * 3]
+        flags: list[tuple[Bools, ...]] = [(np.zeros(0, bool),) * 3]
         for table in parts(["id", "kept"]):
             ids = table["id"]
             kept = table["kept"].to_numpy()
@@ -70,7 +70,7 @@ class TranscribedRows:
             found = {n: pa.array(known[n][some]) if n in known else table[n] for n in columns}
             yield pa.table(found)
 
-    def by_id(self) -> NDArray[np.int64]:
+    def by_id(self) -> Int64s:
         """The numbers of the rows in the order of ids."""
         with Order() as order:
             for table in self.tables("id"):
@@ -79,15 +79,15 @@ class TranscribedRows:
 
     def reject(self, found: Iterable[tuple[int, Rejection]]) -> Iterator[pa.Table]:
         """Reject these rows, apart from spared ones; returns REJECTED, in the order of rows."""
-        told = iter(found)
-        while some := list(islice(told, AT_ONCE)):
-            table = _told(some)
+        rest = iter(found)
+        while some := list(islice(rest, AT_ONCE)):
+            table = _table_of(some)
             table = table.filter(pa.array(~self._spared[table["at"].to_numpy()]))
             self.kept[table["at"].to_numpy()] = False
             yield table
 
 
-def _told(found: Sequence[tuple[int, Rejection]]) -> pa.Table:
+def _table_of(found: Sequence[tuple[int, Rejection]]) -> pa.Table:
     """REJECTED."""
     why = [no for _, no in found]
     columns = {
@@ -103,8 +103,8 @@ def _told(found: Sequence[tuple[int, Rejection]]) -> pa.Table:
 def rejected(
     at: NDArray[np.integer],
     reason: str,
-    values: NDArray[np.float64] | None = None,
-    thresholds: NDArray[np.float64] | None = None,
+    values: Float64s | None = None,
+    thresholds: Float64s | None = None,
     details: pa.Array | None = None,
 ) -> pa.Table:
     """A table (REJECTED) with one reason for all rows."""
@@ -120,7 +120,7 @@ def rejected(
 
 
 def judge(
-    job: Job, parts: RowTables, published: Callable[[pa.ChunkedArray], Flags], frozen: JsonObject
+    job: Job, parts: RowTables, published: Callable[[pa.ChunkedArray], Bools], frozen: JsonObject
 ) -> tuple[pa.Table, JsonObject]:
     """Rejections (REJECTED) of rows of `parts`, and the frozen state of each plug-in, by
     `shelf.name`."""

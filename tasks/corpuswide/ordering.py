@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tasks.arrays import FixedBytes, Int64s
 from tasks.storage import long_columns
 
-Ints = NDArray[np.int64]
 CUT = 8  # bytes
 AT_ONCE = 1 << 18  # rows, about
 
@@ -49,7 +49,7 @@ class Order(ExitStack):
             self._files[place].write(np.ascontiguousarray(cuts[:, place]).data)
         self._count += len(whole)
 
-    def numbers(self) -> Ints:
+    def numbers(self) -> Int64s:
         """The numbers of the texts in the order of their bytes; equal ones as they came."""
         order = np.arange(self._count)
         for file in reversed(self._files):
@@ -61,7 +61,7 @@ class Order(ExitStack):
         return order
 
 
-def bounds(sample: list[str], count: int) -> NDArray[np.bytes_]:
+def bounds(sample: list[str], count: int) -> FixedBytes:
     """Bounds of ranges for `Sorted`. `sample`: some of the names, evenly; `count`: about how many
     rows there are."""
     ranges = min(-(-count // AT_ONCE), len(sample) + 1)

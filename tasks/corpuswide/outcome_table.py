@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 from tasks import plugins, storage
 from tasks.checkpoints import enhanced
 from tasks.checkpoints.index import Index
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.texts import text_columns
 from tasks.checkpoints.utterance import Utterance
 from tasks.checkpoints.verdicts import rules_of
@@ -30,6 +29,7 @@ from tasks.plugins import rules
 from tasks.plugins.rules import Allowed, Rule
 from tasks.recipe import whole_job
 from tasks.reviews import applied
+from tasks.schema import Row
 from tasks.settings import Plugin, role
 from tasks.storage import tables
 from tasks.text import SHARED_COLUMNS
@@ -48,34 +48,31 @@ FIXED = pa.schema(
         "word_errors": pa.int64(),  # of the recogniser's text
     }
 )
-TOLD = FIXED.names.index("words")  # columns that `_told` gives
+MEASURES_FROM = FIXED.names.index("words")  # index of the first column that `_fixed` does not give
 
 
 def schema_of(job: Job) -> pa.Schema:
     """FIXED, then every value that a verdict may judge, as float64."""
-    measures = [
-        column
-        for plugin in job.filter.filters
-        for column in plugins.load("filters", plugin.use).COLUMNS
-    ]
-    measures = [*dict.fromkeys([*measures, *enhanced.columns(job)])]
-    names = [*SHARED_COLUMNS, *text_columns(job.transcribe.verdicts), *measures]
+    text = text_columns(job.transcribe.verdicts)
+    names = [*SHARED_COLUMNS, *text, *enhanced.measures(job)]
     return pa.schema([*FIXED, *((name, pa.float64()) for name in names)])
 
 
 def of_utterances(job: Job, utterances: Sequence[Utterance]) -> pa.Table:
     """One row for each utterance that was judged."""
     schema = schema_of(job)
-    told = pa.Table.from_pylist(list(map(_told, utterances)), schema=pa.schema(list(schema)[:TOLD]))
+    fixed = pa.Table.from_pylist(
+        list(map(_fixed, utterances)), schema=pa.schema(list(schema)[:MEASURES_FROM])
+    )
     judged = [(u.texts, u.measures) for u in utterances]
     values = (
         pa.array([texts[n] if n in texts else measures.get(n) for texts, measures in judged], kind)
-        for n, kind in zip(schema.names[TOLD:], schema.types[TOLD:], strict=True)
+        for n, kind in zip(schema.names[MEASURES_FROM:], schema.types[MEASURES_FROM:], strict=True)
     )
-    return pa.table([*told.columns, *values], schema=schema)
+    return pa.table([*fixed.columns, *values], schema=schema)
 
 
-def _told(u: Utterance) -> Row:
+def _fixed(u: Utterance) -> Row:
     heard = u.heard is not None and not u.heard["error_code"]
     return {
         "id": u.id,
@@ -142,8 +139,8 @@ def unseal(out: Path) -> None:
 def seal(job: Job, names: Iterable[str], manifests: str | None = None) -> None:
     """Declare the named parts valid for the current manifests; the caller holds OUT's lock.
     `manifests`: the hash of their names, if they have been listed."""
-    told = {**_state(job, manifests), "parts": sorted(names)}
-    storage.write_atomic(_seal(job.out), json.dumps(told).encode())
+    sealed = {**_state(job, manifests), "parts": sorted(names)}
+    storage.write_atomic(_seal(job.out), json.dumps(sealed).encode())
 
 
 def where(job: Job) -> Path | None:

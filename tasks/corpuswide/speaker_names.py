@@ -13,24 +13,21 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from tasks.arrays import Float64s, Int32s, Int64s, UInt64s
 from tasks.recording import ids
 
-Small = NDArray[np.int32]
-Codes = NDArray[np.uint64]
-Reals = NDArray[np.float64]
 VoiceTables = Callable[[], Iterable[pa.Table]]  # VOICES, or SPEAKERS
 
 
 class KnownVoices(NamedTuple):
     """Distinct voices in the order of their hashes, with their known facts."""
 
-    hashes: Codes  # of content and number
-    number: Small  # of each row, its voice
-    first: Small  # a row of each voice
-    seconds: Reals
-    old: Small  # index of the name that was published; -1: none
+    hashes: UInt64s  # of content and number
+    number: Int32s  # of each row, its voice
+    first: Int32s  # a row of each voice
+    seconds: Float64s
+    old: Int32s  # index of the name that was published; -1: none
     names: list[str]  # those names
 
 
@@ -43,7 +40,7 @@ def keys(table: pa.Table) -> list[str]:
 
 
 def named(
-    parts: VoiceTables, known: KnownVoices, group: Small, taken: set[str]
+    parts: VoiceTables, known: KnownVoices, group: Int32s, taken: set[str]
 ) -> tuple[list[str], dict[str, str]]:
     """The name of each group, and new names for published names. `taken`: names of voices that are
     gone."""
@@ -73,7 +70,7 @@ def named(
     }
 
 
-def _longest(seconds: Reals, group: Small, count: int) -> NDArray[np.int64]:
+def _longest(seconds: Float64s, group: Int32s, count: int) -> Int64s:
     """The longest voice of each group; if several are equally long, the first."""
     most = np.full(count, -np.inf)
     np.maximum.at(most, group, seconds)

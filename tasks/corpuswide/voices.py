@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.checkpoints.cuts import segments_of
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.view import ShardView
 from tasks.recording.turns import Turn
+from tasks.schema import Row
 from tasks.speech.embedding import SIZE, unit
 
 BYTES = 2 * SIZE

@@ -7,13 +7,11 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from tasks.accounting import summary
+from tasks.arrays import Float64s
 from tasks.json_types import JsonObject
 from tasks.recording import ids
-
-Reals = NDArray[np.float64]
 
 #: Lower edges of the histogram of durations, s; a bin ends where the next begins.
 EDGES = (0.0, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 60.0)
@@ -29,7 +27,7 @@ SUMMED = ("samples", "items")
 def of_utterances(parts: Iterable[pa.Table]) -> JsonObject:
     """`splits`, `packaged` (utterances and hours of every split, dataset and language),
     `durations` (s) and `speakers`, of a version's utterances (COLUMNS) in any portions."""
-    lengths: dict[str, list[Reals]] = {}
+    lengths: dict[str, list[Float64s]] = {}
     sums = []
     for part in parts:
         seconds = summary.seconds_of(part)
@@ -62,7 +60,7 @@ def of_utterances(parts: Iterable[pa.Table]) -> JsonObject:
     }
 
 
-def durations(seconds: Reals, hours: float) -> JsonObject:
+def durations(seconds: Float64s, hours: float) -> JsonObject:
     """Minimum, mean, median, maximum and a histogram; s, rounded to µs. None without utterances.
     `hours`: all of them, from exact integers; a sum of floats depends on its order."""
     if not len(seconds):

@@ -102,11 +102,11 @@ def _models(job: Job) -> JsonObject:
         chosen += [("filters", enhanced.scorer(job)), ("enhance", job.enhance)]
     resolved = [plugins.resolve(shelf, plugin) for shelf, plugin in chosen]
     found = {m.name: m for module, own in resolved for m in module.known_models(own)}
-    told = [
+    models = [
         {"name": m.name, "licence": m.licence, "source": m.source, "commercial": m.commercial}
         for m in found.values()
     ]
-    return {"models": told} if told else {}
+    return {"models": models} if models else {}
 
 
 def sealed(data: JsonObject) -> bytes:

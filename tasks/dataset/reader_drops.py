@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from tasks import plugins
+from tasks.arrays import Bools, Float64s, Int64s
 from tasks.json_types import JsonObject
 from tasks.plugins.contracts.formats import FRAMES_PER_SECOND, Bound, ReaderLimits
 from tasks.schema import UTTERANCES_FILE
@@ -28,7 +28,7 @@ COLUMNS = ("split", "text", "num_samples", "sample_rate")
 SHORTER = ("target_seconds", "max_seconds", "whole_up_to")
 LONGER = ("min_seconds",)
 
-Values = Mapping[str, NDArray[np.float64]]
+Values = Mapping[str, Float64s]
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class _Count:
     """Clips of a split, and how many of them each bound is the first to drop."""
 
     clips: int
-    dropped: NDArray[np.int64]
+    dropped: Int64s
 
 
 def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> list[JsonObject]:
@@ -88,7 +88,7 @@ def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str,
     return dict(sorted(found.items(), key=lambda item: (order.index(item[0][0]), item[0][1])))
 
 
-def measures(batch: pa.RecordBatch) -> dict[str, NDArray[np.float64]]:
+def measures(batch: pa.RecordBatch) -> dict[str, Float64s]:
     """Every `Measure` of the rows; float64 [rows]."""
     text = pc.utf8_trim_whitespace(pc.fill_null(batch["text"], ""))
     characters = pc.utf8_length(text).to_numpy(zero_copy_only=False).astype(np.float64)
@@ -103,9 +103,7 @@ def measures(batch: pa.RecordBatch) -> dict[str, NDArray[np.float64]]:
     }
 
 
-def _first_broken(
-    reader: ReaderLimits, values: Values, rows: NDArray[np.bool_]
-) -> NDArray[np.int64]:
+def _first_broken(reader: ReaderLimits, values: Values, rows: Bools) -> Int64s:
     """How many of `rows` each bound is the first to drop; int64 [bounds]."""
     left = rows.copy()
     dropped = np.zeros(len(reader.bounds), np.int64)

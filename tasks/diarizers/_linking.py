@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s, Float64s
 from tasks.speech.linkage import linked
-
-Doubles = NDArray[np.float64]
 
 PORTION = 400  # voices that are linked at once, beside the clusters known so far
 
@@ -23,17 +21,17 @@ class Linker:
 
     def __init__(self, cut: float) -> None:
         self._least = 1 - cut  # cosine
-        self._sums: list[Doubles] = []
+        self._sums: list[Float64s] = []
         self._weights: list[float] = []
         self._owner: list[int] = []  # cluster of each voice added
-        self._loose: list[tuple[Doubles, float]] = []
+        self._loose: list[tuple[Float64s, float]] = []
 
-    def add(self, vector: NDArray[np.float32], weight: float) -> None:
+    def add(self, vector: Float32s, weight: float) -> None:
         self._loose.append((vector.astype(np.float64) * weight, weight))
         if len(self._loose) == PORTION:
             self._link()
 
-    def finish(self) -> tuple[list[int], Doubles, Doubles]:
+    def finish(self) -> tuple[list[int], Float64s, Float64s]:
         """The cluster of each voice in the order added, the clusters' summed vectors [k, n], and
         their weights [k]."""
         self._link()
@@ -58,7 +56,7 @@ class Linker:
         self._loose = []
 
 
-def assigned(voices: Sequence[tuple[int, NDArray[np.float32]]], means: Doubles) -> dict[int, int]:
+def assigned(voices: Sequence[tuple[int, Float32s]], means: Float64s) -> dict[int, int]:
     """Which speaker each local voice of a window is, no two the same one if there are enough:
     the assignment of the largest summed cosine."""
     from scipy.optimize import linear_sum_assignment

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float64s
 from tasks.diarizers._windows import FIRST_S, FRAMES, LOCAL, STEP_S, Window
 from tasks.speech_rate import RATE
 
@@ -95,9 +95,7 @@ def frame_of_window(number: int, hop: int) -> int:
     return round(number * hop / RATE / STEP_S)
 
 
-def _chosen(
-    votes: NDArray[np.float64], counts: NDArray[np.float64], weights: NDArray[np.float64]
-) -> Iterator[tuple[int, ...]]:
+def _chosen(votes: Float64s, counts: Float64s, weights: Float64s) -> Iterator[tuple[int, ...]]:
     many = np.minimum(np.floor(counts / np.maximum(weights, 1e-9) + 0.5), AT_ONCE).astype(int)
     order = np.argsort(-votes, axis=1, kind="stable")[:, :AT_ONCE]
     for number, row, ranked in zip(many.tolist(), votes, order.tolist(), strict=True):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.arrays import Bools, Float32s, Int64s
 from tasks.speech import embedding
 from tasks.speech.embedding import BINS, fbank
 from tasks.speech.embedding import HOP as MEL_HOP
@@ -28,7 +29,6 @@ from tasks.weights.onnx_session import session
 if TYPE_CHECKING:
     import onnxruntime
 
-Floats = NDArray[np.float32]
 Activity = NDArray[np.bool_]
 
 WINDOW = 160_000  # samples
@@ -63,7 +63,7 @@ class Voice:
     sure: bool
 
     @property
-    def vector(self) -> Floats:
+    def vector(self) -> Float32s:
         return np.frombuffer(b"".join(self.halves), np.float32)
 
 
@@ -105,11 +105,11 @@ class Windows:
         self._folder, self._hop = folder, hop
         self._beside = round(FRAMES * (WINDOW - hop) / 2 / WINDOW)  # frames on each side of a zone
         _session(folder)  # fail before the first block if the model is missing
-        self._held: list[Floats] = []
+        self._held: list[Float32s] = []
         self._count = 0  # samples held, from the start of window `_next` on
         self._next = 0
 
-    def push(self, samples: Floats) -> Iterator[Window]:
+    def push(self, samples: Float32s) -> Iterator[Window]:
         self._held.append(samples)
         self._count += len(samples)
         hop, whole = self._hop, (BATCH - 1) * self._hop + WINDOW
@@ -126,13 +126,13 @@ class Windows:
         count = 1 + max(-(-(len(held) - WINDOW) // self._hop), 0)
         yield from self._run(held, last=True, count=count)
 
-    def _run(self, samples: Floats, last: bool, count: int = BATCH) -> Iterator[Window]:
+    def _run(self, samples: Float32s, last: bool, count: int = BATCH) -> Iterator[Window]:
         hop = self._hop
         length = (count - 1) * hop + WINDOW
         padded = np.pad(samples, (0, length - len(samples)))
         stack = np.stack([padded[i * hop : i * hop + WINDOW] for i in range(count)])
         found = _session(self._folder).run(None, {"x": stack[:, None]})[0]
-        active: NDArray[np.bool_] = SETS[_likeliest(found)]  # [count, 589, 3]
+        active: Bools = SETS[_likeliest(found)]  # [count, 589, 3]
         features = fbank(padded) if active.any() else np.empty((0, BINS), np.float32)
         for i in range(count):
             end = len(samples) - i * hop if last and i == count - 1 else WINDOW
@@ -145,7 +145,7 @@ class Windows:
             self._next += 1
 
     def _voices(
-        self, features: Floats, activity: Activity, first: bool, last: bool
+        self, features: Float32s, activity: Activity, first: bool, last: bool
     ) -> Iterator[Voice]:
         """`features`: log mel energies of the window, [998, 80]."""
         solo = activity & (activity.sum(axis=1, keepdims=True) == 1)
@@ -166,23 +166,23 @@ class Windows:
                     break
 
 
-def _likeliest(logs: Floats) -> NDArray[np.int64]:
+def _likeliest(logs: Float32s) -> Int64s:
     """The set of each frame [..., 7]. The model misses speech, of a second voice above all, more
     often than it hears what is not there."""
     likely = np.exp(logs)
     alone = np.where(likely[..., 0] > SILENT, 0, 1 + likely[..., 1:4].argmax(axis=-1))
     both = likely[..., 4:]
-    found: NDArray[np.int64] = np.where(both.sum(-1) > BOTH, 4 + both.argmax(axis=-1), alone)
+    found: Int64s = np.where(both.sum(-1) > BOTH, 4 + both.argmax(axis=-1), alone)
     return found
 
 
-def _feature_frames(where: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _feature_frames(where: Bools) -> Int64s:
     """Indices of frames of 10 ms in the runs of a mask [589], the longest runs first, up to
     MOST_S; in order of time."""
     edges = np.flatnonzero(np.diff(np.r_[0, where.astype(np.int8), 0])).reshape(-1, 2)
     lengths = edges[:, 1] - edges[:, 0]
     most = int(MOST_S * 100)
-    taken: list[NDArray[np.int64]] = []
+    taken: list[Int64s] = []
     held = 0
     for at in np.lexsort((edges[:, 0], -lengths)):
         if taken and lengths[at] * STEP_S < PIECE_S and held >= LEAST_S * 100:

@@ -9,9 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tasks.arrays import Float32s
 from tasks.diarizers import CuttingSettings, Diarizer, Turn
 from tasks.recording import Segment
 
@@ -26,7 +24,7 @@ class Given:
         self._rate, self._given = rate, given
         self._count = 0
 
-    def push(self, block: NDArray[np.float32]) -> None:
+    def push(self, block: Float32s) -> None:
         self._count += len(block)
 
     def finish(self) -> tuple[Turn, ...]:

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from tasks.arrays import Float32s, Float64s
 from tasks.audio.channels import mean
 from tasks.diarizers import CuttingSettings, Diarizer, Turn, _windows
 from tasks.diarizers._linking import Linker, assigned
@@ -105,7 +105,7 @@ class Segments:
         self._windows: list[Window] = []
         self._count = 0  # native samples pushed
 
-    def push(self, block: NDArray[np.float32]) -> None:
+    def push(self, block: Float32s) -> None:
         self._count += len(block)
         mono = np.nan_to_num(mean(block, np.float32), nan=0.0, posinf=0.0, neginf=0.0)
         self._windows += self._model.push(self._audio.push(mono))
@@ -121,7 +121,7 @@ class Segments:
         return self._turns(found, owners, means)
 
     def _turns(
-        self, found: list[Stretch], owners: dict[int, dict[int, int]], means: NDArray[np.float64]
+        self, found: list[Stretch], owners: dict[int, dict[int, int]], means: Float64s
     ) -> tuple[Turn, ...]:
         windows = {window.number: window for window in self._windows}
         numbers: dict[int, int] = {}
@@ -148,7 +148,7 @@ class Segments:
         return min(round(seconds * self._rate), self._count)
 
 
-def _speakers(windows: Sequence[Window], cut: float) -> NDArray[np.float64]:
+def _speakers(windows: Sequence[Window], cut: float) -> Float64s:
     """Mean vectors [k, 192] of the speakers, of length 1."""
     voices = [voice for window in windows for voice in window.voices]
     sure = [voice for voice in voices if voice.sure] or voices
@@ -159,17 +159,17 @@ def _speakers(windows: Sequence[Window], cut: float) -> NDArray[np.float64]:
         linker.add(voice.vector, voice.seconds)
     _, sums, weights = linker.finish()
     lengths = np.linalg.norm(sums, axis=1, keepdims=True)
-    means: NDArray[np.float64] = sums / np.maximum(lengths, 1e-12)
+    means: Float64s = sums / np.maximum(lengths, 1e-12)
     kept = weights >= min(LEAST_SPEAKER_S, weights.max())
     for each in np.flatnonzero(kept):
         longer = kept & (weights > weights[each])
         near = float((means[longer] @ means[each]).max(initial=-1))
         kept[each] = near < ALIKE + ALIKE_PER_S * weights[each]
-    found: NDArray[np.float64] = means[kept]
+    found: Float64s = means[kept]
     return found
 
 
-def _owners(window: Window, means: NDArray[np.float64]) -> dict[int, int]:
+def _owners(window: Window, means: Float64s) -> dict[int, int]:
     """The speaker of each local speaker of a window; if there are too few speakers, the
     nearest."""
     voices = [(voice.local, voice.vector) for voice in window.voices]
@@ -182,7 +182,7 @@ def _owners(window: Window, means: NDArray[np.float64]) -> dict[int, int]:
 
 def _voice(
     stretch: Stretch, windows: Mapping[int, Window], owners: Mapping[int, dict[int, int]], hop: int
-) -> NDArray[np.float32] | None:
+) -> Float32s | None:
     """The embedding of a stretch, float32 [192] of length 1: the mean of the windows' voices in it,
     by how long they last there; None if no voice of it is sure."""
     total = np.zeros(embedding.SIZE)

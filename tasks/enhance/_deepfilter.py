@@ -23,12 +23,12 @@ import scipy.fft
 import scipy.signal
 from numpy.typing import NDArray
 
+from tasks.arrays import Float32s, Float64s
 from tasks.weights import onnx_session
 
 if TYPE_CHECKING:
     import onnxruntime
 
-Floats = NDArray[np.float32]
 
 FFT, HOP = 960, 480
 BANDS = (*[2] * 13, 5, 5, 7, 7, 8, 10, 12, 13, 15, 18, 20, 24, 28, 31, 37, 42, 50, 56, 67)  # bins
@@ -66,7 +66,7 @@ class Stream:
         self._mean = np.linspace(-60, -90, len(BANDS))
         self._unit = np.linspace(0.001, 0.0001, LOW)
 
-    def push(self, samples: Floats) -> Floats:
+    def push(self, samples: Float32s) -> Float32s:
         self._count += len(samples)
         self._held = np.concatenate([self._held, samples])
         made = [np.zeros(0, np.float32)]
@@ -74,7 +74,7 @@ class Stream:
             made.append(self._run(CHUNK, AHEAD))
         return np.concatenate(made)
 
-    def finish(self) -> Floats:
+    def finish(self) -> Float32s:
         frames = -(-self._count // HOP) + 1
         due = HOP * (frames - self._first + 1)
         self._held = np.concatenate([self._held, np.zeros(due - len(self._held), np.float32)])
@@ -85,7 +85,7 @@ class Stream:
         found = np.concatenate(made)
         return found[: len(found) - (HOP * (frames - 1) - self._count)]
 
-    def _run(self, count: int, ahead: int) -> Floats:
+    def _run(self, count: int, ahead: int) -> Float32s:
         """Make the next `count` frames, of which `ahead` later ones are known; the samples that
         become final."""
         lead = self._next - self._first
@@ -94,7 +94,7 @@ class Stream:
         filtered = self._filtered(spectrum, lead, count, moved)
         frames = scipy.fft.irfft(filtered, FFT, axis=1).astype(np.float32) * WINDOW
         halves = np.concatenate([self._tail[None], frames[:, HOP:]])
-        final: Floats = (halves[:-1] + frames[:, :HOP]).reshape(-1)
+        final: Float32s = (halves[:-1] + frames[:, :HOP]).reshape(-1)
         if self._next == 0:
             final = final[HOP:]  # before the first sample
         self._tail = halves[-1]
@@ -126,7 +126,7 @@ class Stream:
 
     def _features(
         self, spectrum: NDArray[np.complex64], frames: int, moved: int
-    ) -> tuple[Floats, Floats]:
+    ) -> tuple[Float32s, Float32s]:
         """feat_erb [1, 1, frames, 32] and feat_spec [1, 2, frames, 96], zeros behind the end. The
         running means are kept as they are after `moved` frames."""
         scaled = spectrum * np.float32(1 / FFT)
@@ -145,15 +145,15 @@ class Stream:
         return bands, bins
 
 
-def _spectrum(samples: Floats, frames: int) -> NDArray[np.complex64]:
+def _spectrum(samples: Float32s, frames: int) -> NDArray[np.complex64]:
     """Spectra [frames, 481] of the first frames."""
     windows = np.lib.stride_tricks.sliding_window_view(samples, FFT)[::HOP][:frames]
     found: NDArray[np.complex64] = scipy.fft.rfft(windows * WINDOW, axis=1)
     return found
 
 
-def _running(values: NDArray[np.float32], before: NDArray[np.float64]) -> NDArray[np.float64]:
+def _running(values: Float32s, before: Float64s) -> Float64s:
     """y[t] = 0.01 x[t] + 0.99 y[t - 1] over the first axis; `before` is y[-1]."""
-    found: NDArray[np.float64]
+    found: Float64s
     found, _ = scipy.signal.lfilter([0.01], [1, -0.99], values, axis=0, zi=0.99 * before[None])
     return found

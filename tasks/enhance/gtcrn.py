@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.fft
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s
 from tasks.enhance import Enhancer, EnhancerSettings
 from tasks.settings import Transient
 from tasks.weights import entries, finding, onnx_session, registry
@@ -28,7 +28,6 @@ RATE = 16_000
 ENGINES = {"onnxruntime": "InferenceSession"}
 ASKED_BY = "enhance.use=gtcrn"
 
-Floats = NDArray[np.float32]
 FFT, HOP = 512, 256
 WINDOW = np.sin(np.pi * np.arange(FFT) / FFT).astype(np.float32)
 CHUNK = 64  # frames of a run; fixed, so that results do not depend on the blocks pushed
@@ -68,9 +67,9 @@ class Stream:
         self._states = {name: np.zeros(shape, np.float32) for name, shape in given.items()}
         self._held = np.zeros(HOP, np.float32)  # from the next frame on
         self._count = self._given = 0  # samples
-        self._tail: Floats | None = None  # second half of the last frame
+        self._tail: Float32s | None = None  # second half of the last frame
 
-    def push(self, samples: Floats) -> Floats:
+    def push(self, samples: Float32s) -> Float32s:
         self._count += len(samples)
         self._held = np.concatenate([self._held, samples])
         made = [np.zeros(0, np.float32)]
@@ -80,7 +79,7 @@ class Stream:
         self._given += len(found)
         return found
 
-    def finish(self) -> Floats:
+    def finish(self) -> Float32s:
         if not self._count:
             return np.zeros(0, np.float32)
         count, given = self._count, self._given
@@ -89,7 +88,7 @@ class Stream:
             made.append(self._run(rest))
         return np.concatenate(made)[: count - given]
 
-    def _run(self, count: int) -> Floats:
+    def _run(self, count: int) -> Float32s:
         """Make the next `count` frames; the samples that become final."""
         frames = np.lib.stride_tricks.sliding_window_view(self._held, FFT)[::HOP][:count]
         self._held = self._held[HOP * count :]
@@ -102,7 +101,7 @@ class Stream:
         whole = whole.astype(np.float32) * WINDOW
         before = np.zeros(HOP, np.float32) if self._tail is None else self._tail
         halves = np.concatenate([before[None], whole[:, HOP:]])
-        final: Floats = (halves[:-1] + whole[:, :HOP]).reshape(-1)
+        final: Float32s = (halves[:-1] + whole[:, :HOP]).reshape(-1)
         if self._tail is None:
             final = final[HOP:]  # before the first sample
         self._tail = halves[-1]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s
 from tasks.enhance import Enhancer
 from tasks.settings import StageSettings
 
@@ -14,10 +14,10 @@ Settings = StageSettings  # none
 
 
 class Unchanged:
-    def push(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
+    def push(self, samples: Float32s) -> Float32s:
         return samples
 
-    def finish(self) -> NDArray[np.float32]:
+    def finish(self) -> Float32s:
         return np.zeros(0, np.float32)
 
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import scipy.fft
-from numpy.typing import NDArray
 from pydantic import Field
 
+from tasks.arrays import Float32s, Float64s
 from tasks.enhance import Enhancer, EnhancerSettings
 from tasks.errors import ConfigError
 from tasks.settings import Threshold, Transient
@@ -30,8 +30,6 @@ VERSION = 1
 RATE = 44_100
 ENGINES = {"onnxruntime": "InferenceSession"}
 ASKED_BY = "enhance.use=separator_onnx"
-
-Floats = NDArray[np.float32]
 
 
 class Settings(EnhancerSettings):
@@ -64,8 +62,8 @@ def known_models(settings: Settings) -> tuple[entries.Model, ...]:
     path = _graph(settings)
     file = entries.File(path.name, finding.sha256(path), path.stat().st_size)
     about, source = "separation of voice and music", "a folder of the user's"
-    told = about, source, settings.licence, (ASKED_BY,), (file,), ""
-    return (entries.Model(path.stem, *told),)
+    details = about, source, settings.licence, (ASKED_BY,), (file,), ""
+    return (entries.Model(path.stem, *details),)
 
 
 def check_weights(settings: Settings) -> None:
@@ -125,7 +123,7 @@ class Separator:
         self._held = np.zeros(self._margin, np.float32)
         self._due = 0  # samples that were pushed and not given
 
-    def push(self, samples: Floats) -> Floats:
+    def push(self, samples: Float32s) -> Float32s:
         self._due += len(samples)
         self._held = np.concatenate([self._held, samples])
         made = [np.zeros(0, np.float32)]
@@ -136,11 +134,11 @@ class Separator:
         self._due -= len(found)
         return found
 
-    def finish(self) -> Floats:
+    def finish(self) -> Float32s:
         due = self._due
         return self.push(np.zeros(self._size, np.float32))[:due] if due else np.zeros(0, np.float32)
 
-    def _voice(self, mix: Floats) -> Floats:
+    def _voice(self, mix: Float32s) -> Float32s:
         """The voice of a window, without its margins."""
         padded = np.pad(mix, self._margin, mode="reflect")
         frames = np.lib.stride_tricks.sliding_window_view(padded, self._settings.n_fft)
@@ -154,15 +152,15 @@ class Separator:
         made[: self._bins] = given[0, 0] + 1j * given[0, 1]
         samples = self._overlapped(scipy.fft.irfft(made.T, self._settings.n_fft, axis=1))
         inner = slice(self._margin, -self._margin)
-        voice: Floats = samples[inner]
+        voice: Float32s = samples[inner]
         return mix[inner] - voice if self._settings.gives == "music" else voice
 
-    def _run(self, heard: Floats) -> Floats:
+    def _run(self, heard: Float32s) -> Float32s:
         name = self._model.get_inputs()[0].name
-        found: Floats = self._model.run(None, {name: heard})[0]
+        found: Float32s = self._model.run(None, {name: heard})[0]
         return found
 
-    def _overlapped(self, frames: NDArray[np.float64]) -> Floats:
+    def _overlapped(self, frames: Float64s) -> Float32s:
         """Frames windowed, added, and divided by the sum of the squared windows."""
         n_fft, hop = self._settings.n_fft, self._settings.hop
         total = np.zeros((2, self._size + n_fft))
@@ -171,7 +169,7 @@ class Separator:
             total[0, at] += frame * self._window
             total[1, at] += self._window**2
         inner = total[:, self._margin : self._margin + self._size]
-        found: Floats = (inner[0] / np.maximum(inner[1], 1e-8)).astype(np.float32)
+        found: Float32s = (inner[0] / np.maximum(inner[1], 1e-8)).astype(np.float32)
         return found
 
 

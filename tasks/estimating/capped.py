@@ -7,7 +7,6 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from tasks import recipe
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.checkpoints.view import ShardView
 from tasks.corpuswide import voices
@@ -15,7 +14,7 @@ from tasks.dataset import versions
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.packaging import candidates, selection, speakers
-from tasks.schema import UTTERANCES
+from tasks.schema import UTTERANCES, Row
 
 CLIP = pa.schema(
     [

@@ -42,8 +42,8 @@ def of_models(described: JsonObject, job: Job) -> list[Change]:
     heard = [each["transcribe"] for each in (before, after)]
     if all(heard[0].get(name) == heard[1].get(name) for name in ("backend", "backends")):
         if then["weights"] != now["weights"]:
-            told = (f"weights {each['weights'][:8]}" for each in (then, now))
-            found.append(Change("transcribe.backend", *told))
+            hashes = (f"weights {each['weights'][:8]}" for each in (then, now))
+            found.append(Change("transcribe.backend", *hashes))
         elif then["backend"] != now["backend"]:
             found.append(Change("transcribe.backend", *_CODE))
     for part, name in (("filter", "segmenter"), ("resample", "resampler"), ("resample", "levels")):

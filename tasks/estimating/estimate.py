@@ -21,15 +21,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float64s
 from tasks.json_types import JsonObject
 
 CONFIDENCE = 0.9
 POOL = 2.0
 LEAST = 2  # recordings with a known y that a stratum needs for a ratio of its own
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +53,8 @@ class Stratum:
     without a known value.
     """
 
-    x: Floats
-    y: Floats
+    x: Float64s
+    y: Float64s
     rest: float
     count: int
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from tasks import plugins
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.estimating import headers
 from tasks.job import Job
 from tasks.listing.balance import seconds_of
+from tasks.schema import Row
 
 HEADERS = 500  # new recordings whose headers are read; the others' lengths follow from these
 USUAL = 10.0  # s of an utterance, while no real one is known

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tasks import corpuswide, recipe, shard
-from tasks.checkpoints import manifest, written
+from tasks.checkpoints import llm_answers, manifest
 from tasks.checkpoints.index import Index
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.checkpoints.view import ShardView
 from tasks.dataset import versions
@@ -26,6 +25,7 @@ from tasks.listing.as_listed import AsListed
 from tasks.listing.shared import Shared
 from tasks.packaging import contents, weights
 from tasks.recipe import whole_job
+from tasks.schema import Row
 from tasks.stages import contract, stage
 from tasks.up_to_date import UpToDate
 
@@ -185,7 +185,9 @@ class _Scan:
             known = other in view.transcripts or other in seen
             self._tally("transcribe", known, seconds, causes, bool(self.causes.texts))
             seen.add(other)
-        question = written.request_for(self.job, utterance) if utterance.unwritten else None
+        question = (
+            llm_answers.request_for(self.job, utterance) if utterance.llm_unanswered else None
+        )
         if question is not None and question.recipe not in seen:
             self.stages["transcribe"].add(1, seconds, causes, bool(self.causes.texts))
             seen.add(question.recipe)
@@ -195,7 +197,7 @@ class _Scan:
         measured_only = outcome.stage == "filter" and {pcm, text} <= there
         # What further recognisers hear may drop a clip, but not change the first one's text.
         compared = bool(utterance.missing) and self.job.transcribe.asr == "first"
-        compared |= utterance.unwritten
+        compared |= utterance.llm_unanswered
         if outcome.outcome == "packaged" or measured_only or compared:
             self.stay[utterance.id] = seconds
             self._clips.add(utterance)

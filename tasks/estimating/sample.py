@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from tasks.checkpoints.manifest import Row
 from tasks.listing.balance import seconds_of
+from tasks.schema import Row
 
 LENGTHS = (5.0, 30.0, 600.0)  # s: bounds of the length classes
 EACH = 2  # at least so many recordings of every stratum that has them

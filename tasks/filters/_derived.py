@@ -11,14 +11,13 @@ from typing import TypeVar, cast
 
 import numpy as np
 import soxr
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s
 from tasks.audio import Clip
 from tasks.audio.channels import mean
 from tasks.speech import silero as _silero
 from tasks.speech_rate import RATE
 
-Floats = NDArray[np.float32]
 T = TypeVar("T")
 
 KEPT_SECONDS = 120.0
@@ -31,13 +30,13 @@ def cached(clip: Clip, name: str, compute: Callable[[], T]) -> T:
     return cast(T, clip.derived[name])
 
 
-def mono_blocks(clip: Clip) -> Iterator[Floats]:
+def mono_blocks(clip: Clip) -> Iterator[Float32s]:
     """Mean of the channels at the native rate, float32 [n] block by block."""
     for block in clip.blocks():
         yield mean(block)
 
 
-def blocks_16k(clip: Clip) -> Iterator[Floats]:
+def blocks_16k(clip: Clip) -> Iterator[Float32s]:
     """The mono signal at 16 kHz (soxr HQ, one stream), float32 [n] block by block."""
     if clip.seconds <= KEPT_SECONDS:
         yield mono_16k(clip)
@@ -45,17 +44,17 @@ def blocks_16k(clip: Clip) -> Iterator[Floats]:
         yield from _resampled(clip)
 
 
-def mono_16k(clip: Clip) -> Floats:
+def mono_16k(clip: Clip) -> Float32s:
     """The same in one piece, float32 [n]. ValueError for clips longer than KEPT_SECONDS."""
     if clip.seconds > KEPT_SECONDS:
         raise ValueError(f"a clip of {clip.seconds:.0f} s is measured block by block")
     return cached(clip, "mono_16k", lambda: _joined(list(_resampled(clip))))
 
 
-def speech_probabilities(clip: Clip) -> Floats:
+def speech_probabilities(clip: Clip) -> Float32s:
     """Silero's speech probability of each 32 ms window (512 samples at 16 kHz), float32 [n]."""
 
-    def run() -> Floats:
+    def run() -> Float32s:
         model = _silero.Probabilities(clip.rate)
         found = [model.push(block) for block in clip.blocks()]
         return _joined([*found, model.finish()])
@@ -64,8 +63,8 @@ def speech_probabilities(clip: Clip) -> Floats:
 
 
 def frames(
-    blocks: Iterable[Floats], size: int, hop: int, counts: Iterable[int]
-) -> Iterator[Floats]:
+    blocks: Iterable[Float32s], size: int, hop: int, counts: Iterable[int]
+) -> Iterator[Float32s]:
     """Whole frames [n, size] of a mono signal, one every `hop` samples, in batches of `counts`.
 
     Batches do not depend on the blocks: the last bits of a sum may depend on how many rows are
@@ -86,7 +85,7 @@ def frames(
         held = held[count * hop :]
 
 
-def _resampled(clip: Clip) -> Iterator[Floats]:
+def _resampled(clip: Clip) -> Iterator[Float32s]:
     if clip.rate == RATE:
         yield from mono_blocks(clip)
         return
@@ -96,5 +95,5 @@ def _resampled(clip: Clip) -> Iterator[Floats]:
     yield stream.resample_chunk(np.empty(0, np.float32), last=True)
 
 
-def _joined(pieces: list[Floats]) -> Floats:
+def _joined(pieces: list[Float32s]) -> Float32s:
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces or [np.empty(0, np.float32)])

@@ -17,12 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s
 from tasks.filters import _dnsmos_model
 from tasks.speech_rate import RATE
-
-Floats = NDArray[np.float32]
 
 WINDOW = 144_160  # samples: 9.01 s; windows begin a second apart
 
@@ -38,18 +36,18 @@ GROUP = 8  # windows per run of the head
 
 
 def windows(
-    blocks: Iterable[Floats],
+    blocks: Iterable[Float32s],
     keep: Callable[[int], bool] | None = None,
     group: int = GROUP,
     device: str = "cpu",
     precision: _dnsmos_model.Precision = "float32",
-) -> Iterator[Floats]:
+) -> Iterator[Float32s]:
     """Raw scores SIG, BAK, OVRL [n, 3] of the windows of a stream of at least 9.01 s, in order.
 
     As in the reference, window i exists if the stream has 10 + i whole seconds; the first always
     does. Yields only the windows that `keep` accepts; groups without any are not computed.
     """
-    held: list[Floats] = []
+    held: list[Float32s] = []
     size, at = 0, 0  # samples held; they start at window `at`
     stream = _Stream(_dnsmos_model.parts(device, precision))
     for block in blocks:
@@ -80,8 +78,8 @@ class _Stream:
         self._columns = self._last = np.empty((32, 0, 40), np.float32)
 
     def run(
-        self, samples: Floats, count: int, keep: Callable[[int], bool] | None, index: int
-    ) -> Floats:
+        self, samples: Float32s, count: int, keep: Callable[[int], bool] | None, index: int
+    ) -> Float32s:
         """Raw scores [n, 3] of the `count` windows that start at 0, 16000, ... in `samples`.
 
         The first is window `index` of the stream.
@@ -102,7 +100,7 @@ class _Stream:
         self._last = self._last[:, count * step :].copy()
         return self._head(stack)[wanted]
 
-    def _extend(self, frames: Floats, total: int) -> None:
+    def _extend(self, frames: Float32s, total: int) -> None:
         """Extend the shared arrays to so many halves."""
         known = [self._halves]
         at = self._halves.shape[1]
@@ -118,7 +116,7 @@ class _Stream:
         new = self._further(self._columns[None, :, self._last.shape[1] :])[0][:, 1:-1]
         self._last = np.concatenate([self._last, new], axis=1)
 
-    def _ends(self, frames: Floats, count: int) -> tuple[Floats, Floats]:
+    def _ends(self, frames: Float32s, count: int) -> tuple[Float32s, Float32s]:
         """The first and the last columns of each window: [count, 32, 3, 40]."""
         starts = range(0, count * STEP, STEP)
         begins = [*starts, *(at + FRAMES - STRIP for at in starts)]
@@ -140,7 +138,7 @@ class _Stream:
         return first, last
 
 
-def _windows(shared: Floats, count: int, step: int) -> list[Floats]:
+def _windows(shared: Float32s, count: int, step: int) -> list[Float32s]:
     """Each window's part of the shared arrays, as views."""
     length = shared.shape[1] - (count - 1) * step
     return [shared[:, i * step : i * step + length] for i in range(count)]

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s
 from tasks.errors import RunError
 from tasks.filters import _onnx_cut
 from tasks.weights import finding, onnx_reader, onnx_session, onnx_writer, registry
@@ -32,8 +32,7 @@ from tasks.weights import finding, onnx_reader, onnx_session, onnx_writer, regis
 if TYPE_CHECKING:
     import onnxruntime
 
-Floats = NDArray[np.float32]
-Network = Callable[[Floats], Floats]
+Network = Callable[[Float32s], Float32s]
 Precision = Literal["float32", "int8"]
 
 SHA256 = registry.DNSMOS.files[0].sha256
@@ -92,8 +91,8 @@ def _session(model: bytes, device: str) -> onnxruntime.InferenceSession:
     return onnx_session.session(model, patterns=False, provider=PROVIDERS[device])
 
 
-def _run(session: onnxruntime.InferenceSession, source: str, given: Floats) -> Floats:
-    found: Floats = session.run(None, {source: np.ascontiguousarray(given)})[0]
+def _run(session: onnxruntime.InferenceSession, source: str, given: Float32s) -> Float32s:
+    found: Float32s = session.run(None, {source: np.ascontiguousarray(given)})[0]
     return found
 
 

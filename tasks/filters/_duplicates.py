@@ -19,14 +19,14 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from tasks.arrays import Bools, Float64s, Int32s, Int64s
 from tasks.filters._duplicates_candidates import Numbered, aligned, candidates
 from tasks.filters._duplicates_compare import Comparison, copies
-from tasks.filters._duplicates_fingerprints import Rows, StoredFingerprints
-from tasks.filters._duplicates_table import Bools, Fingerprints, Ints, Pairs, Reals, Thresholds
+from tasks.filters._duplicates_fingerprints import StoredFingerprints
+from tasks.filters._duplicates_table import Fingerprints, Pairs, Thresholds
 from tasks.storage.sorted_keys import first_of_runs
 
 MAX_ROUNDS = 32
@@ -39,14 +39,14 @@ class Copies(NamedTuple):
     one quarter more than in another, s.
     """
 
-    row: Rows
-    original: Rows
-    error: Reals
-    drift: Reals
+    row: Int32s
+    original: Int32s
+    error: Float64s
+    drift: Float64s
     exact: Bools  # the same samples
 
 
-def find_copies(prints: StoredFingerprints, best_first: Ints, thresholds: Thresholds) -> Copies:
+def find_copies(prints: StoredFingerprints, best_first: Int64s, thresholds: Thresholds) -> Copies:
     """Which rows are copies of others. `best_first`: all rows; of several copies the first is the
     original. Rows without a fingerprint have none."""
     row = best_first[prints.first[best_first] >= 0].astype(np.int32)
@@ -61,9 +61,9 @@ def find_copies(prints: StoredFingerprints, best_first: Ints, thresholds: Thresh
     near = _find_originals(Numbered(prints, row), of_row, thresholds)
     del of_row, looked_at
 
-    told = np.flatnonzero(near.original >= 0)
+    copies = np.flatnonzero(near.original >= 0)
     original = number.copy()
-    original[near.clips[told]] = near.clips[near.original[told]]
+    original[near.clips[copies]] = near.clips[near.original[copies]]
     original = original[first]
     found = np.flatnonzero(original != number)
     exact = same[original[found]] == same[found]
@@ -77,11 +77,11 @@ class _Originals:
     """Of some clips, in order: the original of each as a place among them, or -1, and how the two
     differ."""
 
-    def __init__(self, clips: Ints) -> None:
+    def __init__(self, clips: Int64s) -> None:
         self.clips = clips
-        self.original: Ints = np.full(len(clips), -1, np.int64)
-        self.error: Reals = np.full(len(clips), np.nan)
-        self.drift: Reals = np.full(len(clips), np.nan)
+        self.original: Int64s = np.full(len(clips), -1, np.int64)
+        self.error: Float64s = np.full(len(clips), np.nan)
+        self.drift: Float64s = np.full(len(clips), np.nan)
 
     def assign(self, pairs: Pairs, compared: Comparison) -> None:
         self.original[pairs.other] = pairs.one
@@ -89,9 +89,7 @@ class _Originals:
         self.drift[pairs.other] = compared.drift
 
 
-def _find_originals(
-    clips: Numbered, of_row: NDArray[np.int32], thresholds: Thresholds
-) -> _Originals:
+def _find_originals(clips: Numbered, of_row: Int32s, thresholds: Thresholds) -> _Originals:
     """Originals of the re-encoded copies among the clips that `of_row` numbers."""
     pairs, compared = Pairs.joined([]), Comparison.joined([])
     if thresholds.max_error > 0:
@@ -123,7 +121,7 @@ def _find_originals(
 
 
 def _compared(
-    parts: Iterable[tuple[Fingerprints, Ints, Pairs]], thresholds: Thresholds
+    parts: Iterable[tuple[Fingerprints, Int64s, Pairs]], thresholds: Thresholds
 ) -> tuple[Pairs, Comparison]:
     """The pairs that are copies, by the numbers of their clips, and how they compare."""
     kept: list[Pairs] = []
@@ -135,19 +133,19 @@ def _compared(
     return Pairs.joined(kept), Comparison.joined(compared)
 
 
-def _among(clips: Ints, pairs: Pairs) -> Pairs:
+def _among(clips: Int64s, pairs: Pairs) -> Pairs:
     """Pairs by their places among `clips`."""
     one, other = (np.searchsorted(clips, side) for side in (pairs.one, pairs.other))
     return Pairs(one, other, pairs.offset)
 
 
-def _best_of_group(pairs: Pairs, linked: Ints, count: int) -> Ints:
+def _best_of_group(pairs: Pairs, linked: Int64s, count: int) -> Int64s:
     """The best clip of each clip's group, which is the one with the smallest number."""
     graph = coo_array((np.ones(len(pairs.one), bool), (pairs.one, pairs.other)), (count, count))
     _, group = connected_components(graph, directed=False)
     best = np.full(count, count, np.int64)
     np.minimum.at(best, group[linked], linked)
-    of_group: Ints = best[group]
+    of_group: Int64s = best[group]
     return of_group
 
 

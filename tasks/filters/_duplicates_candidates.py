@@ -11,20 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s, Float64s, Int32s, Int64s, UInt16s, UInt32s, UInt64s
 from tasks.filters import _fingerprint
 from tasks.filters._duplicates_fingerprints import KEY_PARTS, SORTED_BITS, StoredFingerprints
 from tasks.filters._duplicates_parts import PartitionedRecords
-from tasks.filters._duplicates_table import (
-    Codes,
-    Fingerprints,
-    Ints,
-    Pairs,
-    Reals,
-    Thresholds,
-    numbers,
-)
+from tasks.filters._duplicates_table import Fingerprints, Pairs, Thresholds, numbers
 from tasks.storage.sorted_keys import first_of_runs
 
 NEIGHBOURS = 12  # keys after each one, in either order, that it is paired with
@@ -39,19 +31,19 @@ CODES_AT_ONCE = 1 << 20
 class Numbered:
     """Fingerprints whose clips are numbered best first: `row` of each clip."""
 
-    def __init__(self, prints: StoredFingerprints, row: NDArray[np.int32]) -> None:
+    def __init__(self, prints: StoredFingerprints, row: Int32s) -> None:
         self.prints = prints
         self.row = row
         self._at = np.empty(len(row), np.int32)
 
-    def part_of(self, pairs: Pairs) -> NDArray[np.uint16]:
+    def part_of(self, pairs: Pairs) -> UInt16s:
         """Which pair of blocks the clips of each pair are in."""
         blocks = [self.prints.block_of(self.row[clips]) for clips in (pairs.one, pairs.other)]
         low, high = np.minimum(*blocks), np.maximum(*blocks)
-        found: NDArray[np.uint16] = (low * self.prints.blocks + high).astype(np.uint16)
+        found: UInt16s = (low * self.prints.blocks + high).astype(np.uint16)
         return found
 
-    def held(self, pairs: Pairs) -> tuple[Fingerprints, Ints, Pairs]:
+    def held(self, pairs: Pairs) -> tuple[Fingerprints, Int64s, Pairs]:
         """The fingerprints of pairs from one pair of blocks, in order; the number of each; and the
         pairs by their places among these."""
         clips = np.sort(np.concatenate([pairs.one, pairs.other]).astype(np.int32))
@@ -63,8 +55,8 @@ class Numbered:
 
 
 def candidates(
-    clips: Numbered, of_row: NDArray[np.int32], thresholds: Thresholds
-) -> Iterator[tuple[Fingerprints, Ints, Pairs]]:
+    clips: Numbered, of_row: Int32s, thresholds: Thresholds
+) -> Iterator[tuple[Fingerprints, Int64s, Pairs]]:
     """Pairs that share a key, each at the best alignment of those at which they do; with the
     fingerprints of their clips, and the numbers of these.
 
@@ -84,7 +76,7 @@ def candidates(
                 yield fingerprints, held, _checked(fingerprints, pairs)
 
 
-def _portions(codes: Codes) -> Iterator[Codes]:
+def _portions(codes: UInt64s) -> Iterator[UInt64s]:
     """Sorted codes some at a time; all of one better clip together."""
     low = 0
     while low < len(codes):
@@ -95,8 +87,8 @@ def _portions(codes: Codes) -> Iterator[Codes]:
 
 
 def _sharing(
-    prints: StoredFingerprints, part: int, of_row: NDArray[np.int32], thresholds: Thresholds
-) -> Codes:
+    prints: StoredFingerprints, part: int, of_row: Int32s, thresholds: Thresholds
+) -> UInt64s:
     """Pairs that share a key of a part; see `_encoded`."""
     anchors = prints.anchors.read(part)
     clip = of_row[anchors["row"]]
@@ -116,7 +108,7 @@ def _sharing(
     return _unique(np.concatenate(found))
 
 
-def _sorted(codes: Codes, clip: NDArray[np.uint32]) -> Ints:
+def _sorted(codes: UInt64s, clip: UInt32s) -> Int64s:
     """The order by code, then by clip. Few codes are equal; a stable sort of all takes longer."""
     order = np.argsort(codes)
     ordered = codes[order]
@@ -128,12 +120,12 @@ def _sorted(codes: Codes, clip: NDArray[np.uint32]) -> Ints:
 
 
 def _neighbours(
-    key: NDArray[np.uint32],
-    clip: NDArray[np.uint32],
-    frame: NDArray[np.uint16],
-    seconds: NDArray[np.float32],
+    key: UInt32s,
+    clip: UInt32s,
+    frame: UInt16s,
+    seconds: Float32s,
     thresholds: Thresholds,
-) -> Codes:
+) -> UInt64s:
     """Pair sorted keys with the next few; see `_encoded` for the result."""
     max_difference = thresholds.max_padding + 1e-3
     codes = [np.empty(0, np.uint64)]
@@ -149,7 +141,7 @@ def _neighbours(
     return np.concatenate(codes)
 
 
-def _encoded(left: NDArray[np.uint32], right: NDArray[np.uint32], offset: Ints) -> Codes:
+def _encoded(left: UInt32s, right: UInt32s, offset: Int64s) -> UInt64s:
     """(better clip, other clip, offset + 128) in 28, 28 and 8 bits."""
     one, other = left.astype(np.uint64), right.astype(np.uint64)
     offset = np.where(one > other, -offset, offset)
@@ -158,7 +150,7 @@ def _encoded(left: NDArray[np.uint32], right: NDArray[np.uint32], offset: Ints) 
     return np.asarray(code[one != other], np.uint64)
 
 
-def _decoded(codes: Codes) -> Pairs:
+def _decoded(codes: UInt64s) -> Pairs:
     return Pairs(
         (codes >> np.uint64(36)).astype(np.int64),
         ((codes >> np.uint64(8)) & np.uint64(2**28 - 1)).astype(np.int64),
@@ -166,7 +158,7 @@ def _decoded(codes: Codes) -> Pairs:
     )
 
 
-def _unique(codes: Codes) -> Codes:
+def _unique(codes: UInt64s) -> UInt64s:
     """Sorted unique codes; np.unique uses a hash table, which is slow for many."""
     codes = np.sort(codes)
     return codes[first_of_runs(codes)]
@@ -188,7 +180,7 @@ def _checked(fingerprints: Fingerprints, pairs: Pairs) -> Pairs:
     return found.take(order[first_of_runs(found.one[order], found.other[order])])
 
 
-def quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Reals:
+def quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Float64s:
     """Bit error rate at `frames` places spread over each pair, up to 255; 1 if nothing sounds in
     both."""
     found = np.empty(len(pairs.one))
@@ -198,7 +190,7 @@ def quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Reals:
     return found
 
 
-def _quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Reals:
+def _quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Float64s:
     """`quick_error` for so few pairs that the sums stay in the processor's cache."""
     words, first = fingerprints.words, fingerprints.first
     start = np.maximum(pairs.offset, 0)
@@ -220,8 +212,8 @@ def _quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Reals
 
 
 def aligned(
-    clips: Numbered, one: Ints, other: Ints, thresholds: Thresholds
-) -> Iterator[tuple[Fingerprints, Ints, Pairs]]:
+    clips: Numbered, one: Int64s, other: Int64s, thresholds: Thresholds
+) -> Iterator[tuple[Fingerprints, Int64s, Pairs]]:
     """Pairs that share no key, at the best of all alignments; as `candidates` gives them."""
     whole = Pairs(one, other, np.zeros(len(one), np.int64))
     part = clips.part_of(whole)

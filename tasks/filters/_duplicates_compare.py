@@ -12,18 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Bools, Float64s, Int64s, UInt16s
 from tasks.filters import _fingerprint
-from tasks.filters._duplicates_table import (
-    ALIGN_FRAMES,
-    Fingerprints,
-    Ints,
-    Pairs,
-    Reals,
-    Thresholds,
-    numbers,
-)
+from tasks.filters._duplicates_table import ALIGN_FRAMES, Fingerprints, Pairs, Thresholds, numbers
 
 QUARTERS = 4
 MIN_COMMON = 0.75  # least share of the frames sounding in either clip that sound in both
@@ -33,13 +25,13 @@ FRAMES_AT_ONCE = 1 << 21
 class Comparison(NamedTuple):
     """One value per pair."""
 
-    error: Reals  # bit error rate at the best alignment
-    drift: Reals  # s, between the best alignments of the quarters
-    common: Reals  # share of the sounding frames that sound in both clips
-    sound: Reals  # s that sound in both
-    offset: Ints  # the best alignment
+    error: Float64s  # bit error rate at the best alignment
+    drift: Float64s  # s, between the best alignments of the quarters
+    common: Float64s  # share of the sounding frames that sound in both clips
+    sound: Float64s  # s that sound in both
+    offset: Int64s  # the best alignment
 
-    def take(self, which: Ints) -> Comparison:
+    def take(self, which: Int64s) -> Comparison:
         return Comparison._make(column[which] for column in self)
 
     @classmethod
@@ -93,7 +85,7 @@ def _compare(fingerprints: Fingerprints, pairs: Pairs) -> Comparison:
     begin, limit = fingerprints.first[pairs.other][pair], fingerprints.frames[pairs.other][pair]
     place = at - pairs.offset[pair]
 
-    def second(shift: int) -> NDArray[np.uint16]:
+    def second(shift: int) -> UInt16s:
         where = place - shift
         inside = (where >= 0) & (where < limit)
         return np.where(inside, fingerprints.words[np.where(inside, begin + where, 0)], 0)
@@ -115,25 +107,25 @@ def _compare(fingerprints: Fingerprints, pairs: Pairs) -> Comparison:
     )
 
 
-def _frames_of(fingerprints: Fingerprints, clips: Ints) -> tuple[Ints, Ints]:
+def _frames_of(fingerprints: Fingerprints, clips: Int64s) -> tuple[Int64s, Int64s]:
     """(index into `clips`, frame number) of all frames of these clips, in order."""
     lengths = fingerprints.frames[clips]
     index = np.repeat(numbers(clips), lengths)
     return index, np.arange(len(index)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 
 
-def _quarters(pair: Ints, both: NDArray[np.bool_], count: int) -> Ints:
+def _quarters(pair: Int64s, both: Bools, count: int) -> Int64s:
     """For each frame, in which quarter it is of its pair's frames that sound in both clips."""
     totals = np.bincount(pair[both], minlength=count)
     before = np.repeat(np.r_[0, np.cumsum(totals)][:-1], np.bincount(pair, minlength=count))
     number = np.cumsum(both) - before
-    quarters: Ints = (number - 1) * QUARTERS // np.maximum(totals, 1)[pair]
+    quarters: Int64s = (number - 1) * QUARTERS // np.maximum(totals, 1)[pair]
     return np.clip(quarters, 0, QUARTERS - 1)
 
 
 def _bit_errors(
-    first: NDArray[np.uint16], second: Callable[[int], NDArray[np.uint16]], cell: Ints, count: int
-) -> tuple[Reals, Reals]:
+    first: UInt16s, second: Callable[[int], UInt16s], cell: Int64s, count: int
+) -> tuple[Float64s, Float64s]:
     """(wrong bits, compared frames), each [shifts, pairs, quarters]."""
     shifts = range(-ALIGN_FRAMES, ALIGN_FRAMES + 1)
     wrong = np.zeros((len(shifts), count, QUARTERS))
@@ -147,21 +139,21 @@ def _bit_errors(
     return wrong, seen
 
 
-def _central_minimum(rates: Reals) -> Ints:
+def _central_minimum(rates: Float64s) -> Int64s:
     """Index of the minimum along the first axis; of equal ones, the nearest to the middle."""
     order = np.array(sorted(range(len(rates)), key=lambda index: abs(index - ALIGN_FRAMES)))
-    smallest: Ints = order[np.argmin(rates[order], axis=0)]
+    smallest: Int64s = order[np.argmin(rates[order], axis=0)]
     return smallest
 
 
-def _sounding(fingerprints: Fingerprints, clips: Ints) -> Ints:
+def _sounding(fingerprints: Fingerprints, clips: Int64s) -> Int64s:
     """Number of sounding frames of each clip."""
     clip, at = _frames_of(fingerprints, clips)
     words = fingerprints.words[fingerprints.first[clips][clip] + at]
     return np.bincount(clip[words != 0], minlength=len(clips))
 
 
-def _drift(rates: Reals) -> Reals:
+def _drift(rates: Float64s) -> Float64s:
     """Seconds between the earliest and the latest best alignment of a pair's quarters.
 
     `rates` [shifts, pairs, quarters]. A parabola through the minimum and its neighbours gives each
@@ -172,5 +164,5 @@ def _drift(rates: Reals) -> Reals:
     bend = before - 2 * here + after
     shift = np.where(bend > 0, (before - after) / np.where(bend > 0, 2 * bend, 1), 0.0)
     offset = best[0] + np.clip(shift, -1, 1)
-    drift: Reals = np.ptp(offset, axis=1) * _fingerprint.HOP_SECONDS
+    drift: Float64s = np.ptp(offset, axis=1) * _fingerprint.HOP_SECONDS
     return drift

@@ -12,11 +12,11 @@ from contextlib import ExitStack
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from tasks.arrays import Bools, Int32s, Int64s, UInt16s, UInt32s
 from tasks.filters import _fingerprint
 from tasks.filters._duplicates_parts import PartitionedRecords
-from tasks.filters._duplicates_table import Bools, Fingerprints, Ints, Parsed, Words, parsed
+from tasks.filters._duplicates_table import Fingerprints, Parsed, parsed
 from tasks.storage.sorted_keys import first_of_runs
 
 ANCHOR = np.dtype([("key", "<u4"), ("row", "<u4"), ("frame", "<u2")])
@@ -26,18 +26,15 @@ BLOCK = 1 << 26  # words: 128 MiB
 LEAST_BLOCK = 1 << 20
 BLOCKS, MOST_BLOCKS = 8, 128  # that a corpus is cut into, at least and at most
 
-Small = NDArray[np.uint32]
-Rows = NDArray[np.int32]
-
 
 class StoredFingerprints(ExitStack):
     """Fingerprints by row, added some rows at a time; after `finish`, they are read."""
 
-    first: Ints  # where a row's words begin in the file
-    frames: Small  # number of its words
-    milliseconds: Small
+    first: Int64s  # where a row's words begin in the file
+    frames: UInt32s  # number of its words
+    milliseconds: UInt32s
     anchored: Bools  # it has anchors
-    same: NDArray[np.int32]  # number of its samples: equal where they are; -1: no fingerprint
+    same: Int32s  # number of its samples: equal where they are; -1: no fingerprint
 
     def __init__(self, block: int = BLOCK) -> None:
         super().__init__()
@@ -47,7 +44,7 @@ class StoredFingerprints(ExitStack):
         self.anchors: PartitionedRecords[np.void] = self.enter_context(
             PartitionedRecords(ANCHOR, KEY_PARTS)
         )
-        self._found: list[tuple[Ints, Small, Small, Bools]] = []
+        self._found: list[tuple[Int64s, UInt32s, UInt32s, Bools]] = []
         self._digests = [np.empty((0, 2), np.uint64)]
         self._rows = 0
         self._slots = [-1, -1]  # the blocks that are in memory
@@ -73,7 +70,7 @@ class StoredFingerprints(ExitStack):
         self._end += len(at)
         self._rows += len(there)
 
-    def _add_anchors(self, found: Parsed, rows: Ints) -> None:
+    def _add_anchors(self, found: Parsed, rows: Int64s) -> None:
         at = _runs(found.first + found.frames, 3 * found.anchors)
         words = found.words[at].reshape(-1, 3)
         anchors = np.empty(len(words), ANCHOR)
@@ -106,7 +103,7 @@ class StoredFingerprints(ExitStack):
         self._block_of = np.minimum(self.first // self._block, self.blocks - 1).astype(np.uint16)
         # A block ends with the last clip that begins in it.
         self._room = min(self._block, self._end) + _fingerprint.MAX_FRAMES
-        self._buffer: Words = np.empty(self._room * min(self.blocks, 2), np.uint16)
+        self._buffer: UInt16s = np.empty(self._room * min(self.blocks, 2), np.uint16)
 
     def __len__(self) -> int:
         return self._rows
@@ -116,11 +113,11 @@ class StoredFingerprints(ExitStack):
         """Number of blocks that the words lie in."""
         return max(-(-self._end // self._block), 1)
 
-    def block_of(self, rows: Rows) -> NDArray[np.uint16]:
+    def block_of(self, rows: Int32s) -> UInt16s:
         """The block of each row."""
         return self._block_of[rows]
 
-    def held(self, rows: Rows) -> Fingerprints:
+    def held(self, rows: Int32s) -> Fingerprints:
         """The fingerprints of rows of at most two blocks."""
         block = self.block_of(rows)
         wanted = np.flatnonzero(np.bincount(block)).tolist()
@@ -144,8 +141,8 @@ class StoredFingerprints(ExitStack):
         return slot
 
 
-def _runs(first: Ints, length: Ints) -> Ints:
+def _runs(first: Int64s, length: Int64s) -> Int64s:
     """The places of runs, one after another."""
     ends = np.cumsum(length)
-    found: Ints = np.repeat(first - (ends - length), length) + np.arange(int(length.sum()))
+    found: Int64s = np.repeat(first - (ends - length), length) + np.arange(int(length.sum()))
     return found

@@ -9,6 +9,8 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from tasks.arrays import Int64s, UInt16s
+
 AT_ONCE = 1 << 20  # records that are sorted by part and written together
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -21,13 +23,13 @@ class PartitionedRecords(ExitStack, Generic[Scalar]):
         super().__init__()
         self._dtype = np.dtype(dtype)
         self._parts = count
-        self._edges: list[NDArray[np.int64]] = []  # of the parts, in each piece of the file
+        self._edges: list[Int64s] = []  # of the parts, in each piece of the file
         self._file = self.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         self._end = 0
-        self._waiting: list[tuple[NDArray[np.uint16], NDArray[Scalar]]] = []
+        self._waiting: list[tuple[UInt16s, NDArray[Scalar]]] = []
         self._count = 0
 
-    def add(self, part: NDArray[np.uint16], records: NDArray[Scalar]) -> None:
+    def add(self, part: UInt16s, records: NDArray[Scalar]) -> None:
         """Records, and the number of the part of each."""
         self._waiting.append((part, records))
         self._count += len(part)

@@ -13,13 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.arrays import Bools, Float64s, Int64s, UInt16s, UInt32s, UInt64s
 from tasks.filters import _fingerprint
-
-Ints = NDArray[np.int64]
-Reals = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Words = NDArray[np.uint16]
-Codes = NDArray[np.uint64]
 
 ALIGN_FRAMES = 2  # frames on both sides of an alignment that a comparison tries
 
@@ -42,20 +37,20 @@ class Thresholds:
 class Fingerprints(NamedTuple):
     """The fingerprints of some clips."""
 
-    words: Words  # of these clips, and of others
-    first: Ints  # where a clip's words begin in `words`
-    frames: Ints  # number of its words
-    seconds: Reals
+    words: UInt16s  # of these clips, and of others
+    first: Int64s  # where a clip's words begin in `words`
+    frames: Int64s  # number of its words
+    seconds: Float64s
 
 
 class Pairs(NamedTuple):
     """Frame i of clip `one`, the better one, may match frame i - offset of clip `other`."""
 
-    one: Ints
-    other: Ints
-    offset: Ints
+    one: Int64s
+    other: Int64s
+    offset: Int64s
 
-    def take(self, which: Ints | Bools) -> Pairs:
+    def take(self, which: Int64s | Bools) -> Pairs:
         return Pairs(self.one[which], self.other[which], self.offset[which])
 
     @classmethod
@@ -65,7 +60,7 @@ class Pairs(NamedTuple):
         return cls(*(np.concatenate(column) for column in columns))
 
 
-def numbers(array: NDArray[np.generic]) -> Ints:
+def numbers(array: NDArray[np.generic]) -> Int64s:
     """0 to the array's length."""
     return np.arange(len(array), dtype=np.int64)
 
@@ -73,12 +68,12 @@ def numbers(array: NDArray[np.generic]) -> Ints:
 class Parsed(NamedTuple):
     """Fingerprints in one buffer, as they were stored."""
 
-    words: Words  # the bytes of all as uint16
-    first: Ints  # where a clip's words begin in `words`
-    frames: Ints
-    anchors: Ints  # number of its anchors, which follow the words
-    milliseconds: NDArray[np.uint32]
-    digest: Codes  # [n, 2]: equal for clips of the same samples
+    words: UInt16s  # the bytes of all as uint16
+    first: Int64s  # where a clip's words begin in `words`
+    frames: Int64s
+    anchors: Int64s  # number of its anchors, which follow the words
+    milliseconds: UInt32s
+    digest: UInt64s  # [n, 2]: equal for clips of the same samples
 
 
 def parsed(blob: pa.LargeBinaryArray) -> Parsed:

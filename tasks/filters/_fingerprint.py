@@ -31,12 +31,10 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.arrays import Float32s, Float64s, UInt16s
 from tasks.audio import Clip
 from tasks.filters import _derived as derived
 from tasks.speech_rate import RATE
-
-Floats = NDArray[np.float32]
-Words = NDArray[np.uint16]
 
 LAYOUT = 1
 HEADER = struct.Struct("<BBHII16s")
@@ -69,7 +67,7 @@ def fingerprint(clip: Clip, seconds: float) -> bytes:
     return pack(words, anchors, milliseconds, digest(clip))
 
 
-def pack(words: Words, anchors: Words, milliseconds: int, digest: bytes) -> bytes:
+def pack(words: UInt16s, anchors: UInt16s, milliseconds: int, digest: bytes) -> bytes:
     """The bytes of a fingerprint of words [n] and anchors [k, 3]."""
     head = HEADER.pack(LAYOUT, len(anchors), 0, len(words), milliseconds, digest)
     return head + words.astype("<u2").tobytes() + anchors.astype("<u2").tobytes()
@@ -85,7 +83,7 @@ def digest(clip: Clip) -> bytes:
     return state.digest()[:16]
 
 
-def encode(energies: Floats) -> tuple[Words, Words]:
+def encode(energies: Float32s) -> tuple[UInt16s, UInt16s]:
     """Band energies [n, BANDS] to (words [m], anchors [k, 3]); both empty for silence."""
     totals = energies.sum(axis=1, dtype=np.float64)
     loudest = float(totals.max(initial=0.0))
@@ -100,14 +98,14 @@ def encode(energies: Floats) -> tuple[Words, Words]:
     return words[: np.flatnonzero(sounds)[-1] + 1], _anchors(energies, floor)
 
 
-def _rises(energies: NDArray[np.floating], lag: int) -> NDArray[np.float64]:
+def _rises(energies: NDArray[np.floating], lag: int) -> Float64s:
     """By how much the step from each band to the next higher one grows within `lag` frames."""
     steps = np.diff(np.log(energies.astype(np.float64)), axis=1)
-    rises: NDArray[np.float64] = steps[lag:] - steps[:-lag]
+    rises: Float64s = steps[lag:] - steps[:-lag]
     return rises
 
 
-def _anchors(energies: Floats, floor: float) -> Words:
+def _anchors(energies: Float32s, floor: float) -> UInt16s:
     """(low half of key, high half, frame) where the least certain bit is locally most certain."""
     if len(energies) < KEY_FRAMES + KEY_LAG + KEY_STEPS[-1]:
         return np.empty((0, 3), np.uint16)
@@ -127,7 +125,7 @@ def _anchors(energies: Floats, floor: float) -> Words:
     return np.stack([keys & 0xFFFF, keys >> 16, surest], axis=1).astype(np.uint16)
 
 
-def _energies(blocks: Iterable[Floats], most: int) -> Floats:
+def _energies(blocks: Iterable[Float32s], most: int) -> Float32s:
     """Energy of each band in each frame, float32 [n, BANDS]; frame k starts at k hops.
 
     Only whole frames: zero padding would click if the clip has a constant offset.
@@ -145,7 +143,7 @@ def _energies(blocks: Iterable[Floats], most: int) -> Floats:
 
 
 @cache
-def _analysis() -> tuple[Floats, Floats]:
+def _analysis() -> tuple[Float32s, Float32s]:
     """Hann window [FRAME], and triangular mel bands [FRAME / 2 + 1, BANDS] (O'Shaughnessy's mel:
     2595 log10(1 + f / 700))."""
     low, high = (2595 * np.log10(1 + f / 700) for f in (LOWEST, HIGHEST))

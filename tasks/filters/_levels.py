@@ -11,14 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s, Float64s
 from tasks.audio import BLOCK_FRAMES, BLOCK_VALUES, Clip
 from tasks.audio.blocks import regroup
 from tasks.filters import _derived as derived
-
-Floats = NDArray[np.float32]
-Wide = NDArray[np.float64]
 
 #: Level of digital silence, dBFS: a number for limits, far below one bit of 24-bit samples (-138).
 FLOOR_DB = -200.0
@@ -30,9 +27,9 @@ class Levels:
     """Full scale is 1. `variance` is the mean square without the constant offset."""
 
     peak: float
-    mean: Wide  # [channels]
-    power: Wide  # [channels], mean square
-    variance: Wide  # [channels]
+    mean: Float64s  # [channels]
+    power: Float64s  # [channels], mean square
+    variance: Float64s  # [channels]
     sum_variance: float  # of the sum of the channels
 
 
@@ -64,7 +61,7 @@ def _levels(clip: Clip) -> Levels | None:
     return Levels(peak, mean, power, variance, max(rest, 0.0))
 
 
-def chunks(clip: Clip, step: int = 1) -> Iterator[Floats]:
+def chunks(clip: Clip, step: int = 1) -> Iterator[Float32s]:
     """float32 [n, channels], all of one length, a multiple of `step`, except the last."""
     frames = min(BLOCK_FRAMES, BLOCK_VALUES // max(clip.channels, 1))
     return regroup(clip.blocks(), step * max(frames // step, 1))

@@ -18,11 +18,9 @@ from itertools import chain, repeat
 
 import numpy as np
 import scipy.fft
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s
 from tasks.filters import _derived as derived
-
-Floats = NDArray[np.float32]
 
 FFT, HOP = 2048, 512  # samples: librosa's defaults
 BINS = FFT // 2 + 1
@@ -33,13 +31,13 @@ FRAMES = 64  # per FFT call: half a megabyte
 
 
 @lru_cache(maxsize=1)
-def _window() -> Floats:
+def _window() -> Float32s:
     """Periodic Hann window."""
     turns = np.arange(FFT) / FFT
     return (0.5 - 0.5 * np.cos(2 * np.pi * turns)).astype(np.float32)
 
 
-def magnitudes(blocks: Iterable[Floats], count: int) -> Floats:
+def magnitudes(blocks: Iterable[Float32s], count: int) -> Float32s:
     """|STFT| of `count` samples in blocks, float32 [frames, 1025], centred, padded with zeros."""
     found = np.empty((1 + count // HOP, BINS), np.float32)
     padding = [np.zeros(FFT // 2, np.float32)]
@@ -50,7 +48,7 @@ def magnitudes(blocks: Iterable[Floats], count: int) -> Floats:
     return found
 
 
-def factors(spectrogram: Floats) -> tuple[Floats, Floats]:
+def factors(spectrogram: Float32s) -> tuple[Float32s, Float32s]:
     """Activations [2, frames] and spectra [2, 1025] whose product approximates [frames, 1025]."""
     descend = _compiled()
     frames, bins = spectrogram.shape
@@ -69,18 +67,20 @@ def factors(spectrogram: Floats) -> tuple[Floats, Floats]:
 
 
 @lru_cache(maxsize=1)
-def _compiled() -> Callable[[Floats, Floats, Floats, Floats], float]:
+def _compiled() -> Callable[[Float32s, Float32s, Float32s, Float32s], float]:
     """`_descend` compiled by Numba: half a second, once per process."""
     from numba import njit
 
     fast = {"reassoc", "contract", "nsz"}  # sums in any order; NaN stays NaN
-    compiled: Callable[[Floats, Floats, Floats, Floats], float] = njit(
+    compiled: Callable[[Float32s, Float32s, Float32s, Float32s], float] = njit(
         nogil=True, fastmath=fast, error_model="numpy"
     )(_descend)
     return compiled
 
 
-def _descend(spectrogram: Floats, activations: Floats, spectra: Floats, sums: Floats) -> float:
+def _descend(
+    spectrogram: Float32s, activations: Float32s, spectra: Float32s, sums: Float32s
+) -> float:
     """One coordinate step of each activation [frames, 2], then of each value of the spectra
     [2, 1025], in place; returns the violation of the optimality conditions. `sums` [4, 1025] is
     scratch.
@@ -136,7 +136,7 @@ def _descend(spectrogram: Floats, activations: Floats, spectra: Floats, sums: Fl
     return violation
 
 
-def power(activations: Floats, spectrum: Floats) -> float:
+def power(activations: Float32s, spectrum: Float32s) -> float:
     """Mean square of one component's signal with phase zero.
 
     With window w, the inverse STFT is sum_t a_t g(n - 512 t) / sum_t w²(n - 512 t), where g is w

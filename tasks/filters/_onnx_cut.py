@@ -13,13 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tasks.arrays import Float32s
 from tasks.weights.onnx_writer import tensor
 from tasks.weights.protobuf import fields, tagged, values
-
-Floats = NDArray[np.float32]
 
 _MODEL_GRAPH = 7
 _NODE, _INITIALIZER, _INPUT, _OUTPUT = 1, 5, 11, 12
@@ -40,7 +36,7 @@ def _with_graph(model: bytes, changed: Callable[[bytes], bytes]) -> bytes:
     return bytes(out)
 
 
-def with_weights(model: bytes, new: Mapping[str, Floats]) -> bytes:
+def with_weights(model: bytes, new: Mapping[str, Float32s]) -> bytes:
     """The same model with other values and shapes of some initialisers."""
 
     def changed(graph: bytes) -> bytes:

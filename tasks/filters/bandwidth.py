@@ -22,10 +22,10 @@ import math
 import numpy as np
 from scipy import fft
 
+from tasks.arrays import Float64s
 from tasks.audio import Clip
 from tasks.audio.blocks import regroup
 from tasks.filters import _derived as derived
-from tasks.filters._levels import Wide
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
@@ -70,14 +70,14 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     return {"bandwidth": clip.rate / 2 if top == len(high) - 1 else float(top + 1) * BAND}
 
 
-def _break(levels: Wide) -> int:
+def _break(levels: Float64s) -> int:
     """The band where the spectrum breaks off; the last one if it does not."""
     above = np.maximum.accumulate(levels[::-1])[::-1]  # the highest level from a band upwards
     ends = np.flatnonzero(levels[:-APART] - above[APART:] >= BREAK)
     return int(ends[-1]) if len(ends) else len(levels) - 1
 
 
-def _band_powers(clip: Clip) -> tuple[Wide, Wide]:
+def _band_powers(clip: Clip) -> tuple[Float64s, Float64s]:
     """(power [frames, bands] of frames that are not constant, power of rounding noise [bands]).
 
     Rounding noise is white; its power is the square of the clip's smallest step, divided by 12.

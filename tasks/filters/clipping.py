@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s
 from tasks.audio import Clip
 from tasks.settings import StageSettings, Threshold
 
@@ -47,7 +47,7 @@ class _Peak:
     clipped: int = 0
     longest: int = 0
 
-    def push(self, samples: NDArray[np.float32], extreme: float) -> None:
+    def push(self, samples: Float32s, extreme: float) -> None:
         """The next samples of the channel, and the furthest of them on this side."""
         if extreme > self.level:
             # A new extreme: earlier runs were below it, so they were not clipping.

@@ -23,9 +23,9 @@ from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from tasks.arrays import Float32s
 from tasks.audio import Clip
 from tasks.filters import _dnsmos, _dnsmos_model
 from tasks.filters._derived import KEPT_SECONDS, blocks_16k, mono_16k
@@ -121,7 +121,7 @@ class _NotFiniteError(Exception):
     """NaN or infinity among the samples."""
 
 
-def _signal(clip: Clip) -> Iterator[NDArray[np.float32]]:
+def _signal(clip: Clip) -> Iterator[Float32s]:
     """The model's input in blocks: 16 kHz mono in ±1, at least 9.01 s; none for an empty clip."""
     if clip.seconds > KEPT_SECONDS:
         yield from map(_limited, blocks_16k(clip))
@@ -132,7 +132,7 @@ def _signal(clip: Clip) -> Iterator[NDArray[np.float32]]:
     yield samples
 
 
-def _limited(samples: NDArray[np.float32]) -> NDArray[np.float32]:
+def _limited(samples: Float32s) -> Float32s:
     if not np.isfinite(samples).all():
         raise _NotFiniteError
     return np.clip(samples, -1, 1)

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pydantic import Field
 
+from tasks.arrays import Float64s
 from tasks.audio import Clip
 from tasks.filters import _fingerprint
 from tasks.filters._duplicates_table import Thresholds
@@ -148,9 +148,9 @@ def _rejections(rows: Rows, found: Copies, settings: Settings) -> Iterator[tuple
         yield row, Rejection("duplicate", float(found.error[number]), settings.max_error, detail)
 
 
-def quality(rows: pa.Table) -> NDArray[np.float64]:
+def quality(rows: pa.Table) -> Float64s:
     """Higher is better: the sample rate, then lossless codecs, then more bits per sample."""
     codec = rows["format"].to_pylist()
     best = [BITS.get((name or "").rpartition("/")[2], LOSSY) for name in codec]
-    rates: NDArray[np.float64] = rows["native_rate"].to_numpy().astype(np.float64)
+    rates: Float64s = rows["native_rate"].to_numpy().astype(np.float64)
     return rates + np.array(best, np.float64) / 100

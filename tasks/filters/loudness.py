@@ -17,9 +17,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import signal
 
+from tasks.arrays import Float64s
 from tasks.audio import Clip
 from tasks.filters._levels import chunks
 from tasks.settings import StageSettings, Threshold
@@ -45,7 +45,7 @@ class Settings(StageSettings):
     max: float | None = Threshold(None, "Highest loudness kept, LUFS.")
 
 
-def k_weighting(rate: int) -> NDArray[np.float64]:
+def k_weighting(rate: int) -> Float64s:
     """Both filters as second-order sections [2, 6]; at 48 kHz, the standard's coefficients."""
     k, q = math.tan(math.pi * 1681.974450955533 / rate), 0.7071752369554196
     high = 10 ** (3.999843853973347 / 20)
@@ -80,7 +80,7 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     return {"loudness": _gated(blocks)}
 
 
-def _powers(clip: Clip, step: int) -> NDArray[np.float64]:
+def _powers(clip: Clip, step: int) -> Float64s:
     """Weighted sum of squares over all channels, for each step of 100 ms."""
     weights = np.array(WEIGHTS.get(clip.channels, (1.0,) * clip.channels))
     sections = k_weighting(clip.rate)
@@ -95,7 +95,7 @@ def _powers(clip: Clip, step: int) -> NDArray[np.float64]:
     return np.concatenate(powers)
 
 
-def _gated(blocks: NDArray[np.float64]) -> float:
+def _gated(blocks: Float64s) -> float:
     loud = blocks[blocks > _power(GATE)]
     if not len(loud):
         return GATE

@@ -8,9 +8,9 @@ makes sure that an utterance of nothing but silence has no "loud" frames.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from tasks.arrays import Float32s, Float64s
 from tasks.audio import Clip
 from tasks.filters._levels import chunks
 from tasks.settings import StageSettings, Threshold
@@ -50,10 +50,10 @@ class Settings(StageSettings):
     max_longest: float | None = Threshold(None, "Greatest length of the longest pause, s.", ge=0)
 
 
-def frame_powers(clip: Clip) -> NDArray[np.float64]:
+def frame_powers(clip: Clip) -> Float64s:
     """Mean square of each 20 ms frame over all channels; the last frame may be shorter."""
     size = max(round(clip.rate * FRAME_SECONDS), 1)
-    powers: list[NDArray[np.float64]] = []
+    powers: list[Float64s] = []
     for chunk in chunks(clip, size):
         whole = len(chunk) // size
         powers.append(_mean_square(chunk[: whole * size].reshape(whole, size * clip.channels)))
@@ -62,9 +62,9 @@ def frame_powers(clip: Clip) -> NDArray[np.float64]:
     return np.concatenate(powers) if powers else np.empty(0)
 
 
-def _mean_square(frames: NDArray[np.float32]) -> NDArray[np.float64]:
+def _mean_square(frames: Float32s) -> Float64s:
     """Row by row, so that a frame's result does not depend on its neighbours."""
-    sums: NDArray[np.float64]
+    sums: Float64s
     with np.errstate(over="ignore"):  # in float32: accurate to 1e-6, or 1e-5 dB
         sums = np.vecdot(frames, frames).astype(np.float64)
     beyond = ~np.isfinite(sums)

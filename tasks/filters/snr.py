@@ -24,14 +24,11 @@ from itertools import cycle
 
 import numpy as np
 import scipy.fft
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s, Float64s
 from tasks.audio import Clip
 from tasks.filters import _derived as derived
 from tasks.settings import StageSettings, Threshold
-
-Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
 
 VERSION = 1
 COSTLY = True
@@ -69,7 +66,7 @@ def _ratio(clip: Clip) -> float | None:
         return None
     centres = (np.arange(frames) * hop + size / 2) / clip.rate
     part = math.ceil(frames / math.ceil(clip.seconds / PART_SECONDS))
-    probabilities: Floats | None = None
+    probabilities: Float32s | None = None
     count, total, noise, done = 0, 0.0, 0.0, 0
     for bands in _parts(clip, size, part):
         powers = bands.sum(axis=1)
@@ -96,7 +93,7 @@ def _ratio(clip: Clip) -> float | None:
     return 10 * math.log10(signal / noise)
 
 
-def _parts(clip: Clip, size: int, frames: int) -> Iterator[Doubles]:
+def _parts(clip: Clip, size: int, frames: int) -> Iterator[Float64s]:
     """Band powers [n, bands] of consecutive frames, n at most `frames`."""
     hop = size // 2
     turns = np.arange(size) / size
@@ -105,7 +102,7 @@ def _parts(clip: Clip, size: int, frames: int) -> Iterator[Doubles]:
     edges = FIRST_BIN + BAND_BINS * np.arange(max((bins - FIRST_BIN) // BAND_BINS, 1))
     # Batches end with their part.
     counts = [min(STEP, frames - at) for at in range(0, frames, STEP)]
-    found: list[Doubles] = []
+    found: list[Float64s] = []
     with np.errstate(all="ignore"):  # NaN and overflow show in the sums
         for batch in derived.frames(derived.mono_blocks(clip), size, hop, cycle(counts)):
             powers = np.square(np.abs(scipy.fft.rfft(batch * shape, axis=1)), dtype=np.float64)
@@ -117,13 +114,13 @@ def _parts(clip: Clip, size: int, frames: int) -> Iterator[Doubles]:
         yield np.concatenate(found)
 
 
-def _noise(bands: Doubles) -> float:
+def _noise(bands: Float64s) -> float:
     """Power of the steady noise in frames [n, bands] without digital silence."""
     sums = np.cumsum(np.vstack([np.zeros((1, bands.shape[1])), bands]), axis=0)
     at = np.arange(len(bands))
     first, last = np.maximum(at - SMOOTHED // 2, 0), np.minimum(at + SMOOTHED // 2 + 1, len(bands))
     smoothed = (sums[last] - sums[first]) / (last - first)[:, None]
-    level: Doubles = np.quantile(smoothed, QUANTILE, axis=0) / OF_MEAN
+    level: Float64s = np.quantile(smoothed, QUANTILE, axis=0) / OF_MEAN
     for _ in range(ROUNDS):
         low = smoothed <= NOISE_BELOW * level
         level = np.where(low, bands, 0).sum(axis=0) / np.maximum(low.sum(axis=0), 1)

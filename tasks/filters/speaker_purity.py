@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s
 from tasks.audio import Clip
 from tasks.filters import _derived as derived
 from tasks.settings import StageSettings, Threshold, Transient
@@ -64,7 +64,7 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     return {"speaker_purity": round(float(first @ last), 6)}
 
 
-def _outer(blocks: Iterable[NDArray[np.float32]], count: int) -> list[NDArray[np.float32]]:
+def _outer(blocks: Iterable[Float32s], count: int) -> list[Float32s]:
     """The first and the last samples, each at most HALF_S and half of the clip."""
     size = min(int(HALF_S * RATE), count // 2)
     first = last = np.empty(0, np.float32)

@@ -10,8 +10,8 @@ import numpy as np
 
 from tasks import audio
 from tasks.checkpoints.blobs import Pcm
-from tasks.checkpoints.manifest import Row
 from tasks.errors import ItemError
+from tasks.schema import Row
 from tasks.settings import StageSettings, Threshold
 
 Suffix = Literal["wav", "flac"]

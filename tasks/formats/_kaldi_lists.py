@@ -19,9 +19,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.checkpoints.manifest import Row
 from tasks.formats import OutputShard, Rows
 from tasks.recording import ids
+from tasks.schema import Row
 
 READ = ("id", "dataset", "speaker", "text", "language", "num_samples", "sample_rate")
 #: One row per utterance; `start` and `stop` are samples of the file `wav`.

@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tasks.checkpoints.manifest import Row
 from tasks.formats import OutputShard
-from tasks.schema import UTTERANCES_FILE
+from tasks.schema import UTTERANCES_FILE, Row
 from tasks.storage import tables, write_atomic
 
 NAME = "data.list"

@@ -6,9 +6,8 @@ import pyarrow as pa
 
 from tasks import plugins, shelves
 from tasks.checkpoints import enhanced
-from tasks.checkpoints.manifest import Row
 from tasks.json_types import JsonObject
-from tasks.schema import UTTERANCES
+from tasks.schema import UTTERANCES, Row
 
 _TRANSCRIPT = (
     *("language_probability", "avg_logprob", "no_speech_probability", "compression_ratio"),

@@ -10,9 +10,7 @@ import hashlib
 import os
 from types import TracebackType
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tasks.arrays import Int64s
 from tasks.formats import Output
 
 Data = bytes | memoryview
@@ -33,7 +31,7 @@ def key(utterance: str) -> str:
     return f"{utterance[:70]}-{hashlib.sha256(utterance.encode()).hexdigest()[:16]}"
 
 
-def size_of(size: NDArray[np.int64]) -> NDArray[np.int64]:
+def size_of(size: Int64s) -> Int64s:
     """Bytes that members with `size` bytes of data take in a tar: header and data, in blocks."""
     return BLOCK + -(-size // BLOCK) * BLOCK
 

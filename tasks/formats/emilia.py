@@ -24,15 +24,14 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from tasks import audio
-from tasks.checkpoints.manifest import Row
+from tasks.arrays import Int64s
 from tasks.errors import ConfigError, ItemError
 from tasks.formats import Bound, Output, OutputShard, ReaderLimits, ReadPcm, Rows, _clips, _wavs
 from tasks.json_types import JsonObject
 from tasks.recording import Locator
-from tasks.schema import UTTERANCES_FILE
+from tasks.schema import UTTERANCES_FILE, Row
 from tasks.settings import StageSettings, Threshold
 from tasks.storage import long_columns, sorted_keys, tables
 
@@ -69,8 +68,8 @@ def derived(rows: pa.Table, settings: Settings) -> dict[str, pa.Array]:
     return {"place": pa.array(places)}
 
 
-def _in_order(rows: pa.Table) -> NDArray[np.int64]:
-    order: NDArray[np.int64] = pc.sort_indices(
+def _in_order(rows: pa.Table) -> Int64s:
+    order: Int64s = pc.sort_indices(
         rows, sort_keys=[(name, "ascending") for name in ORDER]
     ).to_numpy()
     return order.astype(np.int64)

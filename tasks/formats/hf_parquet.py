@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.checkpoints import blobs
-from tasks.checkpoints.manifest import Row
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _measures
 from tasks.json_types import JsonObject
+from tasks.schema import Row
 from tasks.storage import write_atomic
 from tasks.storage.atomic import HashedFile
 

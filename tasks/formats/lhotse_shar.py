@@ -23,7 +23,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.checkpoints.manifest import Row
 from tasks.formats import (
     Output,
     OutputShard,
@@ -36,6 +35,7 @@ from tasks.formats import (
     _tar_check,
 )
 from tasks.json_types import JsonObject
+from tasks.schema import Row
 from tasks.settings import Threshold
 
 VERSION = 2

@@ -20,7 +20,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.checkpoints.manifest import Row
 from tasks.formats import (
     Bound,
     Output,
@@ -32,6 +31,7 @@ from tasks.formats import (
     _tar,
     _tar_check,
 )
+from tasks.schema import Row
 
 VERSION = 2
 COLUMNS = ("id", "text", "language", "speaker", *_clips.COLUMNS)

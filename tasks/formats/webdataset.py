@@ -23,7 +23,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from tasks.checkpoints import blobs
-from tasks.checkpoints.manifest import Row
 from tasks.formats import (
     Output,
     OutputShard,
@@ -35,6 +34,7 @@ from tasks.formats import (
     _tar,
     _tar_check,
 )
+from tasks.schema import Row
 from tasks.settings import Threshold
 from tasks.storage import write_atomic
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from tasks.arrays import Int64s
 from tasks.formats import (
     Output,
     OutputShard,
@@ -39,7 +39,7 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return [f"wenet/{split}/shards_{number:09d}.tar"]
 
 
-def offsets(rows: pa.Table, settings: Settings) -> NDArray[np.int64]:
+def offsets(rows: pa.Table, settings: Settings) -> Int64s:
     text = pc.binary_length(pc.cast(rows["text"], pa.binary())).to_numpy().astype(np.int64)
     wav = 44 + 2 * rows["num_samples"].to_numpy()
     ends = np.cumsum(_tar.size_of(text) + _tar.size_of(wav))

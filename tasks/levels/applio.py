@@ -8,8 +8,8 @@ only float sources can have one. Silence stays silence.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s
 from tasks.errors import ItemError
 from tasks.settings import StageSettings
 
@@ -19,7 +19,7 @@ PEAK, SHARE = 0.9, 0.75
 Settings = StageSettings  # none: the rule is fixed
 
 
-def apply(samples: NDArray[np.float32], rate: int, settings: Settings) -> NDArray[np.float32]:
+def apply(samples: Float32s, rate: int, settings: Settings) -> Float32s:
     peak = float(np.abs(samples).max())
     if peak > HIGHEST:
         raise ItemError("over_full_scale", f"its peak is {peak:.3g}, more than {HIGHEST}")

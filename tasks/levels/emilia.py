@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s
 from tasks.settings import StageSettings
 
 VERSION = 1
@@ -25,7 +25,7 @@ FULL = 32768.0
 Settings = StageSettings  # none: the rule is fixed
 
 
-def apply(samples: NDArray[np.float32], rate: int, settings: Settings) -> NDArray[np.float32]:
+def apply(samples: Float32s, rate: int, settings: Settings) -> Float32s:
     whole = np.clip(np.rint(samples.astype(np.float64) * FULL), -FULL, FULL - 1)
     rms = math.floor(math.sqrt(float(np.mean(whole * whole))))
     wanted = TARGET_DB - 20 * math.log10(rms / FULL) if rms else math.inf

@@ -18,9 +18,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
+from tasks.arrays import Float32s
 from tasks.errors import ItemError
 from tasks.settings import StageSettings
 
@@ -91,7 +91,7 @@ def _build(filters: Chain, rate: int) -> Graph:
     return graph
 
 
-def apply(samples: NDArray[np.float32], rate: int, settings: Settings) -> NDArray[np.float32]:
+def apply(samples: Float32s, rate: int, settings: Settings) -> Float32s:
     import av
 
     slack = round(SLACK_SECONDS * rate)
@@ -110,9 +110,7 @@ def apply(samples: NDArray[np.float32], rate: int, settings: Settings) -> NDArra
     return result[: len(samples)].copy()
 
 
-def _filtered(
-    samples: NDArray[np.float32], rate: int, filters: Chain
-) -> Iterator[NDArray[np.float32]]:
+def _filtered(samples: Float32s, rate: int, filters: Chain) -> Iterator[Float32s]:
     """The chain's output in pieces."""
     import av
 
@@ -127,7 +125,7 @@ def _filtered(
     yield from _pulled(graph)
 
 
-def _pulled(graph: Graph) -> Iterator[NDArray[np.float32]]:
+def _pulled(graph: Graph) -> Iterator[Float32s]:
     """The graph's output so far."""
     import av
 

@@ -12,9 +12,9 @@ import hashlib
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from tasks.arrays import Float32s
 from tasks.settings import StageSettings
 
 VERSION = 1
@@ -35,7 +35,7 @@ class Settings(StageSettings):
         return self
 
 
-def apply(samples: NDArray[np.float32], rate: int, settings: Settings) -> NDArray[np.float32]:
+def apply(samples: Float32s, rate: int, settings: Settings) -> Float32s:
     random = _generator(samples, settings.seed)
     chosen = random.random() < settings.probability
     snr = random.uniform(settings.min_snr_db, settings.max_snr_db)
@@ -47,7 +47,7 @@ def apply(samples: NDArray[np.float32], rate: int, settings: Settings) -> NDArra
     return (samples + noise).astype(np.float32)
 
 
-def _generator(samples: NDArray[np.float32], seed: int) -> np.random.Generator:
+def _generator(samples: Float32s, seed: int) -> np.random.Generator:
     content = hashlib.sha256(str(seed).encode() + b"\0")
     content.update(np.ascontiguousarray(samples, "<f4").tobytes())
     return np.random.Generator(np.random.PCG64(int.from_bytes(content.digest(), "big")))

@@ -9,10 +9,10 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 from scipy import signal
 
+from tasks.arrays import Float32s, Float64s
 from tasks.settings import StageSettings
 
 VERSION = 1
@@ -25,15 +25,13 @@ class Settings(StageSettings):
     order: int = Field(5, ge=1, le=10, description="Each order adds 6 dB per octave.")
 
 
-def apply(samples: NDArray[np.float32], rate: int, settings: Settings) -> NDArray[np.float32]:
+def apply(samples: Float32s, rate: int, settings: Settings) -> Float32s:
     sections = _sections(settings.order, settings.cutoff_hz, rate)
-    filtered: NDArray[np.float64] = signal.sosfilt(sections, samples.astype(np.float64))
+    filtered: Float64s = signal.sosfilt(sections, samples.astype(np.float64))
     return filtered.astype(np.float32)
 
 
 @lru_cache(maxsize=16)  # its design takes longer than filtering a short utterance
-def _sections(order: int, cutoff_hz: float, rate: int) -> NDArray[np.float64]:
-    sections: NDArray[np.float64] = signal.butter(
-        order, cutoff_hz, btype="highpass", fs=rate, output="sos"
-    )
+def _sections(order: int, cutoff_hz: float, rate: int) -> Float64s:
+    sections: Float64s = signal.butter(order, cutoff_hz, btype="highpass", fs=rate, output="sos")
     return sections

@@ -9,9 +9,9 @@ below 8 kHz. `tasks/filters/loudness.py` has the formulas.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from tasks.arrays import Float32s
 from tasks.audio import Clip
 from tasks.filters import loudness
 from tasks.settings import StageSettings
@@ -26,7 +26,7 @@ class Settings(StageSettings):
     ceiling_db: float = Field(-1.0, ge=-60, le=0, description="Highest sample allowed, dBFS.")
 
 
-def apply(samples: NDArray[np.float32], rate: int, settings: Settings) -> NDArray[np.float32]:
+def apply(samples: Float32s, rate: int, settings: Settings) -> Float32s:
     measured = loudness.measure(Clip.of(samples, rate), loudness.Settings())["loudness"]
     if measured is None or measured <= loudness.GATE:
         return samples.copy()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from tasks.arrays import Float32s
 from tasks.settings import StageSettings
 
 VERSION = 1
@@ -17,7 +17,7 @@ class Settings(StageSettings):
     target_db: float = Field(-1.0, ge=-60, le=0, description="Level of the loudest sample, dBFS.")
 
 
-def apply(samples: NDArray[np.float32], rate: int, settings: Settings) -> NDArray[np.float32]:
+def apply(samples: Float32s, rate: int, settings: Settings) -> Float32s:
     peak = float(np.abs(samples).max())
     if peak == 0:
         return samples.copy()

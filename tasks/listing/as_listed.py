@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from tasks.arrays import FixedBytes, Int32s
 from tasks.checkpoints import manifest
-from tasks.checkpoints.manifest import Row
 from tasks.listing import fingerprints
 from tasks.listing.known import PRESENT
 from tasks.listing.row_files import LISTED, PLACE, merged
 from tasks.listing.survey import Survey
-from tasks.schema import RECORDINGS
+from tasks.schema import RECORDINGS, Row
+from tasks.storage import sorted_keys
 
 
 class AsListed:
@@ -43,10 +43,10 @@ class AsListed:
                         self._homeless[row["guard"]] = row
                     else:
                         self._elsewhere[row["recording"]] = row
-        told = list(found.told.tables())
-        self._told = pa.concat_tables(told) if told else LISTED.empty_table()
+        tables = list(found.redescribed.tables())
+        self._redescribed = pa.concat_tables(tables) if tables else LISTED.empty_table()
         self._leaving = np.unique(had.columns.shard[found.gone])
-        touched = {*self._told[PLACE].to_pylist(), *had.columns.shard[leaving].tolist()}
+        touched = {*self._redescribed[PLACE].to_pylist(), *had.columns.shard[leaving].tolist()}
         touched |= {n for table in fresh for n in table[PLACE].to_pylist()}
         counts = np.bincount(had.columns.shard, minlength=len(had.shards))
         self.unchanged = {
@@ -61,10 +61,10 @@ class AsListed:
         is found under a new name or in another folder, gets that; `moved` records the old name."""
         parts = manifest.read(self._out, "shard", shard)
         old: list[Row] = parts[-1].table.to_pylist() if parts else []
-        here = pc.equal(self._told[PLACE], self._number[shard])
-        told = self._told.filter(here)
-        told = told.append_column("probed", pa.array(np.zeros(len(told), bool)))
-        return [self._followed(row) for row in merged(old, told, self._gone)]
+        here = pc.equal(self._redescribed[PLACE], self._number[shard])
+        listed = self._redescribed.filter(here)
+        listed = listed.append_column("probed", pa.array(np.zeros(len(listed), bool)))
+        return [self._followed(row) for row in merged(old, listed, self._gone)]
 
     def _followed(self, row: Row) -> Row:
         if row["present"]:
@@ -90,15 +90,15 @@ class AsListed:
         """Their names."""
         columns = self._had.columns
         away = columns.flags & PRESENT == 0
-        away |= fingerprints.index_in(self._gone, columns.keys) >= 0
+        away |= sorted_keys.index_in(self._gone, columns.keys) >= 0
         return self._names(np.unique(columns.shard[away]), columns.keys[away])
 
-    def _names(self, shards: NDArray[np.int32], keys: NDArray[np.bytes_]) -> set[str]:
+    def _names(self, shards: Int32s, keys: FixedBytes) -> set[str]:
         """Names of the recordings with these keys, sorted, in some shards."""
         found: set[str] = set()
         for number in shards:
             for part in manifest.read(self._out, "shard", self._had.shards[number])[-1:]:
                 names = part.table["recording"].to_pylist()
-                left = fingerprints.index_in(keys, fingerprints.keys(names)) >= 0
+                left = sorted_keys.index_in(keys, fingerprints.keys(names)) >= 0
                 found |= {name for name, gone in zip(names, left, strict=True) if gone}
         return found

@@ -7,14 +7,12 @@ from heapq import heapify, heapreplace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from tasks import plugins
-from tasks.checkpoints.manifest import Row
+from tasks.arrays import Float64s, Int64s
 from tasks.job import Job
 from tasks.listing.known import BYTES_A_SECOND
-
-Numbers = NDArray[np.int64]
+from tasks.schema import Row
 
 MINUTE, HOUR = 60.0, 3600.0
 #: Least audio of a shard by default. A minute of it is ten seconds of work for a recogniser on a
@@ -31,12 +29,12 @@ def least(job: Job) -> float:
 
 
 def assigned(
-    seconds: NDArray[np.float64],
+    seconds: Float64s,
     names: pa.Array | pa.ChunkedArray,
     hours: float | None,
     smallest: float = LEAST,
     known: float = 0.0,
-) -> tuple[Numbers, int]:
+) -> tuple[Int64s, int]:
     """Distributes recordings over groups of about equal duration by header: longest first, each to
     the lightest group. Returns the group of each, and the number of groups. `known`: audio that the
     corpus already has, s.

@@ -6,11 +6,10 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tasks import storage
+from tasks.arrays import FixedBytes, UInt64s
 from tasks.json_types import JsonObject
 from tasks.listing import fingerprints
 from tasks.listing.left_aside import LeftAside, LeftAsides
@@ -29,9 +28,9 @@ class Batch:
     """Some listed recordings: rows of RECORDINGS, and their hashes."""
 
     rows: pa.Table
-    keys: NDArray[np.bytes_]
-    states: fingerprints.Bits
-    heads: fingerprints.Bits  # of the column `listed`
+    keys: FixedBytes
+    states: UInt64s
+    heads: UInt64s  # of the column `listed`
 
 
 def batches(

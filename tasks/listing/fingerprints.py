@@ -6,19 +6,15 @@ import json
 from collections.abc import Iterable
 from hashlib import blake2b, sha256
 from json.encoder import encode_basestring_ascii as quoted
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from tasks.arrays import Bools, FixedBytes, UInt64s
 from tasks.schema import Row
+from tasks.storage import sorted_keys
 
 KEY = "S16"  # 128 bits of a recording's name: ten million names share none
-
-Bits = NDArray[np.uint64]
-
-Key = TypeVar("Key", bound=np.generic)
 
 
 def key(name: str) -> bytes:
@@ -26,11 +22,11 @@ def key(name: str) -> bytes:
     return blake2b(name.encode(), digest_size=16).digest()
 
 
-def keys(names: Iterable[str]) -> NDArray[np.bytes_]:
+def keys(names: Iterable[str]) -> FixedBytes:
     return np.frombuffer(b"".join(map(key, names)), KEY)
 
 
-def states(guards: Iterable[str], locators: Iterable[str]) -> Bits:
+def states(guards: Iterable[str], locators: Iterable[str]) -> UInt64s:
     """64 bits that identify each recording's location and guard."""
     joined = b"".join(
         blake2b(f"{guard}\0{locator}".encode(), digest_size=8).digest()
@@ -39,12 +35,12 @@ def states(guards: Iterable[str], locators: Iterable[str]) -> Bits:
     return np.frombuffer(joined, np.uint64)
 
 
-def heads(digests: Iterable[str]) -> Bits:
+def heads(digests: Iterable[str]) -> UInt64s:
     """The first 64 bits of each hexadecimal digest."""
     return np.fromiter((int(digest[:16], 16) for digest in digests), np.uint64)
 
 
-def contents(digests: Iterable[str | None]) -> NDArray[np.bytes_]:
+def contents(digests: Iterable[str | None]) -> FixedBytes:
     """The first 128 bits of each sha256; zero if there is none."""
     return np.frombuffer(b"".join(bytes.fromhex((d or "0" * 32)[:32]) for d in digests), KEY)
 
@@ -82,15 +78,15 @@ class Seen:
     """Seen keys, in sorted runs that are merged when they have grown to similar sizes."""
 
     def __init__(self) -> None:
-        self._runs: list[NDArray[np.bytes_]] = []
+        self._runs: list[FixedBytes] = []
 
-    def again(self, found: NDArray[np.bytes_]) -> NDArray[np.bool_]:
+    def again(self, found: FixedBytes) -> Bools:
         """Which keys were seen before or occur earlier in `found`; marks all as seen."""
         _, first = np.unique(found, return_index=True)
         known = np.ones(len(found), bool)
         known[first] = False
         for run in self._runs:
-            known |= index_in(run, found) >= 0
+            known |= sorted_keys.index_in(run, found) >= 0
         self._runs.append(np.sort(found[~known]))
         while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
             last = self._runs.pop()
@@ -98,25 +94,16 @@ class Seen:
         return known
 
 
-def index_in(ordered: NDArray[Key], wanted: NDArray[Key]) -> NDArray[np.int64]:
-    """The index of each wanted key among sorted ones; -1 if it is not there."""
-    if not len(ordered):
-        return np.full(len(wanted), -1, np.int64)
-    at = np.searchsorted(ordered, wanted)
-    at[at == len(ordered)] = 0
-    return np.where(ordered[at] == wanted, at, -1)
-
-
 def texts(table: pa.Table, column: str) -> list[str]:
     return table[column].to_pylist()  # type: ignore[no-any-return]
 
 
-def stored(keys: NDArray[np.bytes_]) -> pa.Array:
+def stored(keys: FixedBytes) -> pa.Array:
     """Keys as a column of 16 bytes."""
     raw = pa.py_buffer(np.ascontiguousarray(keys))
     return pa.Array.from_buffers(pa.binary(16), len(keys), [None, raw])
 
 
-def loaded(column: pa.Array) -> NDArray[np.bytes_]:
+def loaded(column: pa.Array) -> FixedBytes:
     """The keys of a column that `stored` made, without copying."""
     return np.frombuffer(column.buffers()[1], KEY, len(column), 16 * column.offset)

@@ -22,11 +22,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tasks import storage
+from tasks.arrays import FixedBytes, Float64s, Int32s, Int64s, UInt8s, UInt64s
 from tasks.checkpoints import manifest
 from tasks.checkpoints.index import Index
 from tasks.errors import MAY_PASS
 from tasks.listing import entries, fingerprints
 from tasks.logs import log
+from tasks.storage import sorted_keys
 
 PRESENT, MAY_BE_TRIED = 1, 2  # bits of `flags`
 LEAST = 20_000  # recordings; reading fewer takes no longer than writing the cache
@@ -48,11 +50,11 @@ SCHEMA = pa.schema(
 class Columns(NamedTuple):
     """Columns of the recordings of one or more shards, in this order."""
 
-    keys: NDArray[np.bytes_]
-    states: fingerprints.Bits
-    heads: fingerprints.Bits
-    shard: NDArray[np.int32]  # number in `KnownRecordings.shards`
-    flags: NDArray[np.uint8]
+    keys: FixedBytes
+    states: UInt64s
+    heads: UInt64s
+    shard: Int32s  # number in `KnownRecordings.shards`
+    flags: UInt8s
 
     def where(self, chosen: NDArray[Any]) -> Columns:
         return Columns(*(column[chosen] for column in self))
@@ -77,9 +79,9 @@ class KnownRecordings:
         """Recordings present in a shard."""
         return sum(count for count, _ in self.counts[number].values())
 
-    def find(self, keys: NDArray[np.bytes_]) -> NDArray[np.int64]:
+    def find(self, keys: FixedBytes) -> Int64s:
         """The row of each key; -1 if there is none."""
-        return fingerprints.index_in(self.columns.keys, keys)
+        return sorted_keys.index_in(self.columns.keys, keys)
 
     def replaced(self, tables: Mapping[int, Columns]) -> None:
         """Replace the rows of some shards, by their numbers."""
@@ -138,10 +140,10 @@ def note(known: KnownRecordings, number: int, table: pa.Table) -> Columns:
     return Columns(batch.keys, batch.states, batch.heads, shard, flags.astype(np.uint8))
 
 
-def seconds_of(table: pa.Table) -> NDArray[np.float64]:
+def seconds_of(table: pa.Table) -> Float64s:
     """Duration by header, else estimated from the size; for balance only, s."""
     guess = pc.divide(pc.cast(table["size"], pa.float64()), float(BYTES_A_SECOND))
-    found: NDArray[np.float64] = pc.coalesce(table["header_seconds"], guess).to_numpy()
+    found: Float64s = pc.coalesce(table["header_seconds"], guess).to_numpy()
     return found
 
 
@@ -151,7 +153,7 @@ def save(out: Path, known: KnownRecordings, index: Index) -> None:
         return
     newest = _newest(index)
     known.parts = [newest.get(name, ("", "")) for name in known.shards]
-    told = {
+    header = {
         "format": FORMAT,
         "shards": known.shards,
         "parts": known.parts,
@@ -159,7 +161,7 @@ def save(out: Path, known: KnownRecordings, index: Index) -> None:
         "counts": known.counts,
     }
     keys, *others = known.columns
-    schema = SCHEMA.with_metadata({b"uttermill": json.dumps(told).encode()})
+    schema = SCHEMA.with_metadata({b"uttermill": json.dumps(header).encode()})
     table = pa.Table.from_arrays([fingerprints.stored(keys), *map(pa.array, others)], schema=schema)
     before = storage.names(home(out), ".parquet")
     with storage.of(out).staged(home(out)) as (handle, publish):
@@ -178,15 +180,15 @@ def _noted(out: Path) -> KnownRecordings:
             log.warning("%s does not match the hash in its name; all shards are read", path)
             continue
         table = pq.read_table(pa.BufferReader(data)).combine_chunks()
-        told = json.loads((table.schema.metadata or {})[b"uttermill"])
-        if told["format"] != FORMAT:
+        header = json.loads((table.schema.metadata or {})[b"uttermill"])
+        if header["format"] != FORMAT:
             continue
         keys = fingerprints.loaded(table["key"].chunk(0))
         others = (table[name].to_numpy() for name in SCHEMA.names[1:])
-        parts = [(name, guard) for name, guard in told["parts"]]
+        parts = [(name, guard) for name, guard in header["parts"]]
         columns = Columns(keys, *others)
-        counts = [{name: (n, bad) for name, (n, bad) in each.items()} for each in told["counts"]]
-        return KnownRecordings(told["shards"], parts, told["seconds"], counts, columns)
+        counts = [{name: (n, bad) for name, (n, bad) in each.items()} for each in header["counts"]]
+        return KnownRecordings(header["shards"], parts, header["seconds"], counts, columns)
     return KnownRecordings([], [], [], [], _empty())
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tasks import storage
+from tasks.arrays import FixedBytes, Int32s
 from tasks.listing import fingerprints
 from tasks.schema import RECORDINGS, Row
-from tasks.storage import tables
+from tasks.storage import sorted_keys, tables
 
 ROWS = 1000  # of a file
 PLACE = "place"  # number of the shard that knows the recording; -1: none does
@@ -33,7 +32,7 @@ class RowFiles:
         self._home, self._stem = home, stem
         self._waiting: list[pa.Table] = []
 
-    def add(self, rows: pa.Table, places: NDArray[np.int32]) -> None:
+    def add(self, rows: pa.Table, places: Int32s) -> None:
         """Add rows of RECORDINGS."""
         self.count += len(rows)
         if self._home is not None and len(rows):
@@ -64,11 +63,11 @@ def save(rows: pa.Table, path: Path) -> None:
     storage.of(path).write(path, tables.parquet(rows.cast(LISTED), compression="lz4"))
 
 
-def merged(old: list[Row], rows: pa.Table | None, gone: NDArray[np.bytes_]) -> list[Row]:
+def merged(old: list[Row], rows: pa.Table | None, gone: FixedBytes) -> list[Row]:
     """The rows of a shard in their order, updated; new recordings come last."""
     at = {row["recording"]: index for index, row in enumerate(old)}
     if len(gone):
-        left = fingerprints.index_in(gone, fingerprints.keys(at)) >= 0
+        left = sorted_keys.index_in(gone, fingerprints.keys(at)) >= 0
         for row, is_gone in zip(old, left, strict=True):
             row["present"] = row["present"] and not is_gone
     for row in rows.to_pylist() if rows is not None else ():
@@ -80,11 +79,11 @@ def merged(old: list[Row], rows: pa.Table | None, gone: NDArray[np.bytes_]) -> l
         elif probed:
             old[index] = {**row, "present": row["error_code"] != "changed"}
         else:
-            old[index] = _told(old[index], row)
+            old[index] = _redescribed(old[index], row)
     return old
 
 
-def _told(old: Row, row: Row) -> Row:
+def _redescribed(old: Row, row: Row) -> Row:
     """What the source now says about unchanged bytes: texts, segments."""
     merged = {**row, **{name: old[name] for name in PROBED}}
     if old["error_code"] and not row["error_code"] and old["content"] is None:

@@ -70,7 +70,7 @@ class SideFiles:
         for name in (stem, os.path.basename(stem)):
             if name in self._whole.turns or name in self._whole.faults:
                 wrong = self._whole.fault or self._whole.faults.get(name)
-                return _told(self._whole.turns.get(name, [])), wrong
+                return _as_segments(self._whole.turns.get(name, [])), wrong
         return None, None
 
 
@@ -80,10 +80,10 @@ def _own(path: str) -> Said:
     except OSError as error:
         return None, f"{display_text(os.path.basename(path))} cannot be read: {error.strerror}"
     wrong = found.fault or next(iter(found.faults.values()), None)
-    return _told([turn for turns in found.turns.values() for turn in turns]), wrong
+    return _as_segments([turn for turns in found.turns.values() for turn in turns]), wrong
 
 
-def _told(turns: list[Turn]) -> list[JsonObject]:
+def _as_segments(turns: list[Turn]) -> list[JsonObject]:
     return [
         {"start": start, "end": end, "speaker": speaker} for start, end, speaker in sorted(turns)
     ]
@@ -91,8 +91,8 @@ def _told(turns: list[Turn]) -> list[JsonObject]:
 
 def of_job(job: Job, settings: SourceSettings) -> SideFiles | None:
     """The RTTM files of a source; None if the job's diarizer does not use them."""
-    told = plugins.load("diarizers", job.speakers.use).USES_SPEAKERS
-    return SideFiles(settings) if told else None
+    used = plugins.load("diarizers", job.speakers.use).USES_SPEAKERS
+    return SideFiles(settings) if used else None
 
 
 def read(path: str) -> Turns:

@@ -14,16 +14,14 @@ from hashlib import blake2b
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from tasks.arrays import Int64s, UInt64s
 from tasks.job import Job
 from tasks.recording import Locator
+from tasks.storage import sorted_keys
 
 #: A local file's guard, with the time of its last change (see `tasks.storage.local.stat_guard`).
 LOCAL_GUARD = re.compile(r"\d+-(-?\d+)-\d+")
-
-Bits = NDArray[np.uint64]
-Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ class SharedRecordings:
             for (first, second), count in sorted(self._counts.items())
         ]
 
-    def _note(self, rows: pa.Table, first: Numbers, source: int) -> None:
+    def _note(self, rows: pa.Table, first: Int64s, source: int) -> None:
         for number in np.unique(first[first >= 0]).tolist():
             at = np.flatnonzero(first == number)
             pair = number, source
@@ -93,20 +91,17 @@ class _Seen:
 
     def __init__(self) -> None:
         self._bits, self._sources = np.zeros(0, np.uint64), np.zeros(0, np.int16)
-        self._new: list[Bits] = []
+        self._new: list[UInt64s] = []
         self._at = 0
 
-    def add(self, bits: Bits, source: int) -> None:
+    def add(self, bits: UInt64s, source: int) -> None:
         self._turn(source)
         self._new.append(bits)
 
-    def source_of(self, bits: Bits, source: int) -> Numbers:
+    def source_of(self, bits: UInt64s, source: int) -> Int64s:
         """A former source that has each; -1: none."""
         self._turn(source)
-        if not len(self._bits):
-            return np.full(len(bits), -1, np.int64)
-        at = np.minimum(np.searchsorted(self._bits, bits), len(self._bits) - 1)
-        return np.where(self._bits[at] == bits, self._sources[at].astype(np.int64), -1)
+        return sorted_keys.value_of(self._bits, self._sources, bits).astype(np.int64)
 
     def _turn(self, source: int) -> None:
         """Sort what the last source brought when the next one begins."""
@@ -130,7 +125,7 @@ def outcome(job: Job) -> str:
     )
 
 
-def _files(rows: pa.Table) -> Bits:
+def _files(rows: pa.Table) -> UInt64s:
     """A hash of each recording's bytes: where they lie, without the name of a local file."""
     columns = (rows[name].to_pylist() for name in ("guard", "locator"))
     return np.fromiter((_hash(_place(*each)) for each in zip(*columns, strict=True)), np.uint64)
@@ -145,12 +140,12 @@ def _place(guard: str, locator: str) -> str:
     return f"{guard}\0{where.offset} {where.length} {where.row} {where.column}"
 
 
-def _spans(rows: pa.Table, files: Bits) -> tuple[Bits, Numbers]:
+def _spans(rows: pa.Table, files: UInt64s) -> tuple[UInt64s, Int64s]:
     """A hash of each segment of each file, and the segment's row."""
     if not len(rows):
         return np.zeros(0, np.uint64), np.zeros(0, np.int64)
     segments = rows["segments"].combine_chunks()
-    row: Numbers = pc.list_parent_indices(segments).to_numpy(zero_copy_only=False)
+    row: Int64s = pc.list_parent_indices(segments).to_numpy(zero_copy_only=False)
     flat = pc.list_flatten(segments)
     times = [flat.field(name).to_pylist() for name in ("start", "end")]
     given = zip(files[row].tolist(), *times, strict=True)

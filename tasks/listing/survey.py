@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tasks import plugins
+from tasks.arrays import Bools, FixedBytes, Int32s, Int64s
 from tasks.checkpoints.index import Index
 from tasks.job import Job
-from tasks.listing import apart, entries, fingerprints, known, rttm
+from tasks.listing import entries, fingerprints, known, on_workers, rttm
 from tasks.listing.entries import Batch
 from tasks.listing.known import MAY_BE_TRIED, PRESENT, KnownRecordings
 from tasks.listing.left_aside import LeftAsides
@@ -27,8 +27,6 @@ from tasks.storage import urls
 #: Why a recording that changed while it was read is left aside; the next run takes it.
 STILL_WRITTEN = "still_written"
 
-Numbers = NDArray[np.int64]
-
 
 @dataclass(slots=True)
 class Survey:
@@ -36,13 +34,13 @@ class Survey:
 
     known: KnownRecordings
     fresh: RowFiles  # new and changed recordings, to be probed
-    told: RowFiles  # unchanged bytes with a new description, or that have come back
+    redescribed: RowFiles  # unchanged bytes with a new description, or that have come back
     left: LeftAsides = field(default_factory=LeftAsides)
     used_scratch: bool = False
     reused: int = 0
     shared: list[Shared] = field(default_factory=list)  # recordings in two sources
-    gone: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))  # rows of `known`
-    failed: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))  # still being written
+    gone: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))  # rows of `known`
+    failed: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))  # still being written
 
     @property
     def ignored(self) -> dict[str, int]:
@@ -51,7 +49,10 @@ class Survey:
 
 
 def survey(
-    job: Job, index: Index | None = None, home: Path | None = None, run: apart.Map | None = None
+    job: Job,
+    index: Index | None = None,
+    home: Path | None = None,
+    run: on_workers.Map | None = None,
 ) -> Survey:
     """List all sources. `index`: the listing of OUT that the run has already made. `home`: a
     scratch folder for the rows that workers will probe; None: only count them. `run`: sends calls
@@ -68,8 +69,8 @@ def survey(
     found.shared = shared.found()
     looking.at_young()
     found.fresh.close()
-    found.told.close()
-    found.used_scratch |= bool(found.fresh.files or found.told.files)
+    found.redescribed.close()
+    found.used_scratch |= bool(found.fresh.files or found.redescribed.files)
     present = (had.columns.flags & PRESENT) > 0
     found.gone = np.flatnonzero(present & ~looking.listed)
     return found
@@ -81,16 +82,16 @@ def _listed(
     dataset: plugins.Dataset,
     found: Survey,
     home: Path | None,
-    run: apart.Map | None,
+    run: on_workers.Map | None,
 ) -> Iterator[Batch]:
     """The listing of one source: by workers if it is large, or if they are needed anyway."""
     name, source, settings = dataset
     count = len(found.known.columns.keys)
-    if home is not None and run is not None and (not count or count >= apart.LEAST_KNOWN):
-        branches = source.branches(settings, apart.LEAST_BRANCHES)
+    if home is not None and run is not None and (not count or count >= on_workers.LEAST_KNOWN):
+        branches = source.branches(settings, on_workers.LEAST_BRANCHES)
         if branches is not None:
             found.used_scratch = True
-            batches = apart.listed(job, number, branches, home, run, found.left)
+            batches = on_workers.listed(job, number, branches, home, run, found.left)
             if batches is not None:
                 return batches
     turns = rttm.of_job(job, settings)
@@ -105,7 +106,7 @@ class _Looking:
         self.listed = np.zeros(len(found.known.columns.keys), bool)  # rows of `known`
         self._settle, self._again = job.shard.settle_seconds, job.shard.retry
         self._seen = fingerprints.Seen()  # of recordings that are not known
-        self._young: list[tuple[pa.Table, NDArray[np.int32], Numbers]] = []
+        self._young: list[tuple[pa.Table, Int32s, Int64s]] = []
         self._youngest = 0.0  # Unix time at which the last of them changed
 
     def at(self, batch: Batch) -> None:
@@ -127,14 +128,14 @@ class _Looking:
             news[knows] = (columns.heads[there] != batch.heads[knows]) | (flags & PRESENT == 0)
         same &= ~twice
         self.found.reused += int(same.sum())
-        told = same & news
-        if told.any():
-            self.found.told.add(batch.rows.filter(pa.array(told)), place[told])
+        redescribed = same & news
+        if redescribed.any():
+            self.found.redescribed.add(batch.rows.filter(pa.array(redescribed)), place[redescribed])
         fresh = ~same & ~twice
         if fresh.any():
             self._fresh(batch.rows.filter(pa.array(fresh)), place[fresh], row[fresh])
 
-    def _twice(self, keys: NDArray[np.bytes_], row: Numbers) -> NDArray[np.bool_]:
+    def _twice(self, keys: FixedBytes, row: Int64s) -> Bools:
         """Which recordings were listed before."""
         twice = np.zeros(len(keys), bool)
         knows = np.flatnonzero(row >= 0)
@@ -145,7 +146,7 @@ class _Looking:
         twice[unknown] = self._seen.again(keys[unknown])
         return twice
 
-    def _fresh(self, rows: pa.Table, place: NDArray[np.int32], row: Numbers) -> None:
+    def _fresh(self, rows: pa.Table, place: Int32s, row: Int64s) -> None:
         now = time.time()
         young = np.fromiter(
             (self._is_young(text, now) for text in fingerprints.texts(rows, "guard")),
@@ -160,9 +161,9 @@ class _Looking:
     def _is_young(self, guard: str, now: float) -> bool:
         """Whether a local file changed so recently that it may still be written. Objects in a store
         are always complete."""
-        told = LOCAL_GUARD.fullmatch(guard)
-        changed = int(told[1]) / 1e9 if told else 0.0
-        if not told or not 0 <= now - changed < self._settle:
+        local = LOCAL_GUARD.fullmatch(guard)
+        changed = int(local[1]) / 1e9 if local else 0.0
+        if not local or not 0 <= now - changed < self._settle:
             return False
         self._youngest = max(self._youngest, changed)
         return True

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from tasks.accounting.summary import REMOVED
+from tasks.arrays import UInt64s
 from tasks.corpuswide import outcomes
-from tasks.packaging import canonical, seeded
+from tasks.packaging import row_digests, seeded
 from tasks.schema import LEDGER
 from tasks.storage import long_columns
 
@@ -30,14 +30,12 @@ ACCOUNTS = pa.schema(
 )
 BEFORE = [name for name in LEDGER.names if name not in outcomes.COLUMNS]
 
-Codes = NDArray[np.uint64]
 
-
-def keys_of(recordings: pa.ChunkedArray) -> Codes:
+def keys_of(recordings: pa.ChunkedArray) -> UInt64s:
     """The hash of each row's recording; uint64 [rows]."""
     coded = long_columns.coded(recordings)
     hashes = seeded.draws("recording", coded.dictionary.to_pylist())
-    found: Codes = hashes[coded.indices.to_numpy(zero_copy_only=False)]
+    found: UInt64s = hashes[coded.indices.to_numpy(zero_copy_only=False)]
     return found
 
 
@@ -58,7 +56,7 @@ def of_ledger(ledger: pa.Table) -> pa.Table:
     return pa.table(columns, schema=ACCOUNTS)
 
 
-def of_clips(ids: pa.ChunkedArray, ledger: pa.Table) -> tuple[Codes, Codes]:
+def of_clips(ids: pa.ChunkedArray, ledger: pa.Table) -> tuple[UInt64s, UInt64s]:
     """ACCOUNT and ACCOUNTED of the ledger's rows of packaged clips."""
     rows = ledger.filter(pc.equal(ledger["outcome"], "packaged"))
     rows = rows.take(pc.index_in(ids, rows["utterance"]))
@@ -66,17 +64,17 @@ def of_clips(ids: pa.ChunkedArray, ledger: pa.Table) -> tuple[Codes, Codes]:
     return before, _with_outcome(before, rows)
 
 
-def changes(verdicts: pa.Table) -> Codes:
+def changes(verdicts: pa.Table) -> UInt64s:
     """What verdicts (outcomes.COLUMNS, with ACCOUNT and ACCOUNTED of their clips) add to the
     digests of their recordings, provided that no spans overlap."""
     then, before = (verdicts[name].to_numpy() for name in (ACCOUNTED, ACCOUNT))
-    found: Codes = _with_outcome(before, verdicts) - then
+    found: UInt64s = _with_outcome(before, verdicts) - then
     return found
 
 
-def _before_outcome(rows: pa.Table) -> Codes:
-    return canonical.folded(np.zeros(len(rows), np.uint64), rows, BEFORE)
+def _before_outcome(rows: pa.Table) -> UInt64s:
+    return row_digests.folded(np.zeros(len(rows), np.uint64), rows, BEFORE)
 
 
-def _with_outcome(before: Codes, rows: pa.Table) -> Codes:
-    return canonical.folded(before, rows, outcomes.COLUMNS)
+def _with_outcome(before: UInt64s, rows: pa.Table) -> UInt64s:
+    return row_digests.folded(before, rows, outcomes.COLUMNS)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from heapq import heapify, heapreplace
 
 import numpy as np
-from numpy.typing import NDArray
+
+from tasks.arrays import Float64s, Int64s, UInt64s
 
 BATCH = 1 << 18  # clips whose lengths are held as Python's numbers
 
@@ -19,9 +20,7 @@ def count(seconds: float, hours: float, clips: int, readers: int = 1) -> int:
     return max(1, min(-(-wanted // readers) * readers, clips))
 
 
-def distribute(
-    seconds: NDArray[np.float64], keys: NDArray[np.uint64], shards: int
-) -> list[NDArray[np.int64]]:
+def distribute(seconds: Float64s, keys: UInt64s, shards: int) -> list[Int64s]:
     """Clips `0..n-1` distributed over `shards` groups, in each ordered by their keys.
 
     The longest clip goes first, each to the lightest group: any two groups differ by at most one

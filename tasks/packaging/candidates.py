@@ -7,12 +7,12 @@ from contextlib import ExitStack
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from tasks.arrays import Bools, Int32s, Int64s, UInt64s
 from tasks.corpuswide import judging
 from tasks.corpuswide.ordering import Order
 from tasks.packaging import speaker_hours, split_allocation, weights
-from tasks.packaging.components import KINDS, Bools, Ints, Numbers, speakers_in
+from tasks.packaging.components import KINDS, speakers_in
 from tasks.packaging.names import Names
 from tasks.packaging.split_by_list import MatchedList
 from tasks.settings import PackageSettings, split_lists
@@ -29,10 +29,10 @@ NODES = ("dataset", "recording", "speaker", "sha256")
 class Candidates(ExitStack):
     """Clips that pass the weights: added in batches, read after `finish`."""
 
-    number: Numbers  # of each among all that were added
-    length: Ints  # µs
-    order: Numbers  # of ids
-    turn: NDArray[np.uint64]  # draw for the hours of their speaker
+    number: Int32s  # of each among all that were added
+    length: Int64s  # µs
+    order: Int32s  # of ids
+    turn: UInt64s  # draw for the hours of their speaker
     published: Bools  # in the newest version
     rejected: pa.Table  # REJECTED by weights, with their numbers
 

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tasks import storage
+from tasks.arrays import Bools, Int64s
 from tasks.dataset import versions
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.packaging import (
     candidates,
+    corpus_clips,
     judgements,
     selection,
     shard_groups,
@@ -29,7 +30,6 @@ from tasks.packaging.selection import Selection
 from tasks.packaging.shard_groups import VOICE, ShardGroup
 from tasks.packaging.speakers import Speakers
 from tasks.packaging.staying import Staying
-from tasks.packaging.whole import BATCH, CHOSEN, CorpusClips, Ints, load
 from tasks.settings.portions import REST
 from tasks.storage import tables
 
@@ -74,8 +74,8 @@ def choose(job: Job, scratch: Path) -> JsonObject:
         selection.warn_of_lost_splits(newest)
     judged = judgements.save(scratch, groups, rejected)
     del rejected
-    clips = load(groups, linked)
-    _save_chosen(scratch, clips, firsts, split, names, linked.names if linked else [])
+    clips = corpus_clips.load(groups, linked)
+    corpus_clips.save(scratch, clips, firsts, split, names, linked.names if linked else [])
     return {
         "frozen": frozen,
         "split_lists": lists,
@@ -86,7 +86,7 @@ def choose(job: Job, scratch: Path) -> JsonObject:
 
 
 def _first_ids(
-    groups: Sequence[ShardGroup], firsts: Ints, left: Ints, selected: Selection, stay: Staying
+    groups: Sequence[ShardGroup], firsts: Int64s, left: Int64s, selected: Selection, stay: Staying
 ) -> dict[str, str]:
     """The first id of each split in use, in their order: that of the splits."""
     found = dict(stay.firsts)
@@ -103,7 +103,7 @@ def _add_left(
     job: Job,
     clips: candidates.Candidates,
     groups: Sequence[ShardGroup],
-    left: NDArray[np.bool_],
+    left: Bools,
     linked: Speakers | None,
     newest: Path | None,
 ) -> None:
@@ -126,26 +126,6 @@ def _add_left(
         keys = np.stack([digests["high"].to_numpy(), digests["low"].to_numpy()], 1)
         clips.add(rows, known.among(keys))
     clips.finish()
-
-
-def _save_chosen(
-    scratch: Path,
-    clips: CorpusClips,
-    firsts: Ints,
-    split: NDArray[np.int16],
-    names: list[str],
-    spoken: list[str],
-) -> None:
-    fields = {name: pa.from_numpy_dtype(column.dtype) for name, column in clips._asdict().items()}
-    told = {"names": "\n".join(names), "clips": str(int((split >= 0).sum()))}
-    told["speakers"] = "\n".join(spoken)
-    schema = pa.schema({**fields, "split": pa.int16()}, told)
-    with storage.of(scratch).writing(scratch) as home, tables.writing(home / CHOSEN, schema) as out:
-        for low in range(0, len(split), BATCH):
-            some = clips.take(slice(low, low + BATCH))
-            own = split[firsts[some.group] + some.row]
-            columns = [column[own >= 0] for column in (*some, own)]
-            out.write_batch(pa.record_batch([pa.array(each) for each in columns], schema=schema))
 
 
 def _save(scratch: Path, name: str, parts: Iterable[pa.Table]) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tasks.arrays import Bools, Int32s, Int64s, UInt64s
 from tasks.packaging.names import Names, codes_of
 from tasks.recording import ids
 from tasks.storage import sorted_keys
@@ -21,10 +22,7 @@ from tasks.storage import sorted_keys
 KINDS = ("speaker", "recording", "pcm")
 AT_ONCE = 1 << 21  # nodes that are looked up together
 
-Ints = NDArray[np.int64]
-Numbers = NDArray[np.int32]
 Sides = NDArray[np.int16]  # indices of names of splits; -1: none
-Bools = NDArray[np.bool_]
 #: The parts of a `splits.parquet`, in these columns.
 SplitTable = Callable[[list[str]], Iterable[pa.Table]]
 
@@ -44,15 +42,15 @@ class Nodes(NamedTuple):
 
     names: tuple[Names, ...]  # of rows, by kind
     kind: NDArray[np.int8]  # [nodes], index of KINDS
-    first: Numbers  # [nodes]: index of the node's name in `names`
-    of_row: Numbers  # [3, rows]; -1: there is none
+    first: Int32s  # [nodes]: index of the node's name in `names`
+    of_row: Int32s  # [3, rows]; -1: there is none
 
-    def called(self, nodes: Ints) -> pa.LargeStringArray:
+    def called(self, nodes: Int64s) -> pa.LargeStringArray:
         """The names of some nodes, all of one kind."""
         return self.names[self.kind[nodes[0]]].take(self.first[nodes])
 
 
-def nodes_of(names: tuple[Names, ...], rows: Numbers) -> Nodes:
+def nodes_of(names: tuple[Names, ...], rows: Int32s) -> Nodes:
     """The nodes of some rows, in their order. `names`: of all rows, by kind."""
     kinds, firsts = [], []
     of_row = np.empty((len(KINDS), len(rows)), np.int32)
@@ -81,9 +79,7 @@ def published_splits(nodes: Nodes, published: SplitTable, names: list[str]) -> S
     return split
 
 
-def _sorted_codes(
-    nodes: Nodes, kind: int
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64], Numbers]:
+def _sorted_codes(nodes: Nodes, kind: int) -> tuple[UInt64s, UInt64s, Int32s]:
     """The codes of the nodes of a kind, sorted, and the node of each."""
     node = np.flatnonzero(nodes.kind == kind).astype(np.int32)
     high, low = np.empty((2, len(node)), np.uint64)
@@ -96,7 +92,7 @@ def _sorted_codes(
     return high, low, node
 
 
-def components_of(nodes: Nodes, split: Sides, kept: Bools) -> Numbers:
+def components_of(nodes: Nodes, split: Sides, kept: Bools) -> Int32s:
     """The component of each row; rows that share a node without a split share a component. -1 if
     every node of the row has a split."""
     from scipy.sparse import coo_array
@@ -133,12 +129,12 @@ def components_of(nodes: Nodes, split: Sides, kept: Bools) -> Numbers:
     some = np.where(alone >= 0, component[last], -1)
     single = (last < 0) & (alone >= 0)
     some[single] = groups + np.arange(int(single.sum()))
-    found: Numbers = np.full(len(kept), -1, np.int32)
+    found: Int32s = np.full(len(kept), -1, np.int32)
     found[rows] = some
     return found
 
 
-def agreed(component: Numbers, split: Sides, count: int) -> tuple[Sides, Bools]:
+def agreed(component: Int32s, split: Sides, count: int) -> tuple[Sides, Bools]:
     """The split of each component's rows (-1: none), and whether its rows are in several."""
     has = (component >= 0) & (split >= 0)
     most, least = np.full(count + 1, -1, np.int16), np.full(count + 1, np.iinfo(np.int16).max)

@@ -6,10 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from tasks import corpuswide
 from tasks.corpuswide import judging, outcome_table, outcomes
@@ -17,7 +15,7 @@ from tasks.dataset import versions
 from tasks.errors import RunError
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import candidates, ledger_rows, seeded, selection, shard_outcomes, speakers
+from tasks.packaging import candidates, ledger_rows, selection, shard_outcomes, speakers
 from tasks.schema import LEDGER
 from tasks.storage import long_columns
 
@@ -52,8 +50,7 @@ def of_shards(job: Job, shards: Sequence[str]) -> Contents:
 def _selected(job: Job, rows: pa.Table, newest: Path | None) -> tuple[pa.Table, pa.Table]:
     """The rows to package, with their splits, and verdicts (`outcomes.SCHEMA`) on the others."""
     with candidates.Candidates(job.package) as clips:
-        keys = seeded.keys(str(job.package.seed), rows["id"].to_pylist())
-        clips.add(rows, selection.PublishedIds(job, newest).among(keys))
+        clips.add(rows, selection.PublishedIds(job, newest).holding(rows["id"]))
         clips.finish()
         found = selection.select(job, clips, newest)
     chosen = long_columns.take(rows, found.rows)
@@ -83,10 +80,7 @@ def _corpus_wide(job: Job, heard: Sequence[pa.Table]) -> pa.Table:
         return outcomes.SCHEMA.empty_table()
     newest = versions.newest(job.out)
     frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
-    known = selection.PublishedIds(job, newest)
-
-    def published(ids: pa.ChunkedArray) -> NDArray[np.bool_]:
-        return known.among(seeded.keys(str(job.package.seed), ids.to_pylist()))
+    published = selection.PublishedIds(job, newest).holding
 
     def parts(names: Sequence[str]) -> Iterator[pa.Table]:
         return (each.select(names) for each in heard)

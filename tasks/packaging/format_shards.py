@@ -10,7 +10,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from tasks import plugins
-from tasks.checkpoints.manifest import Row
 from tasks.dataset import datacard
 from tasks.errors import ConfigError
 from tasks.formats import OutputShard, PublishedFile
@@ -19,6 +18,7 @@ from tasks.json_types import JsonObject, PublishedEntry
 from tasks.packaging.layout import PlannedGroup
 from tasks.plugins.contracts import Format
 from tasks.recipe import whole_job
+from tasks.schema import Row
 from tasks.settings import Plugin
 
 

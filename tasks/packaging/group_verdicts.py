@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tasks import corpuswide, recipe, storage
 from tasks.job import Job
-from tasks.packaging import accounts, canonical, seeded, shard_outcomes, speakers
+from tasks.packaging import accounts, row_digests, seeded, shard_outcomes, speakers
 from tasks.packaging.accounts import ACCOUNT, ACCOUNTED, KEY
 from tasks.packaging.shard_groups import (
     DIGESTS,
@@ -68,7 +68,7 @@ def judge(job: Job, group: ShardGroup) -> None:
 
 def _digests(job: Job, rows: pa.Table, ledger: pa.Table) -> pa.Table:
     keys = seeded.keys(str(job.package.seed), rows["id"].to_pylist())
-    content = canonical.of_rows(rows.drop_columns([n for n in PLACES if n in rows.column_names]))
+    content = row_digests.of_rows(rows.drop_columns([n for n in PLACES if n in rows.column_names]))
     account, accounted = accounts.of_clips(rows["id"], ledger)
     columns = {
         "high": keys[:, 0],

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from tasks import corpuswide, storage
+from tasks.arrays import Bools, Int64s
 from tasks.corpuswide import judging, outcomes
 from tasks.dataset import versions
 from tasks.job import Job
@@ -34,10 +34,8 @@ SAVED = pa.schema(
 )
 FILE = "verdicts.arrow"
 
-Ints = NDArray[np.int64]
 
-
-def firsts(groups: Sequence[ShardGroup]) -> Ints:
+def firsts(groups: Sequence[ShardGroup]) -> Int64s:
     """The place of each group's first row among all rows, and their number."""
     return np.cumsum([0, *(each.facts["rows"] for each in groups)])
 
@@ -54,7 +52,7 @@ def corpus_wide(
     sizes = [0]
     known = selection.PublishedIds(job, newest)
 
-    def published(ids: pa.ChunkedArray) -> NDArray[np.bool_]:
+    def published(ids: pa.ChunkedArray) -> Bools:
         keys.append(seeded.keys(str(job.package.seed), ids.to_pylist()))
         sizes.append(len(ids))
         return known.among(keys[-1])
@@ -92,9 +90,9 @@ def save(scratch: Path, groups: Sequence[ShardGroup], rejected: pa.Table) -> lis
             some = rejected.slice(int(edges[number]), int(edges[number + 1] - edges[number]))
             rows = some["at"].to_numpy() - begins[number]
             group = groups[number]
-            told = group.table("rows.arrow", ("id", "recording")).take(rows)
-            table = outcomes.of_rejected(told["id"], some)
-            table = table.append_column(KEY, pa.array(accounts.keys_of(told["recording"])))
+            names = group.table("rows.arrow", ("id", "recording")).take(rows)
+            table = outcomes.of_rejected(names["id"], some)
+            table = table.append_column(KEY, pa.array(accounts.keys_of(names["recording"])))
             known = group.table("digests.arrow", (ACCOUNT, ACCOUNTED)).take(rows)
             for name in (ACCOUNT, ACCOUNTED):
                 table = table.append_column(name, known[name])

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks.accounting import summary
+from tasks.arrays import Bools, Float64s, Int64s, UInt64s
 from tasks.json_types import JsonObject
 from tasks.packaging import balance, seeded
 from tasks.settings import PackageSettings
@@ -55,7 +56,7 @@ class ClipGroup:
     split: str
     number: int
     generation: int
-    rows: NDArray[np.int64]  # of the table, in order
+    rows: Int64s  # of the table, in order
     before: int | None = None
     whole: bool = False
     same: bool = False
@@ -68,8 +69,8 @@ class ClipGroup:
 class LayoutClips(NamedTuple):
     """What a layout needs of a version's clips: some tens of bytes each."""
 
-    key: NDArray[np.uint64]  # seeded draw: their order in a group
-    seconds: NDArray[np.float64]
+    key: UInt64s  # seeded draw: their order in a group
+    seconds: Float64s
     split: NDArray[np.integer[Any]]  # index of `names`
     names: list[str]
 
@@ -78,7 +79,7 @@ class Before(NamedTuple):
     """The groups of the previous version, and where its clips are now."""
 
     groups: list[PublishedGroup]
-    now: NDArray[np.int64]  # of each of its clips, in its order: index in `LayoutClips`, or -1
+    now: Int64s  # of each of its clips, in its order: index in `LayoutClips`, or -1
 
 
 class PublishedGroup(NamedTuple):
@@ -100,8 +101,8 @@ def published_groups(portions: Iterable[pa.Table]) -> list[PublishedGroup]:
         runs = pc.run_end_encode(part["shard"].combine_chunks(), run_end_type=pa.int64())
         edges = [0, *runs.run_ends.to_pylist()]
         splits, made = (part[n].take(edges[:-1]).to_pylist() for n in ("split", "generation"))
-        told = zip(runs.values.to_pylist(), splits, made, pairwise(edges), strict=True)
-        for shard, split, generation, (first, end) in told:
+        described = zip(runs.values.to_pylist(), splits, made, pairwise(edges), strict=True)
+        for shard, split, generation, (first, end) in described:
             if shard == last:  # it goes on in this portion
                 found[-1] = found[-1]._replace(clips=found[-1].clips + end - first)
                 continue
@@ -188,7 +189,7 @@ def _grow(
 
 def _new_groups(
     clips: LayoutClips,
-    rows: NDArray[np.int64],
+    rows: Int64s,
     settings: PackageSettings,
     generation: int,
     first_numbers: dict[str, int],
@@ -211,24 +212,24 @@ def _new_groups(
     return found
 
 
-def _among(values: NDArray[Scalar], which: NDArray[np.bool_]) -> NDArray[Scalar]:
+def _among(values: NDArray[Scalar], which: Bools) -> NDArray[Scalar]:
     """Some of the values; not copied if that is all of them: ten million take 80 MB."""
     return values if which.all() else values[which]
 
 
-def _at(values: NDArray[Scalar], rows: NDArray[np.int64]) -> NDArray[Scalar]:
+def _at(values: NDArray[Scalar], rows: Int64s) -> NDArray[Scalar]:
     """The values of these sorted rows; not copied if that is all of them."""
     return values if len(rows) == len(values) else values[rows]
 
 
-def tar_hours(settings: PackageSettings, seconds: NDArray[np.float64]) -> float:
+def tar_hours(settings: PackageSettings, seconds: Float64s) -> float:
     """Hours per new tar of a split, given the seconds of its clips."""
     if seconds.sum() / 3600 < 0.999 * settings.tar_hours * MOST_TARS:
         return settings.tar_hours
     return max(settings.tar_hours, math.fsum(seconds) / 3600 / MOST_TARS)  # whatever the order
 
 
-def loads_of(groups: list[ClipGroup], seconds: NDArray[np.float64]) -> dict[str, list[float]]:
+def loads_of(groups: list[ClipGroup], seconds: Float64s) -> dict[str, list[float]]:
     """Seconds of each group, by split, in the order of their numbers."""
     loads: dict[str, list[float]] = {}
     for group in groups:

@@ -9,35 +9,32 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from tasks.arrays import Bools, Int32s, Int64s, UInt64s
 from tasks.packaging import accounts, judgements, ledger_rows, shard_groups
 from tasks.packaging.accounts import KEY
 from tasks.packaging.ledger_notes import LedgerPart
 from tasks.packaging.shard_groups import ShardGroup
 from tasks.schema import LEDGER_FILE
-from tasks.storage import tables
-
-Codes = NDArray[np.uint64]
-Flags = NDArray[np.bool_]
+from tasks.storage import sorted_keys, tables
 
 
 class Now(NamedTuple):
     """All recordings as this run judged them, sorted by key."""
 
-    keys: Codes
-    digests: Codes
-    rows: NDArray[np.int64]
-    group: NDArray[np.int32]
+    keys: UInt64s
+    digests: UInt64s
+    rows: Int64s
+    group: Int32s
 
 
 class Old(NamedTuple):
     """A part of the newest version's ledger, and which of its recordings it keeps."""
 
     number: int
-    told: LedgerPart
-    stays: Flags
-    gone: Flags  # left their sources since that version
+    part: LedgerPart
+    stays: Bools
+    gone: Bools  # left their sources since that version
 
     @property
     def whole(self) -> bool:
@@ -46,7 +43,7 @@ class Old(NamedTuple):
     @property
     def rows(self) -> int:
         """Rows that it keeps."""
-        return int(self.told.table["rows"].to_numpy()[self.stays].sum() + self.gone.sum())
+        return int(self.part.table["rows"].to_numpy()[self.stays].sum() + self.gone.sum())
 
 
 def recordings_now(groups: Sequence[ShardGroup]) -> Now:
@@ -87,8 +84,10 @@ def enter_verdicts(scratch: Path, groups: Sequence[ShardGroup], now: Now) -> Non
     for number, own in again.items():
         rows = groups[number].ledger(range(shard_groups.SLICES))
         rows = rows.filter(pc.is_in(rows[KEY], own[KEY]))
-        told = accounts.of_ledger(ledger_rows.judged(rows, own))
-        now.digests[np.searchsorted(now.keys, told[KEY].to_numpy())] = told["digest"].to_numpy()
+        account = accounts.of_ledger(ledger_rows.judged(rows, own))
+        now.digests[np.searchsorted(now.keys, account[KEY].to_numpy())] = account[
+            "digest"
+        ].to_numpy()
 
 
 def _overlapping(groups: Sequence[ShardGroup], numbers: Sequence[int]) -> pa.Array:
@@ -100,14 +99,14 @@ def _overlapping(groups: Sequence[ShardGroup], numbers: Sequence[int]) -> pa.Arr
     return pa.concat_arrays(found)
 
 
-def compare(told: Sequence[LedgerPart], now: Now) -> tuple[list[Old], Flags]:
+def compare(parts: Sequence[LedgerPart], now: Now) -> tuple[list[Old], Bools]:
     """What each old part keeps, and which of today's recordings have to be written anew."""
     fresh = np.ones(len(now.keys), bool)
     old = list[Old]()
-    for part in told:
+    for part in parts:
         keys = part.table[KEY].to_numpy()
-        at = np.minimum(np.searchsorted(now.keys, keys), max(len(now.keys) - 1, 0))
-        there = now.keys[at] == keys if len(now.keys) else np.zeros(len(keys), bool)
+        at = sorted_keys.index_in(now.keys, keys)
+        there = at >= 0
         removed = part.table["removed"].to_numpy()
         same = there & ~removed
         same[same] = now.digests[at[same]] == part.table["digest"].to_numpy()[same]
@@ -119,7 +118,7 @@ def compare(told: Sequence[LedgerPart], now: Now) -> tuple[list[Old], Flags]:
     return old, fresh
 
 
-def departed(part: Old) -> Flags:
+def departed(part: Old) -> Bools:
     """Which recordings of a part are in no source any more."""
-    found: Flags = part.gone | (part.stays & part.told.table["removed"].to_numpy())
+    found: Bools = part.gone | (part.stays & part.part.table["removed"].to_numpy())
     return found

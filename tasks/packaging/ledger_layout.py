@@ -61,15 +61,15 @@ def plan(job: Job, scratch: Path, judged: bool) -> JsonObject:
         enter_verdicts(scratch, groups, now)
     most, rows = job.package.table_rows, int(now.rows.sum())
     newest = versions.newest(job.out)
-    told = []
+    parts = []
     if newest is not None:
-        told = ledger_notes.of_version(job.out, newest, versions.described(newest))
-    old, fresh = compare(told, now)
+        parts = ledger_notes.of_version(job.out, newest, versions.described(newest))
+    old, fresh = compare(parts, now)
     single = rows <= most
     anew = (
-        single or not told or told[0].name == LEDGER_FILE or 2 * int(now.rows[fresh].sum()) > rows
+        single or not parts or parts[0].name == LEDGER_FILE or 2 * int(now.rows[fresh].sum()) > rows
     )
-    removed = [each.told.table[KEY].to_numpy()[departed(each)] for each in old]
+    removed = [each.part.table[KEY].to_numpy()[departed(each)] for each in old]
     state = hashlib.sha256()
     left = np.sort(np.concatenate([np.zeros(0, np.uint64), *removed]))
     for codes in (now.keys, now.digests, left):
@@ -131,7 +131,7 @@ def _tasks(
     old = [each for each in old if each.rows]
     if single:
         _save_kept(home, 0, old)
-        return [Task(LEDGER_FILE, tuple(each.told.name for each in old), (0, 1))], []
+        return [Task(LEDGER_FILE, tuple(each.part.name for each in old), (0, 1))], []
     count = count_for(fresh, most)
     sizes = [each.rows for each in old]
     runs = joined([*sizes, *([fresh] if count == 1 and fresh else [])], most)
@@ -145,14 +145,14 @@ def _tasks(
         own = [old[index] for index in run if index < len(old)]
         new = len(own) < len(run)
         if not new and len(own) == 1 and own[0].whole and not anew:
-            links.append(own[0].told)
+            links.append(own[0].part)
             continue
         if new or anew or len(own) > 1:
             name, number = name_of(number), number + 1
         else:
-            name = own[0].told.name
+            name = own[0].part.name
         _save_kept(home, len(tasks), own)
-        tasks.append(Task(name, tuple(each.told.name for each in own), (0, 1) if new else None))
+        tasks.append(Task(name, tuple(each.part.name for each in own), (0, 1) if new else None))
     return tasks, links
 
 
@@ -166,7 +166,7 @@ def _save_kept(home: Path, number: int, old: Sequence[Old]) -> None:
     found = [KEPT.empty_table()]
     for each in old:
         which = each.stays | each.gone
-        keys = each.told.table[KEY].to_numpy()[which]
+        keys = each.part.table[KEY].to_numpy()[which]
         found.append(pa.table([keys, each.gone[which]], schema=KEPT))
     tables.write_arrow(home / f"ledger/{number}.arrow", [pa.concat_tables(found)])
 

@@ -35,7 +35,7 @@ class Written:
 
     name: str  # of its file in the version
     file: tuple[str, int]  # sha256 and bytes
-    told: str  # name of the file with its note
+    note_file: str  # name of the file with its note
     gone: list[str]  # recordings that have left the sources since the version before
 
 
@@ -63,13 +63,13 @@ def tell(ledger: pa.Table) -> pa.Table:
         name: broken.of_ledger(ledger.filter(pc.equal(ledger["dataset"], name)))
         for name in pc.unique(failed["dataset"]).to_pylist()
     }
-    told = {"sums": totals.sums.to_pylist(), "recordings": totals.recordings, "broken": first}
-    return accounts.of_ledger(ledger).replace_schema_metadata({"told": json.dumps(told)})
+    facts = {"sums": totals.sums.to_pylist(), "recordings": totals.recordings, "broken": first}
+    return accounts.of_ledger(ledger).replace_schema_metadata({"told": json.dumps(facts)})
 
 
-def save(out: Path, told: pa.Table) -> str:
+def save(out: Path, note: pa.Table) -> str:
     """Save the note on a part; returns the name of its file. Only while holding OUT's lock."""
-    return published.keep(out, shard_groups.arrow_bytes(told))
+    return published.keep(out, shard_groups.arrow_bytes(note))
 
 
 def of_version(out: Path, newest: Path, described: JsonObject) -> list[LedgerPart]:
@@ -112,9 +112,9 @@ def portions(out: Path, scratch: Path) -> list[Portion]:
     return sorted(found, key=lambda each: each.name)
 
 
-def _portion(out: Path, name: str, file: list[Any], told: str, gone: list[str]) -> Portion:
-    known = json.loads(published.read(out, told).schema.metadata[b"told"])
+def _portion(out: Path, name: str, file: list[Any], note_file: str, gone: list[str]) -> Portion:
+    known = json.loads(published.read(out, note_file).schema.metadata[b"told"])
     counts = {key: (live, failed) for key, (live, failed) in known["recordings"].items()}
     totals = Totals(pa.Table.from_pylist(known["sums"], schema=summary.SUMS), counts)
     first = {key: [Broken(*each) for each in some] for key, some in known["broken"].items()}
-    return Portion(name, (file[0], file[1]), told, gone, totals, first)
+    return Portion(name, (file[0], file[1]), note_file, gone, totals, first)

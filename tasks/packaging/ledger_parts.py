@@ -84,13 +84,13 @@ def link(
     assert newest is not None
     files, guards = versions.files(newest), published.guards(job.out, newest)
     written = []
-    for name, told in some:
+    for name, note_file in some:
         storage.of(staging).detach(staging / name)
         sha256, size = files[name]["sha256"], files[name]["bytes"]
         guard = published.guard(guards, newest, name)
         if not storage.of(newest).link(newest / name, staging / name, sha256, size, guard):
             raise RunError(versions.differs(newest, name))
-        written.append(Written(name, (sha256, size), told, []))
+        written.append(Written(name, (sha256, size), note_file, []))
     ledger_notes.note(scratch, 900_000 + number, written)
 
 
@@ -108,8 +108,8 @@ def _write(job: Job, name: str, ledger: pa.Table, staging: Path, gone: list[str]
         with target.open("wb") as raw:
             file = HashedFile(raw)
             pq.write_table(ledger, file, compression="zstd")
-    told = ledger_notes.save(job.out, ledger_notes.tell(ledger))
-    return Written(name, (file.sha.hexdigest(), file.size), told, gone)
+    note_file = ledger_notes.save(job.out, ledger_notes.tell(ledger))
+    return Written(name, (file.sha.hexdigest(), file.size), note_file, gone)
 
 
 def _before(newest: Path, task: Task, kept: Path) -> tuple[pa.Table, pa.Table]:

@@ -49,5 +49,5 @@ def removed(table: pa.Table) -> pa.Table:
     rows = rows.rename_columns([name.removesuffix("_first") for name in rows.column_names])
     nothing = {"start": 0.0, "end": 0.0, "samples": 0, "seconds": 0.0, "overlap_samples": 0}
     outcome = {"outcome": "dropped", "stage": "shard", "reason": REMOVED}
-    told = [{**row, **nothing, **outcome} for row in rows.to_pylist()]
-    return pa.Table.from_pylist(told, schema=LEDGER)
+    rewritten = [{**row, **nothing, **outcome} for row in rows.to_pylist()]
+    return pa.Table.from_pylist(rewritten, schema=LEDGER)

@@ -14,11 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks.packaging.canonical import mixed
+from tasks.arrays import Int32s, UInt8s, UInt64s
+from tasks.packaging.row_digests import mixed
 from tasks.storage.sorted_keys import first_of_runs
-
-Numbers = NDArray[np.int32]
-Codes = NDArray[np.uint64]
 
 BLOCK = 1 << 18  # names that are read together
 
@@ -26,8 +24,8 @@ BLOCK = 1 << 18  # names that are read together
 class Numbered(NamedTuple):
     """Names, each once."""
 
-    number: Numbers  # of each row; -1: it has none
-    first: Numbers  # a row of each
+    number: Int32s  # of each row; -1: it has none
+    first: Int32s  # a row of each
 
 
 class Names(ExitStack):
@@ -61,7 +59,7 @@ class Names(ExitStack):
     def __len__(self) -> int:
         return len(self._lengths[0])
 
-    def codes(self, rows: NDArray[np.integer]) -> tuple[Codes, Codes]:
+    def codes(self, rows: NDArray[np.integer]) -> tuple[UInt64s, UInt64s]:
         """The two halves of each row's code; 0 and 0 without a name. Reads everything from the
         first to the last row, so the rows should be close together."""
         first = int(rows.min(initial=len(self)))
@@ -70,7 +68,7 @@ class Names(ExitStack):
         )
         return high, low
 
-    def numbered(self, rows: Numbers) -> Numbered:
+    def numbered(self, rows: Int32s) -> Numbered:
         """The distinct names of some rows, in the order of their first rows."""
         high, low = self.codes(rows)
         order = np.lexsort((low, high)).astype(np.int32)
@@ -114,12 +112,12 @@ class Names(ExitStack):
         )
 
 
-def _read(file: IO[bytes], first: int, end: int) -> Codes:
+def _read(file: IO[bytes], first: int, end: int) -> UInt64s:
     file.seek(8 * first)
     return np.frombuffer(file.read(8 * max(end - first, 0)), np.uint64)
 
 
-def codes_of(names: pa.Array | pa.ChunkedArray) -> tuple[Codes, Codes]:
+def codes_of(names: pa.Array | pa.ChunkedArray) -> tuple[UInt64s, UInt64s]:
     """The codes of names; 0 and 0 for none."""
     there = names.is_valid().to_numpy(zero_copy_only=False)
     length, data = _bytes_of(names)
@@ -141,7 +139,7 @@ def codes_of(names: pa.Array | pa.ChunkedArray) -> tuple[Codes, Codes]:
     return found[0], found[1]
 
 
-def _bytes_of(names: pa.Array | pa.ChunkedArray) -> tuple[Codes, NDArray[np.uint8]]:
+def _bytes_of(names: pa.Array | pa.ChunkedArray) -> tuple[UInt64s, UInt8s]:
     """The length of each name in bytes (0: none), and all names joined."""
     whole = pc.fill_null(names.cast(pa.large_binary()), b"")
     if isinstance(whole, pa.ChunkedArray):

@@ -34,8 +34,8 @@ def scatter(job: Job, number: int, scratch: Path) -> None:
     rows = pa.concat_tables(held.values()).take(first + row).append_column("at", wanted["at"])
     part = wanted["part"].to_numpy()
     edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(part)]
-    told = {"parts": json.dumps(part[edges[:-1]].tolist())}
-    rows = rows.replace_schema_metadata(told)
+    metadata = {"parts": json.dumps(part[edges[:-1]].tolist())}
+    rows = rows.replace_schema_metadata(metadata)
     pieces = [rows.slice(low, high - low) for low, high in pairwise(edges)]
     with storage.of(scratch).writing(scratch) as home:
         tables.write_arrow(home / f"rows/{number}.arrow", pieces)
@@ -57,15 +57,15 @@ def write(
     if part.file:
         return _link(job, part, staging, newest)
     digests = tables.read_arrow(scratch / f"parts/{part.number}.arrow")
-    told = json.loads(storage.read(scratch / f"parts/{part.number}.json"))
-    members = [PlannedGroup(**each) for each in told["members"]]
+    planned = json.loads(storage.read(scratch / f"parts/{part.number}.json"))
+    members = [PlannedGroup(**each) for each in planned["members"]]
     previous = None
     if newest is not None:
         found = _with_rows(newest, members)
         if isinstance(found, Damaged):
             return found
         previous = found
-    rows = _rows(job, members, _fresh(told["sources"], part.number, scratch), previous)
+    rows = _rows(job, members, _fresh(planned["sources"], part.number, scratch), previous)
     if SPEAKER in digests.column_names:
         rows = speakers.called(rows, digests[SPEAKER])
     other = {*published.DIGESTS.names, SPEAKER}

@@ -6,7 +6,7 @@ So parts that did not change are linked, as tars are. The rows of a part may com
 work shards. Each group is read once, and the rows of TOGETHER groups go to one file with a record
 batch for each part, so that there are not as many files as groups times parts.
 
-    <scratch>/chosen.arrow         the clips of the version (`whole.py`)
+    <scratch>/chosen.arrow         the clips of the version (`corpus_clips.py`)
     <scratch>/wanted/<n>.arrow     rows that parts need of the n-th TOGETHER judged groups
     <scratch>/rows/<n>.arrow       these rows: a record batch for each part
     <scratch>/parts/<p>.json       groups of part p
@@ -26,9 +26,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks import plugins, storage
+from tasks.arrays import Int64s, UInt64s
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import format_shards, plan, shard_outcomes, whole
+from tasks.packaging import corpus_clips, format_shards, plan, shard_outcomes
 from tasks.packaging.format_shards import PreviousVersion
 from tasks.packaging.layout import ClipGroup, PlannedGroup
 from tasks.packaging.published import Published, TablePart
@@ -42,8 +43,6 @@ WANTED = pa.schema({"group": pa.int32(), "row": pa.int32(), "part": pa.int32(), 
 FOLDERS = ("parts", "wanted", "rows")  # in the scratch folder
 SPEAKER = "speaker"  # column of a part's digests
 SECONDS_OF_CLIP = 5.0  # about; only the number of tars in a part follows from it
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ def divided(
 
 
 def derived(
-    job: Job, groups: Sequence[ShardGroup], clips: whole.CorpusClips
+    job: Job, groups: Sequence[ShardGroup], clips: corpus_clips.CorpusClips
 ) -> dict[str, pa.Array]:
     """The columns that formats derive, for all clips in order. Holds all rows in memory, but only
     the columns from which others are derived."""
@@ -94,7 +93,7 @@ def derived(
     fields = [field for field in shard_outcomes.row_schema(job) if field.name not in sources]
 
     def read(names: list[str]) -> pa.Table:
-        return whole.rows_of(groups, clips, names)
+        return corpus_clips.rows_of(groups, clips, names)
 
     return format_shards.all_derived(job, pa.schema(fields), read)
 
@@ -117,8 +116,8 @@ def save(
     scratch: Path,
     divided: Sequence[tuple[str, list[int]]],
     groups: Sequence[ClipGroup],
-    found: whole.Chosen,
-    content: NDArray[np.uint64],
+    found: corpus_clips.Chosen,
+    content: UInt64s,
     more: dict[str, pa.Array],
     spoken: pa.Array | None,
     before: Published | None,
@@ -163,9 +162,9 @@ def save(
             described[number] = {"members": [asdict(each) for each in members]}
         sources = _save_wanted(home, found.clips, wanted)
         needed = sorted({file for files in sources.values() for file in files})
-        for number, told in described.items():
-            told["sources"] = sources.get(number, [])
-            (home / f"parts/{number}.json").write_text(json.dumps(told))
+        for number, description in described.items():
+            description["sources"] = sources.get(number, [])
+            (home / f"parts/{number}.json").write_text(json.dumps(description))
     return planned, needed
 
 
@@ -210,7 +209,7 @@ def _place(places: Places, group: ClipGroup) -> tuple[str, int]:
 
 
 def _save_wanted(
-    home: Path, clips: whole.CorpusClips, wanted: list[tuple[Ints, int, int]]
+    home: Path, clips: corpus_clips.CorpusClips, wanted: list[tuple[Int64s, int, int]]
 ) -> dict[int, list[int]]:
     """Save which rows each file has to hold for the parts; returns the files of each part."""
     if not wanted:

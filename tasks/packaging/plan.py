@@ -18,13 +18,12 @@ import numpy as np
 import pyarrow as pa
 
 from tasks import plugins, storage
-from tasks.checkpoints.manifest import Row
 from tasks.formats import Hashes, OutputShard, PublishedFile
 from tasks.job import Job
 from tasks.packaging import format_shards
 from tasks.packaging.format_shards import PreviousVersion
 from tasks.packaging.layout import PlannedGroup
-from tasks.schema import UTTERANCES
+from tasks.schema import UTTERANCES, Row
 from tasks.storage import tables
 
 #: Where a planned row's PCM is stored; not published.

@@ -24,26 +24,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tasks import storage
-from tasks.checkpoints.manifest import Row
+from tasks.arrays import UInt64s
 from tasks.dataset import datacard, versions
 from tasks.dataset.versions import Proved
 from tasks.formats import OutputShard
 from tasks.json_types import JsonObject
-from tasks.packaging import canonical, layout, plan, seeded
+from tasks.packaging import layout, plan, row_digests, seeded
 from tasks.packaging.layout import PublishedGroup
 from tasks.packaging.shard_groups import PLACES, arrow_bytes
-from tasks.schema import UTTERANCES_FILE
+from tasks.schema import UTTERANCES_FILE, Row
 from tasks.storage import tables
 
 DIGESTS = pa.schema({"high": pa.uint64(), "low": pa.uint64(), "content": pa.uint64()})
 BATCH = 65536  # rows
 EVERY = 30  # versions in which each file that is linked is read once
 GUARDS = "guards.json"
-
-Codes = NDArray[np.uint64]
 
 
 class TablePart(NamedTuple):
@@ -57,9 +54,9 @@ class TablePart(NamedTuple):
 class Published(NamedTuple):
     """The newest version: DIGESTS of its clips in order, and its parts."""
 
-    high: Codes
-    low: Codes
-    content: Codes
+    high: UInt64s
+    low: UInt64s
+    content: UInt64s
     parts: list[TablePart]
 
     @property
@@ -104,7 +101,7 @@ def firsts(out: Path, described: JsonObject) -> dict[str, str]:
 
 def _assembled(parts: Iterable[tuple[str, str, pa.Table]]) -> Published:
     at, found = 0, []
-    columns: dict[str, list[Codes]] = {name: [] for name in DIGESTS.names}
+    columns: dict[str, list[UInt64s]] = {name: [] for name in DIGESTS.names}
     numbers: dict[str, int] = {}
     for name, file, table in parts:
         groups = []
@@ -129,8 +126,8 @@ def read(out: Path, file: str) -> pa.Table:
 
 def shards(out: Path, file: str) -> list[OutputShard]:
     """The output shards of a part."""
-    told: list[Row] = json.loads(read(out, file).schema.metadata[b"shards"])
-    return [plan.from_row(row) for row in told]
+    rows: list[Row] = json.loads(read(out, file).schema.metadata[b"shards"])
+    return [plan.from_row(row) for row in rows]
 
 
 def _made(part: Path, seed: int, proved: Proved) -> pa.Table:
@@ -141,7 +138,7 @@ def _made(part: Path, seed: int, proved: Proved) -> pa.Table:
         content = table.drop_columns([name for name in PLACES if name in table.column_names])
         for at in range(0, len(table), BATCH):
             keys = seeded.keys(str(seed), table["id"].slice(at, BATCH).to_pylist())
-            codes = canonical.of_rows(content.slice(at, BATCH))
+            codes = row_digests.of_rows(content.slice(at, BATCH))
             digests.append(pa.table([keys[:, 0], keys[:, 1], codes], schema=DIGESTS))
     groups = [[g.split, g.generation, g.clips] for g in layout.published_groups(places)]
     whole = pa.concat_tables(digests)
@@ -152,28 +149,28 @@ def tell(
     digests: pa.Table, groups: Sequence[Sequence[Any]], shards: Sequence[OutputShard]
 ) -> bytes:
     """The bytes of a part's file. `groups`: (split, generation, rows) of each."""
-    told = {
+    metadata = {
         "groups": json.dumps([list(group) for group in groups]),
         "shards": json.dumps([plan.to_row(replace(shard, unchanged=())) for shard in shards]),
     }
-    return arrow_bytes(digests.replace_schema_metadata(told))
+    return arrow_bytes(digests.replace_schema_metadata(metadata))
 
 
 def guards(out: Path, version: Path) -> Mapping[str, str]:
     """Guards of the version's files, by name, as of its publication. Do not change the result: it
     is parsed once a process."""
     try:
-        told = _parsed(storage.read(home(out) / GUARDS))
+        noted = _parsed(storage.read(home(out) / GUARDS))
     except (OSError, ValueError):
         return {}
-    found: Mapping[str, str] = told["guards"] if told.get("version") == version.name else {}
+    found: Mapping[str, str] = noted["guards"] if noted.get("version") == version.name else {}
     return found
 
 
 @lru_cache(maxsize=1)
 def _parsed(text: bytes) -> JsonObject:
-    told: JsonObject = json.loads(text)
-    return told
+    parsed: JsonObject = json.loads(text)
+    return parsed
 
 
 def guard(known: Mapping[str, str], version: Path, name: str) -> str:
@@ -185,8 +182,8 @@ def guard(known: Mapping[str, str], version: Path, name: str) -> str:
 
 def save_guards(out: Path, version: Path) -> None:
     """Note the guards of the newest version's files; only while holding OUT's lock."""
-    told = {"version": version.name, "guards": dict(storage.of(version).guards(version))}
-    storage.write_atomic(home(out) / GUARDS, json.dumps(told).encode())
+    noted = {"version": version.name, "guards": dict(storage.of(version).guards(version))}
+    storage.write_atomic(home(out) / GUARDS, json.dumps(noted).encode())
 
 
 def keep(out: Path, data: bytes) -> str:
@@ -206,7 +203,7 @@ def save(
 ) -> None:
     """Note the newest version: (name, file or its bytes) of each part, (name, file) of each of the
     ledger, the first id of each split. Only while holding OUT's lock."""
-    names = [[name, keep(out, told) if isinstance(told, bytes) else told] for name, told in parts]
+    names = [[name, keep(out, note) if isinstance(note, bytes) else note] for name, note in parts]
     noted = {"sealed": seal, "seed": seed, "parts": names, "ledger": ledger, "firsts": firsts}
     storage.write_atomic(home(out) / "version.json", json.dumps(noted).encode())
     kept = {file for _, file in (*names, *ledger)}

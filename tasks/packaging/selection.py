@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tasks import storage
+from tasks.arrays import Bools, Int32s, UInt64s
 from tasks.corpuswide import judging
 from tasks.dataset import versions
 from tasks.job import Job
@@ -21,7 +21,7 @@ from tasks.json_types import JsonObject
 from tasks.logs import log
 from tasks.packaging import published, seeded, speaker_hours, split_allocation, splits, weights
 from tasks.packaging.candidates import Candidates
-from tasks.packaging.components import Bools, Numbers, Sides, speakers_in
+from tasks.packaging.components import Sides, speakers_in
 from tasks.schema import Row
 from tasks.settings import split_lists
 from tasks.settings.portions import REST
@@ -29,7 +29,7 @@ from tasks.storage import long_columns, sorted_keys
 
 
 class Selection(NamedTuple):
-    rows: Numbers  # clips to package, in the order of ids
+    rows: Int32s  # clips to package, in the order of ids
     split: Sides  # of each of them, index of `names`
     names: list[str]
     rejected: pa.Table  # REJECTED: the other clips
@@ -110,7 +110,7 @@ def within_hours(job: Job, rows: pa.Table, newest: Path | None) -> tuple[pa.Tabl
         return rows, []
     speaker = long_columns.coded(speakers_in(rows)).indices.fill_null(-1)
     ids = rows["id"].to_pylist()
-    there = PublishedIds(job, newest).among(seeded.keys(str(job.package.seed), ids))
+    there = PublishedIds(job, newest).holding(rows["id"])
     length = split_allocation.microseconds(rows)
     turns = speaker_hours.turns(job.package.seed, ids)
     out, hours = speaker_hours.over(speaker.to_numpy(), turns, length, there, most)
@@ -122,6 +122,7 @@ class PublishedIds:
     """The utterances of the newest version, by the hashes of their ids."""
 
     def __init__(self, job: Job, newest: Path | None) -> None:
+        self._seed = str(job.package.seed)
         self._high = self._low = np.zeros(0, np.uint64)
         if newest is not None:
             described = versions.described(newest)
@@ -129,7 +130,11 @@ class PublishedIds:
             order = np.argsort(there.high)
             self._high, self._low = there.high[order], there.low[order]
 
-    def among(self, keys: NDArray[np.uint64]) -> Bools:
+    def holding(self, ids: pa.ChunkedArray) -> Bools:
+        """Which of these ids are known; bool [ids]."""
+        return self.among(seeded.keys(self._seed, ids.to_pylist()))
+
+    def among(self, keys: UInt64s) -> Bools:
         """Which of these hashes (`seeded.keys`) are known; bool [keys]."""
         found: Bools = sorted_keys.places_of(keys[:, 0], keys[:, 1], self._high, self._low) >= 0
         return found

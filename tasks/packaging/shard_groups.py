@@ -28,9 +28,9 @@ from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tasks import corpuswide, recipe, storage
+from tasks.arrays import Int64s, UInt64s
 from tasks.errors import CorruptManifest
 from tasks.job import Job
 from tasks.packaging import shard_outcomes
@@ -61,10 +61,8 @@ DIGESTS = pa.schema(
 )
 VOICE = "voice"  # column of DIGESTS where voices are linked: hash of the voice, as it is named
 
-Codes = NDArray[np.uint64]
 
-
-def slice_of(keys: Codes, count: int) -> NDArray[np.int64]:
+def slice_of(keys: UInt64s, count: int) -> Int64s:
     """The portion, of `count` equal ones of all hashes, that each key falls into."""
     high = keys >> np.uint64(32)
     return ((high * np.uint64(count)) >> np.uint64(32)).astype(np.int64)
@@ -174,14 +172,14 @@ def missing(some: Sequence[ShardGroup], out: Path) -> list[ShardGroup]:
 
 def list_in(scratch: Path, some: Sequence[ShardGroup]) -> None:
     """Write the groups of a run to a file, so that messages to workers stay small."""
-    told = [(each.home.name, each.shards) for each in some]
-    storage.of(scratch).write(scratch / LIST, json.dumps(told).encode())
+    entries = [(each.home.name, each.shards) for each in some]
+    storage.of(scratch).write(scratch / LIST, json.dumps(entries).encode())
 
 
 def listed(job: Job, scratch: Path) -> list[ShardGroup]:
     """The groups of the run, from that file."""
-    told = json.loads(storage.read(scratch / LIST))
-    return [ShardGroup(home(job.out) / name, tuple(shards)) for name, shards in told]
+    entries = json.loads(storage.read(scratch / LIST))
+    return [ShardGroup(home(job.out) / name, tuple(shards)) for name, shards in entries]
 
 
 def forget(out: Path, kept: Sequence[ShardGroup], changed: Collection[str]) -> None:

@@ -7,15 +7,14 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tasks import corpuswide, lean, plugins, recipe, scoring
+from tasks import corpuswide, lean, recipe, scoring
 from tasks.accounting import ledger
-from tasks.checkpoints import enhanced, hypotheses, texts, written
-from tasks.checkpoints.manifest import Row
+from tasks.checkpoints import enhanced, hypotheses, llm_answers, texts
 from tasks.checkpoints.utterance import Outcome, Utterance
 from tasks.corpuswide import outcome_table, voices
 from tasks.job import Job
 from tasks.packaging import plan
-from tasks.schema import LEDGER, UTTERANCES
+from tasks.schema import LEDGER, UTTERANCES, Row
 from tasks.stages.stage import view_of
 
 VERSION = 2  # raise it when the same checkpoints are judged otherwise
@@ -75,15 +74,15 @@ def _row(job: Job, shard: str, u: Utterance, computed: Sequence[str]) -> Row:
     normalised = heard["reference_normalised" if source == "reference" else "normalised"]
     if source == "asr" and job.transcribe.asr != "first" and u.others:
         normalised = hypotheses.compared(u, text)
-    if job.package.text_form == "llm_text" and u.written:
-        text = u.written["text"] or text
+    if job.package.text_form == "llm_text" and u.llm_answer:
+        text = u.llm_answer["text"] or text
     elif job.package.text_form == "normalised":
         text = scoring.training_text(text, heard["language"] or "") or text
     return {
         **u.measures,
         **{name: heard.get(name) for name in HEARD},
         **{name: u.texts[name] for name in computed},
-        "llm_text": written.became(u),
+        "llm_text": llm_answers.became(u),
         "id": u.id,
         "source_id": u.source_id,
         "dataset": u.recording["dataset"],
@@ -118,11 +117,7 @@ def _beside(clean: Row | None) -> Row:
 def row_schema(job: Job) -> pa.Schema:
     """Columns of a row before the layout: the published ones, the measures, where its PCM is."""
     fields = [field for field in UTTERANCES if field.name not in plan.LAYOUT_COLUMNS]
-    columns = [plugins.load("filters", plugin.use).COLUMNS for plugin in job.filter.filters]
-    measured = {
-        name: told for found in (*columns, enhanced.columns(job)) for name, told in found.items()
-    }
-    for found in (measured, texts.text_columns(job.transcribe.verdicts)):
+    for found in (enhanced.measures(job), texts.text_columns(job.transcribe.verdicts)):
         for column, (unit, doc) in found.items():
             fields.append(pa.field(column, pa.float64(), metadata={"doc": doc, "unit": unit}))
     if job.transcribe.llm_text:

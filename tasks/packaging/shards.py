@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from tasks import plugins, storage
 from tasks.checkpoints import blobs, manifest
-from tasks.checkpoints.manifest import Row
 from tasks.dataset import publication, versions
 from tasks.errors import CorruptManifest, RunError
 from tasks.formats import Hashes, Output, OutputShard
@@ -24,6 +23,7 @@ from tasks.job import Job
 from tasks.logs import log
 from tasks.packaging import plan, published, shard_groups
 from tasks.plugins.contracts import Format
+from tasks.schema import Row
 from tasks.settings import StageSettings
 
 

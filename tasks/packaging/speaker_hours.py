@@ -12,26 +12,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Bools, Float64s, Int32s, Int64s, UInt64s
 from tasks.packaging import seeded, split_allocation
 from tasks.storage.sorted_keys import first_of_runs
 
 HOUR = split_allocation.HOUR  # µs
 
 
-def turns(seed: int, ids: Iterable[str]) -> NDArray[np.uint64]:
+def turns(seed: int, ids: Iterable[str]) -> UInt64s:
     """The draw of each clip."""
     return seeded.draws(f"{seed}:speaker_hours", ids)
 
 
 def over(
-    speaker: NDArray[np.int32],
-    turn: NDArray[np.uint64],
-    length: NDArray[np.int64],
-    published: NDArray[np.bool_],
+    speaker: Int32s,
+    turn: UInt64s,
+    length: Int64s,
+    published: Bools,
     most: float,
-) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+) -> tuple[Bools, Float64s]:
     """Which clips do not fit into `most` hours of their speakers, and the speaker's hours up to the
     end of each. `speaker`: its number, -1 for none; `length`: in µs."""
     order = np.lexsort((turn, ~published, speaker))

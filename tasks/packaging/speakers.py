@@ -15,39 +15,34 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from tasks import recipe, storage
+from tasks.arrays import Int32s, UInt64s
 from tasks.corpuswide import identities
 from tasks.corpuswide.speaker_names import VoiceTables
 from tasks.dataset.versions import Proved
 from tasks.job import Job
-from tasks.packaging import canonical, seeded
+from tasks.packaging import row_digests, seeded
 from tasks.schema import SPEAKERS
-from tasks.storage import long_columns, tables
+from tasks.storage import long_columns, sorted_keys, tables
 
 FILE = identities.FILE
 
 VOICE = "voice"  # head of the hashes of voices
 
-Codes = NDArray[np.uint64]
-Numbers = NDArray[np.int32]
 Save = Callable[[Iterator[pa.Table]], None]
 
 
 class Speakers(NamedTuple):
     """Speakers of a version. `voices`: sorted hashes; `number`: the speaker of each voice."""
 
-    voices: Codes
-    number: Numbers
+    voices: UInt64s
+    number: Int32s
     names: list[str]
 
-    def of(self, voices: Codes) -> Numbers:
+    def of(self, voices: UInt64s) -> Int32s:
         """The speaker's number for each voice; -1 for an unknown voice."""
-        if not len(self.voices):
-            return np.full(len(voices), -1, np.int32)
-        at = np.minimum(np.searchsorted(self.voices, voices), len(self.voices) - 1)
-        return np.where(self.voices[at] == voices, self.number[at], -1).astype(np.int32)
+        return sorted_keys.value_of(self.voices, self.number, voices)
 
 
 def link(
@@ -63,7 +58,7 @@ def link(
     codes, numbers = [np.zeros(0, np.uint64)], [np.zeros(0, np.int32)]
     known: dict[str, int] = {}
 
-    def told() -> Iterator[pa.Table]:
+    def named() -> Iterator[pa.Table]:
         for table in tables:
             names = pc.binary_join_element_wise(
                 table["recording"], pc.cast(table["number"], pa.string()), "#"
@@ -74,7 +69,7 @@ def link(
             numbers.append(np.array(own, np.int32)[coded.indices.to_numpy()])
             yield table
 
-    for _ in told() if save is None else [save(told())]:
+    for _ in named() if save is None else [save(named())]:
         pass
     hashes, number = np.concatenate(codes), np.concatenate(numbers)
     codes.clear()
@@ -95,13 +90,13 @@ def published(version: Path | None) -> VoiceTables:
     )
 
 
-def voices_of(rows: pa.Table) -> Codes:
+def voices_of(rows: pa.Table) -> UInt64s:
     """The hash of each row's voice (columns dataset, speaker), as its shard names it."""
     names = pc.binary_join_element_wise(rows["dataset"], rows["speaker"], "/")
     words = long_columns.coded(names)
     hashes = np.r_[seeded.draws(VOICE, words.dictionary.to_pylist()), np.uint64(0)]
     codes = words.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    found: Codes = hashes[codes]
+    found: UInt64s = hashes[codes]
     return found
 
 
@@ -112,15 +107,15 @@ def called(rows: pa.Table, names: pa.Array | pa.ChunkedArray) -> pa.Table:
     return rows.set_column(at, rows.schema.field("speaker"), both)
 
 
-def names_of(numbers: Numbers, names: pa.StringArray) -> pa.StringArray:
+def names_of(numbers: Int32s, names: pa.StringArray) -> pa.StringArray:
     """The name for each number; null for -1."""
     return names.take(pa.array(numbers, mask=numbers < 0))
 
 
-def content(codes: Codes, numbers: Numbers, names: list[str]) -> Codes:
+def content(codes: UInt64s, numbers: Int32s, names: list[str]) -> UInt64s:
     """Digests of rows that depend on the speakers' names too."""
-    told = canonical.of_rows(pa.table({"speaker": pa.array([*names, None], pa.string())}))
-    found: Codes = codes * np.uint64(0x9E3779B97F4A7C15) ^ told[numbers]
+    digests = row_digests.of_rows(pa.table({"speaker": pa.array([*names, None], pa.string())}))
+    found: UInt64s = codes * np.uint64(0x9E3779B97F4A7C15) ^ digests[numbers]
     return found
 
 

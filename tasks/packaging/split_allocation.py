@@ -9,37 +9,38 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.arrays import Bools, Int32s, Int64s
 from tasks.corpuswide.ordering import Order
 from tasks.packaging import seeded
-from tasks.packaging.components import KINDS, Bools, Ints, Nodes, Numbers, Sides
+from tasks.packaging.components import KINDS, Nodes, Sides
 from tasks.settings import PackageSettings, Split
 
 HOUR = 3_600_000_000  # µs
 BATCH = 1 << 18  # names that are looked at together
 
 
-def microseconds(rows: pa.Table) -> Ints:
+def microseconds(rows: pa.Table) -> Int64s:
     return lengths_of(rows["num_samples"].to_numpy(), rows["sample_rate"].to_numpy())
 
 
-def lengths_of(samples: NDArray[np.integer], rates: NDArray[np.integer]) -> Ints:
+def lengths_of(samples: NDArray[np.integer], rates: NDArray[np.integer]) -> Int64s:
     """µs of each clip."""
-    found: Ints = np.rint(samples.astype(np.float64) * 1e6 / rates).astype(np.int64)
+    found: Int64s = np.rint(samples.astype(np.float64) * 1e6 / rates).astype(np.int64)
     return found
 
 
-def targets(settings: PackageSettings, names: list[str], total: int) -> Ints:
+def targets(settings: PackageSettings, names: list[str], total: int) -> Int64s:
     """µs that each split should have of `total`; 0 if nothing is asked."""
     shares = [settings.splits.get(name) for name in names]
     fractions = [total * s if isinstance(s, float) else 0 for s in shares]
     hours = [(s.hours or 0) * HOUR if isinstance(s, Split) else 0 for s in shares]
     parts, fixed = np.array(fractions, np.float64), np.array(hours, np.float64)
     room = max(total / 2 - parts.sum(), 0)
-    found: Ints = np.rint(parts + fixed * min(1, room / max(fixed.sum(), 1))).astype(np.int64)
+    found: Int64s = np.rint(parts + fixed * min(1, room / max(fixed.sum(), 1))).astype(np.int64)
     return found
 
 
-def order(seed: int, nodes: Nodes, component: Numbers, free: Bools) -> Ints:
+def order(seed: int, nodes: Nodes, component: Int32s, free: Bools) -> Int64s:
     """The order in which new components are allocated, as positions in their sorted numbers: by a
     hash of the first name in each. `component` is that of each row, `free` marks rows of new ones.
     """
@@ -70,11 +71,11 @@ def order(seed: int, nodes: Nodes, component: Numbers, free: Bools) -> Ints:
             some = portion[nodes.kind[chosen[portion]] == kind]
             names_of = (f"{KINDS[kind]} {name}" for name in nodes.called(chosen[some]).to_pylist())
             draw[some] = seeded.draws(f"{seed}:split", names_of)
-    found: Ints = np.argsort(draw, kind="stable")
+    found: Int64s = np.argsort(draw, kind="stable")
     return found
 
 
-def allocate(sizes: Ints, lacking: Ints, hours: Ints, train: int) -> Sides:
+def allocate(sizes: Int64s, lacking: Int64s, hours: Int64s, train: int) -> Sides:
     """The split of each new component, in the order given; sizes and hours in µs.
 
     `lacking` [splits] is what each split lacks, `hours` what it has; what train lacks is ignored.

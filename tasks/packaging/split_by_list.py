@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tasks.arrays import Bools, Int32s
 from tasks.errors import RunError
 from tasks.json_types import JsonObject
 from tasks.packaging import components
-from tasks.packaging.components import Bools, Numbers, Sides
+from tasks.packaging.components import Sides
 from tasks.settings.split_lists import SplitList
 
 
@@ -28,7 +29,7 @@ class MatchedList:
         self.named = named
         self._names = pa.array(named.names, pa.string())
         self._hits = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
-        self._told: dict[int, str] = {}
+        self._called: dict[int, str] = {}
 
     def add(self, first: int, rows: pa.Table) -> None:
         """Clips (columns id, recording, source_id, dataset, speaker) from number `first` on."""
@@ -39,9 +40,9 @@ class MatchedList:
             hit = np.flatnonzero(at.is_valid().to_numpy())
             if len(hit):
                 self._hits.append((first + hit, at.drop_null().to_numpy().astype(np.int64)))
-                told = rows.select(["id", "recording"]).take(hit).to_pylist()
-                names = (f"{row['id']} ({row['recording']})" for row in told)
-                self._told.update(zip((first + hit).tolist(), names, strict=True))
+                clips = rows.select(["id", "recording"]).take(hit).to_pylist()
+                names = (f"{row['id']} ({row['recording']})" for row in clips)
+                self._called.update(zip((first + hit).tolist(), names, strict=True))
 
     def hits(self, rows: Bools) -> tuple[Bools, list[str]]:
         """Which of these clips the list names, and which of its names match no clip."""
@@ -52,12 +53,12 @@ class MatchedList:
         met = pc.is_in(self._names, self._names.take(np.unique(name[good])))
         return hit, self._names.filter(pc.invert(met)).to_pylist()
 
-    def tells(self, clip: int) -> str | None:
+    def name_of(self, clip: int) -> str | None:
         """Id and recording of a clip that it names."""
-        return self._told.get(clip)
+        return self._called.get(clip)
 
 
-def match(listed: list[MatchedList], rows: Numbers, count: int, names: list[str]) -> Matches:
+def match(listed: list[MatchedList], rows: Int32s, count: int, names: list[str]) -> Matches:
     """The split that the lists give each clip in `rows`, which holds numbers below `count`.
     RunError if two lists name the same clip."""
     split = np.full(len(rows), -1, np.int16)
@@ -88,8 +89,8 @@ def match(listed: list[MatchedList], rows: Numbers, count: int, names: list[str]
 
 def extend(
     listed: list[MatchedList],
-    rows: Numbers,
-    component: Numbers,
+    rows: Int32s,
+    component: Int32s,
     matched: Sides,
     of_component: Sides,
     names: list[str],
@@ -104,9 +105,9 @@ def extend(
 
 
 def _two_lists(listed: list[MatchedList], clip: int, split: str) -> str:
-    told = next(filter(None, (each.tells(clip) for each in listed)), "a clip")
+    named = next(filter(None, (each.name_of(clip) for each in listed)), "a clip")
     return (
-        f"package.splits: the list of {split} names {told}, and another split's list names a clip "
+        f"package.splits: the list of {split} names {named}, and another split's list names a clip "
         "with the same recording, speaker or samples; such clips must be in one split: remove one "
         "of the two names"
     )

@@ -36,12 +36,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import storage
+from tasks.arrays import Bools, Int32s, Int64s
 from tasks.dataset.versions import Proved
 from tasks.errors import RunError
 from tasks.json_types import JsonObject
 from tasks.packaging import components, split_allocation, split_by_list
 from tasks.packaging.candidates import Candidates
-from tasks.packaging.components import AT_ONCE, KINDS, Bools, Ints, Numbers, Sides, SplitTable
+from tasks.packaging.components import AT_ONCE, KINDS, Sides, SplitTable
 from tasks.packaging.split_allocation import BATCH, HOUR
 from tasks.schema import SPLITS
 from tasks.settings import PackageSettings, Split
@@ -56,7 +57,7 @@ class SplitAssignment(NamedTuple):
 
     names: list[str]
     split: Sides  # of each clip, index of `names`; -1: it would join two splits
-    joining: Ints  # such clips, as indices,
+    joining: Int64s  # such clips, as indices,
     joins: pa.DictionaryArray  # and what each would join, in words
     table: Callable[[], Iterator[pa.Table]]  # parts (SPLITS) of the next `splits.parquet`
     lists: JsonObject  # `split_lists` of dataset.json
@@ -84,7 +85,7 @@ def stored(path: Path, opened: tables.Opened = tables.arrow) -> SplitTable:
 def assign(
     settings: PackageSettings,
     clips: Candidates,
-    rows: Numbers,
+    rows: Int32s,
     before: SplitTable,
     staying: Mapping[str, int] | None = None,
 ) -> SplitAssignment:
@@ -161,7 +162,7 @@ def _side(nodes: components.Nodes, of_node: Sides, kind: int) -> Sides:
     return found
 
 
-def _summed(group: Sides | Numbers, length: Ints, count: int) -> Ints:
+def _summed(group: Sides | Int32s, length: Int64s, count: int) -> Int64s:
     """µs of each group; clips of group -1 do not count. Takes some clips at a time."""
     found = np.zeros(count, np.int64)
     for at in range(0, len(group), AT_ONCE):
@@ -192,7 +193,7 @@ def _table(
 
 
 def _joins(
-    nodes: components.Nodes, of_node: Sides, clips: Ints, joining: Bools, names: list[str]
+    nodes: components.Nodes, of_node: Sides, clips: Int64s, joining: Bools, names: list[str]
 ) -> pa.DictionaryArray:
     """What each of these clips would join, in words."""
     direct = np.stack([_side(nodes, of_node, kind)[clips] for kind in range(len(KINDS))])
@@ -211,9 +212,9 @@ def _notes(
     settings: PackageSettings,
     names: list[str],
     split: Sides,
-    has: Ints,
+    has: Int64s,
     listed: Sides,
-    targets: Ints,
+    targets: Int64s,
 ) -> list[str]:
     """Sentences about splits that differ from what was asked; `has`: µs of each split."""
     notes = []

@@ -17,17 +17,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks import storage
+from tasks.arrays import Bools, UInt64s
 from tasks.dataset import versions
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.packaging import published, seeded, split_allocation, splits
-from tasks.packaging.components import Bools, Sides
+from tasks.packaging.components import Sides
 from tasks.packaging.published import Published
 from tasks.packaging.shard_groups import ShardGroup
 from tasks.settings import Split
 from tasks.storage import sorted_keys
-
-Codes = NDArray[np.uint64]
 
 AT_ONCE = 1 << 20  # rows that are looked up together
 COLUMNS = ("high", "low", "content", "samples", "rate")  # of DIGESTS
@@ -90,9 +89,9 @@ def _suffices(job: Job, newest: Path) -> bool:
 class _Known(NamedTuple):
     """The clips of the newest version, by the hashes of their ids."""
 
-    high: Codes  # sorted
-    low: Codes
-    content: Codes
+    high: UInt64s  # sorted
+    low: UInt64s
+    content: UInt64s
     split: Sides  # index of `names`
     names: list[str]
 

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tasks import plugins
+from tasks.arrays import Float64s
 from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.packaging import seeded
@@ -41,13 +41,13 @@ def keeps(settings: PackageSettings, dataset: str, utterance: str) -> bool:
     return weight >= 1 or bool(_draws(settings, [utterance])[0] < weight)
 
 
-def _draws(settings: PackageSettings, ids: Iterable[str]) -> NDArray[np.float64]:
+def _draws(settings: PackageSettings, ids: Iterable[str]) -> Float64s:
     """A number from 0 to 1 for each id."""
-    found: NDArray[np.float64] = seeded.draws(f"{settings.seed}:weight", ids) / 2**64
+    found: Float64s = seeded.draws(f"{settings.seed}:weight", ids) / 2**64
     return found
 
 
-def draws(settings: PackageSettings, rows: pa.Table) -> tuple[NDArray[np.float64], ...]:
+def draws(settings: PackageSettings, rows: pa.Table) -> tuple[Float64s, ...]:
     """(draw, weight) of each row (columns dataset and, with any weights, id): a clip is packaged if
     draw < weight. Where every clip of the dataset is, the draw is NaN and the weight 1."""
     weight = np.ones(rows.num_rows)

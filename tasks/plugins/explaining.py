@@ -65,7 +65,7 @@ def joined(found: Sequence[str]) -> str:
 
 def faults(error: ValidationError, model: type[BaseModel], where: str, data: Any) -> list[str]:
     """A phrase for each fault; of a value that may be of several kinds, one for all of them."""
-    told: dict[str, list[str]] = {}
+    phrases: dict[str, list[str]] = {}
     hints: dict[str, str] = {}
     for fault in error.errors(include_url=False, include_input=False):
         steps = [*_steps(fault, data)]
@@ -81,10 +81,12 @@ def faults(error: ValidationError, model: type[BaseModel], where: str, data: Any
             words = ": " + unknown(str(steps[-1]), list(owner.model_fields))
         else:
             words = _words(fault)
-        known = told.setdefault(place, [])
+        known = phrases.setdefault(place, [])
         if words not in known:
             known.append(words)
-    return [f"{place or 'settings'}{_either(words)}{hints[place]}" for place, words in told.items()]
+    return [
+        f"{place or 'settings'}{_either(words)}{hints[place]}" for place, words in phrases.items()
+    ]
 
 
 def _given(steps: Sequence[int | str], data: Any) -> Any:

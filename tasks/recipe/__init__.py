@@ -101,8 +101,8 @@ def cutting_at_turns(speakers: Plugin) -> JsonObject:
 def across_recordings(job: Job) -> float | None:
     """Least mean cosine of the voices of one speaker over all recordings; None if speakers are not
     linked."""
-    told = plugins.resolve("diarizers", job.speakers)[1].model_dump()
-    return float(told["threshold"]) if told.get("across_recordings") else None
+    values = plugins.resolve("diarizers", job.speakers)[1].model_dump()
+    return float(values["threshold"]) if values.get("across_recordings") else None
 
 
 def of_cut(
@@ -197,19 +197,14 @@ def _transcript_head(backend: Plugin) -> str:
     return _head("text", TRANSCRIBE_VERSION, of_plugin("asr", backend))
 
 
-def of_written(settings: LlmText, text: str, language: str) -> str:
+def of_llm_answer(settings: LlmText, text: str, language: str) -> str:
     """Recipe of a language model's answer: the model's name, its prompt, and the text with its
     language."""
-    told = [settings.model, settings.recipe()]
-    return digest("llm_text", llm_text.VERSION, *told, text, language)
+    asked = [settings.model, settings.recipe()]
+    return digest("llm_text", llm_text.VERSION, *asked, text, language)
 
 
-def weights(settings: TranscribeSettings) -> str:
-    """Identity of the recogniser's model, of several one a line."""
-    return weights_of(settings.recognisers)
-
-
-def weights_of(recognisers: Iterable[Plugin]) -> str:
+def weights(recognisers: Iterable[Plugin]) -> str:
     """Identities of the recognisers' models, one a line; ConfigError when one is missing or
     another one."""
     found = []

@@ -28,7 +28,7 @@ def recipes_of(job: Job) -> JsonObject:
         "levels": [recipe.of_plugin("levels", plugin) for plugin in job.resample.levels],
         "resampler": recipe.of_plugin("resamplers", job.resample.resampler),
         "backend": recipe.of_plugin("asr", job.transcribe.backend),
-        "weights": recipe.weights(job.transcribe),
+        "weights": recipe.weights(job.transcribe.recognisers),
         **_further(job),
         **({"llm_text": llm_text.VERSION} if job.transcribe.llm_text else {}),
         "stages": {
@@ -56,10 +56,10 @@ def of_stage(stage: str, job: Job, weights: str) -> str:
     if recipe.enhancing(job):
         what += [recipe.of_plugin("enhance", job.enhance), filters.get("dnsmos")]
     if stage == "transcribe":
-        chosen, written = job.transcribe, job.transcribe.llm_text
+        chosen, llm = job.transcribe, job.transcribe.llm_text
         what.append(recipe.of_transcript(chosen, weights, "", None))
         what += [recipe.of_plugin("asr", each) for each in chosen.recognisers[1:]]
-        what += [recipe.of_written(written, "", "")] if written else []
+        what += [recipe.of_llm_answer(llm, "", "")] if llm else []
     return recipe.digest(stage, what)
 
 
@@ -128,8 +128,8 @@ def _transcribing(settings: TranscribeSettings) -> JsonObject:
     if not settings.backends:
         return found
     fields = type(settings).model_fields
-    told = {n: value for n, value in several.items() if getattr(settings, n) != fields[n].default}
-    return {**found, **told, "backends": _all("asr", settings.backends)}
+    given = {n: value for n, value in several.items() if getattr(settings, n) != fields[n].default}
+    return {**found, **given, "backends": _all("asr", settings.backends)}
 
 
 def settings_of_plugin(shelf: str, plugin: Plugin) -> JsonObject:

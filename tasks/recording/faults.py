@@ -33,9 +33,9 @@ def touching(faults: Iterable[Fault], start: int, end: int) -> int:
 def words(faults: Iterable[Fault], start: int, end: int, rate: int) -> str:
     """The same faults as text for people, the first three with their times in the recording."""
     near = _near(faults, start, end)
-    told = [f"{f.what} ({f.start / rate:.2f} to {f.end / rate:.2f} s)" for f in near[:3]]
+    shown = [f"{f.what} ({f.start / rate:.2f} to {f.end / rate:.2f} s)" for f in near[:3]]
     more = [f"{len(near) - 3} more"] if len(near) > 3 else []
-    return "; ".join([*told, *more])
+    return "; ".join([*shown, *more])
 
 
 def _near(faults: Iterable[Fault], start: int, end: int) -> list[Fault]:

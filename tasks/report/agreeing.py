@@ -6,8 +6,8 @@ cannot separate equal values, so a curve has one point per distinct value, thinn
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Bools, Float64s
 from tasks.json_types import JsonObject
 from tasks.report import distributions
 from tasks.report.columns import Columns
@@ -17,8 +17,6 @@ POINTS = 100  # of a curve, at most
 SHARES = (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5)  # of the hours, in the table
 #: A measure, the better side of a limit on it, and its title.
 RANKS = (("agreement", "by agreement"), ("avg_logprob", "by log-probability"))
-
-Floats = NDArray[np.float64]
 
 
 def of(columns: Columns) -> JsonObject | None:
@@ -50,13 +48,15 @@ def of(columns: Columns) -> JsonObject | None:
     }
 
 
-def _errors(columns: Columns, rows: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+def _errors(columns: Columns, rows: Bools) -> tuple[Float64s, Float64s]:
     """Word errors of the first recogniser, and words of the reference; 0 without one."""
     errors, words = (columns.values(name)[rows] for name in ("word_errors", "words"))
     return np.nan_to_num(errors), np.nan_to_num(words)
 
 
-def _line(values: Floats, seconds: Floats, errors: Floats, words: Floats) -> dict[str, Floats]:
+def _line(
+    values: Float64s, seconds: Float64s, errors: Float64s, words: Float64s
+) -> dict[str, Float64s]:
     """For each limit that occurs, from the strictest on: share of the hours with at least that
     value, and the word error rate of those that have a reference, NaN if none has. Utterances
     without a value are kept last, by no limit."""
@@ -72,7 +72,7 @@ def _line(values: Floats, seconds: Floats, errors: Floats, words: Floats) -> dic
     return {"limit": sorted_[ends], "kept": kept[ends] / kept[-1], "wer": rates[ends]}
 
 
-def _thinned(line: dict[str, Floats]) -> JsonObject:
+def _thinned(line: dict[str, Float64s]) -> JsonObject:
     """At most `POINTS` points, evenly by the share that is kept, with the first and the last."""
     wanted = np.linspace(0.0, 1.0, POINTS)
     places = np.unique(np.searchsorted(line["kept"], wanted).clip(0, len(line["kept"]) - 1))
@@ -82,7 +82,7 @@ def _thinned(line: dict[str, Floats]) -> JsonObject:
     }
 
 
-def _at(line: dict[str, Floats], share: float) -> JsonObject:
+def _at(line: dict[str, Float64s], share: float) -> JsonObject:
     """The loosest limit that keeps at most this share; None where even the strictest keeps more."""
     place = int(np.searchsorted(line["kept"], share + 1e-9, "right")) - 1
     if place < 0:

@@ -21,9 +21,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks.accounting.summary import REMOVED
+from tasks.arrays import Bools, Float64s
 from tasks.report import doubtful
-from tasks.report.columns import Columns, Flags, flags_of, numbers_of
-from tasks.report.doubtful import PACKAGED, Numbers, Side, Why, least
+from tasks.report.columns import Columns, flags_of, numbers_of
+from tasks.report.doubtful import PACKAGED, Side, Why, least
 from tasks.report.facts import Ledger
 from tasks.storage import long_columns
 
@@ -45,16 +46,16 @@ Spans = NDArray[np.void]  # of SPAN
 Picks = list[tuple[int, Why]]  # row numbers of a table, each with why it is shown
 
 
-def excess(spans: Spans) -> Numbers:
+def excess(spans: Spans) -> Float64s:
     """How far beyond its limit each value is, as a share of the limit: several columns may share a
     reason, and each has its own limit. NaN without value or limit."""
-    limit: Numbers = spans["limit"]
-    away: Numbers = np.abs(spans["value"] - limit) / np.where(limit == 0, 1.0, np.abs(limit))
+    limit: Float64s = spans["limit"]
+    away: Float64s = np.abs(spans["value"] - limit) / np.where(limit == 0, 1.0, np.abs(limit))
     return away
 
 
 #: The orders by which rows of a reason are kept; rows without the number are not.
-ORDERS: Mapping[str, Callable[[Spans], Numbers]] = {
+ORDERS: Mapping[str, Callable[[Spans], Float64s]] = {
     "worst": lambda spans: -excess(spans),
     "nearest": excess,
     "longest": lambda spans: -spans["seconds"],
@@ -75,7 +76,7 @@ class ReasonRows:
         """Whether any row has a value and the limit that it broke."""
         return len(self.first["worst"]) > 0
 
-    def add(self, spans: Spans, failed: Flags, most: int) -> None:
+    def add(self, spans: Spans, failed: Bools, most: int) -> None:
         self.count += len(spans)
         self.failed = self.failed and bool(failed.all())
         for name, key in ORDERS.items():
@@ -105,7 +106,7 @@ def groups_of(ledger: Ledger, seed: int, most: int) -> dict[str, ReasonRows]:
     return dict(sorted(found.items(), key=lambda item: (item[0] != PACKAGED, item[0])))
 
 
-def _reasons(part: pa.Table) -> dict[str, Flags]:
+def _reasons(part: pa.Table) -> dict[str, Bools]:
     """Which rows have each `stage.reason`."""
     stage, reason = (pc.fill_null(part[name], "") for name in ("stage", "reason"))
     coded = long_columns.coded(pc.binary_join_element_wise(stage, reason, "."))

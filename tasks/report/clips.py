@@ -18,9 +18,9 @@ from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tasks import audio
+from tasks.arrays import Float32s, UInt8s
 from tasks.audio import Samples
 from tasks.checkpoints import blobs
 from tasks.errors import CorruptManifest, ItemError
@@ -187,7 +187,7 @@ def at_rate(mono: Samples, rate: int) -> Samples:
     return found
 
 
-def spectrogram(mono: Samples) -> NDArray[np.uint8]:
+def spectrogram(mono: Samples) -> UInt8s:
     """Log-mel levels [HEIGHT, WIDTH], 0 loud to 15 silent, low notes at the bottom.
 
     For the eye only. librosa has one, but importing it takes as long as all pictures together.
@@ -197,12 +197,12 @@ def spectrogram(mono: Samples) -> NDArray[np.uint8]:
     frames = padded[starts[:, None] + np.arange(WINDOW)] * np.hanning(WINDOW).astype(np.float32)
     power = _mel_bands() @ np.square(np.abs(np.fft.rfft(frames))).T
     level = 10 * np.log10(np.maximum(power / max(float(power.max()), 1e-10), 1e-10))
-    grey: NDArray[np.uint8] = np.clip(-level / RANGE_DB * 15, 0, 15).astype(np.uint8)[::-1]
+    grey: UInt8s = np.clip(-level / RANGE_DB * 15, 0, 15).astype(np.uint8)[::-1]
     return grey
 
 
 @cache
-def _mel_bands() -> NDArray[np.float32]:
+def _mel_bands() -> Float32s:
     """Triangles of equal width in mel (2595 log10(1 + Hz / 700), O'Shaughnessy 1987) from 0 Hz to
     half of RATE; float32 [HEIGHT, bins]."""
     top = 2595 * np.log10(1 + RATE / 2 / 700)
@@ -215,7 +215,7 @@ def _mel_bands() -> NDArray[np.float32]:
     return np.clip(np.minimum(up, down), 0, None).astype(np.float32)
 
 
-def png(grey: NDArray[np.uint8]) -> bytes:
+def png(grey: UInt8s) -> bytes:
     """A PNG of 16 greys from [rows, columns] of 0 to 15; columns even."""
     rows, columns = grey.shape
     packed = (grey[:, ::2] << 4) | grey[:, 1::2]

@@ -15,10 +15,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from tasks import plugins, schema
+from tasks import schema
+from tasks.arrays import Bools, Float64s, Int32s, UInt8s
 from tasks.checkpoints import enhanced
+from tasks.checkpoints.texts import text_columns
 from tasks.checkpoints.verdicts import rules_of
 from tasks.corpuswide import outcome_table
 from tasks.job import Job
@@ -28,7 +29,6 @@ from tasks.plugins.rules import Rule
 from tasks.settings import Plugin
 from tasks.storage import tables
 
-Flags = NDArray[np.bool_]
 GROUPS = 8  # datasets, and languages, with a chart of their own
 
 
@@ -55,12 +55,7 @@ def units(job: Job) -> dict[str, tuple[str, str]]:
     found["wer"] = ("", "word errors / words of the reference")
     found["cer"] = ("", "character errors / characters of the reference")
     found["seconds"] = ("s", "length of the utterance")
-    for plugin in job.filter.filters:
-        found.update(plugins.columns("filters", plugin.use))
-    found.update(enhanced.columns(job))
-    for plugin in job.transcribe.verdicts:
-        found.update(plugins.columns("text", plugin.use))
-    return found
+    return {**found, **enhanced.measures(job), **text_columns(job.transcribe.verdicts)}
 
 
 class Columns:
@@ -70,8 +65,8 @@ class Columns:
         self.job, self.path = job, path
         self.names: list[str] = tables.schema(path).names
         self.asked = plugin_rules(job)
-        self._refused: dict[PluginRule, NDArray[np.uint8]] = {}  # eight rows a byte
-        self._last: tuple[str, NDArray[np.float64]] | None = None
+        self._refused: dict[PluginRule, UInt8s] = {}  # eight rows a byte
+        self._last: tuple[str, Float64s] | None = None
 
     def ids(self, rows: Sequence[int]) -> list[str]:
         """Of these rows."""
@@ -90,11 +85,11 @@ class Columns:
         for part in tables.parts(self.path):
             yield tables.read(part, columns=sorted(set(names)))
 
-    def _flags(self, of: Callable[[pa.Table], Flags], *names: str) -> Flags:
+    def _flags(self, of: Callable[[pa.Table], Bools], *names: str) -> Bools:
         """The result of `of` for each row, from these columns."""
         return np.concatenate([np.zeros(0, bool), *map(of, self._parts(*names))])
 
-    def values(self, name: str) -> NDArray[np.float64]:
+    def values(self, name: str) -> Float64s:
         """A measure of each utterance, NaN for none; float64 [rows], read-only. The last one is
         cached: histogram and curves of a measure follow each other."""
         if self._last is None or self._last[0] != name:
@@ -104,23 +99,23 @@ class Columns:
         return self._last[1]
 
     @cached_property
-    def seconds(self) -> NDArray[np.float64]:
+    def seconds(self) -> Float64s:
         return self.values("seconds")
 
     @cached_property
-    def packaged(self) -> Flags:
+    def packaged(self) -> Bools:
         return self._flags(lambda t: flags_of(pc.equal(t["outcome"], "packaged")), "outcome")
 
     @cached_property
-    def heard(self) -> Flags:
+    def heard(self) -> Bools:
         return self._flags(lambda t: flags_of(t["heard"]), "heard")
 
     @cached_property
-    def blocked(self) -> Flags:
+    def blocked(self) -> Bools:
         """Rows that no other limit would keep: `outcome_table.beyond_limits`, and those not drawn
         by their dataset's weight."""
 
-        def drawn(t: pa.Table) -> Flags:
+        def drawn(t: pa.Table) -> Bools:
             draw, weight = weights.draws(self.job.package, t)
             return np.asarray(draw >= weight, bool)
 
@@ -130,17 +125,17 @@ class Columns:
             found |= self._flags(drawn, "id", "dataset") & self.heard
         return found
 
-    def rejected(self, group: str) -> Flags:
+    def rejected(self, group: str) -> Bools:
         """Rows that were rejected for `stage.reason`."""
         stage, _, reason = group.partition(".")
 
-        def rejected(t: pa.Table) -> Flags:
+        def rejected(t: pa.Table) -> Bools:
             here = pc.and_(pc.equal(t["stage"], stage), pc.equal(t["reason"], reason))
             return flags_of(pc.and_(here, pc.not_equal(t["outcome"], "packaged")))
 
         return self._flags(rejected, "stage", "reason", "outcome")
 
-    def refused(self, asked: PluginRule) -> Flags:
+    def refused(self, asked: PluginRule) -> Bools:
         """Rows that one rule rejects; a rule on text rejects only what was transcribed."""
         if asked not in self._refused:
             needed = (*rules.columns(asked.rule), outcome_table.SPARED)
@@ -149,19 +144,19 @@ class Columns:
         return np.unpackbits(self._refused[asked], count=len(self.seconds)).view(bool)
 
     @cached_property
-    def refusals(self) -> NDArray[np.uint8]:
+    def refusals(self) -> UInt8s:
         """How many rules reject each row."""
         count = np.zeros(len(self.seconds), np.uint8)
         for asked in self.asked:
             count += self.refused(asked)
         return count
 
-    def only(self, asked: PluginRule) -> Flags:
+    def only(self, asked: PluginRule) -> Bools:
         """Rows that would be kept without this one rule."""
-        found: Flags = ~self.blocked & (self.refusals == self.refused(asked))
+        found: Bools = ~self.blocked & (self.refusals == self.refused(asked))
         return found
 
-    def inside(self, name: str, low: float | None, high: float | None) -> Flags:
+    def inside(self, name: str, low: float | None, high: float | None) -> Bools:
         """Rows with a known value of this column within the limits."""
         values = self.values(name)
         good = ~np.isnan(values)
@@ -170,12 +165,12 @@ class Columns:
         return np.asarray(good, dtype=bool)
 
     @cached_property
-    def groups(self) -> list[tuple[str, str | None, NDArray[np.int32]]]:
+    def groups(self) -> list[tuple[str, str | None, Int32s]]:
         """(`dataset` or `language`, name, its sorted rows) of the largest by hours, if there are
         several."""
         return [(kind, *group) for kind in ("dataset", "language") for group in self._largest(kind)]
 
-    def _largest(self, kind: str) -> list[tuple[str | None, NDArray[np.int32]]]:
+    def _largest(self, kind: str) -> list[tuple[str | None, Int32s]]:
         table = tables.read(self.path, columns=[kind], read_dictionary=[kind])
         column = table.unify_dictionaries()[kind].combine_chunks()
         names: list[str | None] = [*column.dictionary.to_pylist(), None]
@@ -188,13 +183,13 @@ class Columns:
         return [(names[i], np.flatnonzero(codes == i).astype(np.int32)) for i in largest]
 
 
-def flags_of(column: pa.ChunkedArray) -> Flags:
+def flags_of(column: pa.ChunkedArray) -> Bools:
     """A column of booleans; False for null."""
-    found: Flags = pc.fill_null(column, False).to_numpy(zero_copy_only=False).astype(bool)
+    found: Bools = pc.fill_null(column, False).to_numpy(zero_copy_only=False).astype(bool)
     return found
 
 
-def numbers_of(column: pa.ChunkedArray) -> NDArray[np.float64]:
+def numbers_of(column: pa.ChunkedArray) -> Float64s:
     """A column of numbers; NaN for null."""
-    found: NDArray[np.float64] = pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False)
+    found: Float64s = pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False)
     return found

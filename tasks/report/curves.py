@@ -7,8 +7,8 @@ and an utterance without a transcript is assumed to be kept, since no verdict on
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float64s
 from tasks.json_types import JsonObject
 from tasks.plugins.rules import Limit
 from tasks.report.columns import Columns, PluginRule
@@ -88,7 +88,7 @@ def _curve(
     }
 
 
-def _steps(low: float, high: float, today: float | None) -> NDArray[np.float64]:
+def _steps(low: float, high: float, today: float | None) -> Float64s:
     """Sorted positions from `low` to `high`; the current limit is exactly one of them."""
     steps = [float(f"{x:.6g}") for x in np.linspace(low, high, POSITIONS + 1)]
     if today is not None:

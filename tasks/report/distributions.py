@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Bools, Float64s, Int16s, Int32s
 from tasks.corpuswide import outcome_table
 from tasks.json_types import JsonObject
 from tasks.plugins.rules import Limit
-from tasks.report.columns import Columns, Flags
+from tasks.report.columns import Columns
 
 BINS = 40
 EDGES = (0.005, 0.995)  # quantiles at the ends of an axis; values beyond are in the end bins
@@ -38,7 +38,7 @@ def shown(columns: Columns) -> list[str]:
     return first + [name for name in names if name not in first]
 
 
-def values_of(columns: Columns, name: str) -> NDArray[np.float64]:
+def values_of(columns: Columns, name: str) -> Float64s:
     """A measure of each utterance, NaN for none; float64 [rows]."""
     if name != "chars_per_second":
         return columns.values(name)
@@ -46,7 +46,7 @@ def values_of(columns: Columns, name: str) -> NDArray[np.float64]:
     return np.divide(chars, seconds, out=np.full_like(chars, np.nan), where=seconds > 0)
 
 
-def axis(values: NDArray[np.float64], limits: Iterable[float]) -> tuple[float, float]:
+def axis(values: Float64s, limits: Iterable[float]) -> tuple[float, float]:
     """(lowest, highest) of a readable axis over finite values and nearby limits."""
     low, high = (float(v) for v in np.quantile(values, EDGES))
     if high <= low:
@@ -89,7 +89,7 @@ def of(columns: Columns, name: str) -> JsonObject | None:
     bins = _bins(np.where(known, values, low), low, high)
     bins[columns.packaged] += BINS
 
-    def of_rows(rows: slice | NDArray[np.int32]) -> JsonObject:
+    def of_rows(rows: slice | Int32s) -> JsonObject:
         there = known[rows]
         bars = np.bincount(bins[rows][there], columns.seconds[rows][there] / 3600, 2 * BINS)
         return {
@@ -113,17 +113,17 @@ def of(columns: Columns, name: str) -> JsonObject | None:
     }
 
 
-def _bins(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.int16]:
+def _bins(values: Float64s, low: float, high: float) -> Int16s:
     """The bar of each value, which is overwritten."""
     values -= low
     values *= BINS / (high - low)
     return np.clip(values, 0, BINS - 1, out=values).astype(np.int16)
 
 
-def quantiles(values: NDArray[np.float64], kept: Flags) -> JsonObject:
+def quantiles(values: Float64s, kept: Bools) -> JsonObject:
     """Count and 5 %, 50 % and 95 % quantiles of all and of kept utterances."""
 
-    def three(some: NDArray[np.float64]) -> list[float] | None:
+    def three(some: Float64s) -> list[float] | None:
         return np.quantile(some, (0.05, 0.5, 0.95)).tolist() if len(some) else None
 
     good = values[kept]

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float64s
 from tasks.plugins.rules import Limit
 from tasks.report.columns import Columns
 
@@ -24,8 +24,6 @@ CERTAINTY = (
     ("language_probability", "min"),
 )
 _STAGES = {"filters": "filter", "enhance": "enhance", "text": "transcribe"}  # by shelf
-
-Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ class Side:
     side: str
     limit: float
 
-    def distances(self, values: Numbers) -> Numbers:
+    def distances(self, values: Float64s) -> Float64s:
         """How far values are inside the limit; negative beyond it, NaN if unknown."""
         return values - self.limit if self.side == "min" else self.limit - values
 
@@ -130,7 +128,7 @@ def uncertain(
     return list(found.items())
 
 
-def least(values: Numbers, count: int, chance: Numbers | None = None) -> list[int]:
+def least(values: Float64s, count: int, chance: Float64s | None = None) -> list[int]:
     """Positions of the smallest values, sorted, without NaN; equal ones by `chance`, else as they
     come."""
     known = np.flatnonzero(np.isfinite(values))

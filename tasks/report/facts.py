@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from tasks.accounting import summary
 from tasks.accounting.summary import REMOVED
-from tasks.checkpoints.manifest import Row
 from tasks.errors import CODES
 from tasks.json_types import JsonObject
+from tasks.schema import Row
 from tasks.storage import tables
 
 LARGE = 8  # reasons that the funnel shows; the smaller ones are folded

@@ -173,8 +173,8 @@ def _key(sample: Sample, rate: int) -> str:
         played = [sample.locator.dumps(), state.size, state.guard, *clips.span(sample)]
     else:
         return ""
-    told = json.dumps([FORM, clips.RATE, clips.BIT_RATE, *played])
-    return hashlib.sha256(told.encode()).hexdigest()[:32]
+    inputs = json.dumps([FORM, clips.RATE, clips.BIT_RATE, *played])
+    return hashlib.sha256(inputs.encode()).hexdigest()[:32]
 
 
 def earlier(page: Path | None) -> dict[str, clips.Media]:

@@ -9,7 +9,6 @@ import numpy as np
 
 from tasks import storage
 from tasks.checkpoints import manifest
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.texts import final_text
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
@@ -19,6 +18,7 @@ from tasks.report import choosing
 from tasks.report.columns import Columns
 from tasks.report.doubtful import Why
 from tasks.report.facts import Ledger
+from tasks.schema import Row
 from tasks.stages.stage import view_of
 
 #: Shards, at most, in which recordings are looked up. One takes 1 ms in a folder, and a request in

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from tasks.accounting import metrics
+from tasks.arrays import Bools, Float64s, Int64s
 from tasks.json_types import JsonObject
 
 STAGES = ("shard", "filter", "resample", "transcribe", "package")
@@ -28,10 +28,10 @@ LANES = 24  # the busiest workers, which get a line of their own
 class _Calls:
     """Every call that returned; times in s since the first one began."""
 
-    worker: NDArray[np.int64]
-    stage: NDArray[np.int64]
-    begin: NDArray[np.float64]
-    end: NDArray[np.float64]
+    worker: Int64s
+    stage: Int64s
+    begin: Float64s
+    end: Float64s
     names: list[tuple[str, str]]  # (worker, host)
 
 
@@ -84,22 +84,22 @@ def _calls(table: pa.Table) -> _Calls | None:
     )
 
 
-def _spread(calls: _Calls, chosen: NDArray[np.bool_], step: float) -> NDArray[np.float64]:
+def _spread(calls: _Calls, chosen: Bools, step: float) -> Float64s:
     """The mean number of these calls running at once in each step of time; float64 [BINS].
 
     The integral of begun calls minus that of ended calls, from one edge to the next.
     """
     edges = np.arange(BINS + 1) * step
 
-    def integral(times: NDArray[np.float64]) -> NDArray[np.float64]:
+    def integral(times: Float64s) -> Float64s:
         times = np.sort(times)
         before = np.searchsorted(times, edges)
         sums = np.concatenate([[0.0], np.cumsum(times)])
-        ramp: NDArray[np.float64] = before * edges - sums[before]
+        ramp: Float64s = before * edges - sums[before]
         return ramp
 
     area = integral(calls.begin[chosen]) - integral(calls.end[chosen])
-    found: NDArray[np.float64] = np.maximum(np.diff(area) / step, 0.0)
+    found: Float64s = np.maximum(np.diff(area) / step, 0.0)
     return np.where(found < 1e-9, 0.0, found)
 
 

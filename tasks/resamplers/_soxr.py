@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import soxr
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s
 from tasks.settings import StageSettings
 
-Samples = NDArray[np.float32]
 Settings = StageSettings  # none
 
 
@@ -20,14 +19,14 @@ class Quality:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def resample(self, samples: Samples, src_hz: int, dst_hz: int, settings: Settings) -> Samples:
+    def resample(self, samples: Float32s, src_hz: int, dst_hz: int, settings: Settings) -> Float32s:
         """float32 [n] to float32 [n * dst / src, within one]."""
-        result: Samples = soxr.resample(samples, src_hz, dst_hz, quality=self._name)
+        result: Float32s = soxr.resample(samples, src_hz, dst_hz, quality=self._name)
         return result
 
     def stream(
-        self, blocks: Iterator[Samples], src_hz: int, dst_hz: int, settings: Settings
-    ) -> Iterator[Samples]:
+        self, blocks: Iterator[Float32s], src_hz: int, dst_hz: int, settings: Settings
+    ) -> Iterator[Float32s]:
         """As `resample`, for clips too long to hold twice; any blocks in, blocks out."""
         engine = soxr.ResampleStream(src_hz, dst_hz, 1, dtype="float32", quality=self._name)
         for block in blocks:

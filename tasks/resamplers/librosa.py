@@ -6,9 +6,9 @@ from math import gcd
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from tasks.arrays import Float32s
 from tasks.settings import StageSettings
 
 VERSION = 1
@@ -39,9 +39,7 @@ class Settings(StageSettings):
     )
 
 
-def resample(
-    samples: NDArray[np.float32], src_hz: int, dst_hz: int, settings: Settings
-) -> NDArray[np.float32]:
+def resample(samples: Float32s, src_hz: int, dst_hz: int, settings: Settings) -> Float32s:
     """float32 [n] to float32 [ceil(n * dst / src)], which is librosa's length."""
     # Takes seconds and 90 MB: not for checking settings. Workers preload it.
     from librosa.core.audio import resample as librosa_resample

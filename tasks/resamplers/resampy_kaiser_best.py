@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s
 from tasks.settings import StageSettings
 
 VERSION = 1
@@ -12,9 +12,7 @@ ENGINES = {"resampy": "resample"}
 Settings = StageSettings  # none
 
 
-def resample(
-    samples: NDArray[np.float32], src_hz: int, dst_hz: int, settings: Settings
-) -> NDArray[np.float32]:
+def resample(samples: Float32s, src_hz: int, dst_hz: int, settings: Settings) -> Float32s:
     """float32 [n] to float32 [about n * dst / src]."""
     # Imports Numba (0.5 s): not for checking settings. Workers preload it.
     import resampy

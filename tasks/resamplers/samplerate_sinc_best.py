@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import samplerate
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s
 from tasks.settings import StageSettings
 
 VERSION = 1
 Settings = StageSettings  # none
 
 
-def resample(
-    samples: NDArray[np.float32], src_hz: int, dst_hz: int, settings: Settings
-) -> NDArray[np.float32]:
+def resample(samples: Float32s, src_hz: int, dst_hz: int, settings: Settings) -> Float32s:
     """float32 [n] to float32 [about n * dst / src]."""
     result = samplerate.resample(samples, dst_hz / src_hz, "sinc_best")
     return np.asarray(result, dtype=np.float32)

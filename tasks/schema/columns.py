@@ -11,8 +11,8 @@ def column(name: str, kind: pa.DataType, doc: str, unit: str = "") -> pa.Field:
 
 def about(field: pa.Field) -> tuple[str, str]:
     """(unit, meaning) of a column."""
-    told = field.metadata or {}
-    return told.get(b"unit", b"").decode(), told.get(b"doc", b"").decode()
+    metadata = field.metadata or {}
+    return metadata.get(b"unit", b"").decode(), metadata.get(b"doc", b"").decode()
 
 
 S, I64, F64 = pa.string(), pa.int64(), pa.float64()

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from tasks.recording import TimedWord
-from tasks.recording.said import OPENING
+from tasks.recording.part_texts import OPENING
 
 SENTENCE_ENDS = ".!?…。！？｡।۔؟։።"
 CLAUSE_ENDS = ",;:，；：、،؛"

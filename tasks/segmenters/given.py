@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from tasks.recording import Segment, said
+from tasks.recording import Segment, part_texts
 from tasks.segmenters import Span, _sentences
 from tasks.settings import StageSettings
 
@@ -98,7 +98,7 @@ class Given:
 
 
 def _cuts(segment: Segment, settings: Settings) -> list[float]:
-    words = said.written(segment)
+    words = part_texts.spelled(segment)
     if not words:
         return []
     end = words[-1].end if segment.end is None else segment.end

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tasks import audio
+from tasks.arrays import Float32s
 from tasks.recording import Locator
 from tasks.recording.faults import Fault
 from tasks.segmenters import Segmenter, Span
@@ -17,8 +17,6 @@ from tasks.stages.arriving import Readers
 from tasks.storage import urls
 
 HELD_SECONDS = 120.0  # longest utterance that is kept in memory; longer ones are decoded again
-
-Samples = NDArray[np.float32]
 
 
 @dataclass(slots=True)
@@ -39,9 +37,9 @@ class _Tail:
 
     start: int = 0
     end: int = 0
-    blocks: deque[Samples] = field(default_factory=deque)
+    blocks: deque[Float32s] = field(default_factory=deque)
 
-    def push(self, block: Samples) -> None:
+    def push(self, block: Float32s) -> None:
         self.blocks.append(block)
         self.end += len(block)
 
@@ -49,7 +47,7 @@ class _Tail:
         while self.blocks and self.start + len(self.blocks[0]) <= before:
             self.start += len(self.blocks.popleft())
 
-    def cut(self, start: int, end: int) -> list[Samples]:
+    def cut(self, start: int, end: int) -> list[Float32s]:
         """Samples `start` to `end`, as pieces of the blocks; nothing is copied."""
         pieces, at = [], self.start
         for block in self.blocks:
@@ -71,7 +69,7 @@ class KnownSpans:
         self.at = at
         self.given_out = 0
 
-    def push(self, block: Samples) -> list[Span]:
+    def push(self, block: Float32s) -> list[Span]:
         self.at += len(block)
         ready = []
         while self.waiting and self.waiting[0].end <= self.at:

@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tasks import plugins
+from tasks.arrays import Float32s, Int16s
 from tasks.audio import Clip
 from tasks.checkpoints import enhanced
 from tasks.enhance import Enhancer
@@ -22,12 +22,10 @@ from tasks.job import Job
 from tasks.resamplers import soxr_hq
 from tasks.stages import pcm
 
-Float = NDArray[np.float32]
-
 HELD_SECONDS = 120.0  # a longer clip lies in a temporary file
 
 
-def of_clip(clip: Clip, job: Job, known: enhanced.Scores = ()) -> tuple[pcm.Int16, enhanced.Scores]:
+def of_clip(clip: Clip, job: Job, known: enhanced.Scores = ()) -> tuple[Int16s, enhanced.Scores]:
     """The enhanced clip's PCM as resample stores it, and the scores of both clips; `known`: the
     original's scores, if it has been scored. ItemError as `pcm.of_clip` raises it."""
     clean = _held(_stream(clip, job), clip)
@@ -38,7 +36,7 @@ def of_clip(clip: Clip, job: Job, known: enhanced.Scores = ()) -> tuple[pcm.Int1
     return pcm.of_clip(clean, job.resample.model_copy(update={"mono": "first"})), scores
 
 
-def _held(blocks: Iterable[Float], clip: Clip) -> Clip:
+def _held(blocks: Iterable[Float32s], clip: Clip) -> Clip:
     if clip.seconds <= HELD_SECONDS:
         return Clip.of(np.concatenate(list(blocks)), clip.rate)
     with tempfile.TemporaryFile() as file:
@@ -48,14 +46,14 @@ def _held(blocks: Iterable[Float], clip: Clip) -> Clip:
         return Clip.of_pieces([np.memmap(file, np.float32, "r").reshape(-1, 1)], clip.rate)
 
 
-def _stream(clip: Clip, job: Job) -> Iterator[Float]:
+def _stream(clip: Clip, job: Job) -> Iterator[Float32s]:
     """The enhanced clip, float32 [num_samples] in blocks."""
     module, settings = plugins.resolve("enhance", job.enhance)
     limit = dict(settings).get("limit_db")
     kept = np.float32(0.0 if limit is None else 10 ** (-limit / 20))
-    waiting: deque[Float] = deque()  # of the original, still to be added
+    waiting: deque[Float32s] = deque()  # of the original, still to be added
 
-    def originals() -> Iterator[Float]:
+    def originals() -> Iterator[Float32s]:
         monos = (pcm.to_mono(block, job.resample.mono) for block in clip.blocks())
         for block in pcm.evenly(monos):
             waiting.append(pcm.finite(block))
@@ -72,19 +70,19 @@ def _stream(clip: Clip, job: Job) -> Iterator[Float]:
         yield _mixed(np.zeros(due, np.float32), _take(waiting, due), kept)
 
 
-def _run(enhancer: Enhancer, blocks: Iterable[Float]) -> Iterator[Float]:
+def _run(enhancer: Enhancer, blocks: Iterable[Float32s]) -> Iterator[Float32s]:
     for block in blocks:
         yield enhancer.push(block)
     yield enhancer.finish()
 
 
-def _at_rate(blocks: Iterator[Float], src_hz: int, dst_hz: int) -> Iterator[Float]:
+def _at_rate(blocks: Iterator[Float32s], src_hz: int, dst_hz: int) -> Iterator[Float32s]:
     return (
         blocks if src_hz == dst_hz else soxr_hq.stream(blocks, src_hz, dst_hz, soxr_hq.Settings())
     )
 
 
-def _take(waiting: deque[Float], count: int) -> Float:
+def _take(waiting: deque[Float32s], count: int) -> Float32s:
     """The next `count` samples of the original."""
     pieces = []
     while count:
@@ -96,5 +94,5 @@ def _take(waiting: deque[Float], count: int) -> Float:
     return np.concatenate(pieces) if pieces else np.zeros(0, np.float32)
 
 
-def _mixed(clean: Float, original: Float, kept: np.float32) -> Float:
+def _mixed(clean: Float32s, original: Float32s, kept: np.float32) -> Float32s:
     return (1 - kept) * clean + kept * original if kept else clean

@@ -22,9 +22,9 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tasks import recipe
+from tasks.arrays import Int16s
 from tasks.audio import Clip
 from tasks.checkpoints import blobs
 from tasks.job import Job
@@ -146,7 +146,7 @@ class Writer:
         with temp.open("wb") as handle:
             handle.seek(DIGEST_BYTES)
 
-            def write(samples: NDArray[np.int16]) -> None:
+            def write(samples: Int16s) -> None:
                 nonlocal written
                 data = samples.astype("<i2", copy=False).tobytes()
                 sha.update(data)

@@ -11,9 +11,9 @@ from functools import lru_cache
 
 import numpy as np
 import soxr
-from numpy.typing import NDArray
 
 from tasks import speech
+from tasks.arrays import Float32s, Float64s
 from tasks.asr import SpeechClip
 from tasks.audio import Clip
 from tasks.audio.channels import mean
@@ -35,7 +35,7 @@ QUIET = 0.3  # of the way from floor to peak, in dB: below it, an edge is not sp
 #: Long pieces have fewer ends, at which words are misheard.
 CUTS = vad.Settings(target_seconds=25.0, max_seconds=29.0, max_gap_seconds=2.0)
 
-Piece = tuple[float, NDArray[np.float32]]  # where it begins, s; mono at the recogniser's rate
+Piece = tuple[float, Float32s]  # where it begins, s; mono at the recogniser's rate
 
 
 def heard(
@@ -91,7 +91,7 @@ def _emitted(
     return RecordingTranscript((), tuple(_joined(spoken)), language, emissions)
 
 
-def _edges(samples: NDArray[np.float32], spans: tuple[speech.Span, ...]) -> list[speech.Span]:
+def _edges(samples: Float32s, spans: tuple[speech.Span, ...]) -> list[speech.Span]:
     """Regions whose edges are moved by level: the detector finds words late, and leaves them early
     or, where noise follows them, late."""
     frames = samples[: len(samples) // FRAME * FRAME].reshape(-1, FRAME)
@@ -101,7 +101,7 @@ def _edges(samples: NDArray[np.float32], spans: tuple[speech.Span, ...]) -> list
     return [_inwards(level, span) for span in _outwards(level, spans)]
 
 
-def _inwards(level: NDArray[np.float64], span: speech.Span) -> speech.Span:
+def _inwards(level: Float64s, span: speech.Span) -> speech.Span:
     """A region without the quiet at its edges, which may be noise of the recording: quiet is by the
     region's own floor. `level` is of frames, in dB."""
     step = FRAME / speech.RATE
@@ -117,7 +117,7 @@ def _inwards(level: NDArray[np.float64], span: speech.Span) -> speech.Span:
     return max(span[0], start * step), min(span[1], stop * step)
 
 
-def _outwards(level: NDArray[np.float64], spans: tuple[speech.Span, ...]) -> list[speech.Span]:
+def _outwards(level: Float64s, spans: tuple[speech.Span, ...]) -> list[speech.Span]:
     """Regions moved outwards as far as it is loud, which is above the middle, in dB, between the
     quiet and the loud frames."""
     quiet, full = np.quantile(level, (0.05, 0.95))
@@ -149,7 +149,7 @@ def _pieces(locator: Locator, rate: int) -> Iterator[Piece]:
             yield span.start / facts.rate, _mono(clip, rate)
 
 
-def _mono(clip: Clip, rate: int) -> NDArray[np.float32]:
+def _mono(clip: Clip, rate: int) -> Float32s:
     samples = np.concatenate([mean(block) for block in clip.blocks()])
     if clip.rate == rate:
         return np.asarray(samples, np.float32)

@@ -19,9 +19,9 @@ from typing import BinaryIO
 import psutil
 
 from tasks import environment
-from tasks.checkpoints.manifest import Row
 from tasks.job import Job
 from tasks.logs import log
+from tasks.schema import Row
 from tasks.stages import contract
 
 POLL = 0.2  # s between checks of the child's memory

@@ -50,8 +50,8 @@ def steps(filters: Sequence[Plugin]) -> tuple[Step, ...]:
     found = []
     for plugin in sorted(filters, key=verdicts.costly):
         module, settings = plugins.resolve("filters", plugin)
-        told = module.measure, module.fingerprint, module.COSTLY, module.AFTER_ALL
-        found.append(Step(plugin, settings, *told))
+        members = module.measure, module.fingerprint, module.COSTLY, module.AFTER_ALL
+        found.append(Step(plugin, settings, *members))
     return tuple(found)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks import plugins
+from tasks.arrays import Float32s, Int16s
 from tasks.audio import Clip
 from tasks.audio.blocks import all_finite, regroup
 from tasks.audio.channels import mean
@@ -20,8 +21,6 @@ from tasks.errors import ItemError
 from tasks.plugins.contracts import Resampler
 from tasks.settings import ResampleSettings, StageSettings
 
-Float = NDArray[np.float32]
-Int16 = NDArray[np.int16]
 Sample = TypeVar("Sample", np.float32, np.int16)
 
 #: Clips longer than this go through a plug-in's `stream` if it has one: memory stays bounded.
@@ -39,7 +38,7 @@ def resampled_length(n: int, src_hz: int, dst_hz: int) -> int:
     return (2 * n * dst_hz + src_hz) // (2 * src_hz)
 
 
-def to_mono(samples: Float, rule: Literal["mean", "first"] | int) -> Float:
+def to_mono(samples: Float32s, rule: Literal["mean", "first"] | int) -> Float32s:
     """[n, ch] (or [n]) to float32 [n]; ItemError `unsupported` when the channel is not there."""
     table = samples if samples.ndim == 2 else samples[:, None]
     channels = table.shape[1]
@@ -53,16 +52,16 @@ def to_mono(samples: Float, rule: Literal["mean", "first"] | int) -> Float:
     return np.ascontiguousarray(mono, dtype=np.float32)
 
 
-def to_int16(samples: Float) -> Int16:
+def to_int16(samples: Float32s) -> Int16s:
     """Clamp to full scale, round halves to even. The samples have to be finite."""
     scaled = np.multiply(samples, np.float32(32768))
     np.rint(scaled, out=scaled)
     np.clip(scaled, -32768, 32767, out=scaled)
-    result: Int16 = scaled.astype(np.int16)
+    result: Int16s = scaled.astype(np.int16)
     return result
 
 
-def of_clip(clip: Clip, settings: ResampleSettings) -> Int16:
+def of_clip(clip: Clip, settings: ResampleSettings) -> Int16s:
     """PCM of a clip, int16 [resampled_length(num_samples)]: the same whatever blocks it comes in.
 
     ItemError `non_finite` when a sample is NaN or infinite, `unsupported` when the channel that
@@ -82,7 +81,7 @@ def of_clip(clip: Clip, settings: ResampleSettings) -> Int16:
     return result
 
 
-def streamed(clip: Clip, settings: ResampleSettings) -> Iterator[Int16] | None:
+def streamed(clip: Clip, settings: ResampleSettings) -> Iterator[Int16s] | None:
     """PCM of a clip longer than STREAM_ABOVE_S, block by block, as `of_clip` makes it; the caller
     cuts or fills it to its length. None if the whole clip has to be in memory."""
     if settings.levels:
@@ -99,8 +98,8 @@ def streamed(clip: Clip, settings: ResampleSettings) -> Iterator[Int16] | None:
 
 
 def _levelled(
-    monos: Iterator[Float], n: int, length: int, src_hz: int, settings: ResampleSettings
-) -> Float:
+    monos: Iterator[Float32s], n: int, length: int, src_hz: int, settings: ResampleSettings
+) -> Float32s:
     """The whole utterance at the target rate, after all levels; float32 [length]."""
     if n > LEVEL_UP_TO_S * src_hz:
         raise ItemError(
@@ -123,11 +122,11 @@ def _levelled(
 
 def _fill(
     result: NDArray[Sample],
-    monos: Iterator[Float],
+    monos: Iterator[Float32s],
     n: int,
     src_hz: int,
     settings: ResampleSettings,
-    cast: Callable[[Float], NDArray[Sample]],
+    cast: Callable[[Float32s], NDArray[Sample]],
 ) -> None:
     """Resample into `result`, cut or filled with zeros to its length."""
     length = len(result)
@@ -150,13 +149,13 @@ def check_length(got: int, due: int, src_hz: int, settings: ResampleSettings) ->
 
 
 def _resampled(
-    monos: Iterator[Float],
+    monos: Iterator[Float32s],
     n: int,
     src_hz: int,
     settings: ResampleSettings,
     plugin: Resampler,
     options: StageSettings,
-) -> Iterator[Float]:
+) -> Iterator[Float32s]:
     if n <= STREAM_ABOVE_S * src_hz or plugin.stream is None:
         yield plugin.resample(finite(_joined(list(monos))), src_hz, settings.rate, options)
         return
@@ -164,16 +163,16 @@ def _resampled(
     yield from plugin.stream(blocks, src_hz, settings.rate, options)
 
 
-def evenly(monos: Iterator[Float]) -> Iterator[Float]:
+def evenly(monos: Iterator[Float32s]) -> Iterator[Float32s]:
     """The same samples in blocks of exactly BLOCK, the last one shorter."""
     return regroup(monos, BLOCK)
 
 
-def _joined(pieces: list[Float]) -> Float:
+def _joined(pieces: list[Float32s]) -> Float32s:
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 
-def finite(samples: Float) -> Float:
+def finite(samples: Float32s) -> Float32s:
     """The samples; ItemError `non_finite` if one is NaN or infinite."""
     if not all_finite(samples):
         raise ItemError("non_finite", "a sample is NaN or infinite")

@@ -7,35 +7,24 @@ quarantined in the same way.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tasks import audio
-from tasks.checkpoints.manifest import Row
 from tasks.errors import ItemError
 from tasks.job import Job
 from tasks.recording import Locator
+from tasks.schema import Row
+from tasks.stages.contract import OfRecording
 from tasks.storage import urls
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """A listed recording, a row of RECORDINGS."""
-
-    row: Row
-
-    @property
-    def name(self) -> str:
-        return str(self.row["recording"])
-
-
-def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
+def compute(units: list[OfRecording], job: Job) -> Iterator[list[Row]]:
     """One row of each unit: with content digest and header, or with the error."""
     for unit in units:
-        yield [_probed(unit.row)]
+        yield [_probed(unit.recording)]
 
 
-def failure(unit: Unit, code: str, detail: str) -> list[Row]:
-    return [{**unit.row, "error_code": code, "error_detail": detail[:500]}]
+def failure(unit: OfRecording, code: str, detail: str) -> list[Row]:
+    return [{**unit.recording, "error_code": code, "error_detail": detail[:500]}]
 
 
 def _probed(row: Row) -> Row:

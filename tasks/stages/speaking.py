@@ -53,9 +53,9 @@ def voices(turns: Turns | None, job: Job) -> Callable[[int], Voices | None]:
     if not turns:
         return lambda rate: None
     _, settings = plugins.resolve("diarizers", job.speakers)
-    told = settings.model_dump()
-    shortest, mixed = told.get("min_turn_seconds", 0.0), told.get("mixed", False)
-    edge = told.get("edge_seconds", 0.0)
+    values = settings.model_dump()
+    shortest, mixed = values.get("min_turn_seconds", 0.0), values.get("mixed", False)
+    edge = values.get("edge_seconds", 0.0)
     return lambda rate: Voices(turns, round(shortest * rate), mixed, round(edge * rate))
 
 

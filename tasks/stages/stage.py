@@ -16,11 +16,11 @@ import numpy as np
 
 from tasks import lean, recipe, storage
 from tasks.checkpoints import blobs, compaction, manifest
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.view import ShardView
 from tasks.errors import RunError
 from tasks.job import Done, Job, Spent
 from tasks.recipe import whole_job
+from tasks.schema import Row
 from tasks.settings import Plugin
 from tasks.stages import contract
 from tasks.stages.contract import PER_SHARD as PER_SHARD
@@ -40,7 +40,7 @@ def weights_of(job: Job) -> str:
 
 @lru_cache(maxsize=8)
 def _weights(recognisers: tuple[Plugin, ...]) -> str:  # not the job: its mappings have no hash
-    return recipe.weights_of(recognisers)
+    return recipe.weights(recognisers)
 
 
 def view_of(job: Job, shard: str, strict: bool = False) -> ShardView:

@@ -11,15 +11,13 @@ from itertools import groupby
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s
 from tasks.asr import SharedWindow, SpeechClip
 from tasks.checkpoints import blobs
-from tasks.checkpoints.manifest import Row
+from tasks.checkpoints.llm_answers import ModelRequest
 from tasks.checkpoints.utterance import Utterance
-from tasks.checkpoints.written import ModelRequest
-
-Samples = NDArray[np.float32]
+from tasks.schema import Row
 
 CHUNK_SECONDS = 300.0  # audio in memory at once, unless the recogniser wants more
 
@@ -120,7 +118,7 @@ def clips(units: list[Unit], out: Path, rate: int | None) -> list[SpeechClip]:
 
 
 def _window(shared: Sharing, shard: str, out: Path, rate: int) -> SharedWindow:
-    pieces: list[Samples] = []
+    pieces: list[Float32s] = []
     bounds: list[tuple[int, int]] = []
     at = 0
     for row, pause in zip(shared.rows, (*shared.pauses, 0.0), strict=True):
@@ -131,7 +129,7 @@ def _window(shared: Sharing, shard: str, out: Path, rate: int) -> SharedWindow:
     return SharedWindow(np.concatenate(pieces), tuple(bounds))
 
 
-def _samples(shard: str, row: Row, out: Path, rate: int) -> Samples:
+def _samples(shard: str, row: Row, out: Path, rate: int) -> Float32s:
     """PCM of a row as float32 [n] at `rate` Hz."""
     samples = blobs.read(out, shard, row).astype(np.float32) / np.float32(32768.0)
     if row["rate"] != rate:

@@ -14,16 +14,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from tasks.errors import ConfigError, RunError
-from tasks.storage.answers import Archived, ObjectState
+from tasks.storage.answers import Archived
 from tasks.storage.local import Local
 from tasks.storage.objects import Objects
 from tasks.storage.store import File, Span, Store
-from tasks.storage.urls import is_url, normal, place
+from tasks.storage.urls import is_url, place
 
 __all__ = [
     "Archived",
     "File",
-    "ObjectState",
     "Span",
     "Store",
     "exists",
@@ -31,7 +30,6 @@ __all__ = [
     "is_folder",
     "is_url",
     "names",
-    "normal",
     "of",
     "place",
     "query",

@@ -1,20 +1,42 @@
-"""Keys of sixteen bytes, held as two columns of eight, and sorted."""
+"""Sorted keys: in one column, or of sixteen bytes in two columns of eight."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-Keys = NDArray[np.uint64]
+from tasks.arrays import Bools, Int64s, UInt64s
+
+Key = TypeVar("Key", bound=np.generic)
+Value = TypeVar("Value", bound=np.signedinteger)
+
 BATCH = 1 << 20  # keys that are looked up together
 CACHED = 1 << 16  # keys among which lookups are fast in any order
 
 
-def places_of(high: Keys, low: Keys, among_high: Keys, among_low: Keys) -> NDArray[np.int64]:
-    """Where each key is among others, which are sorted; -1: nowhere."""
+def index_in(ordered: NDArray[Key], wanted: NDArray[Key]) -> Int64s:
+    """The index of each wanted key among sorted ones; -1 if it is not there."""
+    if not len(ordered):
+        return np.full(len(wanted), -1, np.int64)
+    at = np.searchsorted(ordered, wanted)
+    at[at == len(ordered)] = 0
+    return np.where(ordered[at] == wanted, at, -1)
+
+
+def value_of(ordered: NDArray[Key], values: NDArray[Value], wanted: NDArray[Key]) -> NDArray[Value]:
+    """The value of each wanted key, given those of sorted keys; -1 if it is not there."""
+    at = index_in(ordered, wanted)
+    found = np.full(len(wanted), -1, values.dtype)
+    found[at >= 0] = values[at[at >= 0]]
+    return found
+
+
+def places_of(high: UInt64s, low: UInt64s, among_high: UInt64s, among_low: UInt64s) -> Int64s:
+    """`index_in` for keys in two columns."""
     found = np.full(len(high), -1, np.int64)
     if not len(among_high):
         return found
@@ -26,7 +48,7 @@ def places_of(high: Keys, low: Keys, among_high: Keys, among_low: Keys) -> NDArr
     return found
 
 
-def _searched(among: Keys, keys: Keys) -> NDArray[np.int64]:
+def _searched(among: UInt64s, keys: UInt64s) -> Int64s:
     """`np.searchsorted`: looks keys up in their order, so that memory is read from end to end."""
     if len(among) < CACHED:
         return np.searchsorted(among, keys)
@@ -36,7 +58,7 @@ def _searched(among: Keys, keys: Keys) -> NDArray[np.int64]:
     return found
 
 
-def first_of_runs(*columns: NDArray[np.generic]) -> NDArray[np.bool_]:
+def first_of_runs(*columns: NDArray[np.generic]) -> Bools:
     """For sorted columns, whether each row differs from the row before it."""
     first = np.ones(len(columns[0]), bool)
     first[1:] = False
@@ -45,7 +67,7 @@ def first_of_runs(*columns: NDArray[np.generic]) -> NDArray[np.bool_]:
     return first
 
 
-def hashes(names: Iterable[str], head: str = "") -> Keys:
+def hashes(names: Iterable[str], head: str = "") -> UInt64s:
     """The first sixteen bytes of the sha256 of `head` and each name; uint64 [names, 2]."""
     start = hashlib.sha256(head.encode())
     found = bytearray()

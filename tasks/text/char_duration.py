@@ -17,8 +17,8 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from tasks.arrays import Float64s, Int64s, UInt64s
 from tasks.json_types import JsonObject
 from tasks.plugins.contracts.corpuswide import Rows
 from tasks.plugins.rules import Rejection, Rule
@@ -44,7 +44,7 @@ def characters(text: str) -> int:
     return len(text.translate(LEFT_OUT))
 
 
-def quartiles(values: NDArray[np.float64]) -> list[float]:
+def quartiles(values: Float64s) -> list[float]:
     """First and third, by linear interpolation."""
     return [float(quartile) for quartile in np.percentile(values, [25, 75])]
 
@@ -77,7 +77,7 @@ def reject(
         kept[some] = table["kept"].to_numpy()
     known: dict[str, list[float]] = dict(frozen) if stay else {}
     fresh: dict[str, list[float]] = {}
-    found = list[tuple[NDArray[np.int64], float, float]]()  # rows, and the bounds that they break
+    found = list[tuple[Int64s, float, float]]()  # rows, and the bounds that they break
     for members in _runs(group, np.flatnonzero(~np.isnan(ratio))):
         name = names.get(int(group[members[0]]), "")
         pair = known.get(name)
@@ -91,7 +91,7 @@ def reject(
     return _rejections(found, ratio), known | dict(sorted(fresh.items())) if stay else {}
 
 
-def _groups(table: pa.Table, names: dict[int, str]) -> NDArray[np.uint64]:
+def _groups(table: pa.Table, names: dict[int, str]) -> UInt64s:
     """The hash of each row's group; `names` gets what the columns say, by hash."""
     texts = (pc.fill_null(column, "None") for column in table.columns)
     joined = pc.binary_join_element_wise(*texts, "/")
@@ -100,11 +100,11 @@ def _groups(table: pa.Table, names: dict[int, str]) -> NDArray[np.uint64]:
     data = b"".join(hashlib.blake2b(each.encode(), digest_size=8).digest() for each in found)
     hashes = np.frombuffer(data, "<u8").astype(np.uint64)
     names.update(zip(hashes.tolist(), found, strict=True))
-    codes: NDArray[np.uint64] = hashes[coded.indices.to_numpy()]
+    codes: UInt64s = hashes[coded.indices.to_numpy()]
     return codes
 
 
-def _runs(group: NDArray[np.uint64], rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+def _runs(group: UInt64s, rows: Int64s) -> Iterator[Int64s]:
     """Rows by their groups."""
     rows = rows[np.argsort(group[rows], kind="stable")]
     edges = np.flatnonzero(np.diff(group[rows])) + 1
@@ -113,7 +113,7 @@ def _runs(group: NDArray[np.uint64], rows: NDArray[np.int64]) -> Iterator[NDArra
 
 
 def _rejections(
-    found: Iterable[tuple[NDArray[np.int64], float, float]], ratio: NDArray[np.float64]
+    found: Iterable[tuple[Int64s, float, float]], ratio: Float64s
 ) -> Iterator[tuple[int, Rejection]]:
     for rows, low, high in found:
         for row, value in zip(rows.tolist(), ratio[rows].tolist(), strict=True):

@@ -14,13 +14,14 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from tasks import plugins, recipe, storage
-from tasks.checkpoints import blobs, enhanced, manifest, written
+from tasks.checkpoints import blobs, enhanced, llm_answers, manifest
 from tasks.checkpoints.cuts import TURNS
-from tasks.checkpoints.manifest import Part, Row
+from tasks.checkpoints.manifest import Part
 from tasks.checkpoints.utterance import Utterance
 from tasks.checkpoints.view import ShardView
 from tasks.job import Job
 from tasks.json_types import JsonObject
+from tasks.schema import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class _View(ShardView):
             texts.add(self.transcript_recipe(utterance))  # in the language voted for
             if self.job.transcribe.backends:
                 texts.update(self.further_recipes(utterance))
-            answer = written.request_for(self.job, utterance)
+            answer = llm_answers.request_for(self.job, utterance)
             if answer is not None:
                 texts.add(answer.recipe)
         if self.job.transcribe.backends:

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from tasks import storage
 from tasks.accounting import summary
 from tasks.accounting.ledger import PRECEDENCE
+from tasks.arrays import Bools, UInt64s
 from tasks.dataset import datacard, versions
 from tasks.errors import RunError
 from tasks.json_types import JsonObject, PublishedEntry
@@ -128,7 +128,7 @@ def _ids(version: Path) -> list[str]:
 SPLITTING = (*candidates.NODES, "split")
 
 
-def _keys(parts: Iterable[pa.Table]) -> NDArray[np.uint64]:
+def _keys(parts: Iterable[pa.Table]) -> UInt64s:
     """Hashes of 16 bytes of all values of one column, sorted; uint64 [rows, 2]."""
     found = [seeded.keys("id", part.column(0).to_pylist()) for part in parts]
     every = np.concatenate([np.empty((0, 2), np.uint64), *found])
@@ -136,7 +136,7 @@ def _keys(parts: Iterable[pa.Table]) -> NDArray[np.uint64]:
     return every[np.lexsort((every[:, 1], every[:, 0]))]
 
 
-def _repeated(keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
+def _repeated(keys: UInt64s) -> Bools:
     """Whether a sorted key is the one before it."""
     return ~sorted_keys.first_of_runs(keys[:, 0], keys[:, 1])
 

@@ -8,8 +8,8 @@ connected time-delay layers whose output is masked by a context. Input: 80 log m
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s
 from tasks.weights.checkpoint import Tensors
 from tasks.weights.onnx_writer import Graph
 
@@ -68,7 +68,7 @@ class _Net:
     def relu(self, x: str) -> str:
         return self.graph.op("Relu", [x])
 
-    def scale(self, name: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def scale(self, name: str) -> tuple[Float32s, Float32s]:
         """Factor and offset of a batch normalisation, [C] each."""
         mean, var = (self.tensors[f"{name}.running_{w}"] for w in ("mean", "var"))
         factor = self.tensors.get(f"{name}.weight", np.ones_like(var)) / np.sqrt(var + EPSILON)

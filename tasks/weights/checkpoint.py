@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Tensors = dict[str, NDArray[np.float32]]
+from tasks.arrays import Float32s
+
+Tensors = dict[str, Float32s]
 
 _TYPES = {"FloatStorage": "<f4", "LongStorage": "<i8"}
 

@@ -11,8 +11,9 @@ convolution of stride 1 becomes a convolution with its kernel turned.
 
 from __future__ import annotations
 
+from tasks.arrays import Float64s
 from tasks.weights import onnx_reader
-from tasks.weights.gtcrn_layers import Doubles, Layers
+from tasks.weights.gtcrn_layers import Layers
 from tasks.weights.onnx_writer import Attribute, Graph, Shape
 
 BINS, LOW, BANDS = 257, 65, 129  # of a frame; those below stay as they are; after merging
@@ -90,7 +91,7 @@ class _Net:
         return self.graph.op("Concat", three, axis=1)
 
     def conv(
-        self, x: str, layer: tuple[Doubles, Doubles], kind: str = "Conv", /, **how: Attribute
+        self, x: str, layer: tuple[Float64s, Float64s], kind: str = "Conv", /, **how: Attribute
     ) -> str:
         return self.graph.op(kind, [x, *map(self.graph.floats, layer)], **how)
 
@@ -124,7 +125,7 @@ class _Net:
         whole = graph.op("Concat", pairs, axis=2)
         return graph.op("Reshape", [whole, graph.ints([1, CHANNELS, -1, WIDTH])])
 
-    def layer(self, turned: bool, deep: bool = False) -> tuple[Doubles, Doubles]:
+    def layer(self, turned: bool, deep: bool = False) -> tuple[Float64s, Float64s]:
         """The next convolution; `deep`: depthwise."""
         if not turned:
             return self.of.convolution()

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float64s
 from tasks.weights import onnx_reader
-
-Doubles = NDArray[np.float64]
 
 EPSILON = 1e-5  # of batch normalisation
 
@@ -28,15 +26,15 @@ class Layers:
         names = [f"dpgrnn{n}.{way}_ln" for n in (1, 2) for way in ("intra", "inter")]
         self.norms: Iterator[str] = iter(names)
 
-    def array(self, name: str) -> Doubles:
+    def array(self, name: str) -> Float64s:
         return self._constants[name].astype(np.float64)
 
-    def convolution(self) -> tuple[Doubles, Doubles]:
+    def convolution(self) -> tuple[Float64s, Float64s]:
         """Weights [out, in, h, w] and biases."""
         _, weight, bias = next(self._nodes["Conv"]).inputs
         return self.array(weight), self.array(bias)
 
-    def transposed(self, groups: int = 1) -> tuple[Doubles, Doubles]:
+    def transposed(self, groups: int = 1) -> tuple[Float64s, Float64s]:
         """Weights [in, out / groups, h, w] and biases of a transposed convolution, with the batch
         normalisation behind it."""
         node = next(self._nodes["ConvTranspose"])
@@ -49,19 +47,19 @@ class Layers:
         per_group = per_group * factor.reshape(groups, 1, outputs, 1, 1)
         return per_group.reshape(weight.shape), (bias - mean) * factor + offset
 
-    def slope(self) -> Doubles:
+    def slope(self) -> Float64s:
         return self.array(next(self._nodes["PRelu"]).inputs[1])
 
-    def gates(self) -> tuple[Doubles, Doubles, Doubles]:
+    def gates(self) -> tuple[Float64s, Float64s, Float64s]:
         """Weights of the input and of the state, and biases, of a recurrent layer."""
         weight, state, bias = next(self._nodes["GRU"]).inputs[1:4]
         return self.array(weight), self.array(state), self.array(bias)
 
-    def matrix(self) -> tuple[Doubles, str]:
+    def matrix(self) -> tuple[Float64s, str]:
         node = next(self._nodes["MatMul"])
         return self.array(node.inputs[1]), node.outputs[0]
 
-    def linear(self) -> tuple[Doubles, Doubles]:
+    def linear(self) -> tuple[Float64s, Float64s]:
         """A matrix product and a bias."""
         weight, output = self.matrix()
         [bias] = [name for name in self._added[output].inputs if name != output]

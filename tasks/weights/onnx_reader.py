@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s
 from tasks.weights.protobuf import fields, values, varints
 
 _GRAPH, _NODE, _CONSTANT = 7, 1, 5  # of ModelProto, and of GraphProto
@@ -27,7 +27,7 @@ class Model:
     """The nodes in order, and constants by name."""
 
     nodes: tuple[Node, ...]
-    constants: Mapping[str, NDArray[np.float32]]
+    constants: Mapping[str, Float32s]
 
     def of_kind(self, kind: str) -> list[Node]:
         return [node for node in self.nodes if node.kind == kind]
@@ -55,7 +55,7 @@ def _node(data: bytes) -> Node:
     return Node(parts[4][0], tuple(parts[1]), tuple(parts[2]))
 
 
-def _constant(data: bytes) -> tuple[str, NDArray[np.float32]] | None:
+def _constant(data: bytes) -> tuple[str, Float32s] | None:
     """Name and values of a tensor; None of another type than float32."""
     shape: list[int] = []
     name, raw, kind = "", b"", 0

@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s
 from tasks.speech_rate import RATE
 from tasks.weights.checkpoint import Tensors
 from tasks.weights.onnx_writer import Graph
@@ -50,7 +50,7 @@ def build(tensors: Tensors) -> bytes:
     return graph.model([("x", ["N", 1, 160_000])], [(x, "y", ["N", 589, 7])])
 
 
-def band_passes(tensors: Tensors) -> NDArray[np.float32]:
+def band_passes(tensors: Tensors) -> Float32s:
     """The 80 filters [80, 1, 251]: 40 band-passes, and the same turned by a quarter of a period.
 
     In double precision throughout, so that rounding to float32 hides differences between maths
@@ -72,7 +72,7 @@ def band_passes(tensors: Tensors) -> NDArray[np.float32]:
             np.concatenate([odd, 0 * centre, -odd[:, ::-1]], axis=1),
         ]
     )
-    found: NDArray[np.float32] = (filters / np.r_[centre, centre]).astype(np.float32)
+    found: Float32s = (filters / np.r_[centre, centre]).astype(np.float32)
     return found[:, None]
 
 
@@ -88,7 +88,7 @@ def _linear(graph: Graph, x: str, tensors: Tensors, name: str) -> str:
 def _lstm(graph: Graph, x: str, tensors: Tensors, layer: int) -> str:
     """One bidirectional layer, [T, N, in] to [T, N, 256]."""
 
-    def both(name: str) -> list[NDArray[np.float32]]:
+    def both(name: str) -> list[Float32s]:
         return [_gates(tensors[f"lstm.{name}_l{layer}{way}"]) for way in ("", "_reverse")]
 
     own, other = both("bias_ih"), both("bias_hh")
@@ -107,7 +107,7 @@ def _lstm(graph: Graph, x: str, tensors: Tensors, layer: int) -> str:
     return graph.op("Reshape", [y, graph.ints([0, 0, 2 * HIDDEN])])
 
 
-def _gates(values: NDArray[np.float32]) -> NDArray[np.float32]:
+def _gates(values: Float32s) -> Float32s:
     """From PyTorch's order of gates (i, f, g, o) to ONNX's (i, o, f, c)."""
     i, f, g, o = np.split(values, 4)
     return np.concatenate([i, o, f, g])

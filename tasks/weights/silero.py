@@ -13,13 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tasks.arrays import Float32s
 from tasks.weights import onnx_reader
 from tasks.weights.onnx_writer import Graph
-
-Floats = NDArray[np.float32]
 
 GIVEN, HOP, FRAME, FRAMES = 576, 128, 256, 4  # samples; frames of a window
 BINS, STATE = 129, 128
@@ -66,7 +62,7 @@ class _Net:
         power = graph.op("Add", [graph.op("Mul", [part, part]) for part in parts])
         return self.reshaped(graph.op("Sqrt", [power]), [-1, FRAMES, BINS])
 
-    def same(self, x: str, weight: Floats, bias: Floats) -> str:
+    def same(self, x: str, weight: Float32s, bias: Float32s) -> str:
         """A layer with a kernel of three frames, at stride 1: [n, FRAMES * channels]."""
         graph = self.graph
         x = graph.op("Pad", [x, graph.ints([0, 1, 0, 0, 1, 0])])
@@ -74,7 +70,7 @@ class _Net:
         x = self.layer(self.reshaped(x, [-1, 3 * weight.shape[1]]), weight, bias)
         return self.reshaped(x, [-1, FRAMES * weight.shape[0]])
 
-    def halved(self, x: str, weight: Floats, bias: Floats) -> str:
+    def halved(self, x: str, weight: Float32s, bias: Float32s) -> str:
         """A layer with a kernel of three frames, at stride 2: [n, 2 * channels]."""
         graph, width = self.graph, weight.shape[1]
         x = graph.op("Pad", [x, graph.ints([0, width, 0, 0])])
@@ -82,15 +78,15 @@ class _Net:
         x = self.layer(self.reshaped(x, [-1, 3 * width]), weight, bias)
         return self.reshaped(x, [-1, 2 * weight.shape[0]])
 
-    def last_two(self, x: str, weight: Floats, bias: Floats) -> str:
+    def last_two(self, x: str, weight: Float32s, bias: Float32s) -> str:
         """The layer's first output for two frames; its first tap sees padding: [n, channels]."""
         return self.layer(x, weight[:, :, 1:], bias)
 
-    def only(self, x: str, weight: Floats, bias: Floats) -> str:
+    def only(self, x: str, weight: Float32s, bias: Float32s) -> str:
         """The layer's output for a single frame; only the middle tap sees it: [n, channels]."""
         return self.layer(x, weight[:, :, 1:2], bias)
 
-    def layer(self, x: str, weight: Floats, bias: Floats) -> str:
+    def layer(self, x: str, weight: Float32s, bias: Float32s) -> str:
         """`weight` [out, in, taps] on [rows, taps * in]: ReLU of [rows, out]."""
         matrix = weight.transpose(2, 1, 0).reshape(-1, weight.shape[0])
         floats = self.graph.floats

@@ -16,7 +16,7 @@ from tasks import plugins, recipe, scoring, storage
 from tasks.checkpoints import blobs, manifest
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import whole
+from tasks.packaging import corpus_clips
 from tasks.recording import Locator
 from tasks.schema import RECORDINGS, Row
 from tasks.settings import (
@@ -194,7 +194,7 @@ def _transcript(job: Job, audio: Row, chance: np.random.Generator) -> Row:
 def save_tables(scratch: Path, version: Path) -> JsonObject:
     """Save the tables of splits and speakers in a version; `files` of its dataset.json."""
     files = {}
-    for name, found in whole.tables_of(scratch):
+    for name, found in corpus_clips.tables_of(scratch):
         tables.write_parquet(version / name, found)
         digest, size = storage.hashed(version / name)
         files[name] = {"sha256": digest, "bytes": size}

@@ -33,7 +33,7 @@ from flows.checks import check
 from flows.server import run_notes
 from flows.settings import parse
 from tasks import pipeline
-from tasks.checkpoints.manifest import Row
+from tasks.schema import Row
 from tests import corpus, signals
 from tests.plugins import gate
 

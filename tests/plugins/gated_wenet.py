@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tasks.checkpoints.blobs import Pcm
-from tasks.checkpoints.manifest import Row
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, wenet
+from tasks.schema import Row
 from tests.plugins import gate
 
 VERSION = wenet.VERSION

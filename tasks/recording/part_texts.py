@@ -12,7 +12,7 @@ SLACK = 0.01  # s; bounds of parts are whole samples
 OPENING = "\"'“‘«„¿¡([{「『《"
 
 
-def written(segment: Segment) -> tuple[TimedWord, ...]:
+def spelled(segment: Segment) -> tuple[TimedWord, ...]:
     """The segment's words in the spelling of its text: each with the punctuation and the spaces
     that precede the next word, so that all joined are the text.
 
@@ -46,7 +46,7 @@ class PartTexts:
         if not segment.words or start < segment.start - SLACK or end > last + SLACK:
             return None
         if index not in self._spelled:
-            words = written(segment)
+            words = spelled(segment)
             self._spelled[index] = [(word.start + word.end) / 2 for word in words], words
         middles, words = self._spelled[index]
         first, behind = bisect_left(middles, start), bisect_left(middles, end)

@@ -34,8 +34,8 @@ def note(job: Job, scratch: Path, judged: Sequence[int], manifests: str | None =
             if number in at:
                 batch = verdicts.get_batch(at[number])
                 own = pa.Table.from_batches([batch]).drop_columns(["group"])
-                told = repr(own.to_pylist()).encode()
-                name = f"{name}-{hashlib.sha256(told).hexdigest()[:16]}"
+                text = repr(own.to_pylist()).encode()
+                name = f"{name}-{hashlib.sha256(text).hexdigest()[:16]}"
             names.append(f"{name}.parquet")
             if names[-1] not in there:
                 data = group.data(NAME)

@@ -11,17 +11,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from tasks.arrays import FixedBytes, Float64s, Int64s
 from tasks.checkpoints import manifest
 from tasks.corpuswide.ordering import Sorted
 from tasks.job import Job
 from tasks.listing import fingerprints, known, survey
-from tasks.listing.balance import Numbers, assigned, least
+from tasks.listing.balance import assigned, least
 from tasks.listing.known import KnownRecordings
 from tasks.listing.row_files import LISTED, PLACE
 from tasks.listing.survey import Survey
-from tasks.storage import long_columns, tables
+from tasks.storage import long_columns, sorted_keys, tables
 
 BUCKET = 50_000  # rows that are brought into the order of their shards at once
 
@@ -30,17 +30,17 @@ def incoming(found: Survey, results: Sequence[Path]) -> Iterator[tuple[pa.Table,
     """Tables of all rows for shards, in a stable order; with each, whether it was probed now."""
     for path in results:
         yield tables.read(path), True
-    for table in found.told.tables():
+    for table in found.redescribed.tables():
         yield table, False
 
 
-def homes_of(job: Job, found: Survey, results: Sequence[Path], gone: NDArray[np.bytes_]) -> Numbers:
+def shards_of(job: Job, found: Survey, results: Sequence[Path], gone: FixedBytes) -> Int64s:
     """The number of the shard for each incoming row, -1 for none; adds new shards to the known
     ones."""
-    homes: list[Numbers] = [np.zeros(0, np.int64)]
-    at: list[Numbers] = []  # of new recordings, their places among all rows
-    seconds: list[NDArray[np.float64]] = []
-    contents: list[NDArray[np.bytes_]] = []  # zero where the bytes could not be read
+    given: list[Int64s] = [np.zeros(0, np.int64)]
+    at: list[Int64s] = []  # of new recordings, their places among all rows
+    seconds: list[Float64s] = []
+    contents: list[FixedBytes] = []  # zero where the bytes could not be read
     names: list[pa.Table] = []
     begin = 0
     for table, probed in incoming(found, results):
@@ -55,9 +55,9 @@ def homes_of(job: Job, found: Survey, results: Sequence[Path], gone: NDArray[np.
             seconds.append(known.seconds_of(some))
             contents.append(fingerprints.contents(sound.to_pylist()))
             names.append(some.select(["recording"]))
-        homes.append(place)
+        given.append(place)
         begin += len(table)
-    numbers = np.concatenate(homes)
+    numbers = np.concatenate(given)
     if at:
         new = np.concatenate(at)
         numbers[new] = _known_bytes(job.out, found.known, np.concatenate(contents), gone)
@@ -68,8 +68,8 @@ def homes_of(job: Job, found: Survey, results: Sequence[Path], gone: NDArray[np.
 
 
 def _new_shards(
-    job: Job, had: KnownRecordings, seconds: NDArray[np.float64], names: pa.ChunkedArray
-) -> Numbers:
+    job: Job, had: KnownRecordings, seconds: Float64s, names: pa.ChunkedArray
+) -> Int64s:
     """Adds shards for new recordings; the number of the shard of each."""
     first = max((int(name.split("-")[1]) for name in had.shards), default=-1) + 1
     known_seconds = math.fsum(had.seconds)
@@ -83,15 +83,13 @@ def _new_shards(
     return groups
 
 
-def _known_bytes(
-    out: Path, had: KnownRecordings, wanted: NDArray[np.bytes_], left: NDArray[np.bytes_]
-) -> Numbers:
+def _known_bytes(out: Path, had: KnownRecordings, wanted: FixedBytes, left: FixedBytes) -> Int64s:
     """For each content in `wanted`, the number of the shard with a recording of the same bytes that
     is no longer in the sources (a renamed file); -1: none. `left`: keys of recordings that this
     listing found missing."""
     home = np.full(len(wanted), -1, np.int64)
     columns = had.columns
-    away = (columns.flags & known.PRESENT == 0) | (fingerprints.index_in(left, columns.keys) >= 0)
+    away = (columns.flags & known.PRESENT == 0) | (sorted_keys.index_in(left, columns.keys) >= 0)
     found, where = [], []
     for number in np.unique(columns.shard[away]):
         some = manifest.read(out, "shard", had.shards[number])
@@ -99,7 +97,7 @@ def _known_bytes(
             continue
         table = some[-1].table
         names = fingerprints.keys(table["recording"].to_pylist())
-        there = table["present"].to_numpy() & (fingerprints.index_in(left, names) < 0)
+        there = table["present"].to_numpy() & (sorted_keys.index_in(left, names) < 0)
         sound = pc.is_null(table["error_code"]).to_numpy()
         held = table.filter(pa.array(~there & sound))["content"].drop_null().to_pylist()
         found.append(fingerprints.contents(held))
@@ -108,7 +106,7 @@ def _known_bytes(
         return home
     keys, shards = np.concatenate(found), np.concatenate(where)
     keys, first = np.unique(keys, return_index=True)  # the first shard that knows it
-    at = fingerprints.index_in(keys, wanted)
+    at = sorted_keys.index_in(keys, wanted)
     at[wanted == b""] = -1
     home[at >= 0] = shards[first][at[at >= 0]]
     return home
@@ -116,7 +114,7 @@ def _known_bytes(
 
 @contextmanager
 def in_shards(
-    job: Job, found: Survey, results: Sequence[Path], numbers: Numbers
+    job: Job, found: Survey, results: Sequence[Path], numbers: Int64s
 ) -> Iterator[Iterator[pa.Table]]:
     """Incoming rows sorted by shard and name, some shards at a time; the column PLACE is the
     shard's number, and `probed` tells whether a row was probed."""

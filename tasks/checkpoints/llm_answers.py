@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tasks import recipe
-from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.texts import final_text
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
+from tasks.schema import Row
 
 TAKEN = "taken"
 
@@ -32,19 +32,21 @@ def request_for(job: Job, utterance: Utterance) -> ModelRequest | None:
     if chosen is None or utterance.heard is None or (person is not None and person.text):
         return None
     text, language = final_text(job, utterance)[0], utterance.heard["language"] or ""
-    return ModelRequest(recipe.of_written(chosen, text, language), text, language) if text else None
+    return (
+        ModelRequest(recipe.of_llm_answer(chosen, text, language), text, language) if text else None
+    )
 
 
 def attach(job: Job, utterance: Utterance, lookup: Callable[[str], Row | None]) -> None:
-    """Set `written`, or `unwritten` if the model has not answered yet."""
+    """Set `llm_answer`, or `llm_unanswered` if the model has not answered yet."""
     question = request_for(job, utterance)
     if question is not None:
-        utterance.written = lookup(question.recipe)
-        utterance.unwritten = utterance.written is None
+        utterance.llm_answer = lookup(question.recipe)
+        utterance.llm_unanswered = utterance.llm_answer is None
 
 
 def became(utterance: Utterance) -> str | None:
     """`taken` if the model's answer replaced the text, else why it did not; None if the model was
     not asked."""
-    row = utterance.written
+    row = utterance.llm_answer
     return None if row is None else row["error_code"] or TAKEN

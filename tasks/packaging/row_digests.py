@@ -12,14 +12,12 @@ from itertools import repeat
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from tasks.arrays import UInt64s
 from tasks.storage import long_columns
 
-Codes = NDArray[np.uint64]
 
-
-def of_rows(table: pa.Table) -> Codes:
+def of_rows(table: pa.Table) -> UInt64s:
     """A digest of each row, with the names of its columns; uint64 [rows]."""
     names = sorted(table.column_names)
     numbers, texts = _divided(table, names)
@@ -35,10 +33,12 @@ def of_rows(table: pa.Table) -> Codes:
     return np.frombuffer(bytes(found), "<u8").astype(np.uint64)
 
 
-def _divided(table: pa.Table, names: list[str]) -> tuple[list[Codes], Iterator[tuple[object, ...]]]:
+def _divided(
+    table: pa.Table, names: list[str]
+) -> tuple[list[UInt64s], Iterator[tuple[object, ...]]]:
     """Number columns as bits, with a column of bits for nulls at the end; and other values by
     row."""
-    numbers: list[Codes] = []
+    numbers: list[UInt64s] = []
     others: list[Iterable[object]] = []
     nulls = np.zeros((table.num_rows, 0), bool)
     for name in names:
@@ -61,7 +61,7 @@ def _divided(table: pa.Table, names: list[str]) -> tuple[list[Codes], Iterator[t
     return numbers, zip(*others, strict=True)
 
 
-def folded(start: Codes, table: pa.Table, names: Sequence[str]) -> Codes:
+def folded(start: UInt64s, table: pa.Table, names: Sequence[str]) -> UInt64s:
     """A digest of each row: continues `start` over these columns of numbers and texts; uint64
     [rows]. Each text is hashed once, so columns of few values cost next to nothing."""
     found = start
@@ -82,7 +82,7 @@ def folded(start: Codes, table: pa.Table, names: Sequence[str]) -> Codes:
     return found
 
 
-def mixed(codes: Codes) -> Codes:
+def mixed(codes: UInt64s) -> UInt64s:
     """The finaliser of SplitMix64: each bit depends on all."""
     codes = (codes ^ (codes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     codes = (codes ^ (codes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -94,7 +94,7 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 
 
-def _bits(column: pa.ChunkedArray) -> Codes:
+def _bits(column: pa.ChunkedArray) -> UInt64s:
     wide = pa.float64() if pa.types.is_floating(column.type) else pa.int64()
     values = pc.fill_null(pc.cast(column, wide), 0).to_numpy()
     return np.ascontiguousarray(values).view(np.uint64)

@@ -8,18 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tasks import storage
+from tasks.arrays import Float64s, Int16s, Int32s, Int64s, UInt64s
 from tasks.errors import RunError
 from tasks.packaging import speakers, splits
 from tasks.packaging.shard_groups import VOICE, ShardGroup
-from tasks.packaging.speakers import Numbers, Speakers
+from tasks.packaging.speakers import Speakers
 from tasks.schema import UTTERANCES
 from tasks.storage import long_columns, tables
-
-Ints = NDArray[np.int64]
-Codes = NDArray[np.uint64]
 
 CHOSEN = "chosen.arrow"
 BATCH = 1 << 20  # clips handled at a time, where whole columns are not copied
@@ -28,13 +25,13 @@ BATCH = 1 << 20  # clips handled at a time, where whole columns are not copied
 class CorpusClips(NamedTuple):
     """All clips that passed the verdicts of their own shards, sorted by the hash of their ids."""
 
-    high: Codes
-    low: Codes
-    content: Codes  # digest of the row
-    seconds: NDArray[np.float64]
-    group: NDArray[np.int32]  # that holds its row
-    row: NDArray[np.int32]  # number in that group
-    speaker: Numbers  # index of the names of speakers over all recordings; -1: as its row says
+    high: UInt64s
+    low: UInt64s
+    content: UInt64s  # digest of the row
+    seconds: Float64s
+    group: Int32s  # that holds its row
+    row: Int32s  # number in that group
+    speaker: Int32s  # index of the names of speakers over all recordings; -1: as its row says
 
     def take(self, which: Any) -> CorpusClips:
         return CorpusClips(*(column[which] for column in self))
@@ -44,7 +41,7 @@ class Chosen(NamedTuple):
     """The clips of the next version."""
 
     clips: CorpusClips
-    split: NDArray[np.int16]  # index of `names`
+    split: Int16s  # index of `names`
     names: list[str]
     speakers: list[str]  # over all recordings
 
@@ -94,13 +91,35 @@ def _check_ids(groups: Sequence[ShardGroup], clips: CorpusClips) -> None:
         )
 
 
+def save(
+    scratch: Path,
+    clips: CorpusClips,
+    firsts: Int64s,
+    split: Int16s,
+    names: list[str],
+    spoken: list[str],
+) -> None:
+    """Save the chosen clips; `firsts`: the place of each group's first row among all rows, and
+    `split`: by place, -1 for a row that is not chosen."""
+    fields = {name: pa.from_numpy_dtype(column.dtype) for name, column in clips._asdict().items()}
+    metadata = {"names": "\n".join(names), "clips": str(int((split >= 0).sum()))}
+    metadata["speakers"] = "\n".join(spoken)
+    schema = pa.schema({**fields, "split": pa.int16()}, metadata)
+    with storage.of(scratch).writing(scratch) as home, tables.writing(home / CHOSEN, schema) as out:
+        for low in range(0, len(split), BATCH):
+            some = clips.take(slice(low, low + BATCH))
+            own = split[firsts[some.group] + some.row]
+            columns = [column[own >= 0] for column in (*some, own)]
+            out.write_batch(pa.record_batch([pa.array(each) for each in columns], schema=schema))
+
+
 def chosen(scratch: Path) -> Chosen:
-    """The clips that `choosing.choose` saved."""
+    """The clips that `save` saved."""
     with tables.arrow(scratch / CHOSEN) as file:
         held = pa.ipc.open_file(file)
-        told = held.schema.metadata
+        metadata = held.schema.metadata
         columns = {
-            field.name: np.empty(int(told[b"clips"]), field.type.to_pandas_dtype())
+            field.name: np.empty(int(metadata[b"clips"]), field.type.to_pandas_dtype())
             for field in held.schema
         }
         at = 0
@@ -109,7 +128,7 @@ def chosen(scratch: Path) -> Chosen:
                 column[at : at + batch.num_rows] = batch[name].to_numpy()
             at += batch.num_rows
     split = columns.pop("split")
-    names, spoken = (told[key].decode().split("\n") for key in (b"names", b"speakers"))
+    names, spoken = (metadata[key].decode().split("\n") for key in (b"names", b"speakers"))
     return Chosen(CorpusClips(**columns), split, names, spoken if spoken != [""] else [])
 
 

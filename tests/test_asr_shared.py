@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import ctranslate2
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -15,7 +16,15 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.asr import SharedWindow, SpeechClip, Transcript, Word, _whisper_passages, faster_whisper
+from tasks.asr import (
+    SharedWindow,
+    SpeechClip,
+    Transcript,
+    Word,
+    _whisper_languages,
+    _whisper_passages,
+    faster_whisper,
+)
 from tasks.asr._whisper_passages import TOKENS, WINDOW_SECONDS, divided
 from tasks.asr._whisper_requests import requests_of
 from tasks.asr._whisper_results import BeamResult, Context, Language, Window
@@ -148,6 +157,43 @@ def test_doubtful_ones_are_heard_by_themselves(said: Any, ratio: str, again: lis
     heard = Window(BeamResult(ratio, -0.3, 0.1, (1, 1)), Language("de", 0.9), said)
     found = apart(heard, dict(enumerate(clips_of(window))), window)
     assert [hearing.again for hearing in found.values()] == again
+
+
+def test_an_utterance_in_another_language_is_heard_again_in_its_own() -> None:
+    window = shared(2.0, 1.0)
+    english, german = Language("en", 0.9, "en", 0.9), Language("de", 0.95, "de", 0.95)
+    said = words((0.0, 2.0), (2.5, 3.5))
+    heard = Window(BeamResult("a b", -0.1, 0.1, (1, 1)), english, said, (), (english, german))
+    first, second = apart(heard, dict(enumerate(clips_of(window))), window).values()
+    assert (first.again, second.again) == (False, True)
+    assert second.language == german
+    # What it is in its own language stays, though a translation had a better score.
+    own = Window(BeamResult("ein", -0.5, 0.1, (1,)), Language("de"), words((0.0, 1.0)))
+    second.add((0.0, 1.0), own)
+    found = second.transcript(False)
+    assert (found.text, found.language, found.language_probability) == ("ein", "de", 0.95)
+    assert found.detected_language == "de"
+
+
+@pytest.mark.parametrize(
+    ("seem", "found"),
+    [
+        ([("en", 0.9), ("de", 0.95), ("zh", 0.6)], ["en", "de", "zh"]),
+        ([("en", 0.9), ("de", 0.8), ("zh", 0.6)], ["en", "en", "en"]),
+        ([("zh", 0.4), ("de", 0.95), ("en", 0.3)], ["en", "de", "en"]),
+    ],
+)
+def test_each_utterance_of_a_window_has_its_language(
+    seem: list[tuple[str, float]], found: list[str]
+) -> None:
+    engine, answers = StubWhisper(), iter(seem)
+    engine.model.detect_language = lambda _: [[(f"<|{code}|>", p) for code, p in [next(answers)]]]
+    encoded = ctranslate2.StorageView.from_array(np.zeros((1, 1500, 2), np.float32))
+    window, language = shared(3.0, 2.0, 2.0), Language("en", 0.7, "en", 0.7)
+    spoken = _whisper_languages.of_utterances(engine, encoded, window, language)  # type: ignore[arg-type]
+    assert [one.code for one in spoken] == found
+    forced = Language("en")
+    assert _whisper_languages.of_utterances(engine, encoded, window, forced) == (forced,) * 3  # type: ignore[arg-type]
 
 
 def test_a_word_that_is_stretched_over_speech_is_doubtful() -> None:

@@ -115,6 +115,22 @@ def test_a_sound_in_doubt_is_heard_again(again: float, monkeypatch: pytest.Monke
         assert found[1] == pytest.approx((5.0, 5.5), abs=0.05)
 
 
+@pytest.mark.parametrize(
+    ("pause", "level", "found"), [(0.6, -25.0, True), (0.6, -40.0, False), (2.5, -25.0, False)]
+)
+def test_a_doubtful_sound_as_loud_as_the_speech_before_it_is_speech(
+    pause: float, level: float, found: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        _silero, "fresh_probabilities", lambda windows: np.zeros(len(windows), np.float32)
+    )
+    told = Told().hear(
+        (2, 0.9, -20), (pause, 0, -70), (0.6, DOUBT + 0.05, level), (3, 0, -70), (2, 0.9, -20)
+    )
+    regions = [pytest.approx((2 + pause, 2.6 + pause), abs=0.05)] if found else []
+    assert told[1:-1] == regions
+
+
 def test_what_hardly_stands_out_is_not_heard_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_silero, "fresh_probabilities", None)  # a call would fail
     found = Told().hear((2, 0.9, -20), (3, 0, -35), (0.5, 0.4, -30), (30, 0.4, -31), (2, 0.9, -20))

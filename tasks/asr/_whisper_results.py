@@ -56,13 +56,15 @@ class Window:
     could not align them.
 
     `phrases`: if timestamps were requested, (start, end, characters of text) of each run of words
-    between two of them, in s; the joined words have these characters.
+    between two of them, in s; the joined words have these characters. `spoken`: the language of
+    each utterance, where several share the window.
     """
 
     heard: BeamResult
     language: Language
     words: tuple[Word, ...] | None
     phrases: tuple[tuple[float, float, int], ...] = ()
+    spoken: tuple[Language, ...] = ()
 
 
 def compression_ratio(text: str) -> float:

@@ -43,6 +43,10 @@ def apart(
         )
         usable = window.words is not None and window.heard.ratio <= LOOP_RATIO
         found[key] = hearing = Hearing(clip, window.language, [(heard, words)], usable)
+        own = window.spoken[clip.place - before] if window.spoken else window.language
+        if own.code != window.language.code:
+            hearing.language, hearing.foreign, hearing.again = own, True, True
+            continue
         sure = bool(words) and heard.avg_logprob >= DOUBTFUL
         complete = not hearing.uncovered() and not hearing.drawn_out()
         hearing.again = not (usable and sure and complete)

@@ -32,7 +32,8 @@ class Hearing:
     """A clip and its text so far. `parts`: texts, each with words timed in seconds of the clip.
 
     `again`: the text comes from a window that the clip shared, and is doubtful: the whole clip is
-    transcribed by itself, and the better of the two texts stays.
+    transcribed by itself, and the better of the two texts stays. `foreign`: that text is not in the
+    clip's language, and does not stay.
     """
 
     clip: SpeechClip
@@ -42,6 +43,7 @@ class Hearing:
     silent: list[Span] = field(default_factory=list)  # transcribed again, without a usable text
     rounds: int = 0
     again: bool = False
+    foreign: bool = False
 
     @property
     def seconds(self) -> float:
@@ -104,7 +106,7 @@ class Hearing:
         alone = begun(self.clip, window)
         before, after = (_left_out(hearing) for hearing in (self, alone))
         surer = window.heard.avg_logprob >= self.parts[0][0].avg_logprob
-        if not self.aligned or after < before or (after == before and surer):
+        if self.foreign or not self.aligned or after < before or (after == before and surer):
             self.parts, self.aligned = alone.parts, alone.aligned
 
     def transcript(self, with_words: bool) -> Transcript:

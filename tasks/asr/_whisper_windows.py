@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.asr import SpeechClip, Word, _whisper_model, _whisper_words
+from tasks.asr import SpeechClip, Word, _whisper_languages, _whisper_model, _whisper_words
 from tasks.asr._whisper_results import BeamResult, Context, Language, Window
 from tasks.asr._whisper_settings import Settings
 from tasks.json_types import JsonObject
@@ -88,7 +88,8 @@ class Windows:
     ) -> list[Window]:
         """`hear` for clips whose windows have the same length."""
         encoded = self.encode([clip for clip, _ in asked])
-        languages = self._languages([language for _, language in asked], encoded, detect)
+        forced = [language for _, language in asked]
+        languages = _whisper_languages.of_windows(self._model, encoded, forced, detect)
         told = [
             one.tokens if one and one.language == language.code else ()
             for one, language in zip(before, languages, strict=True)
@@ -108,12 +109,20 @@ class Windows:
             else ()
             for one, language in zip(heard, languages, strict=True)
         ]
-        return [Window(*one) for one in zip(heard, languages, words, phrases, strict=True)]
+        spoken = [
+            ()
+            if clip.window is None
+            else _whisper_languages.of_utterances(
+                self._model, _row(encoded, i), clip.window, languages[i]
+            )
+            for i, (clip, _) in enumerate(asked)
+        ]
+        return [Window(*one) for one in zip(heard, languages, words, phrases, spoken, strict=True)]
 
     def language(self, clip: SpeechClip, forced: str | None = None) -> Language:
         """Language of a clip by its first window."""
         window = SpeechClip(clip.samples[: SECONDS * RATE])
-        return self._languages([forced], self.encode([window]))[0]
+        return _whisper_languages.of_windows(self._model, self.encode([window]), [forced])[0]
 
     def encode(self, clips: Sequence[SpeechClip]) -> StorageView:
         """Encoder output (clips, 50 * seconds, width) of log-mel spectrograms (clips, mels,
@@ -146,19 +155,6 @@ class Windows:
         window = np.zeros((len(mels), length * 100), np.float32)
         window[:, : mels.shape[1]] = mels
         return window
-
-    def _languages(
-        self, forced: Sequence[str | None], encoded: StorageView, detect: bool = True
-    ) -> list[Language]:
-        """Language of each clip; a forced one has no probability."""
-        if not self._model.model.is_multilingual or (all(forced) and not detect):
-            return [Language(code or "en") for code in forced]
-        found = []
-        for code, best in zip(forced, self._model.model.detect_language(encoded), strict=True):
-            detected, probability = best[0][0][2:-2], float(best[0][1])
-            known = None if code else probability
-            found.append(Language(code or detected, known, detected, probability))
-        return found
 
     def _generate(
         self,

@@ -52,7 +52,7 @@ __all__ = [
     "weights",
 ]
 
-VERSION = 7
+VERSION = 8
 SCORES = (
     "language_probability",
     "avg_logprob",

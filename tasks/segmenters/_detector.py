@@ -5,7 +5,9 @@ In: probability, level and samples of each 32 ms window. Out: regions as (start,
 1. Hysteresis between `threshold` and `neg_threshold`, with pauses of `min_silence_ms`.
 2. A second opinion on doubtful sounds in the pauses. Silero carries its state along; after minutes
    of silence, noise or music it may doubt a word that it recognises when it hears it alone. Only
-   sounds well above the level around them are run again, from an empty state.
+   sounds well above the level around them are run again, from an empty state. A sound that it still
+   doubts is speech if it is as loud as the speech that ended shortly before: whispering, and
+   telephone lines with clicks, leave Silero in doubt in the middle of a sentence.
 3. Both edges of a region move outwards as far as the level tells (`_edges.py`).
 4. A region shorter than `min_speech_ms` after that is dropped.
 
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 from tasks.segmenters import _edges
 from tasks.segmenters._speech_settings import SpeechSettings
 from tasks.speech import silero as _silero
+from tasks.speech.regions import Hysteresis
 from tasks.speech.silero import WINDOW
 from tasks.speech_rate import RATE
 
@@ -38,6 +41,10 @@ SURROUNDINGS = round(2 * SECOND)  # before the sound, for the background level
 ONSET = 8  # doubt this close before speech is how speech always begins: no second opinion
 LONGEST = round(10 * SECOND)  # a longer doubtful sound is judged in pieces
 MIN_FOUND = 6  # least speech that a second opinion must find
+
+# A doubtful sound goes on from the speech before it, by its distance and its level.
+SOON = round(2 * SECOND)  # most windows after the speech
+BELOW_DB = 12.0  # most below the level of the speech
 
 KEPT = LONGEST + _edges.CONTEXT + SURROUNDINGS + TAIL + LEAD_IN  # windows of history
 
@@ -60,6 +67,7 @@ class SpeechDetector:
         self._first = 0  # first window of the history
         self._levels: list[float] = []
         self._windows: list[Floats] = []
+        self._probabilities: list[float] = []
         self._pause_start = 0  # end of the last region before its edge is moved
         self._doubtful: tuple[int, int] | None = None  # the sound that needs a second opinion
         self._last: tuple[int, int] | None = None  # last region: start final, end not yet moved
@@ -85,6 +93,7 @@ class SpeechDetector:
     def push(self, probability: float, level: float, samples: Floats) -> None:
         """The next window: its speech probability, its level in dBFS, its samples at 16 kHz."""
         self._levels.append(level)
+        self._probabilities.append(probability)
         self._windows.append(samples)
         was_open = self._hysteresis.start is not None
         region = self._hysteresis.push(probability)
@@ -102,7 +111,7 @@ class SpeechDetector:
         elif self.open_start is None and self.open_until - start >= self._min_known:
             self.open_start = self._moved_start(start, start + LEVEL_WINDOWS)
         if len(self._levels) >= 2 * KEPT:
-            del self._levels[:-KEPT], self._windows[:-KEPT]
+            del self._levels[:-KEPT], self._windows[:-KEPT], self._probabilities[:-KEPT]
             self._first = self._at - KEPT
 
     def finish(self) -> None:
@@ -139,15 +148,35 @@ class SpeechDetector:
             return
         first = max(start - LEAD_IN, self._first)
         samples = np.stack(self._windows[first - self._first : until - self._first])
-        hysteresis = self._settings.hysteresis()
-        found = [hysteresis.push(value) for value in _silero.fresh_probabilities(samples).tolist()]
-        for region in (*found, hysteresis.finish()):
-            if region is not None:
-                begin = max(region[0] + first, self._pause_start)
-                stop = min(region[1] + first, until)
-                if stop - begin >= MIN_FOUND:
-                    self._finalise(begin)
-                    self._close(begin, stop)
+        fresh = _silero.fresh_probabilities(samples).tolist()
+        found = self._found(fresh, self._settings.hysteresis(), first, until)
+        if not found and self._goes_on(start, end):
+            carried = self._probabilities[start - self._first : until - self._first]
+            found = self._found(carried, self._settings.hysteresis(DOUBT), start, until)
+        for begin, stop in found:
+            self._finalise(begin)
+            self._close(begin, stop)
+
+    def _found(
+        self, probabilities: list[float], hysteresis: Hysteresis, first: int, until: int
+    ) -> list[tuple[int, int]]:
+        """Regions in a pause by the probabilities of the windows from `first` to `until`."""
+        found = [*map(hysteresis.push, probabilities), hysteresis.finish()]
+        regions = [
+            (max(region[0] + first, self._pause_start), min(region[1] + first, until))
+            for region in found
+            if region is not None
+        ]
+        return [(begin, stop) for begin, stop in regions if stop - begin >= MIN_FOUND]
+
+    def _goes_on(self, start: int, end: int) -> bool:
+        """Whether a sound is as loud as the speech that ended shortly before it."""
+        if self._last is None or start - self._last[1] > SOON:
+            return False
+        first, last = self._last
+        before = self._levels_between(max(first, last - LEVEL_WINDOWS), last)
+        sound = self._levels_between(start, end)
+        return _edges.speech_level(sound) >= _edges.speech_level(before) - BELOW_DB
 
     def _close(self, start: int, end: int) -> None:
         """A region ended at `end`, before that edge is moved."""

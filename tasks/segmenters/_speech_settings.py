@@ -47,7 +47,10 @@ class SpeechSettings(StageSettings):
             raise ValueError("max_seconds must be more than twice min_seconds, else nothing fits")
         return self
 
-    def hysteresis(self) -> Hysteresis:
-        """A new detector of speech regions with these thresholds."""
+    def hysteresis(self, threshold: float | None = None) -> Hysteresis:
+        """A new detector of speech regions with these thresholds; `threshold`: with this one, and
+        half of it to end speech."""
         pause_windows = -(-self.min_silence_ms * RATE // (1000 * WINDOW))
-        return Hysteresis(self.threshold, self.neg_threshold, pause_windows)
+        if threshold is None:
+            return Hysteresis(self.threshold, self.neg_threshold, pause_windows)
+        return Hysteresis(threshold, threshold / 2, pause_windows)

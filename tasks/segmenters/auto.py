@@ -14,7 +14,7 @@ from tasks.segmenters import Segmenter, Span, vad
 from tasks.segmenters import given as given_segmenter
 from tasks.segmenters._speech_settings import SpeechSettings
 
-VERSION = 2
+VERSION = 3
 
 
 class Settings(SpeechSettings):

@@ -190,10 +190,10 @@ def test_each_utterance_of_a_window_has_its_language(
     engine.model.detect_language = lambda _: [[(f"<|{code}|>", p) for code, p in [next(answers)]]]
     encoded = ctranslate2.StorageView.from_array(np.zeros((1, 1500, 2), np.float32))
     window, language = shared(3.0, 2.0, 2.0), Language("en", 0.7, "en", 0.7)
-    spoken = _whisper_languages.of_utterances(engine, encoded, window, language)  # type: ignore[arg-type]
+    spoken = _whisper_languages.of_utterances(engine, encoded, window, language)
     assert [one.code for one in spoken] == found
     forced = Language("en")
-    assert _whisper_languages.of_utterances(engine, encoded, window, forced) == (forced,) * 3  # type: ignore[arg-type]
+    assert _whisper_languages.of_utterances(engine, encoded, window, forced) == (forced,) * 3
 
 
 def test_a_word_that_is_stretched_over_speech_is_doubtful() -> None:

@@ -46,6 +46,7 @@ Span = tuple[float, float]
     parts=st.lists(st.tuples(st.integers(0, 400), st.integers(1, 3200)), max_size=40),
     longest=st.sampled_from([5.0, 29.0]),
 )
+@settings(deadline=None)
 def test_windows_hold_each_span_once_in_order(parts: list[tuple[int, int]], longest: float) -> None:
     rate, spans, at = 100, [], 0
     for gap, length in parts:

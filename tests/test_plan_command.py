@@ -241,3 +241,6 @@ def test_an_unknown_reason_is_answered_with_those_that_exist(
         assert "foo" not in shown.out
     assert cli.main(["ledger", out, "--reason", "too_short"]) == 0
     assert "No item" not in capsys.readouterr().err
+    assert cli.main(["ledger", out, "--dataset", "bar"]) == 0
+    known = "No item is of the dataset 'bar'; the datasets here are c.\n"
+    assert known in capsys.readouterr().err

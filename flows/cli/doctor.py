@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.cli import proofs
 from flows.cli.exit_codes import Exit
+from flows.cli.printing import print_answer
 from flows.cli.proofs import Finding
 from flows.cluster import dask_config, facts
 from flows.cluster.cluster import Cluster
@@ -96,15 +97,11 @@ def chosen(path: str | None, sets: Sequence[str]) -> tuple[ClusterSettings, list
 
 
 def doctor(
-    as_json: bool, settings: ClusterSettings | None = None, folders: Sequence[str] = ()
+    args: argparse.Namespace, settings: ClusterSettings | None = None, folders: Sequence[str] = ()
 ) -> Exit:
-    """Print one JSON object or a table; `Exit.FAILED` when a finding is bad."""
+    """Print the findings, as every command prints its answer; `Exit.FAILED` when one is bad."""
     findings = checkup(settings or ClusterSettings(), folders)
     ok = all(finding.ok for finding in findings)
-    if as_json:
-        print(json.dumps({"ok": ok, "findings": [asdict(f) for f in findings]}))
-    else:
-        from rich.console import Console
-
-        show(findings, Console())
+    answer = {"ok": ok, "findings": [asdict(f) for f in findings]}
+    print_answer(args, answer, lambda _, console: show(findings, console))
     return Exit.DONE if ok else Exit.FAILED

@@ -75,6 +75,14 @@ def reasons(out: Path) -> list[str]:
     return sorted(found)
 
 
+def datasets(out: Path) -> list[str]:
+    """Names of the datasets that have an item, sorted."""
+    found = {each.dataset for each in items.read_left_aside(out)}
+    for part in _ledger(out)[0]:
+        found |= {*part["dataset"].unique().to_pylist()}
+    return sorted(found)
+
+
 def _ledger(out: Path) -> tuple[Iterator[pa.Table], Path | None]:
     """(ledger in portions of whole recordings, its version); the version is None for a ledger of
     the work done so far."""

@@ -36,18 +36,28 @@ def ledger(args: argparse.Namespace) -> Exit:
         raise ConfigError("give --csv or --json, not both")
     rows = queries.item_rows(_out(args.out), args.reason, args.dataset)
     first = next(rows, None)
-    if first is None and args.reason:
-        known = ", ".join(queries.reasons(_out(args.out))) or "none yet"
-        where = f" in the dataset {args.dataset}" if args.dataset else ""
-        print(
-            f"No item{where} has the reason {args.reason!r}; the reasons here are {known}.",
-            file=sys.stderr,
-        )
+    if first is None:
+        print(_none_because(args, _out(args.out)), file=sys.stderr)
     rows = chain(() if first is None else (first,), rows)
     if args.csv:
         items.write_csv(rows, sys.stdout)
         return Exit.DONE
     return print_answer(args, {"items": [*rows]}, results.items)
+
+
+def _none_because(args: argparse.Namespace, out: Path) -> str:
+    """Why no item was found: an unknown dataset or reason, with those that are known."""
+    from flows.cli import queries
+
+    known = queries.datasets(out)
+    if args.dataset and args.dataset not in known:
+        names = ", ".join(known) or "none yet"
+        return f"No item is of the dataset {args.dataset!r}; the datasets here are {names}."
+    if not args.reason:
+        return "There is no item yet."
+    where = f" in the dataset {args.dataset}" if args.dataset else ""
+    reasons = ", ".join(queries.reasons(out)) or "none yet"
+    return f"No item{where} has the reason {args.reason!r}; the reasons here are {reasons}."
 
 
 def report(args: argparse.Namespace) -> Exit:

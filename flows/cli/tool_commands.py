@@ -15,7 +15,7 @@ from tasks.errors import ConfigError
 def doctor(args: argparse.Namespace) -> Exit:
     from flows.cli import doctor as examination
 
-    return examination.doctor(args.json, *examination.chosen(args.settings, args.sets))
+    return examination.doctor(args, *examination.chosen(args.settings, args.sets))
 
 
 def plugins(args: argparse.Namespace) -> Exit:

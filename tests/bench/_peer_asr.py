@@ -91,23 +91,26 @@ def heard_by_peer(out: Path) -> dict[str, str]:
     return found
 
 
-def _hear(way: str, paths: list[str]) -> dict[str, str]:
+def hear(way: str, paths: list[str]) -> dict[str, str]:
+    """The texts of files, by their names, as faster-whisper hears them in one of its ways."""
     from tasks.asr import _whisper_model, faster_whisper
 
     model = _whisper_model.load(faster_whisper.Settings(device="cpu", threads=1))
-    hear = {
+    text_of = {
         "batched": lambda: long_clips.batched(model),
         "vad": lambda: long_clips.loop(model, vad_filter=True),
         "loop": lambda: long_clips.loop(model),
     }[way]()
-    return {Path(path).stem: hear([Mixture(path, read(Path(path)), (), ())])[0] for path in paths}
+    return {
+        Path(path).stem: text_of([Mixture(path, read(Path(path)), (), ())])[0] for path in paths
+    }
 
 
 def main(way: str, source: Path, out: Path) -> None:
     paths = sorted(map(str, source.iterdir()))
     parts = [(way, paths[part::PROCESSES]) for part in range(PROCESSES)]
     with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
-        found = pool.starmap(_hear, parts, chunksize=1)
+        found = pool.starmap(hear, parts, chunksize=1)
     texts = {name: text for some in found for name, text in some.items()}
     out.mkdir()
     (out / "texts.json").write_text(json.dumps(texts))

@@ -194,7 +194,7 @@ class Dispatcher:
                     raise KeyboardInterrupt
                 if self._no_worker is not None:
                     raise self._no_worker
-                if self._draining.is_set() and not retry:
+                if self._drained(retry):
                     raise NotBegun("it did not begin, because another shard failed")
                 if not turn.wait(QUEUE_SECONDS):
                     continue
@@ -204,11 +204,16 @@ class Dispatcher:
                     # join, and gives up after its own time-out.
                     busy = len(calls.running)
                     idle = not busy or busy < self._cluster.live(calls.kind)
-                    if idle and turn.is_set():  # another call may have come to the head
+                    # Meanwhile another call may have come to the head, or failed.
+                    if idle and turn.is_set() and not self._drained(retry):
                         future = self._cluster.submit(fn, *args, kind=calls.kind)
                         calls.started(future)
                         return future
                 calls.ended.wait(POLL_SECONDS)
+
+    def _drained(self, retry: bool) -> bool:
+        """Whether a call is not to begin; one that began before may run again."""
+        return self._draining.is_set() and not retry
 
     def _wait(self, future: Future, seconds: float) -> Any:
         try:

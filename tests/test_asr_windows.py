@@ -210,16 +210,6 @@ def test_a_loop_is_tried_once_more() -> None:
     assert (heard.compression_ratio or 0) > _whisper_windows.LOOP_RATIO
 
 
-def test_a_window_of_several_utterances_that_loops_is_not_tried_again() -> None:
-    """They are heard one by one then: forced not to repeat itself, Whisper invents other words."""
-    engine = StubWhisper()
-    both = SharedWindow(clip(LOOP, 20).samples, ((0, 9 * RATE), (10 * RATE, 20 * RATE)))
-    asked = replace(clip(LOOP, 20), window=both), None
-    (window,) = backend(engine)._windows.hear([asked], timed=True)
-    assert engine.searches == [1]
-    assert window.heard.ratio > _whisper_windows.LOOP_RATIO
-
-
 def test_prompts_of_different_lengths_share_a_batch() -> None:
     engine = StubWhisper()
     prompt = {"de": "Guten Morgen zusammen.", "zh-TW": "一"}

@@ -96,10 +96,9 @@ class Windows:
         ]
         heard = self._generate(encoded, [one.code for one in languages], timed, told)
         for i, one in enumerate(heard):
-            if one.ratio > LOOP_RATIO and asked[i][0].window is None:
+            if one.ratio > LOOP_RATIO:
                 # Alone, so that the result does not depend on who else is in the batch; and without
-                # the text before it, which may be what is repeated. Utterances that share a window
-                # are heard one by one instead: one command said ten times does repeat itself.
+                # the text before it, which may be what is repeated.
                 alone = _row(encoded, i), [languages[i].code], timed
                 (again,) = self._generate(*alone, **LOOP_RETRY)
                 heard[i] = again if again.ratio <= LOOP_RATIO else one

@@ -49,8 +49,7 @@ def _none_because(args: argparse.Namespace, out: Path) -> str:
     """Why no item was found: an unknown dataset or reason, with those that are known."""
     from flows.cli import queries
 
-    known = queries.datasets(out)
-    if args.dataset and args.dataset not in known:
+    if args.dataset and args.dataset not in (known := queries.datasets(out)):
         names = ", ".join(known) or "none yet"
         return f"No item is of the dataset {args.dataset!r}; the datasets here are {names}."
     if not args.reason:

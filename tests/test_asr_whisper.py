@@ -5,10 +5,15 @@ One model and one pass over the clips serve all tests here; a window costs a sec
 
 from __future__ import annotations
 
+import json
+import os
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile as sf
+import soxr
 from numpy.typing import NDArray
 
 from tasks import scoring, speech
@@ -18,6 +23,7 @@ from tasks.errors import ConfigError
 RATE = 16000
 BEFORE, AFTER = 0.5, 1.0  # s of silence around the first clip
 PLAIN = {"device": "cpu", "threads": 1}
+CORPUS = os.environ.get("UTTERMILL_CORPUS")
 
 
 @pytest.fixture(scope="module")
@@ -171,3 +177,33 @@ def test_sentences_of_one_window_are_told_apart(
         assert right < 0.4
         assert right < (scoring.score(wrong, found.text or "", "en").wer or 0.0)
     assert list(backend.transcribe(clips[1:])) == heard[1:]
+
+
+@pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set")
+def test_a_sentence_in_another_language_than_its_window_is_heard_in_its_own(
+    backend: faster_whisper.Backend,
+) -> None:
+    """Real speech: one German sentence between three English ones."""
+    place, pause = Path(CORPUS or ""), np.zeros(RATE // 2, np.float32)
+    listed = map(json.loads, (place / "manifest.jsonl").read_text().splitlines())
+    rows = {row["path"]: row for row in listed}
+    said = [
+        rows["en/librispeech/1688-142285-0003.flac"],
+        rows["en/librispeech/1688-142285-0004.flac"],
+        rows["de/kerstin/de_rhasspy-0317.flac"],
+        rows["en/librispeech/1688-142285-0008.flac"],
+    ]
+    read = [sf.read(place / row["path"], dtype="float32") for row in said]
+    voices = [soxr.resample(samples, rate, RATE) for samples, rate in read]
+    stream = np.concatenate([part for voice in voices for part in (voice, pause)])
+    ends = np.cumsum([len(voice) + len(pause) for voice in voices])
+    bounds = tuple(
+        (int(end) - len(pause) - len(v), int(end) - len(pause))
+        for v, end in zip(voices, ends, strict=True)
+    )
+    window = SharedWindow(stream, bounds)
+    clips = [SpeechClip(voice, None, window, at) for at, voice in enumerate(voices)]
+    heard = list(backend.transcribe(clips))
+    assert [one.language for one in heard] == ["en", "en", "de", "en"]
+    for row, one in zip(said, heard, strict=True):
+        assert (scoring.score(row["text"], one.text or "", row["language"]).wer or 0.0) < 0.4

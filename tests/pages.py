@@ -21,7 +21,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from flows import cli
+from flows.cli.arguments import parser as command_parser
 from flows.cli.exit_codes import Exit
 from tasks import plugins, shelves
 from tasks.settings.base import FORMS
@@ -107,7 +107,7 @@ def modules(folder: str) -> str:
 
 def commands(_: str) -> str:
     """Every command with its help line."""
-    parser = cli.parser()
+    parser = command_parser()
     (actions,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     lines = ["| command | what it does |", "|---|---|"]
     helps = {action.dest: action.help or "" for action in actions._choices_actions}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -77,3 +78,34 @@ def test_other_errors_that_python_drops_are_told_as_before() -> None:
     finally:
         sys.unraisablehook = before
     assert told == [ValueError]
+
+
+INTERRUPTED_IMPORT = """
+import signal, sys
+from importlib.abc import MetaPathFinder
+
+module = sys.argv.pop()
+
+class Interrupting(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == module:
+            signal.raise_signal(signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupting())
+from flows.cli import main
+sys.argv.append("plugins")
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["flows.cli.arguments", "pyarrow", "flows.cli.commands", "tasks.plugins"]
+)
+def test_an_interrupt_while_the_command_still_imports_prints_no_traceback(module: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_IMPORT, module], capture_output=True, text=True
+    )
+    assert ended.returncode == 130
+    assert "Traceback" not in ended.stderr
+    assert ended.stdout == ""

@@ -26,7 +26,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from flows import cli, settings
+from flows import settings
+from flows.cli.arguments import parser as command_parser
 from flows.cluster.classes import cluster_class
 from flows.cluster.settings import ClusterSettings
 from tests import corpus, image
@@ -111,7 +112,7 @@ def unknown(command: list[str]) -> list[str]:
         known = {o for p in parser.params for o in (*p.opts, *p.secondary_opts)}
         return [word for word in given if word not in known]
     if command[0] == "uttermill":
-        cli.parser().parse_args([*command[1:], "settings.yaml"])
+        command_parser().parse_args([*command[1:], "settings.yaml"])
         return []
     words = command[: next((i for i, w in enumerate(command) if w.startswith("-")), None)]
     return [word for word in given if not re.search(rf"{word}\b", told(*words))]
@@ -235,7 +236,7 @@ def test_dask_cluster_has_the_shape_of_the_operators_own(dask_cluster: Any) -> N
 
 def test_the_job_of_kubernetes_is_a_run(tmp_path: Path) -> None:
     (container,) = load("k8s/run.yaml")["spec"]["template"]["spec"]["containers"]
-    args = cli.parser().parse_args(container["args"])
+    args = command_parser().parse_args(container["args"])
     assert (args.command, args.settings) == ("run", "/data/settings.yaml")
     file = tmp_path / "settings.yaml"
     file.write_text("sources: [{kind: folder, path: /data/in, name: in}]\nout: /data/out\n")

@@ -16,6 +16,7 @@ import pytest
 import soundfile as sf
 
 from flows import cli
+from flows.cli.arguments import parser as command_parser
 from flows.demo import speech, voice
 from flows.run import launch, runs
 from flows.settings import PrepareSettings
@@ -100,7 +101,7 @@ def test_each_line_of_a_page(
         command, _, target = text.partition("#")[0].partition(">")
         words = shlex.split(command)
         assert words[0] == "uttermill", text
-        asked = cli.parser().parse_args(words[1:])
+        asked = command_parser().parse_args(words[1:])
         if asked.command in ("estimate", "serve"):
             continue
         if asked.command in ("run", "plan"):

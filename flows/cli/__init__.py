@@ -1,6 +1,18 @@
 """The command line: `uttermill <command>`."""
 
-from flows.cli.arguments import parser
-from flows.cli.command_line import main
+from __future__ import annotations
 
-__all__ = ["main", "parser"]
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command, `sys.argv`'s by default, and return its exit code."""
+    try:
+        from flows.cli.command_line import main as command
+    except KeyboardInterrupt:  # before anything has begun
+        from flows.cli.exit_codes import Exit
+
+        return Exit.INTERRUPTED
+    return command(argv)

@@ -30,15 +30,11 @@ ENVIRONMENT = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parsed(sys.argv[1:] if argv is None else argv)
-    if argv is None:  # this process is the command's own
-        without_search_at_exit()
-        with importing():
-            without_pandas()
     with ExitStack() as scope:
         scope.enter_context(_environment(ENVIRONMENT))
         scope.enter_context(interrupts.heard())
         scope.enter_context(_logged_to_stderr())
-        return _run(args)
+        return _run(args, is_own_process=argv is None)
 
 
 def _parsed(words: Sequence[str]) -> argparse.Namespace:
@@ -50,10 +46,14 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
         raise
 
 
-def _run(args: argparse.Namespace) -> Exit:
-    from flows.cli.commands import COMMANDS
-
+def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
     try:
+        if is_own_process:
+            without_search_at_exit()
+            with importing():
+                without_pandas()
+        from flows.cli.commands import COMMANDS
+
         return COMMANDS[args.command](args)
     except (KeyboardInterrupt, SystemExit):
         return _fail(args, "interrupted; run it again to continue from here", Exit.INTERRUPTED)

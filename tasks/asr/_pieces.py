@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s
 from tasks.asr import SpeechClip, Transcript, Word, _batching, _tokens
 from tasks.speech_rate import RATE
 
-Samples = NDArray[np.float32]
 QUIET = RATE // 10  # samples over which quietness is measured
 
 
-def cut(samples: Samples, longest: int) -> list[Samples]:
+def cut(samples: Float32s, longest: int) -> list[Float32s]:
     """Consecutive pieces of at most `longest` samples at 16 kHz, cut at the quietest 0.1 s of the
     last third of each; together they are the clip."""
     found = []
@@ -30,7 +29,7 @@ def cut(samples: Samples, longest: int) -> list[Samples]:
     return [*found, samples]
 
 
-def padded(samples: Samples, shortest: int) -> Samples:
+def padded(samples: Float32s, shortest: int) -> Float32s:
     """At least `shortest` samples, by silence behind the clip."""
     return np.pad(samples, (0, max(shortest - len(samples), 0)))
 
@@ -47,7 +46,7 @@ class EngineResult:
     error: str | None = None
 
 
-Piece = tuple[Samples, str | None]  # float32 [n] at 16 kHz, and its language
+Piece = tuple[Float32s, str | None]  # float32 [n] at 16 kHz, and its language
 Hear = Callable[[list[Piece]], list[EngineResult]]  # in order; all pieces have one language
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s
 from tasks.asr import SpeechClip, Transcript, Word
 from tasks.asr._whisper_results import Language
 from tasks.asr._whisper_settings import Settings
@@ -61,16 +61,14 @@ class Long:
             detected_probability=language.detected_probability,
         )
 
-    def _piece(self, samples: NDArray[np.float32], language: str) -> list[Segment]:
+    def _piece(self, samples: Float32s, language: str) -> list[Segment]:
         segments = self._segments(samples, language)
         if _loops(segments):
             again = self._segments(samples, language, **LOOP_RETRY)
             segments = segments if _loops(again) else again
         return segments
 
-    def _segments(
-        self, samples: NDArray[np.float32], language: str, **options: Any
-    ) -> list[Segment]:
+    def _segments(self, samples: Float32s, language: str, **options: Any) -> list[Segment]:
         segments, _ = self.model.transcribe(
             samples.astype(np.float32, copy=False),
             language=language,

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s
 from tasks.asr import SpeechClip, Word, _whisper_languages, _whisper_model, _whisper_words
 from tasks.asr._whisper_results import BeamResult, Context, Language, Window
 from tasks.asr._whisper_settings import Settings
@@ -137,7 +137,7 @@ class Windows:
         each = [np.array(engine.encode(get_ctranslate2_storage(one[None]))) for one in mels]
         return ctranslate2.StorageView.from_array(np.concatenate(each))
 
-    def _spectrogram(self, clip: SpeechClip) -> NDArray[np.float32]:
+    def _spectrogram(self, clip: SpeechClip) -> Float32s:
         """Log-mel (mels, 100 * seconds of the window) of the clip and half a second of digital
         silence, then zeros; after several utterances, digital silence to the end.
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from tasks.arrays import Float32s
 from tasks.asr import Abilities, SpeechClip, Transcript, _model_folder, _pieces
 from tasks.asr._pieces import EngineResult, Piece
 from tasks.asr._tokens import words
@@ -36,8 +36,6 @@ ENGINES = {"onnxruntime": "InferenceSession"}
 EXAMPLE = "onnx-community/wav2vec2-base-960h-ONNX"
 BLANKS = ("<blk>", "<blank>", "<pad>", "[PAD]", "<eps>", "blank")
 SPECIAL = ("<", "[")  # tokens that begin so are never written
-
-Floats = NDArray[np.float32]
 
 
 class Settings(StageSettings):
@@ -116,7 +114,7 @@ class Backend:
             self._hear, round(settings.max_seconds * RATE), 1, settings.word_timestamps
         )
 
-    def emissions(self, samples: Floats) -> Floats:
+    def emissions(self, samples: Float32s) -> Float32s:
         """Log-probabilities [T, V] of frames that divide the clip evenly. RuntimeError if the graph
         refuses the clip, or gives something else."""
         wide = _pieces.padded(samples, SHORTEST).astype(np.float32)
@@ -132,7 +130,7 @@ class Backend:
                 f"the graph gives {scores.shape}, and there are {len(self.alphabet.tokens)} tokens"
             )
         scores = scores[0] - scores[0].max(axis=1, keepdims=True)
-        found: Floats = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+        found: Float32s = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
         return found
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
@@ -143,7 +141,7 @@ class Backend:
     def _hear(self, pieces: list[Piece]) -> list[EngineResult]:
         return [self._read(samples) for samples, _ in pieces]
 
-    def _read(self, samples: Floats) -> EngineResult:
+    def _read(self, samples: Float32s) -> EngineResult:
         emissions = self.emissions(samples)
         seconds = len(samples) / RATE
         best = emissions.argmax(axis=1)

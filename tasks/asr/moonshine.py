@@ -17,10 +17,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from tasks import environment, language_codes
+from tasks.arrays import Float32s
 from tasks.asr import Abilities, SpeechClip, Transcript, _pieces
 from tasks.asr._pieces import EngineResult, Piece
 from tasks.errors import ConfigError
@@ -97,7 +97,7 @@ class Backend:
         except self._engine.error as error:
             return [_pieces.failed(error)]
 
-    def _text(self, piece: NDArray[np.float32]) -> str:
+    def _text(self, piece: Float32s) -> str:
         count = max(len(piece), SHORTEST)
         padded = np.zeros(-(-count // STEP) * STEP, np.float32)
         padded[: len(piece)] = piece

@@ -16,10 +16,10 @@ from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, SecretStr, model_validator
 
 from tasks import masking
+from tasks.arrays import Float32s
 from tasks.asr import SpeechClip, Transcript, _openai_answer, _pieces
 from tasks.errors import ConfigError
 from tasks.served import asking
@@ -127,7 +127,7 @@ class Backend:
         silence = np.zeros(max(samples if as_large else 0, RATE), np.float32)
         return self._sent(silence, self._settings.language)
 
-    def _sent(self, samples: NDArray[np.float32], language: str | None) -> Body:
+    def _sent(self, samples: Float32s, language: str | None) -> Body:
         """The form that is sent with the audio."""
         settings = self._settings
         prompt = settings.prompt
@@ -149,7 +149,7 @@ class Backend:
         }
 
 
-def wav(samples: NDArray[np.float32]) -> bytes:
+def wav(samples: Float32s) -> bytes:
     """The clip as a 16-bit WAV file; samples that were int16 / 32768 are restored exactly."""
     from tasks.audio import write_wav_bytes
 

@@ -16,7 +16,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tasks.arrays import Bools, Float32s, Int64s
 from tasks.speech import embedding
@@ -29,7 +28,6 @@ from tasks.weights.onnx_session import session
 if TYPE_CHECKING:
     import onnxruntime
 
-Activity = NDArray[np.bool_]
 
 WINDOW = 160_000  # samples
 FRAMES, LOCAL = 589, 3  # of a window: frames, and speakers
@@ -76,7 +74,7 @@ class Window:
     voices: tuple[Voice, ...]
 
     @property
-    def activity(self) -> Activity:
+    def activity(self) -> Bools:
         bits = np.unpackbits(np.frombuffer(self.packed, np.uint8), count=FRAMES * LOCAL)
         return bits.reshape(FRAMES, LOCAL).astype(np.bool_)
 
@@ -145,7 +143,7 @@ class Windows:
             self._next += 1
 
     def _voices(
-        self, features: Float32s, activity: Activity, first: bool, last: bool
+        self, features: Float32s, activity: Bools, first: bool, last: bool
     ) -> Iterator[Voice]:
         """`features`: log mel energies of the window, [998, 80]."""
         solo = activity & (activity.sum(axis=1, keepdims=True) == 1)

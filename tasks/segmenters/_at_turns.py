@@ -15,9 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tasks.arrays import Float32s
 from tasks.recording.turns import Range, Voices, overlap
 from tasks.segmenters import Kind, Segmenter, Span
 from tasks.segmenters.given import complement
@@ -103,7 +101,7 @@ class AtTurns:
         self._count = 0  # samples pushed
         self._done = 0  # samples before it are covered by spans
 
-    def push(self, block: NDArray[np.float32]) -> list[Span]:
+    def push(self, block: Float32s) -> list[Span]:
         found: list[Span] = []
         start, self._count = self._count, self._count + len(block)
         at = start

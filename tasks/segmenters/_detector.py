@@ -17,16 +17,14 @@ Memory: levels and samples at 16 kHz of about the last 20 s.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s, Float64s
 from tasks.segmenters import _edges
 from tasks.segmenters._speech_settings import SpeechSettings
 from tasks.speech import silero as _silero
 from tasks.speech.regions import Hysteresis
 from tasks.speech.silero import WINDOW
 from tasks.speech_rate import RATE
-
-Floats = NDArray[np.float32]
 
 SECOND = RATE / WINDOW  # windows
 LEVEL_WINDOWS = round(SECOND)  # windows next to an edge that give the level of its speech
@@ -66,7 +64,7 @@ class SpeechDetector:
         self._at = 0  # windows seen
         self._first = 0  # first window of the history
         self._levels: list[float] = []
-        self._windows: list[Floats] = []
+        self._windows: list[Float32s] = []
         self._probabilities: list[float] = []
         self._pause_start = 0  # end of the last region before its edge is moved
         self._doubtful: tuple[int, int] | None = None  # the sound that needs a second opinion
@@ -90,7 +88,7 @@ class SpeechDetector:
             start = (self._at if self._doubtful is None else self._doubtful[0]) - LEAD_IN
         return max(start - _edges.MAX_SHIFT, self._pause_start, self._final_until)
 
-    def push(self, probability: float, level: float, samples: Floats) -> None:
+    def push(self, probability: float, level: float, samples: Float32s) -> None:
         """The next window: its speech probability, its level in dBFS, its samples at 16 kHz."""
         self._levels.append(level)
         self._probabilities.append(probability)
@@ -204,5 +202,5 @@ class SpeechDetector:
             self.final.append((start, end))
             self._final_until = end
 
-    def _levels_between(self, start: int, end: int) -> NDArray[np.float64]:
+    def _levels_between(self, start: int, end: int) -> Float64s:
         return np.array(self._levels[max(start - self._first, 0) : end - self._first])

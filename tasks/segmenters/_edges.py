@@ -8,12 +8,10 @@ are relative: the noise is measured anew beside each edge. Windows are 32 ms.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s, Float64s
 from tasks.speech.silero import WINDOW
 from tasks.speech_rate import RATE
-
-Levels = NDArray[np.float64]
 
 SECOND = RATE / WINDOW  # windows
 MAX_SHIFT = round(1.44 * SECOND)  # windows that an edge may move
@@ -30,19 +28,19 @@ SHORT_BELOW_SPEECH_DB = 10.0  # in so short a pause, sound within this of the sp
 LOWEST_DB = -100.0  # level of digital silence
 
 
-def levels(windows: NDArray[np.float32]) -> Levels:
+def levels(windows: Float32s) -> Float64s:
     """Level of each window in dBFS, from float32 [n, samples]."""
     power = np.mean(windows.astype(np.float64) ** 2, axis=1)
-    decibels: Levels = 10 * np.log10(np.maximum(power, 10 ** (LOWEST_DB / 10)))
+    decibels: Float64s = 10 * np.log10(np.maximum(power, 10 ** (LOWEST_DB / 10)))
     return decibels
 
 
-def speech_level(region: Levels) -> float:
+def speech_level(region: Float64s) -> float:
     """Level of a region's louder windows, dBFS."""
     return float(np.percentile(region, 75))
 
 
-def edge_shift(pause: Levels, speech: float) -> int:
+def edge_shift(pause: Float64s, speech: float) -> int:
     """Number of windows by which an edge moves into the adjacent pause.
 
     `pause`: levels from the edge outwards, at most the first `CONTEXT` windows. `speech`: level of

@@ -22,9 +22,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tasks.arrays import Float32s
 from tasks.recording import Segment
 from tasks.segmenters import Kind, Span
 from tasks.segmenters._speech_settings import SpeechSettings
@@ -62,7 +60,7 @@ class EmiliaSegmenter:
         self._too_short: list[Range] = []
         self._out: list[Span] = []
 
-    def push(self, block: NDArray[np.float32]) -> list[Span]:
+    def push(self, block: Float32s) -> list[Span]:
         block_start, self._count = self._count, self._count + len(block)
         while self._ahead and self._ahead[-1].start < self._count:
             self._active.append(self._ahead.pop())

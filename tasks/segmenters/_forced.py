@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tasks import scoring
+from tasks.arrays import Float64s
 from tasks.plugins.contracts.asr import SPACES, Alphabet
 from tasks.plugins.contracts.segmenters import Emissions, RecordingTranscript
 from tasks.recording import TimedWord
@@ -70,7 +70,7 @@ def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:
     return found
 
 
-def _times(emissions: Emissions) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _times(emissions: Emissions) -> tuple[Float64s, Float64s]:
     """Where each frame starts and ends, s; the pieces of the recording are concatenated without the
     pauses between them."""
     spans = [

@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections import deque
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
+from tasks.arrays import Float32s, Float64s
 
 CUTOFF_HZ, ORDER = 48.0, 5  # Butterworth, one pass forwards
 QUALITY = "VHQ"  # of libsoxr, as librosa's `soxr_vhq`
@@ -40,19 +39,19 @@ class Ear:
         self._native, self._pushed = native, 0
         same = native == rate
         self._stream = None if same else soxr.ResampleStream(native, rate, 1, "float32", QUALITY)
-        self._sections: NDArray[np.float64] | None = None
+        self._sections: Float64s | None = None
         if highpass:
             from scipy import signal
 
             self._sections = signal.butter(ORDER, CUTOFF_HZ, "highpass", output="sos", fs=rate)
             self._state = np.zeros((len(self._sections), 2))
 
-    def push(self, mono: Floats) -> Floats:
+    def push(self, mono: Float32s) -> Float32s:
         """float32 [n] at the recording's rate to float32 [about n * rate / native]."""
         self._pushed += len(mono)
         return self._filtered(mono if self._stream is None else self._stream.resample_chunk(mono))
 
-    def finish(self) -> Floats:
+    def finish(self) -> Float32s:
         """The remaining samples: the total is then ceil(n * rate / native), librosa's length."""
         if self._stream is None:
             return np.zeros(0, np.float32)
@@ -64,7 +63,7 @@ class Ear:
         """The sample of the recording nearest to a heard one."""
         return min((2 * at * self._native + self.rate) // (2 * self.rate), self._pushed)
 
-    def _filtered(self, samples: Floats) -> Floats:
+    def _filtered(self, samples: Float32s) -> Float32s:
         self.heard += len(samples)
         if self._sections is None or not len(samples):
             return samples
@@ -87,7 +86,7 @@ class FrameRms:
         self._hop, self._win = hop, win
         self._held = np.zeros(win // 2, np.float32)
 
-    def push(self, mono: Floats) -> list[float]:
+    def push(self, mono: Float32s) -> list[float]:
         self._held = np.concatenate([self._held, mono])
         count = (len(self._held) - self._win) // self._hop + 1
         if count <= 0:

@@ -12,9 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tasks.arrays import Float32s
 from tasks.segmenters._largest_gap import LargestGapSplitter
 from tasks.segmenters._silero_timestamps import SileroTimestamps
 from tasks.segmenters._speech_settings import SpeechSettings
@@ -80,7 +78,7 @@ class Turn:
         start = self._pending_start()
         return self._native(self._timestamps.earliest_pending if start is None else start)
 
-    def push(self, samples: NDArray[np.float32]) -> None:
+    def push(self, samples: Float32s) -> None:
         """The next samples of the turn, float32 [n, channels]."""
         self._pushed += len(samples)
         if self._is_short(self.end):
@@ -120,7 +118,7 @@ class Turn:
     def _is_short(self, end: float) -> bool:
         return end - self.start <= SHORT_TURN_SECONDS * self._rate
 
-    def _detect(self, probabilities: NDArray[np.float32]) -> None:
+    def _detect(self, probabilities: Float32s) -> None:
         timestamps, splitter = self._timestamps, self._splitter
         for value in probabilities.tolist():
             timestamps.push(value)

@@ -21,25 +21,24 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.arrays import Bools, Float32s, Int64s, UInt8s
+
 STAR = 1.0  # nats a frame below the likeliest token
 SKIP = 1.0  # nats a sentence
 BEAM = 150.0  # nats
 STRIDE = 32  # frames between two moves of the window
 BLOCK = 32 * STRIDE
 
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
-
 
 @dataclass(frozen=True, slots=True)
 class Path:
     """Frames [start, end) of each token, both -1 if its sentence is skipped."""
 
-    starts: Ints
-    ends: Ints
+    starts: Int64s
+    ends: Int64s
 
 
-def align(emissions: NDArray[np.floating], tokens: Ints, firsts: Ints, blank: int) -> Path:
+def align(emissions: NDArray[np.floating], tokens: Int64s, firsts: Int64s, blank: int) -> Path:
     """The path of `tokens` [L] through log-probabilities [T, V]; `firsts`: index of each sentence's
     first token, ascending from 0; no sentence is empty."""
     lattice = _Lattice(tokens, np.append(firsts, len(tokens)), blank)
@@ -73,10 +72,10 @@ class _Choice:
     stars, and for each the place among them of the one it came from after the frame."""
 
     low: int
-    token: NDArray[np.uint8]
-    blank: NDArray[np.bool_]
-    stars: Ints
-    origin: Ints
+    token: UInt8s
+    blank: Bools
+    stars: Int64s
+    origin: Int64s
 
     def before(self, is_blank: bool, index: int) -> tuple[bool, int]:
         """The state of the frame before, of (whether it is a blank, its index) after this one."""
@@ -94,8 +93,8 @@ class _Snapshot:
     low: int
     high: int
     frame: int
-    blanks: Floats
-    tokens: Floats
+    blanks: Float32s
+    tokens: Float32s
 
 
 class _Lattice:
@@ -105,7 +104,7 @@ class _Lattice:
     [low, high), and blanks [low, high].
     """
 
-    def __init__(self, tokens: Ints, firsts: Ints, blank: int) -> None:
+    def __init__(self, tokens: Int64s, firsts: Int64s, blank: int) -> None:
         self._ids, self._stars, self._blank = tokens, firsts, blank
         equal = np.concatenate(([True], tokens[1:] == tokens[:-1]))
         self._twice = np.where(equal, -np.inf, 0.0).astype(np.float32)  # no step over the blank
@@ -196,7 +195,7 @@ class _Lattice:
         return True, int(self._stars[stars.argmax()])
 
 
-def confidence(emissions: NDArray[np.floating], tokens: Ints, path: Path) -> Iterator[float]:
+def confidence(emissions: NDArray[np.floating], tokens: Int64s, path: Path) -> Iterator[float]:
     """The highest probability of each token within its frames; 0 for skipped ones."""
     for token, start, end in zip(tokens, path.starts, path.ends, strict=True):
         yield float(np.exp(emissions[start:end, token].max())) if start >= 0 else 0.0

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from tasks import plugins, recipe
+from tasks.arrays import Float32s
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
 from tasks.plugins.contracts.asr import EmittingBackendClass
@@ -104,7 +103,7 @@ class Aligned:
                 self._spans.append(Span(start, end, text=sentence.text, match=sentence.match))
         self._spans.reverse()  # a stack
 
-    def push(self, block: NDArray[np.float32]) -> list[Span]:
+    def push(self, block: Float32s) -> list[Span]:
         self._count += len(block)
         return self._until(self._count)
 

@@ -20,10 +20,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from tasks.arrays import Float32s
 from tasks.audio.channels import mean
 from tasks.recording import Segment
 from tasks.segmenters import Segmenter, Span
@@ -114,7 +113,7 @@ class Simple:
         self._windows = _Windows(settings, rate, 0)
         self._count = 0
 
-    def push(self, block: NDArray[np.float32]) -> list[Span]:
+    def push(self, block: Float32s) -> list[Span]:
         self._count += len(block)
         return self._windows.until(self._count, 0)
 
@@ -153,7 +152,7 @@ class Automatic:
         self._windows: _Windows | None = None  # of the open slice
         self._out: list[Span] = []
 
-    def push(self, block: NDArray[np.float32]) -> list[Span]:
+    def push(self, block: Float32s) -> list[Span]:
         self._slice(self._rms.push(self._ear.push(mean(block))))
         return [] if self._is_short else self._take()
 

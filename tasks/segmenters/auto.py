@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from tasks.arrays import Float32s
 from tasks.recording import Segment
 from tasks.recording.turns import Voices
 from tasks.segmenters import Segmenter, Span, vad
@@ -39,11 +38,11 @@ class Undecided:
 
     def __init__(self, settings: Settings, rate: int) -> None:
         self._settings, self._rate = settings, rate
-        self._held: list[NDArray[np.float32]] = []
+        self._held: list[Float32s] = []
         self._count = 0
         self._detector: Segmenter | None = None
 
-    def push(self, block: NDArray[np.float32]) -> list[Span]:
+    def push(self, block: Float32s) -> list[Span]:
         if self._detector is not None:
             return self._detector.push(block)
         self._count += len(block)

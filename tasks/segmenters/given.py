@@ -10,10 +10,9 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from tasks.arrays import Float32s
 from tasks.recording import Segment, part_texts
 from tasks.segmenters import Span, _sentences
 from tasks.settings import StageSettings
@@ -63,7 +62,7 @@ class Given:
             self._needed.append(low)
         self._used: list[tuple[int, int]] = []
 
-    def push(self, block: NDArray[np.float32]) -> list[Span]:
+    def push(self, block: Float32s) -> list[Span]:
         self._count += len(block)
         ready = []
         while self._waiting and self._waiting[-1][1] <= self._count:

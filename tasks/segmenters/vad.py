@@ -14,9 +14,9 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from tasks.arrays import Float32s
 from tasks.recording import Segment
 from tasks.recording.turns import Voices
 from tasks.segmenters import Kind, Segmenter, Span
@@ -84,7 +84,7 @@ class Vad:
         self._first = 0
         self._out: list[Span] = []
 
-    def push(self, block: NDArray[np.float32]) -> list[Span]:
+    def push(self, block: Float32s) -> list[Span]:
         self._count += len(block)
         self._advance(self._model.push(block))
         keep = self._earliest()
@@ -110,7 +110,7 @@ class Vad:
         start = self._builder.pending_start
         return self._detector.earliest_pending if start is None else start
 
-    def _advance(self, probs: NDArray[np.float32]) -> None:
+    def _advance(self, probs: Float32s) -> None:
         if not len(probs):
             return
         windows = self._model.windows

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tasks.arrays import Float32s
 from tasks.recording import Segment
 from tasks.segmenters import Span
 from tasks.settings import StageSettings
@@ -23,7 +21,7 @@ class Whole:
     def __init__(self) -> None:
         self._count = 0
 
-    def push(self, block: NDArray[np.float32]) -> list[Span]:
+    def push(self, block: Float32s) -> list[Span]:
         self._count += len(block)
         return []
 

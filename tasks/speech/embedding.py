@@ -14,8 +14,8 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s, Float64s
 from tasks.speech_rate import RATE
 from tasks.weights import finding, registry
 from tasks.weights.onnx_session import session
@@ -23,7 +23,6 @@ from tasks.weights.onnx_session import session
 if TYPE_CHECKING:
     import onnxruntime
 
-Floats = NDArray[np.float32]
 
 SIZE = 192
 FRAME, HOP, FFT, BINS = 400, 160, 512, 80
@@ -46,22 +45,22 @@ def _session(folder: str | None) -> onnxruntime.InferenceSession:
     )
 
 
-def embed(features: Floats, folder: str | None = None) -> Floats:
+def embed(features: Float32s, folder: str | None = None) -> Float32s:
     """Log mel energies [frames, 80] to an embedding [192] of length 1. At least 20 frames."""
     centred = (features - features.mean(axis=0))[None].astype(np.float32)
     assert centred.shape[2] == BINS
-    found: Floats = _session(folder).run(None, {"x": centred})[0][0]
+    found: Float32s = _session(folder).run(None, {"x": centred})[0][0]
     return unit(found)
 
 
-def unit(vectors: Floats) -> Floats:
+def unit(vectors: Float32s) -> Float32s:
     """Vectors [..., n] scaled to length 1; zeros stay zeros."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    found: Floats = (vectors / np.maximum(lengths, 1e-12)).astype(np.float32)
+    found: Float32s = (vectors / np.maximum(lengths, 1e-12)).astype(np.float32)
     return found
 
 
-def fbank(samples: Floats) -> Floats:
+def fbank(samples: Float32s) -> Float32s:
     """Float32 [n] at 16 kHz to [frames, 80]; fewer than 400 samples give no frame."""
     if len(samples) < FRAME:
         return np.empty((0, BINS), np.float32)
@@ -77,18 +76,18 @@ def fbank(samples: Floats) -> Floats:
     parts = spectra.view(np.float32).reshape(len(frames), -1, 2)
     power = np.einsum("nfp,nfp->nf", parts, parts)  # half the time of abs and square
     energies = power @ _triangles()
-    found: Floats = np.log(np.maximum(energies, np.float32(FLOOR)))
+    found: Float32s = np.log(np.maximum(energies, np.float32(FLOOR)))
     return found
 
 
 @cache
-def _window() -> Floats:
+def _window() -> Float32s:
     hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FRAME) / (FRAME - 1))
     return (hann**0.85).astype(np.float32)
 
 
 @cache
-def _triangles() -> Floats:
+def _triangles() -> Float32s:
     """Weights [257, 80] of each FFT bin; the last one, at 8 kHz, has none."""
     edges = np.linspace(_mel(np.array(LOW)), _mel(np.array(HIGH)), BINS + 2)
     bins = _mel(np.arange(FFT // 2 + 1) * RATE / FFT)[:, None]
@@ -99,6 +98,6 @@ def _triangles() -> Floats:
     return weights.astype(np.float32)
 
 
-def _mel(hz: NDArray[np.float64]) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = 1127.0 * np.log(1 + hz / 700.0)
+def _mel(hz: Float64s) -> Float64s:
+    found: Float64s = 1127.0 * np.log(1 + hz / 700.0)
     return found

@@ -21,10 +21,9 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.arrays import Float64s, Int32s, Int64s
+
 Floats = NDArray[np.floating]
-Reals = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Numbers = NDArray[np.int32]
 Whole = TypeVar("Whole", bound=np.integer)
 
 PORTION = 16_384
@@ -40,7 +39,7 @@ class Means(Protocol):
     def __getitem__(self, at: slice, /) -> Floats: ...
 
 
-def linked(means: Means, weights: Reals, least: float, known: int = 0) -> Numbers:
+def linked(means: Means, weights: Float64s, least: float, known: int = 0) -> Int32s:
     """For each group, a mean vector [n, size] and a weight [n], the first of those that it is
     joined with. The first `known` groups are apart, and are joined only through others. Ties go to
     the first."""
@@ -63,7 +62,7 @@ def linked(means: Means, weights: Reals, least: float, known: int = 0) -> Number
     return _roots(owner)
 
 
-def _clear(means: Floats, found: Floats, least: float) -> Ints:
+def _clear(means: Floats, found: Floats, least: float) -> Int64s:
     """The group that each mean is clearly of; -1 if there is none, or more than one."""
     at = np.full(len(means), -1, np.int64)
     rows = max(BLOCK // max(len(found), 1), 1)
@@ -79,8 +78,8 @@ def _clear(means: Floats, found: Floats, least: float) -> Ints:
 
 
 def _with(
-    found: Floats, held: Reals, at: Ints, means: Floats, weights: Reals
-) -> tuple[Floats, Reals]:
+    found: Floats, held: Float64s, at: Int64s, means: Floats, weights: Float64s
+) -> tuple[Floats, Float64s]:
     """The groups' means and weights after what has joined them."""
     whole = held + np.bincount(at, weights, len(held))
     sums = np.zeros_like(found)
@@ -95,7 +94,7 @@ def _roots(owner: NDArray[Whole]) -> NDArray[Whole]:
     return owner
 
 
-def _link(means: Floats, weights: Reals, least: float, known: int) -> Ints:
+def _link(means: Floats, weights: Float64s, least: float, known: int) -> Int64s:
     """The same for one portion after `known` groups; the first ones get the means and weights of
     what they are joined with."""
     count = len(means)
@@ -131,7 +130,7 @@ def _link(means: Floats, weights: Reals, least: float, known: int) -> Ints:
     return _roots(owner)
 
 
-def _search(means: Floats, live: Ints, stale: Ints, near: Ints, best: Reals) -> None:
+def _search(means: Floats, live: Int64s, stale: Int64s, near: Int64s, best: Float64s) -> None:
     """The nearest other group of each of `stale` among `live`, both in order, and its cosine."""
     among = means[live].T
     rows = max(BLOCK // len(live), 1)

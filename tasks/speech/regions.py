@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s
 from tasks.speech.silero import WINDOW, Probabilities
 from tasks.speech_rate import RATE
 
@@ -63,7 +63,7 @@ class Hysteresis:
         return region
 
 
-def spans(samples: NDArray[np.float32]) -> tuple[Span, ...]:
+def spans(samples: Float32s) -> tuple[Span, ...]:
     """Speech regions of float32 [n] mono samples at 16 kHz, in order."""
     if not len(samples):
         return ()

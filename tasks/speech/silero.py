@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import Float32s
 from tasks.audio.channels import mean
 from tasks.speech.stream16k import At16k
 from tasks.weights import finding, registry, silero
@@ -23,7 +23,6 @@ from tasks.weights.onnx_session import session
 if TYPE_CHECKING:
     import onnxruntime
 
-Floats = NDArray[np.float32]
 
 WINDOW = 512  # samples of a window, 32 ms
 CONTEXT = 64  # samples before each window that the model also sees
@@ -42,13 +41,15 @@ def _session() -> onnxruntime.InferenceSession:
     return session(silero.build(weights().read_bytes()), arena=False)
 
 
-def fresh_probabilities(windows: Floats) -> Floats:
+def fresh_probabilities(windows: Float32s) -> Float32s:
     """Probabilities [n] of consecutive windows, float32 [n, 512], from an empty state."""
     state = np.zeros((1, 1, 128), np.float32)
     return _infer(windows, np.zeros(CONTEXT, np.float32), state, state)[0]
 
 
-def _infer(grid: Floats, context: Floats, h: Floats, c: Floats) -> tuple[Floats, Floats, Floats]:
+def _infer(
+    grid: Float32s, context: Float32s, h: Float32s, c: Float32s
+) -> tuple[Float32s, Float32s, Float32s]:
     """Probabilities [n] of windows [n, 512] that follow `context`, and the new state."""
     before = np.concatenate([context[None], grid[:-1, -CONTEXT:]])
     inputs = {"input": np.concatenate([before, grid], axis=1), "h": h, "c": c}
@@ -69,7 +70,7 @@ class Probabilities:
         self._c = np.zeros((1, 1, 128), np.float32)
         self.windows = np.empty((0, WINDOW), np.float32)
 
-    def push(self, block: Floats) -> Floats:
+    def push(self, block: Float32s) -> Float32s:
         """Take a block, float32 [n, channels]; return the probabilities that are now known.
 
         `windows` then holds their samples, float32 [n, 512] at 16 kHz.
@@ -78,12 +79,12 @@ class Probabilities:
         new = self._audio.push(mean(block, np.float32))
         return self._run(new, BATCH) if len(new) else new
 
-    def finish(self) -> Floats:
+    def finish(self) -> Float32s:
         """The remaining probabilities; the last window is padded with zeros."""
         rest = self._audio.finish()
         return self._run(np.pad(rest, (0, -(len(self._held) + len(rest)) % WINDOW)), 1)
 
-    def _run(self, new: Floats, least: int) -> Floats:
+    def _run(self, new: Float32s, least: int) -> Float32s:
         """Run the model on full batches, and on the rest if it has `least` windows."""
         samples = np.concatenate([self._held, new])
         found, at = [np.empty(0, np.float32)], 0

@@ -98,3 +98,21 @@ def test_rules_over_no_rows() -> None:
     table = pa.table({"silence": pa.array([], pa.float64())})
     limit = rules.Limit("silence", max=0.5, high="silent")
     assert outcome_table.passes(table, (limit,)).to_pylist() == []
+
+
+def test_texts_from_before_a_limit_was_tightened_count_as_they_are(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 8)
+    wide = corpus.job(tmp_path)
+    corpus.run(wide)
+    strict = corpus.job(tmp_path, filter=corpus.filters(min=1.3))
+    corpus.run(strict)
+    assert outcome_table.where(strict) is not None
+    now, then = what_if.kept(strict, wide)
+    assert (now["items"], then["items"]) == (3, 8)
+    assert then["not_yet_transcribed"]["items"] == 0
+    assert then == what_if.of_shards(wide)
+    corpus.add(tmp_path / "in", 2, seed=77)
+    corpus.run(strict)
+    _, then = what_if.kept(strict, wide)
+    assert then["items"] == 8
+    assert then["not_yet_transcribed"]["items"] == 1, "control: the new one was never heard"

@@ -151,8 +151,11 @@ class StoredShard:
         return recipe.transcript_recipes(self.job.transcribe, self.weights.partition("\n")[0])
 
     def transcript_recipe(self, utterance: Utterance) -> str:
+        return self.text_recipe(utterance, utterance.hears or utterance.audio)
+
+    def text_recipe(self, utterance: Utterance, audio: str) -> str:
+        """Recipe of its transcript from the PCM of this recipe, its own or the enhanced one."""
         company = utterance.company.audio if utterance.company else ()
-        audio = utterance.hears or utterance.audio
         return self._transcript_recipes(audio, utterance.forced, company)
 
     def further_recipes(self, utterance: Utterance) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ applied; whatever is missing is left for a stage to compute.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import groupby
 
@@ -204,6 +204,21 @@ class ShardView(StoredShard):
                     if utterance.llm_unanswered:
                         utterance.outcome = Outcome("pending", "transcribe")
                 yield utterance
+
+    def with_stored_text(self, utterances: Iterable[Utterance]) -> set[str]:
+        """Ids of utterances that a limit dropped before their transcript was looked up, although
+        one is stored: the limit was tightened since, or a kept utterance shares their window."""
+        return {
+            u.id
+            for u in utterances
+            if u.outcome.outcome == "dropped"
+            and u.heard is None
+            and any(
+                self.text_recipe(u, audio) in self.transcripts
+                for audio in (u.audio, u.enhanced)
+                if audio is not None
+            )
+        }
 
     def _awaited(self, utterance: Utterance, row: Row) -> bool:
         """Whether further recognisers still have to hear the utterance; otherwise attaches their

@@ -11,7 +11,7 @@ and it is ignored once the manifests have changed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -35,6 +35,7 @@ from tasks.storage import tables
 from tasks.text import SHARED_COLUMNS
 
 SPARED = "spared"
+STORED = "text_stored"
 NOT_IN_AUDIO = "not_in_audio"  # the reason of a text that was never said
 FIXED = pa.schema(
     {
@@ -42,6 +43,7 @@ FIXED = pa.schema(
         "seconds": pa.float64(),
         **dict.fromkeys(("outcome", "stage", "reason"), pa.string()),
         "heard": pa.bool_(),  # it has a transcript
+        STORED: pa.bool_(),  # it has not, since a limit dropped it first; but one is stored
         SPARED: pa.bool_(),  # a person keeps it, whatever verdicts say
         # From here on, columns of `Utterance.texts` and `Utterance.measures`.
         "words": pa.int64(),  # of the reference
@@ -58,11 +60,13 @@ def schema_of(job: Job) -> pa.Schema:
     return pa.schema([*FIXED, *((name, pa.float64()) for name in names)])
 
 
-def of_utterances(job: Job, utterances: Sequence[Utterance]) -> pa.Table:
-    """One row for each utterance that was judged."""
+def of_utterances(job: Job, utterances: Sequence[Utterance], stored: Collection[str]) -> pa.Table:
+    """One row for each utterance that was judged; `stored`: ids of those dropped before their
+    transcript was looked up, although there is one."""
     schema = schema_of(job)
     fixed = pa.Table.from_pylist(
-        list(map(_fixed, utterances)), schema=pa.schema(list(schema)[:MEASURES_FROM])
+        [_fixed(u, u.id in stored) for u in utterances],
+        schema=pa.schema(list(schema)[:MEASURES_FROM]),
     )
     judged = [(u.texts, u.measures) for u in utterances]
     values = (
@@ -72,7 +76,7 @@ def of_utterances(job: Job, utterances: Sequence[Utterance]) -> pa.Table:
     return pa.table([*fixed.columns, *values], schema=schema)
 
 
-def _fixed(u: Utterance) -> Row:
+def _fixed(u: Utterance, stored: bool) -> Row:
     heard = u.heard is not None and not u.heard["error_code"]
     return {
         "id": u.id,
@@ -84,6 +88,7 @@ def _fixed(u: Utterance) -> Row:
         "stage": u.outcome.stage,
         "reason": u.outcome.reason,
         "heard": heard,
+        STORED: stored,
         SPARED: u.spared,
     }
 

@@ -34,11 +34,12 @@ def with_same_texts(now: Job, then: Job) -> Job:
 def kept(now: Job, then: Job) -> tuple[JsonObject, JsonObject]:
     """Items and hours under both settings: from the table of outcomes if it is valid for both,
     else shard by shard. The table keeps the corpus-wide verdicts as they were, so other settings of
-    those are answered from the shards."""
+    those are answered from the shards. So are limits that let in clips whose texts are stored, but
+    not in the table: limits that were tightened since dropped them."""
     same = corpuswide.chosen(now) == corpuswide.chosen(then) and not _by_speaker(now, then)
     if same and outcome_table.where(now) is not None and outcome_table.where(then) is not None:
         columns = {"outcome", "stage", "reason", "heard", "seconds", "dataset"}
-        columns |= {outcome_table.SPARED}
+        columns |= {outcome_table.SPARED, outcome_table.STORED}
         columns |= outcome_table.columns_asked(now) | outcome_table.columns_asked(then)
         columns |= {"id"} if now.package.weights or then.package.weights else set()
         try:
@@ -47,7 +48,7 @@ def kept(now: Job, then: Job) -> tuple[JsonObject, JsonObject]:
         except (OSError, pa.ArrowException):  # damaged: the manifests tell
             return of_shards(now), of_shards(then)
         before, after = ([each[side] for each in parts] for side in (0, 1))
-        return _summed(before), _summed(after)
+        return _summed(now, before), _summed(then, after)
     return of_shards(now), of_shards(then)
 
 
@@ -57,11 +58,16 @@ def _by_speaker(now: Job, then: Job) -> bool:
     return capped or recipe.across_recordings(now) != recipe.across_recordings(then)
 
 
-Sums = tuple[int, float, int, float]  # items and seconds kept; those of them not yet transcribed
+#: Items and seconds kept; those that lack a text in the table; how many of these have one stored.
+Sums = tuple[int, float, int, float, int]
 
 
-def _summed(parts: Sequence[Sums]) -> JsonObject:
-    items, seconds, waiting, waiting_seconds = zip(*parts, strict=True) if parts else [()] * 4
+def _summed(job: Job, parts: Sequence[Sums]) -> JsonObject:
+    items, seconds, waiting, waiting_seconds, stored = (
+        zip(*parts, strict=True) if parts else [()] * 5
+    )
+    if any(stored):
+        return of_shards(job)
     return _counted(sum(items), math.fsum(seconds), sum(waiting), math.fsum(waiting_seconds), 0)
 
 
@@ -77,7 +83,8 @@ def _of_part(job: Job, table: pa.Table) -> Sums:
         chosen = table["seconds"].filter(mask)
         return len(chosen), float(pc.sum(chosen).as_py() or 0.0)
 
-    return *of(packaged), *of(waiting)
+    stored = pc.sum(table[outcome_table.STORED].filter(waiting)).as_py()
+    return *of(packaged), *of(waiting), stored or 0
 
 
 def of_shards(job: Job) -> JsonObject:

@@ -39,7 +39,7 @@ from tasks.packaging.plan import BESIDE_COLUMNS, LAYOUT_COLUMNS, SOURCE_COLUMNS
 from tasks.recipe import digest
 from tasks.schema import LEDGER
 
-FORMAT = 2  # of these files
+FORMAT = 3  # of these files
 AT_ONCE = 8  # shards of a group
 SLICES = 64  # of a ledger
 SMALL = 1 << 18  # bytes of a table

@@ -51,7 +51,7 @@ def of_shard(job: Job, shard: str, strict: bool = False) -> ShardOutcomes:
     return ShardOutcomes(
         pa.Table.from_pylist(rows, schema=row_schema(job)),
         pa.Table.from_pylist(ledger.of_shard(known, utterances), schema=LEDGER),
-        outcome_table.of_utterances(job, utterances),
+        outcome_table.of_utterances(job, utterances, known.with_stored_text(utterances)),
         pa.Table.from_pylist(heard, schema=corpuswide.ROW),
         pa.Table.from_pylist(spoken, schema=voices.VOICES),
     )

@@ -19,9 +19,8 @@ from flows.cluster.chains import map_chains
 from flows.cluster.settings import ClusterSettings
 from flows.progress import Progress
 from flows.run import body, grouping
-from flows.run.caller import ClusterCaller
+from flows.run.caller import ClusterCaller, Shown
 from flows.run.group_runs import Groups
-from flows.run.observer import Shown
 from flows.server import api, live_artifacts, pace, posting, run_names, run_notes
 from flows.server import history as records
 from flows.settings import History, PrepareSettings

@@ -7,6 +7,7 @@ far it is. Everything goes to stderr.
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
@@ -16,10 +17,10 @@ from dataclasses import dataclass, field, replace
 from typing import Self, TextIO
 
 from rich.console import Console
+from rich.file_proxy import FileProxy
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
-from flows.console_logs import shared_console
 from flows.words import clock, hours, speed_of
 
 EVERY = 30.0  # s between two lines if there are no bars
@@ -201,3 +202,30 @@ def _told(stage: Standing) -> str:
     if stage.left is not None:
         parts += [stage.speed, f"{clock(stage.left)} left"]
     return ", ".join(parts)
+
+
+@contextmanager
+def shared_console(console: Console, stream: TextIO) -> Iterator[None]:
+    """Inside, log handlers that write to `stream` print through `console`, above the bars.
+
+    Otherwise log lines and bars would garble each other. Prefect's handlers have their own
+    console; plain handlers write to the stream.
+    """
+    with ExitStack() as restore:
+        for handler in handlers():
+            own = getattr(handler, "console", None)
+            if isinstance(own, Console) and own.file in (stream, sys.stderr):
+                restore.callback(setattr, handler, "console", own)
+                handler.console = console  # type: ignore[attr-defined]
+            elif isinstance(handler, logging.StreamHandler) and handler.stream is stream:
+                restore.callback(handler.setStream, stream)
+                handler.setStream(FileProxy(console, stream))
+        yield
+
+
+def handlers() -> list[logging.Handler]:
+    """Of all loggers, each once."""
+    loggers = [logging.getLogger(), *logging.root.manager.loggerDict.values()]
+    # One handler may serve several loggers; placeholders in the list have none.
+    found = {id(h): h for log in loggers if isinstance(log, logging.Logger) for h in log.handlers}
+    return list(found.values())

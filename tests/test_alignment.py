@@ -15,7 +15,7 @@ import soxr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.demo.sentences import ENGLISH
+from flows.demo.corpus import ENGLISH
 from flows.demo.speech import Line, speak
 from flows.demo.voice import RATE as VOICE_RATE
 from tasks import pipeline, recipe

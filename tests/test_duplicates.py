@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from flows.demo.corpus import ENGLISH
 from flows.demo.encoding import encode
-from flows.demo.sentences import ENGLISH
 from flows.demo.speech import Line, speak
 from tasks.arrays import Int64s
 from tasks.audio import Clip, open_stream

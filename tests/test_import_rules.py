@@ -151,7 +151,7 @@ LAYERS = (
     "tasks.pipeline",
     "tasks.upkeep tasks.report tasks.estimating",
     "tasks.prefect_tasks tasks.preload",
-    "flows.yaml_text flows.console_logs flows.words",
+    "flows.yaml_text flows.words",
     "flows.progress",
     "flows.assignments flows.cluster",
     "flows.settings",
@@ -200,7 +200,7 @@ BY_NAME = {
         "the same, for what runs isolated"
     ),
     ("tasks.preload", "name"): "the modules that `tasks.plugins.engines` lists for a job",
-    ("flows.cluster.classes", "module"): "a cluster class of a library, which settings name",
+    ("flows.cluster.settings", "module"): "a cluster class of a library, which settings name",
     ("flows.run.launch", "'flows.prepare'"): (
         "flows use `flows.run`, which starts the one that a command names"
     ),

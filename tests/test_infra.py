@@ -28,8 +28,7 @@ import yaml
 
 from flows import settings
 from flows.cli.arguments import parser as command_parser
-from flows.cluster.classes import cluster_class
-from flows.cluster.settings import ClusterSettings
+from flows.cluster.settings import ClusterSettings, cluster_class
 from tests import corpus, image
 from tests.faults.command import Site, differences, soon
 
@@ -434,13 +433,13 @@ def test_the_constraints_reach_pip(built: image.Image) -> None:
 
 @pytest.mark.parametrize(
     ("imported", "kept"),
-    [("flows.cluster.classes.cluster_class('dask_jobqueue.SLURMCluster')", True),
+    [("flows.cluster.settings.cluster_class('dask_jobqueue.SLURMCluster')", True),
      ("import dask_jobqueue", False)],
     ids=["ours", "control"],
 )  # fmt: skip
 def test_a_cluster_class_does_not_take_ctrl_c(imported: str, kept: bool) -> None:
     code = (
-        "import signal; import flows.cluster.classes; before = signal.getsignal(signal.SIGINT); "
+        "import signal; import flows.cluster.settings; before = signal.getsignal(signal.SIGINT); "
         f"{imported}; print(signal.getsignal(signal.SIGINT) is before)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

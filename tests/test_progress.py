@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from flows import console_logs, progress
+from flows import progress
 from flows.progress import Progress
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*([A-Za-z])")
@@ -117,7 +117,7 @@ def test_logs_and_bars_do_not_garble_each_other(kind: str) -> None:
 
 @pytest.mark.usefixtures("columns")
 def test_control_without_the_shared_console_logs_do_garble(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console_logs, "handlers", list)
+    monkeypatch.setattr(progress, "handlers", list)
     log = logging.getLogger("uttermill.test_progress.control")
     log.propagate = False
 

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from pydantic import BaseModel
 
-from flows.cluster.settings import ClusterSettings
-from flows.cluster.tls import TlsSettings
+from flows.cluster.settings import ClusterSettings, TlsSettings
 from tasks import plugins, recipe, shelves
 from tasks.settings import Plugin, ResampleSettings, role
 from tests import corpus

@@ -17,8 +17,7 @@ from pydantic import ValidationError
 
 from flows import cli, settings
 from flows.cluster.cluster import Cluster
-from flows.cluster.settings import ClusterSettings
-from flows.cluster.tls import TlsSettings
+from flows.cluster.settings import ClusterSettings, TlsSettings
 from tasks.errors import ConfigError, RunError
 from tests import certificates, corpus
 

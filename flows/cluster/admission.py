@@ -19,7 +19,7 @@ from math import inf
 from pathlib import Path
 from pkgutil import resolve_name
 from time import monotonic
-from typing import Protocol
+from typing import Any
 
 from tasks.logs import log
 
@@ -31,26 +31,13 @@ AT_ONCE = 50
 ANSWER_S = 20.0  # s that a worker may take to answer, and after which it is asked again
 
 
-class Client(Protocol):
-    """The methods of `distributed.Client` used here; its own have no types."""
-
-    def run(
-        self,
-        function: Callable[..., object],
-        *args: object,
-        workers: list[str],
-        on_error: str,
-        callback_timeout: float,
-    ) -> dict[str, object]: ...
-
-
 class Admission:
     """Which workers of a scheduler may work for this client.
 
     `common`: a folder that was just made here, and that every worker must be able to write to.
     """
 
-    def __init__(self, client: Client, common: Path | None = None) -> None:
+    def __init__(self, client: Any, common: Path | None = None) -> None:
         self._client = client
         self._common = common
         self._faults: dict[str, str | None] = {}
@@ -137,9 +124,10 @@ class Admission:
             return {}
         workers = list(addresses)
         with suppress(TimeoutError):  # asked again later
-            return self._client.run(
+            found: dict[str, object] = self._client.run(
                 function, *args, workers=workers, on_error="return", callback_timeout=ANSWER_S
             )
+            return found
         if len(workers) == 1:
             return {}
         # When one does not answer (a closed port, say), Dask drops all answers: ask one by one.

@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
-from flows.cluster import classes, dask_config, ending, fleet, local, spawning, worker
+from flows.cluster import dask_config, ending, fleet, local, spawning, worker
 from flows.cluster.connected import SchedulerElsewhere, SchedulerHere, despite_deaths
 from flows.cluster.fleet import CPU, GPU
 from flows.cluster.placement import Placement, await_admission
@@ -210,7 +210,7 @@ class Cluster:
         if self.settings.kind == "address":
             return self.settings.address
         if self.settings.kind == "class":
-            self._cluster = classes.start(self.settings.class_name, self.settings.options)
+            self._cluster = self.settings.new_cluster()
             if self.settings.workers and hasattr(self._cluster, "scale"):
                 self._cluster.scale(self.settings.workers)
             return self._cluster

@@ -5,9 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from time import monotonic, sleep
-from typing import Any, Protocol
-
-from tasks.json_types import JsonObject
+from typing import Any
 
 ASK_S = 1.0  # s between two requests, at least
 REFRESH_S = 60.0  # s after which the view is read again, in case an event was lost
@@ -15,18 +13,6 @@ PAUSES = (0.1, 0.2, 0.5, 1, 2, 4)  # s between attempts to reach all workers
 EVENTS = "all"  # Dask's topic of workers that join and leave
 
 Resources = dict[str, float]  # Dask's, by name
-
-
-class Client(Protocol):
-    """The methods of `distributed.Client` used here; its own have no types."""
-
-    def scheduler_info(self) -> JsonObject: ...
-
-    def subscribe_topic(
-        self, topic: str, handler: Callable[[tuple[float, dict[str, str]]], None]
-    ) -> None: ...
-
-    def unsubscribe_topic(self, topic: str) -> None: ...
 
 
 class SchedulerHere:
@@ -60,7 +46,7 @@ class SchedulerElsewhere:
     the whole list is read again: after an event, at most once every ASK_S.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Any) -> None:
         self._client = client
         self._state = threading.Lock()  # never held during a request: events come meanwhile
         self._request = threading.Lock()

@@ -2,18 +2,76 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import field_validator, model_validator
 
-from flows.cluster.classes import cluster_class
 from flows.cluster.gpus import NAME, Chosen, check_devices
-from flows.cluster.tls import TlsSettings
 from tasks import masking
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
 from tasks.settings import StageSettings, Transient
+
+if TYPE_CHECKING:
+    from distributed import Security
+
+
+class TlsSettings(StageSettings):
+    """Certificates of the cluster's traffic, by path; one pair for scheduler, workers and client.
+
+    Each side checks the other's certificate against the authority, and refuses any other.
+    """
+
+    ca_file: str = Transient(..., "Authority's certificate, PEM.")
+    cert: str = Transient(..., "Certificate of this user, PEM.")
+    key: str = Transient(..., "Its private key, PEM, without a passphrase.")
+
+    def rooted(self) -> Self:
+        """The same with absolute paths, because workers start in folders of their own."""
+        paths = {name: os.path.abspath(path) for name, path in self}
+        return self.model_copy(update=paths)
+
+    def check(self) -> None:
+        """ConfigError when a file cannot be read or is not a certificate or key in PEM."""
+        for name, path in self:
+            try:
+                with open(path, "rb"):
+                    pass
+            except (OSError, ValueError) as error:
+                why = error.strerror if isinstance(error, OSError) else error
+                raise ConfigError(f"cluster.tls.{name}: {path} cannot be read ({why})") from None
+        try:
+            ssl.create_default_context(cafile=self.ca_file)
+        except ssl.SSLError:
+            raise ConfigError(
+                f"cluster.tls.ca_file: {self.ca_file} is not a certificate in PEM"
+            ) from None
+        try:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.load_cert_chain(self.cert, self.key, password="")  # no password: it would ask
+        except ssl.SSLError:
+            raise ConfigError(
+                f"cluster.tls: {self.cert} and {self.key} are not a certificate and its key in "
+                "PEM, without a passphrase"
+            ) from None
+
+    def security(self) -> Security:
+        """A `distributed.Security` that refuses plain traffic."""
+        import distributed
+
+        roles = ("scheduler", "worker", "client")
+        pair = {f"tls_{role}_cert": self.cert for role in roles}
+        pair |= {f"tls_{role}_key": self.key for role in roles}
+        return distributed.Security(  # type: ignore[no-untyped-call]
+            require_encryption=True, tls_ca_file=self.ca_file, **pair
+        )
 
 
 class ClusterSettings(StageSettings):
@@ -138,3 +196,33 @@ class ClusterSettings(StageSettings):
         check_devices(self.gpus)
         if self.tls:
             self.tls.check()
+
+    def new_cluster(self) -> Any:
+        """A cluster of the class that they name; ConfigError when its options do not fit it."""
+        maker = cluster_class(self.class_name)
+        try:
+            return maker(**self.options)
+        except TypeError as error:  # most often an option that it does not have
+            raise ConfigError(f"cluster.options do not fit {self.class_name}: {error}") from error
+
+
+def cluster_class(name: str | None) -> Callable[..., Any]:
+    """A cluster class by its dotted name; ConfigError when it cannot be imported."""
+    module, _, attribute = (name or "").rpartition(".")
+    try:
+        with _interrupts_kept():
+            found: Callable[..., Any] = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"cluster.class_name: {name!r} cannot be imported: {error}") from error
+    return found
+
+
+@contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Undo what an import does to Ctrl-C: dask_jobqueue makes it end the process at once."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if before is not None and signal.getsignal(signal.SIGINT) is not before:
+            signal.signal(signal.SIGINT, before)

@@ -38,8 +38,7 @@ from tasks.storage import lock, tables
 if TYPE_CHECKING:  # imports Dask and Prefect, which a run with nothing to do does without
     from flows.cluster.cluster import Cluster
     from flows.progress import Progress
-    from flows.run.caller import ClusterCaller
-    from flows.run.observer import Shown
+    from flows.run.caller import ClusterCaller, Shown
     from flows.server.live_artifacts import RunBoard
 
 #: Audio that is packaged without workers, s: their start takes longer.

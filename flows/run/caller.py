@@ -1,8 +1,8 @@
-"""Sends the pipeline's calls to the cluster of a run."""
+"""Sends the pipeline's calls to the cluster of a run, and shows its steps as progress bars."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from inspect import signature
@@ -15,13 +15,14 @@ from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.fleet import CPU, GPU
 from flows.cluster.settings import ClusterSettings
 from flows.progress import Progress
-from flows.run import dask_report
+from flows.run import dask_report, items
 from flows.run.metrics import Metrics, place_of
 from tasks import storage
 from tasks.accounting.metrics import Place, Trace
-from tasks.callers import Chain, Result
+from tasks.callers import Chain, Result, Step
 from tasks.job import Cost, Done, Job
 from tasks.plugins import engines, gpu
+from tasks.results import Sharded
 from tasks.stages.cost import CostMeter
 
 MOST_WAITING = 100  # shards in progress beyond one for each worker: each has a thread
@@ -185,3 +186,33 @@ class ClusterCaller:
         result, cost = ended
         self.metrics.call(place, trace, cost)
         return result
+
+
+class Shown:
+    """The observer of a run without Prefect. Files that the sources left aside are listed in
+    `folder`, if it is given."""
+
+    most_shards = 100
+
+    def __init__(
+        self, job: Job, caller: ClusterCaller, progress: Progress, folder: Path | None = None
+    ) -> None:
+        self.caller, self.folder = caller, folder
+        self.start, self.advance, self.finish = progress.start, progress.advance, progress.finish
+
+    @property
+    def task_runs(self) -> int:
+        """How many Prefect was told of."""
+        return 0
+
+    def step(
+        self, name: str, work: Callable[[], Step], shard: str = "", seconds: float = 0.0
+    ) -> Step:
+        return work()
+
+    def chains(self, shards: Mapping[str, float], chain: Chain) -> list[list[Done]]:
+        return self.caller.chains(list(shards), chain)
+
+    def sharded(self, found: Sharded) -> None:
+        if self.folder is not None:
+            items.write_left_aside(self.folder, found.left)

@@ -57,7 +57,7 @@ def _with_workers(settings: PrepareSettings, opened: body.Body, early: bool) -> 
     needed."""
     if settings.history == "none":
         with importing():  # Dask with it
-            from flows.run.observer import Shown
+            from flows.run.caller import Shown
 
         opened.start_workers()
         return opened.work(Shown)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from flows import console_logs
+from flows.progress import handlers
 from tasks.errors import MillError
 
 OURS = ("uttermill", "prefect.flow_runs", "prefect.task_runs")
@@ -32,7 +32,7 @@ def quiet() -> Iterator[None]:
 
     twice = _NotTwice()
     with ExitStack() as restore:
-        for handler in console_logs.handlers():
+        for handler in handlers():
             if isinstance(handler, PrefectConsoleHandler):
                 restore.callback(handler.setLevel, handler.level)
                 restore.callback(handler.removeFilter, twice)

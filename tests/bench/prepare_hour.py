@@ -36,8 +36,8 @@ from prefect import flow
 
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
+from flows.demo.corpus import STORY
 from flows.demo.encoding import encode
-from flows.demo.sentences import STORY
 from flows.demo.speech import Line, speak
 from flows.prepare import TaskRuns
 from flows.progress import Progress

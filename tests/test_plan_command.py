@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from rich import filesize
@@ -18,6 +20,8 @@ from flows.cli.show import plans as shown
 from flows.run import launch, plans, runs
 from tasks import pipeline
 from tasks.estimating import headers
+from tasks.reviews import log
+from tasks.reviews.log import Decision
 from tests import corpus
 from tests.test_commands import told
 
@@ -244,3 +248,50 @@ def test_an_unknown_reason_is_answered_with_those_that_exist(
     assert cli.main(["ledger", out, "--dataset", "bar"]) == 0
     known = "No item is of the dataset 'bar'; the datasets here are c.\n"
     assert known in capsys.readouterr().err
+
+
+def test_decisions_by_people_are_a_cause(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = file.parent / "out"
+    short = ["filter.filters.duration.min=0.5"]
+    corpus.add(file.parent / "in", 0, seed=99, name="short.wav")
+    prepared(file, *short)
+    ledger = pq.read_table(out / "datasets/v0002/ledger.parquet").to_pylist()
+    ids = {Path(row["recording"]).stem: row["utterance"] for row in ledger}
+
+    def foreseen(decision: str, name: str, **more: str) -> dict[str, Any]:
+        """The plan after a person decided; then a run."""
+        log.append(out, [Decision(ids[name], decision, **more)])
+        plan = told(capsys, "plan", str(file), "--set", *short)
+        assert plan["version"]["new"]
+        prepared(file, *short)
+        computed = runs_summary(out)["stages"]
+        assert {name: entry["compute"] for name, entry in plan["stages"].items()} == {
+            name: entry["items_computed"] for name, entry in computed.items()
+        }
+        return plan
+
+    kept = foreseen("keep", "short")
+    assert kept["changes"] == [{"setting": "reviews", "before": "none", "after": "1 keep"}]
+    causes = {name: entry["because"] for name, entry in kept["stages"].items()}
+    assert causes == {
+        "shard": [], "filter": [],
+        "resample": ["reviews"], "transcribe": ["reviews"], "package": ["reviews"],
+    }  # fmt: skip
+    dropped = foreseen("drop", "short")
+    assert dropped["changes"][0]["after"] == "1 drop"
+    worded = foreseen("retext", "r04", text="the right  words")
+    assert worded["stages"]["package"]["because"] == ["reviews"]
+    other = foreseen("retext", "r04", text="other words")
+    assert other["changes"][0]["after"] == "1 drop, 1 retext, others than before"
+    undone = foreseen("undo", "r04")
+    assert undone["stages"]["package"]["because"] == ["reviews"]
+    assert told(capsys, "plan", str(file), "--set", *short)["changes"] == []
+    log.append(out, [Decision(ids["r05"], "drop")])
+    assert cli.main(["plan", str(file), "--set", *short]) == 0
+    assert "reviews 1 drop → 2 drop: package 8 items" in capsys.readouterr().err
+
+
+def runs_summary(out: Path) -> dict[str, Any]:
+    """What the newest run told of itself."""
+    found: dict[str, Any] = json.loads((runs.newest(out) / runs.SUMMARY).read_text())
+    return found

@@ -58,7 +58,7 @@ def of(settings: PrepareSettings, brief: bool = False) -> JsonObject:
             "newest": version.name if version else None,
             "clips": now,
             "clips_then": then,
-            "new": bool(plan.other_settings or changes),
+            "new": bool(plan.other_inputs or changes),
         },
         "removed": plan.removed,
         "ignored": plan.ignored,

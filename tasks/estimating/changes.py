@@ -10,6 +10,7 @@ from tasks import plugins
 from tasks.job import Job
 from tasks.json_types import JsonObject, JsonValue
 from tasks.recipe import whole_job
+from tasks.reviews import applied
 from tasks.settings import THRESHOLD, role
 
 
@@ -59,6 +60,24 @@ def of_models(described: JsonObject, job: Job) -> list[Change]:
     return found
 
 
+def of_people(described: JsonObject, job: Job) -> list[Change]:
+    """Whether people decided otherwise than when the newest version was made; `described`: its
+    dataset.json."""
+    then, now = (each.get(REVIEWS, {}) for each in (described, applied.described(job)))
+    if then.get("sha256") == now.get("sha256"):
+        return []
+    before, after = (_decisions(each) for each in (then, now))
+    return [Change(REVIEWS, before, after if after != before else f"{after}, others than before")]
+
+
+def _decisions(told: JsonObject) -> str:
+    """How many of each kind, in words."""
+    counts = (f"{n} {kind}" for kind, n in told.items() if kind != "sha256" and n)
+    return ", ".join(counts) or "none"
+
+
+#: The cause of work that decisions by people make, as the settings that they are no part of.
+REVIEWS = "reviews"
 _CODE = ("its former model or code", "that of now")
 
 
@@ -111,11 +130,14 @@ def _short(value: JsonValue) -> str | None:
 
 
 def found_since(job: Job, before: Job | None, described: JsonObject | None) -> list[Change]:
-    """Changes of settings since the newest run, and of models and code since the newest version."""
+    """Changes of settings since the newest run, and of models, code and decisions by people since
+    the newest version."""
     found = between(before, job) if before else []
+    if not described:
+        return found
     named = {change.setting for change in found}
-    models = of_models(described, job) if described else []
-    return found + [change for change in models if change.setting not in named]
+    models = [change for change in of_models(described, job) if change.setting not in named]
+    return [*found, *models, *of_people(described, job)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +150,14 @@ class Causes:
     pcm: list[str]
     enhanced: list[str]
     texts: list[str]
+    people: list[str]  # a person keeps, drops or corrects others
     version: list[str]  # only what is published
 
     @property
     def published(self) -> list[str]:
         """What may change published clips, even where all that it needs was computed before."""
-        return [*self.limits, *self.pcm, *self.enhanced, *self.texts, *self.version]
+        before = [*self.limits, *self.pcm, *self.enhanced, *self.texts]
+        return [*before, *self.people, *self.version]
 
     @classmethod
     def of(cls, found: list[Change]) -> Causes:
@@ -153,5 +177,6 @@ class Causes:
             named("resample."),
             named("enhance"),
             heard + spoken,
+            named(REVIEWS),
             rest,
         )

@@ -63,7 +63,7 @@ class Plan:
     ignored: dict[str, int]  # files left aside, by reason
     shards: int
     clips: tuple[int, int]
-    other_settings: bool  # settings differ from the newest version's, or there is no version
+    other_inputs: bool  # settings or decisions differ from the newest version's, or there is none
     unread: int
     shared: list[Shared]  # recordings in two sources
     refusal: str | None  # why the run will publish nothing, as far as it is known now
@@ -121,6 +121,7 @@ def plan(job: Job, before: Job | None, headers: bool = True) -> Plan:
     clips = _package(scan, {*gone, *fresh})
     removed = len(gone - {*listed.moved.values()})
     other = described is None or described["settings"] != whole_job.settings_of(job)
+    other = other or bool(causes.people)
     size = 0 if headers else sum(row["size"] for row in new)
     made = (scan.stages, causes.all, removed, found.ignored, len(shards), clips, other, size)
     return Plan(*made, found.shared, removals.refusal(job, listed, newest))
@@ -163,13 +164,14 @@ class _Scan:
         if not kept:
             return
         pcm, text = utterance.audio, view.transcript_recipe(utterance)
+        let_in = (utterance.spared and self.causes.people) or self.causes.limits
         if clean := utterance.enhanced:
-            because = self.causes.enhanced or self.causes.pcm or self.causes.limits
+            because = self.causes.enhanced or self.causes.pcm or let_in
             known = clean in view.audio or clean in seen
             self._tally("resample", known, seconds, because, bool(self.causes.enhanced))
             seen.add(clean)
         there = {pcm} & view.audio.keys() | {text} & view.transcripts.keys()
-        earlier = self.causes.limits or self.causes.pcm
+        earlier = let_in or self.causes.pcm
         causes, again = self.causes.texts or earlier, bool(self.causes.texts)
         converted = pcm in there | seen
         if not converted:
@@ -239,7 +241,8 @@ class _Scan:
 def _package(scan: _Scan, gone: set[str]) -> tuple[int, int]:
     """Count the clips that are written, in tars whose content changes; (clips now, clips then).
     `gone`: recordings that left their sources, or whose bytes are others now."""
-    change = rewriting.of_version(scan.job, scan.before, scan.stay, scan.scanned, gone)
+    worded = rewriting.wordings(scan.job) if scan.causes.people else {}
+    change = rewriting.of_version(scan.job, scan.before, scan.stay, scan.scanned, gone, worded)
     amount = scan.stages["package"]
     waiting, seconds = scan.expected.packaged(scan.coming)
     causes = [name for each in ("resample", "transcribe") for name in scan.stages[each].because]

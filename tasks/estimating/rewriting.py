@@ -10,13 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tasks import scoring
 from tasks.accounting import summary
+from tasks.arrays import Bools
 from tasks.dataset import versions
 from tasks.dataset.versions import Proved
 from tasks.job import Job
 from tasks.json_types import JsonObject, JsonValue
 from tasks.packaging.layout import LAYOUT_SETTINGS
 from tasks.recipe import whole_job
+from tasks.reviews import applied, log
 from tasks.schema import UTTERANCES_FILE
 from tasks.storage import tables
 
@@ -33,22 +36,54 @@ class Rewriting(NamedTuple):
     seconds: float
 
 
+class Wordings(NamedTuple):
+    """What people wrote as the text of an utterance: the text that counts, None if it was taken
+    back, and those before."""
+
+    text: str | None
+    others: frozenset[str]
+
+    def differs(self, published: str) -> bool:
+        """Whether a published text is another than the one by these decisions."""
+        return published in self.others if self.text is None else published != self.text
+
+
+def wordings(job: Job) -> dict[str, Wordings]:
+    """By id, of each utterance whose text a person ever wrote."""
+    written: dict[str, set[str]] = {}
+    for each in log.read(log.stored(job.out)):
+        if each.text:
+            written.setdefault(each.id, set()).add(scoring.clean(each.text))
+    known, found = applied.of(job), {}
+    for name, texts in written.items():
+        text = known[name].text if name in known else None
+        current = scoring.clean(text) if text else None
+        found[name] = Wordings(current, frozenset(texts - {current}))
+    return found
+
+
 def of_version(
-    job: Job, before: Job | None, stay: Mapping[str, float], scanned: Set[str], gone: Set[str]
+    job: Job,
+    before: Job | None,
+    stay: Mapping[str, float],
+    scanned: Set[str],
+    gone: Set[str],
+    worded: Mapping[str, Wordings],
 ) -> Rewriting:
     """`stay`: seconds, by id, of the utterances of the recordings `scanned` that are packaged
-    unchanged. Clips of other recordings stay too, unless those are in `gone` (left or
-    changed)."""
+    unchanged, but perhaps for a text that a person wrote (`worded`). Clips of other recordings
+    stay too, unless those are in `gone` (left or changed)."""
     newest = versions.newest(job.out)
     if newest is None:
         return Rewriting(0, len(stay), len(stay), sum(stay.values()))
     writes_all = before is None or _writes_all(job, before) or _all_differ(job, newest)
     others, kept = pa.array([*scanned, *gone], pa.string()), pa.array([*stay], pa.string())
     new, proved = dict(stay), Proved(newest)
+    columns = [*COLUMNS, *(["text"] if worded else [])]
     clips = staying_then = written_then = 0
     seconds = 0.0
     for part in tables.parts(newest / UTTERANCES_FILE):  # of whole tars
-        table = tables.read(part, columns=COLUMNS, opened=proved)
+        table = tables.read(part, columns=columns, opened=proved)
         is_kept = pc.is_in(table["id"], kept)
         for name in table["id"].filter(is_kept).to_pylist():
             new.pop(name, None)
@@ -56,13 +91,25 @@ def of_version(
         staying = written = stays.to_numpy(zero_copy_only=False)
         if not writes_all:
             tars = table["shard"].combine_chunks().dictionary_encode().indices.to_numpy()
-            written = staying & np.isin(tars, np.unique(tars[~staying]))
+            same = staying & ~_reworded(table, worded)
+            written = staying & np.isin(tars, np.unique(tars[~same]))
         clips += len(table)
         staying_then += int(staying.sum())
         written_then += int(written.sum())
         seconds += float(summary.seconds_of(table)[written].sum())
     seconds += sum(new.values())
     return Rewriting(clips, staying_then + len(new), written_then + len(new), seconds)
+
+
+def _reworded(table: pa.Table, worded: Mapping[str, Wordings]) -> Bools:
+    """Clips whose published text is not the one by the decisions of now; [rows]."""
+    found = np.zeros(len(table), bool)
+    if worded:
+        known = pc.is_in(table["id"], pa.array([*worded], pa.string()))
+        for at in np.flatnonzero(known.to_numpy()):
+            name, text = (table[column][int(at)].as_py() for column in ("id", "text"))
+            found[at] = worded[name].differs(text)
+    return found
 
 
 def _writes_all(job: Job, before: Job) -> bool:

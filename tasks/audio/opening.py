@@ -31,7 +31,7 @@ _OPTIONS = {
 }
 #: Codecs in which every frame has a checksum; FFmpeg drops the frames whose checksum is wrong.
 CHECKED = {"flac", "wavpack", "tta"}
-_DROP_WRONG = "crccheck+explode"
+DROP_WRONG = "crccheck+explode"
 #: In other codecs FFmpeg reports a fault and decodes on. It checks the checksums of AC-3, of E-AC-3
 #: and of MPEG frames that have one, and the number of bits in each frame.
 _REPORT_WRONG = "crccheck+bitstream+buffer"
@@ -63,7 +63,7 @@ def audio_stream(container: InputContainer, check: bool) -> AudioStream:
     context.thread_count = 1
     checked = context.name in CHECKED
     if check or not checked:
-        context.options = {"err_detect": _DROP_WRONG if checked else _REPORT_WRONG}
+        context.options = {"err_detect": DROP_WRONG if checked else _REPORT_WRONG}
     _number_channels(context)
     return stream
 

@@ -156,6 +156,19 @@ def test_all_typos_are_named_at_once(tmp_path: Path) -> None:
     assert "transcribe.langauge_by: no such setting; did you mean language_by?" in sentence
 
 
+def test_typos_of_nested_recognisers_are_named_with_the_others(tmp_path: Path) -> None:
+    sentence = refused(tmp_path, f"""
+        sources: [{{kind: folder, path: {tmp_path}, langauge: en}}]
+        out: {tmp_path}/o
+        filter: {{segmenter: {{use: aligned, backend: {{use: fake, sede: 1}}}}}}
+        transcribe: {{backends: [{{use: fake, sed: 1}}, {{use: faster_whisper, modle: a}}]}}
+    """)  # fmt: skip
+    assert "sources.folder.langauge: no such setting; did you mean language?" in sentence
+    assert "filter.segmenter.backend.sede: no such setting; did you mean seed?" in sentence
+    assert "transcribe.backends.fake.sed: no such setting; did you mean seed?" in sentence
+    assert "transcribe.backends.faster_whisper.modle: no such setting; did you" in sentence
+
+
 @pytest.mark.parametrize(
     ("yaml", "sentence"),
     [

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from tasks import settings
 from tasks.errors import ConfigError
 from tasks.json_types import JsonValue
 from tasks.plugins import explaining
 from tasks.plugins.loading import checked, load, resolve_source
+from tasks.settings.base import Shelf
 
 #: Where plug-ins stand in settings, and their shelf.
 PLACES = {
@@ -21,6 +23,7 @@ PLACES = {
     ("resample", "resampler"): "resamplers",
     ("resample", "levels"): "levels",
     ("transcribe", "backend"): "asr",
+    ("transcribe", "backends"): "asr",
     ("transcribe", "verdicts"): "text",
     ("package", "formats"): "formats",
 }
@@ -51,17 +54,28 @@ def _of_plugins(data: Mapping[str, JsonValue]) -> Iterator[str]:
         given: object = data
         for key in keys:
             given = given.get(key) if isinstance(given, Mapping) else None
-        where = ".".join(keys)
-        for entry in _mappings(given):
-            use = entry.get("use")
-            if not isinstance(use, str):
-                continue
-            place = f"{where}.{use}" if isinstance(given, list | tuple) else where
-            options = {key: value for key, value in entry.items() if key != "use"}
-            try:
-                checked(load(shelf, use).Settings, options, place)
-            except ConfigError as error:
-                yield str(error)
+        yield from _of_shelf(shelf, given, ".".join(keys))
+
+
+def _of_shelf(shelf: str, given: object, where: str) -> Iterator[str]:
+    """The faults of one plug-in or of a list of them, and of plug-ins in their settings."""
+    for entry in _mappings(given):
+        use = entry.get("use")
+        if not isinstance(use, str):
+            continue
+        place = f"{where}.{use}" if isinstance(given, list | tuple) else where
+        options = {key: value for key, value in entry.items() if key != "use"}
+        fields: Mapping[str, FieldInfo] = {}
+        try:
+            model = load(shelf, use).Settings
+            fields = model.model_fields
+            checked(model, options, place)
+        except ConfigError as error:
+            yield str(error)
+        for name, field in fields.items():
+            for inner in field.metadata:
+                if isinstance(inner, Shelf):
+                    yield from _of_shelf(inner.name, options.get(name), f"{place}.{name}")
 
 
 def _mappings(value: object) -> Iterator[Mapping[str, JsonValue]]:

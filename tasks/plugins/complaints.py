@@ -16,16 +16,16 @@ from tasks.settings.base import Shelf
 
 #: Where plug-ins stand in settings, and their shelf.
 PLACES = {
-    ("speakers",): "diarizers",
-    ("filter", "segmenter"): "segmenters",
-    ("filter", "filters"): "filters",
-    ("enhance",): "enhance",
-    ("resample", "resampler"): "resamplers",
-    ("resample", "levels"): "levels",
-    ("transcribe", "backend"): "asr",
-    ("transcribe", "backends"): "asr",
-    ("transcribe", "verdicts"): "text",
-    ("package", "formats"): "formats",
+    "speakers": "diarizers",
+    "filter.segmenter": "segmenters",
+    "filter.filters": "filters",
+    "enhance": "enhance",
+    "resample.resampler": "resamplers",
+    "resample.levels": "levels",
+    "transcribe.backend": "asr",
+    "transcribe.backends": "asr",
+    "transcribe.verdicts": "text",
+    "package.formats": "formats",
 }
 
 
@@ -50,11 +50,11 @@ def _of_sources(data: Mapping[str, JsonValue]) -> Iterator[str]:
 
 
 def _of_plugins(data: Mapping[str, JsonValue]) -> Iterator[str]:
-    for keys, shelf in PLACES.items():
+    for place, shelf in PLACES.items():
         given: object = data
-        for key in keys:
+        for key in place.split("."):
             given = given.get(key) if isinstance(given, Mapping) else None
-        yield from _of_shelf(shelf, given, ".".join(keys))
+        yield from _of_shelf(shelf, given, place)
 
 
 def _of_shelf(shelf: str, given: object, where: str) -> Iterator[str]:

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from operator import attrgetter
 
 from tasks.job import Job
+from tasks.plugins.complaints import PLACES
 from tasks.plugins.loading import load, module
 from tasks.settings import Plugin
 
 
-def chosen(job: Job) -> Iterator[tuple[str, Plugin]]:
-    """(shelf, plug-in) of all that a stage of the job uses."""
-    shelves = {
-        "diarizers": (job.speakers,),
-        "segmenters": (job.filter.segmenter,),
-        "filters": job.filter.filters,
-        "enhance": (job.enhance,),
-        "resamplers": (job.resample.resampler,),
-        "levels": job.resample.levels,
-        "asr": job.transcribe.recognisers,
-        "text": job.transcribe.verdicts,
-        "formats": job.package.formats,
-    }
-    return ((shelf, plugin) for shelf, some in shelves.items() for plugin in some)
+def chosen(job: Job) -> list[tuple[str, Plugin]]:
+    """(shelf, plug-in) of all that a stage of the job uses, each once."""
+    found: list[tuple[str, Plugin]] = []
+    for place, shelf in PLACES.items():
+        named = attrgetter(place)(job)
+        found += [(shelf, plugin) for plugin in (named if isinstance(named, tuple) else [named])]
+    return [*dict.fromkeys(found)]  # the first of `backends` is `backend`
 
 
 def of(job: Job) -> dict[str, str]:

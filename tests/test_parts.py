@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tasks.packaging import ledger_layout, parts, published, shard_groups
 from tasks.settings import PackageSettings
 from tasks.upkeep.verify import verify
 from tests import corpus
+from tests.bench import whole_corpus
 
 FEW = {"table_rows": 2, "tar_hours": 2.0 / 3600, "max_removed_fraction": 1.0}
 TABLES = ("utterances.parquet", "ledger.parquet")
@@ -170,3 +172,18 @@ def test_sizes() -> None:
     ]  # fmt: skip
     assert parts.groups_of_part(PackageSettings()) == 128
     assert parts.groups_of_part(PackageSettings(tar_hours=100.0)) == 1
+
+
+@pytest.mark.parametrize("chosen", [[], ["--splits"]])
+def test_the_benchmark_of_a_whole_corpus_reads_what_parts_note(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], chosen: list[str]
+) -> None:
+    monkeypatch.setattr(whole_corpus, "CLIPS", 100)
+    monkeypatch.setattr(whole_corpus, "in_process", lambda work, *args: (work(*args), 0.0, 0))
+    whole_corpus.main(["250", "--json", *chosen])
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {line["step"]: line["clips"] for line in lines if "choose" in line["step"]} == {
+        "first version: choose": 300,
+        "night: choose": 400,
+    }
+    assert lines[-1]["step"] == "night: gather"

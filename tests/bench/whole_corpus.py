@@ -36,7 +36,8 @@ from tasks.packaging import (
     published,
     seeded,
     shard_groups,
-)  # fmt: skip
+)
+from tasks.packaging.layout import PlannedGroup
 from tasks.packaging.ledger_notes import Written
 from tasks.packaging.shard_groups import DIGESTS, ShardGroup
 from tasks.recipe import whole_job
@@ -105,11 +106,6 @@ def _accounts(chance: np.random.Generator) -> pa.Table:
     return pa.table([*columns, columns[-1]], schema=accounts.ACCOUNTS)
 
 
-def plan(job: Job, scratch: Path) -> dict[str, Any]:
-    """`ledger_layout.plan` after `choose`."""
-    return ledger_layout.plan(job, scratch, judged=False)
-
-
 def gather(job: Job, scratch: Path, chosen: dict[str, Any], digest: str) -> dict[str, Any]:
     """`package.gather` after these, with the counts of a ledger of one part."""
     told = {"sums": [], "recordings": {"c": (CLIPS, 0)}, "broken": {}}
@@ -129,10 +125,11 @@ def publish(job: Job, scratch: Path, gathered: dict[str, Any], frozen: dict[str,
     """What the next version looks up of this one."""
     told: list[tuple[str, str | bytes]] = []
     for part in gathered["parts"]:
-        members = json.loads((scratch / f"parts/{part.number}.json").read_text())["members"]
+        planned = json.loads((scratch / f"parts/{part.number}.json").read_text())
+        members = [PlannedGroup(**each) for each in planned["members"]]
         with pa.memory_map(str(scratch / f"parts/{part.number}.arrow")) as file:
             digests = pa.ipc.open_file(file).read_all().select(published.DIGESTS.names)
-        runs = [(each["split"], each["generation"], each["count"]) for each in members]
+        runs = [(each.split, each.generation, each.clips) for each in members]
         told.append((part.name, published.tell(digests, runs, [])))
     version = job.out / "datasets" / "v0001"
     version.mkdir(parents=True)
@@ -162,7 +159,7 @@ def steps(job: Job, scratch: Path, clips: int) -> Iterator[tuple[str, int, float
         yield f"{name}: choose", count, cpu, rss
         digest = ""
         if not job.package.splits:
-            planned, cpu, rss = in_process(plan, job, scratch)
+            planned, cpu, rss = in_process(ledger_layout.plan, job, scratch, False)
             digest = planned["fingerprint"]
             yield f"{name}: ledger", count, cpu, rss
         gathered, cpu, rss = in_process(gather, job, scratch, chosen, digest)

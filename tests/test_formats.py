@@ -21,7 +21,7 @@ import pytest
 from tasks import plugins, shard_chain, shelves, storage
 from tasks.checkpoints import blobs
 from tasks.dataset import datacard, versions
-from tasks.formats import Hashes, Output, OutputShard, _clips, _tar, _tar_check, nemo
+from tasks.formats import Hashes, Output, OutputShard, _clips, _tar, _tars, nemo
 from tasks.packaging import format_shards, layout
 from tasks.results import Published
 from tasks.settings import Plugin
@@ -430,7 +430,7 @@ def test_tars_are_those_of_python(tmp_path: Path, length: int) -> None:
             info.size, info.mode = len(data), 0o644
             python.addfile(info, io.BytesIO(data))
     assert (tmp_path / "ours.tar").read_bytes() == (tmp_path / "python.tar").read_bytes()
-    found = list(_tar_check.read(tmp_path / "ours.tar"))
+    found = list(_tars.read(tmp_path / "ours.tar"))
     assert {member.name: bytes(member.data) for member in found} == members
     assert all(member.plain for member in found)
 
@@ -443,7 +443,7 @@ def test_names_fit_into_a_header() -> None:
     with pytest.raises(ValueError, match="does not fit"):
         _tar.header("n" * 101, 1)
     row = {"id": "talk-sub1"}
-    assert "-sub" not in nemo.member(row, nemo.Settings())
+    assert "-sub" not in nemo.member(row, "wav")
 
 
 def test_plain_names_stand_for_plugins() -> None:

@@ -26,13 +26,9 @@ class AudioSettings(StageSettings):
     audio: Suffix = Threshold("wav", "wav, or flac: smaller, equal samples.")
 
 
-def encode(pcm: Pcm, rate: int, suffix: Suffix) -> bytes:
-    """16-bit mono: WAV with its header of 44 bytes, or FLAC, which decodes to the same samples."""
-    return b"".join(parts(pcm, rate, suffix))
-
-
 def parts(pcm: Pcm, rate: int, suffix: Suffix) -> tuple[bytes | memoryview, ...]:
-    """The same as consecutive buffers; the samples of a WAV file are not copied."""
+    """The bytes of a 16-bit mono file, as consecutive buffers: WAV with its header of 44 bytes,
+    whose samples are not copied, or FLAC, which decodes to the same samples."""
     if suffix == "flac":
         return (audio.write_flac_bytes(pcm, rate),)
     return audio.wav_header(len(pcm), rate), samples(pcm)

@@ -9,15 +9,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tasks.formats import Output
+
 SUFFIX = ".idx"
 
 
-def of(begins: Sequence[int], end: int) -> bytes:
-    """Bytes of an index; `begins` and `end` are byte offsets."""
-    return np.array([*begins, end], "<u8").tobytes()
+def of(edges: Sequence[int]) -> bytes:
+    """Bytes of an index of these offsets."""
+    return np.array(edges, "<u8").tobytes()
 
 
 def of_lines(data: bytes) -> bytes:
     """Index of a file of lines."""
     sizes = [len(line) + 1 for line in data.split(b"\n")[:-1]]
-    return np.cumsum([0, *sizes]).astype("<u8").tobytes()
+    return of(np.cumsum([0, *sizes]).tolist())
+
+
+def faults(out: Output, path: str, right: bytes) -> list[str]:
+    same = (out.home / path).read_bytes() == right
+    return [] if same else [f"{path} names other places than its file has"]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain, groupby
 from pathlib import Path
 
 from tasks.formats import OutputShard
@@ -26,6 +27,23 @@ def read(home: Path, use: str, split: str) -> list[str]:
     found = sorted(home.glob(f"{use}/{split}/{NAME}"))
     # Not `splitlines`: a text may contain U+2028.
     return [line for each in found for line in each.read_text("utf-8").split("\n") if line]
+
+
+def clips(
+    shards: Sequence[OutputShard], home: Path, columns: Sequence[str]
+) -> Iterator[tuple[str, Iterator[tuple[str, Row]]]]:
+    """Each split with the path and row of each clip, for a format that has a file for each clip.
+    The shards of a split follow one another."""
+    for split, part in groupby(stream(shards, home, columns), lambda pair: pair[0].split):
+        yield (
+            split,
+            chain.from_iterable(zip(shard.files, rows, strict=True) for shard, rows in part),
+        )
+
+
+def prefixed(use: str, home: Path, split: str, head: str) -> list[str]:
+    """`listing` of a format whose lists hold paths alone."""
+    return [f"{head}/{line}" for line in read(home, use, split)]
 
 
 def stream(

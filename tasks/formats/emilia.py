@@ -85,8 +85,12 @@ def _name(recording: str) -> str:
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
     """ConfigError if MP3 does not support the sample rate."""
-    if settings.audio == "mp3":
-        _check_rates(rows)
+    rates = set(pc.unique(rows["sample_rate"]).to_pylist())
+    if settings.audio == "mp3" and not rates <= audio.MP3_RATES:
+        raise ConfigError(
+            f"formats.emilia.audio: MP3 has no sample rate of {max(rates - audio.MP3_RATES)} Hz; "
+            "take wav, or another resample.rate"
+        )
     pairs = zip(rows["recording"].to_pylist(), rows["place"].to_pylist(), strict=True)
     return [f"{_stem(split, recording)}_{place}.{settings.audio}" for recording, place in pairs]
 
@@ -146,16 +150,6 @@ def listing(home: Path, split: str, head: str) -> list[str]:
     """The list of each recording."""
     found = sorted(home.glob(f"emilia/{split}/*/*.json"))
     return [f"{head}/{path.relative_to(home).as_posix()}" for path in found]
-
-
-def _check_rates(rows: pa.Table) -> None:
-    """ConfigError if MP3 does not support a sample rate of the rows."""
-    rates = set(pc.unique(rows["sample_rate"]).to_pylist())
-    if not rates <= audio.MP3_RATES:
-        raise ConfigError(
-            f"formats.emilia.audio: MP3 has no sample rate of {max(rates - audio.MP3_RATES)} Hz; "
-            "take wav, or another resample.rate"
-        )
 
 
 def _mp3_faults(row: Row, path: str, home: Path) -> list[str]:

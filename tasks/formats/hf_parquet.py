@@ -54,13 +54,13 @@ def _schema(row: Row) -> pa.Schema:
     kinds |= {"duration": pa.float64()}
     kinds |= {name: _measures.type_of(name) for name in (*ORIGIN, *taken)}
     features: JsonObject = {
-        name: {"dtype": _NAMES[kind], "_type": "Value"}
+        name: {"sampling_rate": row["sample_rate"], "_type": "Audio"}
+        if name in clips
+        else {"dtype": _NAMES[kind], "_type": "Value"}
         for name, kind in kinds.items()
-        if name not in clips
     }
-    features |= {key: {"sampling_rate": row["sample_rate"], "_type": "Audio"} for key in clips}
-    ordered = {"info": {"features": {name: features[name] for name in kinds}}}
-    return pa.schema(list(kinds.items()), metadata={"huggingface": json.dumps(ordered)})
+    described = json.dumps({"info": {"features": features}})
+    return pa.schema(list(kinds.items()), metadata={"huggingface": described})
 
 
 def _clips_of(row: Row) -> dict[str, Row]:
@@ -91,7 +91,7 @@ def _groups(rows: Rows) -> Iterator[Rows]:
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
     schema = _schema(rows[0])
-    clips = [*_clips_of(rows[0])]
+    clips, rate = [*_clips_of(rows[0])], rows[0]["sample_rate"]
     facts = [name for name in schema.names if name not in clips]
     options = {
         # Samples hardly shrink, and a reader that wants one clip should not unpack a page.
@@ -112,7 +112,7 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
                 for row in group:
                     audio = {
                         name: {
-                            "bytes": _clips.encode(pcm(clip), row["sample_rate"], settings.audio),
+                            "bytes": b"".join(_clips.parts(pcm(clip), rate, settings.audio)),
                             "path": f"{row['id']}.{settings.audio}",
                         }
                         for name, clip in _clips_of(row).items()

@@ -23,17 +23,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.formats import (
-    Output,
-    OutputShard,
-    ReadPcm,
-    Rows,
-    _clips,
-    _index,
-    _measures,
-    _tar,
-    _tar_check,
-)
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _index, _measures, _tar, _tars
 from tasks.json_types import JsonObject
 from tasks.schema import Row
 from tasks.settings import Threshold
@@ -115,48 +105,36 @@ def _cuts(rows: Rows) -> bytes:
     return b"".join(_line(_cut(row)) for row in rows)
 
 
+def _members(row: Row, suffix: _clips.Suffix) -> dict[str, bytes | Row]:
+    key = _tar.key(row["id"])
+    return {f"{key}.{suffix}": row, f"{key}.json": _line(_recording(row))}
+
+
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
-    recordings, cuts, *indexes = shard.files
-    begins = []
-    with _tar.Tar(out, recordings) as tar:
-        for row in rows:
-            key = _tar.key(row["id"])
-            data = _clips.parts(pcm(row), row["sample_rate"], settings.audio)
-            begins.append(tar.tell())
-            tar.add(f"{key}.{settings.audio}", *data)
-            tar.add(f"{key}.json", _line(_recording(row)))
+    tar, cuts, *indexes = shard.files
+    edges = _tars.write(out, tar, rows, pcm, _members, settings.audio)
     lines = _cuts(rows)
     out.write(cuts, lines if settings.index else _gzip(lines))
-    for path, index in zip(indexes, _indexes(begins, out, recordings, lines), strict=False):
+    for path, index in zip(indexes, _indexes(edges, out, tar, lines), strict=False):
         out.write(path, index)
 
 
-def _indexes(begins: Sequence[int], out: Output, tar: str, lines: bytes) -> tuple[bytes, bytes]:
-    """Of the tar, which ends where the file does, and of the cuts."""
-    return _index.of(begins, (out.home / tar).stat().st_size), _index.of_lines(lines)
+def _indexes(edges: Sequence[int], out: Output, tar: str, lines: bytes) -> tuple[bytes, bytes]:
+    """Of the tar, whose last cut ends where the file does, and of the cuts."""
+    whole = [*edges[:-1], (out.home / tar).stat().st_size]
+    return _index.of(whole), _index.of_lines(lines)
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
-    """Order, headers, recordings and decoded PCM of the tar; all lines of the cuts; indexes."""
+    """The tar, all lines of the cuts, and the indexes."""
     tar, cuts, *indexes = shard.files
-    faults: list[str] = []
-    begins = []
-    names = [f"{_tar.key(row['id'])}.{s}" for row in rows for s in (settings.audio, "json")]
-    members = _tar_check.compare(out, tar, names, faults, exact=settings.audio == "wav")
-    for index, member in enumerate(members):
-        row, place = rows[index // 2], f"{tar}: {member.name}"
-        if index % 2 == 0:
-            begins.append(member.offset)
-            faults += _clips.faults(row, place, member.data, settings.audio)
-        elif member.data != _line(_recording(row)):
-            faults.append(f"{place} does not say what its row says")
+    faults, edges = _tars.check(out, tar, rows, _members, settings.audio)
     found = (out.home / cuts).read_bytes()
     lines = found if settings.index else zlib.decompress(found, wbits=31)
     if lines != _cuts(rows):
         faults.append(f"{cuts} does not say what its rows say")
-    for path, right in zip(indexes, _indexes(begins, out, tar, lines), strict=False):
-        if (out.home / path).read_bytes() != right:
-            faults.append(f"{path} names other places than its file has")
+    for path, right in zip(indexes, _indexes(edges, out, tar, lines), strict=False):
+        faults += _index.faults(out, path, right)
     return faults + out.changed(cuts)
 
 

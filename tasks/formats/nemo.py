@@ -16,6 +16,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,7 +30,7 @@ from tasks.formats import (
     Rows,
     _clips,
     _tar,
-    _tar_check,
+    _tars,
 )
 from tasks.schema import Row
 
@@ -55,21 +56,25 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return [f"{home}/audio_{number}.tar", f"{home}/sharded_manifests/manifest_{number}.json"]
 
 
-def member(row: Row, settings: Settings) -> str:
+def member(row: Row, suffix: str) -> str:
     """Name in the tar. NeMo reads `-sub1` at its end as the first part of a longer file, so a key
     with `-sub` is renamed, and a hash keeps it unique."""
     key = _tar.key(row["id"])
     if "-sub" in key:
         digest = hashlib.sha256(row["id"].encode()).hexdigest()[:16]
         key = f"{key.replace('-sub', '_sub')[:70]}-{digest}"
-    return f"{key}.{settings.audio}"
+    return f"{key}.{suffix}"
+
+
+def _members(row: Row, suffix: str) -> dict[str, bytes | Row]:
+    return {member(row, suffix): row}
 
 
 def _lines(shard: OutputShard, rows: Rows, settings: Settings) -> bytes:
     lines = []
     for row in rows:
         line = {
-            "audio_filepath": member(row, settings),
+            "audio_filepath": member(row, settings.audio),
             "duration": _clips.duration(row["num_samples"], row["sample_rate"]),
             "text": row["text"],
             "shard_id": shard.number,
@@ -82,24 +87,15 @@ def _lines(shard: OutputShard, rows: Rows, settings: Settings) -> bytes:
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
-    tar_path, manifest = shard.files
-    with _tar.Tar(out, tar_path) as tar:
-        for row in rows:
-            data = _clips.parts(pcm(row), row["sample_rate"], settings.audio)
-            tar.add(member(row, settings), *data)
+    tar, manifest = shard.files
+    _tars.write(out, tar, rows, pcm, _members, settings.audio)
     out.write(manifest, _lines(shard, rows, settings))
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
-    """Order, headers and decoded PCM of the tar; the manifest byte for byte."""
+    """The tar, and the manifest byte for byte."""
     tar, manifest = shard.files
-    faults: list[str] = []
-    names = [member(row, settings) for row in rows]
-    exact = settings.audio == "wav"
-    # The members come first: after its last one, `compare` looks for unexpected members.
-    members = _tar_check.compare(out, tar, names, faults, exact)
-    for found, row in zip(members, rows, strict=False):
-        faults += _clips.faults(row, f"{tar}: {found.name}", found.data, settings.audio)
+    faults, _ = _tars.check(out, tar, rows, _members, settings.audio)
     if (out.home / manifest).read_bytes() != _lines(shard, rows, settings):
         faults.append(f"{manifest} does not say what its rows say")
     return faults
@@ -107,12 +103,11 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """`tarred_audio_manifest.json` of each split."""
-    for split in sorted({shard.split for shard in shards}):
+    for split, own in groupby(shards, lambda shard: shard.split):
         with (home / "nemo" / split / "tarred_audio_manifest.json").open("wb") as whole:
-            for shard in shards:
-                if shard.split == split:
-                    with (home / shard.files[1]).open("rb") as part:
-                        shutil.copyfileobj(part, whole)
+            for shard in own:
+                with (home / shard.files[1]).open("rb") as part:
+                    shutil.copyfileobj(part, whole)
 
 
 def listing(home: Path, split: str, head: str) -> list[str]:

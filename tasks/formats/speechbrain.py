@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from pathlib import Path
 
 import pyarrow as pa
@@ -40,12 +39,8 @@ write, check = _wavs.write, _wavs.check
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
-    """The manifest of each split: the shards of a split follow one another."""
-    every = _lists.stream(shards, home, LISTED)
-    for split, part in groupby(every, lambda pair: pair[0].split):
-        clips = (
-            (path, row) for shard, rows in part for path, row in zip(shard.files, rows, strict=True)
-        )
+    """The manifest of each split."""
+    for split, clips in _lists.clips(shards, home, LISTED):
         path = home / "speechbrain" / f"{split}.json"
         with path.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{line}\n" for line in _lines(clips))

@@ -18,22 +18,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from tasks.checkpoints import blobs
-from tasks.formats import (
-    Output,
-    OutputShard,
-    ReadPcm,
-    Rows,
-    _clips,
-    _index,
-    _lists,
-    _tar,
-    _tar_check,
-)
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _index, _lists, _tar, _tars
 from tasks.schema import Row
 from tasks.settings import Threshold
 from tasks.storage import write_atomic
@@ -69,49 +60,23 @@ def facts(row: Row) -> bytes:
     return json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
 
 
+def _members(row: Row, suffix: _clips.Suffix) -> dict[str, bytes | Row]:
+    key = _tar.key(row["id"])
+    found = {f"{key}.json": facts(row), f"{key}.txt": row["text"].encode(), f"{key}.{suffix}": row}
+    return found | {f"{key}.enhanced.{suffix}": clean for clean in blobs.beside(row)}
+
+
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
-    begins = []
-    with _tar.Tar(out, shard.path) as tar:
-        for row in rows:
-            key = _tar.key(row["id"])
-            begins.append(tar.tell())
-            tar.add(f"{key}.json", facts(row))
-            tar.add(f"{key}.txt", row["text"].encode())
-            data = _clips.parts(pcm(row), row["sample_rate"], settings.audio)
-            tar.add(f"{key}.{settings.audio}", *data)
-            for clean in blobs.beside(row):
-                data = _clips.parts(pcm(clean), row["sample_rate"], settings.audio)
-                tar.add(f"{key}.enhanced.{settings.audio}", *data)
-        end = tar.tell()
+    edges = _tars.write(out, shard.path, rows, pcm, _members, settings.audio)
     if settings.energon:
-        out.write(shard.files[1], _index.of(begins, end))
+        out.write(shard.files[1], _index.of(edges))
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
-    """Order, adjacency, headers, text, facts and decoded PCM; the index byte for byte."""
-    enhanced = [f"enhanced.{settings.audio}"] if blobs.beside(rows[0]) else []
-    suffixes = ("json", "txt", settings.audio, *enhanced)
-    size = len(suffixes)
-    names = [f"{_tar.key(row['id'])}.{suffix}" for row in rows for suffix in suffixes]
-    faults: list[str] = []
-    exact = settings.audio == "wav"
-    begins, end = [], 0
-    members = _tar_check.compare(out, shard.path, names, faults, exact)
-    for index, member in enumerate(members):
-        row = rows[index // size]
-        place = f"{shard.path}: {member.name}"
-        end = member.end
-        if index % size == 0:
-            begins.append(member.offset)
-        if index % size >= 2:
-            clip = row if index % size == 2 else blobs.beside(row)[0]
-            faults += _clips.faults(clip, place, member.data, settings.audio)
-        elif member.data != (row["text"].encode() if index % size else facts(row)):
-            faults.append(f"{place} does not say what its row says")
+    """The tar, and the index byte for byte."""
+    faults, edges = _tars.check(out, shard.path, rows, _members, settings.audio)
     if settings.energon:
-        path = shard.files[1]
-        if (out.home / path).read_bytes() != _index.of(begins, end):
-            faults.append(f"{path} names other places than its tar has")
+        faults += _index.faults(out, shard.files[1], _index.of(edges))
     return faults
 
 
@@ -121,8 +86,7 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
         _write_energon(shards, home / "webdataset")
 
 
-def listing(home: Path, split: str, head: str) -> list[str]:
-    return [f"{head}/{line}" for line in _lists.read(home, "webdataset", split)]
+listing = partial(_lists.prefixed, "webdataset")
 
 
 NV_META = ".nv-meta"

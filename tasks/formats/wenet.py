@@ -8,6 +8,7 @@ wenet/units.txt                      characters of train's texts, for WeNet's ch
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,17 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.arrays import Int64s
-from tasks.formats import (
-    Output,
-    OutputShard,
-    ReadPcm,
-    Rows,
-    _clips,
-    _lists,
-    _tar,
-    _tar_check,
-    _wenet,
-)
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _tar, _tars, _wenet
+from tasks.schema import Row
 from tasks.settings import StageSettings
 
 VERSION = 1
@@ -46,29 +38,20 @@ def offsets(rows: pa.Table, settings: Settings) -> Int64s:
     return np.concatenate([[0], ends[:-1]]).astype(np.int64)
 
 
+def _members(row: Row, suffix: str) -> dict[str, bytes | Row]:
+    return {f"{row['id']}.txt": row["text"].encode(), f"{row['id']}.{suffix}": row}
+
+
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
-    with _tar.Tar(out, shard.path) as tar:
-        for row in rows:
-            tar.add(f"{row['id']}.txt", row["text"].encode())
-            tar.add(f"{row['id']}.wav", *_clips.parts(pcm(row), row["sample_rate"], "wav"))
+    _tars.write(out, shard.path, rows, pcm, _members, "wav")
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
-    """Order, adjacency, headers, text and decoded PCM."""
-    names = [f"{row['id']}.{suffix}" for row in rows for suffix in ("txt", "wav")]
-    faults: list[str] = []
-    members = _tar_check.compare(out, shard.path, names, faults, exact=True)
-    for index, member in enumerate(members):
-        row = rows[index // 2]
-        place = f"{shard.path}: {member.name}"
-        if index % 2:
-            faults += _clips.faults(row, place, member.data, "wav")
-            continue
+    faults, edges = _tars.check(out, shard.path, rows, _members, "wav")
+    for row, begin in zip(rows, edges, strict=False):
         # If another format comes first, `shard` and `offset` are its own.
-        if row["shard"] == shard.path and member.offset != row["offset"]:
-            faults.append(f"{place} is at {member.offset}, not {row['offset']}")
-        if member.data != row["text"].encode():
-            faults.append(f"{place} is not the row's text")
+        if row["shard"] == shard.path and row["offset"] != begin:
+            faults.append(f"{shard.path}: {row['id']} is at {begin}, not {row['offset']}")
     return faults
 
 
@@ -77,5 +60,4 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
     _wenet.write_units(home, "wenet")
 
 
-def listing(home: Path, split: str, head: str) -> list[str]:
-    return [f"{head}/{line}" for line in _lists.read(home, "wenet", split)]
+listing = partial(_lists.prefixed, "wenet")

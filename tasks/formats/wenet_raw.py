@@ -31,12 +31,10 @@ write, check = _wavs.write, _wavs.check
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
-    for split in sorted({shard.split for shard in shards}):
+    for split, clips in _lists.clips(shards, home, ("id", "text")):
         with (home / "wenet_raw" / split / _lists.NAME).open("w", encoding="utf-8") as list_:
-            for shard, rows in _lists.stream(shards, home, ("id", "text")):
-                if shard.split == split:
-                    for path, row in zip(shard.files, rows, strict=True):
-                        list_.write(_line({"key": row["id"], "wav": path, "txt": row["text"]}))
+            for path, row in clips:
+                list_.write(_line({"key": row["id"], "wav": path, "txt": row["text"]}))
     _wenet.write_units(home, "wenet_raw")
 
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +35,7 @@ from tasks.formats import Hashes
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.packaging import (
+    balance,
     corpus_clips,
     layout,
     ledger_notes,
@@ -121,8 +121,8 @@ def gather(
         "ledger": [(each.name, each.note_file) for each in ledger],
         "parts": planned,
         "needed": needed,
-        "balance": _balance(job, len(laid_out), loads),
-        "tars": dict(Counter(group.split for group in laid_out)),
+        "balance": _balance(job, loads),
+        "tars": {split: len(tars) for split, tars in loads.items()},
         "layout": parts.rule(job.package),
         "frozen": chosen["frozen"],
         "split_lists": chosen["split_lists"],
@@ -146,12 +146,13 @@ def _with_content(
     return found, content, more, spoken
 
 
-def _balance(job: Job, tars: int, loads: dict[str, list[float]]) -> JsonObject:
+def _balance(job: Job, loads: dict[str, list[float]]) -> JsonObject:
     """How evenly the trainer's readers are loaded. `loads`: see `layout.loads_of`."""
-    seconds, fraction = layout.worst(loads, job.package.readers)
+    readers = job.package.readers
+    seconds, fraction = max(balance.skew(tars, readers) for tars in loads.values())
     return {
-        "readers": job.package.readers,
-        "tars": tars,
+        "readers": readers,
+        "tars": sum(map(len, loads.values())),
         "worst_reader_extra_hours": round(seconds / 3600, 6),
         "worst_reader_extra_fraction": round(fraction, 6),
     }

@@ -46,8 +46,9 @@ def distribute(seconds: Float64s, keys: UInt64s, shards: int) -> list[Int64s]:
     return np.split(shuffled, ends[:-1])
 
 
-def skew(loads: Sequence[float], readers: int) -> float:
-    """By how much the most loaded of `readers` exceeds the mean, in the unit of `loads`, if reader
-    `i % readers` gets tar `i`, as in WeNet's loader."""
+def skew(loads: Sequence[float], readers: int) -> tuple[float, float]:
+    """By how much the most loaded of `readers` exceeds the mean, in the unit of `loads` and as a
+    fraction, if reader `i % readers` gets tar `i`, as in WeNet's loader."""
     shares = [sum(loads[reader::readers]) for reader in range(readers)]
-    return max(shares) - sum(shares) / readers
+    extra = max(shares) - sum(shares) / readers
+    return extra, extra * readers / sum(loads) if sum(loads) else 0.0

@@ -8,7 +8,8 @@ all clips anew.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
@@ -95,7 +96,7 @@ class PublishedGroup(NamedTuple):
 def published_groups(portions: Iterable[pa.Table]) -> list[PublishedGroup]:
     """The groups of a published table, from portions of its columns shard, split and generation."""
     found: list[PublishedGroup] = []
-    numbers: dict[str, int] = {}
+    numbers = Counter[str]()
     at, last = 0, None
     for part in portions:
         runs = pc.run_end_encode(part["shard"].combine_chunks(), run_end_type=pa.int64())
@@ -106,9 +107,9 @@ def published_groups(portions: Iterable[pa.Table]) -> list[PublishedGroup]:
             if shard == last:  # it goes on in this portion
                 found[-1] = found[-1]._replace(clips=found[-1].clips + end - first)
                 continue
-            last, numbers[split] = shard, numbers.get(split, -1) + 1
             place = split, numbers[split], generation, at + first
             found.append(PublishedGroup(*place, end - first))
+            last, numbers[split] = shard, numbers[split] + 1
         at += len(part)
     return found
 
@@ -135,27 +136,27 @@ def lay_out_clips(
     other LAYOUT_SETTINGS or `rebalance: full`, all clips are laid out again; otherwise only those
     of a split whose most loaded reader would get too much.
     """
-    rewrite = (
+    if (
         before is None
         or settings.rebalance == "full"
         or before_settings is None
         or any(getattr(settings, n) != before_settings.get(n) for n in LAYOUT_SETTINGS)
-    )
-    if before is None or rewrite:
+    ):
         return _new_groups(clips, np.arange(len(clips.key)), settings, generation, {})
+
+    def unevenness(groups: list[ClipGroup]) -> dict[str, float]:
+        loads = loads_of(groups, clips.seconds)
+        return {split: balance.skew(tars, settings.readers)[1] for split, tars in loads.items()}
+
     grown = _grow(clips, settings, generation, before)
-    above = {
-        split: fraction
-        for split, (_, fraction) in skews(loads_of(grown, clips.seconds), settings.readers).items()
-        if fraction > settings.rebalance_above
-    }
+    above = {s: value for s, value in unevenness(grown).items() if value > settings.rebalance_above}
     if not above:
         return grown
     uneven = np.isin(clips.split, [clips.names.index(split) for split in above])
     full = _new_groups(clips, np.flatnonzero(uneven), settings, generation, {})
-    best = skews(loads_of(full, clips.seconds), settings.readers)
+    best = unevenness(full)
     # Few clips for many readers stay uneven in any layout: no reason for a new one.
-    anew = {s for s in above if above[s] > best[s][1] + settings.rebalance_above}
+    anew = {s for s in above if above[s] > best[s] + settings.rebalance_above}
     chosen = [group for group in grown if group.split not in anew]
     chosen += [group for group in full if group.split in anew]
     return sorted(chosen, key=lambda group: (group.split, group.number))
@@ -166,7 +167,7 @@ def _grow(
 ) -> list[ClipGroup]:
     """The previous groups without the clips that are gone, then groups of new clips."""
     kept: list[ClipGroup] = []
-    numbers: dict[str, int] = {}
+    numbers = Counter[str]()  # of groups in each split
     fresh = np.ones(len(clips.key), bool)
     codes = {name: code for code, name in enumerate(clips.names)}
     for old in before.groups:
@@ -177,13 +178,10 @@ def _grow(
         if not len(rows):
             continue
         fresh[rows] = False
-        numbers[old.split] = numbers.get(old.split, -1) + 1
-        whole = len(rows) == old.clips
-        kept.append(
-            ClipGroup(old.split, numbers[old.split], old.generation, rows, old.number, whole)
-        )
-    first_numbers = {split: number + 1 for split, number in numbers.items()}
-    new = _new_groups(clips, np.flatnonzero(fresh), settings, generation, first_numbers)
+        place = old.split, numbers[old.split], old.generation
+        kept.append(ClipGroup(*place, rows, old.number, whole=len(rows) == old.clips))
+        numbers[old.split] += 1
+    new = _new_groups(clips, np.flatnonzero(fresh), settings, generation, numbers)
     return sorted([*kept, *new], key=lambda group: (group.split, group.number))
 
 
@@ -192,7 +190,7 @@ def _new_groups(
     rows: Int64s,
     settings: PackageSettings,
     generation: int,
-    first_numbers: dict[str, int],
+    first_numbers: Mapping[str, int],
 ) -> list[ClipGroup]:
     """One generation of groups of equal duration per split, from these rows."""
     splits = clips.split[rows]
@@ -235,17 +233,3 @@ def loads_of(groups: list[ClipGroup], seconds: Float64s) -> dict[str, list[float
     for group in groups:
         loads.setdefault(group.split, []).append(float(seconds[group.rows].sum()))
     return loads
-
-
-def skews(loads: dict[str, list[float]], readers: int) -> dict[str, tuple[float, float]]:
-    """By how much the most loaded reader of each split exceeds the mean: (seconds, fraction)."""
-    return {
-        split: (extra, extra * readers / sum(tars) if sum(tars) else 0.0)
-        for split, tars in loads.items()
-        for extra in [balance.skew(tars, readers)]
-    }
-
-
-def worst(loads: dict[str, list[float]], readers: int) -> tuple[float, float]:
-    """`skews` of the worst split."""
-    return max(skews(loads, readers).values(), default=(0.0, 0.0))

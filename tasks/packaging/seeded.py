@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks.arrays import UInt64s
 from tasks.storage import sorted_keys
 
-Draws = NDArray[np.uint64]
 
-
-def draws(head: str, names: Iterable[str]) -> Draws:
+def draws(head: str, names: Iterable[str]) -> UInt64s:
     """The first eight bytes of the sha256 of `<head>:<name>`, for each name; uint64 [names]."""
     return np.ascontiguousarray(keys(head, names)[:, 0])
 
 
-def keys(head: str, names: Iterable[str]) -> Draws:
+def keys(head: str, names: Iterable[str]) -> UInt64s:
     """The first sixteen bytes, which no two names share; uint64 [names, 2]."""
     return sorted_keys.hashes(names, f"{head}:")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from flows.cli.show import runs
 from tasks.accounting.summary import seconds_of
@@ -18,6 +16,7 @@ from tasks.packaging import balance, layout, seeded
 from tasks.settings import PackageSettings
 from tests import fuzz
 from tests.published import laid_out
+from tests.test_show import said
 
 LENGTHS = st.lists(st.integers(1, 3000), min_size=1, max_size=40)
 
@@ -139,8 +138,6 @@ def test_a_run_always_says_what_the_worst_reader_gets() -> None:
                  "worst_reader_extra_hours": 0.5},
         "splits": {"dev": {"utterances": 1, "hours": 0.5}, "train": {"utterances": 9, "hours": 4}},
     }  # fmt: skip
-    console = Console(file=io.StringIO(), width=200)
-    runs.run(result, console)
-    told = console.file.getvalue()  # type: ignore[attr-defined]
+    told = said(runs.run, result)
     assert "Of 2 readers (package.readers), the one with most audio gets 30.0 min more" in told
     assert "Splits: dev 0.500 h, train 4.000 h." in told

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from flows.cli import doctor, proofs
 from flows.cli.proofs import Finding
@@ -19,6 +17,7 @@ from flows.cluster import dask_config, facts
 from flows.cluster.settings import ClusterSettings
 from tasks.audio import codecs
 from tasks.stages.process import started_afresh
+from tests.test_show import said
 
 ROOT = Path(__file__).parent.parent
 
@@ -244,9 +243,7 @@ def test_workers_that_do_not_start_are_a_finding(
 
 
 def test_the_table_shows_every_finding() -> None:
-    console = Console(file=io.StringIO(), width=120)
-    doctor.show([Finding("one", True, "fine"), Finding("two", False, "not [so] fine")], console)
-    text = console.file.getvalue()  # type: ignore[attr-defined]
+    text = said(doctor.show, [Finding("one", True, "fine"), Finding("two", False, "not [so] fine")])
     assert "not [so] fine" in text
     assert "no" in text
 

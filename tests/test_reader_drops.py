@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rich.console import Console
 
 from flows import cli
 from flows.cli.show import runs
@@ -22,6 +20,7 @@ from tasks.formats import ReaderLimits, nemo, wenet
 from tasks.settings import Plugin
 from tests import corpus
 from tests.shared_server import Server
+from tests.test_show import said
 
 AUTO = Plugin(use="auto")
 
@@ -187,9 +186,7 @@ def test_a_version_in_parts(tmp_path: Path) -> None:
 
 
 def shown(result: dict[str, Any]) -> str:
-    console = Console(file=io.StringIO(), width=60)
-    runs.run(result, console)
-    return str(console.file.getvalue())  # type: ignore[attr-defined]
+    return said(runs.run, result)
 
 
 def test_run_warns_each_time(

@@ -103,7 +103,7 @@ def test_without_the_extra_the_sentence_names_it(monkeypatch: pytest.MonkeyPatch
 
 
 def test_local_work_imports_nothing_remote() -> None:
-    code = "import sys, tasks.pipeline, flows.cli.commands, flows.settings; print(*sys.modules)"
+    code = "import sys, tasks.pipeline, flows.cli.command_line, flows.settings; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )

@@ -92,7 +92,7 @@ def test_each_line_of_a_page(
     monkeypatch.chdir(tmp_path)
     MADE[title]()
     monkeypatch.setattr(launch, "run", run_here)
-    monkeypatch.setattr("flows.cli.show.runs.run", lambda result, console: None)
+    monkeypatch.setattr("flows.cli.show.runs.run", lambda result: ())
     outs = set()
     for file, text in steps(SECTIONS[title]):
         if file:

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from flows.checks import check_wishes
 from flows.cli.show import plans as shown
+from flows.cli.show.tables import print_to
 from flows.run import plans
 from flows.settings import PrepareSettings
 from tasks.errors import MillError
@@ -17,13 +18,12 @@ from tasks.json_types import JsonObject
 def agreed(settings: PrepareSettings, yes: bool) -> bool:
     """Print the plan in three lines; False when a person at a terminal declines to recompute more
     than an hour of audio."""
-    console = Console(stderr=True)
     try:
         check_wishes(settings)  # no plan for settings that the run refuses
         plan = plans.of(settings, brief=True)
     except (MillError, OSError):  # the run meets it too, and explains it
         return True
-    shown.before_run(plan, console)
+    print_to(Console(stderr=True), shown.before_run(plan))
     asked = sys.stdin.isatty() and sys.stderr.isatty()
     return yes or plan["hours_again"] <= plans.ASKS / 3600 or not asked or _answer(plan)
 

@@ -1,4 +1,4 @@
-"""The command `uttermill`: arguments in, exit code out; commands.py names the function of each."""
+"""The command `uttermill`: arguments in, exit code out."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
-from flows.cli import interrupts
+from flows.cli import interrupts, result_commands, run_commands, tool_commands
 from flows.cli.arguments import WrongUsage, parser
 from flows.cli.exit_codes import Exit
 from tasks import masking
@@ -25,6 +25,29 @@ ENVIRONMENT = {
     # Dask and Prefect keep their own records; Dask reads this when it is imported, and would
     # undo a level that was set before.
     "DASK_LOGGING__DISTRIBUTED": "error",
+}
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], Exit]] = {
+    "demo": run_commands.demo,
+    "run": run_commands.run,
+    "plan": run_commands.plan,
+    "estimate": run_commands.estimate,
+    "serve": run_commands.serve,
+    "status": result_commands.status,
+    "ledger": result_commands.ledger,
+    "report": result_commands.report,
+    "explore": result_commands.explore,
+    "review": result_commands.review,
+    "what-if": result_commands.what_if,
+    "verify": result_commands.verify,
+    "prune": result_commands.prune,
+    "list": result_commands.list_clips,
+    "doctor": tool_commands.doctor,
+    "plugins": tool_commands.plugins,
+    "schema": tool_commands.schema,
+    "models": tool_commands.models,
+    "init": tool_commands.init,
+    "completion": tool_commands.completion,
 }
 
 
@@ -52,8 +75,6 @@ def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
             without_search_at_exit()
             with importing():
                 without_pandas()
-        from flows.cli.commands import COMMANDS
-
         return COMMANDS[args.command](args)
     except (KeyboardInterrupt, SystemExit):
         return _fail(args, "interrupted; run it again to continue from here", Exit.INTERRUPTED)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.text import Text
 
 from flows.cli import proofs
 from flows.cli.exit_codes import Exit
 from flows.cli.printing import print_answer
 from flows.cli.proofs import Finding
+from flows.cli.show.tables import Line, table
 from flows.cluster import dask_config, facts
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
@@ -20,9 +23,6 @@ from flows.run import runs
 from flows.settings import read
 from tasks.errors import RunError
 from tasks.json_types import JsonObject
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 def checkup(settings: ClusterSettings, folders: Sequence[str] = ()) -> list[Finding]:
@@ -73,16 +73,13 @@ def _scheduler(client: Any) -> JsonObject:
     }
 
 
-def show(findings: list[Finding], console: Console) -> None:
-    """Print the findings as a table."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("", "check", "finding", box=None)
+def show(findings: list[Finding]) -> Iterator[Line]:
+    """The findings as a table."""
+    shown = table("", "", "check", "finding")
     for finding in findings:
         mark = Text("ok", "green") if finding.ok else Text("no", "bold red")
-        table.add_row(mark, Text(finding.name), Text(finding.detail))
-    console.print(table)
+        shown.add_row(mark, finding.name, finding.detail)
+    yield shown
 
 
 def chosen(path: str | None, sets: Sequence[str]) -> tuple[ClusterSettings, list[str]]:
@@ -103,5 +100,5 @@ def doctor(
     findings = checkup(settings or ClusterSettings(), folders)
     ok = all(finding.ok for finding in findings)
     answer = {"ok": ok, "findings": [asdict(f) for f in findings]}
-    print_answer(args, answer, lambda _, console: show(findings, console))
+    print_answer(args, answer, lambda _: show(findings))
     return Exit.DONE if ok else Exit.FAILED

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Self
 
 
 class Exit(IntEnum):
     """What a command's exit code means."""
 
-    DONE = 0
-    FAILED = 1
-    USAGE = 2
-    FAULT = 3
-    HELD = 4
-    INTERRUPTED = 130  # as shells report SIGINT
+    meaning: str
 
-    @property
-    def meaning(self) -> str:
-        return _MEANINGS[self]
+    def __new__(cls, code: int, meaning: str) -> Self:
+        made = int.__new__(cls, code)
+        made._value_, made.meaning = code, meaning
+        return made
 
-
-_MEANINGS = {
-    Exit.DONE: "done; items may have been quarantined",
-    Exit.FAILED: "failed, refused to publish, or (doctor) found a fault; the message says why",
-    Exit.USAGE: "wrong settings or usage; no worker was started",
-    Exit.FAULT: "verify found a fault",
-    Exit.HELD: "another run holds OUT; the message names it",
-    Exit.INTERRUPTED: "interrupted; run it again to continue from there",
-}
+    DONE = 0, "done; items may have been quarantined"
+    FAILED = 1, "failed, refused to publish, or (doctor) found a fault; the message says why"
+    USAGE = 2, "wrong settings or usage; no worker was started"
+    FAULT = 3, "verify found a fault"
+    HELD = 4, "another run holds OUT; the message names it"
+    INTERRUPTED = 130, "interrupted; run it again to continue from there"  # as shells report SIGINT

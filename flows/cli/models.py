@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from rich.text import Text
+
+from flows.cli.show.tables import Line
 from tasks.json_types import JsonObject
 from tasks.weights import fetching, finding, registry
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from tasks.weights.entries import Model
+from tasks.weights.entries import Model
 
 
 def answer(args: argparse.Namespace) -> JsonObject:
@@ -46,20 +44,18 @@ def _facts(models: Iterable[Model], texts: bool = False) -> list[JsonObject]:
     ]
 
 
-def shown(found: JsonObject, console: Console) -> None:
+def shown(found: JsonObject) -> Iterator[Line]:
     """The answer for people."""
-    from flows.cli.show.tables import say
-
     for model in found["models"]:
         licence = model["licence"] + ("" if model["commercial"] else " (no commercial use)")
         state = f"{model['state']}, {model['bytes'] / 1e6:.1f} MB, {licence}"
-        say(console, f"{model['name']}  {state}", "bold")
-        say(console, f"  {model['about']}")
-        say(console, f"  from {model['source']}; needed by {', '.join(model['needed_by'])}")
+        yield Text(f"{model['name']}  {state}", "bold")
+        yield f"  {model['about']}"
+        yield f"  from {model['source']}; needed by {', '.join(model['needed_by'])}"
         for text in model.get("texts", []):
-            say(console, f"  {text}")
+            yield f"  {text}"
     if place := found.get("place"):
-        say(console, f"They lie in {place}, with the texts of their licences.")
+        yield f"They lie in {place}, with the texts of their licences."
     for model in found["models"]:
         if model["state"] != "ok":
-            say(console, f"{model['name']} is {model['state']}: {model['get']}")
+            yield f"{model['name']} is {model['state']}: {model['get']}"

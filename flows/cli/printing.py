@@ -12,19 +12,21 @@ from flows.cli.exit_codes import Exit
 from tasks.json_types import JsonObject
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from flows.cli.show.tables import Line
 
 
 def print_answer(
     args: argparse.Namespace,
     result: JsonObject,
-    show: Callable[[JsonObject, Console], None],
+    show: Callable[[JsonObject], Iterable[Line]],
 ) -> Exit:
     """Print a table for people, on stderr where stdout is not a terminal; with --json also one
     object on stdout."""
     from rich.console import Console
 
-    show(result, Console(stderr=args.json or not sys.stdout.isatty()))
+    from flows.cli.show.tables import print_to
+
+    print_to(Console(stderr=args.json or not sys.stdout.isatty()), show(result))
     if args.json:
         print(json.dumps(result, ensure_ascii=False))
     return Exit.DONE

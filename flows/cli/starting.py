@@ -9,14 +9,13 @@ import argparse
 import json
 import re
 import sys
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from string import Template
 
-from rich.console import Console
-
 from flows import checks
-from flows.cli.show.tables import say
+from flows.cli.show.tables import Line
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
 from tasks.settings import TranscribeSettings
@@ -109,5 +108,5 @@ def _answer(question: str, default: str, choices: tuple[str, ...], flag: str) ->
             raise ConfigError(f"no answer; give {flag}")
 
 
-def shown(result: JsonObject, console: Console) -> None:
-    say(console, f"Wrote {result['settings']}. Read it, then: uttermill plan {result['settings']}")
+def shown(result: JsonObject) -> Iterator[Line]:
+    yield f"Wrote {result['settings']}. Read it, then: uttermill plan {result['settings']}"

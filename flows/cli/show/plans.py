@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rich import filesize
-from rich.console import Console
 
 from flows import words
-from flows.cli.show.tables import say, table
+from flows.cli.show.tables import Line, table
 from flows.words import clock, counted
 from tasks.json_types import JsonObject, JsonValue
 
@@ -17,7 +18,7 @@ UNEXPLAINED = (
 HEARD = ("filter", "resample", "transcribe")  # what decides which clips there are
 
 
-def plan(result: JsonObject, console: Console) -> None:
+def plan(result: JsonObject) -> Iterator[Line]:
     shown = table("", "stage", ">compute", ">reuse", ">audio", ">time", "because of")
     for name, entry in result["stages"].items():
         seconds = entry["seconds"]
@@ -25,29 +26,28 @@ def plan(result: JsonObject, console: Console) -> None:
         audio = f"{entry['hours']:.2f} h" if entry["hours"] else ""
         because = ", ".join(entry["because"])
         shown.add_row(name, entry["compute"], entry["reuse"], audio, time, because)
-    console.print(shown)
-    for line in causes(result):
-        say(console, line)
+    yield shown
+    yield from causes(result)
     if result["removed"]:
-        say(console, f"{_removed(result)}.")
+        yield f"{_removed(result)}."
     if "refusal" in result:
-        say(console, _refusal(result))
+        yield _refusal(result)
     for each in result.get("shared", ()):
-        say(console, f"{each['says']}.")
+        yield f"{each['says']}."
     for line in (_version(result), _unknown(result)):
         if line:
-            say(console, line)
+            yield line
 
 
-def before_run(result: JsonObject, console: Console) -> None:
+def before_run(result: JsonObject) -> Iterator[Line]:
     """Three lines: how much, why, and what comes of it; a fourth if it will be refused."""
-    say(console, f"Plan: {_amounts(result)}.")
-    say(console, f"Because: {'; '.join(_reasons(result))}.")
+    yield f"Plan: {_amounts(result)}."
+    yield f"Because: {'; '.join(_reasons(result))}."
     time = result["seconds"]
     about = "Time unknown" if time is None else f"About {words.about(time)}"
-    say(console, f"{about}; {_version(result)}")
+    yield f"{about}; {_version(result)}"
     if "refusal" in result:
-        say(console, _refusal(result))
+        yield _refusal(result)
 
 
 def causes(result: JsonObject) -> list[str]:

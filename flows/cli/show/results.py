@@ -2,158 +2,155 @@
 
 from __future__ import annotations
 
-from rich.console import Console
+from collections.abc import Iterator
+
+from rich.text import Text
 
 from flows.cli.show import plans
-from flows.cli.show.tables import funnel, one_line, say, table
+from flows.cli.show.tables import Line, funnel, one_line, table
 from flows.words import clock, counted
 from tasks.json_types import JsonObject, JsonValue
 
 
-def status(result: JsonObject, console: Console) -> None:
+def status(result: JsonObject) -> Iterator[Line]:
     shown = table(result["out"], "stage", ">done", ">to compute")
     for name, entry in result["stages"].items():
         shown.add_row(name, entry["items_done"], entry["items_to_compute"])
-    console.print(shown)
+    yield shown
     newest = result["dataset"] or "none yet"
-    say(console, f"{result['shards']} shards; newest dataset: {newest}")
+    yield f"{result['shards']} shards; newest dataset: {newest}"
 
 
-def ledger(result: JsonObject, console: Console) -> None:
+def ledger(result: JsonObject) -> Iterator[Line]:
     if result["dataset"] is None:
-        say(console, "No version holds this: it is the work done so far, and may go on.")
-    funnel(result, console)
+        yield "No version holds this: it is the work done so far, and may go on."
+    yield from funnel(result)
     for key in ("dataset", "language"):
         shown = table(f"by {key}", key, "outcome", "reason", ">items", ">audio")
         for row in result[f"by_{key}"]:
             where, time = row[key] or "–", clock(row["hours"] * 3600)
             shown.add_row(where, row["outcome"], row["reason"], row["items"], time)
-        console.print(shown)
+        yield shown
     for code, meaning in result["meanings"].items():
-        say(console, f"{code}: {meaning}", "dim")
+        yield Text(f"{code}: {meaning}", "dim")
 
 
-def items(result: JsonObject, console: Console) -> None:
+def items(result: JsonObject) -> Iterator[Line]:
     """Print one line per item: paths are long, and a table would cut them."""
     for row in result["items"]:
         span = "" if row["start"] is None else f" {row['start']:.2f}-{row['end']:.2f} s"
         value = "" if row["value"] is None else f" ({row['value']:g}, limit {row['threshold']:g})"
         detail = f": {row['detail']}" if row["detail"] else ""
         line = f"{row['outcome']} {row['stage']}.{row['reason']}{value}{detail}"
-        say(console, one_line(f"{row['source_path']}{span}  {line}"))
-    say(console, f"{counted(len(result['items']), 'item')}.")
+        yield one_line(f"{row['source_path']}{span}  {line}")
+    yield f"{counted(len(result['items']), 'item')}."
 
 
-def explore(result: JsonObject, console: Console) -> None:
+def explore(result: JsonObject) -> Iterator[Line]:
     """Print the address, which holds the token, and how another machine reaches it."""
-    say(console, f"Explorer of version {result['version']}: {result['url']}")
-    say(console, "It answers this machine only. From another one, forward the port there, then")
-    say(console, f"open the same address: {result['tunnel']}")
-    say(console, "Ctrl-C ends it.")
+    yield f"Explorer of version {result['version']}: {result['url']}"
+    yield "It answers this machine only. From another one, forward the port there, then"
+    yield f"open the same address: {result['tunnel']}"
+    yield "Ctrl-C ends it."
 
 
-def imported(result: JsonObject, console: Console) -> None:
+def imported(result: JsonObject) -> Iterator[Line]:
     more = f"; {result['already_there']} were there already" if result["already_there"] else ""
-    say(
-        console,
-        f"{counted(result['imported'], 'decision')} stored{more}. The next run applies them.",
-    )
+    yield f"{counted(result['imported'], 'decision')} stored{more}. The next run applies them."
     if result["unknown_count"]:
         some = ", ".join(result["unknown"][:3])
-        say(
-            console,
+        yield (
             f"{result['unknown_count']} name utterances that the newest version does not know, "
-            f"such as {some}.",
+            f"such as {some}."
         )
 
 
-def report(result: JsonObject, console: Console) -> None:
-    say(console, f"Report: {result['report']}")
+def report(result: JsonObject) -> Iterator[Line]:
+    yield f"Report: {result['report']}"
 
 
-def what_if(result: JsonObject, console: Console) -> None:
+def what_if(result: JsonObject) -> Iterator[Line]:
     shown = table("", "", ">items", ">hours", ">of these not transcribed yet")
     for name in ("now", "then"):
         entry = result[name]
         later = entry["not_yet_transcribed"]["items"]
         shown.add_row(name, entry["items"], f"{entry['hours']:.3f}", later)
-    console.print(shown)
+    yield shown
     change = result["difference"]
-    say(console, f"{change['items']:+d} items, {change['hours']:+.3f} hours")
+    yield f"{change['items']:+d} items, {change['hours']:+.3f} hours"
     if "speakers" in result["then"]:
         before, after = (result[name]["speakers"] for name in ("now", "then"))
-        say(console, f"Speakers: {before:,} now, {after:,} then.")
+        yield f"Speakers: {before:,} now, {after:,} then."
     if again := plans.causes(result["plan"]):
-        say(console, "A run would compute; where texts are made anew, today's stand for them here:")
+        yield "A run would compute; where texts are made anew, today's stand for them here:"
         for line in again:
-            say(console, f"  {line}")
+            yield f"  {line}"
 
 
-def verify(result: JsonObject, console: Console) -> None:
+def verify(result: JsonObject) -> Iterator[Line]:
     if result["ok"]:
-        say(console, "OK: every file, hash, clip, text and count is as published.")
+        yield "OK: every file, hash, clip, text and count is as published."
     for name in result.get("side_files", []):
-        say(console, f"A reader's own file, not part of the dataset: {name}")
+        yield f"A reader's own file, not part of the dataset: {name}"
     if read := result.get("checkpoints"):
-        say(console, f"Also read: {read['parts']} checkpoints, {read['blobs']} blobs.")
+        yield f"Also read: {read['parts']} checkpoints, {read['blobs']} blobs."
     for fault in result["faults"]:
-        say(console, f"fault: {fault}")
+        yield f"fault: {fault}"
     if "remedy" in result:
-        say(console, f"Remedy: {result['remedy']}.")
+        yield f"Remedy: {result['remedy']}."
 
 
-def prune(result: JsonObject, console: Console) -> None:
+def prune(result: JsonObject) -> Iterator[Line]:
     shown = table("", "", ">items", ">files", ">bytes", ">freed")
     for kind, entry in result["kinds"].items():
         numbers = (f"{entry[n]:,}" for n in ("items", "files", "bytes", "freed"))
         shown.add_row(kind, *numbers)
-    console.print(shown)
+    yield shown
     for kind in ("versions", "runs"):
         if names := result[kind]:
-            say(console, f"{kind}: {', '.join(names)}")
+            yield f"{kind}: {', '.join(names)}"
     if result["uncut"]:
-        say(
-            console,
+        yield (
             f"{result['uncut']} recordings are not segmented yet: audio and transcripts of their "
-            "shards stay until a run has done that.",
+            "shards stay until a run has done that."
         )
     freed = f"{result['freed']:,} bytes"
     if not any(entry["items"] for entry in result["kinds"].values()):
-        say(console, "Nothing to remove.")
+        yield "Nothing to remove."
     elif result["removed"]:
-        say(console, f"Removed; this freed {freed}.")
+        yield f"Removed; this freed {freed}."
     else:
-        say(console, f"Nothing was removed; --yes removes it and frees {freed}.")
-    say(console, f"Kept versions: {', '.join(result['kept']) or 'none yet'}.")
+        yield f"Nothing was removed; --yes removes it and frees {freed}."
+    yield f"Kept versions: {', '.join(result['kept']) or 'none yet'}."
 
 
-def shelves(result: JsonObject, console: Console) -> None:
+def shelves(result: JsonObject) -> Iterator[Line]:
     for shelf, held in result.items():
         shown = table(shelf, "plug-in", "what it does", "settings")
         for name, entry in held.items():
             shown.add_row(name, entry["about"], ", ".join(entry["settings"]))
-        console.print(shown)
+        yield shown
 
 
-def plugins(result: JsonObject, console: Console) -> None:
+def plugins(result: JsonObject) -> Iterator[Line]:
     """Each plug-in of a shelf with its settings, one a line."""
     for shelf, held in result.items():
         for name, entry in held.items():
-            say(console, f"{shelf}.{name}: {entry['about']}")
+            yield f"{shelf}.{name}: {entry['about']}"
             shown = table("", "setting", "unit", "default", "meaning")
             for setting in entry["settings"]:
                 default = "required" if setting["required"] else _value(setting["default"])
                 shown.add_row(setting["setting"], setting["unit"], default, setting["meaning"])
             if entry["settings"]:
-                console.print(shown)
+                yield shown
             else:
-                say(console, "It has no settings.")
+                yield "It has no settings."
             if "abilities" in entry:
-                say(console, _abilities(entry["abilities"]), "dim")
+                yield Text(_abilities(entry["abilities"]), "dim")
             for column in entry["columns"]:
                 unit = "" if column["unit"] == "1" else f" ({column['unit']})"
-                say(console, f"measures {column['column']}{unit}: {column['meaning']}", "dim")
-            say(console, "")
+                yield Text(f"measures {column['column']}{unit}: {column['meaning']}", "dim")
+            yield ""
 
 
 def _abilities(found: JsonObject) -> str:
@@ -172,9 +169,9 @@ def _value(value: JsonValue) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def columns(result: JsonObject, console: Console) -> None:
+def columns(result: JsonObject) -> Iterator[Line]:
     for name, held in result.items():
         shown = table(name, "column", "type", "unit", "meaning")
         for entry in held:
             shown.add_row(entry["column"], entry["type"], entry["unit"], entry["meaning"])
-        console.print(shown)
+        yield shown

@@ -1,9 +1,9 @@
-"""Tables and sentences on a rich console; names are printed literally, never taken for markup."""
+"""The lines of what people see: sentences, and tables whose cells are never taken for markup."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -13,15 +13,16 @@ from rich.text import Text
 from flows.words import clock, counted
 from tasks.json_types import JsonObject
 
+Line = str | Text | Table  # a sentence, plain or in a colour, or a table
 #: Control characters, and Unicode's ends of lines and paragraphs.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class PlainTable(Table):
-    """A table whose cells are printed as they are."""
+    """A table whose cells are printed as they are; a Text may have a colour."""
 
     def add_row(self, *cells: object, **options: Any) -> None:
-        super().add_row(*(Text(str(cell)) for cell in cells), **options)
+        super().add_row(*(c if isinstance(c, Text) else Text(str(c)) for c in cells), **options)
 
 
 def table(title: str, *columns: str) -> PlainTable:
@@ -34,9 +35,13 @@ def table(title: str, *columns: str) -> PlainTable:
     return made
 
 
-def say(console: Console, words: str, style: str | None = None) -> None:
-    """Print a sentence as it is, on one line however long."""
-    console.print(words, style=style, markup=False, highlight=False, soft_wrap=True)
+def print_to(console: Console, lines: Iterable[Line]) -> None:
+    """Print tables, and sentences as they are, each on one line however long."""
+    for line in lines:
+        if isinstance(line, Table):
+            console.print(line)
+        else:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def one_line(name: str) -> str:
@@ -44,7 +49,7 @@ def one_line(name: str) -> str:
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), name)
 
 
-def funnel(result: JsonObject, console: Console) -> None:
+def funnel(result: JsonObject) -> Iterator[Line]:
     """Print what came in, what each reason removed, and what was packaged."""
     recordings, utterances = result["recordings"], result["utterances"]
     seconds = result["seconds"]
@@ -58,20 +63,17 @@ def funnel(result: JsonObject, console: Console) -> None:
     for name, entry in result["reasons"].items():
         row(f"  − {name}", entry["items"], entry["seconds"])
     row("packaged", utterances["packaged"], seconds["packaged"])
-    console.print(shown)
+    yield shown
     if result.get("ignored"):
         left = sorted(result["ignored"].items())
         parts = ", ".join(f"{counted(n, 'file')} ({name})" for name, n in left)
-        say(
-            console,
-            f"Left aside while listing: {parts}; `uttermill ledger OUT --items` names them.",
-        )
+        yield f"Left aside while listing: {parts}; `uttermill ledger OUT --items` names them."
 
 
-def broken(files: Sequence[Mapping[str, str]], failed: int, console: Console) -> None:
+def broken(files: Sequence[Mapping[str, str]], failed: int) -> Iterator[Line]:
     """Name the first recordings that failed, one a line."""
     for each in files:
         detail = f": {each['detail']}" if each["detail"] else ""
-        say(console, f"Broken: {each['source_path']}  {each['reason']}{detail}")
+        yield f"Broken: {each['source_path']}  {each['reason']}{detail}"
     if failed > len(files):
-        say(console, f"{failed - len(files)} more failed: uttermill ledger OUT --items names all.")
+        yield f"{failed - len(files)} more failed: uttermill ledger OUT --items names all."

@@ -22,11 +22,15 @@ from tasks.asr import (
     Transcript,
     Word,
     _whisper_languages,
-    _whisper_passages,
     faster_whisper,
 )
-from tasks.asr._whisper_passages import TOKENS, WINDOW_SECONDS, divided
-from tasks.asr._whisper_requests import requests_of
+from tasks.asr._whisper_requests import (
+    TOKENS,
+    WINDOW_SECONDS,
+    divided,
+    requests_of,
+    told_after,
+)
 from tasks.asr._whisper_results import BeamResult, Context, Language, Window
 from tasks.asr._whisper_shared import apart
 from tasks.checkpoints import sharing
@@ -225,9 +229,7 @@ class Ear:
         self.told: list[Context | None] = []
         self.searches: list[int] = []
 
-    def hear(
-        self, asked: Any, detect: bool = True, timed: bool = False, before: Any = ()
-    ) -> list[Window]:
+    def hear(self, asked: Any, detect: bool = True, before: Any = ()) -> list[Window]:
         self.told += before or [None] * len(asked)
         self.searches.append(len(asked))
         return [self._one(each[0]) for each in asked]
@@ -331,18 +333,17 @@ def test_a_long_utterance_divides_a_passage() -> None:
 
 
 def test_a_text_of_no_use_is_not_told() -> None:
-    said = _whisper_passages.said
     window = Window(BeamResult("a b", -0.3, 0.1, tuple(range(50))), Language("de"), ())
-    first = said(window, None)
+    first = told_after(window, None)
     assert first == Context("de", tuple(range(50)))
-    assert said(window, first) == Context("de", (*range(50), *range(50))[-TOKENS:])
-    assert said(window, Context("en", (1, 2))) == first
+    assert told_after(window, first) == Context("de", (*range(50), *range(50))[-TOKENS:])
+    assert told_after(window, Context("en", (1, 2))) == first
     for useless in (
         replace(window.heard, avg_logprob=-1.1),
         replace(window.heard, text="la " * 60),
     ):
-        assert said(replace(window, heard=useless), first) is None
-    assert said(Transcript("", error="memory"), first) is None
+        assert told_after(replace(window, heard=useless), first) is None
+    assert told_after(Transcript("", error="memory"), first) is None
 
 
 def test_two_languages_are_two_windows() -> None:

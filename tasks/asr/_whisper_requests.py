@@ -1,15 +1,27 @@
-"""Which clips Whisper hears together: those of a window that they share, and in which order."""
+"""Which clips Whisper hears together: those of a window that they share, and in which order.
+
+A passage, consecutive utterances of a recording, is divided into windows, each of which is heard
+after the end of the text before it. Whisper base keeps to words that it knows from there (a talk's
+terms, the phrase with which each command begins, how figures are written); without, it mishears one
+word anew in each window. A passage ends after some windows, so that a batch has one window of each
+of several passages, and a text depends on four minutes at most.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tasks.asr import SharedWindow, SpeechClip
-from tasks.asr._whisper_passages import divided
-from tasks.asr._whisper_results import Context
-from tasks.asr._whisper_windows import SECONDS, ForcedClip
+from tasks.asr import SharedWindow, SpeechClip, Transcript
+from tasks.asr._whisper_results import SILENCE_LOGPROB, Context, Window
+from tasks.asr._whisper_windows import LOOP_RATIO, SECONDS, ForcedClip
 from tasks.speech_rate import RATE
+
+#: Most audio of a window of several utterances, s: 30 less the silence that follows it.
+WINDOW_SECONDS = 29.0
+PASSAGE_SECONDS = 8 * WINDOW_SECONDS
+#: Most tokens of the text before a window. The engine searches prompts of one length together.
+TOKENS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +47,6 @@ class Request:
         """The lowest index of a clip that waits for this window or for one after it."""
         later = [] if self.then is None else [self.then.earliest]
         return min([*self.clips, *later])
-
-
-#: A request, and what was said before it.
-Told = tuple[Request, Context | None]
 
 
 def requests_of(asked: dict[int, ForcedClip]) -> list[Request]:
@@ -78,5 +86,36 @@ def _of_passage(clips: dict[int, SpeechClip], language: str | None) -> Iterator[
         yield then
 
 
+def divided(passage: SharedWindow) -> list[tuple[range, SharedWindow]]:
+    """Windows of a passage in order, each with the places of its utterances: as many as fit. One
+    that does not fit is alone."""
+    bounds = passage.bounds
+    divisions: list[range] = []
+    for place, (_, end) in enumerate(bounds):
+        if divisions and end - bounds[divisions[-1].start][0] <= WINDOW_SECONDS * RATE:
+            divisions[-1] = range(divisions[-1].start, place + 1)
+        else:
+            divisions.append(range(place, place + 1))
+    found = []
+    for places in divisions:
+        first, last = bounds[places[0]][0], bounds[places[-1]][1]
+        moved = tuple((bounds[n][0] - first, bounds[n][1] - first) for n in places)
+        found.append((places, SharedWindow(passage.samples[first:last], moved)))
+    return found
+
+
 def is_long(clip: SpeechClip) -> bool:
     return len(clip.samples) > SECONDS * RATE
+
+
+def told_after(window: Window | Transcript, before: Context | None) -> Context | None:
+    """What the window after this one is told; None where this one failed or its text is of no
+    use."""
+    if isinstance(window, Transcript):
+        return None
+    heard = window.heard
+    if heard.silent or heard.ratio > LOOP_RATIO or heard.avg_logprob < SILENCE_LOGPROB:
+        return None
+    language = window.language.code
+    earlier = before.tokens if before and before.language == language else ()
+    return Context(language, (*earlier, *heard.tokens)[-TOKENS:])

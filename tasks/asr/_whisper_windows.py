@@ -38,6 +38,8 @@ LOOP_RATIO = 2.4
 LOOP_RETRY: JsonObject = {"no_repeat_ngram_size": 3}
 #: A clip and Whisper's code of its forced language; None: detect it.
 ForcedClip = tuple[SpeechClip, str | None]
+#: Tokens, and the tokenizer of the language that they name.
+Prompt = tuple[list[int], "Tokenizer"]
 
 
 class Windows:
@@ -53,12 +55,11 @@ class Windows:
         self,
         asked: Sequence[ForcedClip],
         detect: bool = True,
-        timed: bool = False,
         before: Sequence[Context | None] = (),
     ) -> list[Window]:
         """One window per clip, in order. `detect`: detect the language even if one is forced;
-        `timed`: let the model say where its phrases begin and end; `before`: what was said before
-        each clip, left out where that was another language.
+        `before`: what was said before each clip, left out where that was another language. Where
+        several utterances share a window, the model says when its phrases begin and end.
 
         RuntimeError, ValueError or MemoryError when the engine refuses the batch.
         """
@@ -68,7 +69,7 @@ class Windows:
         found: dict[int, Window] = {}
         for members in by_length.values():
             told = [before[i] if before else None for i in members]
-            windows = self._hear_alike([asked[i] for i in members], detect, timed, told)
+            windows = self._hear_alike([asked[i] for i in members], detect, told)
             found.update(zip(members, windows, strict=True))
         return [found[i] for i in range(len(asked))]
 
@@ -80,44 +81,37 @@ class Windows:
         return next((length for length in LENGTHS if least <= length * RATE), SECONDS)
 
     def _hear_alike(
-        self,
-        asked: Sequence[ForcedClip],
-        detect: bool,
-        timed: bool,
-        before: Sequence[Context | None],
+        self, asked: Sequence[ForcedClip], detect: bool, before: Sequence[Context | None]
     ) -> list[Window]:
         """`hear` for clips whose windows have the same length."""
-        encoded = self.encode([clip for clip, _ in asked])
+        clips = [clip for clip, _ in asked]
+        encoded = self.encode(clips)
         forced = [language for _, language in asked]
         languages = _whisper_languages.of_windows(self._model, encoded, forced, detect)
-        told = [
-            one.tokens if one and one.language == language.code else ()
-            for one, language in zip(before, languages, strict=True)
-        ]
-        heard = self._generate(encoded, [one.code for one in languages], timed, told)
-        for i, one in enumerate(heard):
-            if one.ratio > LOOP_RATIO:
-                # Alone, so that the result does not depend on who else is in the batch; and without
-                # the text before it, which may be what is repeated.
-                alone = _row(encoded, i), [languages[i].code], timed
-                (again,) = self._generate(*alone, **LOOP_RETRY)
-                heard[i] = again if again.ratio <= LOOP_RATIO else one
-        words = self._words(asked, encoded, heard, languages)
-        phrases = [
-            _whisper_words.phrases(one.tokens, tokenizer_of(self._model, language.code))
-            if timed
-            else ()
-            for one, language in zip(heard, languages, strict=True)
-        ]
-        spoken = [
-            ()
-            if clip.window is None
-            else _whisper_languages.of_utterances(
-                self._model, _row(encoded, i), clip.window, languages[i]
-            )
-            for i, (clip, _) in enumerate(asked)
-        ]
-        return [Window(*one) for one in zip(heard, languages, words, phrases, spoken, strict=True)]
+        each = zip(clips, languages, before, strict=True)
+        heard = self._generate(encoded, [self._prompt(*one) for one in each])
+        parts = _parts(encoded, [[i] for i in range(len(asked))])
+        return [*map(self._window, clips, parts, heard, languages)]
+
+    def _window(
+        self, clip: SpeechClip, encoded: StorageView, heard: BeamResult, language: Language
+    ) -> Window:
+        """The window of one clip, from its encoder output (1, frames, width) alone, so that the
+        batch cannot change it."""
+        if heard.ratio > LOOP_RATIO:
+            # Without the text before it, too, which may be what is repeated.
+            (again,) = self._generate(encoded, [self._prompt(clip, language)], **LOOP_RETRY)
+            heard = again if again.ratio <= LOOP_RATIO else heard
+        tokenizer = tokenizer_of(self._model, language.code)
+        words: tuple[Word, ...] | None = ()
+        if heard.text and not heard.silent:
+            samples = len(clip.samples)
+            words = _whisper_words.aligned(self._model, tokenizer, encoded, heard.tokens, samples)
+        if clip.window is None:
+            return Window(heard, language, words)
+        phrases = _whisper_words.phrases(heard.tokens, tokenizer)
+        spoken = _whisper_languages.of_utterances(self._model, encoded, clip.window, language)
+        return Window(heard, language, words, phrases, spoken)
 
     def language(self, clip: SpeechClip, forced: str | None = None) -> Language:
         """Language of a clip by its first window."""
@@ -157,22 +151,17 @@ class Windows:
         return window
 
     def _generate(
-        self,
-        encoded: StorageView,
-        languages: list[str],
-        timed: bool = False,
-        before: Sequence[Sequence[int]] = (),
-        **options: Any,
+        self, encoded: StorageView, prompts: Sequence[Prompt], **options: Any
     ) -> list[BeamResult]:
-        told = before or [()] * len(languages)
-        prompts = [self._prompt(*one, timed) for one in zip(languages, told, strict=True)]
-        groups: dict[int, list[int]] = {}
-        for i, (prompt, _) in enumerate(prompts):
-            groups.setdefault(len(prompt), []).append(i)
+        # The engine wants prompts of one length, and timestamps for all of them or for none.
+        groups: dict[tuple[int, int], list[int]] = {}
+        for i, (tokens, _) in enumerate(prompts):
+            groups.setdefault((len(tokens), tokens[-1]), []).append(i)
         heard: dict[int, BeamResult] = {}
-        for members in groups.values():  # the engine wants prompts of one length
+        parts = _parts(encoded, [*groups.values()])
+        for members, part in zip(groups.values(), parts, strict=True):
             results = self._model.model.generate(
-                encoded if len(groups) == 1 else _rows(encoded, members),
+                part,
                 [prompts[i][0] for i in members],
                 beam_size=self._settings.beam_size,
                 max_length=self._model.max_length,
@@ -185,34 +174,15 @@ class Windows:
         return [heard[i] for i in range(len(prompts))]
 
     def _prompt(
-        self, language: str, before: Sequence[int], timed: bool
-    ) -> tuple[list[int], Tokenizer]:
+        self, clip: SpeechClip, language: Language, before: Context | None = None
+    ) -> Prompt:
         """Tokens `[previous text] sot, language, transcribe[, notimestamps]`, and the tokenizer."""
-        tokenizer = tokenizer_of(self._model, language)
-        text = self._settings.prompt_of(language)
-        told = [*(tokenizer.encode(" " + text.strip()) if text else ()), *before]
-        return self._model.get_prompt(tokenizer, told, without_timestamps=not timed), tokenizer
-
-    def _words(
-        self,
-        asked: Sequence[ForcedClip],
-        encoded: StorageView,
-        heard: Sequence[BeamResult],
-        languages: Sequence[Language],
-    ) -> list[tuple[Word, ...] | None]:
-        """Words with their times, clip by clip, so that the batch cannot change them."""
-        return [
-            ()
-            if one.silent or not one.text
-            else _whisper_words.aligned(
-                self._model,
-                tokenizer_of(self._model, language.code),
-                _row(encoded, i),
-                one.tokens,
-                len(asked[i][0].samples),
-            )
-            for i, (one, language) in enumerate(zip(heard, languages, strict=True))
-        ]
+        tokenizer = tokenizer_of(self._model, language.code)
+        text = self._settings.prompt_of(language.code)
+        told = before.tokens if before and before.language == language.code else ()
+        previous = [*(tokenizer.encode(" " + text.strip()) if text else ()), *told]
+        timed = clip.window is not None
+        return self._model.get_prompt(tokenizer, previous, without_timestamps=not timed), tokenizer
 
 
 def tokenizer_of(model: WhisperModel, language: str) -> Tokenizer:
@@ -222,16 +192,16 @@ def tokenizer_of(model: WhisperModel, language: str) -> Tokenizer:
     return Tokenizer(model.hf_tokenizer, multilingual, task="transcribe", language=language)
 
 
-def _row(encoded: StorageView, row: int) -> StorageView:
-    return encoded if encoded.shape[0] == 1 else _rows(encoded, [row])
-
-
-def _rows(encoded: StorageView, rows: list[int]) -> StorageView:
-    """Some rows of an encoder output, through host memory."""
+def _parts(encoded: StorageView, groups: Sequence[list[int]]) -> list[StorageView]:
+    """The encoder output of each group of its windows, through host memory if there are several;
+    the groups are all of its windows."""
+    if len(groups) == 1:
+        return [encoded]
     import ctranslate2
 
     host = np.array(encoded.to_device(ctranslate2.Device.cpu))
-    return ctranslate2.StorageView.from_array(np.ascontiguousarray(host[rows]))
+    view = ctranslate2.StorageView.from_array
+    return [view(np.ascontiguousarray(host[rows])) for rows in groups]
 
 
 def _heard(result: WhisperGenerationResult, tokenizer: Tokenizer) -> BeamResult:

@@ -1,7 +1,7 @@
 """Whisper through CTranslate2: batches across files on CPU and GPU.
 
 Clips of up to 30 s are transcribed several at once (`_whisper_windows.py`), those of one recording
-in shared windows (`_whisper_shared.py`), one after another (`_whisper_passages.py`), and speech
+in shared windows (`_whisper_shared.py`), one after another (`_whisper_requests.py`), and speech
 that their texts leave out once more (`_whisper_whole.py`). Longer clips go through the engine's
 long form one at a time (`_whisper_long.py`). Clips of a batch have similar lengths and windows of
 one length; a forced language may have its own batch size.
@@ -28,9 +28,14 @@ from tasks.asr import (
 )
 from tasks.asr._whisper_long import Long
 from tasks.asr._whisper_model import weights
-from tasks.asr._whisper_passages import PASSAGE_SECONDS, said
-from tasks.asr._whisper_requests import Request, Told, is_long, requests_of
-from tasks.asr._whisper_results import Window
+from tasks.asr._whisper_requests import (
+    PASSAGE_SECONDS,
+    Request,
+    is_long,
+    requests_of,
+    told_after,
+)
+from tasks.asr._whisper_results import Context, Window
 from tasks.asr._whisper_settings import Settings, code
 from tasks.asr._whisper_shared import apart
 from tasks.asr._whisper_whole import Hearing, begun
@@ -91,6 +96,8 @@ def shared_seconds(settings: Settings) -> float:
 
 #: A clip's index, with its text so far; with a transcript if it is long or has failed.
 ClipResult = tuple[int, Hearing | Transcript]
+#: A request, and what was said before it.
+Told = tuple[Request, Context | None]
 
 
 class Backend:
@@ -216,24 +223,21 @@ class Backend:
         for batch in plan:
             turn: list[Told] = [(request, None) for request in batch]
             while turn:
-                found, coming = list[ClipResult](), list[Told]()
-                for timed in (True, False):
-                    told = [each for each in turn if (each[0].window is not None) == timed]
-                    heard = _batching.shared(told, self._hear, _failed, self._limit)
-                    for (request, before), one in zip(told, heard, strict=True):
-                        found += _results(request, one)
-                        if request.then is not None:
-                            coming.append((request.then, said(one, before)))
+                heard = _batching.shared(turn, self._hear, _failed, self._limit)
+                found, following = list[ClipResult](), list[Told]()
+                for (request, before), one in zip(turn, heard, strict=True):
+                    found += _results(request, one)
+                    if request.then is not None:
+                        following.append((request.then, told_after(one, before)))
                 yield found
-                turn = coming
+                turn = following
 
-    def _hear(self, told: list[Told]) -> list[Window | Transcript]:
-        """Windows of which either all are shared or none."""
-        clip, language = told[0][0].asked
-        if is_long(clip):
+    def _hear(self, turn: list[Told]) -> list[Window | Transcript]:
+        asked, before = [request.asked for request, _ in turn], [context for _, context in turn]
+        clip, language = asked[0]
+        if is_long(clip):  # it is a turn of its own
             return [self._long.hear(clip, self._windows.language(clip, language))]
-        asked, before = [request.asked for request, _ in told], [context for _, context in told]
-        return list(self._windows.hear(asked, timed=clip.window is not None, before=before))
+        return list(self._windows.hear(asked, before=before))
 
 
 def _results(request: Request, heard: Window | Transcript) -> Iterator[ClipResult]:

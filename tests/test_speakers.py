@@ -193,30 +193,42 @@ def voices_of(rng: np.random.Generator, people: int, count: int) -> NDArray[np.f
 @pytest.mark.parametrize("seed", range(5))
 def test_linking_is_average_linkage(seed: int) -> None:
     vectors = voices_of(np.random.default_rng(seed), 4, 60)
-    linker = _linking.Linker(0.4)
-    for vector in vectors:
-        linker.add(vector, 1.0)
-    owners, sums, weights = linker.finish()
+    sums, weights = _linking.clusters(vectors.astype(np.float64), np.ones(60), 0.6)
     expected = fcluster(linkage(vectors, "average", "cosine"), 0.4, "distance")
-    pairs = {(a == b, x == y) for a, x in zip(owners, expected, strict=True)
-             for b, y in zip(owners, expected, strict=True)}  # fmt: skip
-    assert pairs <= {(True, True), (False, False)}
-    assert weights.sum() == pytest.approx(60)
-    assert len(sums) == len(set(owners))
+    wanted = [vectors[expected == number].sum(axis=0) for number in np.unique(expected)]
+    assert_same_clusters(sums, np.array(wanted))
+    assert sorted(weights) == sorted(np.bincount(expected)[1:])
 
 
 def test_portions_are_linked_to_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(1)
-    vectors = voices_of(rng, 3, 90)
+    vectors = voices_of(np.random.default_rng(1), 3, 90).astype(np.float64)
     found = []
     for portion in (400, 20):
         monkeypatch.setattr(_linking, "PORTION", portion)
-        linker = _linking.Linker(0.6)
-        for vector in vectors:
-            linker.add(vector, 1.0)
-        found.append(linker.finish()[0])
-    assert found[0] == found[1]
-    assert len(set(found[0])) == 3
+        found.append(_linking.clusters(vectors, np.ones(90), 0.4)[0])
+    assert_same_clusters(*found)
+    assert len(found[0]) == 3
+
+
+def assert_same_clusters(one: NDArray[np.float64], other: NDArray[np.float64]) -> None:
+    """Sums of clusters, in any order."""
+    assert one.shape == other.shape
+    apart = np.abs(one[:, None] - other[None]).max(axis=2)
+    assert apart.min(axis=1) == pytest.approx(0, abs=1e-4)
+    assert sorted(apart.argmin(axis=1)) == [*range(len(one))]
+
+
+def test_local_speakers_are_different_people_if_there_are_enough() -> None:
+    means = np.eye(192)[:2]
+
+    def owners(known: NDArray[np.float64], *vectors: list[float]) -> dict[int, int]:
+        wide = [np.pad(unit(np.array(v, np.float32)), (0, 189)).tobytes() for v in vectors]
+        voices = [_windows.Voice(n, (raw, b""), 1.0, sure=True) for n, raw in enumerate(wide)]
+        return _linking.speaker_of_local(replace(window(0), voices=tuple(voices)), known)
+
+    assert owners(means, [1, 0.9, 0], [1, 0, 0]) == {0: 1, 1: 0}
+    assert owners(means[:1], [1, 0.9, 0], [1, 0, 0]) == {0: 0, 1: 0}
+    assert owners(means) == {}
 
 
 HOP = _windows.samples_of(segments.Settings().hop_seconds)

@@ -21,7 +21,7 @@ from pydantic import Field
 from tasks.arrays import Float32s, Float64s
 from tasks.audio.channels import mean
 from tasks.diarizers import CuttingSettings, Diarizer, Turn, _windows
-from tasks.diarizers._linking import Linker, assigned
+from tasks.diarizers._linking import clusters, speaker_of_local
 from tasks.diarizers._tracks import Stretch, frame_of_window, stretches
 from tasks.diarizers._windows import FRAMES, Window, Windows
 from tasks.recording import Segment
@@ -114,9 +114,7 @@ class Segments:
         self._windows += self._model.push(self._audio.finish())
         self._windows += self._model.finish()
         means = _speakers(self._windows, self._settings.cut)
-        owners = {
-            window.number: _owners(window, means) for window in self._windows if window.voices
-        }
+        owners = {window.number: speaker_of_local(window, means) for window in self._windows}
         found = stretches(self._windows, owners, len(means), self._hop)
         return self._turns(found, owners, means)
 
@@ -154,10 +152,8 @@ def _speakers(windows: Sequence[Window], cut: float) -> Float64s:
     sure = [voice for voice in voices if voice.sure] or voices
     if not sure:
         return np.empty((0, embedding.SIZE))
-    linker = Linker(cut)
-    for voice in sure:
-        linker.add(voice.vector, voice.seconds)
-    _, sums, weights = linker.finish()
+    vectors = np.array([voice.vector for voice in sure], np.float64)
+    sums, weights = clusters(vectors, np.array([voice.seconds for voice in sure]), 1 - cut)
     lengths = np.linalg.norm(sums, axis=1, keepdims=True)
     means: Float64s = sums / np.maximum(lengths, 1e-12)
     kept = weights >= min(LEAST_SPEAKER_S, weights.max())
@@ -166,17 +162,6 @@ def _speakers(windows: Sequence[Window], cut: float) -> Float64s:
         near = float((means[longer] @ means[each]).max(initial=-1))
         kept[each] = near < ALIKE + ALIKE_PER_S * weights[each]
     found: Float64s = means[kept]
-    return found
-
-
-def _owners(window: Window, means: Float64s) -> dict[int, int]:
-    """The speaker of each local speaker of a window; if there are too few speakers, the
-    nearest."""
-    voices = [(voice.local, voice.vector) for voice in window.voices]
-    found = assigned(voices, means)
-    for local, vector in voices:
-        if local not in found:
-            found[local] = int((means @ vector).argmax())
     return found
 
 

@@ -34,6 +34,7 @@ from tasks.asr._whisper_requests import (
 from tasks.asr._whisper_results import BeamResult, Context, Language, Window
 from tasks.asr._whisper_shared import apart
 from tasks.checkpoints import sharing
+from tasks.estimating import planning
 from tasks.job import Job
 from tasks.speech_rate import RATE
 from tasks.stages.transcribing import Sharing, Unit, chunks
@@ -432,3 +433,14 @@ def test_only_windows_with_a_kept_utterance_are_converted(home: Path) -> None:
     _, counts = corpus.run(job(home, "a", 0.45))
     assert counts["resample"] == (9, 0)
     assert counts["transcribe"] == (3, 0)
+
+
+def test_a_plan_counts_dropped_clips_that_are_converted_for_their_window(home: Path) -> None:
+    tight, other = job(home, "a", 0.55), job(home, "a", 0.55, resample={"rate": 24000})
+    corpus.run(tight)
+    for then, before in ((tight, tight), (other, tight)):
+        plan = planning.plan(then, before)
+        told = {name: (amount.compute, amount.reuse) for name, amount in plan.stages.items()}
+        done = corpus.run(then)[1]
+        assert told == done
+    assert done["resample"][0] > done["transcribe"][0], "control: some are heard for a neighbour"

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.corpuswide import outcome_table
-from tasks.estimating import what_if
+from tasks.estimating import planning, what_if
 from tests import corpus
 
 COSTLY = {"use": "tests.plugins.costly"}
@@ -54,7 +54,11 @@ def test_only_what_cheap_filters_keep_is_measured(
     kept, _ = what_if.kept(wide, wide)
     assert kept == what_if.of_shards(wide)
     assert (kept["items"], kept["not_yet_transcribed"]["items"]) == (5, 2)
+    foreseen = planning.plan(wide, job(tmp_path, 0.9))
+    assert foreseen.unjudged == 2, "they may fall to what has not measured them"
+    assert foreseen.stages["resample"].compute == 2
     wider, counts = corpus.run(job(tmp_path, 1.3))
+    assert planning.plan(wide, wide).unjudged == 0
     assert measured() == [1.0, 1.2]
     assert counts["filter"] == (2, 4)
     assert counts["resample"] == counts["transcribe"] == (2, 3)

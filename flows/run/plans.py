@@ -38,7 +38,9 @@ def of(settings: PrepareSettings, brief: bool = False) -> JsonObject:
     """The output of `plan --json`; computes and writes nothing.
 
     `brief`: the headers of new recordings are read only where a run or an estimate tells how long
-    their audio will take. Else `unread_bytes` says how much they hold.
+    their audio will take. Else `unread_bytes` says how much they hold. `unjudged`, if there are
+    any: clips that filters have yet to measure and may drop; later stages compute at most what is
+    told.
     """
     job = settings.job()
     before = runs.known_settings(job.out)
@@ -64,6 +66,7 @@ def of(settings: PrepareSettings, brief: bool = False) -> JsonObject:
         "ignored": plan.ignored,
         "shards": plan.shards,
         **({"unread_bytes": plan.unread} if plan.unread else {}),
+        **({"unjudged": plan.unjudged} if plan.unjudged else {}),
         **({"refusal": plan.refusal} if plan.refusal else {}),
         **({"shared": [_shared(job, each) for each in plan.shared]} if plan.shared else {}),
     }

@@ -207,7 +207,7 @@ class ShardView(StoredShard):
 
     def with_stored_text(self, utterances: Iterable[Utterance]) -> set[str]:
         """Ids of utterances that a limit dropped before their transcript was looked up, although
-        one is stored: the limit was tightened since, or a kept utterance shares their window."""
+        one is stored: the limit was tightened since."""
         return {
             u.id
             for u in utterances

@@ -7,12 +7,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 
 from tasks import corpuswide, recipe, shard
 from tasks.checkpoints import llm_answers, manifest
 from tasks.checkpoints.index import Index
-from tasks.checkpoints.utterance import Utterance
+from tasks.checkpoints.utterance import Outcome, Utterance
 from tasks.checkpoints.view import ShardView
 from tasks.dataset import versions
 from tasks.estimating import capped, removals, rewriting
@@ -30,6 +31,7 @@ from tasks.stages import contract, stage
 from tasks.up_to_date import UpToDate
 
 STAGES = ("shard", *contract.PER_SHARD, "package")
+UNJUDGED = Outcome("pending", "filter")
 SOURCES = "sources"  # the cause of work on recordings that are new or changed
 
 
@@ -66,6 +68,7 @@ class Plan:
     other_inputs: bool  # settings or decisions differ from the newest version's, or there is none
     unread: int
     shared: list[Shared]  # recordings in two sources
+    unjudged: int  # clips that filters have yet to measure: those may drop some, so all is at most
     refusal: str | None  # why the run will publish nothing, as far as it is known now
 
     @property
@@ -124,7 +127,8 @@ def plan(job: Job, before: Job | None, headers: bool = True) -> Plan:
     other = other or bool(causes.people)
     size = 0 if headers else sum(row["size"] for row in new)
     made = (scan.stages, causes.all, removed, found.ignored, len(shards), clips, other, size)
-    return Plan(*made, found.shared, removals.refusal(job, listed, newest))
+    refusal = removals.refusal(job, listed, newest)
+    return Plan(*made, found.shared, scan.unjudged, refusal)
 
 
 class _Scan:
@@ -137,6 +141,7 @@ class _Scan:
         self.scanned: set[str] = set()  # recordings
         self.stay: dict[str, float] = {}  # s of utterances that are packaged as they are, by id
         self.coming: dict[str, float] = {}  # s of those that are still to be heard, by id
+        self.unjudged = 0
         self._clips = PassingClips(job)
 
     def shard(self, name: str, rows: list[Row]) -> None:
@@ -153,31 +158,39 @@ class _Scan:
             if unit.spans is None:
                 self.expected.add(unit.recording, unit.seconds, tuple(causes), again)
         seen: set[str] = set()
-        for utterance in view.transcribed():
-            self._count(view, utterance, seen)
+        for _, group in groupby(view.transcribed(), key=lambda u: u.recording["recording"]):
+            utterances = [*group]
+            unjudged = [u for u in utterances if u.outcome == UNJUDGED]
+            self.unjudged += len(unjudged)
+            heard = {u.company for u in unjudged if u.company}
+            for utterance in utterances:
+                self._count(
+                    view, utterance, seen, utterance.companion or utterance.company in heard
+                )
 
-    def _count(self, view: ShardView, utterance: Utterance, seen: set[str]) -> None:
-        """`seen`: recipes that this run computes. Equal samples are computed once."""
+    def _count(
+        self, view: ShardView, utterance: Utterance, seen: set[str], in_window: bool
+    ) -> None:
+        """`seen`: recipes that this run computes. Equal samples are computed once. `in_window`: it
+        shares a window with a kept one, so even if it is dropped, its PCM is needed."""
         outcome, seconds = utterance.outcome, utterance.seconds
         kept = outcome.stage != "filter" or outcome.outcome == "pending"
         self.expected.saw(utterance, kept)
+        pcm = utterance.audio
         if not kept:
+            if in_window:
+                self._convert(view, utterance, pcm in view.audio or pcm in seen)
+                seen.add(pcm)
             return
-        pcm, text = utterance.audio, view.transcript_recipe(utterance)
-        let_in = (utterance.spared and self.causes.people) or self.causes.limits
+        text = view.transcript_recipe(utterance)
         if clean := utterance.enhanced:
-            because = self.causes.enhanced or self.causes.pcm or let_in
+            because = self.causes.enhanced or self.causes.pcm or self._let_in(utterance)
             known = clean in view.audio or clean in seen
             self._tally("resample", known, seconds, because, bool(self.causes.enhanced))
             seen.add(clean)
         there = {pcm} & view.audio.keys() | {text} & view.transcripts.keys()
-        earlier = let_in or self.causes.pcm
-        causes, again = self.causes.texts or earlier, bool(self.causes.texts)
         converted = pcm in there | seen
-        if not converted:
-            again = self._was_converted(view, utterance)
-            causes = self.causes.pcm if again else earlier
-        self._tally("resample", converted, seconds, causes, again)
+        causes, again = self._convert(view, utterance, converted)
         if converted and view.audio.get(pcm, {}).get("error_code"):
             return
         if outcome.stage == "enhance":  # it failed there, or is dropped for its scores
@@ -206,6 +219,22 @@ class _Scan:
         elif outcome.outcome == "pending":
             self.coming[utterance.id] = seconds
             self._clips.add(utterance)
+
+    def _convert(
+        self, view: ShardView, utterance: Utterance, known: bool
+    ) -> tuple[Sequence[str], bool]:
+        """Count its PCM; (causes of what follows from it, whether that is made again)."""
+        earlier = self._let_in(utterance) or self.causes.pcm
+        causes, again = self.causes.texts or earlier, bool(self.causes.texts)
+        if not known:
+            again = self._was_converted(view, utterance)
+            causes = self.causes.pcm if again else earlier
+        self._tally("resample", known, utterance.seconds, causes, again)
+        return causes, again
+
+    def _let_in(self, utterance: Utterance) -> list[str]:
+        """What made it pass, if something that has changed did."""
+        return (utterance.spared and self.causes.people) or self.causes.limits
 
     def _tally(
         self, stage: str, known: bool, seconds: float, causes: Sequence[str], again: bool

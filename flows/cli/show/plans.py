@@ -28,6 +28,8 @@ def plan(result: JsonObject) -> Iterator[Line]:
         shown.add_row(name, entry["compute"], entry["reuse"], audio, time, because)
     yield shown
     yield from causes(result)
+    if "unjudged" in result:
+        yield at_most(result)
     if result["removed"]:
         yield f"{_removed(result)}."
     if "refusal" in result:
@@ -48,6 +50,12 @@ def before_run(result: JsonObject) -> Iterator[Line]:
     yield f"{about}; {_version(result)}"
     if "refusal" in result:
         yield _refusal(result)
+
+
+def at_most(result: JsonObject) -> str:
+    """Why the stages after the filters may compute less than is told."""
+    clips = counted(result["unjudged"], "clip")
+    return f"At most: filters have yet to measure {clips}, and what they drop goes no further."
 
 
 def causes(result: JsonObject) -> list[str]:
@@ -94,7 +102,8 @@ def _amounts(result: JsonObject) -> str:
         hours = max(entry["hours"] for entry in result["stages"].values())
         unread = result.get("unread_bytes")
         size = filesize.decimal(unread) if unread else f"{hours:.2f} h of audio"
-        parts.append(f"compute {_counts(compute)} ({size})")
+        most = "at most " if "unjudged" in result else ""
+        parts.append(f"compute {most}{_counts(compute)} ({size})")
     parts.append(f"reuse {_counts(reuse)}" if reuse else "reuse nothing")
     return "; ".join(parts if compute else ["nothing to compute", *parts])
 

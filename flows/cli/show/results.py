@@ -85,6 +85,8 @@ def what_if(result: JsonObject) -> Iterator[Line]:
         yield "A run would compute; where texts are made anew, today's stand for them here:"
         for line in again:
             yield f"  {line}"
+    if "unjudged" in result["plan"]:
+        yield plans.at_most(result["plan"])
 
 
 def verify(result: JsonObject) -> Iterator[Line]:

@@ -41,10 +41,10 @@ def of_shards(job: Job, shards: Sequence[str]) -> Contents:
     rows, not_selected = _selected(job, rest, newest)
     verdicts = pa.concat_tables([rejected, not_selected])
     ledger = ledger_rows.judged(_stacked(LEDGER, [each.ledger for each in judged]), verdicts)
-    order = pc.sort_indices(ledger, sort_keys=ledger_rows.ORDER)
-    ledger = long_columns.take(ledger, order.to_numpy())
     utterances = _stacked(outcome_table.schema_of(job), [each.utterances for each in judged])
-    return Contents(rows, ledger, outcomes.entered(utterances, "id", verdicts))
+    return Contents(
+        rows, ledger_rows.in_order(ledger), outcomes.entered(utterances, "id", verdicts)
+    )
 
 
 def _selected(job: Job, rows: pa.Table, newest: Path | None) -> tuple[pa.Table, pa.Table]:

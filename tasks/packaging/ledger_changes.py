@@ -67,36 +67,21 @@ def recordings_now(groups: Sequence[ShardGroup]) -> Now:
 
 def enter_verdicts(scratch: Path, groups: Sequence[ShardGroup], now: Now) -> None:
     """Update the digests of recordings that corpus-wide verdicts touch."""
-    with tables.arrow(scratch / judgements.FILE) as file:
-        held = pa.ipc.open_file(file)
-        again = dict[int, pa.Table]()  # verdicts where spans overlap, by group
-        count = held.num_record_batches
-        judged = [held.get_batch(at)["group"][0].as_py() for at in range(count)]
-        overlapping = _overlapping(groups, judged)
-        for at, number in enumerate(judged):
-            verdicts = pa.Table.from_batches([held.get_batch(at)])
-            moved = pc.is_in(verdicts[KEY], overlapping)
-            alone = verdicts.filter(pc.invert(moved))
-            place = np.searchsorted(now.keys, alone[KEY].to_numpy())
-            np.add.at(now.digests, place, accounts.changes(alone))
-            if pc.any(moved).as_py():
-                again[number] = verdicts.filter(moved)
-    for number, own in again.items():
-        rows = groups[number].ledger(range(shard_groups.SLICES))
-        rows = rows.filter(pc.is_in(rows[KEY], own[KEY]))
-        account = accounts.of_ledger(ledger_rows.judged(rows, own))
-        now.digests[np.searchsorted(now.keys, account[KEY].to_numpy())] = account[
-            "digest"
-        ].to_numpy()
-
-
-def _overlapping(groups: Sequence[ShardGroup], numbers: Sequence[int]) -> pa.Array:
-    """Keys of recordings with overlapping spans, where a verdict moves samples between rows."""
-    found = [pa.array([], pa.uint64())]
-    for number in numbers:
-        table = groups[number].table("accounts.arrow", (KEY, "overlaps"))
-        found += table[KEY].filter(table["overlaps"]).chunks
-    return pa.concat_arrays(found)
+    for batch in tables.arrow_batches(scratch / judgements.FILE):
+        group, verdicts = groups[batch["group"][0].as_py()], pa.Table.from_batches([batch])
+        held = group.table("accounts.arrow", (KEY, "overlaps"))
+        # Where spans overlap, a verdict moves samples between rows.
+        moved = pc.is_in(verdicts[KEY], held[KEY].filter(held["overlaps"]).combine_chunks())
+        alone = verdicts.filter(pc.invert(moved))
+        place = np.searchsorted(now.keys, alone[KEY].to_numpy())
+        np.add.at(now.digests, place, accounts.changes(alone))
+        if pc.any(moved).as_py():
+            own = verdicts.filter(moved)
+            rows = group.ledger(range(shard_groups.SLICES))
+            rows = rows.filter(pc.is_in(rows[KEY], own[KEY]))
+            account = accounts.of_ledger(ledger_rows.judged(rows, own))
+            place = np.searchsorted(now.keys, account[KEY].to_numpy())
+            now.digests[place] = account["digest"].to_numpy()
 
 
 def compare(parts: Sequence[LedgerPart], now: Now) -> tuple[list[Old], Bools]:

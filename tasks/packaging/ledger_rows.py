@@ -9,11 +9,11 @@ from tasks.accounting import ledger
 from tasks.accounting.summary import REMOVED
 from tasks.corpuswide import outcomes
 from tasks.schema import LEDGER, Row
+from tasks.storage import long_columns
 
 #: Columns that are kept of a recording that has left its source.
 NAMES = ("recording", "source_path", "dataset", "sample_rate")
-#: How rows are sorted.
-ORDER = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
+_ORDER = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
 
 
 def judged(table: pa.Table, verdicts: pa.Table) -> pa.Table:
@@ -39,7 +39,7 @@ def judged(table: pa.Table, verdicts: pa.Table) -> pa.Table:
 
 def in_order(table: pa.Table) -> pa.Table:
     """A ledger by recording, start, end and utterance."""
-    return table.take(pc.sort_indices(table, sort_keys=ORDER))
+    return long_columns.take(table, pc.sort_indices(table, sort_keys=_ORDER).to_numpy())
 
 
 def removed(table: pa.Table) -> pa.Table:

@@ -79,7 +79,7 @@ def run(job: Job, caller: Caller, observer: Observer, begun: Begun | None = None
     for attempt in range(REPAIRS):
         found = sharded(job, caller, observer, begun)
         totals.add(found.done)
-        safeguards.check_listed(job, found.listed)
+        safeguards.check_failed(job, found.listed)
         state = begun.state = begun.state or UpToDate(job, found.shards, found.index)
         _chains(job, found, caller, observer, state, totals)
         observer.start("package", found.done.seconds)

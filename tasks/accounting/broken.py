@@ -27,7 +27,7 @@ class Broken(NamedTuple):
 
 @dataclass(slots=True)
 class BrokenCount:
-    """Recordings in the listing, and those that are known to be broken before any is decoded."""
+    """How many recordings there are, how many of them failed, and the first of these by name."""
 
     recordings: int = 0
     failed: int = 0

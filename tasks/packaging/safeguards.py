@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tasks import plugins
 from tasks.accounting import broken, summary
-from tasks.accounting.broken import Broken, BrokenCount
+from tasks.accounting.broken import BrokenCount
 from tasks.accounting.summary import Totals
 from tasks.checkpoints import manifest
 from tasks.dataset import versions
@@ -24,7 +24,7 @@ def check(
     clip is left to package."""
     if newest is not None:
         _check_removed(job, portions, newest)
-    _check_failed(job, totals, portions)
+    check_failed(job, _failed(job, totals, portions))
     if not packaged:
         raise NothingLeft(
             f"nothing is left to package: every recording was dropped or failed; {_remedy(job)}",
@@ -86,12 +86,7 @@ def exempt(job: Job) -> list[str]:
     return [d.name for d in plugins.datasets(job.sources) if d.settings.expect_broken]
 
 
-def check_listed(job: Job, listed: BrokenCount) -> None:
-    """TooManyFailed as soon as the listing shows it, before any audio is processed."""
-    _check_fraction(job, listed.recordings, listed.failed, listed.first)
-
-
-def _check_failed(job: Job, totals: Totals, portions: Sequence[Portion]) -> None:
+def _failed(job: Job, totals: Totals, portions: Sequence[Portion]) -> BrokenCount:
     free = exempt(job)
     strict = [counts for name, counts in totals.recordings.items() if name not in free]
     count, failed = (sum(column) for column in zip((0, 0), *strict, strict=True))
@@ -102,17 +97,17 @@ def _check_failed(job: Job, totals: Totals, portions: Sequence[Portion]) -> None
         for each in some
         if dataset not in free
     )
-    first = nsmallest(broken.FIRST, named)
-    _check_fraction(job, count, failed, first)
+    return BrokenCount(count, failed, nsmallest(broken.FIRST, named))
 
 
-def _check_fraction(job: Job, recordings: int, failed: int, first: Sequence[Broken]) -> None:
+def check_failed(job: Job, found: BrokenCount) -> None:
+    """TooManyFailed; the listing may show it before any audio is processed."""
     limit = job.package.max_failed_fraction
-    if recordings and failed / recordings > limit:
-        more = failed - len(first)
+    if found.recordings and found.failed / found.recordings > limit:
+        more = found.failed - len(found.first)
         raise TooManyFailed(
-            f"{failed} of {recordings} recordings failed, more than package.max_failed_fraction "
-            f"({limit:g}) allows; mend or remove them, raise the setting, or mark the source "
-            "expect_broken: true",
-            [*map(str, first), *([f"and {more} more"] if more > 0 else [])],
+            f"{found.failed} of {found.recordings} recordings failed, more than "
+            f"package.max_failed_fraction ({limit:g}) allows; mend or remove them, raise the "
+            "setting, or mark the source expect_broken: true",
+            [*map(str, found.first), *([f"and {more} more"] if more > 0 else [])],
         )

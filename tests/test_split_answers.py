@@ -115,9 +115,9 @@ def test_names_in_files_are_numbered_as_they_come(texts: list[str | None], chanc
         for at in range(0, len(texts), 7):
             names.add(pa.array(texts[at : at + 7], pa.string()))
         names.finish()
-        found = names.numbered(np.array(order, np.int32))
-        each = names.take(found.first).to_pylist()
+        number, first = names.numbered(np.array(order, np.int32))
+        each = names.take(first).to_pylist()
     expected = list(dict.fromkeys(texts[n] for n in order if texts[n] is not None))
     assert each == expected
     numbers = [-1 if texts[n] is None else expected.index(texts[n]) for n in order]
-    assert found.number.tolist() == numbers
+    assert number.tolist() == numbers

@@ -6,8 +6,7 @@ version. The warning names one of our settings and the trainer's own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,14 +30,6 @@ LONGER = ("min_seconds",)
 Values = Mapping[str, Float64s]
 
 
-@dataclass(slots=True)
-class _Count:
-    """Clips of a split, and how many of them each bound is the first to drop."""
-
-    clips: int
-    dropped: Int64s
-
-
 def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> list[JsonObject]:
     """One entry for each bound that drops clips of a split, in the order of formats and splits.
 
@@ -48,16 +39,16 @@ def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> l
     readers = {plugin.use: plugins.load("formats", plugin.use).READER for plugin in formats}
     limits = {use: reader for use, reader in readers.items() if reader is not None}
     entries = []
-    for (use, split), count in _count(version, limits).items():
-        reader = limits[use]
-        for bound, dropped in zip(reader.bounds, count.dropped.tolist(), strict=True):
+    for (use, split), counts in _count(version, limits).items():
+        reader, (clips, *all_dropped) = limits[use], counts.tolist()
+        for bound, dropped in zip(reader.bounds, all_dropped, strict=True):
             if dropped:
-                warning = _sentence(use, split, reader, bound, dropped, count.clips, segmenter)
+                warning = _sentence(use, split, reader, bound, dropped, clips, segmenter)
                 entries.append(
                     {
                         "format": use,
                         "split": split,
-                        "clips": count.clips,
+                        "clips": clips,
                         "dropped": dropped,
                         "setting": bound.setting,
                         "limit": bound.limit,
@@ -67,11 +58,12 @@ def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> l
     return entries
 
 
-def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str, str], _Count]:
-    """Counts by (format, split), sorted by split within each format."""
+def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str, str], Int64s]:
+    """Clips of each (format, split), and how many of them each bound is the first to drop; sorted
+    by split within each format."""
     if not limits:
         return {}
-    found: dict[tuple[str, str], _Count] = {}
+    found: dict[tuple[str, str], Int64s] = {}
     for batch in tables.batches(version / UTTERANCES_FILE, COLUMNS, BATCH):
         values = measures(batch)
         splits = batch["split"].to_numpy(zero_copy_only=False)
@@ -79,11 +71,9 @@ def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str,
             inside = splits == split
             for use, reader in limits.items():
                 if reader.splits is None or split in reader.splits:
-                    count = found.setdefault(
-                        (use, split), _Count(0, np.zeros(len(reader.bounds), np.int64))
-                    )
-                    count.clips += int(inside.sum())
-                    count.dropped += _first_broken(reader, values, inside)
+                    none = np.zeros(1 + len(reader.bounds), np.int64)
+                    found.setdefault((use, split), none)
+                    found[use, split] += [inside.sum(), *_first_broken(reader, values, inside)]
     order = list(limits)
     return dict(sorted(found.items(), key=lambda item: (order.index(item[0][0]), item[0][1])))
 
@@ -103,16 +93,13 @@ def measures(batch: pa.RecordBatch) -> dict[str, Float64s]:
     }
 
 
-def _first_broken(reader: ReaderLimits, values: Values, rows: Bools) -> Int64s:
-    """How many of `rows` each bound is the first to drop; int64 [bounds]."""
-    left = rows.copy()
-    dropped = np.zeros(len(reader.bounds), np.int64)
-    for number, bound in enumerate(reader.bounds):
+def _first_broken(reader: ReaderLimits, values: Values, left: Bools) -> Iterator[int]:
+    """How many of the rows `left` each bound is the first to drop."""
+    for bound in reader.bounds:
         value = values[bound.measure]
         beyond = left & (value < bound.limit if bound.side == "min" else value > bound.limit)
-        dropped[number] = beyond.sum()
-        left &= ~beyond
-    return dropped
+        yield int(beyond.sum())
+        left = left & ~beyond
 
 
 def _sentence(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -147,11 +147,8 @@ class Proved:
         self.version = version
         self.files = files(version)
 
-    def __call__(self, path: Path) -> AbstractContextManager[pa.NativeFile]:
-        return self._opened(path)
-
     @contextmanager
-    def _opened(self, path: Path) -> Iterator[pa.NativeFile]:
+    def __call__(self, path: Path) -> Iterator[pa.NativeFile]:
         with tables.arrow(path) as file:
             if not self._is_whole(path, file):
                 raise RunError(differs(self.version, self.name_of(path)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
-from typing import IO, NamedTuple
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -19,13 +19,6 @@ from tasks.packaging.row_digests import mixed
 from tasks.storage.sorted_keys import first_of_runs
 
 BLOCK = 1 << 18  # names that are read together
-
-
-class Numbered(NamedTuple):
-    """Names, each once."""
-
-    number: Int32s  # of each row; -1: it has none
-    first: Int32s  # a row of each
 
 
 class Names(ExitStack):
@@ -68,8 +61,9 @@ class Names(ExitStack):
         )
         return high, low
 
-    def numbered(self, rows: Int32s) -> Numbered:
-        """The distinct names of some rows, in the order of their first rows."""
+    def numbered(self, rows: Int32s) -> tuple[Int32s, Int32s]:
+        """The distinct names of some rows, in the order of their first rows: the number of each
+        row's name (-1: it has none), and the first row of each name."""
         high, low = self.codes(rows)
         order = np.lexsort((low, high)).astype(np.int32)
         for column in (high, low):
@@ -85,7 +79,7 @@ class Names(ExitStack):
         number[np.flatnonzero(has)[rank]] = np.arange(len(rank), dtype=np.int32)
         found = np.empty(len(rows), np.int32)
         found[order] = number[np.cumsum(begins, dtype=np.int32) - 1]
-        return Numbered(found, rows[first])
+        return found, rows[first]
 
     def take(self, rows: NDArray[np.integer]) -> pa.LargeStringArray:
         """The names of some rows, none of them nameless; efficient for some hundred thousand at a

@@ -14,10 +14,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from tasks.arrays import Bools, Float64s, Int32s, Int64s, UInt64s
-from tasks.packaging import seeded, split_allocation
+from tasks.packaging import seeded
+from tasks.packaging.split_allocation import HOUR
 from tasks.storage.sorted_keys import first_of_runs
-
-HOUR = split_allocation.HOUR  # µs
 
 
 def turns(seed: int, ids: Iterable[str]) -> UInt64s:

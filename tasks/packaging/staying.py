@@ -67,8 +67,7 @@ def of(
     if not firsts:
         return nobody(len(left))
     known = _known(published.load(job.out, newest, described, job.package.seed))
-    found = _compared(groups, left, known, firsts, job.package.seed)
-    return nobody(len(left)) if found is None else found
+    return _compared(groups, left, known, firsts, job.package.seed)
 
 
 def _suffices(job: Job, newest: Path) -> bool:
@@ -107,9 +106,9 @@ def _known(there: Published) -> _Known:
 
 def _compared(
     groups: Sequence[ShardGroup], left: Bools, known: _Known, firsts: dict[str, str], seed: int
-) -> Staying | None:
-    """The rows with the ids and contents of published clips; None if the first clip of a split is
-    not among them."""
+) -> Staying:
+    """The rows with the ids and contents of published clips; nobody if the first clip of a split
+    is not among them."""
     split = np.full(len(left), -1, np.int16)
     lengths: dict[str, int] = {}
     keys = seeded.keys(str(seed), firsts.values())
@@ -127,7 +126,7 @@ def _compared(
         met |= [bool((at == each).any()) for each in place.tolist()]
     there = {name: id_ for (name, id_), is_met in zip(firsts.items(), met, strict=True) if is_met}
     if not lengths.keys() <= there.keys():
-        return None
+        return nobody(len(left))
     return Staying(split, known.names, lengths, {name: there[name] for name in lengths})
 
 

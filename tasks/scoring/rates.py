@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tasks.schema import Row
 from tasks.scoring._plain import UNSPACED
@@ -28,8 +28,7 @@ _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff
 _EAST_ASIAN = {"ja", "ko", "yue", "zh"}
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(NamedTuple):
     """Errors against a reference: counts, and rates of them.
 
     A rate is None if the reference is empty; all errors are then insertions.
@@ -116,7 +115,7 @@ def scored(row: Row, reference: str | None, stated: str | None) -> Row:
     raw = row["raw_text"]
     language = language_of(stated, reference, row["language"])
     said, heard = _both(reference or "", raw or "", language) if reference or raw else ("", "")
-    s = _counts(said, heard) if reference and raw is not None else None
+    nothing = dict.fromkeys(Score._fields)
     return {
         **row,
         "raw_text": raw,
@@ -124,18 +123,11 @@ def scored(row: Row, reference: str | None, stated: str | None) -> Row:
         "normalised": None if raw is None else heard,
         "reference": reference,
         "reference_normalised": said if reference else None,
-        "words": s and s.words,
-        "word_errors": s and s.word_errors,
-        "chars": s and s.chars,
-        "char_errors": s and s.char_errors,
+        **(_counts(said, heard)._asdict() if reference and raw is not None else nothing),
         "scoring": f"{VERSION} {language}",
     }
 
 
 def total(scores: Iterable[Score]) -> Score:
     """Sum of counts; its rates are those of the whole set."""
-    sums = [0, 0, 0, 0]
-    for s in scores:
-        for i, count in enumerate((s.words, s.word_errors, s.chars, s.char_errors)):
-            sums[i] += count
-    return Score(*sums)
+    return Score(*map(sum, zip(Score(0, 0, 0, 0), *scores, strict=True)))

@@ -287,6 +287,16 @@ def test_a_rejected_span_is_read_in_one_pass(tmp_path: Path) -> None:
     assert (gone.audio, gone.why) == (None, "its source is no longer there")
 
 
+def test_a_recording_of_one_sample_has_no_player(tmp_path: Path) -> None:
+    """It is none at the player's rate. FFmpeg ran out of memory on it, and there was no report."""
+    path = tmp_path / "click.wav"
+    sf.write(path, np.full(1, 0.5), 48_000)
+    row = {"start": 0.0, "end": 1 / 48_000, "sample_rate": 48_000, "outcome": "dropped"}
+    sample = Sample(row, locator=Locator(str(path)))
+    made = clips.ClipMaker(tmp_path, clips.RATE, [sample]).make(sample)
+    assert (made.audio, made.why) == (None, "it has no samples")
+
+
 def test_a_spectrogram_shows_where_the_sound_is() -> None:
     time = np.arange(clips.RATE) / clips.RATE
     tone = np.where(time < 0.5, np.sin(2 * np.pi * 1000 * time), 0).astype(np.float32)

@@ -35,6 +35,7 @@ WIDTH, HEIGHT = 320, 64  # of a spectrogram
 WINDOW = 512  # samples of its frames at RATE
 RANGE_DB = 60.0  # from its lightest grey to its darkest
 SEARCH = 3600.0  # s of audio, at most, that is decoded to reach rejected spans
+NO_SAMPLES = "it has no samples"
 TOO_FAR = "it is too far into its recording to be decoded again for this page"
 
 
@@ -127,6 +128,8 @@ class ClipMaker:
 
 def media(mono: Samples) -> Media:
     """The media that a page embeds, from samples at RATE."""
+    if not len(mono):  # one sample at 48 kHz is none at RATE
+        return Media(why=NO_SAMPLES)
     pcm = (mono * 32767).round().clip(-32768, 32767).astype(np.int16)
     return Media(
         address("audio/mpeg", audio.write_mp3_bytes(pcm, RATE, BIT_RATE, quick=True)),
@@ -174,7 +177,7 @@ def lacking(sample: Sample) -> str:
     if file_state(sample.locator.path).error:
         return "its source is no longer there"
     start, stop = span(sample)
-    return "" if start < stop else "it has no samples"
+    return "" if start < stop else NO_SAMPLES
 
 
 def at_rate(mono: Samples, rate: int) -> Samples:

@@ -18,7 +18,7 @@ from tasks.audio import packets
 from tasks.errors import ItemError
 from tasks.recording import Locator
 from tasks.recording.faults import Fault, merged, touching
-from tests.sounding import HZ, SECONDS, ogg_pages, sound, whole
+from tests.sounding import HZ, SECONDS, by_sndfile, ogg_pages, sound, whole
 
 FRAMES = round(HZ * SECONDS)
 
@@ -249,6 +249,39 @@ def test_a_file_of_which_nothing_can_be_decoded_is_unreadable(tmp_path: Path) ->
 def test_faults_close_to_each_other_are_one() -> None:
     found = merged([Fault(0, 10, "a"), Fault(15, 20, "b"), Fault(40, 50, "c", shifts=True)], 5)
     assert found == [Fault(0, 20, "a"), Fault(40, 50, "c", shifts=True)]
+
+
+def test_a_lost_page_of_vorbis_costs_itself_where_blocks_are_long_and_short(
+    tmp_path: Path,
+) -> None:
+    """FFmpeg's time of a packet between a long block and a short one is too late. Each was taken
+    for a hole, so that one lost page cost the whole recording."""
+    clicks = sound(seconds=12.0) * np.float32(0.2)
+    clicks[3_000::4_700] = 0.9
+    pages = ogg_pages(by_sndfile("OGG", "VORBIS", HZ, clicks))
+    good, faults = heard(b"".join(pages), tmp_path)
+    assert faults == []
+    middle = len(pages) // 2
+    samples, faults = heard(b"".join(pages[:middle] + pages[middle + 1 :]), tmp_path)
+    assert len(samples) == len(good)
+    [fault] = faults
+    assert not fault.shifts
+    same = (np.abs(samples - good) < 1e-4).all(axis=1)
+    assert same[: fault.start].all()
+    assert same[fault.end :].all()
+
+
+@pytest.mark.parametrize("earlier", [(), (4,)])
+@pytest.mark.parametrize("kind", ["vorbis", "opus", "oggflac"])
+def test_a_lost_page_before_the_last_is_in_doubt_everywhere(
+    tmp_path: Path, kind: str, earlier: tuple[int, ...]
+) -> None:
+    """FFmpeg lets the last page follow at once, and a hole elsewhere did not explain that."""
+    pages = ogg_pages(whole(kind, seconds=12.0))
+    lost = {*earlier, len(pages) - 2}
+    data = b"".join(page for number, page in enumerate(pages) if number not in lost)
+    samples, faults = heard(data, tmp_path)
+    assert [(f.start, f.end, f.shifts) for f in faults] == [(0, len(samples), True)]
 
 
 @pytest.mark.parametrize("tag", [b"TAG" + bytes(125), b"<html>not found</html>" * 20])

@@ -39,6 +39,7 @@ class Pages:
     faults: tuple[int, ...]  # offset of each damaged or missing page
     links: tuple[tuple[int, int], ...]
     tail_only: bool  # no sound page follows the first fault
+    before_last: bool  # a fault lies between the last sound page and the sound one before it
 
 
 def scan(file: BinaryIO, size: int) -> Pages | None:
@@ -75,7 +76,7 @@ def scan(file: BinaryIO, size: int) -> Pages | None:
     starts[0] = 0
     links = tuple((a, b - a) for a, b in zip(starts, [*starts[1:], size], strict=True))
     tail_only = bool(faults) and min(faults) > last_sound
-    return Pages(tuple(faults), links, tail_only)
+    return Pages(tuple(faults), links, tail_only, before_last=last_sound in faults)
 
 
 def pages(file: BinaryIO) -> Iterator[Page]:

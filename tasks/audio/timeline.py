@@ -63,8 +63,9 @@ class Timeline:
         if self.changed:
             self.expected = None
             return None
+        vorbis = self.header.format == "ogg/vorbis"
         missing, self.expected = missing_before(
-            self.name, frame, self.tick, self.expected, self.complained
+            self.name, frame, self.tick, self.expected, self.complained, vorbis
         )
         if frame.pts is not None:
             self.complained = False
@@ -101,8 +102,13 @@ class Timeline:
             self.faults.append(Fault(self.at, self.at, what, shifts=True))
             return 0
         self.filled += seconds
-        # FFmpeg notices a hole in Ogg FLAC only at the end of the page that follows it.
-        delay = max(hole, _PAGE * self.header.rate) if self.header.format == "ogg/flac" else 0
+        delay = 0.0
+        if self.header.format == "ogg/flac":
+            # FFmpeg notices a hole only at the end of the page that follows it.
+            delay = max(hole, _PAGE * self.header.rate)
+        elif self.header.format == "ogg/vorbis":
+            # It puts the first frame after a hole, half of which overlaps with nothing, before it.
+            delay = self.longest
         start = max(min(self.timed, self.at - round(delay)), 0)
         self.faults.append(Fault(start, self.at + hole, what, shifts))
         self.at += hole
@@ -128,20 +134,29 @@ class Timeline:
 
 
 def missing_before(
-    name: str, frame: av.AudioFrame, tick: tuple[int, int], expected: float | None, complained: bool
+    name: str,
+    frame: av.AudioFrame,
+    tick: tuple[int, int],
+    expected: float | None,
+    complained: bool,
+    vorbis: bool,
 ) -> tuple[int | None, float | None]:
     """(samples missing before a frame, time after it in samples).
 
     The first is negative where time goes back, and None where timestamps tell nothing. `name` is
     the container's; `tick` is the unit of its times, a fraction of a second; `expected` is the
     time after the frame before, in samples; `complained` says whether FFmpeg reported an error
-    since then.
+    since then; `vorbis` whether it is Vorbis in Ogg.
     """
     if name not in _CLOCKED and name not in _ROUNDING:
         return None, None
     pts = frame.pts
     if pts is None:  # after damage; the next frame has a time
         return 0, None if expected is None else expected + frame.samples
+    if vorbis:
+        # FFmpeg takes a short block after a long one for shorter than it is, and puts it too late;
+        # where it ends is right. Here a tick is a sample.
+        pts -= max(frame.samples - frame.duration, 0)
     now = pts * tick[0] * frame.sample_rate / tick[1]  # rounded once
     # A FLAC frame holds its number; that is a time only if the header states the right frame size.
     sure = complained or (name in _ROUNDING and name != "flac")

@@ -70,7 +70,7 @@ def test_a_missing_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
     [("en", True), ("en-US", True), ("EN_gb ", True), ("eng", True), ("zh", False), ("eno", False)],
 )
 def test_english(code: str, known: bool) -> None:
-    assert moonshine.english(code) is known
+    assert (moonshine.language_fault(moonshine.Settings(), code) is None) is known
 
 
 def test_long_clips_are_cut_where_it_is_quiet() -> None:
@@ -150,10 +150,12 @@ def test_odd_clips_never_raise(
 def test_what_the_engine_refuses_costs_one_clip(
     backend: moonshine.Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: Any) -> None:
-        raise backend._engine.error("Unknown error")
+    from moonshine_voice.errors import MoonshineError
 
-    monkeypatch.setattr(backend._engine.transcriber, "transcribe_without_streaming", refuse)
+    def refuse(*_: Any) -> None:
+        raise MoonshineError("Unknown error")
+
+    monkeypatch.setattr(backend._transcriber, "transcribe_without_streaming", refuse)
     assert heard(backend, SpeechClip(noise(1)))[0].error == "MoonshineError: Unknown error"
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from math import inf
 
 import numpy as np
@@ -62,18 +63,22 @@ class Engine:
     limit: _batching.Limit = field(default_factory=_batching.Limit)
 
     def transcripts(
-        self, clips: Sequence[SpeechClip], languages: Sequence[str | None], faults: Sequence[str]
+        self,
+        clips: Sequence[SpeechClip],
+        languages: Sequence[str | None],
+        refusals: Iterable[str | None] = repeat(None),
     ) -> Iterator[Transcript]:
-        """One transcript a clip, in order; `faults`: why a clip is refused, empty: it is not."""
+        """One transcript a clip, in order; `refusals`: why the engine hears no such language."""
+        faults = [one or fault(clip) for clip, one in zip(clips, refusals, strict=False)]
         pieces: list[list[Piece]] = []
-        for clip, language, fault in zip(clips, languages, faults, strict=True):
-            own = [] if fault or not len(clip.samples) else cut(clip.samples, self.longest)
+        for clip, language, wrong in zip(clips, languages, faults, strict=True):
+            own = [] if wrong or not len(clip.samples) else cut(clip.samples, self.longest)
             pieces.append([(samples, language) for samples in own])
         heard = iter(self._all([piece for own in pieces for piece in own]))
-        for language, fault, own_pieces in zip(languages, faults, pieces, strict=True):
+        for language, wrong, own_pieces in zip(languages, faults, pieces, strict=True):
             found = [next(heard) for _ in own_pieces]
-            if fault := fault or next((one.error for one in found if one.error), ""):
-                yield Transcript("", error=fault)
+            if error := wrong or next((one.error for one in found if one.error), ""):
+                yield Transcript("", error=error)
             else:
                 lengths = [len(samples) / RATE for samples, _ in own_pieces]
                 yield self._joined(found, lengths, language)

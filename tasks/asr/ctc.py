@@ -135,8 +135,7 @@ class Backend:
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
         """One transcript a clip, in order."""
-        languages = [clip.language for clip in clips]
-        return self._engine.transcripts(clips, languages, [*map(_pieces.fault, clips)])
+        return self._engine.transcripts(clips, [clip.language for clip in clips])
 
     def _hear(self, pieces: list[Piece]) -> list[EngineResult]:
         return [self._read(samples) for samples, _ in pieces]

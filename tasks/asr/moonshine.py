@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import Field
@@ -27,6 +28,9 @@ from tasks.errors import ConfigError
 from tasks.settings import StageSettings, Transient
 from tasks.speech_rate import RATE
 from tasks.weights import finding, registry
+
+if TYPE_CHECKING:
+    from moonshine_voice.transcriber import Transcriber
 
 VERSION = 1
 FILES = ("encoder_model.ort", "decoder_model_merged.ort", "tokenizer.bin")
@@ -66,7 +70,8 @@ def abilities(settings: Settings) -> Abilities:
 
 
 def language_fault(settings: Settings, language: str) -> str | None:
-    return _refusal(language)
+    english = language_codes.base(language) in ("en", "eng")
+    return None if english else f"moonshine hears English only, not {language!r}"
 
 
 def locate() -> Path:
@@ -81,69 +86,49 @@ class Backend:
     RATE = RATE
 
     def __init__(self, settings: Settings) -> None:
-        self._engine = load(settings)
-        self._pieces = _pieces.Engine(self._hear, LONGEST, most=1, timed=False)
+        self._settings = settings
+        self._transcriber = _load(settings)
+        self._engine = _pieces.Engine(self._hear, LONGEST, most=1, timed=False)
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
         """One transcript per clip, in order."""
-        return self._pieces.transcripts(clips, ["en"] * len(clips), [*map(_fault, clips)])
+        refusals = [language_fault(self._settings, clip.language or "en") for clip in clips]
+        return self._engine.transcripts(clips, ["en"] * len(clips), refusals)
 
     def _hear(self, pieces: list[Piece]) -> list[EngineResult]:
         """One at a time: the engine has no batches."""
+        from moonshine_voice.errors import MoonshineError
+
         try:
             return [
                 EngineResult(self._text(samples) if samples.any() else "") for samples, _ in pieces
             ]
-        except self._engine.error as error:
+        except MoonshineError as error:
             return [_pieces.failed(error)]
 
     def _text(self, piece: Float32s) -> str:
         count = max(len(piece), SHORTEST)
         padded = np.zeros(-(-count // STEP) * STEP, np.float32)
         padded[: len(piece)] = piece
-        heard = self._engine.transcriber.transcribe_without_streaming(padded.tolist(), RATE)
+        heard = self._transcriber.transcribe_without_streaming(padded.tolist(), RATE)
         return " ".join(" ".join(line.text for line in heard.lines).split())
 
 
-def _fault(clip: SpeechClip) -> str:
-    refused = clip.language and _refusal(clip.language)
-    return refused or _pieces.fault(clip)
-
-
-def _refusal(language: str) -> str | None:
-    return None if english(language) else f"moonshine hears English only, not {language!r}"
-
-
-class Engine:
-    """The native transcriber and the class of its errors."""
-
-    def __init__(self, settings: Settings) -> None:
-        from moonshine_voice.errors import MoonshineError
+def _load(settings: Settings) -> Transcriber:
+    """The native engine. ConfigError when its library cannot be loaded."""
+    weights(settings)
+    options = {
+        "vad_threshold": "0",
+        "return_audio_data": "false",
+        "max_tokens_per_second": str(settings.max_tokens_per_second),
+    }
+    try:
         from moonshine_voice.moonshine_api import ModelArch
         from moonshine_voice.transcriber import Transcriber
 
-        self.error: type[Exception] = MoonshineError
-        options = {
-            "vad_threshold": "0",
-            "return_audio_data": "false",
-            "max_tokens_per_second": str(settings.max_tokens_per_second),
-        }
-        self.transcriber = Transcriber(str(locate()), ModelArch.TINY, options=options)
-
-
-def load(settings: Settings) -> Engine:
-    """The loaded engine. ConfigError when its library cannot be loaded."""
-    weights(settings)
-    try:
         # The engine reads it when it creates sessions, and has no option for it.
-        with environment.setting(
-            "MOONSHINE_ORT_SINGLE_THREAD", None if settings.all_cores else "1"
-        ):
-            return Engine(settings)
+        single = None if settings.all_cores else "1"
+        with environment.setting("MOONSHINE_ORT_SINGLE_THREAD", single):
+            return Transcriber(str(locate()), ModelArch.TINY, options=options)
     except (ImportError, OSError, RuntimeError) as error:
         raise ConfigError(f"the recogniser moonshine cannot be loaded: {error}") from error
-
-
-def english(language: str) -> bool:
-    """Whether a code (`en`, `en-US`, `eng`) means English."""
-    return language_codes.base(language) in ("en", "eng")

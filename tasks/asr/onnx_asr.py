@@ -32,7 +32,6 @@ SHORTEST = RATE // 2  # samples; features of a shorter clip may have no frame, s
 ENGINES = {"onnx_asr": "load_model", "onnxruntime": "InferenceSession"}
 EXAMPLE = "istupakov/parakeet-tdt-0.6b-v3-onnx"
 _TOKEN = re.compile(r"<\|([a-z]{2,3})\|>")
-_PROVIDERS = {"cpu": ["CPUExecutionProvider"], "cuda": ["CUDAExecutionProvider"]}
 
 
 def wants_gpu(settings: Settings) -> bool:
@@ -130,7 +129,7 @@ class Backend:
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
         """One transcript a clip, in order; pieces of similar length share a batch."""
         languages = [clip.language or self._settings.language for clip in clips]
-        return self._engine.transcripts(clips, languages, [*map(_pieces.fault, clips)])
+        return self._engine.transcripts(clips, languages)
 
     def _hear(self, pieces: list[Piece]) -> list[EngineResult]:
         language = pieces[0][1]
@@ -176,7 +175,7 @@ def _load(settings: Settings, kind: str) -> Any:
             _model_folder.folder(settings.model, "onnx_asr", EXAMPLE),
             quantization=settings.quantization,
             sess_options=onnx_session.options(settings.threads),
-            providers=_PROVIDERS[device],
+            providers=[onnx_session.PROVIDERS[device]],
             preprocessor_config={"max_concurrent_workers": 1},
         ).with_timestamps()
     except Exception as error:

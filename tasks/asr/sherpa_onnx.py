@@ -123,8 +123,8 @@ class Backend:
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
         """One transcript a clip, in order; pieces of similar length share a batch."""
         languages = [_base(clip.language) or self._settings.language for clip in clips]
-        faults = [self._fault(clip, code) for clip, code in zip(clips, languages, strict=True)]
-        return self._engine.transcripts(clips, languages, faults)
+        refusals = [_refusal(self._settings, language) for language in languages]
+        return self._engine.transcripts(clips, languages, refusals)
 
     def _model(self, language: str | None) -> Any:
         """The model that is told this language; None: it detects it."""
@@ -132,9 +132,6 @@ class Backend:
         if told not in self._loaded:
             self._loaded[told] = _load(self._settings, told)
         return self._loaded[told]
-
-    def _fault(self, clip: SpeechClip, language: str | None) -> str:
-        return _refusal(self._settings, language) or _pieces.fault(clip)
 
     def _hear(self, pieces: list[Piece]) -> list[EngineResult]:
         model = self._model(pieces[0][1])

@@ -63,17 +63,13 @@ def weights() -> Path:
     return finding.located(registry.DNSMOS, "the filter dnsmos")
 
 
-#: ONNX Runtime's names. It silently falls back to the CPU if it cannot use one.
-PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
-
-
 @lru_cache(maxsize=2)
 def parts(device: str, precision: Precision) -> tuple[Network, ...]:
     """The parts in order, one of each per process; threads may share them. RunError if a GPU is
     asked for and cannot be used."""
     model = lean(weights().read_bytes())
     made = [_session(_onnx_cut.part(model, *cut), device) for cut in pairwise(CUTS)]
-    if PROVIDERS[device] not in made[0].get_providers():
+    if onnx_session.PROVIDERS[device] not in made[0].get_providers():
         raise RunError(
             f"the filter dnsmos has device: {device}, but ONNX Runtime cannot use it; CUDA's or "
             "cuDNN's libraries may be missing: install them, or set device: cpu"
@@ -88,7 +84,7 @@ def parts(device: str, precision: Precision) -> tuple[Network, ...]:
 
 def _session(model: bytes, device: str) -> onnxruntime.InferenceSession:
     # One block keeps 60 MB allocated; without the arena, page faults take a tenth of the time.
-    return onnx_session.session(model, patterns=False, provider=PROVIDERS[device])
+    return onnx_session.session(model, patterns=False, device=device)
 
 
 def _run(session: onnxruntime.InferenceSession, source: str, given: Float32s) -> Float32s:

@@ -76,12 +76,10 @@ def regions(probabilities: Iterable[float], seconds: float) -> tuple[Span, ...]:
     """Speech regions from probabilities of 32 ms windows; an open region ends at `seconds`."""
     # The first window of a pause counts towards its length here, but not in Hysteresis.
     hysteresis = Hysteresis(THRESHOLD, NEG_THRESHOLD, PAUSE_WINDOWS - 1)
-    found = [region for value in probabilities if (region := hysteresis.push(value))]
-    spans = [(start * STEP, end * STEP) for start, end in found]
-    if hysteresis.start is not None:
-        end = seconds if hysteresis.pause is None else hysteresis.pause * STEP
-        spans.append((hysteresis.start * STEP, end))
-    return tuple(spans)
+    found = [*map(hysteresis.push, probabilities), hysteresis.finish()]
+    return tuple(
+        (region[0] * STEP, min(region[1] * STEP, seconds)) for region in found if region is not None
+    )
 
 
 def within(speech: Iterable[Span], start: float, end: float) -> float:

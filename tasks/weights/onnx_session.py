@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnxruntime
 
-CPU = "CPUExecutionProvider"
+#: ONNX Runtime's names. It silently falls back to the CPU if it cannot use one.
+PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
 def options(threads: int = 1) -> onnxruntime.SessionOptions:
@@ -28,7 +29,7 @@ def session(
     *,
     arena: bool = True,
     patterns: bool = True,
-    provider: str = CPU,
+    device: str = "cpu",
 ) -> onnxruntime.InferenceSession:
     """A session of a graph, by its path or its bytes, which gives the same numbers for the same
     batch. `arena`: keep the memory of the largest batch for the next; `patterns`: allocate it in
@@ -38,4 +39,5 @@ def session(
     chosen = options(threads)
     chosen.enable_cpu_mem_arena = arena
     chosen.enable_mem_pattern = patterns
-    return onnxruntime.InferenceSession(model, sess_options=chosen, providers=[provider])
+    providers = [PROVIDERS[device]]
+    return onnxruntime.InferenceSession(model, sess_options=chosen, providers=providers)

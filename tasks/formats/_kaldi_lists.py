@@ -129,11 +129,14 @@ def reserved(tables: Iterable[pa.Table]) -> set[str]:
     of no speaker would be sorted among the utterances of `a`."""
     found: set[str] = set()
     for table in tables:
-        for batch in table.select(["id", "speaker"]).to_batches(max_chunksize=65536):
-            known = pc.fill_null(pc.not_equal(batch["speaker"], ""), False)
-            unknown = batch["id"].filter(pc.invert(known))
-            found.update(key.partition("-")[0] for key in unknown.to_pylist())
+        for keys in table["id"].filter(pc.invert(_known(table))).chunks:
+            found.update(key.partition("-")[0] for key in keys.to_pylist())
     return found
+
+
+def _known(table: pa.Table) -> pa.ChunkedArray:
+    """Which clips have a speaker."""
+    return pc.fill_null(pc.not_equal(table["speaker"], ""), False)
 
 
 def speaker_name(dataset: str, speaker: str, taken: set[str]) -> str:
@@ -151,15 +154,11 @@ def speaker_name(dataset: str, speaker: str, taken: set[str]) -> str:
 def with_names(table: pa.Table, taken: set[str]) -> pa.Table:
     """The table with `name`, the speaker's, and `utterance`, its name for Kaldi."""
     named = cache(partial(speaker_name, taken=taken))
-    speakers, utterances = [], []
+    pieces = []
     for batch in table.select(["id", "dataset", "speaker"]).to_batches(max_chunksize=65536):
-        found, keys = [], []
-        columns = (column.to_pylist() for column in batch.columns)
-        for key, dataset, speaker in zip(*columns, strict=True):
-            name = named(dataset, speaker) if speaker else key
-            found.append(name)
-            keys.append(f"{name}-{key}" if speaker else key)
-        speakers.append(pa.array(found, pa.string()))
-        utterances.append(pa.array(keys, pa.string()))
-    table = table.append_column("name", pa.chunked_array(speakers, pa.string()))
-    return table.append_column("utterance", pa.chunked_array(utterances, pa.string()))
+        rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        names = [named(dataset, speaker) if speaker else key for key, dataset, speaker in rows]
+        pieces.append(pa.array(names, pa.string()))
+    table = table.append_column("name", pa.chunked_array(pieces, pa.string()))
+    full = pc.binary_join_element_wise(table["name"], table["id"], "-")
+    return table.append_column("utterance", pc.if_else(_known(table), full, table["id"]))

@@ -81,20 +81,13 @@ def of_version(out: Path, newest: Path, described: JsonObject) -> list[LedgerPar
     proved = Proved(newest)
     parts = tables.parts(newest / LEDGER_FILE)
     return [
-        LedgerPart(proved.name_of(part), "", tell(as_ledger(tables.read(part, opened=proved))))
+        LedgerPart(
+            proved.name_of(part),
+            "",
+            tell(tables.conformed(tables.read(part, opened=proved), LEDGER)),
+        )
         for part in parts
     ]
-
-
-def as_ledger(table: pa.Table) -> pa.Table:
-    """A published ledger, perhaps of another release, with the current columns."""
-    columns = [
-        table[field.name].cast(field.type)
-        if field.name in table.column_names
-        else pa.nulls(len(table), field.type)
-        for field in LEDGER
-    ]
-    return pa.table(columns, schema=LEDGER)
 
 
 def note(scratch: Path, number: int, written: Sequence[Written]) -> None:

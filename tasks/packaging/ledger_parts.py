@@ -121,7 +121,7 @@ def _before(newest: Path, task: Task, kept: Path) -> tuple[pa.Table, pa.Table]:
     opened, rows, left = Proved(newest), [], []
     for name in task.before:
         for table in tables.row_groups(newest / name, opened=opened):
-            ledger = ledger_notes.as_ledger(table)
+            ledger = tables.conformed(table, LEDGER)
             keys = pa.array(accounts.keys_of(ledger["recording"]))
             rows.append(ledger.filter(pc.is_in(keys, stays)))
             if len(gone):

@@ -170,10 +170,7 @@ def _rows(
             firsts = [previous.places[each.split, each.before][0] for each in run]
             slices = zip(firsts, (each.clips for each in run), strict=True)
             piece = pa.concat_tables(previous.rows.slice(*each) for each in _runs(slices))
-            for field in schema:
-                if field.name not in piece.column_names:
-                    piece = piece.append_column(field, pa.nulls(count, field.type))
-            piece = piece.select(schema.names)
+            piece = tables.conformed(piece, schema)
         pieces.append(piece.cast(schema).replace_schema_metadata())
     return pa.concat_tables(pieces).combine_chunks().cast(schema)
 

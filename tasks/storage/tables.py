@@ -85,6 +85,17 @@ def write_parquet(path: Path, found: Iterable[pa.Table | pa.RecordBatch]) -> Non
             out.close()
 
 
+def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """A table of another release, perhaps, with just these columns; nulls where it has none."""
+    columns = [
+        table[field.name].cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(len(table), field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
 def parts(path: Path) -> list[Path]:
     """The files of a table: itself, or those of a folder of parts, in their order."""
     return storage.names(path, ".parquet") or [path]

@@ -16,6 +16,7 @@ from tasks.packaging.components import KINDS, speakers_in
 from tasks.packaging.names import Names
 from tasks.packaging.split_by_list import MatchedList
 from tasks.settings import PackageSettings, split_lists
+from tasks.storage.long_columns import joined
 
 #: Columns of a row that splits and weights go by.
 COLUMNS = (
@@ -76,10 +77,8 @@ class Candidates(ExitStack):
     def finish(self) -> None:
         """All clips have been added."""
         self.rejected = pa.concat_tables(self._rejected)
-        self.number, self.length = np.concatenate(self._numbers), np.concatenate(self._lengths)
-        self.turn, self.published = np.concatenate(self._turns), np.concatenate(self._published)
-        for held in (self._numbers, self._lengths, self._turns, self._published, self._rejected):
-            held.clear()
+        self.number, self.length = joined(self._numbers), joined(self._lengths)
+        self.turn, self.published = joined(self._turns), joined(self._published)
         for names in self.names:
             names.finish()
         self.order = self._ids.numbers().astype(np.int32)

@@ -82,24 +82,14 @@ def select(
     no = clips.number[rows[assigned.joining]]
     rejected.append(judging.rejected(no, "split_conflict", details=assigned.joins))
     kept = assigned.split >= 0
-    names, split = _in_use(assigned.names, assigned.split[kept])
     return Selection(
         clips.number[rows[kept]],
-        split,
-        names,
+        assigned.split[kept],
+        assigned.names,
         pa.concat_tables(rejected),
         assigned.table,
         assigned.lists,
     )
-
-
-def _in_use(names: list[str], split: Sides) -> tuple[list[str], Sides]:
-    """The splits in use, in the order of their first clips; and the split of each clip."""
-    used, first = np.unique(split, return_index=True)
-    used = used[np.argsort(first)]
-    place = np.zeros(len(names), np.int16)
-    place[used] = np.arange(len(used))
-    return [names[number] for number in used.tolist()] or [REST], place[split]
 
 
 def within_hours(job: Job, rows: pa.Table, newest: Path | None) -> tuple[pa.Table, list[Row]]:

@@ -71,9 +71,7 @@ def link(
 
     for _ in named() if save is None else [save(named())]:
         pass
-    hashes, number = np.concatenate(codes), np.concatenate(numbers)
-    codes.clear()
-    numbers.clear()
+    hashes, number = long_columns.joined(codes), long_columns.joined(numbers)
     order = np.argsort(hashes, kind="stable")
     return Speakers(hashes[order], number[order], [*known])
 

@@ -85,16 +85,15 @@ class Progress:
     are still being found. `advance(..., reused=True)` moves the bar without changing the speed.
     """
 
-    def __init__(self, quiet: bool = False, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None) -> None:
         stream = stream if stream is not None else sys.stderr
         self._lock = threading.RLock()
         self._stages: dict[str, Standing] = {}
         self._began = time.monotonic()
-        self._quiet = quiet
         self._stream = stream
         self._bars: Bars | None = None
         self._open = ExitStack()
-        if not quiet and stream.isatty():
+        if stream.isatty():
             console = Console(file=stream, markup=False, highlight=False)  # log lines name files
             self._bars = Bars(
                 TextColumn("{task.description:<10}"),
@@ -112,7 +111,7 @@ class Progress:
         if self._bars is not None:
             self._open.enter_context(shared_console(self._bars.console, self._stream))
             self._open.enter_context(self._bars)
-        elif not self._quiet:
+        else:
             self._open.enter_context(repeated(self.line, self._stream))
         return self
 
@@ -146,7 +145,7 @@ class Progress:
             known.finished = True
             known.total = known.done
             self._show(known)
-            if self._bars is None and not self._quiet:
+            if self._bars is None:
                 line = f"{stage}: {hours(known.done)} of audio in {clock(known.seconds)}"
                 speed = f", {known.speed}" if known.speed else ""
                 print(line + speed, file=self._stream, flush=True)

@@ -127,7 +127,7 @@ def _api() -> Iterator[str]:
         api.check(configured)
         yield get_current_settings().ui_url or configured.removesuffix("/api")
         return
-    with LocalServer.start(port=PORT, scheduling=True) as server, using(server.wait_ready()):
+    with LocalServer(port=PORT, scheduling=True) as server, using(server.wait_ready()):
         yield server.url.removesuffix("/api")
 
 

@@ -35,7 +35,7 @@ def begin() -> Callable[[], None]:
     """Start it, which goes on while the others collect their tests; what ends it."""
     from flows.server.server import LocalServer
 
-    server = LocalServer.start()
+    server = LocalServer()
     told = Server(server.url, server.pid, os.environ["PREFECT_HOME"])
     os.environ[VARIABLE] = json.dumps(asdict(told))
     return server.stop
@@ -58,7 +58,7 @@ def serving(empty: Path, home: Path) -> Iterator[Server]:
 
     from flows.server.server import LocalServer
 
-    with LocalServer.start() as own:
+    with LocalServer() as own:
         own.wait_ready()
         prefect_database.save(home, empty)
         yield Server(own.url, own.pid, str(home))

@@ -11,7 +11,7 @@ from prefect.utilities.names import generate_slug
 
 from flows.progress import Progress, Standing
 from flows.server import run_names
-from flows.server.artifacts import STOOD, WORST, State, escaped, failure, markdown
+from flows.server.artifacts import STOOD, WORST, escaped, failure, markdown
 from tasks.errors import ConfigError, OutLocked, RunError
 
 OUT = Path("/data/prepared")
@@ -40,7 +40,7 @@ def result(**reasons: float) -> dict[str, Any]:
 
 
 def test_a_run_that_goes_on() -> None:
-    text = markdown(State(OUT, 100.0, STAGES))
+    text = markdown(OUT, 100.0, STAGES)
     # 6300 s of audio are left for transcribe at 10 x real time; filter needs 3:00.
     assert "**Running for 1:40**, about 10:30 left." in text
     assert STOOD in text
@@ -51,15 +51,15 @@ def test_a_run_that_goes_on() -> None:
 
 
 def test_nothing_is_known_yet() -> None:
-    text = markdown(State(OUT, 3.0))
+    text = markdown(OUT, 3.0)
     assert text.startswith("**Running for 0:03**.")
     assert STOOD not in text
 
 
 def test_a_run_that_is_done() -> None:
     many = {f"r{n:02d}": float(n) for n in range(1, WORST + 3)}
-    state = State(OUT, 90.0, STAGES, result(**many), OUT / "runs/x/report.html", "http://ui/run/1")
-    text = markdown(state)
+    report = OUT / "runs/x/report.html"
+    text = markdown(OUT, 90.0, STAGES, result(**many), report, "http://ui/run/1")
     assert "**Done: v0002 is published**: 0.978 h of 1.00 h, in 1:30 (40 x real time)." in text
     table = rows(text)[2:]
     assert table[0][:4] == ["recordings in", "12", "1.000", "100.0 %"]
@@ -75,20 +75,20 @@ def test_a_run_that_is_done() -> None:
 
 
 def test_codes_say_what_they_mean() -> None:
-    table = rows(markdown(State(OUT, 1.0, (), result(unreadable=2.0))))
+    table = rows(markdown(OUT, 1.0, (), result(unreadable=2.0)))
     assert table[3] == ["− filter.unreadable", "1", "0.001", "0.1 %", "no decoder opens it"]
 
 
 def test_what_a_reader_would_drop_is_a_warning() -> None:
     drop = {"warning": "wenet: it would drop 3 of 9 clips (token_max_length 200)"}
-    text = markdown(State(OUT, 1.0, (), {**result(), "reader_drops": [drop]}))
+    text = markdown(OUT, 1.0, (), {**result(), "reader_drops": [drop]})
     assert escaped(drop["warning"]) in text
     assert text.count("**Warning.**") == 1
-    assert "Warning" not in markdown(State(OUT, 1.0, (), result()))
+    assert "Warning" not in markdown(OUT, 1.0, (), result())
 
 
 def test_nothing_new() -> None:
-    text = markdown(State(OUT, 1.0, (), {**result(), "new": False, "scored": 0}))
+    text = markdown(OUT, 1.0, (), {**result(), "new": False, "scored": 0})
     assert text.startswith("**Done: nothing new, v0002 stays**")
     assert "WER" not in text
 
@@ -105,7 +105,7 @@ def test_nothing_new() -> None:
     ],
 )
 def test_failures(what: str, error: object, words: tuple[str, ...]) -> None:
-    before = markdown(State(OUT, 100.0, STAGES))
+    before = markdown(OUT, 100.0, STAGES)
     text = failure(what, error, before)
     for word in words:
         assert word in text
@@ -140,12 +140,12 @@ def test_what_is_named_is_no_markup_and_no_secret() -> None:
     assert "<img" not in text.replace("\\<img", "")
     assert "\n# " not in text
     assert "\\[b\\](c) \\| d" in text
-    assert "geheim" not in markdown(State("s3://me:geheim@b/`x`", 1.0))
+    assert "geheim" not in markdown("s3://me:geheim@b/`x`", 1.0)
     assert escaped("a*b_c") == "a\\*b\\_c"
 
 
 def test_progress_says_where_it_stands() -> None:
-    progress = Progress(quiet=True)
+    progress = Progress()
     progress.start("filter", 100.0)
     progress.advance("filter", 30.0)
     progress.advance("filter", 20.0, reused=True)

@@ -10,7 +10,7 @@ import pytest
 
 from flows import settings
 from flows.cli.show import tables
-from flows.server.artifacts import State, failure, markdown
+from flows.server.artifacts import failure, markdown
 from tasks import report
 from tasks.accounting import broken
 from tasks.errors import NothingLeft, TooManyFailed
@@ -97,7 +97,7 @@ def test_the_artifact_names_them() -> None:
         "seconds": {"in": 1.0, "packaged": 1.0}, "recordings": {"in": 9, "failed": 2},
         "utterances": {"packaged": 1}, "broken": FILES,
     }  # fmt: skip
-    text = markdown(State("/o", 1.0, (), result))
+    text = markdown("/o", 1.0, (), result)
     assert "**2 broken files.**" in text
     assert "- `/in/a [1].wav` shard.unreadable: no \\<decoder\\>" in text
     assert "and 1 more" in text

@@ -99,7 +99,7 @@ def run(work: Work, width: int = 4) -> tuple[UUID, int, BaseException | None]:
     @flow(persist_result=False)
     def parent() -> None:
         seen.append(UUID(str(flow_run.id)))
-        observer = prepare.TaskRuns(Job(Path("out")), caller, Progress(quiet=True))
+        observer = prepare.TaskRuns(Job(Path("out")), caller, Progress())
         seen.append(observer)
 
         def chain(shard: str) -> list[Done]:

@@ -155,15 +155,6 @@ def test_reused_audio_does_not_count_as_speed() -> None:
     assert stream.getvalue() == "filter: 1.00 h of audio in 0:00\n"
 
 
-def test_quiet_says_nothing() -> None:
-    stream = io.StringIO()
-    with Progress(quiet=True, stream=stream) as bars:
-        bars.start("filter", 10)
-        bars.advance("filter", 10)
-        bars.finish("filter")
-    assert stream.getvalue() == ""
-
-
 def test_many_threads_lose_nothing() -> None:
     stream = io.StringIO()
     with Progress(stream=stream) as bars:

@@ -13,7 +13,7 @@ import pytest
 
 from flows import cli
 from flows.cli.show import runs
-from flows.server.artifacts import State, markdown
+from flows.server.artifacts import markdown
 from tasks import plugins, shelves
 from tasks.dataset import reader_drops
 from tasks.formats import ReaderLimits, nemo, wenet
@@ -217,7 +217,7 @@ def test_run_warns_each_time(
         warning = entry["warning"]
         assert f"warning: {warning}" in told.err.replace("\n", " ")
         assert f"warning: {warning}" in shown(result)
-        assert "would drop 1 of 4 clips" in markdown(State(tmp_path, 1.0, (), result))
+        assert "would drop 1 of 4 clips" in markdown(tmp_path, 1.0, (), result)
         (folder,) = sorted((tmp_path / "out" / "runs").glob("*"))[-1:]
         assert json.loads((folder / "summary.json").read_text())["reader_drops"] == [entry]
         page = (folder / "report.html").read_text()

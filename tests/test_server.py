@@ -64,7 +64,7 @@ def whole() -> str:
 def test_a_server_lives_in_its_context_and_its_history_is_complete_after() -> None:
     history.drain(timeout=10)  # what this process sends events to: the server of earlier tests
     before = {child.pid for child in psutil.Process().children()}
-    with LocalServer.start() as own, using(own.wait_ready()) as url:
+    with LocalServer() as own, using(own.wait_ready()) as url:
         assert url.startswith("http://127.0.0.1:")
         assert server.configured_url() == url
         (pid,) = {child.pid for child in psutil.Process().children()} - before
@@ -94,7 +94,7 @@ def test_two_runs_may_make_the_same_new_database_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
-    with LocalServer.start() as one, LocalServer.start() as two:
+    with LocalServer() as one, LocalServer() as two:
         for own in (one, two):
             own.wait_ready()
         pids = (one.pid, two.pid)
@@ -107,7 +107,7 @@ import sys, threading, time
 from flows.server.server import LocalServer
 started = []
 # Started by a thread that ends: the server must not end with it.
-thread = threading.Thread(target=lambda: started.append(LocalServer.start()))
+thread = threading.Thread(target=lambda: started.append(LocalServer()))
 thread.start(); thread.join()
 if sys.argv[1] == "ready":
     started[0].wait_ready(); time.sleep(0.5)
@@ -146,7 +146,7 @@ def test_a_server_that_cannot_start_is_tried_again_and_says_why(
     broken.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(broken))
     with (
-        LocalServer.start() as own,
+        LocalServer() as own,
         pytest.raises(RunError, match="server did not start: database is locked"),
     ):
         own.wait_ready()
@@ -254,7 +254,7 @@ def test_the_next_run_closes_what_a_killed_one_left_open(
 
 
 def test_stop_may_come_from_another_thread_and_twice() -> None:
-    own = LocalServer.start()
+    own = LocalServer()
     thread = threading.Thread(target=own.stop)
     thread.start()
     thread.join(20)

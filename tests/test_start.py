@@ -156,7 +156,7 @@ def no_flow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         started.append("workers")
 
     monkeypatch.setattr("flows.run.body.Body.start_workers", recorded)
-    monkeypatch.setattr(server.LocalServer, "start", lambda **_: started.append("server"))
+    monkeypatch.setattr(server.LocalServer, "__init__", lambda _: started.append("server"))
     return started
 
 

@@ -146,9 +146,9 @@ def disk_free(workers: Facts) -> Finding:
     return Finding("disk", free >= LEAST_FREE, f"{free / 1e9:.1f} GB free for temporary files")
 
 
-def versions_equal(workers: Facts, ours: Mapping[str, str] | None = None) -> Finding:
+def versions_equal(workers: Facts) -> Finding:
     """Python and packages have the same versions here and on each worker."""
-    mine = versions() if ours is None else ours
+    mine = versions()
     faults = [
         f"{address} {name} {theirs} (here {mine.get(name)})"
         for address, fact in workers.items()

@@ -93,7 +93,7 @@ def _recorded(wanted: History, opened: body.Body | None = None) -> Iterator[Loca
         yield None
         return
     with ExitStack() as running:
-        server = running.enter_context(LocalServer.start())
+        server = running.enter_context(LocalServer())
         if opened is not None:
             opened.start_workers()
         with waiting("Prefect's server starts"):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from flows import words
@@ -26,24 +25,28 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 AGAIN = "**Retry**, or a new run, continues from here: finished work is reused."
 
 
-@dataclass(frozen=True)
-class State:
-    """The state of a run. `seconds`: wall time; `result`: what `run --json` prints."""
-
-    out: Path | str
-    seconds: float
-    stages: Sequence[Standing] = ()
-    result: JsonObject | None = None
-    report: Path | None = None
-    link: str | None = None  # the flow run's page
-
-
-def markdown(state: State) -> str:
-    """The artifact of a run that is in progress or done."""
-    parts = [_done(state.result) if state.result else _running(state)]
-    if not state.result and state.stages:
-        parts += [STOOD, _stages(state.stages)]
-    return "\n\n".join([*parts, _places(state)]) + "\n"
+def markdown(
+    out: Path | str,
+    seconds: float,
+    stages: Sequence[Standing] = (),
+    result: JsonObject | None = None,
+    report: Path | None = None,
+    link: str | None = None,
+) -> str:
+    """The artifact of a run that is in progress or done. `seconds`: wall time; `result`: what
+    `run --json` prints; `link`: the flow run's page."""
+    parts = [_done(result) if result else _running(seconds, stages)]
+    if not result and stages:
+        parts += [STOOD, _stages(stages)]
+    lines = [f"- OUT: {_code(out)}"]
+    if result:
+        lines.append(f"- dataset: {_code(result['dataset'])}")
+        lines.append(f"- every item: {_code(f'uttermill ledger {out}')}")
+    if report:
+        lines.append(f"- report, to browse, listen and move limits: {_code(report)}")
+    if link:
+        lines.append(f"- [this run's stages, shard by shard]({masking.text(link)})")
+    return "\n\n".join([*parts, "\n".join(lines)]) + "\n"
 
 
 def forecast(result: JsonObject) -> str:
@@ -117,10 +120,10 @@ def _remedy(what: str, error: object) -> str:
     return f"Fix the cause; `run.log` in the newest folder of `runs/` in OUT has details. {AGAIN}"
 
 
-def _running(state: State) -> str:
-    left = [stage.left for stage in state.stages if not stage.finished]
-    known = [seconds for seconds in left if seconds is not None]
-    text = f"**Running for {clock(state.seconds)}**"
+def _running(seconds: float, stages: Sequence[Standing]) -> str:
+    left = [stage.left for stage in stages if not stage.finished]
+    known = [each for each in left if each is not None]
+    text = f"**Running for {clock(seconds)}**"
     if known:  # stages overlap: the slowest one counts
         text += f", about {clock(max(known))} left"
     return text + "."
@@ -180,18 +183,6 @@ def _broken(files: Sequence[dict[str, str]], failed: int) -> str:
 
 def _row(name: str, items: int, seconds: float, whole: float, more: str = "") -> list[str]:
     return [name, str(items), f"{seconds / 3600:.3f}", f"{100 * seconds / whole:.1f} %", more]
-
-
-def _places(state: State) -> str:
-    lines = [f"- OUT: {_code(state.out)}"]
-    if state.result:
-        lines.append(f"- dataset: {_code(state.result['dataset'])}")
-        lines.append(f"- every item: {_code(f'uttermill ledger {state.out}')}")
-    if state.report:
-        lines.append(f"- report, to browse, listen and move limits: {_code(state.report)}")
-    if state.link:
-        lines.append(f"- [this run's stages, shard by shard]({masking.text(state.link)})")
-    return "\n".join(lines)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -21,7 +21,7 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.utilities.urls import url_for
 
 from flows.progress import Progress
-from flows.server.artifacts import State, markdown
+from flows.server.artifacts import markdown
 from flows.server.posting import ABOUT, KEY, current_run, found, one_try, post
 from tasks.json_types import JsonObject
 from tasks.logs import log
@@ -158,7 +158,7 @@ class RunBoard:
         result, report = self._last or (None, None)
         seconds = time.monotonic() - self._began
         stages = self._progress.standing()
-        return markdown(State(self._out, seconds, stages, result, report, self._link))
+        return markdown(self._out, seconds, stages, result, report, self._link)
 
 
 @contextmanager

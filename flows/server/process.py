@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -17,17 +16,11 @@ STOP_SECONDS = 15.0
 #: Only the settings of Prefect that a run's own server needs; the user's other settings stay.
 #: By default the recorder writes one task run per transaction (22/s on SQLite), so that history
 #: is late or lost; in batches it keeps up. Prefect 3.8 truncates the flush interval to whole
-#: seconds, so 1 is the minimum. Schedules, pauses and work pools are the business of the user's own
-#: server.
+#: seconds, so 1 is the minimum.
 ENVIRONMENT = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
-    "PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED": "false",
-    "PREFECT_SERVER_SERVICES_LATE_RUNS_ENABLED": "false",
-    "PREFECT_SERVER_SERVICES_PAUSE_EXPIRATIONS_ENABLED": "false",
-    "PREFECT_SERVER_SERVICES_CLEANUP_RECONCILER_ENABLED": "false",
-    "PREFECT_SERVER_SERVICES_FOREMAN_ENABLED": "false",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "50",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "50",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
@@ -35,15 +28,8 @@ ENVIRONMENT = {
     # arguments, for which it would compile all its modules again at each start.
     "PY_KEY_VALUE_DISABLE_BEARTYPE": "true",
 }
-
-#: Of a server that lives as long as a schedule.
-SCHEDULING = {
-    "PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED": "true",
-    "PREFECT_SERVER_SERVICES_LATE_RUNS_ENABLED": "true",
-    "PREFECT_SERVER_SERVICES_PAUSE_EXPIRATIONS_ENABLED": "true",
-    "PREFECT_SERVER_SERVICES_CLEANUP_RECONCILER_ENABLED": "true",
-    "PREFECT_SERVER_SERVICES_FOREMAN_ENABLED": "true",
-}
+#: Schedules, pauses and work pools are the business of a server that lives as long as a schedule.
+SCHEDULING = ("SCHEDULER", "LATE_RUNS", "PAUSE_EXPIRATIONS", "CLEANUP_RECONCILER", "FOREMAN")
 
 
 class ServerProcess:
@@ -54,10 +40,11 @@ class ServerProcess:
     """
 
     def __init__(self, listener: socket.socket, url: str, scheduling: bool, log: IO[bytes]) -> None:
+        on = "true" if scheduling else "false"
         environment = {
             **os.environ,
             **ENVIRONMENT,
-            **(SCHEDULING if scheduling else {}),
+            **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": on for name in SCHEDULING},
             "PREFECT_API_URL": url,
             "PREFECT_SERVER_UI_API_URL": url,  # else the UI asks port 4200, and stays blank
             "PREFECT_SERVER_API_HOST": "127.0.0.1",
@@ -113,11 +100,6 @@ def listening(port: int) -> socket.socket:
         return socket.create_server(("127.0.0.1", port), backlog=128, reuse_port=False)
     except OSError:
         return socket.create_server(("127.0.0.1", 0), backlog=128, reuse_port=False)
-
-
-def new_log() -> IO[bytes]:
-    """An unnamed file for the server's output."""
-    return tempfile.TemporaryFile()
 
 
 def last_line(log: IO[bytes]) -> str:

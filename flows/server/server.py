@@ -8,6 +8,7 @@ server's UI.
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from urllib.request import urlopen
 from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
 from flows.server import history
-from flows.server.process import ServerProcess, last_line, listening, new_log
+from flows.server.process import ServerProcess, last_line, listening
 from tasks.errors import RunError
 from tasks.logs import log
 
@@ -37,8 +38,8 @@ def configured_url() -> str | None:
 class LocalServer:
     """A Prefect server that lives as long as this context manager.
 
-    `start()` returns at once, so that the start (4 s; 11 s with a new database) overlaps other
-    work; `wait_ready()` returns when the server answers.
+    It is made at once, so that its start (4 s; 11 s with a new database) overlaps other work;
+    `wait_ready()` returns when the server answers.
 
     A server that ends later (killed, out of memory) is started again at the same URL. Requests
     made meanwhile wait in the socket, which stays open here; Prefect's client repeats requests
@@ -46,36 +47,27 @@ class LocalServer:
     """
 
     def __init__(self, port: int = 0, scheduling: bool = False) -> None:
+        """`port` is used if it is free, else another one; `scheduling`: run schedules."""
         # Bound here and passed on: the URL is known at once and the port cannot be taken.
         self._socket = listening(port)
         self._scheduling = scheduling
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/api"
         self._open = ExitStack()  # closed when it has stopped
-        self._log = self._open.enter_context(new_log())
-        self._process: ServerProcess | None = None
+        # What it prints; closed with the rest.
+        self._log = self._open.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        self._process = self._spawned()
         self._turn = threading.Lock()  # to start a process, or to stop for good
         self._stopped = threading.Event()
         self._watcher: threading.Thread | None = None
         self.restarts = 0  # processes after the first
         self.lost = ""  # why it is gone for good; empty while it is not
 
-    @classmethod
-    def start(cls, port: int = 0, scheduling: bool = False) -> Self:
-        """`port` is used if it is free, else another one; `scheduling`: run schedules."""
-        server = cls(port, scheduling)
-        server._spawn()
-        return server
-
-    def _spawn(self) -> None:
-        if self._process is not None:  # it has ended
-            self._process.release()
-        self._process = ServerProcess(self._socket, self.url, self._scheduling, self._log)
+    def _spawned(self) -> ServerProcess:
+        return ServerProcess(self._socket, self.url, self._scheduling, self._log)
 
     @property
     def pid(self) -> int:
-        if self._process is None:
-            raise RuntimeError("the server was not started")
         return self._process.pid
 
     def wait_ready(self) -> str:
@@ -96,7 +88,7 @@ class LocalServer:
         until = time.monotonic() + START_SECONDS
         starts = 1
         while time.monotonic() < until and not self._stopped.is_set():
-            if self._process is None or self._process.ended():
+            if self._process.ended():
                 if starts == STARTS:
                     break
                 starts += 1
@@ -110,13 +102,14 @@ class LocalServer:
         with self._turn:
             if not self._stopped.is_set():
                 self.restarts += 1
-                self._spawn()
+                self._process.release()
+                self._process = self._spawned()
 
     def _watch(self) -> None:
         """In a thread: start the server again whenever it ends, until `stop`."""
         while not self._stopped.wait(WATCH_SECONDS):
             process = self._process
-            if process is None or not process.ended() or self._stopped.is_set():
+            if not process.ended() or self._stopped.is_set():
                 continue
             log.warning("the run's Prefect server ended (%s); it starts again", process.cause())
             self._respawn()
@@ -137,11 +130,11 @@ class LocalServer:
 
     def stop(self) -> None:
         """End the server's whole process group. May be repeated."""
-        self._stopped.set()
         with self._turn:
-            process, self._process = self._process, None
-        if process is not None:
-            process.stop()
+            first = not self._stopped.is_set()
+            self._stopped.set()
+        if first:
+            self._process.stop()
         if self._watcher is not None:
             self._watcher.join()
         if self.lost:

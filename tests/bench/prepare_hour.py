@@ -158,7 +158,10 @@ def ours(source: str, out: Path, scratch: Path, hours: float | None) -> dict[str
     )
     out.mkdir()
     settings = ClusterSettings(workers=2)
-    with Cluster(settings, scratch / "workers") as cluster, Progress(quiet=True) as progress:
+    with (
+        Cluster(settings, scratch / "workers") as cluster,
+        Progress() as progress,
+    ):
         cluster.client.wait_for_workers(2)
         began = time.perf_counter()
         caller = ClusterCaller(cluster, settings)
@@ -192,7 +195,7 @@ def compare(source: Path, paths: list[Path], hours: float | None) -> str:
 
 def main() -> None:
     home = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.gettempdir())
-    with LocalServer.start() as server, using(server.wait_ready()):
+    with LocalServer() as server, using(server.wait_ready()):
         for name, formats in CORPORA.items():
             source = home / f"uttermill-hour-{name}"
             paths = corpus(source, formats)

@@ -76,7 +76,7 @@ def main() -> None:
                 os.environ["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = served.url
             from flows.server.server import LocalServer, using
 
-            server = stack.enter_context(LocalServer.start())
+            server = stack.enter_context(LocalServer())
             stack.enter_context(using(server.wait_ready()))
             found = measured(options.count, server.pid)
     finally:

@@ -276,7 +276,7 @@ def main() -> None:
                 roots["database"] = [database.pid]
             from flows.server.server import LocalServer, using
 
-            server = stack.enter_context(LocalServer.start())
+            server = stack.enter_context(LocalServer())
             scheduler, address = stack.enter_context(child("scheduler"))
             began = time.monotonic()
             how = (options.processes, address, options.workers, options.strangers)

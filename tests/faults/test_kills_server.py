@@ -102,7 +102,7 @@ def test_one_that_cannot_start_again_ends_the_run_in_bounded_time(alone: Site, h
 
 @pytest.fixture
 def server(prefect_server: Server) -> Iterator[LocalServer]:
-    with LocalServer.start() as own:  # on the tests' database, which is made already
+    with LocalServer() as own:  # on the tests' database, which is made already
         own.wait_ready()
         yield own
 

@@ -11,6 +11,7 @@ from flows.run import items, plans, runs
 from flows.settings import assign, parse
 from tasks import plugins, schema, shelves, storage
 from tasks.accounting import summary
+from tasks.accounting.ledger import PENDING, PENDING_MEANS
 from tasks.checkpoints import enhanced, manifest
 from tasks.dataset import datacard, versions
 from tasks.errors import CODES, ConfigError
@@ -19,9 +20,6 @@ from tasks.json_types import JsonObject
 from tasks.packaging import contents, weights
 from tasks.schema import LEDGER_FILE
 from tasks.storage import tables
-
-#: Meaning of `changed` before the first version: recordings not yet reached have this reason, too.
-UNFINISHED = "no run has come to it yet, or the file changed meanwhile; the next run takes it"
 
 
 def status(out: Path) -> JsonObject:
@@ -50,7 +48,7 @@ def ledger(out: Path) -> JsonObject:
     parts, newest = _ledger(out)
     found = summary.added(map(summary.totals, parts))
     reasons = set(found.sums["reason"].to_pylist())
-    codes = CODES if newest else {**CODES, "changed": UNFINISHED}
+    codes = {**CODES, PENDING: PENDING_MEANS}
     return {
         "dataset": str(newest) if newest else None,
         **summary.of_totals(found),

@@ -18,6 +18,11 @@ from tasks.errors import ConservationError
 from tasks.schema import Row
 
 PRECEDENCE = ("packaged", "dropped", "failed", "non_speech", "unsegmented")
+#: Outcome and reason of what a run has yet to come to. No version has it.
+PENDING = "pending"
+PENDING_MEANS = "no run has come to it yet, or the file changed meanwhile; the next run takes it"
+_RANKS = (PENDING, *PRECEDENCE)
+CHANGED = Outcome("failed", "filter", "changed")
 
 
 def check_cover(name: str, decoded: int, spans: Iterable[tuple[int, int]]) -> None:
@@ -53,19 +58,24 @@ def exclusive(spans: Sequence[tuple[int, int]]) -> list[int]:
     return owned
 
 
-def of_shard(view: ShardView, utterances: Iterable[Utterance]) -> list[Row]:
-    """Ledger rows of one shard; no utterance may be pending."""
+def of_shard(
+    view: ShardView, utterances: Iterable[Utterance], uncut: Outcome = CHANGED
+) -> list[Row]:
+    """Ledger rows of one shard; `uncut`: the outcome of recordings without cuts."""
     by_recording: dict[str, list[Utterance]] = {}
     for utterance in utterances:
         by_recording.setdefault(utterance.recording["recording"], []).append(utterance)
     rows: list[Row] = []
     for recording in view.recordings:
         cut = None if recording["error_code"] else view.cuts.get(view.cut_recipe(recording))
-        rows += of_recording(recording, cut, by_recording.get(recording["recording"], []))
+        own = by_recording.get(recording["recording"], [])
+        rows += _of_recording(recording, cut, own, uncut)
     return rows
 
 
-def of_recording(recording: Row, cut: Cut | None, utterances: Sequence[Utterance]) -> list[Row]:
+def _of_recording(
+    recording: Row, cut: Cut | None, utterances: Sequence[Utterance], uncut: Outcome
+) -> list[Row]:
     """Rows of one recording, by PRECEDENCE, then by start; checked against its decoded samples."""
     if recording["error_code"]:
         outcome = Outcome(
@@ -73,18 +83,18 @@ def of_recording(recording: Row, cut: Cut | None, utterances: Sequence[Utterance
         )
         return [_row(recording, 0, 0, 0, 1, outcome)]
     if cut is None or not cut.known:
-        return [_row(recording, 0, 0, 0, 1, Outcome("failed", "filter", "changed"))]
+        return [_row(recording, 0, 0, 0, 1, uncut)]
     if cut.error_code:
         outcome = Outcome("failed", "filter", cut.error_code, detail=cut.error_detail or "")
         return [_row(recording, 0, cut.decoded, cut.decoded, cut.rate or 1, outcome)]
     spans = [(u.start, u.end, u.outcome, u) for u in utterances]
-    spans.sort(key=lambda s: (PRECEDENCE.index(s[2].outcome), s[0], s[1], s[3].id))
+    spans.sort(key=lambda s: (_RANKS.index(s[2].outcome), s[0], s[1], s[3].id))
     gaps = [
         (g["start"], g["end"], Outcome(g["kind"], "filter", g["reason"] or g["kind"]), None)
         for g in cut.spans
         if g["kind"] != "utterance"
     ]
-    gaps.sort(key=lambda g: (PRECEDENCE.index(g[2].outcome), g[0], g[1]))
+    gaps.sort(key=lambda g: (_RANKS.index(g[2].outcome), g[0], g[1]))
     every = [*spans, *gaps]
     owned = exclusive([(start, end) for start, end, _, _ in every])
     rows = [
@@ -102,7 +112,7 @@ def assigned_again(rows: Sequence[Row]) -> list[Row]:
         return round(row["start"] * row["sample_rate"]), round(row["end"] * row["sample_rate"])
 
     def place(row: Row) -> tuple[bool, int, int, int, str]:
-        rank = PRECEDENCE.index(row["outcome"])
+        rank = _RANKS.index(row["outcome"])
         return row["utterance"] is None, rank, *span(row), row["utterance"] or ""
 
     ordered = sorted(rows, key=place)

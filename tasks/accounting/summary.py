@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.accounting.ledger import PRECEDENCE
+from tasks.accounting.ledger import PENDING, PRECEDENCE
 from tasks.arrays import Float64s
 from tasks.json_types import JsonObject
 from tasks.schema import UTTERANCES_FILE
@@ -56,7 +56,7 @@ def totals(ledger: pa.Table) -> Totals:
         pc.fill_null(pc.not_equal(ledger["reason"], REMOVED), True)
     )
     counts = dict.fromkeys(pc.unique(live["dataset"]).to_pylist(), (0, 0))
-    failed = _recordings(live, "failed") - _recordings(live, "packaged", "dropped")
+    failed = _recordings(live, "failed") - _recordings(live, "packaged", "dropped", PENDING)
     pairs = live.group_by(["dataset", "recording"]).aggregate([])
     for name in counts:
         own = pairs["recording"].filter(pc.equal(pairs["dataset"], name))
@@ -95,15 +95,17 @@ def of_ledger(ledger: pa.Table) -> JsonObject:
 def of_totals(found: Totals) -> JsonObject:
     """`recordings`, `utterances`, `seconds` (rounded to µs) and `reasons`.
 
-    A recording has failed if some of it failed and none of it was packaged or dropped.
+    A recording has failed if some of it failed and none of it was packaged or dropped, or still
+    may be. Utterances and seconds that are pending are told where there are any.
     """
     live = found.sums.filter(pc.fill_null(pc.not_equal(found.sums["reason"], REMOVED), True))
     outcome = pc.fill_null(live["outcome"], "")
     utterances: dict[str, int] = {"in": _total(live["utterances"])}
-    for name in ("packaged", "dropped", "failed"):
+    waiting = (PENDING,) if pc.any(pc.equal(outcome, PENDING)).as_py() else ()
+    for name in ("packaged", "dropped", "failed", *waiting):
         utterances[name] = _total(live["utterances"].filter(pc.equal(outcome, name)))
     seconds: dict[str, float] = {"in": _seconds(live)}
-    for name in PRECEDENCE:
+    for name in (*PRECEDENCE, *waiting):
         seconds[name] = _seconds(live.filter(pc.equal(outcome, name)))
     seconds["overlap"] = _seconds(live, "overlap_samples")
     return {

@@ -34,14 +34,16 @@ class ShardOutcomes(NamedTuple):
 def of_shard(job: Job, shard: str, strict: bool = False) -> ShardOutcomes:
     """Judge one shard.
 
-    `strict` is for versions: a damaged manifest raises CorruptManifest, so that its content is
-    computed again, instead of counting as changed.
+    `strict` is for versions. What a run did not finish there, it could not: the file changed
+    meanwhile. A damaged manifest raises CorruptManifest, so that its content is computed again.
+    Otherwise both are pending.
     """
     known = view_of(job, shard, strict)
+    outcome, reason = ("failed", "changed") if strict else (ledger.PENDING, ledger.PENDING)
     utterances = []
     for utterance in known.transcribed():
-        if utterance.outcome.outcome == "pending":  # its file changed during the run
-            utterance.outcome = Outcome("failed", utterance.outcome.stage, "changed")
+        if utterance.outcome.outcome == "pending":
+            utterance.outcome = Outcome(outcome, utterance.outcome.stage, reason)
         utterances.append(utterance)
     computed = (*texts.DERIVED, *texts.text_columns(job.transcribe.verdicts))
     packaged = (u for u in utterances if u.outcome.outcome == "packaged")
@@ -50,7 +52,9 @@ def of_shard(job: Job, shard: str, strict: bool = False) -> ShardOutcomes:
     spoken = voices.rows(known) if recipe.across_recordings(job) is not None else []
     return ShardOutcomes(
         pa.Table.from_pylist(rows, schema=row_schema(job)),
-        pa.Table.from_pylist(ledger.of_shard(known, utterances), schema=LEDGER),
+        pa.Table.from_pylist(
+            ledger.of_shard(known, utterances, Outcome(outcome, "filter", reason)), schema=LEDGER
+        ),
         outcome_table.of_utterances(job, utterances, known.with_stored_text(utterances)),
         pa.Table.from_pylist(heard, schema=corpuswide.ROW),
         pa.Table.from_pylist(spoken, schema=voices.VOICES),

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.accounting import summary
+from tasks.accounting.ledger import PENDING, PENDING_MEANS
 from tasks.accounting.summary import REMOVED
 from tasks.errors import CODES
 from tasks.json_types import JsonObject
@@ -117,6 +118,7 @@ def _large(reasons: Mapping[str, JsonObject]) -> set[str]:
 
 #: Reasons that are not errors, and so not in `errors.CODES`.
 MEANINGS = {
+    PENDING: PENDING_MEANS,
     "non_speech": "no speech was found there",
     "below_min_seconds": "shorter than the segmenter's minimum",
     "duplicate": "another copy of it is packaged",

@@ -106,9 +106,8 @@ def gather(
     laid_out = layout.lay_out_clips(clips, job.package, version, old, settings_then)
     if before is not None and old is not None:
         laid_out = _compared(laid_out, before, content)
-    divided = parts.divided(laid_out, job.package, len(found.split))
     planned, needed = parts.save(
-        job, scratch, divided, laid_out, found, content, more, spoken, before, linkable, damaged
+        job, scratch, laid_out, found, content, more, spoken, before, linkable, damaged
     )
     _tables(scratch, staging, job)
     loads = layout.loads_of(laid_out, clips.seconds)

@@ -140,11 +140,9 @@ def gather(
     caller.call(outcome_parts.note, job, scratch, chosen["judged"], manifests)
     newest = versions.newest(job.out)
     staging = versions.stage(job.out, versions.number(newest) + 1 if newest else 1)
-    judged = bool(chosen["judged"])
-    ledger = caller.call(ledger_layout.plan, job, scratch, judged)
+    ledger = caller.call(ledger_layout.plan, job, scratch, bool(chosen["judged"]))
     caller.map(
-        ledger_parts.write,
-        [(job, scratch, some, judged, staging, newest) for some in ledger["calls"]],
+        ledger_parts.write, [(job, scratch, some, staging, newest) for some in ledger["calls"]]
     )
     linked = enumerate(ledger_parts.linking(ledger["links"]))
     caller.map(ledger_parts.link, [(job, scratch, *each, staging) for each in linked])

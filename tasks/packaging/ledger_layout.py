@@ -85,6 +85,7 @@ def plan(job: Job, scratch: Path, judged: bool) -> JsonObject:
             tables.write_arrow(home / "ledger/wanted.arrow", [wanted])
         saved = {
             "anew": anew,
+            "judged": judged,
             "tasks": [asdict(task) for task in tasks],
             "groups": np.unique(now.group[fresh]).tolist(),
         }

@@ -31,16 +31,10 @@ LINKED = 64  # parts that one call links
 
 
 def write(
-    job: Job,
-    scratch: Path,
-    numbers: Sequence[int],
-    judged: bool,
-    staging: Path,
-    newest: Path | None,
+    job: Job, scratch: Path, numbers: Sequence[int], staging: Path, newest: Path | None
 ) -> None:
     """On a worker: write these parts into the staging folder, and notes on them into `scratch`.
-    `judged`: there are corpus-wide verdicts. All parts of a call read the same portion of the
-    decisions."""
+    All parts of a call read the same portion of the decisions."""
     plan = json.loads(storage.read(scratch / "ledger/plan.json"))
     tasks = [Task(**plan["tasks"][number]) for number in numbers]
     found = KEYED.empty_table()
@@ -54,9 +48,8 @@ def write(
             wanted = tables.read_arrow(scratch / "ledger/wanted.arrow")[KEY].combine_chunks()
             pieces = [each.filter(pc.is_in(each[KEY], wanted)) for each in pieces]
         found = pa.concat_tables([found, *pieces])
-        if judged:
-            verdicts = _verdicts(scratch / judgements.FILE, slices)
-            found = ledger_rows.judged(found, verdicts)
+        if plan["judged"]:
+            found = ledger_rows.judged(found, _verdicts(scratch / judgements.FILE, slices))
     written = []
     for number, task in zip(numbers, tasks, strict=True):
         own = found.slice(0, 0)

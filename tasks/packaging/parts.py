@@ -70,18 +70,18 @@ def rule(settings: PackageSettings) -> JsonObject:
     }
 
 
-def divided(
+def _divided(
     groups: Sequence[ClipGroup], settings: PackageSettings, clips: int
-) -> list[tuple[str, list[int]]]:
-    """(name, indices of its groups) of each part, in the order of the groups."""
+) -> Mapping[str, Sequence[ClipGroup]]:
+    """The groups of each part, by its name, in order."""
     if clips <= settings.table_rows:
-        return [(UTTERANCES_FILE, list(range(len(groups))))]
+        return {UTTERANCES_FILE: groups}
     size = groups_of_part(settings)
-    found: dict[str, list[int]] = {}
-    for index, group in enumerate(groups):
+    found: dict[str, list[ClipGroup]] = {}
+    for group in groups:
         name = f"{UTTERANCES_FILE}/{group.split}-{group.number // size:06d}.parquet"
-        found.setdefault(name, []).append(index)
-    return list(found.items())
+        found.setdefault(name, []).append(group)
+    return found
 
 
 def derived(
@@ -89,7 +89,7 @@ def derived(
 ) -> dict[str, pa.Array]:
     """The columns that formats derive, for all clips in order. Holds all rows in memory, but only
     the columns from which others are derived."""
-    sources = {name for name, _ in plan.sources_of(job)}
+    sources = plan.sources_of(job)
     fields = [field for field in shard_outcomes.row_schema(job) if field.name not in sources]
 
     def read(names: list[str]) -> pa.Table:
@@ -114,7 +114,6 @@ Places = Mapping[tuple[str, int], tuple[str, int]]  # file and first row, by spl
 def save(
     job: Job,
     scratch: Path,
-    divided: Sequence[tuple[str, list[int]]],
     groups: Sequence[ClipGroup],
     found: corpus_clips.Chosen,
     content: UInt64s,
@@ -129,15 +128,15 @@ def save(
     speakers over all recordings, both for all clips. `linkable`: unchanged groups need no rows;
     `damaged`: files of the previous version that cannot be read."""
     places = {} if before is None else places_of(before)
-    counts = {} if before is None else {part.name: part for part in before.parts}
+    parts_then = {} if before is None else {part.name: part for part in before.parts}
     planned, wanted = [], []
     described: dict[int, JsonObject] = {}
     with storage.of(scratch).writing(scratch) as home:
         for folder in ("parts", "wanted"):
             (home / folder).mkdir(parents=True, exist_ok=True)
-        for number, (name, indices) in enumerate(divided):
-            own = [groups[index] for index in indices]
-            old = counts.get(name)
+        divided = _divided(groups, job.package, len(found.split))
+        for number, (name, own) in enumerate(divided.items()):
+            old = parts_then.get(name)
             if linkable and name not in damaged and not more and _stays(old, own):
                 planned.append(PlannedPart(number, name, old.file if old else ""))
                 continue

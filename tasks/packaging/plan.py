@@ -27,14 +27,11 @@ from tasks.schema import UTTERANCES, Row
 from tasks.storage import tables
 
 #: Where a planned row's PCM is stored; not published.
-SOURCE_COLUMNS = [("work_shard", pa.string()), ("blob", pa.string()), ("blob_offset", pa.int64())]
+SOURCE_COLUMNS = {"work_shard": pa.string(), "blob": pa.string(), "blob_offset": pa.int64()}
 #: The same for the enhanced clip, when both are packaged.
-BESIDE_COLUMNS = [("beside_blob", pa.string()), ("beside_offset", pa.int64())]
+BESIDE_COLUMNS = {"beside_blob": pa.string(), "beside_offset": pa.int64()}
 #: The columns that reading and checking a row's PCM needs.
-PCM_COLUMNS = (
-    *("sha256", "sha256_enhanced", "num_samples"),
-    *(name for name, _ in (*SOURCE_COLUMNS, *BESIDE_COLUMNS)),
-)
+PCM_COLUMNS = ("sha256", "sha256_enhanced", "num_samples", *SOURCE_COLUMNS, *BESIDE_COLUMNS)
 LAYOUT_COLUMNS = ("shard", "generation", "offset")  # that the layout fills in
 PLAN, HASHES = ".plan", "hashes"
 PART_BITS = 24  # of a shard's number: its place in its part
@@ -64,7 +61,7 @@ def write(
     """
     folder = home / PLAN / part_name(part)
     folder.mkdir(parents=True)
-    source_columns = [name for name, _ in sources_of(job)]
+    source_columns = [*sources_of(job)]
     planned = format_shards.with_columns(rows, derived)
     shards = {
         plugin.use: format_shards.of_format(
@@ -78,9 +75,9 @@ def write(
     return laid_out.drop_columns([*source_columns, *derived])
 
 
-def sources_of(job: Job) -> list[tuple[str, pa.DataType]]:
-    """The columns of a row that say where its PCM is stored; not published."""
-    return [*SOURCE_COLUMNS, *(BESIDE_COLUMNS if job.package.audio == "both" else [])]
+def sources_of(job: Job) -> dict[str, pa.DataType]:
+    """The columns of a row that say where its PCM is stored, and their types; not published."""
+    return SOURCE_COLUMNS | (BESIDE_COLUMNS if job.package.audio == "both" else {})
 
 
 def save_shards(folder: Path, shards: list[OutputShard]) -> None:

@@ -45,7 +45,7 @@ SLICES = 64  # of a ledger
 SMALL = 1 << 18  # bytes of a table
 LIST = "groups.json"
 #: Columns of a row that are not part of its content: where it lies, and its split.
-PLACES = (*(n for n, _ in (*SOURCE_COLUMNS, *BESIDE_COLUMNS)), *LAYOUT_COLUMNS, "split")
+PLACES = (*SOURCE_COLUMNS, *BESIDE_COLUMNS, *LAYOUT_COLUMNS, "split")
 KEYED = pa.schema([*LEDGER, pa.field(KEY, pa.uint64())])
 DIGESTS = pa.schema(
     {

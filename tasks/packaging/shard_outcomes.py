@@ -74,7 +74,7 @@ def _row(job: Job, shard: str, u: Utterance, computed: Sequence[str]) -> Row:
     assert u.packed is not None
     assert u.heard is not None
     text, source = texts.final_text(job, u)
-    heard = u.heard
+    heard, clean = u.heard, u.beside or {}
     normalised = heard["reference_normalised" if source == "reference" else "normalised"]
     if source == "asr" and job.transcribe.asr != "first" and u.others:
         normalised = hypotheses.compared(u, text)
@@ -106,16 +106,11 @@ def _row(job: Job, shard: str, u: Utterance, computed: Sequence[str]) -> Row:
         "work_shard": shard,
         "blob": u.packed["blob"],
         "blob_offset": u.packed["offset"],
-        **_beside(u.beside),
+        # Of the enhanced clip, where both are packaged.
+        "beside_blob": clean.get("blob"),
+        "beside_offset": clean.get("offset"),
+        "sha256_enhanced": clean.get("sha256"),
     }
-
-
-def _beside(clean: Row | None) -> Row:
-    """Columns of the enhanced clip, where both are packaged."""
-    if clean is None:
-        return {}
-    place = {"beside_blob": clean["blob"], "beside_offset": clean["offset"]}
-    return {**place, "sha256_enhanced": clean["sha256"]}
 
 
 def row_schema(job: Job) -> pa.Schema:
@@ -130,4 +125,4 @@ def row_schema(job: Job) -> pa.Schema:
     if job.package.audio == "both":
         doc = "hash of the enhanced clip's PCM, whose length and rate are the same"
         fields.append(pa.field("sha256_enhanced", pa.string(), metadata={"doc": doc, "unit": ""}))
-    return pa.schema([*fields, *plan.sources_of(job)])
+    return pa.schema([*fields, *plan.sources_of(job).items()])

@@ -135,10 +135,10 @@ def _located(job: Job, rows: Sequence[Row]) -> list[Row]:
     if not lacking:
         return list(rows)
     found: dict[str, Row] = {}
-    names = [name for name, _ in plan.sources_of(job)]
     home = shard_groups.home(job.out)
     for name in storage.of(job.out).folders(home):
-        table = shard_groups.ShardGroup(home / name, ()).table("rows.arrow", ["id", *names])
+        group = shard_groups.ShardGroup(home / name, ())
+        table = group.table("rows.arrow", ["id", *plan.sources_of(job)])
         hit = pc.is_in(table["id"], pa.array(sorted(lacking - found.keys()), pa.string()))
         if np.any(hit.to_numpy()):
             found |= {row.pop("id"): row for row in table.filter(hit).to_pylist()}

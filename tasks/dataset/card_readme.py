@@ -123,11 +123,15 @@ def _making(facts: JsonObject) -> Iterator[str]:
     backends = transcribe.get("backends") or [transcribe["backend"]]
     names = ", ".join(f"`{cell(each['use'])}`" for each in backends)
     weights = f", weights `{cell(recipes['weights'])}`" if recipes["weights"] else ""
+    enhanced = ""
+    if enhance := stages.get("enhance"):
+        audio = stages["package"]["audio"]
+        enhanced = f"Enhanced: `{cell(enhance['use'])}`; {audio} audio is packaged. "
     yield "\n".join(
         [
             f"1. Cut into utterances: `{cell(stages['filter']['segmenter']['use'])}`.",
             f"2. Measured and filtered: {measured}.",
-            f"3. {_enhanced(stages)}Resampled to {resample['rate']} Hz: "
+            f"3. {enhanced}Resampled to {resample['rate']} Hz: "
             f"`{cell(resample['resampler']['use'])}`.",
             f"4. Transcribed: {names}{weights}. The column `text_source` says "
             "whether a text is the source's or the recogniser's.",
@@ -138,16 +142,6 @@ def _making(facts: JsonObject) -> Iterator[str]:
     dumped = _yaml(shown, default_flow_style=None)
     yield "All settings that shape it:"
     yield f"```yaml\n{dumped.replace('```', '')}```"
-
-
-def _enhanced(stages: JsonObject) -> str:
-    """The step enhance, if there was one."""
-    enhance = stages.get("enhance")
-    return (
-        f"Enhanced: `{cell(enhance['use'])}`; {stages['package']['audio']} audio is packaged. "
-        if enhance
-        else ""
-    )
 
 
 def _without_folders(value: object) -> object:

@@ -73,7 +73,8 @@ def frames(
     rest = iter(blocks)
     held = np.empty(0, np.float32)
     for count in counts:
-        needed = (count - 1) * hop + size
+        last = (count - 1) * hop + size
+        needed = max(last, count * hop)
         pieces, length = [held], len(held)
         while length < needed and (block := next(rest, None)) is not None:
             pieces.append(block)
@@ -81,7 +82,7 @@ def frames(
         held = _joined([piece for piece in pieces if len(piece)])
         if length < size:
             return
-        yield np.lib.stride_tricks.sliding_window_view(held[:needed], size)[::hop]
+        yield np.lib.stride_tricks.sliding_window_view(held[:last], size)[::hop]
         held = held[count * hop :]
 
 

@@ -37,8 +37,8 @@ class Comparison(NamedTuple):
     @classmethod
     def joined(cls, parts: list[Comparison]) -> Comparison:
         none, no_offset = np.empty(0), np.empty(0, np.int64)
-        columns = zip(cls(none, none, none, none, no_offset), *parts, strict=True)
-        return cls(*(np.concatenate(column) for column in columns))
+        empty = cls(none, none, none, none, no_offset)
+        return cls(*map(np.concatenate, zip(empty, *parts, strict=True)))
 
 
 def copies(

@@ -56,8 +56,7 @@ class Pairs(NamedTuple):
     @classmethod
     def joined(cls, parts: list[Pairs]) -> Pairs:
         none = np.empty(0, np.int64)
-        columns = zip(cls(none, none, none), *parts, strict=True)
-        return cls(*(np.concatenate(column) for column in columns))
+        return cls(*map(np.concatenate, zip(cls(none, none, none), *parts, strict=True)))
 
 
 def numbers(array: NDArray[np.generic]) -> Int64s:

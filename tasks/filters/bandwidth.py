@@ -18,13 +18,13 @@ interpolation is not detected. The formula is this project's own.
 from __future__ import annotations
 
 import math
+from itertools import repeat
 
 import numpy as np
 from scipy import fft
 
 from tasks.arrays import Float64s
 from tasks.audio import Clip
-from tasks.audio.blocks import regroup
 from tasks.filters import _derived as derived
 from tasks.settings import StageSettings, Threshold
 
@@ -89,19 +89,15 @@ def _band_powers(clip: Clip) -> tuple[Float64s, Float64s]:
     # Each band's first bin; a bin on an edge belongs to the band below it.
     first = np.floor(np.arange(bands) * BAND * size / clip.rate).astype(int) + 1
     step = hop * max(math.ceil(clip.num_samples / hop / MAX_FRAMES), 1)
-    found, rest, smallest = [np.empty((0, bands))], np.empty(0, np.float32), math.inf
+    counts = repeat(max(CHUNK * hop // step, 1))  # of frames, so that a chunk has one length
+    found, smallest = [np.empty((0, bands))], math.inf
     with np.errstate(over="ignore", invalid="ignore"):
-        for chunk in regroup(derived.mono_blocks(clip), step * max(CHUNK * hop // step, 1)):
-            rest = np.concatenate([rest, chunk])
-            count = max((len(rest) - 2 * hop) // step + 1, 0)
-            if count:
-                frames = np.lib.stride_tricks.sliding_window_view(rest, 2 * hop)[::step]
-                frames = frames[frames.max(axis=1) != frames.min(axis=1)]
-                steps = np.abs(np.diff(frames[:, :hop]))
-                smallest = min(smallest, float(steps.min(initial=np.inf, where=steps > 0)))
-                spectra = fft.rfft(frames * window, size)
-                found.append(np.add.reduceat(np.abs(spectra).astype(np.float64) ** 2, first, 1))
-            rest = rest[count * step :]
+        for frames in derived.frames(derived.mono_blocks(clip), 2 * hop, step, counts):
+            frames = frames[frames.max(axis=1) != frames.min(axis=1)]
+            steps = np.abs(np.diff(frames[:, :hop]))
+            smallest = min(smallest, float(steps.min(initial=np.inf, where=steps > 0)))
+            spectra = fft.rfft(frames * window, size)
+            found.append(np.add.reduceat(np.abs(spectra).astype(np.float64) ** 2, first, 1))
     noise = smallest**2 / 12 if found[1:] else 0.0
     bins = np.diff(np.append(first, size // 2 + 1))
     return np.concatenate(found), noise * float(window @ window) * bins

@@ -27,7 +27,7 @@ from tasks.asr import (
     _whisper_model,
 )
 from tasks.asr._whisper_long import Long
-from tasks.asr._whisper_model import weights
+from tasks.asr._whisper_model import weights as weights
 from tasks.asr._whisper_requests import (
     PASSAGE_SECONDS,
     Request,
@@ -36,7 +36,8 @@ from tasks.asr._whisper_requests import (
     told_after,
 )
 from tasks.asr._whisper_results import Context, Window
-from tasks.asr._whisper_settings import Settings, code
+from tasks.asr._whisper_settings import Settings as Settings
+from tasks.asr._whisper_settings import code
 from tasks.asr._whisper_shared import apart
 from tasks.asr._whisper_whole import Hearing, begun
 from tasks.asr._whisper_windows import ForcedClip, Windows
@@ -44,18 +45,6 @@ from tasks.speech_rate import RATE
 
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel
-
-__all__ = [
-    "VERSION",
-    "Backend",
-    "Settings",
-    "abilities",
-    "gpu_fault",
-    "language_fault",
-    "shared_seconds",
-    "wants_gpu",
-    "weights",
-]
 
 VERSION = 8
 SCORES = (

@@ -96,8 +96,7 @@ class AtTurns:
         self._reasons = {"overlap": found.both, "short_turn": found.short}
         self._reasons["turn_edge"] = found.edges
         self._begin = begin
-        self._inner: Segmenter | None = None
-        self._stretch: Stretch | None = None
+        self._open: tuple[Stretch, Segmenter] | None = None
         self._count = 0  # samples pushed
         self._done = 0  # samples before it are covered by spans
 
@@ -106,47 +105,43 @@ class AtTurns:
         start, self._count = self._count, self._count + len(block)
         at = start
         while at < self._count:
-            stretch = self._stretch
-            if stretch is None:
+            if self._open is None:
                 if not self._waiting or self._waiting[0].start >= self._count:
                     break
-                stretch = self._stretch = self._waiting.popleft()
-                self._inner = self._begin()
-                at = max(at, stretch.start)
-            assert self._inner is not None
-            end = min(stretch.end, self._count)
+                self._open = self._waiting.popleft(), self._begin()
+            stretch, inner = self._open
+            at, end = max(at, stretch.start), min(stretch.end, self._count)
             if end > at:
-                found += self._placed(self._inner.push(block[at - start : end - start]))
+                found += self._placed(stretch, inner.push(block[at - start : end - start]))
             at = max(at, end)
             if stretch.end <= self._count:
                 found += self._ended()
         return found
 
     def finish(self) -> list[Span]:
-        found = self._ended() if self._stretch is not None else []
-        return found + self._between(self._count)
+        return self._ended() + self._between(self._count)
 
     @property
     def needed_from(self) -> int:
-        if self._stretch is not None and self._inner is not None:
-            return self._stretch.start + self._inner.needed_from
+        if self._open is not None:
+            stretch, inner = self._open
+            return stretch.start + inner.needed_from
         return min(self._waiting[0].start, self._count) if self._waiting else self._count
 
     def _ended(self) -> list[Span]:
-        assert self._inner is not None
-        found = self._placed(self._inner.finish())
-        self._stretch = self._inner = None
-        return found
+        if self._open is None:
+            return []
+        (stretch, inner), self._open = self._open, None
+        return self._placed(stretch, inner.finish())
 
-    def _placed(self, spans: list[Span]) -> list[Span]:
-        """Spans of the stretch as spans of the recording, preceded by those for the gap before
+    def _placed(self, stretch: Stretch, spans: list[Span]) -> list[Span]:
+        """Spans of a stretch as spans of the recording, preceded by those for the gap before
         them."""
-        assert self._stretch is not None
         found: list[Span] = []
         for span in spans:
-            start, end = span.start + self._stretch.start, span.end + self._stretch.start
+            start, end = span.start + stretch.start, span.end + stretch.start
             found += self._between(start)
-            voice = self._stretch.speaker if span.kind == "utterance" else None
+            voice = stretch.speaker if span.kind == "utterance" else None
             found.append(replace(span, start=start, end=end, voice=voice))
             self._done = max(self._done, end)
         return found

@@ -100,7 +100,7 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize(
-    "module", ["flows.cli.arguments", "pyarrow", "flows.cli.commands", "tasks.plugins"]
+    "module", ["flows.cli.arguments", "pyarrow", "flows.cli.run_commands", "tasks.plugins"]
 )
 def test_an_interrupt_while_the_command_still_imports_prints_no_traceback(module: str) -> None:
     ended = subprocess.run(

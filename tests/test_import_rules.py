@@ -120,8 +120,8 @@ def test_tasks_do_not_know_flows_or_a_cluster() -> None:
 #: package, and else from lines above: so no import climbs, and no two packages import each other.
 LAYERS = (
     "tasks.arrays tasks.environment tasks.json_types tasks.masking tasks.shelves tasks.lean "
-    "tasks.speech_rate tasks.language_codes tasks.logs",
-    "tasks.errors",
+    "tasks.speech_rate tasks.language_codes",
+    "tasks.errors tasks.logs",
     "tasks.schema tasks.settings",
     "tasks.job",
     "tasks.storage",

@@ -7,17 +7,17 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 from flows.cli import interrupts, result_commands, run_commands, tool_commands
 from flows.cli.arguments import WrongUsage, parser
 from flows.cli.exit_codes import Exit
-from tasks import masking
+from tasks import environment, masking
 from tasks.errors import ConfigError, MillError, NothingLeft, OutLocked, TooManyFailed
 from tasks.json_types import JsonObject
 from tasks.lean import importing, without_pandas, without_search_at_exit
-from tasks.logs import log
+from tasks.logs import log, sent_to
 
 #: Defaults for what this command and its children start; a value that is set already stays.
 ENVIRONMENT = {
@@ -54,9 +54,12 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], Exit]] = {
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parsed(sys.argv[1:] if argv is None else argv)
     with ExitStack() as scope:
-        scope.enter_context(_environment(ENVIRONMENT))
+        for name, value in ENVIRONMENT.items():
+            scope.enter_context(environment.setting(name, os.environ.get(name, value)))
         scope.enter_context(interrupts.heard())
-        scope.enter_context(_logged_to_stderr())
+        scope.callback(log.setLevel, log.level)
+        log.setLevel(logging.INFO)
+        scope.enter_context(sent_to(logging.StreamHandler(), "%(levelname)s %(message)s"))
         return _run(args, is_own_process=argv is None)
 
 
@@ -115,30 +118,3 @@ def _fail(
 
 def _print_error(sentence: str, code: Exit, facts: JsonObject) -> None:
     print(json.dumps({"error": sentence, "exit": code, **facts}))
-
-
-@contextmanager
-def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
-    added = {name: value for name, value in defaults.items() if name not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
-
-
-@contextmanager
-def _logged_to_stderr() -> Iterator[None]:
-    """Print records of uttermill's own logger."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
-    handler.addFilter(masking.Filter())
-    level = log.level
-    log.setLevel(logging.INFO)
-    log.addHandler(handler)
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-        log.setLevel(level)

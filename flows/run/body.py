@@ -179,35 +179,41 @@ def result_of(job: Job, ended: pipeline.Run) -> JsonObject:
 
 
 def _read_back(job: Job, published: Published) -> JsonObject:
-    """Error rates, splits, and utterances that readers would drop, from the published version.
-
-    If nothing is new and the store has become unreachable, the run still succeeds without them.
-    """
-    try:
+    """Error rates, splits, and utterances that readers would drop, from the published version."""
+    found: JsonObject = {"scored": 0, "wer": None, "cer": None, "splits": {}, "reader_drops": []}
+    with _spared_unless_new(published, "the error rates"):
         splits = versions.described(published.path)["splits"]
-        rates = summary.errors_of(published.path)
-        drops = reader_drops.of_version(published.path, job.package.formats, job.filter.segmenter)
-    except (MillError, OSError) as error:
-        if published.new:
-            raise
-        log.warning("the error rates of %s are not known: %s", published.path, error)
-        return {"scored": 0, "wer": None, "cer": None, "splits": {}, "reader_drops": []}
-    told = {n: {"utterances": s["utterances"], "hours": s["hours"]} for n, s in splits.items()}
-    return {**rates, "splits": told, "reader_drops": drops}
+        found |= {
+            **summary.errors_of(published.path),
+            "splits": {n: {of: s[of] for of in ("utterances", "hours")} for n, s in splits.items()},
+            "reader_drops": reader_drops.of_version(
+                published.path, job.package.formats, job.filter.segmenter
+            ),
+        }
+    return found
 
 
 def _broken(published: Published) -> list[dict[str, str]]:
     """The first recordings that failed, of the published version."""
-    if not published.summary["recordings"]["failed"]:
-        return []
+    found: list[dict[str, str]] = []
+    if published.summary["recordings"]["failed"]:
+        with _spared_unless_new(published, "the broken files"):
+            path = published.path / LEDGER_FILE
+            failed = pc.field("outcome") == "failed"
+            names = tables.read(path, columns=["recording"], filters=failed)["recording"].unique()
+            theirs = pc.field("recording").isin(names)
+            ledger = tables.read(path, columns=broken.COLUMNS, filters=theirs)
+            found = [each._asdict() for each in broken.of_ledger(ledger)]
+    return found
+
+
+@contextmanager
+def _spared_unless_new(published: Published, what: str) -> Iterator[None]:
+    """Inside, the version is read back. If nothing is new and the store has become unreachable, the
+    run still succeeds without `what`."""
     try:
-        path = published.path / LEDGER_FILE
-        failed = tables.read(path, columns=["recording"], filters=pc.field("outcome") == "failed")
-        theirs = pc.field("recording").isin(failed["recording"].unique())
-        ledger = tables.read(path, columns=broken.COLUMNS, filters=theirs)
+        yield
     except (MillError, OSError) as error:
         if published.new:
             raise
-        log.warning("the broken files of %s are not known: %s", published.path, error)
-        return []
-    return [each._asdict() for each in broken.of_ledger(ledger)]
+        log.warning("%s of %s are not known: %s", what, published.path, error)

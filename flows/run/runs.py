@@ -22,7 +22,7 @@ from flows.settings import PrepareSettings, parse
 from tasks import masking, storage
 from tasks.errors import ConfigError, MillError
 from tasks.json_types import JsonObject
-from tasks.logs import log
+from tasks.logs import log, sent_to
 from tasks.storage import write_atomic
 
 SETTINGS = "settings.json"  # in the folder of every run
@@ -73,7 +73,8 @@ def record(out: Path, settings: PrepareSettings, name: str = SETTINGS) -> Iterat
             folder = uploading.enter_context(scratch()) / place.name
             write_atomic(folder / name, kept)
             uploading.callback(_upload, folder, place)
-        with _logged(folder):
+        file = logging.FileHandler(folder / "run.log", encoding="utf-8")
+        with sent_to(file, "%(asctime)s %(levelname)s %(message)s"):
             yield Run(folder, place)
 
 
@@ -84,19 +85,6 @@ def _upload(folder: Path, place: Path) -> None:
             shutil.copytree(folder, home, dirs_exist_ok=True)
     except (MillError, OSError) as error:
         log.warning("the log of the run is not in %s: %s", place, error)
-
-
-@contextmanager
-def _logged(folder: Path) -> Iterator[None]:
-    handler = logging.FileHandler(folder / "run.log", encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    handler.addFilter(masking.Filter())
-    log.addHandler(handler)
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-        handler.close()
 
 
 @contextmanager

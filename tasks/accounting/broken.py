@@ -45,10 +45,10 @@ def of_ledger(ledger: pa.Table, most: int = FIRST) -> list[Broken]:
     good = pc.is_in(outcome, pa.array(["packaged", "dropped"]))
     whole = pc.invert(pc.is_in(ledger["recording"], pc.unique(ledger["recording"].filter(good))))
     failed = ledger.filter(pc.and_(pc.equal(outcome, "failed"), whole))
-    firsts: dict[str, Broken] = {}
+    found: dict[str, Broken] = {}  # by recording
     for row in failed.sort_by("source_path").to_pylist():
-        why = f"{row['stage']}.{row['reason']}", row["detail"] or ""
-        firsts.setdefault(row["recording"], Broken(row["source_path"], *why))
-        if len(firsts) > most:
+        if len(found) == most:
             break
-    return list(firsts.values())[:most]
+        why = f"{row['stage']}.{row['reason']}", row["detail"] or ""
+        found.setdefault(row["recording"], Broken(row["source_path"], *why))
+    return list(found.values())

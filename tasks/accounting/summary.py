@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tasks.accounting.ledger import PENDING, PRECEDENCE
 from tasks.arrays import Float64s
 from tasks.json_types import JsonObject
-from tasks.schema import UTTERANCES_FILE
+from tasks.schema import LEDGER_FILE, UTTERANCES_FILE
 from tasks.storage import tables
 
 SCORES = ("words", "word_errors", "chars", "char_errors")
@@ -46,23 +46,32 @@ class Totals(NamedTuple):
         return Totals(self.sums.filter(wanted), counts)
 
 
+def live(table: pa.Table) -> pa.Table:
+    """Rows of recordings that are still in their sources, of a ledger or of its sums."""
+    return table.filter(pc.fill_null(pc.not_equal(table["reason"], REMOVED), True))
+
+
+def live_recordings(version: Path) -> Iterator[pa.Array]:
+    """Names of the recordings that a version's ledger has in their sources, a row group at a
+    time."""
+    for rows in tables.row_groups(version / LEDGER_FILE, ["recording", "reason"]):
+        yield pc.unique(live(rows)["recording"])
+
+
 def totals(ledger: pa.Table) -> Totals:
     """The sums and counts of a ledger."""
     spoken = pc.cast(pc.is_valid(ledger["utterance"]), pa.int64())
     columns = [*KEYS, "samples", "overlap_samples"]
     counted = ledger.select(columns).append_column("utterances", spoken)
     counted = counted.append_column("items", pa.array(np.ones(len(ledger), np.int64)))
-    live = ledger.select(["dataset", "recording", "outcome"]).filter(
-        pc.fill_null(pc.not_equal(ledger["reason"], REMOVED), True)
-    )
-    counts = dict.fromkeys(pc.unique(live["dataset"]).to_pylist(), (0, 0))
-    failed = _recordings(live, "failed") - _recordings(live, "packaged", "dropped", PENDING)
-    pairs = live.group_by(["dataset", "recording"]).aggregate([])
-    for name in counts:
-        own = pairs["recording"].filter(pc.equal(pairs["dataset"], name))
-        bad = pc.sum(pc.cast(pc.is_in(own, pa.array([*failed], pa.string())), pa.int64()))
-        counts[name] = (len(own), int(bad.as_py() or 0))
-    return Totals(_summed(counted), counts)
+    there = live(ledger.select(["dataset", "recording", "outcome", "reason"]))
+    failed = _recordings(there, "failed") - _recordings(there, "packaged", "dropped", PENDING)
+    pairs = there.group_by(["dataset", "recording"]).aggregate([])
+    bad = pc.cast(pc.is_in(pairs["recording"], pa.array([*failed], pa.string())), pa.int64())
+    counts = pairs.append_column("failed", bad).group_by("dataset")
+    rows = counts.aggregate([("recording", "count"), ("failed", "sum")]).to_pylist()
+    recordings = {row["dataset"]: (row["recording_count"], row["failed_sum"]) for row in rows}
+    return Totals(_summed(counted), recordings)
 
 
 def added(parts: Iterable[Totals]) -> Totals:
@@ -98,19 +107,19 @@ def of_totals(found: Totals) -> JsonObject:
     A recording has failed if some of it failed and none of it was packaged or dropped, or still
     may be. Utterances and seconds that are pending are told where there are any.
     """
-    live = found.sums.filter(pc.fill_null(pc.not_equal(found.sums["reason"], REMOVED), True))
-    outcome = pc.fill_null(live["outcome"], "")
-    utterances: dict[str, int] = {"in": _total(live["utterances"])}
+    there = live(found.sums)
+    outcome = pc.fill_null(there["outcome"], "")
+    utterances: dict[str, int] = {"in": _total(there["utterances"])}
     waiting = (PENDING,) if pc.any(pc.equal(outcome, PENDING)).as_py() else ()
     for name in ("packaged", "dropped", "failed", *waiting):
-        utterances[name] = _total(live["utterances"].filter(pc.equal(outcome, name)))
-    seconds: dict[str, float] = {"in": _seconds(live)}
+        utterances[name] = _total(there["utterances"].filter(pc.equal(outcome, name)))
+    seconds: dict[str, float] = {"in": _seconds(there)}
     for name in (*PRECEDENCE, *waiting):
-        seconds[name] = _seconds(live.filter(pc.equal(outcome, name)))
-    seconds["overlap"] = _seconds(live, "overlap_samples")
+        seconds[name] = _seconds(there.filter(pc.equal(outcome, name)))
+    seconds["overlap"] = _seconds(there, "overlap_samples")
     return {
         "recordings": {
-            "in": sum(live for live, _ in found.recordings.values()),
+            "in": sum(known for known, _ in found.recordings.values()),
             "failed": sum(failed for _, failed in found.recordings.values()),
         },
         "utterances": utterances,
@@ -125,9 +134,9 @@ def _recordings(ledger: pa.Table, *outcomes: str) -> set[str]:
     return set(pc.unique(chosen["recording"]).to_pylist())
 
 
-def reasons(ledger: pa.Table) -> dict[str, JsonObject]:
+def reasons(sums: pa.Table) -> dict[str, JsonObject]:
     """`<stage>.<reason>`: items and seconds, for everything that was not packaged."""
-    rest = ledger.filter(pc.not_equal(ledger["outcome"], "packaged"))
+    rest = sums.filter(pc.not_equal(sums["outcome"], "packaged"))
     found = {
         f"{stage}.{reason}": {"items": items, "seconds": round(seconds, 6)}
         for (stage, reason), (items, seconds) in _grouped(rest, "stage", "reason").items()
@@ -135,38 +144,36 @@ def reasons(ledger: pa.Table) -> dict[str, JsonObject]:
     return dict(sorted(found.items()))
 
 
-def hours_by(ledger: pa.Table, *columns: str) -> list[JsonObject]:
-    """Items and hours of every combination of columns of a ledger, or of its sums, sorted."""
+def hours_by(sums: pa.Table, *columns: str) -> list[JsonObject]:
+    """Items and hours of every combination of columns of a ledger's sums, sorted."""
     rows = [
         {**dict(zip(columns, key, strict=True)), "items": items, "hours": seconds / 3600}
-        for key, (items, seconds) in _grouped(ledger, *columns).items()
+        for key, (items, seconds) in _grouped(sums, *columns).items()
     ]
     return sorted(rows, key=lambda r: tuple(str(r[c]) for c in columns))
 
 
-def _grouped(ledger: pa.Table, *columns: str) -> dict[tuple[str | None, ...], tuple[int, float]]:
-    """Rows and seconds of every combination of columns.
+def _grouped(
+    sums: pa.Table, *columns: str, of: str = "samples"
+) -> dict[tuple[str | None, ...], tuple[int, float]]:
+    """Items and seconds of every combination of columns.
 
     Samples are summed as integers, rate by rate: the last digits of a sum of floats depend on how
     the table is divided into chunks and threads.
     """
-    counted = ("items", "sum") if "items" in ledger.column_names else ("recording", "count")
-    parts = ledger.group_by([*columns, "sample_rate"]).aggregate([("samples", "sum"), counted])
+    parts = sums.group_by([*columns, "sample_rate"]).aggregate([(of, "sum"), ("items", "sum")])
     found: dict[tuple[str | None, ...], tuple[int, float]] = {}
     for row in sorted(parts.to_pylist(), key=lambda r: r["sample_rate"] or 0):
         key = tuple(row[c] for c in columns)
         items, seconds = found.get(key, (0, 0.0))
-        more = (row["samples_sum"] or 0) / (row["sample_rate"] or 1)
-        found[key] = (items + row["_".join(counted)], seconds + more)
+        more = (row[f"{of}_sum"] or 0) / (row["sample_rate"] or 1)
+        found[key] = (items + row["items_sum"], seconds + more)
     return found
 
 
-def _seconds(ledger: pa.Table, column: str = "samples") -> float:
+def _seconds(sums: pa.Table, of: str = "samples") -> float:
     """Samples of all rates in seconds; exact integers until the last step."""
-    parts = ledger.group_by("sample_rate").aggregate([(column, "sum")]).to_pylist()
-    parts.sort(key=lambda r: r["sample_rate"] or 0)
-    seconds = [(r[f"{column}_sum"] or 0) / (r["sample_rate"] or 1) for r in parts]
-    return round(sum(seconds, 0.0), 6)
+    return round(sum((seconds for _, seconds in _grouped(sums, of=of).values()), 0.0), 6)
 
 
 def _total(column: pa.Array | pa.ChunkedArray) -> int:

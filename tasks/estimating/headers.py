@@ -9,14 +9,9 @@ import sys
 import threading
 from collections.abc import Sequence
 
-PATIENCE = 10.0  # s for all headers; the rest is estimated from file sizes
+from tasks import environment
 
-_START = """
-import json, sys
-sys.path[:] = json.loads(sys.stdin.readline())
-from tasks.estimating.headers import main
-main()
-"""
+PATIENCE = 10.0  # s for all headers; the rest is estimated from file sizes
 
 #: Seconds; None: the header does not tell; False: it cannot be read.
 Length = float | None | bool
@@ -29,13 +24,14 @@ def read(locators: Sequence[str], patience: float = PATIENCE) -> list[Length]:
     """
     if not locators:
         return []
-    lines = "".join(f"{json.dumps(each)}\n" for each in (sys.path, *locators))
+    lines = "".join(f"{json.dumps(each)}\n" for each in locators)
     with subprocess.Popen(
-        [sys.executable, "-c", _START],
+        [sys.executable, "-m", "tasks.estimating.headers"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
+        env=environment.of_child(),
     ) as child:
         limit = threading.Timer(patience, child.kill)
         limit.start()
@@ -62,3 +58,7 @@ def main() -> None:
         except (ItemError, OSError):
             length = False
         print(json.dumps(length), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -7,13 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.accounting.summary import REMOVED
+from tasks.accounting import summary
 from tasks.dataset import versions
 from tasks.job import Job
 from tasks.listing.as_listed import AsListed
 from tasks.packaging import safeguards
-from tasks.schema import LEDGER_FILE
-from tasks.storage import tables
 
 
 def refusal(job: Job, listed: AsListed, newest: Path | None) -> str | None:
@@ -22,16 +20,10 @@ def refusal(job: Job, listed: AsListed, newest: Path | None) -> str | None:
     before = versions.described(newest)["recordings"]["in"] if newest else 0
     if newest is None or not safeguards.too_many_removed(job, listed.absent_count, before):
         return None
-    gone = _published(newest, listed.absent() - {*listed.moved.values()})
+    wanted = pa.array(sorted(listed.absent() - {*listed.moved.values()}), pa.string())
+    gone = set[str]()
+    for names in summary.live_recordings(newest):
+        gone |= {*names.filter(pc.is_in(names, wanted)).to_pylist()}
     if not safeguards.too_many_removed(job, len(gone), before):
         return None
     return safeguards.removed_in_words(job, gone, before, newest)
-
-
-def _published(newest: Path, names: set[str]) -> set[str]:
-    """Which of these recordings the newest version still has in its sources."""
-    wanted, found = pa.array(sorted(names), pa.string()), set[str]()
-    for rows in tables.row_groups(newest / LEDGER_FILE, ["recording", "reason"]):
-        there = rows.filter(pc.not_equal(rows["reason"], REMOVED))["recording"]
-        found |= {*pc.unique(there.filter(pc.is_in(there, wanted))).to_pylist()}
-    return found

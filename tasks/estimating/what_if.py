@@ -79,17 +79,13 @@ def _of_part(job: Job, table: pa.Table) -> Sums:
     texts = outcome_table.passes(table, rules_of("text", job.transcribe.verdicts))
     packaged = pc.and_(pc.and_(good, pa.array(~(draw >= weight))), pc.and_(table["heard"], texts))
 
-    def of(mask: pa.Array | pa.ChunkedArray) -> tuple[int, float]:
-        chosen = table["seconds"].filter(mask)
-        return len(chosen), float(pc.sum(chosen).as_py() or 0.0)
-
     stored = pc.sum(table[outcome_table.STORED].filter(waiting)).as_py()
-    return *of(packaged), *of(waiting), stored or 0
+    return *_sum(table, packaged), *_sum(table, waiting), stored or 0
 
 
 def of_shards(job: Job) -> JsonObject:
     """The same as `kept`, from the manifests; `unmeasured` recordings lack a measure."""
-    items, seconds, waiting, waiting_seconds, unmeasured = 0, 0.0, 0, 0.0, 0
+    unmeasured = 0
     rejected = contents.rejected_ids(job, manifest.shards(job.out))
     clips = PassingClips(job)
     for each in manifest.shards(job.out):
@@ -97,29 +93,24 @@ def of_shards(job: Job) -> JsonObject:
         clips.shard(view)
         unmeasured += sum(not unit.spared for unit in cuts_lacking(view)[0])
         for utterance in view.transcribed():
-            if utterance.id in rejected:
-                continue
-            outcome = utterance.outcome.outcome
-            if outcome == "packaged" and not weights.keeps(
-                job.package, utterance.recording["dataset"], utterance.id
+            outcome, dataset = utterance.outcome.outcome, utterance.recording["dataset"]
+            if utterance.id not in rejected and (
+                outcome == "pending"
+                or (outcome == "packaged" and weights.keeps(job.package, dataset, utterance.id))
             ):
-                continue
-            if outcome == "packaged":
-                items, seconds = items + 1, seconds + utterance.seconds
-            elif outcome == "pending":
-                waiting, waiting_seconds = waiting + 1, waiting_seconds + utterance.seconds
-            if outcome in ("packaged", "pending"):
                 clips.add(utterance)
-    kept, over = clips.within()
-    for clip in over:
-        if clip["pending"]:
-            waiting, waiting_seconds = waiting - 1, waiting_seconds - clip["seconds"]
-        else:
-            items, seconds = items - 1, seconds - clip["seconds"]
-    found = _counted(items, seconds, waiting, waiting_seconds, unmeasured)
+    kept = clips.within().kept
+    pending = kept["pending"]
+    found = _counted(*_sum(kept, pc.invert(pending)), *_sum(kept, pending), unmeasured)
     if recipe.across_recordings(job) is None:
         return found
     return {**found, "speakers": len(pc.unique(components.speakers_in(kept).drop_null()))}
+
+
+def _sum(table: pa.Table, mask: pa.Array | pa.ChunkedArray) -> tuple[int, float]:
+    """The chosen rows, and their seconds."""
+    chosen = table["seconds"].filter(mask)
+    return len(chosen), float(pc.sum(chosen).as_py() or 0.0)
 
 
 def _counted(

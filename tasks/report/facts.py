@@ -64,8 +64,8 @@ class Ledger:
 
     def sums(self) -> pa.Table:
         """Items and samples by `summary.KEYS`, without recordings that left their source."""
-        found = summary.added(map(summary.totals, self.portions(*summary.COLUMNS))).sums
-        return found.filter(pc.fill_null(pc.not_equal(found["reason"], REMOVED), True))
+        found = summary.added(map(summary.totals, self.portions(*summary.COLUMNS)))
+        return summary.live(found.sums)
 
     def batches(self, *columns: str) -> Iterator[pa.Table]:
         """All columns, or these, a row group or a chunk at a time."""

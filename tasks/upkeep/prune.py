@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tasks import plugins, storage
+from tasks.accounting import summary
 from tasks.checkpoints import manifest
 from tasks.checkpoints.index import STAGES, Index
 from tasks.corpuswide import outcome_table
@@ -149,10 +149,6 @@ def carry_out(plan: Plan, job: Job) -> None:
     lock.check(plan.out)
     _remove(plan.out, plan.goes["staging"])
     publication.of(plan.out).withdraw((*plan.goes["versions"], *plan.goes["runs"]))
-    _remove_checkpoints(plan, job)
-
-
-def _remove_checkpoints(plan: Plan, job: Job) -> None:
     # Parts before the blobs that they name: no part is left without its audio.
     checkpoints = (*plan.goes["manifests"], *plan.goes["audio"])
     if checkpoints:
@@ -172,9 +168,8 @@ def _live(kept: Iterable[Path]) -> set[str]:
             for path in tables.parts(version / LEDGER_FILE):
                 if not proved.is_whole(path):  # it may be read all the same, as something else
                     raise OSError(f"{path.name} is not the file that was published")
-            for part in tables.row_groups(version / LEDGER_FILE, ["recording", "reason"]):
-                gone = pc.fill_null(pc.equal(part["reason"], "source_removed"), False)
-                found.update(pc.unique(part["recording"].filter(pc.invert(gone))).to_pylist())
+            for names in summary.live_recordings(version):
+                found.update(names.to_pylist())
         except (OSError, pa.ArrowException) as error:
             raise RunError(
                 f"what {version.name} needs cannot be told, its ledger is damaged ({error}); "

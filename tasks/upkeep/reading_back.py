@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
@@ -21,7 +22,7 @@ import pyarrow as pa
 from tasks import plugins, storage
 from tasks.dataset import datacard, versions
 from tasks.errors import RunError
-from tasks.formats import Output, OutputShard, Rows
+from tasks.formats import Output, OutputShard
 from tasks.json_types import JsonObject
 from tasks.packaging import format_shards
 from tasks.packaging.layout import PublishedGroup, published_groups
@@ -130,18 +131,25 @@ def _shard(
     rows: pa.Table,
 ) -> list[str]:
     found: list[str] = []
+    with _noted(shard, found), storage.of(version).reading(version, shard.files) as home:
+        out = Output(home)
+        with _noted(shard, found):
+            found += module.check(shard, format_shards.rows_for(module, rows), out, settings)
+        for name in filter(lambda name: (home / name).is_file(), shard.files):
+            known = out.hashes.get(name) or storage.hashed(home / name)
+            found += differs(name, known, described)
+    return found
+
+
+@contextmanager
+def _noted(shard: OutputShard, found: list[str]) -> Iterator[None]:
+    """Inside, any way in which a damaged file can fail is added to the faults of the shard."""
     try:
-        with storage.of(version).reading(version, shard.files) as home:
-            out = Output(home)
-            found += _checked(module, shard, format_shards.rows_for(module, rows), out, settings)
-            for name in filter(lambda name: (home / name).is_file(), shard.files):
-                known = out.hashes.get(name) or storage.hashed(home / name)
-                found += differs(name, known, described)
+        yield
     except RunError:
         raise
-    except Exception as error:  # any way in which a damaged file can fail is a fault of it
+    except Exception as error:
         found.append(f"{shard.path} cannot be read: {error}")
-    return found
 
 
 def differs(name: str, found: tuple[str, int], described: Described) -> list[str]:
@@ -150,14 +158,3 @@ def differs(name: str, found: tuple[str, int], described: Described) -> list[str
     if entry is None or found == (entry["sha256"], entry["bytes"]):
         return []
     return [f"{name} is not the file that was published (hash or size differs)"]
-
-
-def _checked(
-    module: Format, shard: OutputShard, rows: Rows, out: Output, settings: StageSettings
-) -> list[str]:
-    try:
-        return module.check(shard, rows, out, settings)
-    except RunError:
-        raise
-    except Exception as error:
-        return [f"{shard.path} cannot be read: {error}"]

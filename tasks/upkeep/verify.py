@@ -49,10 +49,12 @@ def verify(version: Path) -> list[str]:
     try:
         described: JsonObject = json.loads(text)
         files: dict[str, PublishedEntry] = described["files"]
-        faults = [] if datacard.intact(text, described[datacard.SEAL]) else ["it was changed"]
-        faults = [f"dataset.json is not what was published: {fault}" for fault in faults]
-        faults += _files(version, files)
-        _check_entries(files)
+        faults = [*_files(version, files)]
+        if not datacard.intact(text, described[datacard.SEAL]):
+            faults.insert(0, "dataset.json is not what was published: it was changed")
+        for name, entry in files.items():
+            if {"sha256", "bytes"} - entry.keys():
+                raise KeyError(f"{name} has no hash or no size")
     except RunError:  # a store that is away is not a fault of the version
         raise
     except Exception as error:  # any way in which a damaged file can fail is a fault of it
@@ -72,20 +74,11 @@ def verify(version: Path) -> list[str]:
 def _files(version: Path, files: dict[str, PublishedEntry]) -> Iterator[str]:
     """Every file is there, and there is no other, but for readers' own."""
     there = {*storage.of(version).tree(version)} - {"dataset.json"}
-    for name in sorted(there - set(files)):
-        if _is_side_file(name):
-            continue
-        yield f"{name} is there, but dataset.json does not name it"
-    for name in sorted(files):
-        if name not in there:
-            yield f"{name} is missing"
-
-
-def _check_entries(files: dict[str, PublishedEntry]) -> None:
-    """Every entry has its hash and size; KeyError or TypeError if a damaged one lacks them."""
-    for name, entry in files.items():
-        if {"sha256", "bytes"} - entry.keys():
-            raise KeyError(f"{name} has no hash or no size")
+    for name in sorted(there - files.keys()):
+        if not _is_side_file(name):
+            yield f"{name} is there, but dataset.json does not name it"
+    for name in sorted(files.keys() - there):
+        yield f"{name} is missing"
 
 
 def _tables(version: Path, described: Described) -> list[str]:

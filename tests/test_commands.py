@@ -181,6 +181,9 @@ def test_plugins_and_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"ledger", "utterances", "measures"} <= set(tables)
     for table in tables.values():
         assert all(row["meaning"] for row in table), "every column is explained"
+    meanings = {row["column"]: row["meaning"] for row in tables["utterances"]}
+    assert "package.splits" in meanings["split"], "names of splits are free"
+    assert "diarizer" in meanings["speaker"], "where the source states none"
 
 
 def test_usage_errors_exit_2(prepared: Prepared, capsys: pytest.CaptureFixture[str]) -> None:

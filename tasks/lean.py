@@ -48,6 +48,13 @@ def without_search_at_exit() -> None:
     atexit.register(gc.freeze)
 
 
+def search_at_exit() -> None:
+    """Take `without_search_at_exit` back: for libraries that look at the end what is left of them,
+    and print all that no search has removed, as DuckDB's binding does."""
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.unfreeze)
+
+
 @contextmanager
 def importing() -> Iterator[None]:
     """For large imports: the garbage collector neither runs meanwhile nor ever scans what they

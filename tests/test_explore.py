@@ -26,7 +26,7 @@ from starlette.testclient import TestClient
 
 from flows import cli
 from flows.explore import app, charts, sound
-from flows.explore.corpus import Corpus
+from flows.explore.corpus import Corpus, Gone
 from tasks.dataset import versions
 from tasks.reviews import log
 from tests import corpus
@@ -493,6 +493,7 @@ def served(out: Path) -> Iterator[dict[str, Any]]:
     watchdog.cancel()
     assert child.returncode == 130
     assert child.stdout.read() == "", "one object, also when it ends"
+    assert "leaked" not in child.stderr.read(), "DuckDB's binding finds nothing that is left"
     child.stdout.close()
     child.stderr.close()
 
@@ -504,6 +505,19 @@ def test_the_command_serves_and_ends(served: dict[str, Any]) -> None:
     assert served["tunnel"].startswith(f"ssh -N -L {served['port']}:127.0.0.1:{served['port']} ")
     assert httpx.get(served["url"]).status_code == 200
     assert httpx.get(f"http://127.0.0.1:{served['port']}/").status_code == 403
+
+
+def test_nothing_reads_a_version_once_the_corpus_is_closed(out: Path, tmp_path: Path) -> None:
+    for number in range(10):
+        home = tmp_path / f"{number}"
+        home.mkdir()
+        before = threading.active_count()
+        corpus = Corpus(out, home)
+        corpus.begin(1)
+        corpus.close()
+        assert threading.active_count() == before
+        with pytest.raises(Gone):
+            corpus.items(1)
 
 
 def test_control_charts_limits_without_a_run() -> None:

@@ -8,7 +8,7 @@ table of outcomes and from the checkpoints.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -70,6 +70,8 @@ class Corpus:
         self._words: dict[int, Vocabulary] = {}
         self._counting = threading.Lock()
         self._ahead: list[threading.Thread] = []
+        self._asking = threading.Lock()
+        self._cursors: set[duckdb.DuckDBPyConnection] = set()
         self._closing = False
 
     def versions(self) -> list[int]:
@@ -103,22 +105,30 @@ class Corpus:
                     columns = loading.load(cursor, self.out, self.place(number), name)
                 selection = Selection(self.arrays, name, columns)
                 self._items[number] = items = Items(number, name, columns, selection)
-                thread = threading.Thread(target=self._read_ahead, args=(items,), daemon=True)
-                self._ahead.append(thread)
-                thread.start()
+                self._in_background(number, self._read_ahead, items)
         return self._items[number]
 
+    def begin(self, number: int) -> None:
+        """Read a version in the background, before it is asked for."""
+        self._in_background(number, self.items, number)
+
+    def _in_background(self, number: int, work: Callable[[Any], object], about: Any) -> None:
+        def run() -> None:
+            try:
+                work(about)
+            except Exception as error:
+                if not self._closing:  # the page shows it when it asks for the same
+                    log.warning("version %d cannot be read ahead: %s", number, error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        self._ahead.append(thread)
+        thread.start()
+
     def _read_ahead(self, items: Items) -> None:
-        """Compute slow parts in the background, ahead of the requests that need them."""
-        try:
-            for name in items.selection.texts():
-                if self._closing:
-                    return
-                items.selection.rank(name)
-            self.words(items)
-        except Exception as error:
-            if not self._closing:  # the page shows it when it asks for the same
-                log.warning("version %d cannot be read ahead: %s", items.number, error)
+        """Compute slow parts, ahead of the requests that need them."""
+        for name in items.selection.texts():
+            items.selection.rank(name)
+        self.words(items)
 
     def wait(self) -> None:
         """Wait until the background computations are done."""
@@ -146,11 +156,17 @@ class Corpus:
 
     @contextmanager
     def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection for one thread."""
-        cursor = self._database.cursor()
+        """A connection for one thread; Gone once the corpus closes."""
+        with self._asking:
+            if self._closing:
+                raise Gone("the explorer ends")
+            cursor = self._database.cursor()
+            self._cursors.add(cursor)
         try:
             yield cursor
         finally:
+            with self._asking:
+                self._cursors.discard(cursor)
             cursor.close()
 
     def rows(self, sql: str, values: Sequence[SqlValue] = ()) -> list[JsonObject]:
@@ -178,8 +194,12 @@ class Corpus:
         return settings.job() if settings else None
 
     def close(self) -> None:
-        self._closing = True
-        self._database.interrupt()
+        """Interrupt all queries, and wait for what runs in the background: a thread that still
+        reads when the process ends keeps DuckDB's objects, and its binding complains of each."""
+        with self._asking:
+            self._closing = True
+            for cursor in self._cursors:
+                cursor.interrupt()
         self.wait()
         self._database.close()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,8 @@ import uvicorn
 from flows.explore import app
 from flows.explore.corpus import Corpus
 from flows.run import runs
+from tasks import lean
 from tasks.errors import ConfigError, MillError
-from tasks.logs import log
 
 HOST = "127.0.0.1"
 
@@ -36,6 +35,7 @@ def explore(
 ) -> None:
     """Serve until SIGINT or SIGTERM; `ready` is told once the port is open. ConfigError if OUT
     holds no such version, or the port is taken."""
+    lean.search_at_exit()
     with runs.scratch() as folder:
         corpus = Corpus(out, folder)
         try:
@@ -46,7 +46,7 @@ def explore(
                 token = secrets.token_urlsafe(24)
                 used = listener.getsockname()[1]
                 explorer = app.Explorer(corpus, against, token, folder)
-                threading.Thread(target=_read_ahead, args=(corpus, chosen), daemon=True).start()
+                corpus.begin(chosen)
                 view = f"#version={chosen}" if version is not None else ""
                 ready(
                     Served(
@@ -79,11 +79,3 @@ def _listening(port: int) -> socket.socket:
     except OSError as error:
         fault = os.strerror(error.errno or 0)
         raise ConfigError(f"port {port} cannot be used: {fault}; give another --port") from None
-
-
-def _read_ahead(corpus: Corpus, number: int) -> None:
-    """Read the version before the page asks for it; a failure is reported to the page."""
-    try:
-        corpus.items(number)
-    except Exception as error:
-        log.warning("version %d cannot be read: %s", number, error)

@@ -194,6 +194,17 @@ def test_a_changed_setting_that_changes_no_clip_makes_a_version_all_the_same(
     assert (file.parent / "out/datasets/latest").resolve().name == "v0002"
 
 
+def test_after_an_estimate_of_everything_nothing_is_called_damaged() -> None:
+    """An estimate publishes nothing, and a small corpus is its whole sample."""
+    stage = {"compute": 0, "reuse": 3, "hours": 1.0, "because": []}
+    result = {
+        "stages": {"transcribe": stage, "package": {**stage, "compute": 3, "reuse": 0}},
+        "changes": [], "seconds": 60.0, "removed": 0,
+        "version": {"newest": None, "clips": 0, "clips_then": 3, "new": True},
+    }  # fmt: skip
+    assert [*shown.before_run(result)][1] == "Because: nothing has been published yet."
+
+
 def test_settings_that_came_and_went_are_told_so() -> None:
     stage = {"compute": 1, "reuse": 0, "hours": 1.0, "seconds": 60.0}
     result = {

@@ -118,7 +118,10 @@ def _reasons(result: JsonObject) -> list[str]:
         told.append(_removed(result))
     if told:
         return told
-    if any(entry["compute"] for entry in result["stages"].values()):
+    work = [name for name, entry in result["stages"].items() if entry["compute"]]
+    if work == ["package"] and result["version"]["newest"] is None:
+        return ["nothing has been published yet"]  # all was in an estimate's sample, say
+    if work:
         return [UNEXPLAINED]
     if result["changes"]:
         return [f"{_words(change)} changes no clip" for change in result["changes"]]
@@ -155,7 +158,10 @@ def _removed(result: JsonObject) -> str:
 def _unknown(result: JsonObject) -> str:
     if result["seconds"] is not None:
         return ""
-    return "The time is unknown until a run, or `uttermill estimate`, has measured these plug-ins."
+    return (
+        "The time is unknown until a run, or `uttermill estimate` with these settings, has "
+        "measured these plug-ins."
+    )
 
 
 def _and(words: list[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from tasks.audio.mp3 import id3_length
+from tasks.recording.container import undisturbed
 
 _HEADER = 7
 _BLOCK = 1 << 20
@@ -17,19 +18,12 @@ _ID3V1 = 128
 _SEARCHED = 1 << 16  # bytes after a break in which frames must continue
 
 
+@undisturbed
 def first_break(file: BinaryIO, size: int) -> int | None:
     """Number of frames before the first break: another frame begins later than it should.
 
-    None: frames follow each other to the end, or this is not an ADTS stream. The position is left
-    at the start.
+    None: frames follow each other to the end, or this is not an ADTS stream.
     """
-    try:
-        return _first_break(file, size)
-    finally:
-        file.seek(0)
-
-
-def _first_break(file: BinaryIO, size: int) -> int | None:
     at, count = id3_length(file), 0
     file.seek(at)
     if not frame_bytes(file.read(_HEADER)):

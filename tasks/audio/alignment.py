@@ -7,6 +7,7 @@ from typing import BinaryIO
 import numpy as np
 
 from tasks.audio.promise import Promise
+from tasks.recording.container import undisturbed
 
 _TAILS = (1 << 11, 1 << 13, 1 << 16)  # last bytes whose alignment is checked
 _STRETCH = 1 << 16  # bytes whose alignment is checked at once
@@ -14,6 +15,7 @@ _LOUDEST, _TINIEST = 1e6, 1e-20  # of full scale
 _ROUGH = 0.6  # the right alignment is smoother than a wrong one by more than this factor
 
 
+@undisturbed
 def lost_since(file: BinaryIO, found: Promise) -> int | None:
     """First doubtful sample of a file that lacks a part of a frame; None: it lacks only the end of
     its last frame.
@@ -25,13 +27,10 @@ def lost_since(file: BinaryIO, found: Promise) -> int | None:
     """
     if found.width < 2 or not found.half_frame:
         return None
-    try:
-        shifted = any(_shifted(file, found, length) for length in _TAILS)
-        if found.floats:
-            return 0 if shifted else None
-        return _last_smooth(file, found, shifted)
-    finally:
-        file.seek(0)
+    shifted = any(_shifted(file, found, length) for length in _TAILS)
+    if found.floats:
+        return 0 if shifted else None
+    return _last_smooth(file, found, shifted)
 
 
 def _last_smooth(file: BinaryIO, found: Promise, shifted: bool) -> int | None:

@@ -27,6 +27,7 @@ from tasks.audio.packets import EXTRA_BITS
 from tasks.audio.promise import promise
 from tasks.audio.sndfile import SoundFile
 from tasks.errors import ItemError
+from tasks.recording.container import undisturbed
 from tasks.recording.faults import Fault
 
 #: Formats left to FFmpeg. libsndfile reads an MPEG stream only up to a length that it estimates
@@ -143,18 +144,17 @@ def _ffmpeg(file: BinaryIO, size: int) -> FFmpeg:
         return FFmpeg(file, size, check=False)
 
 
+@undisturbed
 def _refuse_sample_dump(file: BinaryIO) -> None:
-    head = file.read(len(_SDS))
-    file.seek(0)
-    if head == _SDS:
+    if file.read(len(_SDS)) == _SDS:
         what = "a MIDI sample dump (SDS), whose checksums no decoder here looks at"
         raise ItemError("unreadable", f"{what}; convert it to WAV")
 
 
+@undisturbed
 def _is_ffmpegs_own(file: BinaryIO) -> bool:
     """Whether a file begins as a FLAC or an MPEG stream; libsndfile's MPEG reader, which writes
     complaints to the terminal, must not see it."""
     file.seek(mp3.id3_length(file))
     head = file.read(4)
-    file.seek(0)
     return head == b"fLaC" or (head[:1] == b"\xff" and len(head) > 1 and head[1] & 0xE0 == 0xE0)

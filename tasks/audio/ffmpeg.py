@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import BinaryIO
 
@@ -40,7 +40,7 @@ class FFmpeg(Decoder):
             stream = audio_stream(self._container, check)
             self._checked = stream.codec_context.name in CHECKED
             self._name = self._container.format.name.split(",")[0]
-            self._counts_frames = self._name == "mp3" and _keeping_position(file, has_frame_count)
+            self._counts_frames = self._name == "mp3" and has_frame_count(file)
             self._packets = Packets(self._container, stream, self._name, break_after)
             self._frames = self._packets.frames()
             self._first, gap = next(self._frames)
@@ -150,12 +150,3 @@ class FFmpeg(Decoder):
 
     def close(self) -> None:
         self._container.close()
-
-
-def _keeping_position(file: BinaryIO, read: Callable[[BinaryIO], bool]) -> bool:
-    """What `read` finds; FFmpeg, which reads the same file, must not notice."""
-    at = file.tell()
-    try:
-        return read(file)
-    finally:
-        file.seek(at)

@@ -10,6 +10,7 @@ import numpy as np
 
 from tasks.arrays import Float32s
 from tasks.audio.mp3 import id3_length
+from tasks.recording.container import undisturbed
 
 INFO_BYTES = 42  # of a FLAC stream, to the end of STREAMINFO
 
@@ -25,13 +26,11 @@ class StreamInfo:
     md5: bytes | None
 
 
+@undisturbed
 def flac_info(file: BinaryIO) -> StreamInfo | None:
     """STREAMINFO of a native FLAC file (RFC 9639, 8.2); None for anything else."""
-    try:
-        file.seek(id3_length(file))
-        return info_in(file.read(INFO_BYTES))
-    finally:
-        file.seek(0)
+    file.seek(id3_length(file))
+    return info_in(file.read(INFO_BYTES))
 
 
 def info_in(head: bytes) -> StreamInfo | None:

@@ -21,6 +21,7 @@ from tasks.arrays import Int32s
 from tasks.audio.flac_md5 import INFO_BYTES, StreamInfo, info_in
 from tasks.audio.kinds import Decoder, Header, Samples
 from tasks.audio.opening import DROP_WRONG, FRAMES_PER_BYTE
+from tasks.recording.container import undisturbed
 from tasks.recording.faults import Fault
 
 MOST_VALUES = 1 << 21  # samples x channels: 8 MB of float32
@@ -65,18 +66,16 @@ def promised(file: BinaryIO, size: int) -> Whole | None:
     return Whole(np.zeros((0, info.channels), np.float32), info)
 
 
+@undisturbed
 def _begun(file: BinaryIO, size: int, most: int) -> tuple[bytes, StreamInfo | None]:
     """The first bytes of a file, at most so many, and what its header says if that is not odd."""
-    try:
-        data = file.read(INFO_BYTES)
-        info = info_in(data)
-        if info is None or info.frames is None or info.bits not in _KINDS:
-            return data, None
-        if info.frames * info.channels > MOST_VALUES or info.frames > size * FRAMES_PER_BYTE:
-            return data, None
-        return data + file.read(min(size, most) - len(data)), info
-    finally:
-        file.seek(0)
+    data = file.read(INFO_BYTES)
+    info = info_in(data)
+    if info is None or info.frames is None or info.bits not in _KINDS:
+        return data, None
+    if info.frames * info.channels > MOST_VALUES or info.frames > size * FRAMES_PER_BYTE:
+        return data, None
+    return data + file.read(min(size, most) - len(data)), info
 
 
 def _frames(data: bytes, info: StreamInfo, first_alone: bool = False) -> list[av.AudioFrame]:

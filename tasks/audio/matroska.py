@@ -9,6 +9,8 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from tasks.recording.container import undisturbed
+
 _EBML, _SEGMENT, _INFO, _CLUSTER = 0x1A45DFA3, 0x18538067, 0x1549A966, 0x1F43B675
 _CRC, _SCALE, _TIME = 0xBF, 0x2AD7B1, 0xE7
 _LARGEST = 1 << 28  # bytes of a cluster that is checked
@@ -16,20 +18,14 @@ _MOST_ELEMENTS = 10_000_000
 _HEAD = 12  # bytes of an element's ID and size
 
 
+@undisturbed
 def damaged_spans(file: BinaryIO, size: int) -> list[tuple[float, float | None]]:
     """(start, end) of clusters whose checksum is wrong, in s since the first cluster; the end of
-    the file's last cluster is None. Empty for other files, and if there are no checksums. The
-    position is left at the start."""
-    try:
-        return list(_spans(file, size))
-    finally:
-        file.seek(0)
-
-
-def _spans(file: BinaryIO, size: int) -> Iterator[tuple[float, float | None]]:
+    the file's last cluster is None. Empty for other files, and if there are no checksums."""
+    found: list[tuple[float, float | None]] = []
     file.seek(0)
     if file.read(4) != _EBML.to_bytes(4, "big"):
-        return
+        return found
     scale, first, wrong_since = 1_000_000, None, None  # ns of a tick; times in s
     for kind, at, length in _elements(file, 0, size):
         if kind == _INFO and length < _LARGEST:
@@ -42,11 +38,12 @@ def _spans(file: BinaryIO, size: int) -> Iterator[tuple[float, float | None]]:
         time = (_number(data[:64], _TIME) or 0) * scale / 1e9
         first = time if first is None else first
         if wrong_since is not None:
-            yield wrong_since, max(time - first, wrong_since)
+            found.append((wrong_since, max(time - first, wrong_since)))
         right = data[0] != _CRC or data[1] != 0x84 or _holds(data)
         wrong_since = None if right else time - first
     if wrong_since is not None:
-        yield wrong_since, None
+        found.append((wrong_since, None))
+    return found
 
 
 def _holds(data: bytes) -> bool:

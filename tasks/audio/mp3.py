@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import BinaryIO, NamedTuple
 
 from tasks.audio.crc16 import crc16
+from tasks.recording.container import undisturbed
 
 _ID3 = 10
 _TAG_ROOM = 1 << 16  # bytes in which the first frame of an MP3 has to begin after its ID3 tag
 
 
+@undisturbed
 def lame_fault(file: BinaryIO, size: int) -> str | None:
     """How the bytes of an MP3 contradict LAME's tag; None if they agree or there is no tag.
 
@@ -17,43 +19,6 @@ def lame_fault(file: BinaryIO, size: int) -> str | None:
     CRC-16. A longer file was joined from several, and the tag describes the first only; mp3gain
     changes frames and not the tag.
     """
-    try:
-        return _lame_fault(file, size)
-    finally:
-        file.seek(0)
-
-
-def has_frame_count(file: BinaryIO) -> bool:
-    """Whether an MP3 begins with a Xing header that counts its frames. The position is left at the
-    start."""
-    try:
-        found = _xing(file)
-        return found is not None and bool(found.tag[7] & 1)
-    finally:
-        file.seek(0)
-
-
-class _Xing(NamedTuple):
-    at: int  # offset of the first frame
-    frame: bytes  # its bytes, and some that follow
-    tag: bytes  # from "Xing" or "Info" on, at least 8 bytes
-
-
-def _xing(file: BinaryIO) -> _Xing | None:
-    start = id3_length(file)
-    file.seek(start)
-    head = file.read(_TAG_ROOM)
-    sync = next((i for i in range(len(head) - 4) if _is_layer3(head, i)), None)
-    if sync is None:
-        return None
-    frame = head[sync : sync + 4096]
-    side = (32 if frame[3] >> 6 != 3 else 17) if frame[1] & 8 else (17 if frame[3] >> 6 != 3 else 9)
-    tag = frame[4 + side :]
-    known = tag[:4] in (b"Xing", b"Info") and len(tag) >= 8
-    return _Xing(start + sync, frame, tag) if known else None
-
-
-def _lame_fault(file: BinaryIO, size: int) -> str | None:
     found = _xing(file)
     if found is None:
         return None
@@ -74,6 +39,33 @@ def _lame_fault(file: BinaryIO, size: int) -> str | None:
         return None
     crc = crc16(file, first + length_of_first, first + length)
     return None if crc == stored else "its checksum is of other audio"
+
+
+@undisturbed
+def has_frame_count(file: BinaryIO) -> bool:
+    """Whether an MP3 begins with a Xing header that counts its frames."""
+    found = _xing(file)
+    return found is not None and bool(found.tag[7] & 1)
+
+
+class _Xing(NamedTuple):
+    at: int  # offset of the first frame
+    frame: bytes  # its bytes, and some that follow
+    tag: bytes  # from "Xing" or "Info" on, at least 8 bytes
+
+
+def _xing(file: BinaryIO) -> _Xing | None:
+    start = id3_length(file)
+    file.seek(start)
+    head = file.read(_TAG_ROOM)
+    sync = next((i for i in range(len(head) - 4) if _is_layer3(head, i)), None)
+    if sync is None:
+        return None
+    frame = head[sync : sync + 4096]
+    side = (32 if frame[3] >> 6 != 3 else 17) if frame[1] & 8 else (17 if frame[3] >> 6 != 3 else 9)
+    tag = frame[4 + side :]
+    known = tag[:4] in (b"Xing", b"Info") and len(tag) >= 8
+    return _Xing(start + sync, frame, tag) if known else None
 
 
 def _is_layer3(data: bytes, at: int) -> bool:

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from tasks.recording.container import undisturbed
+
 MAGIC = b"OggS"
 _HEADER = 27
 _LARGEST = 65_307  # bytes of a page
@@ -42,12 +44,11 @@ class Pages:
     before_last: bool  # a fault lies between the last sound page and the sound one before it
 
 
+@undisturbed
 def scan(file: BinaryIO, size: int) -> Pages | None:
-    """Read all pages; None if the file is not Ogg. The position is left at the start."""
+    """Read all pages; None if the file is not Ogg."""
     file.seek(0)
-    head = file.read(4)
-    file.seek(0)
-    if head != MAGIC:
+    if file.read(4) != MAGIC:
         return None
     faults: list[int] = []
     starts: list[int] = []
@@ -71,7 +72,6 @@ def scan(file: BinaryIO, size: int) -> Pages | None:
     file.seek(end)
     if MAGIC in file.read(_LARGEST):  # the last page is cut short; without it, a tag may follow
         faults.append(end)
-    file.seek(0)
     starts = starts or [0]
     starts[0] = 0
     links = tuple((a, b - a) for a, b in zip(starts, [*starts[1:], size], strict=True))

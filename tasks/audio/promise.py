@@ -6,10 +6,11 @@ AIFF, W64, CAF and AU.
 
 from __future__ import annotations
 
-import os
 import struct
 from dataclasses import dataclass
 from typing import BinaryIO
+
+from tasks.recording.container import size_of, undisturbed
 
 STREAMING_SLACK = 4096  # a streaming header holds the largest size, less its own length
 
@@ -29,32 +30,25 @@ class Promise:
     floats: bool = False
 
     @property
-    def broken(self) -> bool:
-        return self.held < self.promised
-
-    @property
     def half_frame(self) -> int:
         """Bytes of an incomplete last frame."""
         return min(self.held, self.promised) % self.frame if self.frame else 0
 
 
+@undisturbed
 def promise(file: BinaryIO) -> Promise | None:
     """The promise of a file; None for other formats, or where the header makes none.
 
     A size that a streaming writer puts in for want of the right one (0, or about 2^31 or 2^32)
-    promises nothing, and neither does a wrong data size in a file whose outer size is right. The
-    position is left at the start.
+    promises nothing, and neither does a wrong data size in a file whose outer size is right.
     """
-    size = file.seek(0, os.SEEK_END)
-    file.seek(0)
+    size = size_of(file)
     try:
         head = file.read(12)
         reader = next((read for magic, read in _READERS.items() if head.startswith(magic)), None)
         return reader(file, size, head) if reader else None
     except (struct.error, OSError, OverflowError, ValueError):
         return None
-    finally:
-        file.seek(0)
 
 
 def _riff(file: BinaryIO, size: int, head: bytes) -> Promise | None:

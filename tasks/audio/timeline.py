@@ -60,18 +60,32 @@ class Timeline:
 
     def missing_before(self, frame: av.AudioFrame) -> int | None:
         """Samples missing before a frame by its timestamp, at least 0; None: it tells nothing."""
-        if self.changed:
-            self.expected = None
+        expected, self.expected = self.expected, None
+        if self.changed or (self.name not in _CLOCKED and self.name not in _ROUNDING):
             return None
-        vorbis = self.header.format == "ogg/vorbis"
-        missing, self.expected = missing_before(
-            self.name, frame, self.tick, self.expected, self.complained, vorbis
-        )
-        if frame.pts is not None:
-            self.complained = False
-        if missing is not None and missing < 0:
+        if frame.pts is None:  # after damage; the next frame has a time
+            self.expected = None if expected is None else expected + frame.samples
+            return 0
+        complained, self.complained = self.complained, False
+        pts = frame.pts
+        if self.header.format == "ogg/vorbis":
+            # FFmpeg takes a short block after a long one for shorter than it is, and puts it too
+            # late; where it ends is right. Here a tick is a sample.
+            pts -= max(frame.samples - frame.duration, 0)
+        now = pts * self.tick[0] * frame.sample_rate / self.tick[1]  # rounded once
+        self.expected = now + frame.samples
+        # A FLAC frame holds its number; that is a time only if the header states the right frame
+        # size.
+        sure = complained or (self.name in _ROUNDING and self.name != "flac")
+        ahead = 0.0 if expected is None or not sure else now - expected
+        if self.name in _SPLICED and not complained and not 0 < ahead < _SPLICE * frame.sample_rate:
+            ahead = 0.0
+        slack = max(_ROUNDING.get(self.name, 0.0) * frame.sample_rate, 2.0)
+        if complained and self.name in _CLOCKED:
+            slack = frame.samples / 2
+        if ahead < -slack:
             self.faults.append(Fault(self.at, self.at, "its times go back", shifts=True))
-        return None if missing is None else max(missing, 0)
+        return round(ahead) if ahead > slack else 0
 
     def add(self, frame: av.AudioFrame, gap: Gap, now: int, filled: bool) -> None:
         """Note a frame that starts at sample `now`, and the faults in it; `filled`: a hole before
@@ -131,39 +145,3 @@ class Timeline:
         if self.guessed and right:
             self.faults[:] = [replace(fault, shifts=False) for fault in self.faults]
         self.faults[:] = merged(self.faults, round(_NEAR * self.header.rate))
-
-
-def missing_before(
-    name: str,
-    frame: av.AudioFrame,
-    tick: tuple[int, int],
-    expected: float | None,
-    complained: bool,
-    vorbis: bool,
-) -> tuple[int | None, float | None]:
-    """(samples missing before a frame, time after it in samples).
-
-    The first is negative where time goes back, and None where timestamps tell nothing. `name` is
-    the container's; `tick` is the unit of its times, a fraction of a second; `expected` is the
-    time after the frame before, in samples; `complained` says whether FFmpeg reported an error
-    since then; `vorbis` whether it is Vorbis in Ogg.
-    """
-    if name not in _CLOCKED and name not in _ROUNDING:
-        return None, None
-    pts = frame.pts
-    if pts is None:  # after damage; the next frame has a time
-        return 0, None if expected is None else expected + frame.samples
-    if vorbis:
-        # FFmpeg takes a short block after a long one for shorter than it is, and puts it too late;
-        # where it ends is right. Here a tick is a sample.
-        pts -= max(frame.samples - frame.duration, 0)
-    now = pts * tick[0] * frame.sample_rate / tick[1]  # rounded once
-    # A FLAC frame holds its number; that is a time only if the header states the right frame size.
-    sure = complained or (name in _ROUNDING and name != "flac")
-    ahead = 0.0 if expected is None or not sure else now - expected
-    if name in _SPLICED and not complained and not 0 < ahead < _SPLICE * frame.sample_rate:
-        ahead = 0.0
-    slack = max(_ROUNDING.get(name, 0.0) * frame.sample_rate, 2.0)
-    if complained and name in _CLOCKED:
-        slack = frame.samples / 2
-    return (round(ahead) if abs(ahead) > slack else 0), now + frame.samples

@@ -7,12 +7,16 @@ import io
 import os
 import stat
 from abc import abstractmethod
-from typing import BinaryIO
+from collections.abc import Callable
+from functools import wraps
+from typing import BinaryIO, TypeVar, cast
 
 from tasks import storage
 from tasks.errors import ItemError
 from tasks.recording import Locator
 from tasks.storage import urls
+
+Read = TypeVar("Read", bound=Callable[..., object])
 
 DIGEST_BLOCK = 1 << 20
 TO_THE_END = 1 << 62  # a length beyond any file's
@@ -133,6 +137,20 @@ def size_of(file: BinaryIO) -> int:
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     return size
+
+
+def undisturbed(read: Read) -> Read:
+    """For functions that look into an open file: its position stays as it was before."""
+
+    @wraps(read)
+    def looked(file: BinaryIO, *args: object) -> object:
+        at = file.tell()
+        try:
+            return read(file, *args)
+        finally:
+            file.seek(at)
+
+    return cast(Read, looked)
 
 
 def digest(locator: Locator) -> tuple[str, int]:

@@ -25,7 +25,7 @@ class MillError(Exception):
     """Base class; `str(error)` is the message shown: one line, without the credentials of URLs."""
 
     def __str__(self) -> str:
-        return masking.sentence(super().__str__())
+        return masking.sentence(str(self.args[0]) if self.args else "")
 
     def __repr__(self) -> str:  # Prefect logs it
         return f"{type(self).__name__}({str(self)!r})"
@@ -81,9 +81,6 @@ class CorruptManifest(MillError):
     def __init__(self, message: str, path: str = "") -> None:
         super().__init__(message, path)
         self.path = path
-
-    def __str__(self) -> str:
-        return masking.sentence(str(self.args[0]))
 
 
 class ConservationError(MillError):

@@ -13,6 +13,7 @@ from tasks.audio.mp3 import id3_length
 from tasks.recording.container import undisturbed
 
 INFO_BYTES = 42  # of a FLAC stream, to the end of STREAMINFO
+STREAMINFO = b"fLaC\0\0\0\x22"  # before it, where more metadata follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,12 @@ class StreamInfo:
     bits: int
     frames: int | None
     md5: bytes | None
+
+    @property
+    def kind(self) -> str:
+        """Its sample format, in libsndfile's words."""
+        names = {8: "pcm_s8", 16: "pcm_16", 24: "pcm_24"}
+        return next((name for most, name in names.items() if self.bits <= most), "pcm_32")
 
 
 @undisturbed

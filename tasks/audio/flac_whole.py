@@ -27,7 +27,6 @@ from tasks.recording.faults import Fault
 MOST_VALUES = 1 << 21  # samples x channels: 8 MB of float32
 MOST_BYTES = 1 << 23  # pictures and tags included
 MOST_PROBED = 1 << 16  # bytes in which the first frame ends, behind the tags
-_KINDS = {16: "pcm_16", 24: "pcm_24"}
 
 
 class Whole(Decoder):
@@ -35,7 +34,7 @@ class Whole(Decoder):
 
     def __init__(self, samples: Samples, info: StreamInfo) -> None:
         self._samples = samples
-        name = f"flac/{_KINDS[info.bits]}"
+        name = f"flac/{info.kind}"
         self.header = Header(info.rate, info.channels, info.frames, name, "whole")
         self.faults: list[Fault] = []
 
@@ -71,7 +70,7 @@ def _begun(file: BinaryIO, size: int, most: int) -> tuple[bytes, StreamInfo | No
     """The first bytes of a file, at most so many, and what its header says if that is not odd."""
     data = file.read(INFO_BYTES)
     info = info_in(data)
-    if info is None or info.frames is None or info.bits not in _KINDS:
+    if info is None or info.frames is None or info.bits not in (16, 24):
         return data, None
     if info.frames * info.channels > MOST_VALUES or info.frames > size * FRAMES_PER_BYTE:
         return data, None

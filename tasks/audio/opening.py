@@ -14,6 +14,7 @@ from av.audio.layout import AudioLayout
 from av.audio.stream import AudioStream
 from av.container import InputContainer
 
+from tasks.audio.flac_md5 import STREAMINFO, info_in
 from tasks.audio.kinds import Header
 from tasks.errors import ItemError
 
@@ -113,13 +114,8 @@ def _refuse(url: str, flags: int, options: dict[str, str]) -> NoReturn:
 def _codec(container: str, context: AudioCodecContext) -> str:
     """The codec's name. For a FLAC file its sample format, in libsndfile's words: `duplicate`
     prefers 24 bits to 16."""
-    info = bytes(context.extradata or b"")
-    if container != "flac" or len(info) < 14:
-        return str(context.name)
-    # STREAMINFO (RFC 9639, section 8.2): 5 bits from bit 103 on are the sample's bits less one.
-    bits = ((info[12] & 1) << 4 | info[13] >> 4) + 1
-    names = {8: "pcm_s8", 16: "pcm_16", 24: "pcm_24"}
-    return next((name for most, name in names.items() if bits <= most), "pcm_32")
+    info = info_in(STREAMINFO + bytes(context.extradata or b"")) if container == "flac" else None
+    return context.name if info is None else info.kind
 
 
 def _promised_frames(stream: AudioStream, first: av.AudioFrame | None, size: int) -> int | None:

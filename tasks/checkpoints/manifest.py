@@ -194,11 +194,11 @@ def open_parts(path: Path) -> list[Part]:
 
     Pass a path that was just listed.
     """
-    known = _parts.get(path)
-    if known is not None and storage.of(path).still_exists(path):
+    known, store = _parts.get(path), storage.of(path)
+    if known is not None and (store.remote or store.exists(path)):
         return known
     try:
-        data = storage.read(path)
+        data = store.read(path)
     except FileNotFoundError as error:
         raise CorruptManifest(f"{path.name} vanished while it was read", str(path)) from error
     named = path.stem.rsplit("-", 1)[-1]

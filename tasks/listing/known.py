@@ -199,8 +199,8 @@ def _newest(index: Index) -> dict[str, tuple[str, str]]:
         if not name.startswith(f"{ROOT}/"):
             continue
         _, _, shard, part = name.split("/")
-        number = int(head) if (head := part.split("-", 1)[0]).isdigit() else -1
-        found[shard] = max(found.get(shard, (-2, "", "")), (number, part, guard))
+        numbered = manifest.number_of(Path(part)), part, guard
+        found[shard] = max(found.get(shard, (-2, "", "")), numbered)
     return {shard: (part, guard) for shard, (_, part, guard) in found.items()}
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tasks import plugins
@@ -26,7 +25,6 @@ from tasks.recording.names import display_text, is_utf8
 from tasks.settings import SourceSettings
 from tasks.storage import urls
 
-LONGEST = 1 << 16  # bytes of a line
 Turn = tuple[float, float, str]  # start, end in s; speaker
 Said = tuple[list[JsonObject] | None, str | None]  # turns as in RECORDINGS; the fault
 
@@ -99,8 +97,8 @@ def read(path: str) -> Turns:
     """An RTTM file. OSError if it cannot be read."""
     found = Turns()
     name = display_text(os.path.basename(path))
-    for number, line in _lines(path):
-        fields = line.split()
+    for number, line in urls.lines(path):
+        fields = ["SPEAKER"] if line is None else line.split()
         if not fields or fields[0] != "SPEAKER":
             continue
         recording = fields[1] if len(fields) > 1 else None
@@ -115,15 +113,6 @@ def read(path: str) -> Turns:
             continue
         found.turns.setdefault(fields[1], []).append(turn)
     return found
-
-
-def _lines(path: str) -> Iterator[tuple[int, str]]:
-    """Numbers from 1 and lines; bytes that are not UTF-8 become surrogate escapes."""
-    with urls.lined(path) as file:
-        number = 0
-        while line := file.readline(LONGEST):
-            number += 1
-            yield number, line.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
 
 
 def _turn(fields: list[str]) -> Turn:

@@ -167,21 +167,17 @@ def of_enhanced(enhancer: Plugin, scorer: Plugin, audio: str) -> str:
 
 
 def of_transcript(
-    settings: TranscribeSettings,
-    weights: str,
-    audio: str,
-    language: str | None,
-    company: Sequence[str] = (),
+    settings: TranscribeSettings, weights: str, audio: str, language: str | None
 ) -> str:
-    """Recipe of a transcript: backend, model weights, the PCM, a forced language, and the PCM of
-    all utterances in its window, if it shares one."""
-    return transcript_recipes(settings, weights)(audio, language, company)
+    """Recipe of the transcript of an utterance that shares no window."""
+    return transcript_recipes(settings, weights)(audio, language, ())
 
 
 def transcript_recipes(
     settings: TranscribeSettings, weights: str
 ) -> Callable[[str, str | None, Sequence[str]], str]:
-    """`of_transcript` with these settings and weights, for many utterances."""
+    """Recipes of transcripts: backend, model weights, the PCM, a forced language, and the PCM of
+    all utterances in its window, if it shares one."""
     head, model = _transcript_head(settings.backend), _quoted(weights)
 
     def of(audio: str, language: str | None, company: Sequence[str]) -> str:

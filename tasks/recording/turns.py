@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +39,14 @@ class Voices:
 
 
 Range = tuple[int, int]
+Time = TypeVar("Time", int, float)  # in samples, or s
 
 
-def merged(ranges: Iterable[Range]) -> list[Range]:
-    """The union of ranges, in order; ranges that touch become one."""
-    found: list[Range] = []
+def merged(ranges: Iterable[tuple[Time, Time]], gap: float = 0) -> list[tuple[Time, Time]]:
+    """The union of ranges, in order; those that are at most `gap` apart become one."""
+    found: list[tuple[Time, Time]] = []
     for start, end in sorted(ranges):
-        if found and start <= found[-1][1]:
+        if found and start <= found[-1][1] + gap:
             found[-1] = found[-1][0], max(end, found[-1][1])
         else:
             found.append((start, end))

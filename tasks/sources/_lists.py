@@ -20,12 +20,9 @@ from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, is_utf8, recording_name
 from tasks.settings import SourceSettings
 from tasks.sources._paths import display_path
-from tasks.storage import urls
 
 Entries = Iterator[Recording | Ignored]
 
-#: A longer line is a bad line; it is skipped without being held in memory.
-MAX_LINE_BYTES = 4 << 20
 #: Labels that aligners write for silence.
 SILENT = frozenset(("", "<eps>", "<sil>", "sil", "SIL"))
 
@@ -36,28 +33,6 @@ class ListSettings(SourceSettings):
     root: str | None = Field(
         None, description="Folder that relative paths start from; default: the list's folder."
     )
-
-
-def read_lines(path: str) -> Iterator[tuple[int, str | None]]:
-    """(number from 1, line) of a list without blank lines; None for a line over the limit.
-
-    Bytes that are not UTF-8 become surrogate escapes, so that paths stay exact. Only `\\n` and
-    `\\r\\n` end a line: transcripts may contain Unicode's other separators.
-    """
-    with urls.lined(path) as file:
-        number = 0
-        while chunk := file.readline(MAX_LINE_BYTES + 1):
-            number += 1
-            if len(chunk) > MAX_LINE_BYTES and not chunk.endswith(b"\n"):
-                while chunk and not chunk.endswith(b"\n"):
-                    chunk = file.readline(MAX_LINE_BYTES)
-                yield number, None
-                continue
-            if number == 1:
-                chunk = chunk.removeprefix(b"\xef\xbb\xbf")
-            line = chunk.rstrip(b"\r\n").decode("utf-8", "surrogateescape")
-            if line.strip():
-                yield number, line
 
 
 def of_file(path: str, file: str) -> Recording:
@@ -87,18 +62,23 @@ def line_name(file: str, number: int) -> str:
 
 
 def json_object(line: str | None) -> dict[str, object]:
-    """A line as a JSON object; ValueError says what is wrong. None: as `read_lines` gives it."""
+    """A line as a JSON object; ValueError says what is wrong. None: as `urls.lines` gives it."""
     if line is None:
         raise ValueError("the line is too long")
+    value = json_value(line)
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    return value
+
+
+def json_value(text: str) -> object:
+    """A text as JSON; ValueError says what is wrong."""
     try:
-        value = json.loads(line)
+        return json.loads(text)
     except RecursionError:
         raise ValueError("the JSON is nested too deeply") from None
     except ValueError as error:
         raise ValueError(f"not JSON: {display_text(str(error))}") from None
-    if not isinstance(value, dict):
-        raise ValueError("not a JSON object")
-    return value
 
 
 def text_field(value: object) -> str | None:

@@ -21,10 +21,10 @@ from tasks.sources._lists import (
     json_object,
     line_name,
     of_file,
-    read_lines,
     text_field,
 )
 from tasks.sources._paths import list_file, list_root, listed_name, resolve
+from tasks.storage import urls
 
 #: `<__dj__audio>`, `<__dj__image>`, `<__dj__video>` and the end of a chunk `<|__dj__eoc|>`.
 _TOKENS = re.compile(r"\s*(?:<__dj__\w+>|<\|__dj__\w+\|>)\s*")
@@ -44,7 +44,7 @@ def recordings(settings: Settings) -> Entries:
 
 def _list(path: str, root: str, settings: Settings) -> Entries:
     seen: set[str] = set()
-    for number, line in read_lines(path):
+    for number, line in urls.lines(path):
         try:
             sample = json_object(line)
             audios = _audios(sample.get(settings.audio_key))

@@ -21,13 +21,13 @@ from tasks.sources._lists import (
     ListSettings,
     checked_span,
     json_object,
-    read_lines,
     seconds_field,
     text_field,
     timed_words,
 )
 from tasks.sources._paths import list_file, list_root, resolve
 from tasks.sources._spans import Line, grouped
+from tasks.storage import urls
 
 Columns = dict[str, tuple[str, ...]]
 
@@ -85,7 +85,7 @@ def recordings(settings: Settings) -> Entries:
     if settings.columns is not None:
         named = settings.columns.model_dump().items()
         given = {role: (name,) for role, name in named if name is not None}
-    return grouped(path, root, read_lines(path), lambda line: _parse(line, root, given))
+    return grouped(path, root, urls.lines(path), lambda line: _parse(line, root, given))
 
 
 def _parse(line: str | None, root: str, given: Columns | None) -> Iterator[Line]:

@@ -24,7 +24,6 @@ from tasks.sources._lists import (
     checked_span,
     failed,
     of_file,
-    read_lines,
     seconds_field,
     text_field,
 )
@@ -85,7 +84,7 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def _table(path: str, into: dict[str, str | None]) -> Entries:
-    for number, line in read_lines(path):
+    for number, line in urls.lines(path):
         if line is None:
             yield bad_line(path, number, "the line is too long")
             continue
@@ -106,7 +105,7 @@ def _entry(path: str, key: str, number: int | None = None) -> str:
 
 def _segments(path: str, tables: _Tables) -> Entries:
     assert tables.segments is not None
-    for number, line in read_lines(path):
+    for number, line in urls.lines(path):
         fields = re.split(r"[ \t]+", line.strip(" \t\r")) if line is not None else []
         if len(fields) == 5:
             yield bad_line(path, number, "a channel field is not supported", "unsupported")
@@ -135,7 +134,7 @@ def _segments(path: str, tables: _Tables) -> Entries:
 
 
 def _recordings(scp: str, root: str, tables: _Tables, keys: set[str]) -> Entries:
-    for number, line in read_lines(scp):
+    for number, line in urls.lines(scp):
         if line is None:
             yield bad_line(scp, number, "the line is too long")
             continue

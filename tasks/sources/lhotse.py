@@ -26,7 +26,6 @@ from tasks.sources._lists import (
     ListSettings,
     checked_span,
     json_object,
-    read_lines,
     seconds_field,
     text_field,
     timed_words,
@@ -54,7 +53,7 @@ def recordings(settings: Settings) -> Entries:
 def _text(path: str) -> Iterator[tuple[int, str | None]]:
     """Numbered lines; a compressed list that breaks off ends with one that says so."""
     if not path.endswith(".gz"):
-        yield from read_lines(path)
+        yield from urls.lines(path)
         return
     number = 0
     with urls.streamed(path) as packed, gzip.open(packed) as plain:

@@ -7,7 +7,6 @@ Names such as `../x` are harmless: nothing is ever written under them.
 
 from __future__ import annotations
 
-import json
 import posixpath
 import stat
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, safe_name
 from tasks.settings import SourceSettings
 from tasks.sources._containers import containers
-from tasks.sources._lists import Entries, bad_line, failed, line_name, read_lines, text_field
+from tasks.sources._lists import Entries, bad_line, failed, json_value, line_name, text_field
 from tasks.sources._paths import display_path, list_file, list_root, listed_name, resolve
 from tasks.sources._tarwalk import Member, compression, head, is_tar, members
 from tasks.storage import urls
@@ -74,7 +73,7 @@ def _all(files: list[tuple[str, str]], ignored: list[Ignored]) -> Entries:
 def _listed(list_path: str, root: str) -> Entries:
     """Recordings of the archives that a text list names, one per line."""
     seen: set[str] = set()
-    for number, line in read_lines(list_path):
+    for number, line in urls.lines(list_path):
         try:
             if line is None or "\0" in line:
                 raise ValueError("not a path: the line is binary or too long")
@@ -215,12 +214,7 @@ _FIELDS = {
 
 def _about(content: str) -> dict[str, str | None]:
     """Text, speaker and language from a sample's `.json`; ValueError if it is unusable."""
-    try:
-        value = json.loads(content)
-    except RecursionError:
-        raise ValueError("the JSON is nested too deeply") from None
-    except ValueError:
-        raise ValueError("not JSON") from None
+    value = json_value(content)
     if not isinstance(value, dict):
         return {}
     return {

@@ -22,6 +22,7 @@ from tasks.plugins import backends
 from tasks.plugins.contracts.asr import Backend, EmittingBackend
 from tasks.plugins.contracts.segmenters import Emissions, RecordingTranscript, Segmenter
 from tasks.recording import Locator, TimedWord
+from tasks.recording.turns import merged
 from tasks.segmenters import vad
 from tasks.settings import Plugin
 from tasks.stages import cutting
@@ -32,6 +33,7 @@ REACH = 5  # frames by which the edge of a region moves outwards at most
 DEPTH = 15  # frames by which it moves inwards at most, and a third of the region
 FLOOR, PEAK = 0.05, 0.9  # quantiles of a region's levels: its pauses, its loud sounds
 QUIET = 0.3  # of the way from floor to peak, in dB: below it, an edge is not speech
+TOUCHING = 0.02  # s between regions that are one, as a piece ends where the next begins
 #: Long pieces have fewer ends, at which words are misheard.
 CUTS = vad.Settings(target_seconds=25.0, max_seconds=29.0, max_gap_seconds=2.0)
 
@@ -68,7 +70,7 @@ def heard(
                 languages[found.language] = languages.get(found.language, 0.0) + seconds
             words += [TimedWord(w.word, begin + w.start, begin + w.end) for w in found.words]
     most = max(sorted(languages), key=lambda code: languages[code], default=None)
-    return RecordingTranscript(tuple(words), tuple(_joined(spoken)), language or most)
+    return RecordingTranscript(tuple(words), tuple(merged(spoken, TOUCHING)), language or most)
 
 
 def _emitted(
@@ -88,7 +90,7 @@ def _emitted(
         edges = _edges(samples, speech.spans(samples))
         spoken += [(begin + start, begin + end) for start, end in edges]
     emissions = Emissions(backend.alphabet, tuple(pieces))
-    return RecordingTranscript((), tuple(_joined(spoken)), language, emissions)
+    return RecordingTranscript((), tuple(merged(spoken, TOUCHING)), language, emissions)
 
 
 def _edges(samples: Float32s, spans: tuple[speech.Span, ...]) -> list[speech.Span]:
@@ -167,20 +169,6 @@ def _batches(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
             batch, held = [], 0.0
     if batch:
         yield batch
-
-
-def _joined(spans: list[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    """Regions that touch, as one; pieces follow each other."""
-    at: tuple[float, float] | None = None
-    for span in spans:
-        if at is not None and span[0] <= at[1] + 0.02:  # a piece ends where the next begins
-            at = at[0], max(at[1], span[1])
-            continue
-        if at is not None:
-            yield at
-        at = span
-    if at is not None:
-        yield at
 
 
 @lru_cache(maxsize=1)

@@ -110,7 +110,7 @@ _mine: dict[str, Lease] = {}
 
 
 def check(out: Path) -> None:
-    """RunError when this process held OUT and has lost it."""
+    """RunError when this process held OUT and has lost it; nothing if it took no lease."""
     if lease := _mine.get(str(out)):
         lease.check()
 

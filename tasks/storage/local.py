@@ -75,9 +75,6 @@ class Local:
     def exists(self, path: Path) -> bool:
         return path.is_file()
 
-    def still_exists(self, path: Path) -> bool:
-        return path.exists()
-
     def is_folder(self, path: Path) -> bool:
         return path.is_dir()
 

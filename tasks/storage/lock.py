@@ -19,6 +19,7 @@ from pathlib import Path
 from tasks import storage
 from tasks.errors import ConfigError, OutLocked
 from tasks.storage import lease
+from tasks.storage.lease import check as check
 
 NAME = ".lock"
 
@@ -27,11 +28,6 @@ def hold(out: Path) -> AbstractContextManager[None]:
     """Hold OUT for this process; makes OUT if needed. `OutLocked` names the run that holds it."""
     held = lease.hold if storage.of(out).remote else _locked
     return held(out, _owner())
-
-
-def check(out: Path) -> None:
-    """RunError when this process held OUT and has lost it; nothing if it took no lease."""
-    lease.check(out)
 
 
 @contextmanager

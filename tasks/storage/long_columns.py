@@ -23,13 +23,12 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 def take(table: pa.Table, rows: NDArray[np.integer]) -> pa.Table:
     """These rows, in this order. A column is in one chunk, unless it is too long for that."""
-    columns = [pa.chunked_array(_taken(each, rows), each.type) for each in table.columns]
+    columns = []
+    for each in table.columns:
+        held = each.cast(_wide(each.type)).combine_chunks()
+        columns.append(pa.chunked_array(_pieces(held, rows, each.type), each.type))
+        del held
     return pa.table(columns, schema=table.schema)
-
-
-def _taken(column: pa.ChunkedArray, rows: NDArray[np.integer]) -> Iterator[pa.Array]:
-    held = column.cast(_wide(column.type)).combine_chunks()
-    yield from _pieces(held, rows, column.type)
 
 
 def _pieces(held: pa.Array, rows: NDArray[np.integer], kind: pa.DataType) -> Iterator[pa.Array]:

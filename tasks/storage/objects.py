@@ -86,9 +86,6 @@ class Objects(Uploads):
 
     # Listings
 
-    def still_exists(self, path: Path) -> bool:
-        return True
-
     def is_folder(self, path: Path) -> bool:
         return bool(_ls(path))
 

@@ -84,9 +84,6 @@ class Store(Protocol):
     def exists(self, path: Path) -> bool:
         """Whether there is a file."""
 
-    def still_exists(self, path: Path) -> bool:
-        """Whether a file that was just listed still exists; object stores are not asked."""
-
     def is_folder(self, path: Path) -> bool:
         """Whether there is a folder; in a bucket: anything below it."""
 

@@ -14,6 +14,7 @@ import os
 import posixpath
 import re
 import stat
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -188,8 +189,33 @@ def arrow(text: str) -> pa.NativeFile | BinaryIO:
     return streamed(text) if is_url(text) else pa.OSFile(os.fsencode(text))
 
 
-def lined(text: str) -> BinaryIO:
-    """A file or object to read line by line."""
+#: A longer line is a bad line; it is skipped without being held in memory.
+MAX_LINE_BYTES = 4 << 20
+
+
+def lines(text: str) -> Iterator[tuple[int, str | None]]:
+    """(number from 1, line) of a list without blank lines; None for a line over the limit.
+
+    Bytes that are not UTF-8 become surrogate escapes, so that paths stay exact. Only `\\n` and
+    `\\r\\n` end a line: transcripts may contain Unicode's other separators.
+    """
+    with _buffered(text) as file:
+        number = 0
+        while chunk := file.readline(MAX_LINE_BYTES + 1):
+            number += 1
+            if len(chunk) > MAX_LINE_BYTES and not chunk.endswith(b"\n"):
+                while chunk and not chunk.endswith(b"\n"):
+                    chunk = file.readline(MAX_LINE_BYTES)
+                yield number, None
+                continue
+            if number == 1:
+                chunk = chunk.removeprefix(b"\xef\xbb\xbf")
+            line = chunk.rstrip(b"\r\n").decode("utf-8", "surrogateescape")
+            if line.strip():
+                yield number, line
+
+
+def _buffered(text: str) -> BinaryIO:
     if not is_url(text):
         return open(text, "rb")
     return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, fetched(text))))

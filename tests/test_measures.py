@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tracemalloc
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,6 @@ from tasks.plugins.contracts import FilterModule
 from tasks.plugins.rules import Limit, Rejection, judge
 from tasks.schema import UTTERANCES
 from tests import fetched
-from tests.filled import verdict
 from tests.test_filters import Cut
 
 Samples = NDArray[np.float32]
@@ -61,12 +61,13 @@ def number(module: FilterModule, samples: Samples, rate: int = 16_000) -> float:
     return value
 
 
-def rejection(module: FilterModule, clip: Clip, **chosen: Any) -> Rejection | None:
-    chosen_settings = module.Settings(**chosen)
-    return judge(module.measure(clip, chosen_settings), verdict(module, chosen_settings))
+def rejection(module: ModuleType, clip: Clip, **chosen: Any) -> Rejection | None:
+    own = module.Settings(**chosen)
+    rules = plugins.load("filters", module.__name__).verdict(own)
+    return judge(module.measure(clip, own), rules)
 
 
-def reason(module: FilterModule, clip: Clip, **chosen: Any) -> str | None:
+def reason(module: ModuleType, clip: Clip, **chosen: Any) -> str | None:
     found = rejection(module, clip, **chosen)
     return found.reason if found else None
 

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import signal
 
+from tasks import plugins
 from tasks.audio import Clip
 from tasks.filters import bandwidth
 from tasks.plugins.rules import judge
-from tests.filled import verdict
+
+FILTER = plugins.load("filters", "bandwidth")
 
 Wide = NDArray[np.float64]
 
@@ -89,16 +91,22 @@ def test_low_passes_are_found(edge: float) -> None:
 def test_mp3_is_not_taken_for_a_telephone() -> None:
     clip = Clip.of(low_pass(speech(44_100, slope=0.3), 44_100, 16_000), 44_100)
     chosen = bandwidth.Settings(min=6000)
-    assert judge(bandwidth.measure(clip, chosen), verdict(bandwidth, chosen)) is None
+    assert judge(bandwidth.measure(clip, chosen), FILTER.verdict(chosen)) is None
 
 
 def test_the_reason_is_narrow_band() -> None:
     clip = Clip.of(soxr.resample(speech(8000), 8000, 16_000), 16_000)
     chosen = bandwidth.Settings(min=6000)
-    found = judge(bandwidth.measure(clip, chosen), verdict(bandwidth, chosen))
+    found = judge(bandwidth.measure(clip, chosen), FILTER.verdict(chosen))
     assert found is not None
     assert (found.reason, found.threshold) == ("narrow_band", 6000)
-    assert judge(bandwidth.measure(clip, chosen), verdict(bandwidth, bandwidth.Settings())) is None
+    assert (
+        judge(
+            bandwidth.measure(clip, chosen),
+            FILTER.verdict(bandwidth.Settings()),
+        )
+        is None
+    )
 
 
 def test_pauses_of_zeros_change_nothing() -> None:

@@ -29,7 +29,7 @@ from pydantic import ValidationError
 from flows.demo.corpus import ENGLISH
 from flows.demo.speech import Line, speak
 from flows.demo.voice import RATE as VOICE_RATE
-from tasks import recipe
+from tasks import plugins, recipe
 from tasks.audio import Clip
 from tasks.errors import ConfigError, RunError
 from tasks.filters import _derived as derived
@@ -39,7 +39,6 @@ from tasks.settings import Plugin
 from tasks.weights import finding
 from tests import plain_quality
 from tests.corpus import speech as syllables
-from tests.filled import verdict
 from tests.test_filters import cut
 
 RATE = 16_000
@@ -568,5 +567,7 @@ def test_costly_measures_are_the_same_every_time(module: Any, voices: list[Float
     ],
 )
 def test_limits(module: Any, values: dict[str, Any], limits: dict[str, float], reason: Any) -> None:
-    found = judge(values, verdict(module, module.Settings(**limits)))
+    found = judge(
+        values, plugins.load("filters", module.__name__).verdict(module.Settings(**limits))
+    )
     assert (found.reason if found else None) == reason

@@ -34,7 +34,6 @@ from tasks.weights import entries, registry
 from tests import corpus
 from tests.bench import _conversations, _turn_scores
 from tests.fetched import needs_speakers
-from tests.filled import verdict
 
 CORPUS = Path(os.environ.get("UTTERMILL_CORPUS", ""))
 RECIPES = Path(__file__).parents[1] / "infra" / "recipes"
@@ -330,8 +329,8 @@ def test_measures_of_turns() -> None:
     short = clip(turn(0, 300, 0), turn(300, 310, 1))
     assert speakers.measure(short, speakers.Settings()) == {"speakers": 1.0}
     rules = (
-        *verdict(overlap_filter, overlap_filter.Settings()),
-        *verdict(speakers, speakers.Settings()),
+        *plugins.load("filters", "overlap").verdict(overlap_filter.Settings()),
+        *plugins.load("filters", "speakers").verdict(speakers.Settings()),
     )
     no = judge({"overlap": 0.25, "speakers": 2.0}, rules)
     assert no is not None

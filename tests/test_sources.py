@@ -290,6 +290,15 @@ def test_kaldi_keeps_bytes_and_refuses_text_that_is_not_utf8(tmp_path: Path) -> 
     assert (os.fsencode(found.locator.path), found.text) == (raw, None)
 
 
+def test_kaldi_keys_without_a_file_are_failed_recordings(tmp_path: Path) -> None:
+    put(tmp_path / "wav.scp", "nothing\nodd \v\nwide \u3000\n".encode())
+    items = listed("kaldi", tmp_path)
+    assert {item.error for item in items if isinstance(item, Recording)} == {
+        ("unreadable", "wav.scp names no file for this key")
+    }
+    assert len(items) == 3
+
+
 def test_kaldi_needs_wav_scp(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"wav\.scp"):
         listed("kaldi", tmp_path)

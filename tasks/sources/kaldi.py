@@ -151,7 +151,7 @@ def _recording(scp: str, root: str, tables: _Tables, key: str, written: str) -> 
     here = display_path(scp)
     if written.endswith("|") or written.startswith("|") or written == "-":
         return failed(path, here, scp, "unsupported", "a pipe in wav.scp is never run")
-    if not written:
+    if not written.strip():  # a vertical tab, say, which Kaldi does not split at
         return failed(path, here, scp, "unreadable", "wav.scp names no file for this key")
     try:
         file = resolve(root, written)

@@ -6,6 +6,7 @@ The command's test gives what the command made; else the first test that wants i
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,20 +17,20 @@ from tests.prefect_database import base, turn
 
 def give(made: Path, factory: pytest.TempPathFactory) -> None:
     """Keep a whole corpus for the others, which take copies of it."""
-    kept = base(factory) / "demo-corpus"
-    with turn(kept):
-        if not kept.exists():
-            half = kept.with_suffix(".half")
-            shutil.copytree(made, half, dirs_exist_ok=True)
-            half.rename(kept)
+    _kept(factory, lambda half: shutil.copytree(made, half, dirs_exist_ok=True))
 
 
 def take(folder: Path, factory: pytest.TempPathFactory) -> Path:
     """A copy of it in `folder`, which does not exist yet."""
+    return shutil.copytree(_kept(factory, corpus.make_corpus), folder)
+
+
+def _kept(factory: pytest.TempPathFactory, make: Callable[[Path], object]) -> Path:
+    """The corpus that all share; made now if there is none."""
     kept = base(factory) / "demo-corpus"
     with turn(kept):
         if not kept.exists():
             half = kept.with_suffix(".half")
-            corpus.make_corpus(half)
+            make(half)
             half.rename(kept)
-    return shutil.copytree(kept, folder)
+    return kept

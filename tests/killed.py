@@ -24,6 +24,7 @@ from tasks import pipeline
 from tasks.formats import _tar
 from tasks.storage import atomic
 from tests import corpus
+from tests.signals import forked
 
 CALLS: list[tuple[Any, str]] = [
     (atomic.HashedFile, "write"), (pq, "write_table"), (Path, "write_text"),
@@ -83,27 +84,15 @@ def die_at(small: Path, out: Path, at: int, torn: str) -> None:
     (out.parent / "whole.json").write_text(json.dumps({"calls": calls, "modules": [*sys.modules]}))
 
 
-def forked(small: Path, out: Path, at: int, torn: str) -> int:
-    """The signal that ended the run, 0 for none."""
-    child = os.fork()
-    if not child:
-        try:
-            die_at(small, out, at, torn)
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    return -os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
 def main(small: Path, tmp: Path, count: int, seed: int, torn: str = "") -> None:
-    forked(small, tmp / "whole", -1, torn)
+    forked(die_at, small, tmp / "whole", -1, torn)
     done = json.loads((tmp / "whole.json").read_text())
     calls = done["calls"]
     for module in done["modules"]:
         with suppress(ImportError):  # some are made by others, under names that nothing finds
             import_module(module)
     points = sorted(random.Random(seed).sample(range(calls), min(count, calls)))
-    ended = {at: forked(small, tmp / f"at{at}", at, torn) for at in points}
+    ended = {at: forked(die_at, small, tmp / f"at{at}", at, torn) for at in points}
     print(json.dumps({"calls": calls, "ended": ended}))
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from flows.cli import pruning
 from flows.run import runs
+from tests.signals import forked
 
 EVENTS = {"open", "os.rename", "os.remove", "os.rmdir"}
 
@@ -41,24 +42,12 @@ def die_at(out: Path, at: int) -> None:
     out.with_name("calls").write_text(str(calls))
 
 
-def forked(out: Path, at: int) -> int:
-    """The signal that ended the prune, 0 for none."""
-    child = os.fork()
-    if not child:
-        try:
-            die_at(out, at)
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    return -os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
 def main(out: Path, tmp: Path, count: int) -> None:
     runs.settings_of(out).job()  # what it imports is slow: once, not in each child
-    forked(copied(out, tmp / "whole"), -1)
+    forked(die_at, copied(out, tmp / "whole"), -1)
     calls = int((tmp / "calls").read_text())
     points = sorted({round(n * (calls - 1) / (count - 1)) for n in range(count)})
-    ended = {at: forked(copied(out, tmp / f"at{at}"), at) for at in points}
+    ended = {at: forked(die_at, copied(out, tmp / f"at{at}"), at) for at in points}
     print(json.dumps({"calls": calls, "ended": ended}))
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tasks.diarizers import Turn
 from tasks.recording import Segment
 from tasks.settings import StageSettings
 from tests.plugins import poison
+from tests.plugins.halves import Counting
 
 VERSION = 1
 
@@ -21,13 +19,7 @@ class Settings(StageSettings):
     seconds: float = -1.0
 
 
-class Fatal:
-    def __init__(self, settings: Settings, rate: int) -> None:
-        self.settings, self.rate, self.count = settings, rate, 0
-
-    def push(self, block: NDArray[np.float32]) -> None:
-        self.count += len(block)
-
+class Fatal(Counting[Settings]):
     def finish(self) -> tuple[Turn, ...]:
         if abs(self.count / self.rate - self.settings.seconds) < 1e-3:
             poison.harm(self.settings.how)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from tasks.recording import Segment
 from tasks.settings import THRESHOLD, TRANSIENT, StageSettings
 
 VERSION = 1
+T = TypeVar("T", bound=StageSettings)
 
 
 class Settings(StageSettings):
@@ -25,13 +27,17 @@ class Settings(StageSettings):
     heard: str | None = Field(None, json_schema_extra=TRANSIENT)
 
 
-class Halves:
-    def __init__(self, settings: Settings, rate: int) -> None:
+class Counting(Generic[T]):
+    """Only counts the samples of a recording."""
+
+    def __init__(self, settings: T, rate: int) -> None:
         self.settings, self.rate, self.count = settings, rate, 0
 
     def push(self, block: NDArray[np.float32]) -> None:
         self.count += len(block)
 
+
+class Halves(Counting[Settings]):
     def finish(self) -> tuple[Turn, ...]:
         if self.settings.heard:
             with Path(self.settings.heard).open("a") as file:

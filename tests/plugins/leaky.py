@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tasks.recording import Segment
 from tasks.segmenters import Span, whole
 
@@ -15,9 +12,6 @@ Settings = whole.Settings
 
 
 class Leaky(whole.Whole):
-    def push(self, block: NDArray[np.float32]) -> list[Span]:
-        return super().push(block)
-
     def finish(self) -> list[Span]:
         (span,) = super().finish()
         third = span.end // 3

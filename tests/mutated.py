@@ -7,7 +7,6 @@ die of one: `python -m tests.mutated SEED FIRST COUNT FOLDER`. It prints one JSO
 
 from __future__ import annotations
 
-import io
 import json
 import random
 import resource
@@ -21,11 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import soundfile as sf
 
-from tests import memory
+from tests import memory, sounding
 
-HZ = 16000
+HZ, SECONDS = 16000, 0.6
 SNDFILE = {
     "wav": ("WAV", "PCM_16"), "wav24": ("WAVEX", "PCM_24"), "wavfloat": ("WAV", "FLOAT"),
     "adpcm": ("WAV", "IMA_ADPCM"), "rf64": ("RF64", "PCM_16"), "w64": ("W64", "PCM_16"),
@@ -33,8 +31,8 @@ SNDFILE = {
     "flac": ("FLAC", "PCM_16"), "ogg": ("OGG", "VORBIS"), "opus": ("OGG", "OPUS"),
     "mp3": ("MP3", "MPEG_LAYER_III"),
 }  # fmt: skip
-FFMPEG = {"m4a": ("ipod", "aac"), "aac": ("adts", "aac"), "webm": ("webm", "libopus"),
-          "wma": ("asf", "wmav2")}  # fmt: skip
+FFMPEG = {"m4a": ("ipod", "aac", 44_100), "aac": ("adts", "aac", 44_100),
+          "webm": ("webm", "libopus", 48_000), "wma": ("asf", "wmav2", 44_100)}  # fmt: skip
 KINDS = (*SNDFILE, *FFMPEG)
 
 #: Numbers that lying headers hold.
@@ -44,34 +42,14 @@ LIMIT = 1 << 30  # bytes of address space that decoding may take beyond what the
 SLOW = 20.0  # s: a damaged clip of a second must not keep a worker
 
 
-def tone(channels: int = 1, seconds: float = 0.6) -> Any:
-    at = np.arange(int(HZ * seconds)) / HZ
-    wave = 0.3 * np.sin(2 * np.pi * 440 * at) + 0.05 * np.random.default_rng(7).normal(size=at.size)
-    return np.repeat(wave.astype(np.float32)[:, None], channels, axis=1)
-
-
 @cache
 def whole(kind: str) -> bytes:
     """A sound file of this kind, undamaged."""
-    memory = io.BytesIO()
     if kind in SNDFILE:
-        container, subtype = SNDFILE[kind]
-        sf.write(memory, tone(2 if kind in ("wav24", "flac") else 1), HZ, subtype, format=container)
-        return memory.getvalue()
-    import av
-
-    container, codec = FFMPEG[kind]
-    rate = 48000 if codec == "libopus" else 44100
-    out: Any = av.open(memory, "w", format=container)
-    with out:
-        stream = out.add_stream(codec, rate=rate, layout="mono")
-        stream.bit_rate = 64_000
-        pcm = np.round(tone()[:, 0] * 32767).astype(np.int16)[None]
-        frame = av.AudioFrame.from_ndarray(pcm, format="s16", layout="mono")
-        frame.sample_rate = rate
-        for packet in (*stream.encode(frame), *stream.encode(None)):
-            out.mux(packet)
-    return memory.getvalue()
+        samples = sounding.sound(HZ, 2 if kind in ("wav24", "flac") else 1, SECONDS)
+        return sounding.by_sndfile(*SNDFILE[kind], HZ, samples)
+    container, codec, rate = FFMPEG[kind]
+    return sounding.by_ffmpeg(container, codec, rate, sounding.sound(rate, 1, SECONDS))
 
 
 def damaged(seed: int, number: int) -> tuple[str, bytes]:

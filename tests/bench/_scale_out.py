@@ -14,7 +14,8 @@ import numpy as np
 
 from tasks import plugins, recipe, scoring, storage
 from tasks.checkpoints import blobs, manifest
-from tasks.job import Job
+from tasks.checkpoints.index import Index
+from tasks.job import Done, Job
 from tasks.json_types import JsonObject
 from tasks.packaging import corpus_clips
 from tasks.recording import Locator
@@ -27,34 +28,14 @@ from tasks.settings import (
     TranscribeSettings,
 )
 from tasks.stages import contract
-from tasks.stages.stage import weights_of
+from tasks.stages.stage import PER_SHARD, weights_of
 from tasks.storage import tables
+from tasks.up_to_date import UpToDate
 
 RATE = 16_000
 RECORDING, UTTERANCES = 60 * RATE, 10  # samples, utterances
 SHARD = 60  # recordings
-WORDS = [
-    "the",
-    "of",
-    "and",
-    "to",
-    "in",
-    "is",
-    "that",
-    "it",
-    "was",
-    "for",
-    "on",
-    "are",
-    "as",
-    "with",
-    "his",
-    "they",
-    "at",
-    "be",
-    "this",
-    "from",
-]
+WORDS = "the of and to in is that it was for on are as with his they at be this from".split()  # noqa: SIM905
 
 
 def job(out: Path, package: dict[str, Any] | None = None) -> Job:
@@ -74,6 +55,16 @@ def job(out: Path, package: dict[str, Any] | None = None) -> Job:
             }
         ),
     )
+
+
+def chained(job: Job) -> tuple[list[str], UpToDate]:
+    """The shards of OUT, and the state of a run whose chains are done."""
+    shards = manifest.shards(job.out)
+    state = UpToDate(job, shards, Index(job.out))
+    for shard in shards:
+        if state.items(shard) is None:
+            state.record([Done(stage, shard, 0, 1) for stage in PER_SHARD])
+    return shards, state
 
 
 def shards_for(utterances: int) -> int:

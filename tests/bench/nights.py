@@ -34,11 +34,7 @@ import yaml
 
 from tasks import lean, publishing
 from tasks.callers import Here
-from tasks.checkpoints import manifest
-from tasks.checkpoints.index import Index
-from tasks.job import Done, Job
-from tasks.stages.stage import PER_SHARD
-from tasks.up_to_date import UpToDate
+from tasks.job import Job
 from tests import memory
 from tests.bench import _scale_out
 from tests.bench._measured import MIB, forget_peak
@@ -107,11 +103,7 @@ def package(job: Job, profiled: bool) -> dict[str, Any]:
         profile.enable()
     counted = Counted()
     began, user = time.process_time(), os.times().user
-    shards = manifest.shards(job.out)
-    state = UpToDate(job, shards, Index(job.out))
-    for shard in shards:
-        if state.items(shard) is None:
-            state.record([Done(stage, shard, 0, 1) for stage in PER_SHARD])
+    shards, state = _scale_out.chained(job)
     published = publishing.publish(job, shards, caller, caller.listing(job), state)
     cpu, user = time.process_time() - began, os.times().user - user
     if profiled:

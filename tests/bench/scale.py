@@ -25,10 +25,7 @@ import yaml
 
 from tasks import publishing
 from tasks.checkpoints import manifest
-from tasks.checkpoints.index import Index
-from tasks.job import Done, Job
-from tasks.stages.stage import PER_SHARD
-from tasks.up_to_date import UpToDate
+from tasks.job import Job
 from tests.bench import _scale_out
 from tests.bench._measured import MIB, Measured, Spent, measured
 
@@ -45,11 +42,7 @@ def make(job: Job, first: int, shards: int) -> int:
 def package(job: Job, workers: int, scratch: Path) -> tuple[dict[str, Spent], bool]:
     """Everything after the chains of a run; what each function cost on the workers."""
     caller = Measured(workers, scratch)
-    shards = manifest.shards(job.out)
-    state = UpToDate(job, shards, Index(job.out))
-    for shard in shards:
-        if state.items(shard) is None:
-            state.record([Done(stage, shard, 0, 1) for stage in PER_SHARD])
+    shards, state = _scale_out.chained(job)
     published = publishing.publish(job, shards, caller, scratch, state)
     caller.pool.shutdown()
     return caller.spent, published.new

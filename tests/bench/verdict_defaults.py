@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -55,13 +55,14 @@ def groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
     }
 
 
-def rates(rows: Sequence[Row], drops: Drops) -> dict[str, list[int]]:
-    """[faults, clips] of each group: dropped ones that are right, kept ones that are wrong."""
+def rates(
+    members: Mapping[str, Sequence[Row]], wrong: Collection[str], drops: Drops
+) -> dict[str, list[int]]:
+    """[faults, clips] of each group: dropped ones, and kept ones of the `wrong` groups."""
     found = {}
-    for name, members in groups(rows).items():
-        dropped = sum(drops(row.values) for row in members)
-        fault = len(members) - dropped if name in ("wrong", "sounds") else dropped
-        found[name] = [fault, len(members)]
+    for name, rows in members.items():
+        dropped = sum(drops(row.values) for row in rows)
+        found[name] = [len(rows) - dropped if name in wrong else dropped, len(rows)]
     return found
 
 
@@ -74,7 +75,8 @@ def report(rows: Sequence[Row]) -> tuple[str, dict[str, Any]]:
         sets[f"`{plugin.use}`"] = by(rules_of("text", (plugin,)))
     sets["all, before"] = all_of(BEFORE)
     sets["all"] = all_of(TranscribeSettings().verdicts)
-    found = {name: rates(rows, drops) for name, drops in sets.items()}
+    members = groups(rows)
+    found = {name: rates(members, ("wrong", "sounds"), drops) for name, drops in sets.items()}
     cells = [[name, *(of(*pair) for pair in each.values())] for name, each in found.items()]
     checked = references(rows)
     asked = table(("with a reference", "faults"), [[n, of(*pair)] for n, pair in checked.items()])

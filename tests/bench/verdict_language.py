@@ -8,12 +8,13 @@ from typing import Any
 
 from tasks.plugins.rules import Limit, Within
 from tasks.settings import TranscribeSettings
-from tests.bench.verdict_defaults import LOUD, all_of, is_short
+from tests.bench.verdict_defaults import LOUD, all_of, is_short, rates
 from tests.bench.verdict_listening import Row
 from tests.bench.verdict_tables import Drops, by, of, table
 
 LIMITS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 UNLESS = (None, -0.3, -0.5, -0.7)  # avg_logprob from which on a guess is believed
+WRONG = ("foreign", "sounds")
 HEAD = ("limit", "unless avg_logprob ≥", "clean sentences: dropped", "of a word or two",
         "clean, right text: dropped", "noisy ≥ 10 dB, right text: dropped",
         "wrong language: kept", "sounds: kept")  # fmt: skip
@@ -41,25 +42,17 @@ def groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
     }
 
 
-def rates(rows: Sequence[Row], drops: Drops) -> dict[str, list[int]]:
-    found = {}
-    for name, members in groups(rows).items():
-        dropped = sum(drops(row.values) for row in members)
-        kept = name in ("foreign", "sounds")
-        found[name] = [len(members) - dropped if kept else dropped, len(members)]
-    return found
-
-
 def report(rows: Sequence[Row]) -> tuple[str, dict[str, Any]]:
     found: dict[str, dict[str, list[int]]] = {}
     cells = []
+    members = groups(rows)
     for unless in UNLESS:
         for limit in LIMITS:
-            each = rates(rows, rule(limit, unless))
+            each = rates(members, WRONG, rule(limit, unless))
             shown = "–" if unless is None else str(unless)
             found[f"{limit} {shown}"] = each
             cells.append([str(limit), shown, *(of(*pair) for pair in each.values())])
-    each = rates(rows, all_of(TranscribeSettings().verdicts))
+    each = rates(members, WRONG, all_of(TranscribeSettings().verdicts))
     found["defaults"] = each
     cells.append(["all defaults", "", *(of(*pair) for pair in each.values())])
     close, told = close_languages(rows)

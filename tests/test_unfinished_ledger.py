@@ -6,10 +6,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
 
 from flows.run import runs
+from tasks.accounting import broken
 from tests import corpus
 from tests.test_commands import told
 from tests.test_plan_command import prepared
@@ -61,3 +63,12 @@ def test_what_waits_is_pending(out: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "no run has come to it yet" in answer["meanings"]["pending"]
     rows: list[dict[str, Any]] = told(capsys, "ledger", str(out), "--reason", "pending")["items"]
     assert {row["stage"] for row in rows} == {"filter", "resample", "transcribe"}
+
+
+def test_what_waits_in_part_is_not_named_as_broken() -> None:
+    """Its other part failed, but the next run may still package the rest of it."""
+    row = {"source_path": "a.wav", "stage": "filter", "reason": "x", "detail": None}
+    outcomes = {"a": ("failed", "pending"), "b": ("failed",)}
+    rows = [{**row, "recording": r, "outcome": o} for r, some in outcomes.items() for o in some]
+    found = broken.of_ledger(pa.Table.from_pylist(rows))
+    assert len(found) == 1, "as `recordings.failed` counts them"

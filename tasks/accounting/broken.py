@@ -10,6 +10,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tasks.accounting.ledger import SOUND
+
 FIRST = 10  # that are named wherever a run is described
 COLUMNS = ["recording", "source_path", "outcome", "stage", "reason", "detail"]
 
@@ -40,9 +42,10 @@ def of_parts(parts: Iterable[pa.Table], most: int = FIRST) -> list[Broken]:
 
 
 def of_ledger(ledger: pa.Table, most: int = FIRST) -> list[Broken]:
-    """The first recordings that failed and gave nothing else, from a ledger's COLUMNS."""
+    """The first recordings that failed and gave, or may still give, nothing else, from a ledger's
+    COLUMNS."""
     outcome = ledger["outcome"]
-    good = pc.is_in(outcome, pa.array(["packaged", "dropped"]))
+    good = pc.is_in(outcome, pa.array(SOUND))
     whole = pc.invert(pc.is_in(ledger["recording"], pc.unique(ledger["recording"].filter(good))))
     failed = ledger.filter(pc.and_(pc.equal(outcome, "failed"), whole))
     found: dict[str, Broken] = {}  # by recording

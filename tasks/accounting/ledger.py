@@ -22,6 +22,8 @@ PRECEDENCE = ("packaged", "dropped", "failed", "non_speech", "unsegmented")
 PENDING = "pending"
 PENDING_MEANS = "no run has come to it yet, or the file changed meanwhile; the next run takes it"
 _RANKS = (PENDING, *PRECEDENCE)
+#: A recording that has any of these has not failed as a whole.
+SOUND = ("packaged", "dropped", PENDING)
 CHANGED = Outcome("failed", "filter", "changed")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.accounting.ledger import PENDING, PRECEDENCE
+from tasks.accounting.ledger import PENDING, PRECEDENCE, SOUND
 from tasks.arrays import Float64s
 from tasks.json_types import JsonObject
 from tasks.schema import LEDGER_FILE, UTTERANCES_FILE
@@ -65,7 +65,7 @@ def totals(ledger: pa.Table) -> Totals:
     counted = ledger.select(columns).append_column("utterances", spoken)
     counted = counted.append_column("items", pa.array(np.ones(len(ledger), np.int64)))
     there = live(ledger.select(["dataset", "recording", "outcome", "reason"]))
-    failed = _recordings(there, "failed") - _recordings(there, "packaged", "dropped", PENDING)
+    failed = _recordings(there, "failed") - _recordings(there, *SOUND)
     pairs = there.group_by(["dataset", "recording"]).aggregate([])
     bad = pc.cast(pc.is_in(pairs["recording"], pa.array([*failed], pa.string())), pa.int64())
     counts = pairs.append_column("failed", bad).group_by("dataset")

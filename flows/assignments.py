@@ -70,17 +70,12 @@ def _step(place: Holder, key: str, assignment: str, default: JsonValue) -> Holde
             place[index] = {"use": place[index]}
         found = place[index]
     else:
-        found = _below(place, key, default)
+        # What is missing is the default, where that is a list or a plug-in, else an empty mapping.
+        whole = isinstance(default, list) or (isinstance(default, dict) and "use" in default)
+        found = place.setdefault(key, default if whole else {})
     if not isinstance(found, dict | list):
         raise ConfigError(f"--set {assignment!r}: {key} is not a mapping")
     return found
-
-
-def _below(place: dict[str, JsonValue], key: str, default: JsonValue) -> JsonValue:
-    """The value of a key. If it is missing, the default is filled in where that is a list or a
-    plug-in, else an empty mapping."""
-    whole = isinstance(default, list) or (isinstance(default, dict) and "use" in default)
-    return place.setdefault(key, default if whole else {})
 
 
 def _index(place: list[JsonValue], key: str, assignment: str) -> int:

@@ -136,7 +136,8 @@ def read(
     if sources:
         # A folder given on the command line may hold broken files: take what is good, unless the
         # command line also says how many may be broken.
-        spared = not any(map(_sets_failed_fraction, sets))
+        settings = {assignment.partition("=")[0].strip() for assignment in sets}
+        spared = "package.max_failed_fraction" not in settings
         data["sources"] = [{"kind": "folder", "path": s, "expect_broken": spared} for s in sources]
     if out is not None:
         data["out"] = out
@@ -146,10 +147,6 @@ def read(
     if found := plugins.complaints(data, PrepareSettings):
         raise ConfigError(explaining.joined(found))
     return parse(_at_home(data)).rooted()
-
-
-def _sets_failed_fraction(assignment: str) -> bool:
-    return assignment.partition("=")[0].strip() == "package.max_failed_fraction"
 
 
 def parse(data: JsonObject) -> PrepareSettings:

@@ -175,7 +175,7 @@ def test_what_never_came_back_has_a_row_and_no_rate() -> None:
 def test_rows_of_a_run_are_written_however_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics, "BATCH", 4)
+    monkeypatch.setattr(collecting, "BATCH", 4)
 
     def fails() -> None:
         with collecting.recorded(tmp_path) as collected:

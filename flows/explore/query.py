@@ -147,36 +147,27 @@ def _places(
     return [row["item"] for row in found]
 
 
-RECORDINGS = {
-    "recording": Column("text"),
-    "dataset": Column("text"),
-    "source_path": Column("text"),
-    "speaker": Column("text"),
-    "language": Column("text"),
-    "utterances": Column("number"),
-    "seconds": Column("number", "s"),
-    **{outcome: Column("number", "s") for outcome in PRECEDENCE},
-    "kept": Column("number", "1", "share of its seconds that is packaged"),
-    "reasons": Column("text", "", "why the rest is not packaged"),
-}
-
-
 _SUMS = {
     outcome: f"coalesce(sum(seconds) FILTER (outcome = '{outcome}'), 0)" for outcome in PRECEDENCE
 }
-#: How each column of RECORDINGS but the first follows from the items.
+_WHY = "string_agg(DISTINCT reason, ', ' ORDER BY reason) FILTER (outcome IN ('dropped', 'failed'))"
+#: The columns of a recording, and how each but the first follows from its items.
 _SUMMED = {
-    "dataset": "any_value(dataset)",
-    "source_path": "any_value(source_path)",
-    "speaker": "any_value(speaker)",
-    "language": "mode(language)",
-    "utterances": "count(id)",
-    "seconds": "sum(seconds)",
-    **_SUMS,
-    "kept": f"{_SUMS['packaged']} / nullif(sum(seconds), 0)",
-    "reasons": "string_agg(DISTINCT reason, ', ' ORDER BY reason) "
-    "FILTER (outcome IN ('dropped', 'failed'))",
+    "recording": (Column("text"), ""),
+    "dataset": (Column("text"), "any_value(dataset)"),
+    "source_path": (Column("text"), "any_value(source_path)"),
+    "speaker": (Column("text"), "any_value(speaker)"),
+    "language": (Column("text"), "mode(language)"),
+    "utterances": (Column("number"), "count(id)"),
+    "seconds": (Column("number", "s"), "sum(seconds)"),
+    **{outcome: (Column("number", "s"), total) for outcome, total in _SUMS.items()},
+    "kept": (
+        Column("number", "1", "share of its seconds that is packaged"),
+        f"{_SUMS['packaged']} / nullif(sum(seconds), 0)",
+    ),
+    "reasons": (Column("text", "", "why the rest is not packaged"), _WHY),
 }
+RECORDINGS = {name: column for name, (column, _) in _SUMMED.items()}
 
 
 def recordings(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
@@ -192,13 +183,13 @@ def recordings(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     # First choose them by their sort keys alone; then read all their columns.
     by = order(RECORDINGS, single.get("sort"), "recording")
     key = (single.get("sort") or "recording").removeprefix("-")
-    first = "" if key == "recording" else f', {_SUMMED[key]} AS "{key}"'
+    first = "" if key == "recording" else f', {_SUMMED[key][1]} AS "{key}"'
     grouped = f"SELECT recording{first} FROM {items.name} WHERE {chosen.sql} GROUP BY recording"
     names = corpus.once(
         f"SELECT recording FROM ({grouped}) ORDER BY {by} {page(single)}", chosen.values
     )
     wanted = [row["recording"] for row in names]
-    summed = ", ".join(f'{_SUMMED[name]} AS "{name}"' for name in RECORDINGS if name in _SUMMED)
+    summed = ", ".join(f'{sql} AS "{name}"' for name, (_, sql) in _SUMMED.items() if sql)
     found = corpus.rows(
         f"SELECT recording, {summed} FROM {items.name} WHERE {chosen.sql} AND recording IN "
         f"({', '.join('?' * len(wanted)) or 'NULL'}) GROUP BY recording",

@@ -85,15 +85,15 @@ def check_disk(job: Job, cluster: ClusterSettings) -> None:
     An estimate no longer counts once a later run has ended well: it did not include what that run
     wrote.
     """
-    found = newest(job) if cluster.check_disk and not storage.of(job.out).remote else None
-    short = lacking(found, job.out) if found else None
-    if short and found:
-        done = next(runs.having(job.out, runs.SUMMARY), None)
-        short = None if done and done.name > found["run"] else short
-    if short:
+    if not cluster.check_disk or storage.of(job.out).remote or (found := newest(job)) is None:
+        return
+    ended = next(runs.having(job.out, runs.SUMMARY), None)
+    if ended and ended.name > found["run"]:
+        return
+    if short := lacking(found, job.out):
         need, room = short
         raise ConfigError(
-            f"by the estimate of {found['run'] if found else ''} this run needs up to "
+            f"by the estimate of {found['run']} this run needs up to "
             f"{gigabytes(need)} more at {job.out}, where {gigabytes(room)} are free; free some, "
             "move OUT, estimate again if OUT was pruned since, or set cluster.check_disk: false"
         )

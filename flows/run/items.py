@@ -68,7 +68,8 @@ def rows(
         for row in batch.to_pylist()
     )
     for row in chain(spans, map(_left_aside, left)):
-        if _wanted(row, reason, dataset):
+        named = reason in (None, row["reason"], f"{row['stage']}.{row['reason']}")
+        if named and dataset in (None, row["dataset"]):
             yield {name: row[name] for name in COLUMNS}
 
 
@@ -80,11 +81,6 @@ def _left_aside(each: LeftAside) -> JsonObject:
         "reason": each.reason,
         "dataset": each.dataset,
     }
-
-
-def _wanted(row: JsonObject, reason: str | None, dataset: str | None) -> bool:
-    named = reason in (None, row["reason"], f"{row['stage']}.{row['reason']}")
-    return named and dataset in (None, row["dataset"])
 
 
 def write_csv(found: Iterable[JsonObject], file: TextIO) -> None:

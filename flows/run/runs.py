@@ -137,14 +137,11 @@ def _remove(folder: Path) -> None:
 
 def newest(out: Path, ended_well: bool = False) -> Path:
     """Folder of OUT's newest run; with `ended_well`, of the newest such run if there is one."""
-    found = having(out, SETTINGS)
-    first = next(found, None)
-    if first is None:
+    last = next(having(out, SETTINGS), None)
+    if last is None:
         raise ConfigError(f"{out} holds no run; give the OUT of a run")
-    if not ended_well:
-        return first
     good = (path for path in having(out, SETTINGS) if storage.exists(path / SUMMARY))
-    return next(good, first)
+    return next(good, last) if ended_well else last
 
 
 def was_killed(out: Path) -> bool:

@@ -16,11 +16,10 @@ import pyarrow.compute as pc
 
 from tasks.job import Cost
 from tasks.json_types import JsonObject
-from tasks.schema import METRICS, Row
+from tasks.schema import Row
 from tasks.storage import tables, write_atomic
 
 NAME = "metrics.parquet"
-BATCH = 4096  # rows held as Python objects
 
 TIMES = 3.0  # a straggler takes more than this multiple of the median
 LEAST_SHARDS = 4  # of a stage; a median of fewer says nothing
@@ -80,24 +79,6 @@ def row(
         # Two machines' clocks may differ by more than a call waits.
         "queue_seconds": None if started is None else max(0.0, started - trace.wanted),
     }
-
-
-class Table:
-    """Collects the rows of a run, compactly: a corpus of 100,000 hours has 300,000."""
-
-    def __init__(self) -> None:
-        self._full: list[pa.RecordBatch] = []
-        self._rows: list[Row] = []
-
-    def add(self, row: Row) -> None:
-        self._rows.append(row)
-        if len(self._rows) >= BATCH:
-            self._full.append(pa.RecordBatch.from_pylist(self._rows, schema=METRICS))
-            self._rows = []
-
-    def whole(self) -> pa.Table:
-        last = pa.RecordBatch.from_pylist(self._rows, schema=METRICS)
-        return pa.Table.from_batches([*self._full, last])
 
 
 def save(table: pa.Table, path: Path) -> None:

@@ -64,6 +64,8 @@ def total(strata: Sequence[Stratum], known: float = 0.0, share: bool = False) ->
 
     `share`: y is a part of x, as kept seconds are of seconds.
     """
+    from scipy import stats
+
     cells = collapsed(strata)
     if not cells:
         return Interval(known, known, known)
@@ -86,7 +88,7 @@ def total(strata: Sequence[Stratum], known: float = 0.0, share: bool = False) ->
     if not variance:
         return Interval(known + expected, known + expected, known + expected)
     df = variance**2 / sum(v**2 / f for v, f in zip(parts, freedom, strict=True))
-    half = _t(df) * variance**0.5
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, df)) * variance**0.5
     low, high = max(0.0, expected - half), expected + half
     if share:  # overlapping windows or wrong headers may keep more than the header says
         high = min(high, sum(c.rest * max(1.0, float((c.y / c.x).max())) for c in cells))
@@ -142,9 +144,3 @@ def _pooled(cells: Sequence[Stratum], ratios: Sequence[float], share: bool) -> f
     lost = n - sum(float((c.y / c.x).clip(0, 1).sum()) for c in cells)
     nearly = (lost + 0.5) / (n + 1)
     return max(found, nearly * (1 - nearly) if min(lost, n - lost) < 0.5 else 0.0)
-
-
-def _t(freedom: float) -> float:
-    from scipy.stats import t
-
-    return float(t.ppf((1 + CONFIDENCE) / 2, freedom))

@@ -25,11 +25,7 @@ def turns(seed: int, ids: Iterable[str]) -> UInt64s:
 
 
 def over(
-    speaker: Int32s,
-    turn: UInt64s,
-    length: Int64s,
-    published: Bools,
-    most: float,
+    speaker: Int32s, turn: UInt64s, length: Int64s, published: Bools, most: float
 ) -> tuple[Bools, Float64s]:
     """Which clips do not fit into `most` hours of their speakers, and the speaker's hours up to the
     end of each. `speaker`: its number, -1 for none; `length`: in µs."""

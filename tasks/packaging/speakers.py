@@ -9,6 +9,7 @@ reads the rows replaces that by the speaker's name over all recordings.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,11 +82,7 @@ def published(version: Path | None) -> VoiceTables:
     damaged."""
     if version is None or not storage.exists(version / FILE):
         return list
-    path, opened = version / FILE, Proved(version)
-    return lambda: (
-        pa.Table.from_batches([batch])
-        for batch in tables.batches(path, SPEAKERS.names, opened=opened)
-    )
+    return partial(tables.portions, version / FILE, SPEAKERS.names, Proved(version))
 
 
 def voices_of(rows: pa.Table) -> UInt64s:

@@ -29,7 +29,7 @@ class MatchedList:
         self.named = named
         self._names = pa.array(named.names, pa.string())
         self._hits = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
-        self._called: dict[int, str] = {}
+        self.called: dict[int, str] = {}  # id and recording of each clip that it names
 
     def add(self, first: int, rows: pa.Table) -> None:
         """Clips (columns id, recording, source_id, dataset, speaker) from number `first` on."""
@@ -42,7 +42,7 @@ class MatchedList:
                 self._hits.append((first + hit, at.drop_null().to_numpy().astype(np.int64)))
                 clips = rows.select(["id", "recording"]).take(hit).to_pylist()
                 names = (f"{row['id']} ({row['recording']})" for row in clips)
-                self._called.update(zip((first + hit).tolist(), names, strict=True))
+                self.called.update(zip((first + hit).tolist(), names, strict=True))
 
     def hits(self, rows: Bools) -> tuple[Bools, list[str]]:
         """Which of these clips the list names, and which of its names match no clip."""
@@ -52,10 +52,6 @@ class MatchedList:
         hit[clip[good]] = True
         met = pc.is_in(self._names, self._names.take(np.unique(name[good])))
         return hit, self._names.filter(pc.invert(met)).to_pylist()
-
-    def name_of(self, clip: int) -> str | None:
-        """Id and recording of a clip that it names."""
-        return self._called.get(clip)
 
 
 def match(listed: list[MatchedList], rows: Int32s, count: int, names: list[str]) -> Matches:
@@ -105,7 +101,7 @@ def extend(
 
 
 def _two_lists(listed: list[MatchedList], clip: int, split: str) -> str:
-    named = next(filter(None, (each.name_of(clip) for each in listed)), "a clip")
+    named = next(filter(None, (each.called.get(clip) for each in listed)), "a clip")
     return (
         f"package.splits: the list of {split} names {named}, and another split's list names a clip "
         "with the same recording, speaker or samples; such clips must be in one split: remove one "

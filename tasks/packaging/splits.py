@@ -69,17 +69,7 @@ def published(version: Path | None) -> SplitTable:
     if it is damaged."""
     if version is None or not storage.exists(version / FILE):
         return lambda columns: [SPLITS.empty_table().select(columns)]
-    return stored(version / FILE, Proved(version))
-
-
-def stored(path: Path, opened: tables.Opened = tables.arrow) -> SplitTable:
-    """The parts of such a file; `opened` opens it."""
-
-    def parts(columns: list[str]) -> Iterator[pa.Table]:
-        found = tables.batches(path, columns, opened=opened)
-        return (pa.Table.from_batches([batch]).select(columns) for batch in found)
-
-    return parts
+    return partial(tables.portions, version / FILE, opened=Proved(version))
 
 
 def assign(

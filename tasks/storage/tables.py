@@ -137,6 +137,12 @@ def batches(
             yield from file.iter_batches(batch_size=rows, columns=list(columns))
 
 
+def portions(path: Path, columns: Sequence[str], opened: Opened = arrow) -> Iterator[pa.Table]:
+    """The same as tables, with the columns in this order."""
+    found = batches(path, columns, opened=opened)
+    return (pa.Table.from_batches([batch]).select(columns) for batch in found)
+
+
 def schema(path: Path) -> pa.Schema:
     """`pyarrow.parquet.read_schema` of a place, which may be a folder of parts."""
     with arrow(parts(path)[0]) as file:

@@ -97,7 +97,7 @@ def _tables(version: Path, described: Described) -> list[str]:
     if splits.FILE in described["files"]:
         faults += split_faults(
             lambda: tables.row_groups(version / UTTERANCES_FILE, SPLITTING),
-            splits.stored(version / splits.FILE),
+            partial(tables.portions, version / splits.FILE),
         )
     return faults
 

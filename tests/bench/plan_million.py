@@ -9,6 +9,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -85,7 +86,10 @@ def assigned(clips: int, path: Path, known: bool) -> tuple[float, float, dict[st
         read = added(held, clips)
         began = time.process_time()
         found = splits.assign(
-            SETTINGS, held, held.order, splits.stored(path) if known else splits.published(None)
+            SETTINGS,
+            held,
+            held.order,
+            partial(tables.portions, path) if known else splits.published(None),
         )
         if not known:
             tables.write_parquet(path, found.table())

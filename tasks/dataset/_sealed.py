@@ -24,7 +24,7 @@ LATEST = "latest"
 
 
 class Sealed:
-    """See `Publication`."""
+    """See `publication.Renamed`."""
 
     def __init__(self) -> None:
         self.store = Objects()

@@ -1,6 +1,6 @@
 """How a folder appears as a whole: by one rename on a file system, by a seal on an object store.
 
-`versions.py` says what is published; a `Publication` says how, for one kind of store.
+`versions.py` says what is published; `Renamed` and `Sealed`, which have the same methods, say how.
 """
 
 from __future__ import annotations
@@ -8,75 +8,20 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 from tasks import storage
 from tasks.dataset._sealed import Sealed
 from tasks.errors import ConfigError
 from tasks.storage.atomic import fsync
 
-
-class Publication(Protocol):
-    """Publishes versions, folders of OUT/datasets. Only while holding OUT's lock."""
-
-    def complete(self, version: Path) -> bool:
-        """Whether a folder with the name of a version is published."""
-
-    def staging(self, version: Path) -> Path:
-        """The folder in which a version is prepared; a local one is made, empty."""
-
-    def finishing(
-        self,
-        staging: Path,
-        read: Iterable[str],
-        sizes: Mapping[str, int | None],
-        scratch: Path | None,
-    ) -> AbstractContextManager[Path]:
-        """A local folder in which the last files of a version are written.
-
-        It holds the staged files `read`, the folders of all files in `sizes`, and, of the given
-        size in bytes, files that stand for those of `sizes` that have one.
-        """
-
-    def publish(
-        self, version: Path, staging: Path, finished: Path, staged: Collection[str]
-    ) -> None:
-        """Make the version appear, durable and complete, or not at all.
-
-        `finished` is what `finishing` gave; `staged` names what was in `staging` before. RunError
-        if another run published the same version, or wrote into it.
-        """
-
-    def latest(self, home: Path) -> Path | None:
-        """The version that `home/latest` names; None if there is none."""
-
-    def check(self, home: Path) -> None:
-        """ConfigError if `home/latest` is something that `point` does not replace."""
-
-    def point(self, home: Path, version: Path) -> None:
-        """Let `home/latest` name a version. ConfigError as by `check`."""
-
-    def follow(self, path: Path) -> Path:
-        """The version itself where `latest` was named."""
-
-    def clean(self, home: Path) -> None:
-        """Remove a dead run's leftovers of a version that it did not publish."""
-
-    def leftovers(self, home: Path) -> Iterator[Path]:
-        """The files that `clean` removes, and leftovers of a dead `withdraw`."""
-
-    def withdraw(self, folders: Iterable[Path]) -> None:
-        """Remove folders, each at once: a kill leaves it published, or a leftover."""
-
-
 STAGING = ".staging"
 ASIDE = ".pruned-"  # before the name of a folder that is being removed
 
 
 class Renamed:
-    """Publication on a file system.
+    """Publishes versions, folders of OUT/datasets, on a file system. Only while holding OUT's lock.
 
     datasets/.staging/     being written
     datasets/v0001/        the staging folder, renamed once everything in it is durable
@@ -84,9 +29,11 @@ class Renamed:
     """
 
     def complete(self, version: Path) -> bool:
+        """Whether a folder with the name of a version is published."""
         return True
 
     def staging(self, version: Path) -> Path:
+        """The folder in which a version is prepared; a local one is made, empty."""
         staging = version.with_name(STAGING)
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir(parents=True)
@@ -100,11 +47,21 @@ class Renamed:
         sizes: Mapping[str, int | None],
         scratch: Path | None,
     ) -> Iterator[Path]:
+        """A local folder in which the last files of a version are written.
+
+        It holds the staged files `read`, the folders of all files in `sizes`, and, of the given
+        size in bytes, files that stand for those of `sizes` that have one.
+        """
         yield staging
 
     def publish(
         self, version: Path, staging: Path, finished: Path, staged: Collection[str]
     ) -> None:
+        """Make the version appear, durable and complete, or not at all.
+
+        `finished` is what `finishing` gave; `staged` names what was in `staging` before. RunError
+        if another run published the same version, or wrote into it.
+        """
         for folder, _, names in os.walk(staging):
             for name in names:
                 path = Path(folder) / name
@@ -115,10 +72,12 @@ class Renamed:
         fsync(version.parent)
 
     def latest(self, home: Path) -> Path | None:
+        """The version that `home/latest` names; None if there is none."""
         link = home / "latest"
         return link.resolve() if link.exists() else None
 
     def check(self, home: Path) -> None:
+        """ConfigError if `home/latest` is something that `point` does not replace."""
         link = home / "latest"
         if link.is_dir() and not link.is_symlink():
             raise ConfigError(
@@ -127,6 +86,7 @@ class Renamed:
             )
 
     def point(self, home: Path, version: Path) -> None:
+        """Let `home/latest` name a version. ConfigError as by `check`."""
         self.check(home)
         link = home / "latest"
         if link.is_symlink() and os.readlink(link) == version.name:
@@ -138,17 +98,21 @@ class Renamed:
         fsync(home)
 
     def follow(self, path: Path) -> Path:
+        """The version itself where `latest` was named."""
         return path.resolve()
 
     def clean(self, home: Path) -> None:
+        """Remove a dead run's leftovers of a version that it did not publish."""
         shutil.rmtree(home / STAGING, ignore_errors=True)
 
     def leftovers(self, home: Path) -> Iterator[Path]:
+        """What `clean` removes, and leftovers of a dead `withdraw`."""
         if (home / STAGING).is_dir():
             yield home / STAGING
         yield from sorted(home.glob(f"{ASIDE}*"))
 
     def withdraw(self, folders: Iterable[Path]) -> None:
+        """Remove folders, each at once: a kill leaves it published, or a leftover."""
         aside = {path: path.with_name(ASIDE + path.name) for path in folders}
         for path, name in aside.items():
             os.rename(path, name)
@@ -158,5 +122,5 @@ class Renamed:
             shutil.rmtree(name)
 
 
-def of(out: Path) -> Publication:
+def of(out: Path) -> Renamed | Sealed:
     return Sealed() if storage.of(out).remote else Renamed()

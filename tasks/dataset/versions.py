@@ -107,7 +107,7 @@ def stage(out: Path, number: int) -> Path:
 
 
 def publish(out: Path, staging: Path, number: int, finished: Path, staged: Collection[str]) -> Path:
-    """Publish the staged version, then move `latest`; see `Publication.publish`."""
+    """Publish the staged version, then move `latest`; see `publication.Renamed.publish`."""
     version = numbered(out, number)
     publication.of(out).publish(version, staging, finished, staged)
     point_latest(out)

@@ -24,7 +24,7 @@ from tasks.recording import Locator
 from tasks.recording.faults import Fault
 from tasks.recording.turns import Turn
 from tasks.schema import CUTS, Row
-from tasks.segmenters import Segmenter, Span
+from tasks.segmenters import KnownSpans, Segmenter, Span
 from tasks.settings import Plugin
 from tasks.stages import cut_rows, cutting, handover, hearing, measuring, speaking
 from tasks.stages.arriving import Readers
@@ -185,7 +185,7 @@ class _Cutter:
                 return segmenter.start_heard(settings, rate, unit.recording["text"], heard)
             if known is None:
                 return speaking.segmenter(segmenter, settings, rate, given, voices(rate))
-            return cutting.KnownSpans(list(known), at)
+            return KnownSpans(known, at)
 
         first = min((span.start for span in known or ()), default=0)
         return cutting.spans(locator, self.facts, begin, first, self._readers)

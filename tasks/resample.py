@@ -24,7 +24,7 @@ from tasks.job import Job
 from tasks.logs import log
 from tasks.recording import Locator
 from tasks.schema import AUDIO, ENHANCED, Row
-from tasks.segmenters import Span
+from tasks.segmenters import KnownSpans, Span
 from tasks.stages import cutting, enhancing, handover, pcm
 from tasks.stages.contract import OfRecording
 
@@ -201,9 +201,7 @@ def _clips(locator: Locator, spans: list[Wanted]) -> Iterator[audio.Clip]:
     first = min(start for start, _, _ in spans)
     wanted = [Span(start, end) for start, end, _ in spans]
     facts = cutting.StreamFacts()
-    for _, clip in cutting.spans(
-        locator, facts, lambda _, at: cutting.KnownSpans(wanted, at), first
-    ):
+    for _, clip in cutting.spans(locator, facts, lambda _, at: KnownSpans(wanted, at), first):
         assert clip is not None
         yield clip
 

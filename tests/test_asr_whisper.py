@@ -153,7 +153,7 @@ def test_a_text_of_the_first_sentence_alone_is_gone_on_with(
     ((start, _),) = hearing.missed()
     assert (window.words or ())[-1].end <= start < (len(first) + len(pause)) / RATE + 0.5
     waiting, done = {0: hearing}, dict[int, Transcript]()
-    backend._hear_missed(waiting, done)
+    backend._hear_missed(waiting, done, most=1)
     assert not waiting
     assert scoring.score(f"{one} {two}", done[0].text or "", "en").wer == pytest.approx(0, abs=0.2)
     assert speech.within(clip.speech, done[0].text_end or 0.0, hearing.seconds) < 0.8

@@ -113,7 +113,7 @@ class Windows:
         spoken = _whisper_languages.of_utterances(self._model, encoded, clip.window, language)
         return Window(heard, language, words, phrases, spoken)
 
-    def language(self, clip: SpeechClip, forced: str | None = None) -> Language:
+    def language(self, clip: SpeechClip, forced: str | None) -> Language:
         """Language of a clip by its first window."""
         window = SpeechClip(clip.samples[: SECONDS * RATE])
         return _whisper_languages.of_windows(self._model, self.encode([window]), [forced])[0]

@@ -149,7 +149,7 @@ class Backend:
         done[index] = _chinese.written(found, self._settings.chinese)
 
     def _hear_missed(
-        self, waiting: dict[int, Hearing], done: dict[int, Transcript], most: int = 1
+        self, waiting: dict[int, Hearing], done: dict[int, Transcript], most: int
     ) -> None:
         """Transcribe one missed span of each of the first `most` waiting clips, in one batch."""
         order = sorted(waiting)[:most]

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import cycle
+from itertools import repeat
 
 import numpy as np
 import scipy.fft
@@ -100,18 +100,14 @@ def _parts(clip: Clip, size: int, frames: int) -> Iterator[Float64s]:
     shape = (0.5 - 0.5 * np.cos(2 * np.pi * turns)).astype(np.float32)
     bins = size // 2 + 1
     edges = FIRST_BIN + BAND_BINS * np.arange(max((bins - FIRST_BIN) // BAND_BINS, 1))
-    # Batches end with their part.
-    counts = [min(STEP, frames - at) for at in range(0, frames, STEP)]
-    found: list[Float64s] = []
     with np.errstate(all="ignore"):  # NaN and overflow show in the sums
-        for batch in derived.frames(derived.mono_blocks(clip), size, hop, cycle(counts)):
-            powers = np.square(np.abs(scipy.fft.rfft(batch * shape, axis=1)), dtype=np.float64)
-            found.append(np.add.reduceat(powers, edges, axis=1))
-            if len(found) == len(counts):
-                yield np.concatenate(found)
-                found = []
-    if found:
-        yield np.concatenate(found)
+        for part in derived.frames(derived.mono_blocks(clip), size, hop, repeat(frames)):
+            found: list[Float64s] = []
+            for at in range(0, len(part), STEP):
+                spectra = scipy.fft.rfft(part[at : at + STEP] * shape, axis=1)
+                powers = np.square(np.abs(spectra), dtype=np.float64)
+                found.append(np.add.reduceat(powers, edges, axis=1))
+            yield np.concatenate(found)
 
 
 def _noise(bands: Float64s) -> float:

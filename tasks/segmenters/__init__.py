@@ -3,5 +3,6 @@
 """
 
 from tasks.plugins.contracts.segmenters import Kind, Segmenter, Span
+from tasks.segmenters._known import KnownSpans
 
-__all__ = ["Kind", "Segmenter", "Span"]
+__all__ = ["Kind", "KnownSpans", "Segmenter", "Span"]

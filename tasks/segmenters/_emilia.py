@@ -27,10 +27,9 @@ from tasks.recording import Segment
 from tasks.segmenters import Kind, Span
 from tasks.segmenters._speech_settings import SpeechSettings
 from tasks.segmenters._turn import Piece, Turn
-from tasks.segmenters.given import complement, sample
+from tasks.segmenters.given import FAR, complement, sample
 
 Range = tuple[int, int]
-FAR = 1 << 60  # samples: beyond the end of any recording
 
 
 class EmiliaSegmenter:

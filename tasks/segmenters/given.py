@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from pydantic import Field
 
-from tasks.arrays import Float32s
 from tasks.recording import Segment, part_texts
-from tasks.segmenters import Span, _sentences
+from tasks.segmenters import KnownSpans, Span, _sentences
 from tasks.settings import StageSettings
 
 VERSION = 1
+FAR = 1 << 60  # samples: beyond the end of any recording
 
 
 class Settings(StageSettings):
@@ -34,7 +35,7 @@ class Settings(StageSettings):
     )
 
 
-class Given:
+class Given(KnownSpans):
     """Gives each utterance as soon as its end is decoded, and the gaps at the end.
 
     Segments may overlap and come in any order. One that ends beyond the end of the recording ends
@@ -43,57 +44,25 @@ class Given:
     """
 
     def __init__(self, settings: Settings, rate: int, given: Sequence[Segment]) -> None:
-        self._count = 0
-        self._any = bool(given)
-        bounds: list[tuple[float, float, int]] = []
-        self._cut: set[int] = set()  # segments that are several pieces
+        self._spans: list[Span] = []
         for i, segment in enumerate(given):
             edges = [segment.start, *_cuts(segment, settings), segment.end]
-            at = [sample(edge, rate) for edge in edges]
-            bounds += [(start, end, i) for start, end in pairwise(at)]
-            if len(at) > 2:
-                self._cut.add(i)
-        # A stack: the earliest end on top, open ends at the bottom.
-        self._waiting = sorted(bounds, key=lambda b: (b[1], b[0], b[2]), reverse=True)
-        # needed[n]: the earliest start when n segments are still waiting
-        self._needed = [0.0]
-        for start, _, _ in self._waiting:
-            low = start if len(self._needed) == 1 else min(start, self._needed[-1])
-            self._needed.append(low)
-        self._used: list[tuple[int, int]] = []
-
-    def push(self, block: Float32s) -> list[Span]:
-        self._count += len(block)
-        ready = []
-        while self._waiting and self._waiting[-1][1] <= self._count:
-            ready.append(self._finalise())
-        return ready
+            at = [int(min(sample(edge, rate), FAR)) for edge in edges]
+            whole, part = (i, None) if len(at) == 2 else (None, i)
+            for start, end in pairwise(at):
+                self._spans.append(Span(start, max(start, end), given=whole, turn=part))
+        super().__init__(sorted(self._spans, key=lambda span: (span.end, span.start)))
 
     def finish(self) -> list[Span]:
-        rest = [self._finalise() for _ in range(len(self._waiting))]
-        reason = "outside_segments" if self._any else "no_segments"
-        gaps = complement(self._used, self._count)
+        rest = [self._within(span) for span in super().finish()]
+        used = [(span.start, span.end) for span in map(self._within, self._spans)]
+        reason = "outside_segments" if self._spans else "no_segments"
+        gaps = complement([span for span in used if span[0] < span[1]], self.at)
         return rest + [Span(a, b, "unsegmented", reason=reason) for a, b in gaps]
 
-    @property
-    def needed_from(self) -> int:
-        if not self._waiting:
-            return self._count
-        return int(min(self._needed[len(self._waiting)], self._count))
-
-    def _finalise(self) -> Span:
-        first, last, index = self._waiting.pop()
-        start = int(min(first, self._count))
-        end = int(min(last, self._count))
-        end = max(start, end)
-        if end > start:
-            if self._used and start <= self._used[-1][1] and start >= self._used[-1][0]:
-                self._used[-1] = (self._used[-1][0], max(end, self._used[-1][1]))
-            else:
-                self._used.append((start, end))
-        if index in self._cut:
-            return Span(start, end, turn=index)
-        return Span(start, end, given=index)
+    def _within(self, span: Span) -> Span:
+        """As much of a span as the recording has."""
+        return replace(span, start=min(span.start, self.at), end=min(span.end, self.at))
 
 
 def _cuts(segment: Segment, settings: Settings) -> list[float]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-
-import numpy as np
 
 from tasks import audio
 from tasks.arrays import Float32s
@@ -56,37 +54,6 @@ class _Tail:
                 pieces.append(block[low:high])
             at += len(block)
         return pieces
-
-
-class KnownSpans:
-    """A segmenter that repeats spans which are known already: utterances of a stored cut."""
-
-    def __init__(self, spans: Sequence[Span], at: int = 0) -> None:
-        self.waiting = deque(sorted(spans, key=lambda s: s.end))
-        starts = [s.start for s in self.waiting]
-        # needed[i]: the earliest start among the spans from i on
-        self.needed = list(np.minimum.accumulate(starts[::-1])[::-1]) if starts else []
-        self.at = at
-        self.given_out = 0
-
-    def push(self, block: Float32s) -> list[Span]:
-        self.at += len(block)
-        ready = []
-        while self.waiting and self.waiting[0].end <= self.at:
-            ready.append(self.waiting.popleft())
-        self.given_out += len(ready)
-        return ready
-
-    def finish(self) -> list[Span]:
-        rest = list(self.waiting)
-        self.waiting.clear()
-        return rest
-
-    @property
-    def needed_from(self) -> int:
-        if self.given_out < len(self.needed):
-            return int(self.needed[self.given_out])
-        return self.at
 
 
 def spans(

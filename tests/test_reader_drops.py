@@ -143,9 +143,17 @@ def test_the_sentence_names_both_settings(tmp_path: Path) -> None:
     ],
 )
 def test_other_sentences(tmp_path: Path, text: str, seconds: float, words: str) -> None:
-    folder = version(tmp_path / "v", ("train", text, seconds))
+    folder = version(tmp_path / "v", ("train", text, seconds), ("train", "x" * 30, 3.0))
     (entry,) = reader_drops.of_version(folder, [Plugin(use="wenet")], AUTO)
     assert words in entry["warning"]
+
+
+def test_a_version_without_any_text_is_not_to_be_emptied(tmp_path: Path) -> None:
+    """`init --for vc` has no recogniser: the advice was to drop all of its clips."""
+    folder = version(tmp_path / "v", ("train", "", 3.0), ("train", None, 3.0))
+    (entry,) = reader_drops.of_version(folder, [Plugin(use="wenet_raw")], AUTO)
+    assert "empty_text" not in entry["warning"]
+    assert "if the trainer needs texts, choose a recogniser with transcribe.b" in entry["warning"]
 
 
 def test_bounds_are_in_the_order_of_the_reader() -> None:

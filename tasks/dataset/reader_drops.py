@@ -112,9 +112,12 @@ def _sentence(
     segmenter: Plugin,
 ) -> str:
     change = "raise" if bound.side == "max" else "lower"
+    remedy = _remedy(bound, segmenter)
+    if dropped == clips and bound.measure == "characters" and bound.side == "min":
+        remedy = "if the trainer needs texts, choose a recogniser with transcribe.backend"
     return (
         f"{use}: {reader.reader} would drop {dropped} of {clips} clips of split {split} "
-        f"({bound.setting} {bound.limit:g}: {_meaning(bound)}); {_remedy(bound, segmenter)}, or "
+        f"({bound.setting} {bound.limit:g}: {_meaning(bound)}); {remedy}, or "
         f"{change} {bound.setting} in the trainer's {reader.where}"
     )
 

@@ -30,37 +30,51 @@ def assign(data: JsonObject, assignment: str, defaults: JsonObject) -> None:
         return
     if keys[-1] == "use" and len(keys) > 1:
         keys, value = keys[:-1], {"use": value}
-    place, _ = _parent(data, keys, assignment, defaults)
+    place, last, _ = _parent(data, keys, assignment, defaults)
     if isinstance(place, list):
-        place[_index(place, keys[-1], assignment)] = value
+        place[_index(place, last, assignment)] = value
     else:
-        place[keys[-1]] = value
+        place[last] = value
 
 
 def _add(
     data: JsonObject, keys: list[str], value: JsonValue, assignment: str, defaults: JsonObject
 ) -> None:
     """Add to a list; one that `data` leaves out is the default one."""
-    place, default = _parent(data, keys, assignment, defaults)
-    usual = default.get(keys[-1]) if isinstance(default, dict) else None
-    there = place.get(keys[-1], usual) if isinstance(place, dict) else None
+    place, last, default = _parent(data, keys, assignment, defaults)
+    usual = default.get(last) if isinstance(default, dict) else None
+    there = place.get(last, usual) if isinstance(place, dict) else None
     if there is None and keys == ["sources"]:
         there = []
     if not isinstance(place, dict) or not isinstance(there, list):
         raise ConfigError(f"--set {assignment!r}: {'.'.join(keys)} is not a list; write = for +=")
-    place[keys[-1]] = [*there, *(value if isinstance(value, list) else [value])]
+    place[last] = [*there, *(value if isinstance(value, list) else [value])]
 
 
 def _parent(
     data: JsonObject, keys: list[str], assignment: str, defaults: JsonObject
-) -> tuple[Holder, JsonValue]:
-    """The mapping that holds the last key, created if missing; and its default."""
+) -> tuple[Holder, str, JsonValue]:
+    """The mapping or list that holds the last key, created if missing; that key; and the default of
+    what holds it."""
     place: Holder = data
     default: JsonValue = defaults
-    for key in keys[:-1]:
+    while True:
+        key, keys = _first(place, keys)
+        if not keys:
+            return place, key, default
         default = default.get(key) if isinstance(default, dict) else None
         place = _step(place, key, assignment, default)
-    return place, default
+
+
+def _first(place: Holder, keys: list[str]) -> tuple[str, list[str]]:
+    """The first key, and those after it. In a list, a plug-in outside the shelves is several: its
+    name has dots."""
+    for entry in place if isinstance(place, list) else ():
+        names = (entry.get("use"), entry.get("name")) if isinstance(entry, dict) else (entry,)
+        for name in names:
+            if isinstance(name, str) and keys[: (parts := name.count(".") + 1)] == name.split("."):
+                return name, keys[parts:]
+    return keys[0], keys[1:]
 
 
 def _step(place: Holder, key: str, assignment: str, default: JsonValue) -> Holder:

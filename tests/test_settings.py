@@ -61,6 +61,21 @@ def test_set_reaches_into_lists_by_name_and_number() -> None:
     assert data["package"]["formats"] == ["wenet", "kaldi"]
 
 
+def test_set_reaches_plugins_with_dotted_names() -> None:
+    """Those of one's own: the list had no entry `mine`."""
+    data: dict[str, Any] = {
+        "filter": {"filters": [{"use": "mine.loud"}, {"use": "mine.more.hum"}]},
+        "package": {"formats": ["mine.lj", "wenet"]},
+    }
+    settings.assign(data, "filter.filters.mine.loud.max=20")
+    settings.assign(data, "filter.filters.mine.more.hum={use: silence}")
+    settings.assign(data, "package.formats.mine.lj.audio=flac")
+    assert data["filter"]["filters"] == [{"use": "mine.loud", "max": 20}, {"use": "silence"}]
+    assert data["package"]["formats"] == [{"use": "mine.lj", "audio": "flac"}, "wenet"]
+    with pytest.raises(ConfigError, match="the list has no entry mine"):
+        settings.assign(data, "filter.filters.mine.quiet.max=20")
+
+
 def test_set_changes_one_setting_of_a_default_plugin(tmp_path: Path) -> None:
     read = settings.read(
         None, [str(tmp_path)], "o",

@@ -191,12 +191,12 @@ def test_what_is_written_is_read_again() -> None:
     x = graph.op("Conv", ["x", graph.floats(weight)], strides=[2])
     y, last = graph.several(2, "GRU", [graph.op("Reshape", [x, graph.ints([0])]), "", x])
     model = onnx_reader.read(graph.model([("x", [1])], [(y, "y", [1]), (last, "z", ["T"])]))
-    assert [node.kind for node in model.nodes] == ["Conv", "Reshape", "GRU", *["Identity"] * 2]
+    assert [node.op_type for node in model.nodes] == ["Conv", "Reshape", "GRU", *["Identity"] * 2]
     [conv], [gru] = model.of_kind("Conv"), model.of_kind("GRU")
-    assert np.array_equal(model.constants[conv.inputs[1]], weight)
-    assert list(model.constants) == [conv.inputs[1]], "integers are not asked for"
-    assert gru.inputs == (model.of_kind("Reshape")[0].outputs[0], "", conv.outputs[0])
-    assert [node.inputs[0] for node in model.of_kind("Identity")] == list(gru.outputs)
+    assert np.array_equal(model.constants[conv.input[1]], weight)
+    assert list(model.constants) == [conv.input[1]], "integers are not asked for"
+    assert tuple(gru.input) == (model.of_kind("Reshape")[0].output[0], "", conv.output[0])
+    assert [node.input[0] for node in model.of_kind("Identity")] == list(gru.output)
 
 
 @pytest.mark.parametrize("data", [b"", b"no model", b"\x3a\xff", b"\x3a\x05abc", b"\xff" * 20])

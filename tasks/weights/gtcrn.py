@@ -14,7 +14,8 @@ from __future__ import annotations
 from tasks.arrays import Float64s
 from tasks.weights import onnx_reader
 from tasks.weights.gtcrn_layers import Layers
-from tasks.weights.onnx_writer import Attribute, Graph, Shape
+from tasks.weights.onnx_messages import Shape
+from tasks.weights.onnx_writer import Attribute, Graph
 
 BINS, LOW, BANDS = 257, 65, 129  # of a frame; those below stay as they are; after merging
 WIDTH = 33  # bands after two layers of stride 2

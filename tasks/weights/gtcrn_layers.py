@@ -21,8 +21,8 @@ class Layers:
             kind: iter(model.of_kind(kind))
             for kind in ("Conv", "ConvTranspose", "PRelu", "GRU", "MatMul")
         }
-        self._norms = {node.inputs[0]: node for node in model.of_kind("BatchNormalization")}
-        self._added = {name: node for node in model.of_kind("Add") for name in node.inputs}
+        self._norms = {node.input[0]: node for node in model.of_kind("BatchNormalization")}
+        self._added = {name: node for node in model.of_kind("Add") for name in node.input}
         names = [f"dpgrnn{n}.{way}_ln" for n in (1, 2) for way in ("intra", "inter")]
         self.norms: Iterator[str] = iter(names)
 
@@ -31,15 +31,15 @@ class Layers:
 
     def convolution(self) -> tuple[Float64s, Float64s]:
         """Weights [out, in, h, w] and biases."""
-        _, weight, bias = next(self._nodes["Conv"]).inputs
+        _, weight, bias = next(self._nodes["Conv"]).input
         return self.array(weight), self.array(bias)
 
     def transposed(self, groups: int = 1) -> tuple[Float64s, Float64s]:
         """Weights [in, out / groups, h, w] and biases of a transposed convolution, with the batch
         normalisation behind it."""
         node = next(self._nodes["ConvTranspose"])
-        weight, bias = (self.array(name) for name in node.inputs[1:])
-        norm = self._norms[node.outputs[0]].inputs[1:]
+        weight, bias = (self.array(name) for name in node.input[1:])
+        norm = self._norms[node.output[0]].input[1:]
         scale, offset, mean, var = (self.array(name) for name in norm)
         factor = scale / np.sqrt(var + EPSILON)
         inputs, outputs = weight.shape[:2]
@@ -48,19 +48,19 @@ class Layers:
         return per_group.reshape(weight.shape), (bias - mean) * factor + offset
 
     def slope(self) -> Float64s:
-        return self.array(next(self._nodes["PRelu"]).inputs[1])
+        return self.array(next(self._nodes["PRelu"]).input[1])
 
     def gates(self) -> tuple[Float64s, Float64s, Float64s]:
         """Weights of the input and of the state, and biases, of a recurrent layer."""
-        weight, state, bias = next(self._nodes["GRU"]).inputs[1:4]
+        weight, state, bias = next(self._nodes["GRU"]).input[1:4]
         return self.array(weight), self.array(state), self.array(bias)
 
     def matrix(self) -> tuple[Float64s, str]:
         node = next(self._nodes["MatMul"])
-        return self.array(node.inputs[1]), node.outputs[0]
+        return self.array(node.input[1]), node.output[0]
 
     def linear(self) -> tuple[Float64s, Float64s]:
         """A matrix product and a bias."""
         weight, output = self.matrix()
-        [bias] = [name for name in self._added[output].inputs if name != output]
+        [bias] = [name for name in self._added[output].input if name != output]
         return weight, self.array(bias)

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 def weights(settings: Settings) -> str:
     """sha256 of model.bin. ConfigError when the model is missing or not the expected one, or when
     a setting names a language that Whisper does not know."""
-    if settings.languages():
-        check_languages(settings, language_codes.WHISPER)
+    check_languages(settings, language_codes.WHISPER)
     folder = locate(settings)
     found = _bundled.SHA256 if settings.model == "base" else finding.sha256(folder / "model.bin")
     if settings.sha256 not in (None, found):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -19,7 +20,8 @@ from tasks.arrays import Float64s
 from tasks.plugins.contracts.asr import SPACES, Alphabet
 from tasks.plugins.contracts.segmenters import Emissions, RecordingTranscript
 from tasks.recording import TimedWord
-from tasks.segmenters import _pauses, _spoken, _viterbi
+from tasks.segmenters import _spoken, _viterbi
+from tasks.segmenters._pauses import Pauses
 from tasks.segmenters._spoken import Sentence
 
 LEAST_SURE = 0.3  # below, a sentence was not said
@@ -33,19 +35,19 @@ def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:
         return [Sentence(each, None, 0.0) for each in written]
     spelling = _Spelling(emissions.alphabet)
     spelled = [spelling.words(each, heard.language or "") for each in written]
-    tokens = [[n for word in words for n in word] for words in spelled]
-    places = [n for n, some in enumerate(tokens) if some]
-    whole = np.array([n for some in tokens for n in some], np.int64)
-    firsts = np.cumsum([0, *(len(tokens[n]) for n in places)])
+    tokens = [[*chain.from_iterable(words)] for words in spelled]
+    places = [n for n, own in enumerate(tokens) if own]  # of sentences that can be heard
+    whole = np.array([*chain.from_iterable(tokens)], np.int64)
+    edges = np.cumsum([0, *(len(tokens[n]) for n in places)])
     frames = np.concatenate([scores for _, _, scores in emissions.pieces])
-    path = _viterbi.align(frames, whole, firsts[:-1], emissions.alphabet.blank)
+    path = _viterbi.align(frames, whole, edges[:-1], emissions.alphabet.blank)
     sure = list(_viterbi.confidence(frames, whole, path))
     starts, ends = _times(emissions)
     found = [Sentence(each, None, 0.0) for each in written]
     words: list[TimedWord] = []
-    own: dict[int, tuple[TimedWord, TimedWord]] = {}  # first and last word of a sentence
+    own_words: dict[int, tuple[TimedWord, TimedWord]] = {}  # first and last one of a sentence
     beside = ~np.isin(frames.argmax(axis=1), spelling.silent)
-    for n, low, high in zip(places, firsts[:-1].tolist(), firsts[1:].tolist(), strict=True):
+    for n, (low, high) in zip(places, pairwise(edges.tolist()), strict=True):
         logs = np.log(np.maximum(sure[low:high], 1e-9))
         found[n] = replace(found[n], match=float(np.exp(logs.mean())))
         if found[n].match < LEAST_SURE:
@@ -56,15 +58,15 @@ def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:
             head, tail = path.starts[at], path.ends[at + len(word) - 1] - 1
             words.append(TimedWord("", float(starts[head]), float(ends[tail])))
             at += len(word)
-        own[n] = words[begin], words[-1]
-    edges = [edge for span in heard.speech for edge in span]
-    beside &= np.searchsorted(edges, starts, "right") % 2 == 1  # a pause has no speech
+        own_words[n] = words[begin], words[-1]
+    speech_edges = [*chain.from_iterable(heard.speech)]
+    beside &= np.searchsorted(speech_edges, starts, "right") % 2 == 1  # a pause has no speech
     strange = zip(starts[beside].tolist(), ends[beside].tolist(), strict=True)
     words += [TimedWord("", start, end) for start, end in strange]
     words.sort(key=lambda word: word.start)
     order = {id(word): at for at, word in enumerate(words)}
-    pauses = _pauses.Pauses(replace(heard, words=tuple(words)))
-    for n, (first, last) in own.items():
+    pauses = Pauses(words, heard.speech)
+    for n, (first, last) in own_words.items():
         span = pauses.around(order[id(first)], order[id(last)])
         found[n] = replace(found[n], span=span if span[1] > span[0] else None)
     return found

@@ -5,22 +5,26 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from tasks.plugins.contracts.segmenters import RecordingTranscript
+from tasks.recording import TimedWord
 
 LONG_PAUSE = 60.0  # s; so is the one after the last word
 PAD = 0.1  # s of a pause that stay on each side, at most half of it
 FAR = 0.7  # s of a pause, beyond which a word that resembles none is not taken for one
 REACH = 40  # words around a sentence that may be its own
 
-Tokens = Sequence[tuple[str, int]]  # each with the number of the heard word that it is of
-
 
 class Pauses:
-    """The pauses, and the words that were heard."""
+    """The pauses between spans of speech, and the words that were heard. `word_of`: which word each
+    token is of."""
 
-    def __init__(self, heard: RecordingTranscript) -> None:
-        self._words = heard.words
-        edges = [0.0, *(edge for span in heard.speech for edge in span), float("inf")]
+    def __init__(
+        self,
+        words: Sequence[TimedWord],
+        speech: Sequence[tuple[float, float]],
+        word_of: Sequence[int] = (),
+    ) -> None:
+        self._words, self._word_of = words, word_of
+        edges = [0.0, *(edge for span in speech for edge in span), float("inf")]
         self._pauses = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
         self._ends = [end for _, end in self._pauses]
 
@@ -28,33 +32,33 @@ class Pauses:
         """The span of words `first` to `last`, s."""
         return self._bound(first)[1], self._bound(last + 1)[0]
 
-    def at(self, words: Tokens, token: int) -> bool:
+    def at(self, token: int) -> bool:
         """Whether there is a pause, or no word, before a token."""
-        if not 0 < token < len(words):
+        if not 0 < token < len(self._word_of):
             return True
-        return words[token - 1][1] != words[token][1] and self._best(words[token][1]) is not None
+        before, word = self._word_of[token - 1], self._word_of[token]
+        return before != word and self._best(word) is not None
 
-    def near(self, words: Tokens, first: int, last: int) -> tuple[int, int]:
-        """The range of tokens, each with its word, around `first` to `last` that no long pause
-        parts from these; at most `REACH` more on either side."""
+    def near(self, first: int, last: int) -> tuple[int, int]:
+        """The range of tokens around `first` to `last` that no long pause parts from these; at most
+        `REACH` more on either side."""
         low, high = first, last + 1
-        least, most = max(first - REACH, 0), min(high + REACH, len(words))
-        while low > least and not self.parts(words, low):
+        least, most = max(first - REACH, 0), min(high + REACH, len(self._word_of))
+        while low > least and not self.parts(low):
             low -= 1
-        while high < most and not self.parts(words, high):
+        while high < most and not self.parts(high):
             high += 1
         return low, high
 
-    def parts(self, words: Tokens, token: int) -> bool:
+    def parts(self, token: int) -> bool:
         """Whether a long pause lies between a token and the one before it."""
-        both = (self._words[words[n][1]] for n in (token - 1, token))
+        both = (self._words[self._word_of[n]] for n in (token - 1, token))
         low, high = ((word.start + word.end) / 2 for word in both)
         return any(end - start > FAR for start, end in self._within(low, high))
 
-    def torn(self, words: Tokens, token: int) -> bool:
+    def torn(self, token: int) -> bool:
         """Whether a long pause lies within a token's word, before most of it."""
-        index = words[token][1]
-        word = self._words[index]
+        word = self._words[self._word_of[token]]
         return any(
             start > word.start and end - start > FAR
             for start, end in self._within(word.start, (word.start + word.end) / 2)

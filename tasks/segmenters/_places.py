@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from rapidfuzz.distance import Levenshtein
 
 from tasks.segmenters import _matching
-from tasks.segmenters._pauses import Pauses, Tokens
+from tasks.segmenters._pauses import Pauses
 
 LEAST_MATCH = 0.5  # of the words; below it, a sentence was not said
 DOUBTFUL = 0.6  # most match of a sentence of which an end was not heard
@@ -49,8 +49,8 @@ class Place:
     def compare(self, heard: Sequence[str]) -> None:
         """If all of it was heard, letters count too: a misheard word shares most of them."""
         if self.heard and not self.doubtful:
-            there = "".join(heard[self.first : self.last + 1])
-            near = Levenshtein.normalized_similarity("".join(self.words), there)
+            own = "".join(heard[self.first : self.last + 1])
+            near = Levenshtein.normalized_similarity("".join(self.words), own)
             self.match = max(self.match, near)
 
     def doubt(self) -> None:
@@ -67,9 +67,8 @@ class Place:
 class Search:
     """The words heard in a recording, among which the sentences of its text are searched."""
 
-    def __init__(self, times: Tokens, pauses: Pauses) -> None:
-        self._times, self._pauses = times, pauses
-        self.tokens = [token for token, _ in times]
+    def __init__(self, tokens: Sequence[str], pauses: Pauses) -> None:
+        self.tokens, self._pauses = tokens, pauses
 
     def places(self, said: Sequence[Sequence[str]]) -> list[Place]:
         """The place of each sentence, given as words; the heard ones ascend."""
@@ -98,7 +97,7 @@ class Search:
         """Recover the heard words at the ends. If there are none, the sentence is doubtful: its
         span may lack a word."""
         low, high = self._between(before, after)
-        least, most = self._pauses.near(self._times, place.first, place.last)
+        least, most = self._pauses.near(place.first, place.last)
         if place.head:
             beyond, near = self.tokens[low : place.first][::-1], place.first - max(low, least)
             count = self._lost(place.head[::-1], beyond, place.replaced[0], near, place.first, -1)
@@ -131,7 +130,7 @@ class Search:
     def _to_pause(self, at: int, way: int, counts: range) -> int | None:
         """How many words lie between a token and the next pause, if it is one of `counts`; else
         None."""
-        return next((n for n in counts if self._pauses.at(self._times, at + way * n)), None)
+        return next((n for n in counts if self._pauses.at(at + way * n)), None)
 
     def _between(self, before: Place | None, after: Place | None) -> Range:
         """The tokens between two sentences."""
@@ -139,8 +138,8 @@ class Search:
 
     def _whole(self, before: Place | None, place: Place, after: Place | None) -> bool:
         """Whether a pause or a sentence of the text is on each side."""
-        return (self._pauses.at(self._times, place.first) or place.meets(before)) and (
-            self._pauses.at(self._times, place.last + 1) or place.meets(after)
+        return (self._pauses.at(place.first) or place.meets(before)) and (
+            self._pauses.at(place.last + 1) or place.meets(after)
         )
 
     def _widen(self, before: Place | None, place: Place, after: Place | None) -> None:
@@ -158,12 +157,14 @@ class Search:
         """Whether a long pause parts a word or two at an end from the rest of the sentence, and the
         sentence beside that end was not heard to there: the recogniser may have lost what it heard
         of that one, and have set these words in its place."""
-        place, pauses, times = places[n], self._pauses, self._times
-        some = range(1, min(EDGE, place.last - place.first) + 1)
-        lost = n > 0 and places[n - 1].no_tail, n + 1 < len(places) and places[n + 1].no_head
-        begins = [at for k in some if pauses.parts(times, at := place.first + k)]
-        ends = [at for k in some if pauses.parts(times, at := place.last + 1 - k)]
-        return any(lost[0] or pauses.torn(times, at) for at in begins) or (lost[1] and bool(ends))
+        place, pauses = places[n], self._pauses
+        counts = range(1, min(EDGE, place.last - place.first) + 1)
+        lost_before = n > 0 and places[n - 1].no_tail
+        lost_after = n + 1 < len(places) and places[n + 1].no_head
+        begins = [at for k in counts if pauses.parts(at := place.first + k)]
+        return any(lost_before or pauses.torn(at) for at in begins) or (
+            lost_after and any(pauses.parts(place.last + 1 - k) for k in counts)
+        )
 
 
 def _three(

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from tasks import scoring
 from tasks.plugins.contracts.segmenters import RecordingTranscript
@@ -70,16 +70,16 @@ def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:
     language = heard.language or ""
     written = sentences(text)
     said = [_words(sentence, language) for sentence in written]
-    each = ((n, _word(word.word, language)) for n, word in enumerate(heard.words))
-    times = [(token, n) for n, several in each for token in several]
-    pauses = Pauses(heard)
-    search = _places.Search(times, pauses)
+    tokens = [_word(word.word, language) for word in heard.words]
+    word_of = [n for n, several in enumerate(tokens) for _ in several]
+    pauses = Pauses(heard.words, heard.speech, word_of)
+    search = _places.Search([*chain.from_iterable(tokens)], pauses)
     found = []
     for sentence, place in zip(written, search.places(said), strict=True):
         span = None
         place.compare(search.tokens)
         if place.heard:
-            span = pauses.around(times[place.first][1], times[place.last][1])
+            span = pauses.around(word_of[place.first], word_of[place.last])
         known = span is not None and span[1] > span[0]
         found.append(Sentence(sentence, span if known else None, place.match))
     return found

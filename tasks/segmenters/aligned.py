@@ -10,6 +10,7 @@ samples at that place, which is dropped as `not_in_audio`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -21,7 +22,7 @@ from tasks.json_types import JsonObject
 from tasks.plugins.contracts.asr import EmittingBackendClass
 from tasks.plugins.contracts.segmenters import RecordingTranscript
 from tasks.recording import Segment
-from tasks.segmenters import Segmenter, Span, _forced, _spoken
+from tasks.segmenters import KnownSpans, Segmenter, Span, _forced, _spoken
 from tasks.settings import Plugin, StageSettings
 from tasks.settings.base import Shelf
 
@@ -80,54 +81,47 @@ def gpu_fault(settings: Settings) -> str | None:
     return recogniser.gpu_fault(own)
 
 
-class Aligned:
-    """Gives each sentence as soon as its end is decoded, and everything else at the end."""
+class Aligned(KnownSpans):
+    """Gives each sentence as soon as its end is decoded, with what lies before it."""
 
     def __init__(self, sentences: Sequence[_spoken.Sentence], rate: int, reason: str) -> None:
         self._reason = reason
-        self._count = 0
         self._done = 0  # samples covered
-        self._spans: list[Span] = []
+        spans: list[Span] = []
         end, unsaid = 0, list[str]()
         for sentence in [*sentences, None]:
             if sentence is not None and sentence.span is None:
                 unsaid.append(sentence.text)
                 continue
             if unsaid:
-                self._spans.append(Span(end, end, text=" ".join(unsaid), match=0.0))
+                spans.append(Span(end, end, text=" ".join(unsaid), match=0.0))
                 unsaid = []
             if sentence is not None and sentence.span is not None:
                 start, stop = (round(at * rate) for at in sentence.span)
                 start = max(start, end)
                 end = max(start, stop)
-                self._spans.append(Span(start, end, text=sentence.text, match=sentence.match))
-        self._spans.reverse()  # a stack
+                spans.append(Span(start, end, text=sentence.text, match=sentence.match))
+        super().__init__(spans)
 
     def push(self, block: Float32s) -> list[Span]:
-        self._count += len(block)
-        return self._until(self._count)
+        return self._with_gaps(super().push(block))
 
     def finish(self) -> list[Span]:
-        found = self._until(None)
-        if self._done < self._count:
-            found.append(Span(self._done, self._count, "unsegmented", reason=self._reason))
-        return found
+        return self._with_gaps(super().finish()) + self._gap(self.at)
 
-    def _until(self, count: int | None) -> list[Span]:
-        """Spans that end by `count`, with what lies between them."""
+    def _with_gaps(self, spans: Sequence[Span]) -> list[Span]:
         found: list[Span] = []
-        while self._spans and (count is None or self._spans[-1].end <= count):
-            span = self._spans.pop()
-            start, end = min(span.start, self._count), min(span.end, self._count)
-            if start > self._done:
-                found.append(Span(self._done, start, "unsegmented", reason=self._reason))
-            found.append(Span(start, end, text=span.text, match=span.match))
+        for span in spans:
+            start, end = min(span.start, self.at), min(span.end, self.at)
+            found += [*self._gap(start), replace(span, start=start, end=end)]
             self._done = max(self._done, end)
         return found
 
-    @property
-    def needed_from(self) -> int:
-        return self._done
+    def _gap(self, end: int) -> list[Span]:
+        """What no sentence covers, up to `end`."""
+        if self._done >= end:
+            return []
+        return [Span(self._done, end, "unsegmented", reason=self._reason)]
 
 
 def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Segmenter:

@@ -53,10 +53,7 @@ def training_text(text: str, language: str) -> str:
     """
     code = base(language)
     text = _plain.JOINERS.sub(" " if code == "fa" else "", _plain.compatible(clean(text)))
-    say = figures_to_words(code)
-    if say is not None and not text.isalpha():
-        text = say(text)
-    return _plain.bare(_plain.lower(text, code))
+    return _plain.bare(_plain.lower(figures_to_words(code)(text), code))
 
 
 def base(language: str) -> str:
@@ -80,10 +77,7 @@ def _with_numbers_in_words(language: str) -> Callable[[str], str]:
     fold = [(re.compile(pattern), form) for pattern, form in reading.fold]
 
     def normalise(text: str) -> str:
-        text = _plain.compatible(text)
-        if say is not None and not text.isalpha():
-            text = say(text)
-        text = _plain.folded(text, language)
+        text = _plain.folded(say(_plain.compatible(text)), language)
         for pattern, form in fold:
             text = pattern.sub(form, text)
         return text

@@ -88,15 +88,13 @@ READINGS = {
 
 
 @lru_cache(maxsize=256)
-def of(language: str) -> Callable[[str], str] | None:
-    """`spoken(text) -> text` of a language; None where CLDR has no rules for it."""
-    if not language:
-        return None
+def of(language: str) -> Callable[[str], str]:
+    """`spoken(text) -> text` of a language; where CLDR has no rules for it, the text stays."""
     reading = READINGS.get(language, Reading())
     name = _NAMES.get(language, language)
-    engine = _engine(name)
+    engine = _engine(name) if name else None
     if engine is None:
-        return None
+        return str
     group, mark = (",", ".") if name in _POINT.split() else (".", ",")
     # Letters that make a number part of a word; Hangul and unspaced scripts do not: "25개".
     letter = rf"[^\W_{UNSPACED}\uac00-\ud7a3]"
@@ -119,7 +117,7 @@ def of(language: str) -> Callable[[str], str] | None:
         symbol = (found["after"] or found["before"] or "").strip()
         return f"{pad}{words(sign, whole, part, symbol)}{pad}"
 
-    return lambda text: number.sub(say, text)
+    return lambda text: text if text.isalpha() else number.sub(say, text)
 
 
 @lru_cache(maxsize=128)

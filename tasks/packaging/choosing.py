@@ -50,8 +50,8 @@ def choose(job: Job, scratch: Path) -> JsonObject:
         lambda tables: _save(scratch, speakers.FILE, tables),
     )
     rejected, frozen = judgements.corpus_wide(job, groups, newest)
-    firsts = judgements.firsts(groups)
-    split = np.zeros(firsts[-1], np.int16)  # of all rows, group by group; -1: not packaged
+    first_rows = judgements.first_rows(groups)
+    split = np.zeros(first_rows[-1], np.int16)  # of all rows, group by group; -1: not packaged
     split[rejected["at"].to_numpy()] = -1
     names, lists, first_ids = [REST], JsonObject(), dict[str, str]()
     if selection.selects(job):
@@ -63,7 +63,7 @@ def choose(job: Job, scratch: Path) -> JsonObject:
             if selected.splits is not None:
                 _save(scratch, splits.FILE, selected.splits())
         left = np.flatnonzero(among)
-        first_ids = _first_ids(groups, firsts, left, selected, stay)
+        first_ids = _first_ids(groups, first_rows, left, selected, stay)
         names, lists = [*first_ids] or [REST], selected.lists
         split = staying.renumbered(stay.split, stay.names, names)
         split[left[selected.rows]] = staying.renumbered(selected.split, selected.names, names)
@@ -75,7 +75,7 @@ def choose(job: Job, scratch: Path) -> JsonObject:
     judged = judgements.save(scratch, groups, rejected)
     del rejected
     clips = corpus_clips.load(groups, linked)
-    corpus_clips.save(scratch, clips, firsts, split, names, linked.names if linked else [])
+    corpus_clips.save(scratch, clips, first_rows, split, names, linked.names if linked else [])
     return {
         "frozen": frozen,
         "split_lists": lists,
@@ -86,15 +86,15 @@ def choose(job: Job, scratch: Path) -> JsonObject:
 
 
 def _first_ids(
-    groups: Sequence[ShardGroup], firsts: Int64s, left: Int64s, selected: Selection, stay: Staying
+    groups: Sequence[ShardGroup], begins: Int64s, left: Int64s, selected: Selection, stay: Staying
 ) -> dict[str, str]:
     """The first id of each split in use, in their order: that of the splits."""
-    found = dict(stay.firsts)
+    found = dict(stay.first_ids)
     for number, at in zip(*np.unique(selected.split, return_index=True), strict=True):
         row = left[selected.rows[at]]
-        group = int(np.searchsorted(firsts, row, "right")) - 1
+        group = int(np.searchsorted(begins, row, "right")) - 1
         name = selected.names[number]
-        own = groups[group].table("rows.arrow", ("id",))["id"][row - firsts[group]].as_py()
+        own = groups[group].table("rows.arrow", ("id",))["id"][row - begins[group]].as_py()
         found[name] = min(own, found.get(name, own), key=str.encode)
     return dict(sorted(found.items(), key=lambda item: item[1].encode()))
 

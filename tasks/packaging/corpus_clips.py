@@ -94,12 +94,12 @@ def _check_ids(groups: Sequence[ShardGroup], clips: CorpusClips) -> None:
 def save(
     scratch: Path,
     clips: CorpusClips,
-    firsts: Int64s,
+    first_rows: Int64s,
     split: Int16s,
     names: list[str],
     spoken: list[str],
 ) -> None:
-    """Save the chosen clips; `firsts`: the place of each group's first row among all rows, and
+    """Save the chosen clips; `first_rows`: the place of each group's first row among all rows, and
     `split`: by place, -1 for a row that is not chosen."""
     fields = {name: pa.from_numpy_dtype(column.dtype) for name, column in clips._asdict().items()}
     metadata = {"names": "\n".join(names), "clips": str(int((split >= 0).sum()))}
@@ -108,7 +108,7 @@ def save(
     with storage.of(scratch).writing(scratch) as home, tables.writing(home / CHOSEN, schema) as out:
         for low in range(0, len(split), BATCH):
             some = clips.take(slice(low, low + BATCH))
-            own = split[firsts[some.group] + some.row]
+            own = split[first_rows[some.group] + some.row]
             columns = [column[own >= 0] for column in (*some, own)]
             out.write_batch(pa.record_batch([pa.array(each) for each in columns], schema=schema))
 

@@ -35,7 +35,7 @@ SAVED = pa.schema(
 FILE = "verdicts.arrow"
 
 
-def firsts(groups: Sequence[ShardGroup]) -> Int64s:
+def first_rows(groups: Sequence[ShardGroup]) -> Int64s:
     """The place of each group's first row among all rows, and their number."""
     return np.cumsum([0, *(each.facts["rows"] for each in groups)])
 
@@ -63,7 +63,7 @@ def corpus_wide(
     found, frozen = judging.judge(job, parts, published, frozen)
     at = found["at"].to_numpy()
     order = np.argsort(at, kind="stable")
-    heard, rows = np.cumsum(sizes), firsts(groups)
+    heard, rows = np.cumsum(sizes), first_rows(groups)
     edges = np.searchsorted(at, heard, sorter=order)
     for number, group in enumerate(groups):
         some = order[edges[number] : edges[number + 1]]
@@ -80,7 +80,7 @@ def corpus_wide(
 
 def save(scratch: Path, groups: Sequence[ShardGroup], rejected: pa.Table) -> list[int]:
     """Save SAVED from REJECTED, a batch for each group with any; returns their numbers."""
-    begins = firsts(groups)
+    begins = first_rows(groups)
     rejected = rejected.take(np.argsort(rejected["at"].to_numpy(), kind="stable"))
     place = rejected["at"].to_numpy()
     edges = np.searchsorted(place, begins)

@@ -92,13 +92,6 @@ def load(out: Path, newest: Path, described: JsonObject, seed: int) -> Published
     return _assembled(found)
 
 
-def firsts(out: Path, described: JsonObject) -> dict[str, str]:
-    """The first id of each split of the newest version, in the order of ids; empty if the notes are
-    gone."""
-    found: dict[str, str] = noted(out, described).get("firsts", {})
-    return found
-
-
 def _assembled(parts: Iterable[tuple[str, str, pa.Table]]) -> Published:
     at, found = 0, []
     columns: dict[str, list[UInt64s]] = {name: [] for name in DIGESTS.names}

@@ -38,7 +38,7 @@ class Staying(NamedTuple):
     split: Sides  # of each row: index of `names`; -1: it has to be assigned
     names: list[str]
     lengths: dict[str, int]  # µs of the clips in each split
-    firsts: dict[str, str]  # the first id of each split
+    first_ids: dict[str, str]  # of each split
 
 
 def nobody(rows: int) -> Staying:
@@ -63,11 +63,11 @@ def of(
     if newest is None or linked or not _suffices(job, newest):
         return nobody(len(left))
     described = versions.described(newest)
-    firsts = published.firsts(job.out, described)
-    if not firsts:
+    first_ids: dict[str, str] = published.noted(job.out, described).get("firsts", {})
+    if not first_ids:
         return nobody(len(left))
     known = _known(published.load(job.out, newest, described, job.package.seed))
-    return _compared(groups, left, known, firsts, job.package.seed)
+    return _compared(groups, left, known, first_ids, job.package.seed)
 
 
 def _suffices(job: Job, newest: Path) -> bool:
@@ -105,13 +105,13 @@ def _known(there: Published) -> _Known:
 
 
 def _compared(
-    groups: Sequence[ShardGroup], left: Bools, known: _Known, firsts: dict[str, str], seed: int
+    groups: Sequence[ShardGroup], left: Bools, known: _Known, first_ids: dict[str, str], seed: int
 ) -> Staying:
     """The rows with the ids and contents of published clips; nobody if the first clip of a split
     is not among them."""
     split = np.full(len(left), -1, np.int16)
     lengths: dict[str, int] = {}
-    keys = seeded.keys(str(seed), firsts.values())
+    keys = seeded.keys(str(seed), first_ids.values())
     place = sorted_keys.places_of(keys[:, 0], keys[:, 1], known.high, known.low)
     met = np.zeros(len(place), bool)
     for own, rows in _portions(groups):
@@ -124,10 +124,10 @@ def _compared(
             name = known.names[number]
             lengths[name] = lengths.get(name, 0) + int(length[side == number].sum())
         met |= [bool((at == each).any()) for each in place.tolist()]
-    there = {name: id_ for (name, id_), is_met in zip(firsts.items(), met, strict=True) if is_met}
-    if not lengths.keys() <= there.keys():
+    still = {name for name, is_met in zip(first_ids, met, strict=True) if is_met}
+    if not lengths.keys() <= still:
         return nobody(len(left))
-    return Staying(split, known.names, lengths, {name: there[name] for name in lengths})
+    return Staying(split, known.names, lengths, {name: first_ids[name] for name in lengths})
 
 
 def _portions(groups: Sequence[ShardGroup]) -> Iterator[tuple[slice, dict[str, NDArray[Any]]]]:

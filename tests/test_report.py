@@ -496,7 +496,7 @@ def test_a_hundred_thousand_shards_are_added_up(tmp_path: Path) -> None:
     found = workers.of(tmp_path / metrics.NAME)
     assert found is not None
     assert len(json.dumps(found, default=str)) < 100_000
-    assert (len(found["lanes"]), found["more"], found["workers"]) == (24, 36, 60)
+    assert (len(found["lanes"]), found["more"]) == (24, 36)
     assert len(found["slowest"]) == workers.SLOWEST
 
 

@@ -8,9 +8,9 @@ needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,26 +26,25 @@ from tasks.job import Job
 from tasks.packaging import weights
 from tasks.plugins import rules
 from tasks.plugins.rules import Rule
-from tasks.settings import Plugin
 from tasks.storage import tables
 
 GROUPS = 8  # datasets, and languages, with a chart of their own
 
 
-@dataclass(frozen=True, slots=True)
-class PluginRule:
-    """One rule of a verdict, and the plug-in it comes from."""
+class ShelfRule(NamedTuple):
+    """One rule of a verdict, and the shelf of the plug-in that it comes from."""
 
     shelf: str
-    use: str
     rule: Rule
 
 
-def plugin_rules(job: Job) -> list[PluginRule]:
-    chosen: list[tuple[str, Plugin]] = [("filters", p) for p in job.filter.filters]
-    chosen += [("text", p) for p in job.transcribe.verdicts]
-    found = [PluginRule(s, p.use, rule) for s, p in chosen for rule in rules_of(s, (p,))]
-    return found + [PluginRule("enhance", job.enhance.use, rule) for rule in enhanced.rules(job)]
+def shelf_rules(job: Job) -> list[ShelfRule]:
+    by_shelf = {
+        "filters": rules_of("filters", job.filter.filters),
+        "text": rules_of("text", job.transcribe.verdicts),
+        "enhance": enhanced.rules(job),
+    }
+    return [ShelfRule(shelf, rule) for shelf, chosen in by_shelf.items() for rule in chosen]
 
 
 def units(job: Job) -> dict[str, tuple[str, str]]:
@@ -64,8 +63,8 @@ class Columns:
     def __init__(self, job: Job, path: Path) -> None:
         self.job, self.path = job, path
         self.names: list[str] = tables.schema(path).names
-        self.asked = plugin_rules(job)
-        self._refused: dict[PluginRule, UInt8s] = {}  # eight rows a byte
+        self.asked = shelf_rules(job)
+        self._refused: dict[ShelfRule, UInt8s] = {}  # eight rows a byte
         self._last: tuple[str, Float64s] | None = None
 
     def ids(self, rows: Sequence[int]) -> list[str]:
@@ -135,7 +134,7 @@ class Columns:
 
         return self._flags(rejected, "stage", "reason", "outcome")
 
-    def refused(self, asked: PluginRule) -> Bools:
+    def refused(self, asked: ShelfRule) -> Bools:
         """Rows that one rule rejects; a rule on text rejects only what was transcribed."""
         if asked not in self._refused:
             needed = (*rules.columns(asked.rule), outcome_table.SPARED)
@@ -151,7 +150,7 @@ class Columns:
             count += self.refused(asked)
         return count
 
-    def only(self, asked: PluginRule) -> Bools:
+    def only(self, asked: ShelfRule) -> Bools:
         """Rows that would be kept without this one rule."""
         found: Bools = ~self.blocked & (self.refusals == self.refused(asked))
         return found

@@ -11,7 +11,7 @@ import numpy as np
 from tasks.arrays import Float64s
 from tasks.json_types import JsonObject
 from tasks.plugins.rules import Limit
-from tasks.report.columns import Columns, PluginRule
+from tasks.report.columns import Columns, ShelfRule
 from tasks.report.distributions import short
 
 POSITIONS = 100  # of a slider, between the ends of the chart's axis
@@ -33,19 +33,17 @@ def sliders(columns: Columns, name: str, low: float, high: float) -> list[JsonOb
     for asked in columns.asked:
         rule = asked.rule
         if isinstance(rule, Limit) and rule.column == name:
-            sides = [("min", rule.min, rule.low), ("max", rule.max, rule.high)]
-            for side, today, reason in sides:
+            for side, today, reason in (("min", rule.min, rule.low), ("max", rule.max, rule.high)):
                 if reason:
-                    found.append(_curve(columns, asked, side, today, reason, low, high))
+                    found.append(_curve(columns, asked, side, today, low, high))
     return found
 
 
 def _curve(
     columns: Columns,
-    asked: PluginRule,
+    asked: ShelfRule,
     side: str,
     today: float | None,
-    reason: str,
     low: float,
     high: float,
 ) -> JsonObject:
@@ -76,10 +74,7 @@ def _curve(
         items, kept = count.cumsum(), length.cumsum()
         positions.append(None)
     return {
-        "use": asked.use,
-        "shelf": asked.shelf,
         "side": side,
-        "reason": reason,
         "today": today,
         "at": positions.index(today),
         "positions": positions,

@@ -109,7 +109,6 @@ def of(columns: Columns, name: str) -> JsonObject | None:
         "high": high,
         "groups": groups,
         "missing": int(len(values) - count),
-        "known": count,
     }
 
 

@@ -32,7 +32,7 @@ from tasks.report import (
     words,
     workers,
 )
-from tasks.report.columns import Columns, plugin_rules, units
+from tasks.report.columns import Columns, shelf_rules, units
 from tasks.report.facts import Ledger
 
 if TYPE_CHECKING:
@@ -83,7 +83,6 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
         "speakers": asked.counts.get("speakers", {}),
         "measured": None if columns is None else _measured(columns, asked, about),
         "agreeing": None if columns is None else agreeing.of(columns),
-        "now": None,
         "settings": masking.text(asked.settings)[:SETTINGS],
         "rows": rows,
         "reasons": listen.groups(asked.counts, found),
@@ -137,7 +136,7 @@ def _tiles(asked: Request) -> list[tuple[str, str, str]]:
 
 def _explain(job: Job, steps: list[JsonObject]) -> None:
     """Give the reasons of limits a meaning, with the limit's value."""
-    for asked in plugin_rules(job):
+    for asked in shelf_rules(job):
         rule = asked.rule
         if isinstance(rule, Limit):
             sides = ((rule.low, "below", rule.min), (rule.high, "above", rule.max))

@@ -50,7 +50,6 @@ def of(path: Path | None) -> JsonObject | None:
     lanes = _lanes(calls, step)
     return {
         "seconds": whole,
-        "step": step,
         "slowest": _slowest(table),
         "stages": [_stage(table, STAGES[i], whole) for i in shown],
         "busy": [
@@ -58,7 +57,6 @@ def of(path: Path | None) -> JsonObject | None:
         ],
         "lanes": lanes[:LANES],
         "more": max(0, len(lanes) - LANES),
-        "workers": len(lanes),
     }
 
 

@@ -120,7 +120,7 @@ def run_sample(
     members, failed = trial.frame(job.out, found.shards)
     wanted = sample.size(len(members), fraction, least)
     drawn = sample.draw(members, wanted, job.package.seed)
-    chosen = [m for some in drawn.values() for m in some]
+    chosen = [m for stratum in drawn.values() for m in stratum]
     dones = _sampled(job, chosen, caller, observer)
     seen = known_results(job, found.shards, chosen, caller)
     costs = sample_costs.of(job, dones, caller)
@@ -128,7 +128,7 @@ def run_sample(
     found.index.refresh()
     found.index.note_files()
     held = sample.strata(members, wanted)
-    told = Forecast(held, drawn, seen, costs, sizes).as_dict()
+    forecast = Forecast(held, drawn, seen, costs, sizes).as_dict()
     sampled = {
         "recordings": len(chosen),
         "of": len(members),
@@ -143,7 +143,7 @@ def run_sample(
     result = {
         "sample": sampled,
         "peak_memory_bytes": pc.max(caller.metrics.table()["rss_peak"]).as_py(),
-        **told,
+        **forecast,
         "free_bytes": storage.of(job.out).free(job.out),
         "used_bytes": estimates.bytes_used(job.out),
         "ignored": found.ignored,
@@ -156,13 +156,12 @@ def known_results(
     job: Job, shards: Sequence[str], chosen: list[Member], caller: Caller
 ) -> dict[str, trial.SampleResult]:
     """Every recording whose work is done; the workers look."""
-    of = _by_shard(chosen)
+    sampled = _by_shard(chosen)
     calls = []
     for low in range(0, len(shards), AT_ONCE):
-        some = shards[low : low + AT_ONCE]
-        calls.append(
-            (job, some, frozenset(m.recording for shard in some for m in of.get(shard, ())))
-        )
+        asked = shards[low : low + AT_ONCE]
+        names = frozenset(m.recording for shard in asked for m in sampled.get(shard, ()))
+        calls.append((job, asked, names))
     seen: dict[str, trial.SampleResult] = {}
     for each in caller.map(trial.known, calls):
         seen.update(each)
@@ -180,18 +179,18 @@ def _sampled(
     job: Job, chosen: list[Member], caller: ClusterCaller, observer: Observer
 ) -> list[Done]:
     """Run the stages of every shard, for its recordings in the sample only."""
-    of = _by_shard(chosen)
-    seconds = {shard: sum(m.seconds for m in some) for shard, some in of.items()}
+    sampled = _by_shard(chosen)
+    seconds = {shard: sum(m.seconds for m in members) for shard, members in sampled.items()}
     for stage in PER_SHARD:
         observer.start(stage, sum(seconds.values()))
 
     def chain(shard: str) -> list[Done]:
-        only = frozenset(m.recording for m in of[shard])
+        only = frozenset(m.recording for m in sampled[shard])
         return shard_chain.chain(
             replace(job, only=only), shard, seconds[shard], caller, observer, {}
         )
 
-    order = sorted(of, key=lambda shard: (-seconds[shard], shard))
+    order = sorted(sampled, key=lambda shard: (-seconds[shard], shard))
     results = observer.chains({shard: seconds[shard] for shard in order}, chain)
     for stage in PER_SHARD:
         observer.finish(stage)

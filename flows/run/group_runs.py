@@ -73,8 +73,8 @@ class TaskRunGroup:
             if shown is None:
                 label = run_names.task_run(stage, self.title, sum(self.seconds.values()))
                 shown = self._stages[stage] = _StageRun(stage, label, self._run)
-            late = shown.over.is_set()
-        if late:  # a later stage found damage, and its contents are made again
+            is_over = shown.over.is_set()
+        if is_over:  # a later stage found damage, and its contents are made again
             return self._run(stage, run_names.task_run(stage, shard, self.seconds[shard]), work)
         entry = Entry(time.monotonic())
         self._note(shown, shard, entry)

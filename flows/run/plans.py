@@ -129,8 +129,10 @@ class _PastRun(NamedTuple):
 
     def of_items(self, name: str) -> tuple[float, int] | None:
         """Wall seconds an item of a stage that is one step; None if it computed nothing."""
-        told = self.stages.get(name, {})
-        return (told["seconds"] / told["items_computed"], 1) if told.get("items_computed") else None
+        stage = self.stages.get(name, {})
+        return (
+            (stage["seconds"] / stage["items_computed"], 1) if stage.get("items_computed") else None
+        )
 
     def of_audio(self, name: str) -> tuple[float, int] | None:
         """(a worker's seconds per second of audio, number of workers)."""
@@ -150,11 +152,11 @@ def _runs(out: Path) -> Iterator[_PastRun]:
     """Runs that ended well, newest first."""
     for folder in runs.having(out, runs.SUMMARY):
         try:
-            told = json.loads(storage.read(folder / runs.SUMMARY))
+            summary = json.loads(storage.read(folder / runs.SUMMARY))
             settings = parse(json.loads(storage.read(folder / runs.SETTINGS)))
         except (OSError, ValueError, ConfigError):
             continue
-        yield _PastRun(folder, settings, told.get("stages", {}))
+        yield _PastRun(folder, settings, summary.get("stages", {}))
 
 
 def _plugins(settings: PrepareSettings, name: str) -> Any:
@@ -165,6 +167,6 @@ def _plugins(settings: PrepareSettings, name: str) -> Any:
         return settings.resample.resampler.use, [p.use for p in settings.resample.levels]
     if name == "transcribe":
         several = settings.transcribe.recognisers
-        told = [each.model_dump(mode="json", exclude={"threads"}) for each in several]
-        return told if len(told) > 1 else told[0]
+        chosen = [each.model_dump(mode="json", exclude={"threads"}) for each in several]
+        return chosen if len(chosen) > 1 else chosen[0]
     return sorted(p.use for p in settings.package.formats) if name == "package" else None

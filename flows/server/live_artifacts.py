@@ -116,8 +116,7 @@ class Poster:
         try:
             known = self._known.get(title)
             if known is None and self._key and self._run.run_count > 1:
-                earlier = found(client, self._run.id)  # of an earlier attempt
-                known = earlier.id if earlier else None
+                known, _ = found(client, self._run.id)  # of an earlier attempt
             self._known[title] = post(client, self._run.id, known, text, self._key, title)
         except Exception as error:  # whatever it is, the run continues
             self._warn(error)

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import ArtifactFilter
-from prefect.client.schemas.objects import Artifact, FlowRun
+from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.objects import State as PrefectState
 from prefect.context import FlowRunContext
 from prefect.flows import Flow
@@ -66,14 +66,12 @@ def post(
     return UUID(reply.json()["id"])
 
 
-def found(client: SyncPrefectClient, run: UUID) -> Artifact | None:
-    """The artifact with KEY that the flow run already has."""
+def found(client: SyncPrefectClient, run: UUID) -> tuple[UUID | None, str]:
+    """Id and text of the artifact with KEY that the flow run already has; None and "" without."""
     which = ArtifactFilter.model_validate({"flow_run_id": {"any_": [run]}, "key": {"any_": [KEY]}})
-    return next(iter(client.read_artifacts(artifact_filter=which, limit=1)), None)
-
-
-def _id(artifact: Artifact | None) -> UUID | None:
-    return artifact.id if artifact else None
+    for artifact in client.read_artifacts(artifact_filter=which, limit=1):
+        return artifact.id, str(artifact.data)
+    return None, ""
 
 
 def note(text: str) -> None:
@@ -83,7 +81,8 @@ def note(text: str) -> None:
         return
     try:
         with one_try() as client:
-            post(client, run.id, _id(found(client, run.id)), text)
+            known, _ = found(client, run.id)
+            post(client, run.id, known, text)
     except Exception as error:  # whatever it is, the run did its work
         log.warning("the run's artifact in Prefect was not made: %s", error)
 
@@ -101,13 +100,12 @@ def summarise(flow: Flow[..., object], flow_run: FlowRun, state: PrefectState[ob
     )
     try:
         with one_try() as client:
-            there = found(client, flow_run.id)
-            before = str(there.data) if there else ""
+            known, before = found(client, flow_run.id)
             if what == "was cancelled" and before.startswith(DONE):
                 return  # it had already finished
             error = getattr(state.data, "result", state.data)  # most often a record of the result
             error = error if isinstance(error, Exception) else state.message
             link = url_for("flow-run", obj_id=flow_run.id)
-            post(client, flow_run.id, _id(there), failure(what, error, before, link))
+            post(client, flow_run.id, known, failure(what, error, before, link))
     except Exception as error:  # the server may be why the run ended
         log.warning("no summary was left in Prefect: %s", error)

@@ -14,15 +14,15 @@ LAST_RUNS = 50  # of an OUT that are checked for records they left open
 
 
 def write(place: Path, flow_run: str, owner: str, recorded: bool = False) -> None:
-    told = {"flow_run": flow_run, "owner": owner, "recorded": recorded}
-    storage.write_atomic(place / NOTE, json.dumps(told).encode())
+    note = {"flow_run": flow_run, "owner": owner, "recorded": recorded}
+    storage.write_atomic(place / NOTE, json.dumps(note).encode())
 
 
 def close(place: Path) -> None:
     """Note that Prefect knows how the run in this folder ended."""
     with suppress(OSError, ValueError, KeyError):  # without it, the next run looks after the record
-        told = json.loads(storage.read(place / NOTE))
-        write(place, told["flow_run"], told["owner"], recorded=True)
+        note = json.loads(storage.read(place / NOTE))
+        write(place, note["flow_run"], note["owner"], recorded=True)
 
 
 def is_open(place: Path) -> bool:
@@ -39,6 +39,6 @@ def last(out: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in [name for name in names if name.endswith(f"/{NOTE}")][: -LAST_RUNS - 1 : -1]:
         with suppress(OSError, ValueError, KeyError):  # a folder that is being removed
-            told = json.loads(storage.read(out / "runs" / name))
-            found.setdefault(told["flow_run"], told["owner"])
+            note = json.loads(storage.read(out / "runs" / name))
+            found.setdefault(note["flow_run"], note["owner"])
     return found

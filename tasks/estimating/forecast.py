@@ -86,7 +86,7 @@ class Forecast:
     ) -> None:
         self.held, self.drawn, self.seen = held, drawn, seen
         self.spent, self.sizes = spent, sizes
-        self.members = [m for some in held.values() for m in some]
+        self.members = [m for stratum in held.values() for m in stratum]
         self.rest = [m for m in self.members if m.recording not in seen]
 
     def strata(self, of: Callable[[Member], float | None]) -> list[Stratum]:
@@ -106,18 +106,18 @@ class Forecast:
         def value(m: Member) -> float | None:
             return self.seen[m.recording].kept if dataset in (None, m.dataset) else 0.0
 
-        there = sum(value(m) or 0.0 for m in self.members if m.recording in self.seen)
+        known = sum(value(m) or 0.0 for m in self.members if m.recording in self.seen)
         if dataset is None or all(
-            len({m.dataset for m in some}) == 1 for some in self.held.values()
+            len({m.dataset for m in stratum}) == 1 for stratum in self.held.values()
         ):
             strata = [
                 s
-                for s, some in zip(self.strata(value), self.held.values(), strict=True)
-                if dataset in (None, some[0].dataset)
+                for s, stratum in zip(self.strata(value), self.held.values(), strict=True)
+                if dataset in (None, stratum[0].dataset)
             ]
         else:
             strata = self.strata(value)
-        return estimate.total(strata, there, share=True)
+        return estimate.total(strata, known, share=True)
 
     def lap(self, m: Member, stage: str, what: str) -> float | None:
         """Seconds that a stage took for a recording; None if unknown."""
@@ -184,10 +184,10 @@ class Forecast:
             seen = self.seen[m.recording]
             return seen.pcm + seen.kept * per_kept + m.seconds * self.sizes.row
 
-        there = sum(self.seen[m.recording].kept for m in self.members if m.recording in self.seen)
+        kept = sum(self.seen[m.recording].kept for m in self.members if m.recording in self.seen)
         fixed = len({m.shard for m in self.rest}) * self.sizes.part
         return estimate.total(
-            self.strata(value), max(0.0, there - self.sizes.published) * per_kept + fixed
+            self.strata(value), max(0.0, kept - self.sizes.published) * per_kept + fixed
         )
 
     def audio(self) -> Interval:

@@ -73,13 +73,13 @@ def draw(members: Iterable[Member], wanted: int, seed: int) -> dict[Key, list[Me
     total, or more if the strata need it."""
     held = strata(members, wanted)
     counts = allocate(
-        [len(some) for some in held.values()],
-        [sum(m.seconds for m in some) for some in held.values()],
+        [len(stratum) for stratum in held.values()],
+        [sum(m.seconds for m in stratum) for stratum in held.values()],
         wanted,
     )
     return {
-        key: sorted(some, key=lambda m: _place(seed, m.recording))[:count]
-        for (key, some), count in zip(held.items(), counts, strict=True)
+        key: sorted(stratum, key=lambda m: _place(seed, m.recording))[:count]
+        for (key, stratum), count in zip(held.items(), counts, strict=True)
     }
 
 

@@ -157,11 +157,10 @@ class Columns:
 
     def inside(self, name: str, low: float | None, high: float | None) -> Bools:
         """Rows with a known value of this column within the limits."""
-        values = self.values(name)
-        good = ~np.isnan(values)
-        good &= np.ones_like(good) if low is None else values >= low
-        good &= np.ones_like(good) if high is None else values <= high
-        return np.asarray(good, dtype=bool)
+        values = self.values(name)  # NaN is within no limits
+        found: Bools = values >= (-np.inf if low is None else low)
+        found &= values <= (np.inf if high is None else high)
+        return found
 
     @cached_property
     def groups(self) -> list[tuple[str, str | None, Int32s]]:

@@ -36,9 +36,11 @@ def plan(result: JsonObject) -> Iterator[Line]:
         yield _refusal(result)
     for each in result.get("shared", ()):
         yield f"{each['says']}."
-    for line in (_version(result), _unknown(result)):
-        if line:
-            yield line
+    yield _version(result)
+    if result["seconds"] is None:
+        yield (
+            "The time is unknown until a run, or `uttermill estimate`, has measured these plug-ins."
+        )
 
 
 def before_run(result: JsonObject) -> Iterator[Line]:
@@ -153,15 +155,6 @@ def _removed(result: JsonObject) -> str:
     count = result["removed"]
     left = "has left its source" if count == 1 else "have left their sources"
     return f"{counted(count, 'recording')} {left}"
-
-
-def _unknown(result: JsonObject) -> str:
-    if result["seconds"] is not None:
-        return ""
-    return (
-        "The time is unknown until a run, or `uttermill estimate` with these settings, has "
-        "measured these plug-ins."
-    )
 
 
 def _and(words: list[str]) -> str:

@@ -28,7 +28,7 @@ from tasks.recording import Segment
 from tasks.settings import Threshold, Transient
 from tasks.speech import embedding
 from tasks.speech.embedding import unit
-from tasks.speech.stream16k import At16k
+from tasks.speech.mono_stream import MonoStream
 from tasks.speech_rate import RATE
 from tasks.weights import entries, registry
 
@@ -99,7 +99,7 @@ def check_weights(settings: Settings) -> None:
 class Segments:
     def __init__(self, settings: Settings, rate: int) -> None:
         self._settings, self._rate = settings, rate
-        self._audio = At16k(rate)
+        self._audio = MonoStream(rate)
         self._hop = _windows.samples_of(settings.hop_seconds)
         self._model = Windows(settings.path, self._hop)
         self._windows: list[Window] = []

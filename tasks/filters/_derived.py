@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar, cast
 
 import numpy as np
-import soxr
 
 from tasks.arrays import Float32s
 from tasks.audio import Clip
 from tasks.audio.channels import mean
 from tasks.speech import silero as _silero
-from tasks.speech_rate import RATE
+from tasks.speech.mono_stream import MonoStream
 
 T = TypeVar("T")
 
@@ -87,13 +86,10 @@ def frames(
 
 
 def _resampled(clip: Clip) -> Iterator[Float32s]:
-    if clip.rate == RATE:
-        yield from mono_blocks(clip)
-        return
-    stream = soxr.ResampleStream(clip.rate, RATE, 1, "float32", "HQ")
-    for block in mono_blocks(clip):
-        yield stream.resample_chunk(np.ascontiguousarray(block))
-    yield stream.resample_chunk(np.empty(0, np.float32), last=True)
+    stream = MonoStream(clip.rate)
+    yield from map(stream.push, mono_blocks(clip))
+    if len(rest := stream.finish()):
+        yield rest
 
 
 def _joined(pieces: list[Float32s]) -> Float32s:

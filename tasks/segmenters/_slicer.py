@@ -19,6 +19,7 @@ from collections import deque
 import numpy as np
 
 from tasks.arrays import Float32s, Float64s
+from tasks.speech.mono_stream import MonoStream
 
 CUTOFF_HZ, ORDER = 48.0, 5  # Butterworth, one pass forwards
 QUALITY = "VHQ"  # of libsoxr, as librosa's `soxr_vhq`
@@ -32,13 +33,10 @@ class Ear:
     """
 
     def __init__(self, native: int, rate: int, highpass: bool) -> None:
-        import soxr
-
         self.rate = rate
         self.heard = 0
         self._native, self._pushed = native, 0
-        same = native == rate
-        self._stream = None if same else soxr.ResampleStream(native, rate, 1, "float32", QUALITY)
+        self._stream = MonoStream(native, rate, QUALITY)
         self._sections: Float64s | None = None
         if highpass:
             from scipy import signal
@@ -49,13 +47,11 @@ class Ear:
     def push(self, mono: Float32s) -> Float32s:
         """float32 [n] at the recording's rate to float32 [about n * rate / native]."""
         self._pushed += len(mono)
-        return self._filtered(mono if self._stream is None else self._stream.resample_chunk(mono))
+        return self._filtered(self._stream.push(mono))
 
     def finish(self) -> Float32s:
         """The remaining samples: the total is then ceil(n * rate / native), librosa's length."""
-        if self._stream is None:
-            return np.zeros(0, np.float32)
-        rest = self._stream.resample_chunk(np.zeros(0, np.float32), last=True)
+        rest = self._stream.finish()
         due = -(-self._pushed * self.rate // self._native) - self.heard
         return self._filtered(np.pad(rest[:due], (0, max(due - len(rest), 0))))
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from tasks.arrays import Float32s
 from tasks.audio.channels import mean
-from tasks.speech.stream16k import At16k
+from tasks.speech.mono_stream import MonoStream
 from tasks.weights import finding, registry, silero
 from tasks.weights.onnx_session import session
 
@@ -63,7 +63,7 @@ class Probabilities:
 
     def __init__(self, rate: int) -> None:
         _session()  # fail before the first block if the model is missing
-        self._audio = At16k(rate)
+        self._audio = MonoStream(rate)
         self._held = np.empty(0, np.float32)  # samples at 16 kHz that wait for a batch
         self._context = np.zeros(CONTEXT, np.float32)
         self._h = np.zeros((1, 1, 128), np.float32)

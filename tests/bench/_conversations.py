@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tasks.audio import open_stream
 from tasks.audio.channels import mean
 from tasks.recording import Locator
-from tasks.speech.stream16k import At16k
+from tasks.speech.mono_stream import MonoStream
 from tasks.speech_rate import RATE
 
 Floats = NDArray[np.float32]
@@ -70,7 +70,7 @@ class Conversation:
 def decoded(path: Path) -> Floats:
     """A file's channel mean at 16 kHz."""
     with open_stream(Locator(str(path))) as stream:
-        audio = At16k(stream.rate)
+        audio = MonoStream(stream.rate)
         blocks = [audio.push(mean(block, np.float32)) for block in stream.blocks()]
     return np.concatenate([*blocks, audio.finish()])
 

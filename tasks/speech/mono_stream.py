@@ -1,0 +1,29 @@
+"""A mono stream at another rate, by libsoxr: the same samples for any size of blocks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tasks.arrays import Float32s
+from tasks.speech_rate import RATE
+
+
+class MonoStream:
+    """Samples at the native rate in, samples at `rate` out."""
+
+    def __init__(self, native: int, rate: int = RATE, quality: str = "HQ") -> None:
+        import soxr
+
+        same = native == rate
+        self._engine = None if same else soxr.ResampleStream(native, rate, 1, "float32", quality)
+
+    def push(self, mono: Float32s, last: bool = False) -> Float32s:
+        """Float32 [n] to the samples [m] that are now known."""
+        if self._engine is None:
+            return mono
+        found: Float32s = self._engine.resample_chunk(np.ascontiguousarray(mono), last=last)
+        return found
+
+    def finish(self) -> Float32s:
+        """The remaining samples."""
+        return self.push(np.empty(0, np.float32), last=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import zlib
 
@@ -17,7 +16,6 @@ from tasks.packaging import accounts, row_digests, seeded, shard_outcomes, speak
 from tasks.packaging.accounts import ACCOUNT, ACCOUNTED, KEY
 from tasks.packaging.shard_groups import (
     DIGESTS,
-    FAST,
     KEYED,
     PLACES,
     SLICES,
@@ -95,14 +93,8 @@ def _sliced(ledger: pa.Table) -> tuple[bytes, list[tuple[int, int, int]]]:
     edges = np.searchsorted(slice_of(found[order], SLICES), np.arange(SLICES + 1))
     whole, slices = bytearray(), []
     for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        part = _stream(ledger.slice(low, high - low)) if high > low else b""
+        own = ledger.slice(low, high - low)
+        part = arrow_bytes(own, pa.ipc.new_stream) if high > low else b""
         slices.append((len(whole), len(part), zlib.crc32(part)))
         whole += part
     return bytes(whole), slices
-
-
-def _stream(table: pa.Table) -> bytes:
-    target = io.BytesIO()
-    with pa.ipc.new_stream(target, table.schema, options=FAST) as out:
-        out.write_table(table)
-    return target.getvalue()

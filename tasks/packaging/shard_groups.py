@@ -20,7 +20,7 @@ import hashlib
 import io
 import json
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -194,12 +194,14 @@ def forget(out: Path, kept: Sequence[ShardGroup], changed: Collection[str]) -> N
 
 #: For small streams, on which threads cost more than they save.
 _ALONE = pa.ipc.IpcReadOptions(use_threads=False)
-FAST = pa.ipc.IpcWriteOptions(compression="lz4")
+_FAST = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
-def arrow_bytes(table: pa.Table) -> bytes:
-    """An Arrow file of one record batch."""
+def arrow_bytes(
+    table: pa.Table, writer: Callable[..., pa.RecordBatchStreamWriter] = pa.ipc.new_file
+) -> bytes:
+    """An Arrow file, or what `writer` makes, of one record batch."""
     target = io.BytesIO()
-    with pa.ipc.new_file(target, table.schema, options=FAST) as out:
+    with writer(target, table.schema, options=_FAST) as out:
         out.write_table(table.combine_chunks())
     return target.getvalue()

@@ -8,6 +8,7 @@ reads the rows replaces that by the speaker's name over all recordings.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -46,9 +47,7 @@ class Speakers(NamedTuple):
         return sorted_keys.value_of(self.voices, self.number, voices)
 
 
-def link(
-    job: Job, parts: VoiceTables, newest: Path | None, save: Save | None = None
-) -> Speakers | None:
+def link(job: Job, parts: VoiceTables, newest: Path | None, save: Save) -> Speakers | None:
     """The speakers of all voices; None if they are not linked over recordings. `save` gets the
     tables (SPEAKERS) of the next `speakers.parquet`, in order."""
     least = recipe.across_recordings(job)
@@ -70,8 +69,7 @@ def link(
             numbers.append(np.array(own, np.int32)[coded.indices.to_numpy()])
             yield table
 
-    for _ in named() if save is None else [save(named())]:
-        pass
+    save(named())
     hashes, number = long_columns.joined(codes), long_columns.joined(numbers)
     order = np.argsort(hashes, kind="stable")
     return Speakers(hashes[order], number[order], [*known])
@@ -117,7 +115,7 @@ def content(codes: UInt64s, numbers: Int32s, names: list[str]) -> UInt64s:
 def in_rows(job: Job, rows: pa.Table, voices: Iterable[pa.Table], newest: Path | None) -> pa.Table:
     """Rows of a few shards with their speakers' names; holds all voices in memory."""
     held = [*voices]
-    found = link(job, lambda: held, newest)
+    found = link(job, lambda: held, newest, deque[pa.Table](maxlen=0).extend)
     if found is None:
         return rows
     return called(rows, names_of(found.of(voices_of(rows)), pa.array(found.names, pa.string())))

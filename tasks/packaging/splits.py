@@ -147,8 +147,7 @@ def _sides(nodes: components.Nodes, of_node: Sides, splits: int) -> tuple[Sides,
 
 def _side(nodes: components.Nodes, of_node: Sides, kind: int) -> Sides:
     """For each clip, the split of its recording, speaker or samples (`kind`); -1: none."""
-    node = nodes.of_row[kind]
-    found: Sides = np.where(node >= 0, np.append(of_node, np.int16(-1))[node], np.int16(-1))
+    found: Sides = np.append(of_node, np.int16(-1))[nodes.of_row[kind]]  # the last: where none is
     return found
 
 

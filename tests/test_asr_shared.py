@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -39,10 +38,7 @@ from tasks.job import Job
 from tasks.speech_rate import RATE
 from tasks.stages.transcribing import Sharing, Unit, chunks
 from tests import corpus
-from tests.stub_whisper import StubWhisper
-
-Span = tuple[float, float]
-
+from tests.stub_whisper import Ear, Span, StubWhisper, heard
 
 # --- who shares a window -----------------------------------------------------------------------
 
@@ -219,41 +215,6 @@ def test_a_word_that_is_stretched_over_speech_is_doubtful() -> None:
     assert not apart(heard_figures, dict(enumerate(clips_of(window))), window)[0].again
     silent = apart(heard, dict(enumerate(clips_of(window, speech=False))), window)
     assert not any(hearing.again for hearing in silent.values())
-
-
-class Ear:
-    """Hears each of `sentences` as one word; in shared windows only the first `many`."""
-
-    def __init__(self, sentences: Sequence[Span], many: int = 99, logprob: float = -0.2) -> None:
-        self.sentences, self.many, self.logprob = sentences, many, logprob
-        self.heard: list[Span] = []
-        self.told: list[Context | None] = []
-        self.searches: list[int] = []
-
-    def hear(self, asked: Any, detect: bool = True, before: Any = ()) -> list[Window]:
-        self.told += before or [None] * len(asked)
-        self.searches.append(len(asked))
-        return [self._one(each[0]) for each in asked]
-
-    def length(self, piece: SpeechClip) -> int:
-        return 30
-
-    def _one(self, piece: SpeechClip) -> Window:
-        first, last = float(piece.samples[0]), float(piece.samples[-1])
-        self.heard.append((round(first, 2), round(last, 2)))
-        inside = [s for s in self.sentences if first <= s[0] and s[1] <= last + 0.01]
-        many = self.many if len(inside) > 1 else 1
-        said = tuple(Word(f" w{a:g}", a - first, b - first, 0.9) for a, b in inside[:many])
-        text = "".join(word.word for word in said).strip()
-        return Window(
-            BeamResult(text, self.logprob, 0.0, (1,) * len(said)), Language("en", 0.9), said
-        )
-
-
-def heard(ear: Ear, clips: Sequence[SpeechClip], **options: Any) -> list[Transcript]:
-    backend = faster_whisper.Backend(faster_whisper.Settings(**options), StubWhisper())
-    backend._windows = ear  # type: ignore[assignment]
-    return list(backend.transcribe(clips))
 
 
 SENTENCES = ((0.0, 2.0), (2.5, 3.5), (4.0, 7.0))

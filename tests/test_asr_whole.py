@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import pytest
 
-from tasks.asr import SpeechClip, Transcript, Word, _whisper_whole, faster_whisper
+from tasks.asr import SpeechClip, Word, _whisper_whole
 from tasks.asr._whisper_results import BeamResult, Language, Window
 from tasks.asr._whisper_whole import Hearing, uncovered
 from tasks.speech_rate import RATE
-from tests.stub_whisper import StubWhisper
-
-Span = tuple[float, float]
+from tests.stub_whisper import Ear, Span, heard
 
 
 def clip(seconds: float, *speech: Span) -> SpeechClip:
@@ -28,64 +23,31 @@ def words(*spans: Span) -> tuple[Word, ...]:
     return tuple(Word(f" w{start:g}", start, end, 0.9) for start, end in spans)
 
 
-class Deaf:
-    """Windows that hear each `sentences` span as one word, and stop after the first `many`."""
-
-    def __init__(self, sentences: Sequence[Span], many: int = 1, logprob: float = -0.2) -> None:
-        self.sentences, self.many, self.logprob = sentences, many, logprob
-        self.batches: list[int] = []
-
-    def hear(
-        self, asked: Any, detect: bool = True, timed: bool = False, before: Any = ()
-    ) -> list[Window]:
-        self.batches.append(len(asked))
-        return [self._one(each[0]) for each in asked]
-
-    def length(self, piece: SpeechClip) -> int:
-        return 30
-
-    def _one(self, piece: SpeechClip) -> Window:
-        first, last = float(piece.samples[0]), float(piece.samples[-1])
-        inside = [s for s in self.sentences if first <= s[0] and s[1] <= last + 0.01][: self.many]
-        said = tuple(Word(f" w{a:g}", a - first, b - first, 0.9) for a, b in inside)
-        text = "".join(word.word for word in said).strip()
-        return Window(
-            BeamResult(text, self.logprob, 0.0, (1,) * len(said)), Language("en", 0.9), said
-        )
-
-
-def heard(ear: Deaf, *clips: SpeechClip, batch_size: int = 4) -> list[Transcript]:
-    settings = faster_whisper.Settings(batch_size=batch_size)
-    backend = faster_whisper.Backend(settings, StubWhisper())
-    backend._windows = ear  # type: ignore[assignment]
-    return list(backend.transcribe(clips))
-
-
 SENTENCES = ((0.5, 6.0), (7.0, 13.0), (14.0, 20.0))
 
 
 def test_a_text_that_stops_half_way_is_gone_on_with() -> None:
-    ear = Deaf(SENTENCES)
-    (found,) = heard(ear, clip(20.5, *SENTENCES))
+    ear = Ear(SENTENCES, many=1)
+    (found,) = heard(ear, [clip(20.5, *SENTENCES)])
     assert found.text == "w0.5 w7 w14"
     assert found.text_end == pytest.approx(20.0)
-    assert ear.batches == [1, 1, 1]
+    assert ear.searches == [1, 1, 1]
 
 
 def test_spans_of_several_clips_share_a_batch() -> None:
-    ear = Deaf(SENTENCES)
-    found = heard(ear, *[clip(20.5, *SENTENCES)] * 6)
+    ear = Ear(SENTENCES, many=1)
+    found = heard(ear, [clip(20.5, *SENTENCES)] * 6, batch_size=4)
     assert [t.text for t in found] == ["w0.5 w7 w14"] * 6
-    assert ear.batches[0] == 4
-    assert max(ear.batches) <= 4, "batch_size holds for what is heard again, too"
-    assert sum(ear.batches) == 18
-    assert len(ear.batches) < 8  # alone they would be 2 + 12
+    assert ear.searches[0] == 4
+    assert max(ear.searches) <= 4, "batch_size holds for what is heard again, too"
+    assert sum(ear.searches) == 18
+    assert len(ear.searches) < 8  # alone they would be 2 + 12
 
 
 def test_control_without_detected_speech_nothing_is_heard_again() -> None:
-    ear = Deaf(SENTENCES)
-    (found,) = heard(ear, clip(20.5, SENTENCES[0]))
-    assert (found.text, ear.batches) == ("w0.5", [1])
+    ear = Ear(SENTENCES, many=1)
+    (found,) = heard(ear, [clip(20.5, SENTENCES[0])])
+    assert (found.text, ear.searches) == ("w0.5", [1])
 
 
 def test_what_was_passed_over_comes_in_at_its_place() -> None:
@@ -124,8 +86,8 @@ def test_what_cannot_be_believed_is_left_out_and_not_asked_for_again(window: Win
 
 def test_a_clip_that_goes_on_for_ever_ends() -> None:
     many = [(at, at + 1.0) for at in range(0, 28, 2)]
-    ear = Deaf([(float(a), b) for a, b in many])
-    (found,) = heard(ear, clip(28.0, *[(float(a), b) for a, b in many]))
+    ear = Ear([(float(a), b) for a, b in many], many=1)
+    (found,) = heard(ear, [clip(28.0, *[(float(a), b) for a, b in many])])
     assert len((found.text or "").split()) == 1 + _whisper_whole.ROUNDS
 
 

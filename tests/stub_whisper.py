@@ -95,7 +95,7 @@ class StubWhisper:
 
 
 class Ear:
-    """Stands for the windows of a recogniser: hears each of `sentences` as one word, at most `many`."""
+    """Windows that hear each of `sentences` as one word, and stop after `many`."""
 
     def __init__(self, sentences: Sequence[Span], many: int = 99, logprob: float = -0.2) -> None:
         self.sentences, self.many, self.logprob = sentences, many, logprob

@@ -142,13 +142,15 @@ def test_names_come_back_with_their_recordings() -> None:
     assert names(link(table(*FIRST), without)) == names(first)
 
 
-def test_of_people_who_become_one_the_longest_keeps_the_name(tmp_path: Path) -> None:
-    def at(name: str, degrees: float) -> dict[str, Any]:
-        vector = np.zeros(192, "<f2")
-        vector[:2] = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
-        return {"recording": f"c/{name}", "number": 1, "content": name,
-                "seconds": float(name[1:]), "vector": vector.tobytes()}  # fmt: skip
+def at(name: str, degrees: float) -> dict[str, Any]:
+    """The voice of a recording of so many seconds as its name says, in this direction."""
+    vector = np.zeros(192, "<f2")
+    vector[:2] = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+    return {"recording": f"c/{name}", "number": 1, "content": name,
+            "seconds": float(name[1:]), "vector": vector.tobytes()}  # fmt: skip
 
+
+def test_of_people_who_become_one_the_longest_keeps_the_name(tmp_path: Path) -> None:
     apart = [at("r10", 0), at("r20", 50)]
     least = float(np.cos(np.radians(40)))
     first = link(pa.Table.from_pylist(apart, schema=VOICES), least=least)
@@ -220,12 +222,6 @@ def test_nothing_depends_on_how_much_is_in_memory(
 
 
 def test_a_name_that_somebody_has_is_not_given_again() -> None:
-    def at(name: str, degrees: float) -> dict[str, Any]:
-        vector = np.zeros(192, "<f2")
-        vector[:2] = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
-        return {"recording": f"c/{name}", "number": 1, "content": name,
-                "seconds": float(name[1:]), "vector": vector.tobytes()}  # fmt: skip
-
     some = pa.Table.from_pylist([at("r40", 0), at("r30", 30), at("r20", 30)], schema=VOICES)
     first = link(some, least=0.8)
     [name] = set(names(first).values())  # by the voice of r40

@@ -23,7 +23,7 @@ from tasks.packaging import plan
 from tasks.plugins.contracts import CONTRACTS
 from tasks.plugins.contracts.members import Filled, lacking, members, misspelt
 from tasks.plugins.rules import Limit
-from tasks.settings import StageSettings, role
+from tasks.settings import StageSettings, Threshold, role
 from tasks.stages import contract
 from tasks.stages.contract import Stage, StageModule
 
@@ -149,6 +149,35 @@ def test_a_filter_is_limited_by_its_settings_alone(monkeypatch: pytest.MonkeyPat
     assert loaded.verdict(chosen) == (Limit("loud", None, 2.0, "", "too_loud"), rest)
     vars(module)["verdict"] = lambda settings: (rest,)
     assert loaded.verdict(chosen) == (rest,)
+
+
+def own_filter(monkeypatch: pytest.MonkeyPatch, use: str, *columns: str) -> None:
+    class Settings(StageSettings):
+        max: float | None = Threshold(2.0, "told")
+
+    module = ModuleType(use)
+    told = dict.fromkeys(columns, ("1", "told"))
+    vars(module).update(VERSION=1, COLUMNS=told, Settings=Settings, measure=lambda c, s: {})
+    monkeypatch.setitem(sys.modules, "mine", ModuleType("mine"))
+    monkeypatch.setitem(sys.modules, use, module)
+
+
+def test_a_single_column_is_limited_whatever_its_module_is_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A filter in `my_filter.py` that measures `crest` took its limit, and never applied it."""
+    own_filter(monkeypatch, "mine.my_filter", "crest")
+    loaded = plugins.load("filters", "mine.my_filter")
+    limit = Limit("crest", None, 1.0, "low_crest", "high_crest")
+    assert loaded.verdict(loaded.Settings.model_validate({"max": 1})) == (limit,)
+
+
+def test_a_limit_that_no_column_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    own_filter(monkeypatch, "mine.two_of_them", "crest", "rest")
+    with pytest.raises(
+        ConfigError, match=r"max of 'mine\.two_of_them' limits none.*\(crest, rest\)"
+    ):
+        plugins.load("filters", "mine.two_of_them")
 
 
 def without(shelf: str, use: str, member: str) -> str:

@@ -79,7 +79,27 @@ def _loaded(shelf: str, use: str) -> members.Filled:
         )
     if gone := members.renamed(found, full):
         raise ConfigError(f"{shelf}: the module {use!r} is out of date: {'; '.join(gone)}")
-    return members.Filled(found, full)
+    filled = members.Filled(found, full)
+    if shelf == "filters":
+        _refuse_idle_limits(use, found, cast(contracts.Filter, filled))
+    return filled
+
+
+def _refuse_idle_limits(use: str, found: ModuleType, plugin: contracts.Filter) -> None:
+    """ConfigError for a limit that no column has: it would be taken and never applied."""
+    if hasattr(found, "verdict") or hasattr(found, "reject"):
+        return
+    named = contracts.limits(plugin.__name__, plugin.COLUMNS)
+    fields = plugin.Settings.model_fields
+    marked = [name for name in fields if settings.role(plugin.Settings, name) == "threshold"]
+    if idle := [name for name in marked if name not in chain(*named.values())]:
+        columns = ", ".join(plugin.COLUMNS)
+        name = use.rpartition(".")[2]
+        raise ConfigError(
+            f"filters: the setting {', '.join(idle)} of {use!r} limits none of its columns "
+            f"({columns}): call a column {name} for min and max, or {name}_PART for min_PART and "
+            "max_PART, or write verdict(settings)"
+        )
 
 
 def doubts(shelf: str, use: str) -> list[str]:

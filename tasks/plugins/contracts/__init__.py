@@ -15,7 +15,7 @@ from tasks.plugins.contracts.asr import Recogniser, RecogniserModule
 from tasks.plugins.contracts.base import Columns, LoadedPlugin, PluginModule, VersionedModule
 from tasks.plugins.contracts.diarizers import DiarizerModule, DiarizerPlugin
 from tasks.plugins.contracts.enhance import EnhancerModule, EnhancerPlugin
-from tasks.plugins.contracts.filters import Filter, FilterModule
+from tasks.plugins.contracts.filters import Filter, FilterModule, limits
 from tasks.plugins.contracts.formats import Format, FormatModule
 from tasks.plugins.contracts.levels import Level, LevelModule
 from tasks.plugins.contracts.resamplers import Resampler, ResamplerModule
@@ -51,6 +51,7 @@ __all__ = [
     "TextVerdict",
     "TextVerdictModule",
     "VersionedModule",
+    "limits",
 ]
 
 #: Shelves whose plug-ins give columns and rules.

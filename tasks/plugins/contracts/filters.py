@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class FilterModule(VersionedModule, Protocol):
     COLUMNS: dict[str, tuple[str, str]]
     """(unit, one line of documentation) of every column of `measure`: named as the filter, or
-    `<filter>_<part>`. Its limits are the settings `min` and `max`, or `min_<part>` and
-    `max_<part>`, marked THRESHOLD."""
+    `<filter>_<part>`; a single one may have any name. Its limits are the settings `min` and `max`,
+    or `min_<part>` and `max_<part>`, marked THRESHOLD."""
 
     def measure(self, clip: Clip, settings: PluginSettings) -> dict[str, float | None]:
         """Every column of COLUMNS; None if there is nothing to judge: it is never rejected.
@@ -49,11 +49,19 @@ class Filter(FilterModule, LoadedPlugin, Protocol):
         settings have them. Written only where that does not do."""
         from tasks.plugins.rules import Limit
 
-        name, own = self.__name__.rpartition(".")[2], dict(settings)
+        own = dict(settings)
         rules = []
-        for column in self.COLUMNS:
-            low, high = (f"{end}{column.removeprefix(name)}" for end in ("min", "max"))
+        for column, (low, high) in limits(self.__name__, self.COLUMNS).items():
             if low in own or high in own:
                 reasons = self.REASONS.get(column, (f"low_{column}", f"high_{column}"))
                 rules.append(Limit(column, own.get(low), own.get(high), *reasons))
         return tuple(rules)
+
+
+def limits(module: str, columns: Collection[str]) -> dict[str, tuple[str, str]]:
+    """The names of the two settings that limit each column of a filter in `module`."""
+    name = module.rpartition(".")[2]
+    parts = {column: column.removeprefix(name) for column in columns}
+    if len(columns) == 1 and [*columns] == [*parts.values()]:  # its name is not the module's
+        parts = dict.fromkeys(columns, "")
+    return {column: (f"min{part}", f"max{part}") for column, part in parts.items()}

@@ -19,6 +19,7 @@ from flows.cli.show import plans as shown
 from flows.run import launch, plans, runs
 from tasks import pipeline
 from tasks.estimating import headers
+from tasks.filters import peak
 from tasks.reviews import log
 from tasks.reviews.log import Decision
 from tests import corpus
@@ -74,6 +75,24 @@ def test_people_are_told_which_setting_costs_what(
     assert "resample.rate 16000 → 24000: resample, transcribe and package 10 items, 0.00 h" in said
     assert cli.main(["plan", str(file)]) == 0
     assert "v0001 stays as it is, with 10 clips." in capsys.readouterr().err
+
+
+def test_a_limit_of_a_filter_of_ones_own_is_a_limit(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first part of its dotted name was sought on the shelf, which ended `plan`."""
+    package = file.parent / "own"
+    package.mkdir()
+    source = Path(peak.__file__).read_text()
+    (package / "loud.py").write_text(source)
+    monkeypatch.syspath_prepend(str(file.parent))
+    own = "filter.filters=[{use: duration}, {use: own.loud, max: -1}]"
+    prepared(file, own)
+    plan = told(capsys, "plan", str(file), "--set", own, "--set", "filter.filters.own.loud.max=-2")
+    assert plan["changes"] == [
+        {"setting": "filter.filters.own.loud.max", "before": -1.0, "after": -2.0}
+    ]
+    assert plan["stages"]["filter"]["compute"] == 0
 
 
 def test_status_agrees(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

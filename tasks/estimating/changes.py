@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -81,18 +81,22 @@ REVIEWS = "reviews"
 _CODE = ("its former model or code", "that of now")
 
 
-def measuring(changes: Iterable[Change]) -> list[Change]:
-    """Changes that make the filter stage measure or cut again, which thresholds never do."""
-    return [c for c in changes if c.setting.startswith("filter.") and not _is_threshold(c)]
+def measuring(changes: Iterable[Change], job: Job) -> list[Change]:
+    """Changes that make the filter stage measure or cut again, which thresholds never do; `job` has
+    the settings of now."""
+    filters = [plugin.use for plugin in job.filter.filters]
+    return [c for c in changes if c.setting.startswith("filter.") and not _is_threshold(c, filters)]
 
 
-def _is_threshold(change: Change) -> bool:
+def _is_threshold(change: Change, filters: Sequence[str]) -> bool:
     """Whether a changed setting of a filter only judges measures."""
-    parts = change.setting.split(".")
-    if parts[:2] != ["filter", "filters"] or len(parts) < 4:
+    settings_of = {f"filter.filters.{use}.": use for use in filters}  # `use` may have dots
+    head = max(filter(change.setting.startswith, settings_of), key=len, default=None)
+    if head is None:
         return change.after is None  # a filter that is gone measures nothing
-    fields = plugins.load("filters", parts[2]).Settings
-    return parts[3] in fields.model_fields and role(fields, parts[3]) == THRESHOLD["role"]
+    key = change.setting.removeprefix(head).split(".")[0]
+    fields = plugins.load("filters", settings_of[head]).Settings
+    return key in fields.model_fields and role(fields, key) == THRESHOLD["role"]
 
 
 def _between(name: str, before: JsonValue, after: JsonValue) -> Iterator[Change]:
@@ -160,7 +164,9 @@ class Causes:
         return [*before, *self.people, *self.version]
 
     @classmethod
-    def of(cls, found: list[Change]) -> Causes:
+    def of(cls, found: list[Change], job: Job) -> Causes:
+        """`job`: the settings of now."""
+
         def named(*heads: str) -> list[str]:
             return [c.setting for c in found if c.setting.startswith(heads)]
 
@@ -169,7 +175,7 @@ class Causes:
         )
         spoken = [name for name in named("sources.") if name.endswith(".language")]
         rest = [name for name in named("transcribe.", "package.") if name not in heard]
-        measures = [c.setting for c in measuring(found)]
+        measures = [c.setting for c in measuring(found, job)]
         return cls(
             found,
             measures,

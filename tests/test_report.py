@@ -22,7 +22,7 @@ import pytest
 import soundfile as sf
 
 from flows import cli
-from flows.run import report, report_process, runs
+from flows.run import report, runs
 from flows.settings import PrepareSettings
 from tasks import audio
 from tasks import report as making
@@ -117,7 +117,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Job, Path]:
 @pytest.fixture(scope="module")
 def text(made: tuple[Job, Path]) -> str:
     job, folder = made
-    return making.build(report_process.request(job, folder)).decode()
+    return making.build(report.request(job, folder)).decode()
 
 
 def charts(text: str) -> Any:
@@ -205,12 +205,12 @@ def test_no_secret_and_no_address_is_in_it(text: str) -> None:
 
 def test_it_is_the_same_each_time(made: tuple[Job, Path], text: str) -> None:
     job, folder = made
-    assert making.build(report_process.request(job, folder)).decode() == text
+    assert making.build(report.request(job, folder)).decode() == text
 
 
 def test_clips_give_way_to_the_limit(made: tuple[Job, Path], text: str) -> None:
     job, folder = made
-    request = report_process.request(job, folder)
+    request = report.request(job, folder)
     players = len(Page(text).all("audio"))
     assert players >= 8
     limit = len(text.encode()) - 20_000
@@ -234,7 +234,7 @@ def test_what_an_earlier_report_plays_is_not_made_again(
     monkeypatch.setattr(clips, "media", counted)
     page = tmp_path / "report.html"
     page.write_text(text)
-    request = replace(report_process.request(job, folder), earlier=page)
+    request = replace(report.request(job, folder), earlier=page)
     assert making.build(request).decode() == text
     assert not encoded
     heard = Page(text).all("td")
@@ -346,7 +346,7 @@ def test_no_measures_at_all(tmp_path: Path) -> None:
         transcribe={"backend": {"use": "none"}, "verdicts": ()},
     )  # fmt: skip
     folder = recorded(job)
-    found = charts(making.build(report_process.request(job, folder)).decode())
+    found = charts(making.build(report.request(job, folder)).decode())
     assert found["now"]["items"] == 1
     names = {m["name"] for m in found["measures"]}
     assert "seconds" in names
@@ -391,7 +391,7 @@ def test_a_worker_makes_it_or_else_a_process(
     asked: list[str] = []
 
     def once(work: Any, *args: Any, seconds: float) -> None:
-        assert (work, args) == (report_process.make, (job, folder))
+        assert (work, args) == (report.make, (job, folder))
         asked.append("worker")
         if fault is not None:
             raise fault
@@ -484,7 +484,7 @@ def test_without_metrics_the_page_has_no_such_section(
             metrics.save(METRICS.empty_table(), copy / metrics.NAME)
         else:
             (copy / metrics.NAME).unlink()
-        bare = making.build(report_process.request(job, copy)).decode()
+        bare = making.build(report.request(job, copy)).decode()
         assert 'id="workers"' not in bare
         assert "work" not in charts(bare)
 

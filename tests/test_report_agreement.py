@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.run import report_process
+from flows.run import report
 from tasks import report as making
 from tasks.corpuswide import outcome_table
 from tasks.report import agreeing
@@ -118,7 +118,7 @@ def test_the_page_has_the_section(tmp_path: Path, referenced: bool) -> None:
     }
     job = corpus.job(tmp_path, sources=[source], transcribe=transcribe)
     folder = recorded(job)
-    text = making.build(report_process.request(job, folder)).decode()
+    text = making.build(report.request(job, folder)).decode()
     assert 'href="#agreement"' in text
     assert "How far recognisers agree" in text
     assert ('id="kept-wer"' in text) == referenced
@@ -129,5 +129,5 @@ def test_the_page_has_the_section(tmp_path: Path, referenced: bool) -> None:
     measures = {m["name"] for m in json.loads(data[1])["measures"]}
     assert not {"words", "word_errors"} & measures
     alone = corpus.job(tmp_path, sources=[source])
-    text = making.build(report_process.request(alone, recorded(alone))).decode()
+    text = making.build(report.request(alone, recorded(alone))).decode()
     assert "How far recognisers agree" not in text

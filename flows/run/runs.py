@@ -17,6 +17,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from flows.run import SETTINGS as SETTINGS
+from flows.run import SUMMARY as SUMMARY
 from flows.server import run_notes
 from flows.settings import PrepareSettings, parse
 from tasks import masking, storage
@@ -25,8 +27,7 @@ from tasks.json_types import JsonObject
 from tasks.logs import log, sent_to
 from tasks.storage import write_atomic
 
-SETTINGS = "settings.json"  # in the folder of every run
-SUMMARY, ERROR = "summary.json", "error.json"  # one of them in the folder of a run that has ended
+ERROR = "error.json"  # in the folder of a run that has failed, instead of SUMMARY
 UNLOCKED_SECONDS = 60.0  # after which a scratch folder without a lock belongs to a dead run
 REMOVE_SECONDS = 5.0
 

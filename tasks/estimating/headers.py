@@ -26,7 +26,7 @@ def read(locators: Sequence[str], patience: float = PATIENCE) -> list[Length]:
         return []
     lines = "".join(f"{json.dumps(each)}\n" for each in locators)
     with subprocess.Popen(
-        [sys.executable, "-m", "tasks.estimating.headers"],
+        [sys.executable, "-P", "-m", "tasks.estimating.headers"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -37,7 +37,7 @@ SETTINGS = ("transcribe.backend.use=fake", "cluster.workers=2", "shard.settle_se
 QUARTERS = (25, 50, 75, 100)
 KINDS = {  # by words of a command line; the first that fits
     "server": "_server_child",
-    "report": "report_process",
+    "report": "report",
     "workers": "spawn_main",
 }
 

@@ -88,7 +88,7 @@ def what_if(job: Job) -> None:
 
 
 def report(job: Job) -> None:
-    from flows.run import report_process as request
+    from flows.run import report as request
     from tasks import report as page
 
     run = job.out / "runs" / "bench"

@@ -33,7 +33,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report with kept and rejected clips, and names that try to be markup."""
-    from flows.run import report_process
+    from flows.run import report
 
     tmp = tmp_path_factory.mktemp("browser")
     corpus.make(tmp / "in", 6)
@@ -47,7 +47,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     job = job_of(tmp, filter=corpus.filters({"use": "loudness"}, min=0.7), transcribe=heard)
     folder = recorded(job)
     page = folder / "report.html"
-    page.write_bytes(making.build(report_process.request(job, folder)))
+    page.write_bytes(making.build(report.request(job, folder)))
     return page
 
 

@@ -141,7 +141,7 @@ def merge(found: dict[str, Cut], rows: list[Row], usable: set[str], failures_sta
                 cut.spans.append(row)
         if row["kind"] == "utterance":
             measured = {k: v for k, v in (row["measures"] or []) if k in columns}
-            known = cut.measures.setdefault((row["start"], row["end"], row["given"]), {})
-            known.update(measured)
-            fingerprints = cut.fingerprints.setdefault((row["start"], row["end"], row["given"]), {})
-            fingerprints.update((k, v) for k, v in row.get("prints") or [] if k in usable)
+            key = row["start"], row["end"], row["given"]
+            cut.measures.setdefault(key, {}).update(measured)
+            fingerprints = ((k, v) for k, v in row.get("prints") or [] if k in usable)
+            cut.fingerprints.setdefault(key, {}).update(fingerprints)

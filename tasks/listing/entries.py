@@ -103,12 +103,5 @@ def _row(name: str, settings: SourceSettings, r: Recording, turns: SideFiles | N
 
 
 def _segment(s: Segment) -> JsonObject:
-    return {
-        "start": s.start,
-        "end": s.end,
-        "source_id": s.source_id,
-        "text": s.text,
-        "speaker": s.speaker,
-        "language": s.language,
-        **({"words": [asdict(word) for word in s.words]} if s.words else {}),
-    }
+    words = {"words": [asdict(word) for word in s.words]} if s.words else {}
+    return {name: getattr(s, name) for name in s.__slots__ if name != "words"} | words

@@ -24,14 +24,8 @@ class Locator:
 
     def dumps(self) -> str:
         """JSON without the fields that are None."""
-        fields = {
-            "path": self.path,
-            "offset": self.offset,
-            "length": self.length,
-            "row": self.row,
-            "column": self.column,
-        }
-        return json.dumps({name: value for name, value in fields.items() if value is not None})
+        fields = ((name, getattr(self, name)) for name in self.__slots__)
+        return json.dumps({name: value for name, value in fields if value is not None})
 
     @classmethod
     def loads(cls, text: str) -> Locator:

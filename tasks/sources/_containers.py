@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tasks import storage
@@ -15,6 +15,10 @@ from tasks.recording.names import display_text, recording_name
 from tasks.sources._objects import walk
 from tasks.sources._paths import skip_reason, source_root
 from tasks.storage import urls
+
+
+#: (relative name, absolute path), or what is skipped.
+Entries = Iterator[tuple[str, str] | Ignored]
 
 
 @dataclass
@@ -31,29 +35,38 @@ def containers(path: str, wanted: Callable[[str], bool], what: str) -> Container
     A path that exists is taken literally, even if it contains `*`. Links to folders are not
     followed. `what` names the kind of container in the message.
     """
-    found = Containers()
-    if storage.is_url(path):
-        _objects(path, wanted, found)
-    elif not os.path.lexists(path) and glob.has_magic(path):
-        base = os.path.abspath(_base(path))
-        names = sorted(map(os.path.abspath, glob.iglob(path, recursive=True)), key=os.fsencode)
-        for name in names:
-            relative = os.path.relpath(name, base)
-            if os.path.isdir(name):
-                continue
-            if wanted(name):
-                found.files.append((relative, name))
-            else:
-                found.ignored.append(Ignored(recording_name(relative), "extension"))
+    if glob.has_magic(path) and (storage.is_url(path) or not os.path.lexists(path)):
+        there = _matching(path)
     else:
-        absolute, status = source_root(path)
-        if stat.S_ISDIR(status.st_mode):
-            _walk(absolute, wanted, found)
+        root, status = source_root(path)
+        if not stat.S_ISDIR(status.st_mode):
+            return Containers([(os.path.basename(root), root)])
+        there = _objects(root) if storage.is_url(root) else _walk(root)
+    found = Containers()
+    for each in there:
+        if isinstance(each, Ignored):
+            found.ignored.append(each)
+        elif wanted(each[0]):
+            found.files.append(each)
         else:
-            found.files = [(os.path.basename(absolute), absolute)]
+            found.ignored.append(Ignored(recording_name(each[0]), "extension"))
     if not found.files:
         raise ConfigError(f"source {display_text(path)!r} holds no {what}; check the source's path")
+    found.files.sort(key=lambda pair: os.fsencode(pair[0]))
+    found.ignored.sort(key=lambda item: item.path)
     return found
+
+
+def _matching(pattern: str) -> Entries:
+    """What a pattern stands for, local or a URL (`s3://bucket/a/*.tar`)."""
+    base = _base(pattern)
+    if storage.is_url(pattern):
+        for url in urls.matching(pattern):
+            yield url[len(base) :].lstrip("/"), url
+        return
+    for name in map(os.path.abspath, glob.iglob(pattern, recursive=True)):
+        if not os.path.isdir(name):
+            yield os.path.relpath(name, os.path.abspath(base)), name
 
 
 def _base(pattern: str) -> str:
@@ -63,27 +76,12 @@ def _base(pattern: str) -> str:
     return pattern or "."
 
 
-def _objects(path: str, wanted: Callable[[str], bool], found: Containers) -> None:
-    """`containers` for a URL or a URL pattern (`s3://bucket/a/*.tar`)."""
-    if glob.has_magic(path):
-        base = _base(path)
-        there = [(url[len(base) :].lstrip("/"), url) for url in urls.matching(path)]
-    else:
-        root, status = source_root(path)
-        if not stat.S_ISDIR(status.st_mode):
-            found.files = [(os.path.basename(root), root)]
-            return
-        seen = [*walk(root)]
-        found.ignored += [each for each in seen if isinstance(each, Ignored)]
-        there = [(each.relative, each.url) for each in seen if not isinstance(each, Ignored)]
-    for relative, url in there:
-        if wanted(relative):
-            found.files.append((relative, url))
-        else:
-            found.ignored.append(Ignored(recording_name(relative), "extension"))
+def _objects(root: str) -> Entries:
+    for each in walk(root):
+        yield each if isinstance(each, Ignored) else (each.relative, each.url)
 
 
-def _walk(root: str, wanted: Callable[[str], bool], found: Containers) -> None:
+def _walk(root: str) -> Entries:
     def refuse(error: OSError) -> None:
         folder = display_text(str(error.filename))
         raise ConfigError(f"source folder {folder!r} cannot be listed ({error.strerror})")
@@ -93,14 +91,9 @@ def _walk(root: str, wanted: Callable[[str], bool], found: Containers) -> None:
             path = os.path.join(folder, name)
             if reason := skip_reason(name) or ("linked_folder" if os.path.islink(path) else None):
                 folders.remove(name)
-                relative = os.path.relpath(path, root)
-                found.ignored.append(Ignored(recording_name(relative), reason))
+                yield Ignored(recording_name(os.path.relpath(path, root)), reason)
         for name in files:
             path = os.path.join(folder, name)
             relative = os.path.relpath(path, root)
-            if reason := skip_reason(name) or ("" if wanted(name) else "extension"):
-                found.ignored.append(Ignored(recording_name(relative), reason))
-            else:
-                found.files.append((relative, path))
-    found.files.sort(key=lambda pair: os.fsencode(pair[0]))
-    found.ignored.sort(key=lambda item: item.path)
+            reason = skip_reason(name)
+            yield Ignored(recording_name(relative), reason) if reason else (relative, path)

@@ -115,8 +115,7 @@ def _fetch(
     file: IO[bytes] = tempfile.TemporaryFile() if unnamed else tempfile.NamedTemporaryFile()  # noqa: SIM115
     try:
         if offset is None:
-            path = f"{_BY_NUMBER}/{file.fileno()}" if unnamed else file.name
-            files.get_file(key, path)
+            files.get_file(key, _Copy(file, 0).path)
         else:
             end = size if length is None else min(offset + length, size or 0)
             for low in range(offset, end or 0, BLOCK):

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from hashlib import blake2b, sha256
-from json.encoder import encode_basestring_ascii as quoted
+from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
 
+from tasks import recipe
 from tasks.arrays import Bools, FixedBytes, UInt64s
 from tasks.schema import Row
 from tasks.storage import sorted_keys
 
+#: What a source says of every recording.
+DESCRIBED = (
+    *("recording", "dataset", "path", "source_path", "locator", "present", "source_id"),
+    *("text", "speaker", "language", "segments", "error_code", "error_detail"),
+)
 KEY = "S16"  # 128 bits of a recording's name: ten million names share none
 
 
@@ -46,32 +50,12 @@ def contents(digests: Iterable[str | None]) -> FixedBytes:
 
 
 def listed(row: Row) -> str:
-    """`tasks.recipe.digest` of the source's description of a recording: a row of RECORDINGS without
-    its guard, its size, and the columns that probing fills in. Written out, because the general
-    function would take most of the listing's time.
-    """
-    segments = row["segments"]
-    spans = (
-        "null" if segments is None else json.dumps(segments, sort_keys=True, separators=(",", ":"))
-    )
-    turns = ""  # missing in rows that an older listing stored
-    if row.get("rttm") is not None:
-        turns = f'"rttm":{json.dumps(row["rttm"], sort_keys=True, separators=(",", ":"))},'
-    if row.get("rttm_error") is not None:
-        turns += f'"rttm_error":{_word(row["rttm_error"])},'
-    text = (
-        f'[{{"dataset":{_word(row["dataset"])},"error_code":{_word(row["error_code"])},'
-        f'"error_detail":{_word(row["error_detail"])},"language":{_word(row["language"])},'
-        f'"locator":{_word(row["locator"])},"path":{_word(row["path"])},"present":true,'
-        f'"recording":{_word(row["recording"])},{turns}"segments":{spans},'
-        f'"source_id":{_word(row["source_id"])},"source_path":{_word(row["source_path"])},'
-        f'"speaker":{_word(row["speaker"])},"text":{_word(row["text"])}}}]'
-    )
-    return sha256(text.encode("ascii")).hexdigest()[:24]
-
-
-def _word(text: str | None) -> str:
-    return "null" if text is None else quoted(text)
+    """A hash of the source's description of a recording: a row of RECORDINGS without its guard, its
+    size, and the columns that probing fills in."""
+    given = {name: row[name] for name in DESCRIBED}
+    # They are missing in rows that an older listing stored.
+    turns = {name: row[name] for name in ("rttm", "rttm_error") if row.get(name) is not None}
+    return recipe.digest(given | turns)
 
 
 class Seen:

@@ -16,7 +16,6 @@ from tasks.sources._objects import walk
 from tasks.sources._paths import skip_reason, source_root
 from tasks.storage import urls
 
-
 #: (relative name, absolute path), or what is skipped.
 Entries = Iterator[tuple[str, str] | Ignored]
 

@@ -6,10 +6,12 @@ These items take a real process with them. A control shows what they do without 
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import subprocess
 import sys
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +179,7 @@ def _fake_child(answers: int, cut: int = 0) -> isolate._Child:
     code = (
         "import pickle,sys,time\n"
         "data = pickle.dumps([{'row': 1}])\n"
-        "frame = len(data).to_bytes(8, 'little') + data\n"
+        "frame = len(data).to_bytes(4, 'big') + data\n"
         f"sys.stdout.buffer.write(frame * {answers})\n"
         f"sys.stdout.buffer.write(frame[:{cut}])\n"
         "sys.stdout.flush()\n"
@@ -186,11 +188,10 @@ def _fake_child(answers: int, cut: int = 0) -> isolate._Child:
     child = isolate._Child.__new__(isolate._Child)
     child.ready = True
     child.job = Job(Path("nowhere"), item_timeout=1.0)
-    child.process = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, bufsize=0
-    )
-    assert child.process.stdout
-    child.answers = child.process.stdout
+    here, there = os.pipe()
+    child.process = subprocess.Popen([sys.executable, "-c", code], stdout=there)
+    os.close(there)
+    child.answers = Connection(here, writable=False)
     return child
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import os
 import pickle
-import select
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from multiprocessing.connection import Connection
 
 import psutil
 
@@ -26,7 +25,6 @@ from tasks.stages import contract
 
 POLL = 0.2  # s between checks of the child's memory
 START = 120.0  # s that a new process may take to reach its first unit
-LENGTH = 8  # bytes of the size that precedes each answer
 
 
 def results(stage: str, job: Job, units: Sequence[contract.Work]) -> Iterator[list[Row]]:
@@ -52,16 +50,19 @@ class _Child:
     def __init__(self, stage: str, job: Job, units: Sequence[contract.Work]) -> None:
         self.job = job
         self.ready = False
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tasks.stages.isolate", str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-            env=environment.of_child(),
-        )
+        here, there = os.pipe()
+        self.answers = Connection(here, writable=False)
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tasks.stages.isolate", str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=there,
+                bufsize=0,
+                env=environment.of_child(),
+            )
+        finally:
+            os.close(there)
         assert self.process.stdin
-        assert self.process.stdout
-        self.answers = self.process.stdout
         task = memoryview(pickle.dumps((stage, job, units)))
         try:
             while task:
@@ -82,7 +83,7 @@ class _Child:
 
     def _answer(self, seconds: float) -> tuple[list[Row], str | None, str]:
         deadline = time.monotonic() + seconds
-        while not select.select([self.answers], [], [], POLL)[0]:
+        while not self.answers.poll(POLL):
             if time.monotonic() > deadline:
                 self.process.kill()
                 return [], "timeout", f"no result within {seconds:.0f} s"
@@ -91,8 +92,8 @@ class _Child:
                 limit = self.job.memory_limit / 2**20
                 return [], "out_of_memory", f"its process grew beyond {limit:.0f} MiB"
         try:
-            answer = pickle.loads(self._take(int.from_bytes(self._take(LENGTH), "little")))
-        except EOFError:
+            answer = self.answers.recv()
+        except (EOFError, OSError):  # at an answer's begin, or within one
             status = self.process.wait()
             return [], "crashed", f"its process ended with status {status}"
         if isinstance(answer, MemoryError):
@@ -100,18 +101,6 @@ class _Child:
         if isinstance(answer, BaseException):
             raise answer
         return answer, None, ""
-
-    def _take(self, count: int) -> bytes:
-        """Exactly `count` bytes: reading ahead would hide a finished answer from `select`, and
-        the next unit would be blamed for it."""
-        pieces = []
-        while count:
-            piece = os.read(self.answers.fileno(), count)
-            if not piece:
-                raise EOFError
-            pieces.append(piece)
-            count -= len(piece)
-        return b"".join(pieces)
 
     def _memory(self) -> int:
         try:
@@ -133,23 +122,17 @@ def main() -> None:
     from tasks.stages import process
 
     process.die_with_parent(int(sys.argv[1]))
-    answers = os.fdopen(os.dup(1), "wb")
+    answers = Connection(os.dup(1), readable=False)
     os.dup2(2, 1)  # a library's output must not end up between the answers
     stage, job, units = pickle.load(sys.stdin.buffer)
     module = contract.worker(stage)
-    _send(answers, [])
+    answers.send([])
     for unit in units:
         try:
             answer: list[Row] | BaseException = next(iter(module.compute([unit], job)))
         except Exception as error:  # our bug, or a damaged blob: the parent raises it
             answer = error
-        _send(answers, answer)
-
-
-def _send(answers: BinaryIO, answer: object) -> None:
-    data = _pickled(answer)
-    answers.write(len(data).to_bytes(LENGTH, "little") + data)
-    answers.flush()
+        answers.send_bytes(_pickled(answer))
 
 
 def _pickled(answer: object) -> bytes:

@@ -156,6 +156,8 @@ def test_verify_and_list(prepared: Prepared, capsys: pytest.CaptureFixture[str])
     assert all(Path(p).is_absolute() and Path(p).is_file() for p in paths)
     prefixed = told(capsys, "list", str(version), "--prefix", "s3://bucket/x/")["paths"]
     assert prefixed[0] == "s3://bucket/x/wenet/train/shards_000000000.tar"
+    relative = told(capsys, "list", str(version), "--prefix", "")["paths"]
+    assert (version / relative[0]).is_file(), "no prefix: paths relative to the version"
     tar = Path(paths[0])
     data = bytearray(tar.read_bytes())
     data[len(data) // 2] ^= 1

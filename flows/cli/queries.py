@@ -143,7 +143,8 @@ def data_list(
     assert listing is not None
     store = storage.of(dataset)
     lists = [name for name in store.tree(dataset) if _is_list(name, chosen)]
-    head = (prefix if prefix is not None else str(dataset)).rstrip("/")
+    # An empty prefix asks for relative paths; before a slash it would name the file system's root.
+    head = (str(dataset) if prefix is None else prefix or ".").rstrip("/")
     with store.reading(dataset, lists) as home:
         lines = listing(home, wanted, head)
     others = [] if wanted == ALL else [name for name in described["splits"] if name != wanted]

@@ -139,6 +139,18 @@ def test_new_changed_and_removed_recordings(home: Path) -> None:
     assert done == told
 
 
+def test_a_format_that_goes_writes_no_clip_again(home: Path) -> None:
+    both = asked(home, package={"formats": ["nemo", "wenet"]})
+    corpus.run(both)
+    told, plan = planned(asked(home), both)
+    assert told == dict.fromkeys(STAGES, (0, 10))
+    assert plan.other_inputs, "a version without it is published all the same"
+    published, counts = corpus.run(asked(home))
+    assert (published.new, counts) == (True, told)
+    again, _ = planned(both, asked(home))
+    assert again["package"] == corpus.run(both)[1]["package"] == (10, 0), "control: one that comes"
+
+
 def test_a_moved_recording_is_no_new_one(home: Path) -> None:
     """It is read again, and neither cut nor heard again; its clips have new names."""
     (home / "in/later").mkdir()

@@ -113,11 +113,12 @@ def _reworded(table: pa.Table, worded: Mapping[str, Wordings]) -> Bools:
 
 
 def _writes_all(job: Job, before: Job) -> bool:
-    """Whether all tars are written again: other formats, another layout, or `rebalance: full`."""
+    """Whether all tars are written again: further or changed formats, another layout, or
+    `rebalance: full`."""
     now, then = (whole_job.settings_of(each)["package"] for each in (job, before))
     full = job.package.rebalance == "full"
-    names = ("formats", *LAYOUT_SETTINGS)
-    return full or any(now[name] != then[name] for name in names)
+    formats = any(each not in then["formats"] for each in now["formats"])
+    return full or formats or any(now[name] != then[name] for name in LAYOUT_SETTINGS)
 
 
 def _all_differ(job: Job, newest: Path) -> bool:

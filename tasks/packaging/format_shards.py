@@ -68,13 +68,7 @@ def derived(
     module, settings = plugins.resolve("formats", plugin)
     if not module.derived(schema.empty_table(), settings):
         return {}
-    found = module.derived(
-        read([name for name in module.COLUMNS if name in schema.names]), settings
-    )
-    return {
-        name: values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-        for name, values in found.items()
-    }
+    return module.derived(read([name for name in module.COLUMNS if name in schema.names]), settings)
 
 
 def all_derived(

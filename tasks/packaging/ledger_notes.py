@@ -78,16 +78,11 @@ def of_version(out: Path, newest: Path, described: JsonObject) -> list[LedgerPar
     with suppress(OSError, ValueError, KeyError, pa.ArrowException):
         if known := published.noted(out, described):
             return [LedgerPart(n, file, published.read(out, file)) for n, file in known["ledger"]]
-    proved = Proved(newest)
-    parts = tables.parts(newest / LEDGER_FILE)
-    return [
-        LedgerPart(
-            proved.name_of(part),
-            "",
-            tell(tables.conformed(tables.read(part, opened=proved), LEDGER)),
-        )
-        for part in parts
-    ]
+    found, proved = [], Proved(newest)
+    for part in tables.parts(newest / LEDGER_FILE):
+        ledger = tables.conformed(tables.read(part, opened=proved), LEDGER)
+        found.append(LedgerPart(proved.name_of(part), "", tell(ledger)))
+    return found
 
 
 def note(scratch: Path, number: int, written: Sequence[Written]) -> None:

@@ -59,12 +59,9 @@ def write(
     digests = tables.read_arrow(scratch / f"parts/{part.number}.arrow")
     planned = json.loads(storage.read(scratch / f"parts/{part.number}.json"))
     members = [PlannedGroup(**each) for each in planned["members"]]
-    previous = None
-    if newest is not None:
-        found = _with_rows(newest, members)
-        if isinstance(found, Damaged):
-            return found
-        previous = found
+    previous = _with_rows(newest, members) if newest is not None else None
+    if isinstance(previous, Damaged):
+        return previous
     rows = _rows(job, members, _fresh(planned["sources"], part.number, scratch), previous)
     if SPEAKER in digests.column_names:
         rows = speakers.called(rows, digests[SPEAKER])

@@ -84,12 +84,8 @@ def load(out: Path, newest: Path, described: JsonObject, seed: int) -> Published
     with suppress(OSError, ValueError, KeyError, pa.ArrowException):
         if known.get("seed") == seed:
             return _assembled((name, file, read(out, file)) for name, file in known["parts"])
-    path = newest / UTTERANCES_FILE
-    found, proved = [], Proved(newest)
-    for part in tables.parts(path):
-        name = path.name if part == path else f"{path.name}/{part.name}"
-        found.append((name, "", _made(part, seed, proved)))
-    return _assembled(found)
+    proved, parts = Proved(newest), tables.parts(newest / UTTERANCES_FILE)
+    return _assembled((proved.name_of(part), "", _made(part, seed, proved)) for part in parts)
 
 
 def _assembled(parts: Iterable[tuple[str, str, pa.Table]]) -> Published:

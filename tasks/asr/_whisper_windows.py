@@ -68,8 +68,8 @@ class Windows:
             by_length.setdefault(self.length(clip), []).append(i)
         found: dict[int, Window] = {}
         for members in by_length.values():
-            told = [before[i] if before else None for i in members]
-            windows = self._hear_alike([asked[i] for i in members], detect, told)
+            contexts = [before[i] if before else None for i in members]
+            windows = self._hear_alike([asked[i] for i in members], detect, contexts)
             found.update(zip(members, windows, strict=True))
         return [found[i] for i in range(len(asked))]
 
@@ -179,8 +179,8 @@ class Windows:
         """Tokens `[previous text] sot, language, transcribe[, notimestamps]`, and the tokenizer."""
         tokenizer = tokenizer_of(self._model, language.code)
         text = self._settings.prompt_of(language.code)
-        told = before.tokens if before and before.language == language.code else ()
-        previous = [*(tokenizer.encode(" " + text.strip()) if text else ()), *told]
+        said = before.tokens if before and before.language == language.code else ()
+        previous = [*(tokenizer.encode(" " + text.strip()) if text else ()), *said]
         timed = clip.window is not None
         return self._model.get_prompt(tokenizer, previous, without_timestamps=not timed), tokenizer
 

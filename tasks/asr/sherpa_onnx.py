@@ -128,10 +128,10 @@ class Backend:
 
     def _model(self, language: str | None) -> Any:
         """The model that is told this language; None: it detects it."""
-        told = (language or "") if self._settings.family == "sense_voice" else ""
-        if told not in self._loaded:
-            self._loaded[told] = _load(self._settings, told)
-        return self._loaded[told]
+        key = (language or "") if self._settings.family == "sense_voice" else ""
+        if key not in self._loaded:
+            self._loaded[key] = _load(self._settings, key)
+        return self._loaded[key]
 
     def _hear(self, pieces: list[Piece]) -> list[EngineResult]:
         model = self._model(pieces[0][1])

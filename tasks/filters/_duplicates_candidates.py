@@ -67,12 +67,12 @@ def candidates(
         for number in range(KEY_PARTS):
             found = _sharing(clips.prints, number, of_row, thresholds)
             for low in range(0, len(found), CODES_AT_ONCE):
-                some = found[low : low + CODES_AT_ONCE]
-                codes.add(clips.part_of(_decoded(some)), some)
+                portion = found[low : low + CODES_AT_ONCE]
+                codes.add(clips.part_of(_decoded(portion)), portion)
         codes.finish()
         for number in range(blocks * blocks):
-            for some in _portions(_unique(codes.read(number))):
-                fingerprints, held, pairs = clips.held(_decoded(some))
+            for portion in _portions(_unique(codes.read(number))):
+                fingerprints, held, pairs = clips.held(_decoded(portion))
                 yield fingerprints, held, _checked(fingerprints, pairs)
 
 
@@ -114,8 +114,8 @@ def _sorted(codes: UInt64s, clip: UInt32s) -> Int64s:
     ordered = codes[order]
     tied = np.r_[False, ordered[1:] == ordered[:-1], False]
     at = np.flatnonzero(tied[1:] | tied[:-1])
-    some = order[at]
-    order[at] = some[np.lexsort((clip[some], codes[some]))]
+    equal = order[at]
+    order[at] = equal[np.lexsort((clip[equal], codes[equal]))]
     return order
 
 
@@ -168,12 +168,12 @@ def _checked(fingerprints: Fingerprints, pairs: Pairs) -> Pairs:
     """Those of these pairs that agree at a few places, each at its best alignment."""
     kept, errors, every = [], [np.empty(0)], numbers(pairs.one)
     for begin in range(0, len(pairs.one), PAIRS_AT_ONCE):
-        some = pairs.take(every[begin : begin + PAIRS_AT_ONCE])
+        portion = pairs.take(every[begin : begin + PAIRS_AT_ONCE])
         for frames, max_error in QUICK_CHECKS:
-            error = quick_error(fingerprints, some, frames)
+            error = quick_error(fingerprints, portion, frames)
             good = error <= max_error
-            some, error = some.take(good), error[good]
-        kept.append(some)
+            portion, error = portion.take(good), error[good]
+        kept.append(portion)
         errors.append(error)
     found, error = Pairs.joined(kept), np.concatenate(errors)
     order = np.lexsort((np.abs(found.offset), error, found.other, found.one))  # best ones first
@@ -185,8 +185,8 @@ def quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Float6
     both."""
     found = np.empty(len(pairs.one))
     for low in range(0, len(found), IN_CACHE):
-        some = Pairs(*(column[low : low + IN_CACHE] for column in pairs))
-        found[low : low + IN_CACHE] = _quick_error(fingerprints, some, frames)
+        portion = Pairs(*(column[low : low + IN_CACHE] for column in pairs))
+        found[low : low + IN_CACHE] = _quick_error(fingerprints, portion, frames)
     return found
 
 
@@ -196,19 +196,19 @@ def _quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Float
     start = np.maximum(pairs.offset, 0)
     one, other = fingerprints.frames[pairs.one], fingerprints.frames[pairs.other]
     length = np.minimum(one, other + pairs.offset) - start
-    there = length > 0
-    begin = np.where(there, first[pairs.one] + start, 0)
-    second = np.where(there, first[pairs.other] + start - pairs.offset, 0)
+    overlap = length > 0
+    begin = np.where(overlap, first[pairs.one] + start, 0)
+    second = np.where(overlap, first[pairs.other] + start - pairs.offset, 0)
     last = np.maximum(length - 1, 0).astype(np.int32)
     wrong, seen = np.zeros(len(start), np.uint16), np.zeros(len(start), np.uint8)
     for step in range(frames):
         at = last * np.int32(2 * step + 1) // np.int32(2 * frames)
-        here, there_too = words.take(begin + at), words.take(second + at)
-        both = (here != 0) & (there_too != 0)
-        wrong += np.bitwise_count(here ^ there_too) * both
+        one_words, other_words = words.take(begin + at), words.take(second + at)
+        both = (one_words != 0) & (other_words != 0)
+        wrong += np.bitwise_count(one_words ^ other_words) * both
         seen += both
     bits = np.maximum(seen.astype(np.int64) * _fingerprint.BITS, 1)
-    return np.where(there & (seen > 0), wrong / bits, 1.0)
+    return np.where(overlap & (seen > 0), wrong / bits, 1.0)
 
 
 def aligned(

@@ -54,21 +54,21 @@ class StoredFingerprints(ExitStack):
         damaged or of another version."""
         whole = prints.cast(pa.large_binary())
         blob = whole.combine_chunks() if isinstance(whole, pa.ChunkedArray) else whole
-        there = blob.is_valid().to_numpy(zero_copy_only=False)
+        present = blob.is_valid().to_numpy(zero_copy_only=False)
         found = parsed(blob.drop_null())
         at = _runs(found.first, found.frames)
         self._file.write(found.words[at].data)
-        first = np.full(len(there), -1, np.int64)
-        first[there] = self._end + np.cumsum(found.frames) - found.frames
-        frames, milliseconds = np.zeros((2, len(there)), np.uint32)
-        frames[there], milliseconds[there] = found.frames, found.milliseconds
-        anchored = np.zeros(len(there), bool)
-        anchored[there] = found.anchors > 0
+        first = np.full(len(present), -1, np.int64)
+        first[present] = self._end + np.cumsum(found.frames) - found.frames
+        frames, milliseconds = np.zeros((2, len(present)), np.uint32)
+        frames[present], milliseconds[present] = found.frames, found.milliseconds
+        anchored = np.zeros(len(present), bool)
+        anchored[present] = found.anchors > 0
         self._found.append((first, frames, milliseconds, anchored))
         self._digests.append(found.digest)
-        self._add_anchors(found, self._rows + np.flatnonzero(there))
+        self._add_anchors(found, self._rows + np.flatnonzero(present))
         self._end += len(at)
-        self._rows += len(there)
+        self._rows += len(present)
 
     def _add_anchors(self, found: Parsed, rows: Int64s) -> None:
         at = _runs(found.first + found.frames, 3 * found.anchors)

@@ -112,10 +112,10 @@ def reject(
         kept, published, rank = (np.zeros(len(rows), kind) for kind in (bool, bool, np.float64))
         at = 0
         for table in rows.tables("print", "kept", "published", "native_rate", "format"):
-            some = slice(at, at + len(table))
-            at = some.stop
-            kept[some], published[some] = (table[n].to_numpy() for n in ("kept", "published"))
-            rank[some] = quality(table)
+            portion = slice(at, at + len(table))
+            at = portion.stop
+            kept[portion], published[portion] = (table[n].to_numpy() for n in ("kept", "published"))
+            rank[portion] = quality(table)
             prints.add(pc.if_else(table["kept"], table["print"], None))
         prints.finish()
         by_id = rows.by_id()

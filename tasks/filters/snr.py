@@ -77,11 +77,11 @@ def _ratio(clip: Clip) -> float | None:
         window = (centres[done : done + len(bands)] / FRAME_SECONDS).astype(np.int64)
         done += len(bands)
         speech = probabilities[np.minimum(window, len(probabilities) - 1)] >= SPEECH
-        here = int(speech.sum())
-        if here:
-            count += here
+        spoken = int(speech.sum())
+        if spoken:
+            count += spoken
             total += float(powers[speech].sum())
-            noise += here * _noise(bands[powers > 0])
+            noise += spoken * _noise(bands[powers > 0])
     if count < LEAST_SPEECH or not total > 0:
         return None
     signal = max(total - noise, 0.0)

@@ -96,12 +96,12 @@ def _chain(
     """The longest chain of anchors that ascends in both lists."""
     of_text = _once(text, low[0], high[0], run)
     of_heard = _once(heard, low[1], high[1], run)
-    there = sorted((at, of_heard[words]) for words, at in of_text.items() if words in of_heard)
+    anchors = sorted((at, of_heard[words]) for words, at in of_text.items() if words in of_heard)
     # Patience sorting: ends[n] is the smallest end of a chain of n + 1 anchors.
     ends: list[int] = []
-    tops: list[int] = []  # index in `there` of the anchor at each end
+    tops: list[int] = []  # index in `anchors` of the anchor at each end
     before: list[int] = []
-    for index, (_, other) in enumerate(there):
+    for index, (_, other) in enumerate(anchors):
         place = bisect_left(ends, other)
         before.append(tops[place - 1] if place else -1)
         ends[place : place + 1] = [other]
@@ -109,7 +109,7 @@ def _chain(
     found = []
     at = tops[-1] if tops else -1
     while at >= 0:
-        found.append(there[at])
+        found.append(anchors[at])
         at = before[at]
     return found[::-1]
 

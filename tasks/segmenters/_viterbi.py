@@ -38,10 +38,10 @@ class Path:
     ends: Int64s
 
 
-def align(emissions: NDArray[np.floating], tokens: Int64s, firsts: Int64s, blank: int) -> Path:
-    """The path of `tokens` [L] through log-probabilities [T, V]; `firsts`: index of each sentence's
+def align(emissions: NDArray[np.floating], tokens: Int64s, sentences: Int64s, blank: int) -> Path:
+    """The path of `tokens` [L] through log-probabilities [T, V]; `sentences`: index of each one's
     first token, ascending from 0; no sentence is empty."""
-    lattice = _Lattice(tokens, np.append(firsts, len(tokens)), blank)
+    lattice = _Lattice(tokens, np.append(sentences, len(tokens)), blank)
     path = Path(np.full(len(tokens), -1), np.full(len(tokens), -1))
     if not len(tokens) or not len(emissions):
         return path
@@ -104,8 +104,8 @@ class _Lattice:
     [low, high), and blanks [low, high].
     """
 
-    def __init__(self, tokens: Int64s, firsts: Int64s, blank: int) -> None:
-        self._ids, self._stars, self._blank = tokens, firsts, blank
+    def __init__(self, tokens: Int64s, sentences: Int64s, blank: int) -> None:
+        self._ids, self._stars, self._blank = tokens, sentences, blank
         equal = np.concatenate(([True], tokens[1:] == tokens[:-1]))
         self._twice = np.where(equal, -np.inf, 0.0).astype(np.float32)  # no step over the blank
         self._tokens = np.full(len(tokens), -np.inf, np.float32)

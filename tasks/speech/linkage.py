@@ -46,14 +46,14 @@ def linked(means: Means, weights: Float64s, least: float, known: int = 0) -> Int
     owner = np.arange(len(means), dtype=np.int32)
     heads, found, held = owner[:known], np.array(means[:known]), weights[:known].astype(float)
     for low in range(known, len(means), PORTION):
-        some = owner[low : low + PORTION]
-        mine, weight = np.array(means[low : low + PORTION]), weights[some].astype(float)
-        at = _clear(mine, found, least)
-        joined = at >= 0
-        owner[some[joined]] = heads[at[joined]]
-        found, held = _with(found, held, at[joined], mine[joined], weight[joined])
-        heads = np.concatenate([heads, some[~joined]])
-        found = np.concatenate([found, mine[~joined]])
+        portion = owner[low : low + PORTION]
+        vectors, weight = np.array(means[low : low + PORTION]), weights[portion].astype(float)
+        clear = _clear(vectors, found, least)
+        joined = clear >= 0
+        owner[portion[joined]] = heads[clear[joined]]
+        found, held = _with(found, held, clear[joined], vectors[joined], weight[joined])
+        heads = np.concatenate([heads, portion[~joined]])
+        found = np.concatenate([found, vectors[~joined]])
         held = np.concatenate([held, weight[~joined]])
         into = _link(found, held, least, len(heads) - int((~joined).sum()))
         own = np.arange(len(into))
@@ -108,25 +108,25 @@ def _link(means: Floats, weights: Float64s, least: float, known: int) -> Int64s:
             stale = np.unique(asked[np.isnan(best[asked])])
         # What has no near one now has none later: a mean is never nearer than its nearest part.
         live = live[~(best[live] < least)]
-        some = live[~np.isnan(best[live])]
-        firsts = some[(near[near[some]] == some) & (some < near[some])]
-        if not len(some):
+        searched = live[~np.isnan(best[live])]
+        kept = searched[(near[near[searched]] == searched) & (searched < near[searched])]
+        if not len(searched):
             break
-        if not len(firsts):  # by rounding, three may be each other's nearest in a circle
-            top = int(some[best[some].argmax()])
-            firsts = np.array([min(top, int(near[top]))])
-            near[firsts] = max(top, int(near[top]))
-        seconds = near[firsts]
-        whole = weights[firsts] + weights[seconds]
-        share = (weights[seconds] / whole)[:, None].astype(means.dtype)
-        means[firsts] += (means[seconds] - means[firsts]) * share
-        weights[firsts] = whole
-        owner[seconds] = firsts
+        if not len(kept):  # by rounding, three may be each other's nearest in a circle
+            top = int(searched[best[searched].argmax()])
+            kept = np.array([min(top, int(near[top]))])
+            near[kept] = max(top, int(near[top]))
+        joined = near[kept]
+        whole = weights[kept] + weights[joined]
+        share = (weights[joined] / whole)[:, None].astype(means.dtype)
+        means[kept] += (means[joined] - means[kept]) * share
+        weights[kept] = whole
+        owner[joined] = kept
         moved = np.zeros(count, bool)
-        moved[firsts] = moved[seconds] = True
+        moved[kept] = moved[joined] = True
         live = live[owner[live] == live]
-        some = live[~np.isnan(best[live])]
-        stale = some[moved[some] | moved[near[some]]]
+        searched = live[~np.isnan(best[live])]
+        stale = searched[moved[searched] | moved[near[searched]]]
     return _roots(owner)
 
 
@@ -135,8 +135,8 @@ def _search(means: Floats, live: Int64s, stale: Int64s, near: Int64s, best: Floa
     among = means[live].T
     rows = max(BLOCK // len(live), 1)
     for low in range(0, len(stale), rows):
-        some = stale[low : low + rows]
-        cosines = means[some] @ among
-        cosines[np.arange(len(some)), np.searchsorted(live, some)] = -np.inf
+        asked = stale[low : low + rows]
+        cosines = means[asked] @ among
+        cosines[np.arange(len(asked)), np.searchsorted(live, asked)] = -np.inf
         at = cosines.argmax(axis=1)
-        near[some], best[some] = live[at], cosines[np.arange(len(some)), at]
+        near[asked], best[asked] = live[at], cosines[np.arange(len(asked)), at]

@@ -14,15 +14,3 @@ from tasks.plugins.contracts.formats import (
     ReadPcm,
     Rows,
 )
-
-__all__ = [
-    "FRAMES_PER_SECOND",
-    "Bound",
-    "Hashes",
-    "Output",
-    "OutputShard",
-    "PublishedFile",
-    "ReadPcm",
-    "ReaderLimits",
-    "Rows",
-]

@@ -13,17 +13,3 @@ from tasks.plugins.loading import (
     resolve,
     resolve_source,
 )
-
-__all__ = [
-    "MEASURING",
-    "Dataset",
-    "checked",
-    "columns",
-    "complaints",
-    "datasets",
-    "doubts",
-    "load",
-    "module",
-    "resolve",
-    "resolve_source",
-]

@@ -29,21 +29,3 @@ TABLES = {
     "speakers": SPEAKERS,
     "metrics": METRICS,
 }
-
-__all__ = [
-    "AUDIO",
-    "CUTS",
-    "ENHANCED",
-    "LEDGER",
-    "LEDGER_FILE",
-    "METRICS",
-    "RECORDINGS",
-    "SPEAKERS",
-    "SPLITS",
-    "TABLES",
-    "TRANSCRIPTS",
-    "UTTERANCES",
-    "UTTERANCES_FILE",
-    "Row",
-    "about",
-]

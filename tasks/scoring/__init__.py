@@ -4,17 +4,3 @@ from tasks.scoring._plain import UNSPACED, UNSPACED_CHARACTER
 from tasks.scoring.cleaning import clean
 from tasks.scoring.normalisers import normalise, training_text
 from tasks.scoring.rates import Score, language_of, score, scored, total, words
-
-__all__ = [
-    "UNSPACED",
-    "UNSPACED_CHARACTER",
-    "Score",
-    "clean",
-    "language_of",
-    "normalise",
-    "score",
-    "scored",
-    "total",
-    "training_text",
-    "words",
-]

@@ -23,25 +23,3 @@ from tasks.settings.stages import (
     SourceSettings,
 )
 from tasks.settings.transcribe import TranscribeSettings
-
-__all__ = [
-    "SECRET",
-    "THRESHOLD",
-    "TRANSIENT",
-    "AnySource",
-    "Diarizer",
-    "Enhancer",
-    "FilterSettings",
-    "PackageSettings",
-    "Plugin",
-    "ResampleSettings",
-    "ShardSettings",
-    "Source",
-    "SourceSettings",
-    "Split",
-    "StageSettings",
-    "Threshold",
-    "TranscribeSettings",
-    "Transient",
-    "role",
-]

@@ -20,32 +20,14 @@ from tasks.storage.objects import Objects
 from tasks.storage.store import File, Span, Store
 from tasks.storage.urls import is_url, place
 
-__all__ = [
-    "Archived",
-    "File",
-    "Span",
-    "Store",
-    "exists",
-    "hashed",
-    "is_folder",
-    "is_url",
-    "names",
-    "of",
-    "place",
-    "query",
-    "read",
-    "remove",
-    "write_atomic",
-]
-
 LOCAL = Local()
 OBJECTS = Objects()
 Result = TypeVar("Result")
 
 
-def of(place: Path) -> Store:
+def of(path: Path) -> Store:
     """The store that a place lies in."""
-    return LOCAL if isinstance(place, Path) else OBJECTS
+    return LOCAL if isinstance(path, Path) else OBJECTS
 
 
 def read(path: Path) -> bytes:

@@ -23,37 +23,6 @@ from tasks.plugins.contracts.segmenters import SegmenterModule, SegmenterPlugin
 from tasks.plugins.contracts.sources import Source, SourceModule
 from tasks.plugins.contracts.text import TextVerdict, TextVerdictModule
 
-__all__ = [
-    "CONTRACTS",
-    "Columns",
-    "Contract",
-    "DiarizerModule",
-    "DiarizerPlugin",
-    "EnhancerModule",
-    "EnhancerPlugin",
-    "Filter",
-    "FilterModule",
-    "Format",
-    "FormatModule",
-    "Level",
-    "LevelModule",
-    "LoadedPlugin",
-    "Measuring",
-    "PluginModule",
-    "Recogniser",
-    "RecogniserModule",
-    "Resampler",
-    "ResamplerModule",
-    "SegmenterModule",
-    "SegmenterPlugin",
-    "Source",
-    "SourceModule",
-    "TextVerdict",
-    "TextVerdictModule",
-    "VersionedModule",
-    "limits",
-]
-
 #: Shelves whose plug-ins give columns and rules.
 Measuring = Literal["filters", "text"]
 

@@ -1,5 +1,3 @@
 """Shelf of speech recognisers; `tasks.plugins.contracts.asr` is their contract."""
 
 from tasks.plugins.contracts.asr import Abilities, SharedWindow, SpeechClip, Transcript, Word
-
-__all__ = ["Abilities", "SharedWindow", "SpeechClip", "Transcript", "Word"]

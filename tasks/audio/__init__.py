@@ -22,34 +22,14 @@ if TYPE_CHECKING:
     )
     from tasks.audio.stream import Stream, open_stream, probe, read_span
 
-__all__ = [
-    "BLOCK_FRAMES",
-    "BLOCK_VALUES",
-    "MATERIALISE_SECONDS",
-    "MP3_FRAME",
-    "MP3_RATES",
-    "Clip",
-    "Header",
-    "Samples",
-    "Stream",
-    "decode_int16",
-    "digest",
-    "open_stream",
-    "probe",
-    "read_span",
-    "wav_header",
-    "write_flac_bytes",
-    "write_mp3_bytes",
-    "write_wav_bytes",
-]
-
 _DECODING = {"Stream", "open_stream", "probe", "read_span"}
+_ENCODING = {"MP3_FRAME", "MP3_RATES", "decode_int16", "write_flac_bytes", "write_mp3_bytes"}
 
 
 def __getattr__(name: str) -> Any:
     """What needs PyAV and libsndfile (0.1 s) is imported when it is first asked for: the process of
     a run on workers lists, plans and publishes without them."""
-    if name not in __all__:
+    if name not in _DECODING | _ENCODING:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from tasks.audio import encoding, stream
 

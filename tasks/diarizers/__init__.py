@@ -9,8 +9,6 @@ from tasks.plugins.contracts.diarizers import Diarizer
 from tasks.recording.turns import Turn
 from tasks.settings import StageSettings, Threshold
 
-__all__ = ["CuttingSettings", "Diarizer", "Turn"]
-
 
 class CuttingSettings(StageSettings):
     """Settings that all diarizers with turns share; they change cuts, never turns."""

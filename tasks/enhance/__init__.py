@@ -7,8 +7,6 @@ from pydantic import Field
 from tasks.plugins.contracts.enhance import Enhancer
 from tasks.settings import StageSettings, Threshold
 
-__all__ = ["Enhancer", "EnhancerSettings"]
-
 
 class EnhancerSettings(StageSettings):
     """How much an enhancer may take away, and what is kept of it."""

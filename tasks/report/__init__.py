@@ -17,5 +17,3 @@ limits that move by keyboard.
 from __future__ import annotations
 
 from tasks.report.page import BYTES, Request, build
-
-__all__ = ["BYTES", "Request", "build"]

@@ -4,5 +4,3 @@
 
 from tasks.plugins.contracts.segmenters import Kind, Segmenter, Span
 from tasks.segmenters._known import KnownSpans
-
-__all__ = ["Kind", "KnownSpans", "Segmenter", "Span"]

@@ -2,5 +2,3 @@
 
 from tasks.speech.regions import Span, spans, within
 from tasks.speech_rate import RATE
-
-__all__ = ["RATE", "Span", "spans", "within"]

@@ -9,8 +9,6 @@ from tasks.plugins.contracts.text import ScoredTranscript, words
 from tasks.plugins.rules import Within
 from tasks.settings import StageSettings, Threshold
 
-__all__ = ["SHARED_COLUMNS", "Exemption", "ScoredTranscript", "sure", "words"]
-
 #: Numbers that every verdict may judge, besides `language` and its own columns.
 SHARED_COLUMNS = (
     *("text_chars", "wer", "cer", "language_probability", "avg_logprob"),

@@ -43,12 +43,12 @@ def _add(
     """Add to a list; one that `data` leaves out is the default one."""
     place, last, default = _parent(data, keys, assignment, defaults)
     usual = default.get(last) if isinstance(default, dict) else None
-    there = place.get(last, usual) if isinstance(place, dict) else None
-    if there is None and keys == ["sources"]:
-        there = []
-    if not isinstance(place, dict) or not isinstance(there, list):
+    held = place.get(last, usual) if isinstance(place, dict) else None
+    if held is None and keys == ["sources"]:
+        held = []
+    if not isinstance(place, dict) or not isinstance(held, list):
         raise ConfigError(f"--set {assignment!r}: {'.'.join(keys)} is not a list; write = for +=")
-    place[last] = [*there, *(value if isinstance(value, list) else [value])]
+    place[last] = [*held, *(value if isinstance(value, list) else [value])]
 
 
 def _parent(

@@ -168,10 +168,10 @@ class Progress:
         A stage's time is wall time since it began, as everywhere in progress output.
         """
         going = [stage for stage in self.standing() if not stage.finished]
-        told = [_told(stage) for stage in going if stage.total or stage.done]
+        open_stages = [_told(stage) for stage in going if stage.total or stage.done]
         whole = clock(time.monotonic() - self._began)
-        if told:
-            return f"{whole}  {'; '.join(told)}"
+        if open_stages:
+            return f"{whole}  {'; '.join(open_stages)}"
         return f"{whole}  {f'{going[0].name} goes on' if going else 'the workers start'}"
 
     def on_event(self, event: tuple[float, object]) -> None:

@@ -185,8 +185,8 @@ def columns() -> JsonObject:
     ]
     found["measures"] = [
         _column(column, "double", unit, text)
-        for some in (*measures, enhanced.after_columns())
-        for column, (unit, text) in some.items()
+        for described in (*measures, enhanced.after_columns())
+        for column, (unit, text) in described.items()
     ]
     return found
 

@@ -40,8 +40,8 @@ def import_file(out: Path, file: str) -> JsonObject:
     """Append the decisions of a file to those of OUT, all or none; existing ones are not appended
     again. ConfigError with the line that is wrong."""
     found = _read(file)
-    there = set(log.read(log.stored(out)))
-    new = [each for each in dict.fromkeys(found) if each not in there]
+    stored = set(log.read(log.stored(out)))
+    new = [each for each in dict.fromkeys(found) if each not in stored]
     log.append(out, new)
     unknown = _unknown(out, {each.id for each in new})
     return {

@@ -39,8 +39,8 @@ def init(args: argparse.Namespace) -> JsonObject:
     )
     codes = args.languages
     if not codes and purpose != "vc":
-        told = _answer("Languages that are spoken, such as en,zh (empty: detect)?", "", (), "")
-        codes = [code for code in re.split(r"[,\s]+", told) if code]
+        answer = _answer("Languages that are spoken, such as en,zh (empty: detect)?", "", (), "")
+        codes = [code for code in re.split(r"[,\s]+", answer) if code]
     for code in codes:
         if not re.fullmatch(r"[a-z]{2,3}", code):
             raise ConfigError(f"--language {code!r}: give a code of ISO 639-1, such as en or zh")
@@ -101,9 +101,9 @@ def _answer(question: str, default: str, choices: tuple[str, ...], flag: str) ->
         shown = f" [{default}]" if default else ""
         print(f"{question}{shown} ", end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline()
-        told = line.strip() or default
-        if (told in choices or not choices) and (told or not flag):
-            return told
+        answer = line.strip() or default
+        if (answer in choices or not choices) and (answer or not flag):
+            return answer
         if not line:
             raise ConfigError(f"no answer; give {flag}")
 

@@ -38,13 +38,13 @@ def check_devices(chosen: Chosen) -> None:
             f"cluster.gpus names {', '.join(others)}, but {VARIABLE} here allows "
             f"{', '.join(allowed) or 'no GPU'}; name GPUs as it does, or unset it"
         )
-    there = _by_nvml()
-    if there is not None and all(map(str.isdecimal, there)):
-        beyond = [name for name in names if name.isdecimal() and int(name) >= len(there)]
+    installed_here = _by_nvml()
+    if installed_here is not None and all(map(str.isdecimal, installed_here)):
+        beyond = [name for name in names if name.isdecimal() and int(name) >= len(installed_here)]
         if beyond:
             raise ConfigError(
                 f"cluster.gpus names {', '.join(beyond)}, but GPUs here are numbered below "
-                f"{len(there)}; `nvidia-smi -L` lists them"
+                f"{len(installed_here)}; `nvidia-smi -L` lists them"
             )
 
 

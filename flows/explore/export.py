@@ -39,8 +39,8 @@ def jsonl(corpus: Corpus, items: Items, asked: Parameters) -> Iterator[bytes]:
             list(picked.values),
         )
         names = [each[0] for each in found.description]
-        while some := found.fetchmany(BATCH):
-            yield b"".join(_line(dict(zip(names, row, strict=True))) for row in some)
+        while batch := found.fetchmany(BATCH):
+            yield b"".join(_line(dict(zip(names, row, strict=True))) for row in batch)
 
 
 def _line(row: JsonObject) -> bytes:

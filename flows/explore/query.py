@@ -59,10 +59,10 @@ def choice(columns: Mapping[str, Column], asked: Parameters) -> Choice:
         elif kind in ("min", "max"):
             parts.append(f"{name} {'>=' if kind == 'min' else '<='} ?")
             values.append(number(value, key))
-    for name, some in wanted.items():
-        named = [value for value in some if value]
+    for name, given in wanted.items():
+        named = [value for value in given if value]
         tests = [f"{name}::VARCHAR IN ({', '.join('?' * len(named))})"] if named else []
-        tests += [f"{name} IS NULL"] if "" in some else []
+        tests += [f"{name} IS NULL"] if "" in given else []
         parts.append(f"({' OR '.join(tests)})")
         values += named
     return Choice(" AND ".join(parts) or "true", tuple(values))

@@ -64,6 +64,6 @@ def _known(corpus: Corpus, items: Items, ids: Sequence[str]) -> None:
     if not ids:
         return
     marks = ", ".join("?" * len(set(ids)))
-    there = corpus.rows(f"SELECT id FROM {items.name} WHERE id IN ({marks})", list(set(ids)))
-    if missing := set(ids) - {row["id"] for row in there}:
+    rows = corpus.rows(f"SELECT id FROM {items.name} WHERE id IN ({marks})", list(set(ids)))
+    if missing := set(ids) - {row["id"] for row in rows}:
         raise ConfigError(f"version {items.number} has no utterance {min(missing)!r}")

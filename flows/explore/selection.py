@@ -99,12 +99,12 @@ def page(members: Places, keys: Keys, down: bool, start: int, limit: int) -> Pla
     """Items `start` to `start + limit` of `members` by `keys`, the largest first if `down`; items
     without a value come last, equal ones in their order. In time proportional to the members."""
     values = keys if len(members) == len(keys) else keys[members]
-    there = values == values if values.dtype.kind == "f" else values >= 0
-    known, count = members[there], int(np.count_nonzero(there))
-    values = -values[there] if down else values[there]
+    has_value = values == values if values.dtype.kind == "f" else values >= 0
+    known, count = members[has_value], int(np.count_nonzero(has_value))
+    values = -values[has_value] if down else values[has_value]
     end = min(start + limit, count)
     found = known[_window(values, start, end)] if start < end else known[:0]
-    rest = members[~there][max(start - count, 0) : max(start + limit - count, 0)]
+    rest = members[~has_value][max(start - count, 0) : max(start + limit - count, 0)]
     return np.concatenate([found, rest])
 
 

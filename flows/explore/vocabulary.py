@@ -36,13 +36,13 @@ class Vocabulary:
         counts = self._counts(members)
         if what == "characters":
             counts = self._characters(counts)
-        there = np.flatnonzero(counts).astype(np.int32)
+        occurring = np.flatnonzero(counts).astype(np.int32)
         name = chr if what == "characters" else lambda at: self.words[at].as_py()
-        chosen = page(there, counts.astype(np.float64), not rare, 0, MOST)
+        chosen = page(occurring, counts.astype(np.float64), not rare, 0, MOST)
         return {
             "what": what,
             "whole": int(counts.sum()),
-            "kinds": len(there),
+            "kinds": len(occurring),
             "once": int(np.count_nonzero(counts == 1)),
             "rows": [{"name": name(int(at)), "count": int(counts[at])} for at in chosen],
         }
@@ -80,8 +80,8 @@ def build(batches: Iterable[pa.Array], path: Path) -> Vocabulary:
             parents, flat = pc.list_parent_indices(parts), pc.list_flatten(parts)
             full = pc.not_equal(flat, "")
             coded = flat.filter(full).dictionary_encode()
-            here = [known.setdefault(word, len(known)) for word in coded.dictionary.to_pylist()]
-            ids = np.array(here, np.int32)[np.asarray(coded.indices)]
+            numbers = [known.setdefault(word, len(known)) for word in coded.dictionary.to_pylist()]
+            ids = np.array(numbers, np.int32)[np.asarray(coded.indices)]
             file.write(ids.tobytes())
             sizes.append(np.bincount(np.asarray(parents.filter(full)), minlength=len(texts)))
     words = pa.array(list(known), pa.string())

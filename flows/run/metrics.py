@@ -117,14 +117,14 @@ def recorded(folder: Path, found: Metrics | None = None) -> Iterator[Metrics]:
 
 def lines(stragglers: list[JsonObject]) -> list[str]:
     """A sentence for each of at most SHOWN stragglers, and one for how many more there are."""
-    told = [
+    sentences = [
         f"Straggler: {s['stage']} of {s['shard']} took {s['times_median']:.1f} × the median, "
         f"{s['seconds_per_audio_second']:.3g} s per second of audio, {s['wall_seconds']:.0f} s on "
         f"worker {s['worker']} of {s['host']}."
         for s in stragglers[:SHOWN]
     ]
     more = len(stragglers) - SHOWN
-    return [*told, f"{more} more are in metrics.parquet."] if more > 0 else told
+    return [*sentences, f"{more} more are in metrics.parquet."] if more > 0 else sentences
 
 
 def place_of(work: Callable[..., object], args: tuple[object, ...], kind: str) -> Place:

@@ -82,16 +82,16 @@ def failure(what: str, error: object, before: str = "", link: str | None = None)
     sentence = masking.sentence(str(error)) if error else ""
     if isinstance(error, Exception) and not isinstance(error, MillError):
         sentence = f"{type(error).__name__}: {sentence}"
-    told = [f"## The run {what}"]
+    parts = [f"## The run {what}"]
     if sentence:
-        told.append(f"> {escaped(sentence)}")
-    told.append(f"**What to do.** {_remedy(what, error)}")
+        parts.append(f"> {escaped(sentence)}")
+    parts.append(f"**What to do.** {_remedy(what, error)}")
     if link:
-        told.append(f"[Log of this run]({masking.text(link)}?tab=Logs)")
+        parts.append(f"[Log of this run]({masking.text(link)}?tab=Logs)")
     at = before.find(STOOD)
     if at >= 0:
-        told.append(before[at:].rstrip())
-    return "\n\n".join(told) + "\n"
+        parts.append(before[at:].rstrip())
+    return "\n\n".join(parts) + "\n"
 
 
 def _remedy(what: str, error: object) -> str:

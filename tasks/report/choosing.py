@@ -169,8 +169,8 @@ def _doubts(
             found[name] = doubtful.uncertain(columns, sides, most - _parts(most)[0], name)
     wanted = sorted({row for picks in found.values() for row, _ in picks})
     ids = columns.ids(wanted)
-    there = ledger.find(ids)
-    places = {row: there[key] for row, key in zip(wanted, ids, strict=True) if key in there}
+    row_of = ledger.find(ids)
+    places = {row: row_of[key] for row, key in zip(wanted, ids, strict=True) if key in row_of}
     return {
         name: [(places[row], why) for row, why in picks if row in places]
         for name, picks in found.items()

@@ -73,8 +73,8 @@ class Columns:
         found = np.empty(len(wanted), object)
         at = 0
         for part in self._parts("id"):
-            here = np.flatnonzero((wanted >= at) & (wanted < at + len(part)))
-            found[here] = part["id"].take(pa.array(wanted[here] - at)).to_pylist()
+            inside = np.flatnonzero((wanted >= at) & (wanted < at + len(part)))
+            found[inside] = part["id"].take(pa.array(wanted[inside] - at)).to_pylist()
             at += len(part)
         return list(found)
 
@@ -129,8 +129,8 @@ class Columns:
         stage, _, reason = group.partition(".")
 
         def rejected(t: pa.Table) -> Bools:
-            here = pc.and_(pc.equal(t["stage"], stage), pc.equal(t["reason"], reason))
-            return flags_of(pc.and_(here, pc.not_equal(t["outcome"], "packaged")))
+            named = pc.and_(pc.equal(t["stage"], stage), pc.equal(t["reason"], reason))
+            return flags_of(pc.and_(named, pc.not_equal(t["outcome"], "packaged")))
 
         return self._flags(rejected, "stage", "reason", "outcome")
 

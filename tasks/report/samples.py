@@ -70,12 +70,12 @@ def look_up(job: Job, samples: Sequence[Sample]) -> None:
     for shard, names in _shards_of(job, set(wanted)).items():
         view = view_of(job, shard)
         view.recordings = [r for r in view.recordings if r["recording"] in names]
-        here = [s for r in view.recordings for s in wanted[r["recording"]]]
+        own = [s for r in view.recordings for s in wanted[r["recording"]]]
         locators = {r["recording"]: Locator.loads(r["locator"]) for r in view.recordings}
         utterances = (
-            {u.id: u for u in view.transcribed()} if any(s.row["utterance"] for s in here) else {}
+            {u.id: u for u in view.transcribed()} if any(s.row["utterance"] for s in own) else {}
         )
-        for sample in here:
+        for sample in own:
             sample.shard, sample.locator = shard, locators[sample.row["recording"]]
             utterance = utterances.get(sample.row["utterance"])
             if utterance is not None:
@@ -112,7 +112,7 @@ def _shards_of(job: Job, recordings: set[str]) -> dict[str, set[str]]:
     for shard in shards:
         if not left:
             break
-        if here := left.intersection(manifest.recordings(job.out, shard)):
-            found[shard] = here
-            left -= here
+        if held := left.intersection(manifest.recordings(job.out, shard)):
+            found[shard] = held
+            left -= held
     return found

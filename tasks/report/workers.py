@@ -61,9 +61,9 @@ def of(path: Path | None) -> JsonObject | None:
 
 
 def _calls(table: pa.Table) -> _Calls | None:
-    there = pc.and_(pc.is_valid(table["started"]), pc.is_valid(table["wall_seconds"]))
-    there = pc.and_(there, pc.is_in(table["stage"], pa.array(STAGES)))
-    table = table.filter(there)
+    returned = pc.and_(pc.is_valid(table["started"]), pc.is_valid(table["wall_seconds"]))
+    returned = pc.and_(returned, pc.is_in(table["stage"], pa.array(STAGES)))
+    table = table.filter(returned)
     if not table.num_rows:
         return None
     begin = pc.cast(table["started"], pa.int64()).to_numpy() / 1e6

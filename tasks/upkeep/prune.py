@@ -200,8 +200,8 @@ def _freed(files: Mapping[str, Iterable[storage.File]]) -> dict[str, int]:
     """Bytes that come free by kind: of files whose every link goes, once."""
     links: Counter[object] = Counter()
     freed = dict.fromkeys(files, 0)
-    for kind, some in files.items():
-        for file in some:
+    for kind, members in files.items():
+        for file in members:
             links[file.inode] += 1
             if links[file.inode] == file.links:
                 freed[kind] += file.size

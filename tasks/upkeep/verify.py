@@ -35,8 +35,8 @@ SIDE_ENDINGS = (".idx", ".index")
 def side_files(version: Path) -> list[str]:
     """Files that readers have put into a version, and that are no fault of it, sorted."""
     described = versions.described(version)
-    there = {*storage.of(version).tree(version)} - {*described["files"]}
-    return sorted(filter(_is_side_file, there))
+    strangers = {*storage.of(version).tree(version)} - {*described["files"]}
+    return sorted(filter(_is_side_file, strangers))
 
 
 def _is_side_file(name: str) -> bool:
@@ -73,11 +73,11 @@ def verify(version: Path) -> list[str]:
 
 def _files(version: Path, files: dict[str, PublishedEntry]) -> Iterator[str]:
     """Every file is there, and there is no other, but for readers' own."""
-    there = {*storage.of(version).tree(version)} - {"dataset.json"}
-    for name in sorted(there - files.keys()):
+    present = {*storage.of(version).tree(version)} - {"dataset.json"}
+    for name in sorted(present - files.keys()):
         if not _is_side_file(name):
             yield f"{name} is there, but dataset.json does not name it"
-    for name in sorted(files.keys() - there):
+    for name in sorted(files.keys() - present):
         yield f"{name} is missing"
 
 

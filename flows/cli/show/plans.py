@@ -63,15 +63,17 @@ def at_most(result: JsonObject) -> str:
 def causes(result: JsonObject) -> list[str]:
     """A sentence for each setting that makes work: from what to what, and how much."""
     stages = result["stages"]
-    told = []
+    lines = []
     for name, cause in _because(result).items():
         of_it = {stage: e for stage, e in stages.items() if name in e["because"]}
         items = max(entry["compute"] for entry in of_it.values())
         hours = max(entry["hours"] for entry in of_it.values())
         known = [entry["seconds"] for entry in of_it.values()]
         time = "" if None in known else f", about {words.about(sum(known))}"
-        told.append(f"{cause}: {_and(list(of_it))} {counted(items, 'item')}, {hours:.2f} h{time}")
-    return told
+        lines.append(
+            f"{cause}: {_and(list(of_it))} {counted(items, 'item')}, {hours:.2f} h{time}"
+        )
+    return lines
 
 
 def _because(result: JsonObject) -> dict[str, str]:
@@ -115,11 +117,11 @@ def _counts(items: dict[str, int]) -> str:
 
 
 def _reasons(result: JsonObject) -> list[str]:
-    told = [*_because(result).values()]
+    reasons = [*_because(result).values()]
     if result["removed"]:
-        told.append(_removed(result))
-    if told:
-        return told
+        reasons.append(_removed(result))
+    if reasons:
+        return reasons
     work = [name for name, entry in result["stages"].items() if entry["compute"]]
     if work == ["package"] and result["version"]["newest"] is None:
         return ["nothing has been published yet"]  # all was in an estimate's sample, say

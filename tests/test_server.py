@@ -111,7 +111,7 @@ thread = threading.Thread(target=lambda: started.append(LocalServer()))
 thread.start(); thread.join()
 if sys.argv[1] == "ready":
     started[0].wait_ready(); time.sleep(0.5)
-    assert not started[0]._process.ended()
+    assert started[0]._process.poll() is None
 print(started[0].pid, flush=True)
 time.sleep(60)
 """

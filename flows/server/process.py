@@ -32,66 +32,58 @@ ENVIRONMENT = {
 SCHEDULING = ("SCHEDULER", "LATE_RUNS", "PAUSE_EXPIRATIONS", "CLEANUP_RECONCILER", "FOREMAN")
 
 
-class ServerProcess:
+def started(
+    listener: socket.socket, url: str, scheduling: bool, log: IO[bytes]
+) -> subprocess.Popen[bytes]:
     """A server that listens on a socket of this process, in a process group of its own.
 
     Being in its own group it gets no Ctrl-C from the terminal: an interrupted run still has a
     server to record the interrupt.
     """
+    on = "true" if scheduling else "false"
+    environment = {
+        **os.environ,
+        **ENVIRONMENT,
+        **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": on for name in SCHEDULING},
+        "PREFECT_API_URL": url,
+        "PREFECT_SERVER_UI_API_URL": url,  # else the UI asks port 4200, and stays blank
+        "PREFECT_SERVER_API_HOST": "127.0.0.1",
+        "PREFECT_SERVER_API_PORT": str(listener.getsockname()[1]),
+    }
+    child = Path(__file__).with_name("_server_child.py")
+    return subprocess.Popen(
+        # -P: modules in this file's folder must not shadow those of other packages.
+        [sys.executable, "-P", str(child), str(listener.fileno())],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        pass_fds=[listener.fileno()],
+        start_new_session=True,
+    )
 
-    def __init__(self, listener: socket.socket, url: str, scheduling: bool, log: IO[bytes]) -> None:
-        on = "true" if scheduling else "false"
-        environment = {
-            **os.environ,
-            **ENVIRONMENT,
-            **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": on for name in SCHEDULING},
-            "PREFECT_API_URL": url,
-            "PREFECT_SERVER_UI_API_URL": url,  # else the UI asks port 4200, and stays blank
-            "PREFECT_SERVER_API_HOST": "127.0.0.1",
-            "PREFECT_SERVER_API_PORT": str(listener.getsockname()[1]),
-        }
-        child = Path(__file__).with_name("_server_child.py")
-        self._process = subprocess.Popen(
-            # -P: modules in this file's folder must not shadow those of other packages.
-            [sys.executable, "-P", str(child), str(listener.fileno())],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            pass_fds=[listener.fileno()],
-            start_new_session=True,
-        )
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+def cause(process: subprocess.Popen[bytes]) -> str:
+    """How it ended: `exit 1` or `SIGKILL`."""
+    code = process.returncode
+    return f"exit {code}" if code >= 0 else signal.Signals(-code).name
 
-    def ended(self) -> bool:
-        return self._process.poll() is not None
 
-    def cause(self) -> str:
-        """How it ended: `exit 1` or `SIGKILL`."""
-        code = self._process.returncode
-        return f"exit {code}" if code >= 0 else signal.Signals(-code).name
+def release(process: subprocess.Popen[bytes]) -> None:
+    """Close the pipe to a process that has ended."""
+    if process.stdin:
+        process.stdin.close()
 
-    def release(self) -> None:
-        """Close the pipe to a process that has ended."""
-        if self._process.stdin:
-            self._process.stdin.close()
 
-    def stop(self) -> None:
-        """Terminate it, then kill it; afterwards its whole process group is gone."""
-        self._signal(signal.SIGTERM)
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._signal(signal.SIGKILL)
-            self._process.wait()
-        self.release()
-
-    def _signal(self, number: signal.Signals) -> None:
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Terminate it, then kill it; afterwards its whole process group is gone."""
+    for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, None)):
         with suppress(ProcessLookupError, PermissionError):  # macOS: the latter for a dead group
-            os.killpg(self.pid, number)
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+            break
+    release(process)
 
 
 def listening(port: int) -> socket.socket:

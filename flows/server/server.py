@@ -13,14 +13,15 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from subprocess import Popen
 from typing import Self
 from urllib.error import URLError
 from urllib.request import urlopen
 
 from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
-from flows.server import history
-from flows.server.process import ServerProcess, last_line, listening
+from flows.server import history, process
+from flows.server.process import last_line, listening
 from tasks.errors import RunError
 from tasks.logs import log
 
@@ -63,8 +64,8 @@ class LocalServer:
         self.restarts = 0  # processes after the first
         self.lost = ""  # why it is gone for good; empty while it is not
 
-    def _spawned(self) -> ServerProcess:
-        return ServerProcess(self._socket, self.url, self._scheduling, self._log)
+    def _spawned(self) -> Popen[bytes]:
+        return process.started(self._socket, self.url, self._scheduling, self._log)
 
     @property
     def pid(self) -> int:
@@ -88,7 +89,7 @@ class LocalServer:
         until = time.monotonic() + START_SECONDS
         starts = 1
         while time.monotonic() < until and not self._stopped.is_set():
-            if self._process.ended():
+            if self._process.poll() is not None:
                 if starts == STARTS:
                     break
                 starts += 1
@@ -102,16 +103,16 @@ class LocalServer:
         with self._turn:
             if not self._stopped.is_set():
                 self.restarts += 1
-                self._process.release()
+                process.release(self._process)
                 self._process = self._spawned()
 
     def _watch(self) -> None:
         """In a thread: start the server again whenever it ends, until `stop`."""
         while not self._stopped.wait(WATCH_SECONDS):
-            process = self._process
-            if not process.ended() or self._stopped.is_set():
+            if self._process.poll() is None or self._stopped.is_set():
                 continue
-            log.warning("the run's Prefect server ended (%s); it starts again", process.cause())
+            why = process.cause(self._process)
+            log.warning("the run's Prefect server ended (%s); it starts again", why)
             self._respawn()
             if not self._starts() and not self._stopped.is_set():
                 self.lost = last_line(self._log)
@@ -134,7 +135,7 @@ class LocalServer:
             first = not self._stopped.is_set()
             self._stopped.set()
         if first:
-            self._process.stop()
+            process.stop(self._process)
         if self._watcher is not None:
             self._watcher.join()
         if self.lost:

@@ -70,9 +70,7 @@ def causes(result: JsonObject) -> list[str]:
         hours = max(entry["hours"] for entry in of_it.values())
         known = [entry["seconds"] for entry in of_it.values()]
         time = "" if None in known else f", about {words.about(sum(known))}"
-        lines.append(
-            f"{cause}: {_and(list(of_it))} {counted(items, 'item')}, {hours:.2f} h{time}"
-        )
+        lines.append(f"{cause}: {_and(list(of_it))} {counted(items, 'item')}, {hours:.2f} h{time}")
     return lines
 
 

@@ -4,7 +4,7 @@ the UI's form."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
@@ -141,8 +141,7 @@ def read(
         data["sources"] = [{"kind": "folder", "path": s, "expect_broken": spared} for s in sources]
     if out is not None:
         data["out"] = out
-    for assignment in sets:
-        assign(data, assignment)
+    assign(data, sets)
     yaml_text.refuse_what_json_cannot_hold(data, "settings")
     if found := plugins.complaints(data, PrepareSettings):
         raise ConfigError(explaining.joined(found))
@@ -168,12 +167,13 @@ def _at_home(value: Any) -> Any:
     return value
 
 
-def assign(data: JsonObject, assignment: str) -> None:
-    """Apply `a.b=value` or `a.b+=value` to settings as they are read; ConfigError if it fits
+def assign(data: JsonObject, sets: Iterable[str]) -> None:
+    """Apply each `a.b=value` or `a.b+=value` to settings as they are read; ConfigError if one fits
     nowhere."""
-    defaults = {
-        name: field.default.model_dump(mode="json")
-        for name, field in PrepareSettings.model_fields.items()
-        if isinstance(field.default, StageSettings | Plugin)
-    }
-    assignments.assign(data, assignment, defaults)
+    for assignment in sets:
+        defaults = {
+            name: field.default.model_dump(mode="json")
+            for name, field in PrepareSettings.model_fields.items()
+            if isinstance(field.default, StageSettings | Plugin)
+        }
+        assignments.assign(data, assignment, defaults)

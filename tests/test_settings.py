@@ -46,15 +46,15 @@ def test_source_on_the_command_line_expects_broken_files(tmp_path: Path) -> None
 def test_set_of_a_plugin(assignments: list[str], expected: dict[str, Any]) -> None:
     data: dict[str, Any] = {"filter": {"segmenter": {"use": "auto", "min_seconds": 9}}}
     for assignment in assignments:
-        settings.assign(data, assignment)
+        settings.assign(data, [assignment])
     assert data["filter"]["segmenter"] == expected
 
 
 def test_set_reaches_into_lists_by_name_and_number() -> None:
     data: dict[str, Any] = {"filter": {"filters": [{"use": "duration"}, {"use": "silence"}]}}
-    settings.assign(data, "filter.filters.silence.max_fraction=0.5")
-    settings.assign(data, "filter.filters.0.max=20")
-    settings.assign(data, "package.formats=[wenet, kaldi]")
+    settings.assign(data, ["filter.filters.silence.max_fraction=0.5"])
+    settings.assign(data, ["filter.filters.0.max=20"])
+    settings.assign(data, ["package.formats=[wenet, kaldi]"])
     assert data["filter"]["filters"] == [
         {"use": "duration", "max": 20}, {"use": "silence", "max_fraction": 0.5},
     ]  # fmt: skip
@@ -67,13 +67,13 @@ def test_set_reaches_plugins_with_dotted_names() -> None:
         "filter": {"filters": [{"use": "mine.loud"}, {"use": "mine.more.hum"}]},
         "package": {"formats": ["mine.lj", "wenet"]},
     }
-    settings.assign(data, "filter.filters.mine.loud.max=20")
-    settings.assign(data, "filter.filters.mine.more.hum={use: silence}")
-    settings.assign(data, "package.formats.mine.lj.audio=flac")
+    settings.assign(data, ["filter.filters.mine.loud.max=20"])
+    settings.assign(data, ["filter.filters.mine.more.hum={use: silence}"])
+    settings.assign(data, ["package.formats.mine.lj.audio=flac"])
     assert data["filter"]["filters"] == [{"use": "mine.loud", "max": 20}, {"use": "silence"}]
     assert data["package"]["formats"] == [{"use": "mine.lj", "audio": "flac"}, "wenet"]
     with pytest.raises(ConfigError, match="the list has no entry mine"):
-        settings.assign(data, "filter.filters.mine.quiet.max=20")
+        settings.assign(data, ["filter.filters.mine.quiet.max=20"])
 
 
 def test_set_changes_one_setting_of_a_default_plugin(tmp_path: Path) -> None:

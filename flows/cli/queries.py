@@ -96,11 +96,10 @@ def what_if(out: Path, sets: Sequence[str]) -> JsonObject:
     """Items and hours kept now and under changed settings, from stored results."""
     now = runs.settings_of(out, ended_well=True)  # the settings of a refused run were not published
     data = now.model_dump(mode="json")
-    for assignment in sets:
-        assign(data, assignment)
+    assign(data, sets)
     then = parse(data)
-    weights.check(then.job())
     job, asked = now.job(), then.job()
+    weights.check(asked)
     before, after = kept(job, with_same_texts(job, asked))
     if after["unmeasured"]:
         raise ConfigError(

@@ -61,8 +61,7 @@ def demo(args: argparse.Namespace) -> Exit:
         raise ConfigError("the demo makes its corpus beside its results; give a folder as --out")
     home = Path(args.out).absolute()
     data = {**DEMO_SETTINGS, "sources": make_corpus(home / "corpus"), "out": str(home)}
-    for assignment in args.sets:
-        settings.assign(data, assignment)
+    settings.assign(data, args.sets)
     return print_answer(args, launch.run(settings.parse(data)), runs.run)
 
 

@@ -8,8 +8,8 @@ from flows.explore import sound
 from flows.explore.corpus import Corpus, Gone, Items
 from flows.explore.loading import parquet_glob
 from flows.explore.query import Parameters
-from flows.explore.sound import Pcm
 from tasks import storage
+from tasks.arrays import Int16s
 from tasks.checkpoints.utterance import Utterance
 from tasks.json_types import JsonObject
 from tasks.schema import UTTERANCES_FILE
@@ -66,7 +66,7 @@ def _others(corpus: Corpus, utterance: Utterance) -> list[str]:
     return [str(each["text"]) for each in found if each["text"] != mine]
 
 
-def audio_of(corpus: Corpus, items: Items, item: int, more: float = 0.0) -> tuple[Pcm, int]:
+def audio_of(corpus: Corpus, items: Items, item: int, more: float = 0.0) -> tuple[Int16s, int]:
     """PCM of an item, with `more` seconds of its source before and after; int16 [n], Hz. Gone, with
     the reason, if none is left."""
     found = row(corpus, items, item)
@@ -91,7 +91,7 @@ def audio_of(corpus: Corpus, items: Items, item: int, more: float = 0.0) -> tupl
     return span(corpus, found["recording"], start, end, int(found["sample_rate"]))
 
 
-def span(corpus: Corpus, recording: str, start: float, end: float, rate: int) -> tuple[Pcm, int]:
+def span(corpus: Corpus, recording: str, start: float, end: float, rate: int) -> tuple[Int16s, int]:
     """Seconds of a recording, decoded from its source."""
     locator = corpus.shards.locator(recording)
     if locator is None:
@@ -99,7 +99,7 @@ def span(corpus: Corpus, recording: str, start: float, end: float, rate: int) ->
     return sound.of_source(locator, start, end, rate)
 
 
-def _tar(corpus: Corpus, items: Items, key: str) -> tuple[Pcm, int] | None:
+def _tar(corpus: Corpus, items: Items, key: str) -> tuple[Int16s, int] | None:
     """The clip from the version's own tar."""
     version = corpus.place(items.number)
     table = storage.of(version).mounted(version / UTTERANCES_FILE)

@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flows.explore.loading import Column, SqlValue
+from tasks.arrays import Float64s, Int32s, Int64s
 
-Places = NDArray[np.int32]  # items, ascending
+Places = Int32s  # items, ascending
 #: What a column is sorted by, of every item: float64, NaN if it is null, or of a text int32 its
 #: place among all texts, -1 if it is null.
-Keys = NDArray[np.int32] | NDArray[np.float64]
+Keys = Int32s | Float64s
 Number = TypeVar("Number", bound=np.generic)
 
 HELD = 400_000_000  # bytes of a version's arrays; beyond it the least recently used are dropped
@@ -46,7 +47,7 @@ class Selection:
             known = self._put(key, np.sort(np.asarray(found, dtype=np.int32)))
         return known
 
-    def numbers(self, column: str) -> NDArray[np.float64]:
+    def numbers(self, column: str) -> Float64s:
         """A column of numbers by item, NaN if it is null; float64 [items]."""
         if (known := self._get(("keys", column))) is None:
             sql = f'SELECT item, "{column}"::DOUBLE AS v FROM {self.name}'
@@ -108,7 +109,7 @@ def page(members: Places, keys: Keys, down: bool, start: int, limit: int) -> Pla
     return np.concatenate([found, rest])
 
 
-def _window(values: Keys, start: int, end: int) -> NDArray[np.int64]:
+def _window(values: Keys, start: int, end: int) -> Int64s:
     """Indices of the items that a stable sort would put at `start` to `end`, with `start < end`."""
     parted = np.partition(values, (start, end - 1))
     low, high = parted[start], parted[end - 1]

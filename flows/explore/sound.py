@@ -7,10 +7,10 @@ import tarfile
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flows.explore.corpus import Gone
 from tasks import audio
+from tasks.arrays import Int16s
 from tasks.audio import decode_int16
 from tasks.checkpoints import blobs
 from tasks.errors import CorruptManifest, ItemError
@@ -19,13 +19,12 @@ from tasks.recording import Locator
 from tasks.speech import silero
 from tasks.speech_rate import RATE
 
-Pcm = NDArray[np.int16]
 LONGEST = 600.0  # s of a source that one answer holds
 HEARD = 3600.0  # s of a source that the voice detector hears for one answer
 POINTS = 2000  # of its answer: the largest probability of each stretch
 
 
-def published(version: Path, row: JsonObject) -> tuple[Pcm, int] | None:
+def published(version: Path, row: JsonObject) -> tuple[Int16s, int] | None:
     """The clip from the tar of a local version, if it is in one; int16 [n], Hz."""
     if row.get("shard") is None or row.get("offset") is None:
         return None
@@ -48,7 +47,7 @@ def published(version: Path, row: JsonObject) -> tuple[Pcm, int] | None:
     return None
 
 
-def of_blob(out: Path, shard: str, row: JsonObject) -> tuple[Pcm, int] | None:
+def of_blob(out: Path, shard: str, row: JsonObject) -> tuple[Int16s, int] | None:
     """The PCM that a run made; None if it is gone."""
     try:
         return blobs.read(out, shard, row), int(row["rate"])
@@ -56,7 +55,7 @@ def of_blob(out: Path, shard: str, row: JsonObject) -> tuple[Pcm, int] | None:
         return None
 
 
-def of_source(locator: Locator, start: float, end: float, rate: int) -> tuple[Pcm, int]:
+def of_source(locator: Locator, start: float, end: float, rate: int) -> tuple[Int16s, int]:
     """Seconds of a recording, mono; Gone, with the reason, if it cannot be decoded."""
     end = min(end, start + LONGEST)
     try:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flows.explore.selection import Places, page
+from tasks.arrays import Int32s, Int64s
 from tasks.json_types import JsonObject
 
 MOST = 500  # rows of an answer
@@ -25,10 +26,10 @@ class Vocabulary:
     `ends`: where an item's words end in it, int64 [items]. `words`: the different ones, sorted, and
     `number`: their numbers among `ids`."""
 
-    ids: NDArray[np.int32]
-    ends: NDArray[np.int64]
+    ids: Int32s
+    ends: Int64s
     words: pa.Array
-    number: NDArray[np.int64]
+    number: Int64s
 
     def counted(self, members: Places, what: str, rare: bool) -> JsonObject:
         """The most frequent words or characters of some items, or the rarest; how many there are
@@ -47,7 +48,7 @@ class Vocabulary:
             "rows": [{"name": name(int(at)), "count": int(counts[at])} for at in chosen],
         }
 
-    def _counts(self, members: Places) -> NDArray[np.int64]:
+    def _counts(self, members: Places) -> Int64s:
         if len(members) == len(self.ends):
             ids = self.ids
         else:
@@ -56,14 +57,14 @@ class Vocabulary:
             ids = self.ids[np.repeat(chosen, np.diff(self.ends, prepend=0))]
         return np.bincount(ids, minlength=len(self.words))[self.number]
 
-    def _characters(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _characters(self, counts: Int64s) -> Int64s:
         """Counts of characters, by code point; `counts`: how often each word occurs."""
         units, lengths = self._spelled
         weights = np.repeat(counts, lengths).astype(np.float64)  # exact up to 2^53
         return np.bincount(units, weights).astype(np.int64)
 
     @cached_property
-    def _spelled(self) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    def _spelled(self) -> tuple[NDArray[np.uint32], Int64s]:
         """Code points of all words, and how many each has."""
         units = np.frombuffer("".join(self.words.to_pylist()).encode("utf-32-le"), np.uint32)
         return units, np.asarray(pc.utf8_length(self.words)).astype(np.int64)
@@ -73,7 +74,7 @@ def build(batches: Iterable[pa.Array], path: Path) -> Vocabulary:
     """The vocabulary of texts, given in batches in the order of items; the numbers are written to
     the file `path`. Words are separated by spaces."""
     known: dict[str, int] = {}
-    sizes: list[NDArray[np.int64]] = []
+    sizes: list[Int64s] = []
     with path.open("wb") as file:
         for texts in batches:
             parts = pc.split_pattern(pc.fill_null(texts, ""), " ")

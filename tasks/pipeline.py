@@ -141,9 +141,9 @@ def _chains(
     counting = threading.Lock()
 
     def each(shard: str) -> list[Done]:
-        there = state.items(shard) or {}
-        files = 1 if there else state.most_files(shard)
-        dones = chain(job, shard, found.seconds[shard], caller, observer, there, files)
+        complete = state.items(shard) or {}
+        files = 1 if complete else state.most_files(shard)
+        dones = chain(job, shard, found.seconds[shard], caller, observer, complete, files)
         with counting:
             state.record(dones)
             for done in dones:

@@ -102,7 +102,7 @@ def _write(
     parts = [part.number for part in gathered["parts"]]
     left = caller.map(output_shards.link, [(job, staging, part) for part in parts])
     planned = plan.numbered(staging)
-    written = [number for some in left for number in some]
+    written = [number for numbers in left for number in numbers]
     caller.map(output_shards.write, [(job, staging, number) for number in written])
     laps.end("write")
     caller.map(output_shards.check, [(job, staging, number) for number in written])

@@ -63,9 +63,9 @@ def commit(job: Job, found: Survey, results: Sequence[Path], index: Index) -> di
     with in_shards(job, found, results, numbers) as buckets:
         for rows in buckets:
             for number in np.unique(rows[PLACE].to_numpy()):
-                some = rows.filter(pc.equal(rows[PLACE], pa.scalar(number, pa.int32())))
+                shard_rows = rows.filter(pc.equal(rows[PLACE], pa.scalar(number, pa.int32())))
                 touched.discard(int(number))
-                changed[int(number)] = _commit(job, had, int(number), some, gone)
+                changed[int(number)] = _commit(job, had, int(number), shard_rows, gone)
     for number in sorted(touched):
         changed[number] = _commit(job, had, number, None, gone)
     if changed:

@@ -115,16 +115,16 @@ def _joined_blobs(out: Path, shard: str, tables: Sequence[pa.Table]) -> list[pa.
     seen: set[str] = set()
     for table in reversed(tables):  # of PCM that was made again, the last counts
         rows = table.select(PLACES).to_pylist()
-        there = []
+        kept = []
         for row in rows:
             sound = bool(row["error_code"]) or blobs.present(row, sizes)
-            there.append(sound and row["audio"] not in seen)
+            kept.append(sound and row["audio"] not in seen)
             seen |= {row["audio"]} if sound else set()
-        found.insert(0, table.filter(pa.array(there, pa.bool_())))
+        found.insert(0, table.filter(pa.array(kept, pa.bool_())))
     rows = [row for table in found for row in table.select(PLACES).to_pylist()]
     names = list(dict.fromkeys(row["blob"] for row in rows if row["blob"] is not None))
-    for some in joining(names, sizes):
-        _rewrite(out, shard, [row for row in rows if row["blob"] in some])
+    for joint in joining(names, sizes):
+        _rewrite(out, shard, [row for row in rows if row["blob"] in joint])
     blob = pa.array([row["blob"] for row in rows], pa.string())
     offset = pa.array([row["offset"] for row in rows], pa.int64())
     at = 0
@@ -159,7 +159,7 @@ def joining(names: Sequence[str], size: Callable[[str], int]) -> list[set[str]]:
             found.append(rest | {min(large, key=size)})
         else:
             found.append(rest)
-    return [some for some in found if len(some) > 1]
+    return [group for group in found if len(group) > 1]
 
 
 def _rewrite(out: Path, shard: str, rows: Sequence[Row]) -> None:

@@ -103,8 +103,8 @@ class Index:
             files = (
                 "1 checkpoint file is" if len(gone) == 1 else f"{len(gone)} checkpoint files are"
             )
-            said = "%s gone since the last run (%s); what was in there is made again"
-            log.warning(said, files, ", ".join(gone[:NAMED]) + more)
+            sentence = "%s gone since the last run (%s); what was in there is made again"
+            log.warning(sentence, files, ", ".join(gone[:NAMED]) + more)
 
     def noted_shard(self, shard: str, key: str) -> Mapping[str, int] | None:
         """Items of each stage of a shard, if it was noted under this key."""

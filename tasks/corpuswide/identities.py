@@ -101,8 +101,8 @@ def _voices(
         highs.append(high)
         lows.append(low)
         lengths.append(part["seconds"].to_numpy())
-        some = np.flatnonzero((high & SAMPLED) == 0)
-        sample += part["recording"].take(pa.array(some)).to_pylist()
+        sampled = np.flatnonzero((high & SAMPLED) == 0)
+        sample += part["recording"].take(pa.array(sampled)).to_pylist()
     high, low = (long_columns.joined(column) for column in (highs, lows))
     order = np.lexsort((low, high)).astype(np.int32)  # copies in the order of their rows
     begins = sorted_keys.first_of_runs(high[order], low[order])
@@ -188,8 +188,8 @@ class Vectors:
     def put(self, place: Int32s, vectors: list[bytes], share: Float32s) -> None:
         """Add embeddings to the groups of these places."""
         shared = place < len(self.few)
-        some = [vectors[at] for at in np.flatnonzero(shared).tolist()]
-        data = np.frombuffer(b"".join(some), "<f2").reshape(-1, SIZE)
+        to_add = [vectors[at] for at in np.flatnonzero(shared).tolist()]
+        data = np.frombuffer(b"".join(to_add), "<f2").reshape(-1, SIZE)
         np.add.at(self.few, place[shared], data * share[shared, None])
         for at in np.flatnonzero(~shared).tolist():
             os.pwrite(self._file.fileno(), vectors[at], BYTES * (int(place[at]) - len(self.few)))

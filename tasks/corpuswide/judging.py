@@ -65,9 +65,9 @@ class TranscribedRows:
         stored = [name for name in columns if name not in known]
         at = 0
         for table in self._parts(stored or ["kept"]):
-            some = slice(at, at + len(table))
-            at = some.stop
-            found = {n: pa.array(known[n][some]) if n in known else table[n] for n in columns}
+            rows = slice(at, at + len(table))
+            at = rows.stop
+            found = {n: pa.array(known[n][rows]) if n in known else table[n] for n in columns}
             yield pa.table(found)
 
     def by_id(self) -> Int64s:

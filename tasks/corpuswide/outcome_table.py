@@ -159,8 +159,8 @@ def where(job: Job) -> Path | None:
         return None
     # It may have more columns, of verdicts that are not used now.
     whole = columns_asked(job).union(schema_of(job).names) <= set(schema.names)
-    there = [path.name for path in storage.names(home, ".parquet")]
-    state = {**_state(job), "parts": there}
+    parts = [path.name for path in storage.names(home, ".parquet")]
+    state = {**_state(job), "parts": parts}
     return home if whole and known == state else None
 
 

@@ -72,11 +72,11 @@ def named(
 
 def _longest(seconds: Float64s, group: Int32s, count: int) -> Int64s:
     """The longest voice of each group; if several are equally long, the first."""
-    most = np.full(count, -np.inf)
-    np.maximum.at(most, group, seconds)
-    some = np.flatnonzero(seconds == most[group])[::-1]
+    longest = np.full(count, -np.inf)
+    np.maximum.at(longest, group, seconds)
+    voices = np.flatnonzero(seconds == longest[group])[::-1]
     found = np.empty(count, np.int64)
-    found[group[some]] = some
+    found[group[voices]] = voices
     return found
 
 

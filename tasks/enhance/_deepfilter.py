@@ -138,10 +138,10 @@ class Stream:
             self._mean, self._unit = means[moved - 1], units[moved - 1]
         bands = np.zeros((1, 1, frames, len(BANDS)), np.float32)
         bins = np.zeros((1, 2, frames, LOW), np.float32)
-        there = len(spectrum) - AHEAD
-        bands[0, 0, :there] = ((level - means) / 40)[AHEAD:]
+        known = len(spectrum) - AHEAD
+        bands[0, 0, :known] = ((level - means) / 40)[AHEAD:]
         normed = (scaled[:, :LOW] / np.sqrt(units))[AHEAD:]
-        bins[0, 0, :there], bins[0, 1, :there] = normed.real, normed.imag
+        bins[0, 0, :known], bins[0, 1, :known] = normed.real, normed.imag
         return bands, bins
 
 

@@ -61,8 +61,8 @@ class AsListed:
         is found under a new name or in another folder, gets that; `moved` records the old name."""
         parts = manifest.read(self._out, "shard", shard)
         old: list[Row] = parts[-1].table.to_pylist() if parts else []
-        here = pc.equal(self._redescribed[PLACE], self._number[shard])
-        listed = self._redescribed.filter(here)
+        of_shard = pc.equal(self._redescribed[PLACE], self._number[shard])
+        listed = self._redescribed.filter(of_shard)
         listed = listed.append_column("probed", pa.array(np.zeros(len(listed), bool)))
         return [self._followed(row) for row in merged(old, listed, self._gone)]
 

@@ -128,8 +128,10 @@ def note(known: KnownRecordings, number: int, table: pa.Table) -> Columns:
     """The columns of a shard's rows; notes their audio and count."""
     present = table["present"].to_numpy()
     known.seconds[number] = float(seconds_of(table)[present].sum())
-    there = table.filter(pa.array(present)).select(["dataset", "error_code"])
-    grouped = there.group_by("dataset").aggregate([([], "count_all"), ("error_code", "count")])
+    present_rows = table.filter(pa.array(present)).select(["dataset", "error_code"])
+    grouped = present_rows.group_by("dataset").aggregate(
+        [([], "count_all"), ("error_code", "count")]
+    )
     known.counts[number] = {
         row["dataset"]: (row["count_all"], row["error_code_count"]) for row in grouped.to_pylist()
     }

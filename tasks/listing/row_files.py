@@ -52,9 +52,9 @@ class RowFiles:
             whole = pa.concat_tables(self._waiting)
             assert self._home is not None
             path = self._home / f"{self._stem}-{len(self.files):06d}.parquet"
-            some = whole.slice(0, ROWS)
-            save(some, path)
-            self.files.append((path, len(some)))
+            full = whole.slice(0, ROWS)
+            save(full, path)
+            self.files.append((path, len(full)))
             rest = whole.slice(ROWS)
             self._waiting = [rest] if len(rest) else []
 

@@ -49,12 +49,12 @@ def shards_of(job: Job, found: Survey, results: Sequence[Path], gone: FixedBytes
             moving = pc.equal(table["error_code"], "changed").fill_null(False).to_numpy()
             found.left.leave(table.filter(pa.array(moving)), survey.STILL_WRITTEN)
             fresh = (place < 0) & ~moving
-            some = table.filter(pa.array(fresh))
-            sound = pc.if_else(pc.is_null(some["error_code"]), some["content"], None)
+            new_rows = table.filter(pa.array(fresh))
+            sound = pc.if_else(pc.is_null(new_rows["error_code"]), new_rows["content"], None)
             at.append(begin + np.flatnonzero(fresh))
-            seconds.append(known.seconds_of(some))
+            seconds.append(known.seconds_of(new_rows))
             contents.append(fingerprints.contents(sound.to_pylist()))
-            names.append(some.select(["recording"]))
+            names.append(new_rows.select(["recording"]))
         given.append(place)
         begin += len(table)
     numbers = np.concatenate(given)
@@ -92,14 +92,14 @@ def _known_bytes(out: Path, had: KnownRecordings, wanted: FixedBytes, left: Fixe
     away = (columns.flags & known.PRESENT == 0) | (sorted_keys.index_in(left, columns.keys) >= 0)
     found, where = [], []
     for number in np.unique(columns.shard[away]):
-        some = manifest.read(out, "shard", had.shards[number])
-        if not some:
+        parts = manifest.read(out, "shard", had.shards[number])
+        if not parts:
             continue
-        table = some[-1].table
+        table = parts[-1].table
         names = fingerprints.keys(table["recording"].to_pylist())
-        there = table["present"].to_numpy() & (sorted_keys.index_in(left, names) < 0)
+        stays = table["present"].to_numpy() & (sorted_keys.index_in(left, names) < 0)
         sound = pc.is_null(table["error_code"]).to_numpy()
-        held = table.filter(pa.array(~there & sound))["content"].drop_null().to_pylist()
+        held = table.filter(pa.array(~stays & sound))["content"].drop_null().to_pylist()
         found.append(fingerprints.contents(held))
         where.append(np.full(len(held), number, np.int64))
     if not found:

@@ -120,12 +120,12 @@ class _Looking:
         same = np.zeros(len(row), bool)
         news = np.ones(len(row), bool)
         if knows.any():
-            there = row[knows]
-            flags = columns.flags[there]
-            place[knows] = columns.shard[there]
+            known_rows = row[knows]
+            flags = columns.flags[known_rows]
+            place[knows] = columns.shard[known_rows]
             again = (flags & MAY_BE_TRIED > 0) & self._again
-            same[knows] = (columns.states[there] == batch.states[knows]) & ~again
-            news[knows] = (columns.heads[there] != batch.heads[knows]) | (flags & PRESENT == 0)
+            same[knows] = (columns.states[known_rows] == batch.states[knows]) & ~again
+            news[knows] = (columns.heads[known_rows] != batch.heads[knows]) | (flags & PRESENT == 0)
         same &= ~twice
         self.found.reused += int(same.sum())
         redescribed = same & news

@@ -35,14 +35,14 @@ def containers(path: str, wanted: Callable[[str], bool], what: str) -> Container
     followed. `what` names the kind of container in the message.
     """
     if glob.has_magic(path) and (storage.is_url(path) or not os.path.lexists(path)):
-        there = _matching(path)
+        listed = _matching(path)
     else:
         root, status = source_root(path)
         if not stat.S_ISDIR(status.st_mode):
             return Containers([(os.path.basename(root), root)])
-        there = _objects(root) if storage.is_url(root) else _walk(root)
+        listed = _objects(root) if storage.is_url(root) else _walk(root)
     found = Containers()
-    for each in there:
+    for each in listed:
         if isinstance(each, Ignored):
             found.ignored.append(each)
         elif wanted(each[0]):

@@ -38,8 +38,8 @@ class ListSettings(SourceSettings):
 def of_file(path: str, file: str) -> Recording:
     """The recording of that name in its source, which is a whole file, as the file is now."""
     state = file_state(file)
-    locator, here = Locator(file), display_path(file)
-    return Recording(path, here, locator, state.size, state.guard, error=state.error)
+    locator, source_path = Locator(file), display_path(file)
+    return Recording(path, source_path, locator, state.size, state.guard, error=state.error)
 
 
 def failed(path: str, source_path: str, file: str, code: str, detail: str) -> Recording:

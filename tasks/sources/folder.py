@@ -213,11 +213,11 @@ def _walk(root: str, status: os.stat_result) -> Iterator[Recording | Ignored]:
                 yield Ignored(recording_name(relative), "duplicate_folder")
                 continue
             # Not entry.stat(): at a mount point it gives the inode below the mounted disk.
-            here = os.stat(entry.path)
-            if (here.st_dev, here.st_ino) in visited:
+            folder_status = os.stat(entry.path)
+            if (folder_status.st_dev, folder_status.st_ino) in visited:
                 yield Ignored(recording_name(relative), "duplicate_folder")
                 continue
-            visited.add((here.st_dev, here.st_ino))
+            visited.add((folder_status.st_dev, folder_status.st_ino))
             stack.append((relative + "/", _entries(entry.path)))
         except OSError as error:
             yield _unlisted(relative, entry.path, error)

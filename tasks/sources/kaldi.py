@@ -148,15 +148,15 @@ def _recordings(scp: str, root: str, tables: _Tables, keys: set[str]) -> Entries
 
 def _recording(scp: str, root: str, tables: _Tables, key: str, written: str) -> Recording:
     path = safe_name(key)
-    here = display_path(scp)
+    source_path = display_path(scp)
     if written.endswith("|") or written.startswith("|") or written == "-":
-        return failed(path, here, scp, "unsupported", "a pipe in wav.scp is never run")
+        return failed(path, source_path, scp, "unsupported", "a pipe in wav.scp is never run")
     if not written.strip():  # a vertical tab, say, which Kaldi does not split at
-        return failed(path, here, scp, "unreadable", "wav.scp names no file for this key")
+        return failed(path, source_path, scp, "unreadable", "wav.scp names no file for this key")
     try:
         file = resolve(root, written)
     except ItemError as refusal:
-        return failed(path, here, scp, refusal.code, refusal.detail)
+        return failed(path, source_path, scp, refusal.code, refusal.detail)
     found = of_file(path, file)
     error = found.error
     if error and error[0] == "missing" and _ARCHIVE_OFFSET.search(written):

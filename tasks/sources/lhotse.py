@@ -96,9 +96,9 @@ def _cut(line: str | None, root: str) -> Iterator[Line]:
         yield Line(path, written, False, segment, _channels(one.get("channel", heard)))
 
 
-def _channels(told: object) -> tuple[int, ...] | None:
+def _channels(stated: object) -> tuple[int, ...] | None:
     """A channel or a list of them; None if there is neither."""
-    channels = told if isinstance(told, list) else [told]
+    channels = stated if isinstance(stated, list) else [stated]
     return tuple(sorted(c for c in channels if isinstance(c, int))) or None
 
 

@@ -91,18 +91,18 @@ def _listed(list_path: str, root: str) -> Entries:
 
 def _archive(name: str, path: str) -> Entries:
     """Recordings of one archive; an unreadable archive is a failed recording itself."""
-    here = display_path(path)
+    source_path = display_path(path)
     if wrong := file_state(path).error:
-        yield failed(name, here, path, *wrong)
+        yield failed(name, source_path, path, *wrong)
         return
     try:
         if packed := compression(head(path)):
-            yield failed(name, here, path, "unsupported", _COMPRESSED.format(packed))
+            yield failed(name, source_path, path, "unsupported", _COMPRESSED.format(packed))
             return
         with urls.streamed(path) as file:
             yield from _samples(name, path, file)
     except OSError as error:
-        yield failed(name, here, path, "unreadable", error.strerror or "cannot be read")
+        yield failed(name, source_path, path, "unreadable", error.strerror or "cannot be read")
 
 
 @dataclass

@@ -59,8 +59,8 @@ def _stream(clip: Clip, job: Job) -> Iterator[Float32s]:
             waiting.append(pcm.finite(block))
             yield block
 
-    there = _at_rate(originals(), clip.rate, module.RATE)
-    back = _at_rate(_run(module.start(settings), there), module.RATE, clip.rate)
+    noisy = _at_rate(originals(), clip.rate, module.RATE)
+    back = _at_rate(_run(module.start(settings), noisy), module.RATE, clip.rate)
     due = clip.num_samples
     for block in back:
         block = block[:due]

@@ -50,18 +50,18 @@ class _Child:
     def __init__(self, stage: str, job: Job, units: Sequence[contract.Work]) -> None:
         self.job = job
         self.ready = False
-        here, there = os.pipe()
-        self.answers = Connection(here, writable=False)
+        reading, writing = os.pipe()
+        self.answers = Connection(reading, writable=False)
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tasks.stages.isolate", str(os.getpid())],
                 stdin=subprocess.PIPE,
-                stdout=there,
+                stdout=writing,
                 bufsize=0,
                 env=environment.of_child(),
             )
         finally:
-            os.close(there)
+            os.close(writing)
         assert self.process.stdin
         task = memoryview(pickle.dumps((stage, job, units)))
         try:

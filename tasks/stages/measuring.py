@@ -85,8 +85,8 @@ def after_all(
     row: Row, recording: Row, whole: WholeRecording, chosen: Sequence[Step]
 ) -> dict[str, float | None]:
     """Measures of an utterance that need the whole recording, but none of its samples."""
-    late = [step for step in chosen if step.after_all]
-    if not late:
+    waiting = [step for step in chosen if step.after_all]
+    if not waiting:
         return {}
     start, end = row["start"], row["end"]
     clip = Clip(
@@ -101,7 +101,7 @@ def after_all(
         turns=None if whole.turns is None else turns.within(whole.turns, start, end),
     )
     found: dict[str, float | None] = {}
-    for step in late:
+    for step in waiting:
         found.update(step.measure(clip, step.settings))
     return found
 

@@ -27,8 +27,8 @@ def forget(out: Path) -> int:
     for name in contract.PER_SHARD:
         for shard in manifest.shards(out):
             parts = sorted(manifest.read(out, name, shard), key=lambda part: part.path)
-            for path, some in groupby(parts, key=lambda part: part.path):
-                count += _forget(out, name, shard, path, [*some])
+            for path, held in groupby(parts, key=lambda part: part.path):
+                count += _forget(out, name, shard, path, [*held])
     return count
 
 

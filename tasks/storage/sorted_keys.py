@@ -41,10 +41,10 @@ def places_of(high: UInt64s, low: UInt64s, among_high: UInt64s, among_low: UInt6
     if not len(among_high):
         return found
     for low_end in range(0, len(high), BATCH):
-        some = slice(low_end, low_end + BATCH)
-        at = np.minimum(_searched(among_high, high[some]), len(among_high) - 1)
-        good = (among_high[at] == high[some]) & (among_low[at] == low[some])
-        found[some] = np.where(good, at, -1)
+        batch = slice(low_end, low_end + BATCH)
+        at = np.minimum(_searched(among_high, high[batch]), len(among_high) - 1)
+        good = (among_high[at] == high[batch]) & (among_low[at] == low[batch])
+        found[batch] = np.where(good, at, -1)
     return found
 
 

@@ -122,17 +122,9 @@ def device_of(wanted: str) -> str:
         return "cuda"
     if wanted == "cuda":
         raise ConfigError(f"transcribe.backend.device is cuda, but {fault}; or set device: cpu")
-    if gpu_is_visible():
+    if environment.visible_gpus() not in ("", "-1") and gpu.driver_count() > 0:
         log.warning("a GPU is here, but Whisper runs on the CPU: %s", fault)
     return "cpu"
-
-
-def gpu_is_visible() -> bool:
-    """Whether the driver has a GPU that is not hidden from this process."""
-    from tasks.plugins import gpu
-
-    shown = environment.visible_gpus() not in ("", "-1")
-    return shown and gpu.driver_count() > 0
 
 
 def warm(model: WhisperModel) -> None:

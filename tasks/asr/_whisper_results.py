@@ -24,7 +24,9 @@ class BeamResult:
 
     @property
     def ratio(self) -> float:
-        return compression_ratio(self.text)
+        """Bytes of UTF-8 per byte of its zlib stream; 0 for no text."""
+        data = self.text.encode()
+        return len(data) / len(zlib.compress(data))
 
     @property
     def silent(self) -> bool:
@@ -65,9 +67,3 @@ class Window:
     words: tuple[Word, ...] | None
     phrases: tuple[tuple[float, float, int], ...] = ()
     spoken: tuple[Language, ...] = ()
-
-
-def compression_ratio(text: str) -> float:
-    """Bytes of UTF-8 per byte of its zlib stream; 0 for no text."""
-    data = text.encode()
-    return len(data) / len(zlib.compress(data))

@@ -133,7 +133,7 @@ class Segments:
             turns.append(
                 Turn(
                     self._native(each.start),
-                    max(self._native(each.end), self._native(each.start)),
+                    self._native(each.end),
                     numbers.setdefault(speaker, len(numbers)),
                     None,
                     None if near is None else round(float(near[speaker]), 4),

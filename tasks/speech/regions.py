@@ -68,18 +68,12 @@ def spans(samples: Float32s) -> tuple[Span, ...]:
     if not len(samples):
         return ()
     detector = Probabilities(RATE)
-    found = np.concatenate([detector.push(samples[:, None]), detector.finish()])
-    return regions(found.tolist(), len(samples) / RATE)
-
-
-def regions(probabilities: Iterable[float], seconds: float) -> tuple[Span, ...]:
-    """Speech regions from probabilities of 32 ms windows; an open region ends at `seconds`."""
+    probabilities = np.concatenate([detector.push(samples[:, None]), detector.finish()])
     # The first window of a pause counts towards its length here, but not in Hysteresis.
     hysteresis = Hysteresis(THRESHOLD, NEG_THRESHOLD, PAUSE_WINDOWS - 1)
-    found = [*map(hysteresis.push, probabilities), hysteresis.finish()]
-    return tuple(
-        (region[0] * STEP, min(region[1] * STEP, seconds)) for region in found if region is not None
-    )
+    found = [*map(hysteresis.push, probabilities.tolist()), hysteresis.finish()]
+    seconds = len(samples) / RATE
+    return tuple((each[0] * STEP, min(each[1] * STEP, seconds)) for each in found if each)
 
 
 def within(speech: Iterable[Span], start: float, end: float) -> float:

@@ -202,7 +202,7 @@ class Cluster:
             self._remove_handover()  # a killed run's leftovers
             self._placement = Placement(scheduler, admission, None if self._gpu else False)
             if self._gpu and len(self._placement.kinds) == 1:
-                log.info("all workers have the same resource GPU: any worker runs any stage")
+                log.info("all workers have the resource GPU, or none has: any runs any stage")
         for action in self._on_start:
             action(self._client)
 

@@ -123,6 +123,7 @@ CODES = {
     "out_of_memory": "it needs more memory than a worker may have",
     "timeout": "it did not finish within its deadline",
     "changed": "the file changed while the run read it; the next run takes it",
+    "channels_cancel": "its channels cancel each other: their mean leaves nothing of it",
     "over_full_scale": "its peak is too far beyond full scale for the level that was asked for",
     "asr_error": "the recogniser refused it",
     "empty_answer": "the language model wrote nothing; the text stayed as it was",

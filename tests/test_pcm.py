@@ -94,6 +94,27 @@ def test_not_finite(value: float, rate: int) -> None:
     assert caught.value.code == "non_finite"
 
 
+@pytest.mark.parametrize("seconds", [1, pcm.STREAM_ABOVE_S + 1])
+@pytest.mark.parametrize("rate", [8000, 16000])
+def test_channels_that_cancel_each_other_are_not_silence(seconds: int, rate: int) -> None:
+    """Silence was published with the source's text; of a recogniser's it said `empty_text`."""
+    left = np.random.default_rng(5).normal(scale=0.1, size=seconds * rate)
+    clip = Clip.of(np.stack([left, -left], 1), rate)
+    with pytest.raises(ItemError, match=r"channels_cancel.*resample\.mono=first"):
+        pcm.of_clip(clip, ResampleSettings())
+    with pytest.raises(ItemError, match="channels_cancel"):
+        list(pcm.streamed(clip, ResampleSettings()) or ())
+    assert pcm.of_clip(clip, ResampleSettings(mono="first")).any()
+
+
+@pytest.mark.parametrize("count", [2, 6, 128])
+def test_a_single_channel_with_sound_is_kept(count: int) -> None:
+    sound = np.zeros((1600, count))
+    sound[:, 1] = np.random.default_rng(5).normal(scale=0.3, size=1600)
+    assert pcm.of_clip(Clip.of(sound, 16000), ResampleSettings()).any()
+    assert not pcm.of_clip(Clip.of(0 * sound, 16000), ResampleSettings()).any()
+
+
 def test_nothing_in_nothing_out() -> None:
     got = pcm.of_clip(Clip.of(np.zeros((0, 2), np.float32), 44100), settings())
     assert (got.dtype, len(got)) == (np.dtype(np.int16), 0)

@@ -23,6 +23,10 @@ from tasks.settings import ResampleSettings, StageSettings
 
 Sample = TypeVar("Sample", np.float32, np.int16)
 
+#: Channels whose sum has less than this part of the loudest one's power, -40 dB, are the same sound
+#: with its sign reversed: their mean is next to nothing.
+CANCELLED = 1e-4
+
 #: Clips longer than this go through a plug-in's `stream` if it has one: memory stays bounded.
 STREAM_ABOVE_S = 120
 #: Levels hold the whole utterance as floats; longer ones are refused.
@@ -65,13 +69,13 @@ def of_clip(clip: Clip, settings: ResampleSettings) -> Int16s:
     """PCM of a clip, int16 [resampled_length(num_samples)]: the same whatever blocks it comes in.
 
     ItemError `non_finite` when a sample is NaN or infinite, `unsupported` when the channel that
-    the settings ask for is not there.
+    the settings ask for is not there, `channels_cancel` when the mean leaves nothing of it.
     """
     n, src_hz = clip.num_samples, clip.rate
     length = resampled_length(n, src_hz, settings.rate)
     if length == 0:
         return np.zeros(0, np.int16)
-    monos = (to_mono(block, settings.mono) for block in clip.blocks())
+    monos = _mixed(clip, settings.mono)
     if settings.levels:
         return to_int16(_levelled(monos, n, length, src_hz, settings))
     if src_hz == settings.rate:
@@ -86,7 +90,7 @@ def streamed(clip: Clip, settings: ResampleSettings) -> Iterator[Int16s] | None:
     cuts or fills it to its length. None if the whole clip has to be in memory."""
     if settings.levels:
         return None
-    monos = (to_mono(block, settings.mono) for block in clip.blocks())
+    monos = _mixed(clip, settings.mono)
     if clip.rate == settings.rate:
         return (to_int16(finite(mono)) for mono in monos)
     plugin, options = plugins.resolve("resamplers", settings.resampler)
@@ -95,6 +99,25 @@ def streamed(clip: Clip, settings: ResampleSettings) -> Iterator[Int16s] | None:
     sound = (finite(block) for block in evenly(monos))
     made = plugin.stream(sound, clip.rate, settings.rate, options)
     return (to_int16(finite(block)) for block in made)
+
+
+def _mixed(clip: Clip, rule: Literal["mean", "first"] | int) -> Iterator[Float32s]:
+    """Mono blocks of a clip; ItemError `channels_cancel` behind the last one."""
+    if rule != "mean" or clip.channels == 1:
+        yield from (to_mono(block, rule) for block in clip.blocks())
+        return
+    power, left = np.zeros(clip.channels), 0.0
+    for block in clip.blocks():
+        mono = to_mono(block, rule)
+        power += [float(np.dot(channel, channel)) for channel in block.T]
+        left += float(np.dot(mono, mono))
+        yield mono
+    if left * clip.channels**2 < CANCELLED * power.max():
+        raise ItemError(
+            "channels_cancel",
+            f"mixed to one, its {clip.channels} channels cancel each other; take one of them with "
+            "resample.mono=first",
+        )
 
 
 def _levelled(

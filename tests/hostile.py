@@ -12,7 +12,6 @@ import json
 import os
 import pickle
 import random
-import resource
 import sys
 import tarfile
 from collections.abc import Callable
@@ -210,8 +209,7 @@ def main(path: str) -> dict[str, Any]:
     changed: set[str] = set()
     forbidden: list[str] = []
     job = checks.check(chosen)
-    pages = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (pages + LIMIT, pages + LIMIT))
+    memory.limit(LIMIT)
     sys.addaudithook(watch(changed, forbidden))
     with runs.record(job.out, chosen) as record:
         published, stages = pipeline.run_here(job)

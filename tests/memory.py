@@ -3,6 +3,7 @@ the process that started this one down through `exec`, and pytest with a model l
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 
@@ -10,3 +11,9 @@ def peak() -> int:
     """Most resident memory since this process began, bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+
+
+def limit(more: int) -> None:
+    """Let this process have so many bytes of address space beyond what it has."""
+    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + more, mapped + more))

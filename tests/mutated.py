@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import random
-import resource
 import struct
 import sys
 import time
@@ -153,8 +152,7 @@ def run(seed: int, first: int, count: int, folder: Path) -> dict[str, Any]:
     for kind in KINDS:  # what the first use of each codec loads is not the files' doing
         (folder / "case").write_bytes(whole(kind))
         assert decode(folder / "case") == "good", kind
-    limit = _mapped() + LIMIT
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    memory.limit(LIMIT)
     before = memory.peak()
     outcomes: Counter[str] = Counter()
     findings: list[dict[str, Any]] = []
@@ -178,11 +176,6 @@ def run(seed: int, first: int, count: int, folder: Path) -> dict[str, Any]:
         "outcomes": dict(outcomes), "findings": findings, "slowest": round(slowest, 2),
         "grown": grown,
     }  # fmt: skip
-
-
-def _mapped() -> int:
-    """Address space of this process, bytes."""
-    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.faults.command import alive
+
 ROOT = Path(__file__).parents[2]
 TOKEN = "UTTERMILL_TEST_HOST"
 DASK = str(Path(sysconfig.get_path("scripts")) / "dask")
@@ -77,12 +79,7 @@ class Host:
         return process
 
     def processes(self) -> list[psutil.Process]:
-        found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                if process.environ().get(TOKEN) == self.token:
-                    found.append(process)
-        return found
+        return alive(self.token, variable=TOKEN)
 
     def lose(self) -> None:
         """The host is gone at once: no packet leaves it any more, all of its processes die."""

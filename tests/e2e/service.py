@@ -3,7 +3,6 @@ buttons send to the API and its pages show. Use it within `asked(url)`."""
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -24,27 +23,18 @@ from prefect.client.schemas.objects import FlowRun, State, StateType, TaskRun
 from flows.server import run_notes
 from flows.server.server import using
 from tests import signals
-from tests.faults.command import ROOT, TOKEN, Site, soon
-from tests.plugins import gate
+from tests.faults.command import ROOT, TOKEN, Site, alive, soon
 
 #: How often a worker and `serve` ask for work, in seconds; 10 and more by default. Each question
 #: costs them and the server 50 ms of CPU.
 EAGER = {"PREFECT_WORKER_QUERY_SECONDS": "3", "PREFECT_RUNNER_POLL_FREQUENCY": "3"}
 
 
-def environment(site: Site) -> dict[str, str]:
-    path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
-    return {
-        **os.environ, **EAGER, "PYTHONPATH": path, "TMPDIR": str(site.temp),
-        "PREFECT_API_URL": site.api, gate.VARIABLE: str(site.gate),
-    }  # fmt: skip
-
-
 def command(site: Site, *arguments: str) -> None:
     """`python ...` at the repository's root, to an end without an error."""
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, env=environment(site), stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=120, check=False,
+        [sys.executable, *arguments], cwd=ROOT, env=site.surroundings() | EAGER,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -60,7 +50,7 @@ class Service:
             self._process = subprocess.Popen(
                 [sys.executable, *arguments], cwd=site.home, stdin=subprocess.DEVNULL,
                 stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-                env={**environment(site), TOKEN: self._token},
+                env={**site.surroundings(), **EAGER, TOKEN: self._token},
             )  # fmt: skip
 
     def words(self) -> str:
@@ -69,15 +59,8 @@ class Service:
 
     def runs(self) -> list[psutil.Process]:
         """Living processes of its flow runs, Dask's workers among them."""
-        found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                ours = process.environ().get(TOKEN) == self._token
-                # `serve` has a tracker of its own, which lasts as long as it does.
-                tracker = "resource_tracker" in " ".join(process.cmdline())
-                if ours and not tracker and process.pid != self._process.pid:
-                    found.append(process)
-        return found
+        # `serve` has a tracker of its own, which lasts as long as it does.
+        return [p for p in alive(self._token, tracker=False) if p.pid != self._process.pid]
 
     def end(self) -> None:
         """SIGTERM, as a service manager sends it; then -9 to whatever is left."""

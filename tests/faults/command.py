@@ -52,13 +52,13 @@ def soon(true: Callable[[], Any], seconds: float = PATIENCE, every: float = 0.02
     return False
 
 
-def alive(token: str, tracker: bool = True) -> list[psutil.Process]:
-    """Every living process with this token; `tracker`: multiprocessing's own, too, which lasts as
-    long as the process that spawned."""
+def alive(token: str, tracker: bool = True, variable: str = TOKEN) -> list[psutil.Process]:
+    """Every living process with this token in its environment; `tracker`: multiprocessing's own,
+    too, which lasts as long as the process that spawned."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            ours = process.environ().get(TOKEN) == token
+            ours = process.environ().get(variable) == token
             if ours and (tracker or "resource_tracker" not in " ".join(process.cmdline())):
                 found.append(process)
     return found
@@ -224,10 +224,13 @@ class Site:
 
     def start(self, *arguments: str | Path) -> Started:
         """Any command in a process of its own, which can be killed."""
-        path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
-        environment = {**os.environ, "PYTHONPATH": path, **self._environment}
         words = [str(a) for a in arguments]
-        return Started(words, self.home, environment, self.interruptible)
+        return Started(words, self.home, self.surroundings(), self.interruptible)
+
+    def surroundings(self) -> dict[str, str]:
+        """The whole environment of its processes."""
+        path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
+        return {**os.environ, "PYTHONPATH": path, **self._environment}
 
     def apart(self, *arguments: str | Path, seconds: float = LONGEST) -> Ended:
         """Any command in a process of its own, to its end; nothing of it may be left then."""

@@ -142,7 +142,7 @@ def _chains(
 
     def each(shard: str) -> list[Done]:
         complete = state.items(shard) or {}
-        files = 1 if complete else state.most_files(shard)
+        files = 1 if complete else found.index.most_files(shard)
         dones = chain(job, shard, found.seconds[shard], caller, observer, complete, files)
         with counting:
             state.record(dones)

@@ -63,10 +63,6 @@ class UpToDate:
         """How many items each stage has for a complete shard; None: it has to be checked."""
         return None if shard in self._ran else self._items.get(shard)
 
-    def most_files(self, shard: str) -> int:
-        """Most files that a stage had of a shard when they were last listed; 0: none has run."""
-        return self._index.most_files(shard)
-
     def record(self, dones: Iterable[Done]) -> None:
         """Record what the stages of one shard found and made."""
         for done in dones:

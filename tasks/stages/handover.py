@@ -105,11 +105,10 @@ class Writer:
             return
         temp = path.with_suffix(f".{os.getpid()}{PENDING}")
         try:
-            with temp.open("wb", buffering=0) as handle:
+            with temp.open("wb") as handle:
                 data = samples.astype("<i2", copy=False).data
-                done = handle.write(hashlib.sha256(data).digest()) + handle.write(data)
-            if done < DIGEST_BYTES + data.nbytes:  # a nearly full disk
-                raise OSError("cut short")
+                handle.write(hashlib.sha256(data).digest())
+                handle.write(data)
             self._made[path] = temp
         except OSError:  # a full disk: the samples are decoded again, nothing is lost
             temp.unlink(missing_ok=True)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
 
 import psutil
@@ -57,20 +58,14 @@ class _Child:
                 [sys.executable, "-m", "tasks.stages.isolate", str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=writing,
-                bufsize=0,
                 env=environment.of_child(),
             )
         finally:
             os.close(writing)
         assert self.process.stdin
-        task = memoryview(pickle.dumps((stage, job, units)))
-        try:
-            while task:
-                task = task[self.process.stdin.write(task) or 0 :]
-        except BrokenPipeError:
-            pass  # it died at once: `next` notices, and names the first unit
-        finally:
-            self.process.stdin.close()
+        # A broken pipe: it died at once, which `next` notices, and names the first unit.
+        with suppress(BrokenPipeError), self.process.stdin as task:
+            pickle.dump((stage, job, units), task)
 
     def next(self) -> tuple[list[Row], str | None, str]:
         """(rows, None, "") or ([], code, detail) of the next unit."""

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from tasks import speech
+    from tasks.arrays import Float32s
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,7 +19,7 @@ class SharedWindow:
     """Utterances of a recording that are heard together, at once or one after another: float32 [n]
     mono at the backend's RATE, and where each begins and ends in it, in samples."""
 
-    samples: NDArray[np.float32]
+    samples: Float32s
     bounds: tuple[tuple[int, int], ...]
 
 
@@ -32,7 +30,7 @@ class SpeechClip:
     `shared_seconds` that it hears several at once. Its text must follow from that window, whoever
     else of it is asked for."""
 
-    samples: NDArray[np.float32]
+    samples: Float32s
     language: str | None = None
     window: SharedWindow | None = None
     place: int = 0
@@ -123,7 +121,7 @@ class EmittingBackend(Protocol):
 
     alphabet: Alphabet
 
-    def emissions(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
+    def emissions(self, samples: Float32s) -> Float32s:
         """Log-probabilities [T, V] of frames that part the clip, float32 [n] at the backend's RATE,
         evenly. RuntimeError if the model refuses it."""
 
@@ -132,7 +130,7 @@ class EmittingBackend(Protocol):
 class EmittingBackendClass(Protocol):
     """The class of an `EmittingBackend`, told from others before it loads its model."""
 
-    emissions: Callable[..., NDArray[np.float32]]
+    emissions: Callable[..., Float32s]
 
 
 @runtime_checkable

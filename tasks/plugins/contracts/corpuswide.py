@@ -9,10 +9,9 @@ from tasks.json_types import JsonObject
 from tasks.plugins.contracts.base import PluginSettings
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
-    from numpy.typing import NDArray
 
+    from tasks.arrays import Int64s
     from tasks.plugins.rules import Rejection
 
 
@@ -25,7 +24,7 @@ class Rows(Protocol):
     def tables(self, *columns: str) -> Iterator[pa.Table]:
         """These columns of `tasks.corpuswide.ROW`."""
 
-    def by_id(self) -> NDArray[np.int64]:
+    def by_id(self) -> Int64s:
         """The numbers of the rows, in the order of ids."""
 
 

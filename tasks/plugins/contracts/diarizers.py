@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from tasks.arrays import Float32s
     from tasks.recording import Segment
     from tasks.recording.turns import Turn
 
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
 class Diarizer(Protocol):
     """Hears one recording. Its memory may grow by some hundred bytes a second, no more."""
 
-    def push(self, block: NDArray[np.float32]) -> None:
+    def push(self, block: Float32s) -> None:
         """The next block, float32 [n, channels]; its size must not change the turns."""
 
     def finish(self) -> tuple[Turn, ...]:

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Protocol
 from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from tasks.arrays import Float32s
 
 
 class Enhancer(Protocol):
     """Hears one utterance, float32 [n] mono in units of full scale. Its output has the length of
     its input, sample for sample in place; its memory does not grow with the length."""
 
-    def push(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
+    def push(self, samples: Float32s) -> Float32s:
         """The next samples; those that are final, maybe none."""
 
-    def finish(self) -> NDArray[np.float32]:
+    def finish(self) -> Float32s:
         """The utterance ended; the rest."""
 
 

@@ -18,13 +18,13 @@ from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, Versioned
 from tasks.schema import Row
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
-    from numpy.typing import NDArray
+
+    from tasks.arrays import Int16s, Int64s
 
 Hashes = dict[str, tuple[str, int]]  # (sha256, bytes) of files, by path
 Rows = Sequence[Row]
-ReadPcm = Callable[[Row], "NDArray[np.int16]"]
+ReadPcm = Callable[[Row], "Int16s"]
 
 
 class PublishedFile(NamedTuple):
@@ -172,7 +172,7 @@ class Format(FormatModule, LoadedPlugin, Protocol):
     #: Clips that the format's usual reader drops: `run` warns about them.
     READER: ReaderLimits | None = None
     #: (rows, settings) -> where each row of a shard begins in its main file, int64 [rows], bytes.
-    offsets: Callable[[pa.Table, PluginSettings], NDArray[np.int64]] | None = None
+    offsets: Callable[[pa.Table, PluginSettings], Int64s] | None = None
     #: (home, split, head) -> what `uttermill list` prints, each path prefixed with `head/`.
     listing: Callable[[Path, str, str], list[str]] | None = None
 

@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Protocol
 from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from tasks.arrays import Float32s
 
 
 class LevelModule(VersionedModule, Protocol):
-    def apply(
-        self, samples: NDArray[np.float32], rate: int, settings: PluginSettings
-    ) -> NDArray[np.float32]:
+    def apply(self, samples: Float32s, rate: int, settings: PluginSettings) -> Float32s:
         """float32 [n] mono in units of full scale to float32 [n]; a pure function that leaves its
         input alone. ItemError when it has to refuse the utterance.
 

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Protocol
 from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from tasks.arrays import Float32s
 
-    Blocks = Iterator[NDArray[np.float32]]
+    Blocks = Iterator[Float32s]
 
 
 class ResamplerModule(VersionedModule, Protocol):
     def resample(
-        self, samples: NDArray[np.float32], src_hz: int, dst_hz: int, settings: PluginSettings
-    ) -> NDArray[np.float32]:
+        self, samples: Float32s, src_hz: int, dst_hz: int, settings: PluginSettings
+    ) -> Float32s:
         """float32 [n] to float32 [about n * dst_hz / src_hz], anti-aliased. Never called with
         equal rates; the caller makes the length exact and clamps."""
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from tasks.arrays import Float32s
     from tasks.plugins.contracts.asr import Alphabet
     from tasks.recording import Segment, TimedWord
     from tasks.recording.turns import Voices
@@ -69,7 +70,7 @@ class Segmenter(Protocol):
     """Cuts one recording. Utterances may overlap (given segments); all spans together cover each
     sample at least once, which `tasks.accounting.ledger` checks against the decoded count."""
 
-    def push(self, block: NDArray[np.float32]) -> list[Span]:
+    def push(self, block: Float32s) -> list[Span]:
         """Take the next block, float32 [n, channels]; return the spans that are now final."""
 
     def finish(self) -> list[Span]:

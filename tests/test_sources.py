@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import os
+import re
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -334,6 +335,21 @@ def test_jsonl_wenet_raw(tmp_path: Path) -> None:
             segments=(Segment(0, 1.5, "s1", "one"), Segment(1.5, None, "s2", "two")),
         ),
     ]  # fmt: skip
+
+
+def test_the_list_of_the_page_gives_each_recording_the_text_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[1] / "tasks/sources/README.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    for name, text in (("a/u", "Ünd so"), ("b/u", "weiter\n")):
+        put(tmp_path / f"recordings/{name}.wav")
+        put(tmp_path / f"recordings/{name}.txt", text)
+    monkeypatch.chdir(tmp_path)
+    exec(code, {})
+    found = recs(listed("jsonl", tmp_path / "list.jsonl"))
+    assert [item.text for item in found] == ["Ünd so", "weiter"]
+    assert [Path(item.source_path).parent.name for item in found] == ["a", "b"]
 
 
 def test_jsonl_nemo(tmp_path: Path) -> None:

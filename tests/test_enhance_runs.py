@@ -297,3 +297,29 @@ def test_the_data_card_names_the_model(tmp_path: Path) -> None:
     names = [m["name"] for m in datacard._models(job)["models"]]
     assert names == ["dnsmos-p835", "deepfilternet-3"]
     assert enhanced.columns(corpus.job(tmp_path)) == {}
+
+
+@pytest.mark.usefixtures("quick_scores")
+@pytest.mark.parametrize(
+    ("before", "then", "cause"),
+    [
+        (None, {"hear": "enhanced"}, "transcribe.hear"),
+        ({}, {"hear": "enhanced"}, "transcribe.hear"),
+        ({"hear": "enhanced"}, {"hear": "enhanced", "gain": 0.3}, "enhance.gain"),
+        ({"hear": "enhanced"}, {}, "transcribe.hear"),
+    ],
+    ids=["new", "heard", "otherwise", "original"],
+)
+def test_a_plan_knows_which_clip_is_heard(
+    base: Path, tmp_path: Path, before: dict[str, Any] | None, then: dict[str, Any], cause: str
+) -> None:
+    out = tmp_path / "out"
+    plain = corpus.job(base, out=out)
+    first = plain if before is None else enhancing_job(base, out, **before)
+    corpus.run(first)
+    job = enhancing_job(base, out, **then)
+    plan = planning.plan(job, first)
+    told = {name: (amount.compute, amount.reuse) for name, amount in plan.stages.items()}
+    assert list(plan.stages["transcribe"].because) == [cause]
+    assert told == corpus.run(job)[1]
+    assert told["transcribe"] == (4, 0)

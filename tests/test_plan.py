@@ -11,6 +11,7 @@ import pytest
 from tasks.errors import RunError
 from tasks.estimating import planning
 from tasks.job import Job
+from tasks.settings import Plugin
 from tests import corpus
 
 SHARD = {"settle_seconds": 0, "hours": corpus.seconds_of(0) * 4 / 3600}
@@ -260,3 +261,17 @@ def test_moved_recordings_are_not_taken_for_removed_ones(home: Path) -> None:
     (home / "there").rename(home / "in/deep")
     assert planned(asked(home), asked(home))[1].refusal is None
     corpus.run(asked(home))
+
+
+def test_settings_of_a_diarizer_are_causes(home: Path) -> None:
+    given = asked(home, speakers=Plugin(use="given"))
+    told, plan = planned(given, asked(home))
+    assert told["filter"] == (10, 0), "cut again, at turns"
+    for stage in ("filter", "resample", "transcribe"):
+        assert list(plan.stages[stage].because) == ["speakers.use"]
+    corpus.run(given)
+    longer = Plugin.model_validate({"use": "given", "min_turn_seconds": 0.9})
+    plan = planned(asked(home, speakers=longer), given)[1]
+    assert list(plan.stages["filter"].because) == ["speakers.min_turn_seconds"]
+    back = planned(asked(home), given)[1]
+    assert [change.setting for change in back.changes] == ["speakers.use"]

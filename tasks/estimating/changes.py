@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,13 +22,16 @@ class Change(NamedTuple):
     after: JsonValue
 
 
+PARTS = ("sources", "speakers", "filter", "enhance", "resample", "transcribe", "package")
+
+
 def between(before: Job, after: Job) -> list[Change]:
     """Settings that can change a dataset and differ, with defaults filled in."""
     then, now = whole_job.settings_of(before), whole_job.settings_of(after)
     none = {"use": "none"}  # settings say nothing of a step that is off
     return [
         change
-        for part in ("sources", "filter", "enhance", "resample", "transcribe", "package")
+        for part in PARTS
         for change in _between(part, then.get(part, none), now.get(part, none))
     ]
 
@@ -50,8 +53,9 @@ def of_models(described: JsonObject, job: Job) -> list[Change]:
     for part, name in (("filter", "segmenter"), ("resample", "resampler"), ("resample", "levels")):
         if before[part].get(name) == after[part][name] and then.get(name) != now[name]:
             found.append(Change(f"{part}.{name}", *_CODE))
-    if before.get("enhance") == after.get("enhance") and then.get("enhance") != now.get("enhance"):
-        found.append(Change("enhance", *_CODE))
+    for step in ("speakers", "enhance"):
+        if before.get(step) == after.get(step) and then.get(step) != now.get(step):
+            found.append(Change(step, *_CODE))
     measured = {entry["use"]: entry for entry in before["filter"]["filters"]}
     for entry in after["filter"]["filters"]:
         use = entry["use"]
@@ -78,24 +82,29 @@ def _decisions(told: JsonObject) -> str:
 
 #: The cause of work that decisions by people make, as the settings that they are no part of.
 REVIEWS = "reviews"
+#: How settings of transcription begin that change what recognisers or language models are asked.
+HEARD = ("backend", "hear", "language_by", "llm_text", "when")
 _CODE = ("its former model or code", "that of now")
 
 
 def measuring(changes: Iterable[Change], job: Job) -> list[Change]:
     """Changes that make the filter stage measure or cut again, which thresholds never do; `job` has
     the settings of now."""
-    filters = [plugin.use for plugin in job.filter.filters]
-    return [c for c in changes if c.setting.startswith("filter.") and not _is_threshold(c, filters)]
+    # `use` may have dots.
+    own = {f"filter.filters.{p.use}.": ("filters", p.use) for p in job.filter.filters}
+    own["speakers."] = "diarizers", job.speakers.use
+    cutting = (c for c in changes if c.setting.startswith(("filter.", "speakers")))
+    return [change for change in cutting if not _is_threshold(change, own)]
 
 
-def _is_threshold(change: Change, filters: Sequence[str]) -> bool:
-    """Whether a changed setting of a filter only judges measures."""
-    settings_of = {f"filter.filters.{use}.": use for use in filters}  # `use` may have dots
-    head = max(filter(change.setting.startswith, settings_of), key=len, default=None)
+def _is_threshold(change: Change, own: Mapping[str, tuple[str, str]]) -> bool:
+    """Whether a changed setting of a plug-in only judges measures; `own`: (shelf, name) of each by
+    how the names of its settings begin."""
+    head = max(filter(change.setting.startswith, own), key=len, default=None)
     if head is None:
         return change.after is None  # a filter that is gone measures nothing
     key = change.setting.removeprefix(head).split(".")[0]
-    fields = plugins.load("filters", settings_of[head]).Settings
+    fields = plugins.load(*own[head]).Settings
     return key in fields.model_fields and role(fields, key) == THRESHOLD["role"]
 
 
@@ -150,7 +159,7 @@ class Causes:
 
     all: list[Change]
     measures: list[str]  # cuts and measures are made again
-    limits: list[str]  # other utterances pass the filters
+    limits: list[str]  # there are other utterances, or others pass the filters
     pcm: list[str]
     enhanced: list[str]
     texts: list[str]
@@ -170,16 +179,14 @@ class Causes:
         def named(*heads: str) -> list[str]:
             return [c.setting for c in found if c.setting.startswith(heads)]
 
-        heard = named(
-            "transcribe.backend", "transcribe.llm_text", "transcribe.when", "transcribe.language_by"
-        )
+        heard = named(*(f"transcribe.{name}" for name in HEARD))
         spoken = [name for name in named("sources.") if name.endswith(".language")]
         rest = [name for name in named("transcribe.", "package.") if name not in heard]
         measures = [c.setting for c in measuring(found, job)]
         return cls(
             found,
             measures,
-            named("filter."),
+            named("filter.", "speakers"),
             named("resample."),
             named("enhance"),
             heard + spoken,

@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 
 from tasks import corpuswide, recipe, shard
-from tasks.checkpoints import llm_answers, manifest
+from tasks.checkpoints import enhanced, llm_answers, manifest
 from tasks.checkpoints.index import Index
 from tasks.checkpoints.utterance import Outcome, Utterance
 from tasks.checkpoints.view import ShardView
@@ -183,7 +183,9 @@ class _Scan:
                 seen.add(pcm)
             return
         text = view.transcript_recipe(utterance)
-        if clean := utterance.enhanced:
+        if (clean := utterance.enhanced) and enhanced.heard(self.job) and clean not in view.audio:
+            text = view.text_recipe(utterance, clean)  # as it will be heard
+        if clean:
             because = self.causes.enhanced or self.causes.pcm or self._let_in(utterance)
             known = clean in view.audio or clean in seen
             self._tally("resample", known, seconds, because, bool(self.causes.enhanced))
@@ -195,6 +197,8 @@ class _Scan:
             return
         if outcome.stage == "enhance":  # it failed there, or is dropped for its scores
             return
+        if enhanced.heard(self.job):
+            causes = causes or self.causes.enhanced
         self._tally("transcribe", text in there | seen, seconds, causes, again)
         for other in view.further_recipes(utterance) if utterance.missing else ():
             known = other in view.transcripts or other in seen

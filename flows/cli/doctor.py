@@ -75,11 +75,9 @@ def _scheduler(client: Any) -> JsonObject:
 
 def show(findings: list[Finding]) -> Iterator[Line]:
     """The findings as a table."""
-    shown = table("", "", "check", "finding")
-    for finding in findings:
-        mark = Text("ok", "green") if finding.ok else Text("no", "bold red")
-        shown.add_row(mark, finding.name, finding.detail)
-    yield shown
+    marks = {True: Text("ok", "green"), False: Text("no", "bold red")}
+    rows = ((marks[each.ok], each.name, each.detail) for each in findings)
+    yield table("", ("", "check", "finding"), rows)
 
 
 def chosen(path: str | None, sets: Sequence[str]) -> tuple[ClusterSettings, list[str]]:

@@ -19,14 +19,8 @@ HEARD = ("filter", "resample", "transcribe")  # what decides which clips there a
 
 
 def plan(result: JsonObject) -> Iterator[Line]:
-    shown = table("", "stage", ">compute", ">reuse", ">audio", ">time", "because of")
-    for name, entry in result["stages"].items():
-        seconds = entry["seconds"]
-        time = "" if not entry["compute"] else "unknown" if seconds is None else clock(seconds)
-        audio = f"{entry['hours']:.2f} h" if entry["hours"] else ""
-        because = ", ".join(entry["because"])
-        shown.add_row(name, entry["compute"], entry["reuse"], audio, time, because)
-    yield shown
+    heads = ("stage", ">compute", ">reuse", ">audio", ">time", "because of")
+    yield table("", heads, (_row(name, entry) for name, entry in result["stages"].items()))
     yield from causes(result)
     if "unjudged" in result:
         yield at_most(result)
@@ -41,6 +35,14 @@ def plan(result: JsonObject) -> Iterator[Line]:
         yield (
             "The time is unknown until a run, or `uttermill estimate`, has measured these plug-ins."
         )
+
+
+def _row(name: str, entry: JsonObject) -> tuple[object, ...]:
+    """A stage in the table."""
+    seconds = entry["seconds"]
+    time = "" if not entry["compute"] else "unknown" if seconds is None else clock(seconds)
+    audio = f"{entry['hours']:.2f} h" if entry["hours"] else ""
+    return name, entry["compute"], entry["reuse"], audio, time, ", ".join(entry["because"])
 
 
 def before_run(result: JsonObject) -> Iterator[Line]:

@@ -9,14 +9,13 @@ from rich.text import Text
 from flows.cli.show import plans
 from flows.cli.show.tables import Line, funnel, one_line, table
 from flows.words import clock, counted
-from tasks.json_types import JsonObject, JsonValue
+from tasks.json_types import JsonObject
 
 
 def status(result: JsonObject) -> Iterator[Line]:
-    shown = table(result["out"], "stage", ">done", ">to compute")
-    for name, entry in result["stages"].items():
-        shown.add_row(name, entry["items_done"], entry["items_to_compute"])
-    yield shown
+    stages = result["stages"].items()
+    rows = ((name, entry["items_done"], entry["items_to_compute"]) for name, entry in stages)
+    yield table(result["out"], ("stage", ">done", ">to compute"), rows)
     newest = result["dataset"] or "none yet"
     yield f"{result['shards']} shards; newest dataset: {newest}"
 
@@ -26,11 +25,17 @@ def ledger(result: JsonObject) -> Iterator[Line]:
         yield "No version holds this: it is the work done so far, and may go on."
     yield from funnel(result)
     for key in ("dataset", "language"):
-        shown = table(f"by {key}", key, "outcome", "reason", ">items", ">audio")
-        for row in result[f"by_{key}"]:
-            where, time = row[key] or "–", clock(row["hours"] * 3600)
-            shown.add_row(where, row["outcome"], row["reason"], row["items"], time)
-        yield shown
+        rows = (
+            (
+                row[key] or "–",
+                row["outcome"],
+                row["reason"],
+                row["items"],
+                clock(row["hours"] * 3600),
+            )
+            for row in result[f"by_{key}"]
+        )
+        yield table(f"by {key}", (key, "outcome", "reason", ">items", ">audio"), rows)
     for code, meaning in result["meanings"].items():
         yield Text(f"{code}: {meaning}", "dim")
 
@@ -70,12 +75,12 @@ def report(result: JsonObject) -> Iterator[Line]:
 
 
 def what_if(result: JsonObject) -> Iterator[Line]:
-    shown = table("", "", ">items", ">hours", ">of these not transcribed yet")
-    for name in ("now", "then"):
-        entry = result[name]
-        later = entry["not_yet_transcribed"]["items"]
-        shown.add_row(name, entry["items"], f"{entry['hours']:.3f}", later)
-    yield shown
+    sides = ((name, result[name]) for name in ("now", "then"))
+    rows = (
+        (name, entry["items"], f"{entry['hours']:.3f}", entry["not_yet_transcribed"]["items"])
+        for name, entry in sides
+    )
+    yield table("", ("", ">items", ">hours", ">of these not transcribed yet"), rows)
     change = result["difference"]
     yield f"{change['items']:+d} items, {change['hours']:+.3f} hours"
     if "speakers" in result["then"]:
@@ -103,11 +108,9 @@ def verify(result: JsonObject) -> Iterator[Line]:
 
 
 def prune(result: JsonObject) -> Iterator[Line]:
-    shown = table("", "", ">items", ">files", ">bytes", ">freed")
-    for kind, entry in result["kinds"].items():
-        numbers = (f"{entry[n]:,}" for n in ("items", "files", "bytes", "freed"))
-        shown.add_row(kind, *numbers)
-    yield shown
+    counts = ("items", "files", "bytes", "freed")
+    rows = ((kind, *(f"{entry[n]:,}" for n in counts)) for kind, entry in result["kinds"].items())
+    yield table("", ("", *(f">{n}" for n in counts)), rows)
     for kind in ("versions", "runs"):
         if names := result[kind]:
             yield f"{kind}: {', '.join(names)}"
@@ -128,10 +131,8 @@ def prune(result: JsonObject) -> Iterator[Line]:
 
 def shelves(result: JsonObject) -> Iterator[Line]:
     for shelf, held in result.items():
-        shown = table(shelf, "plug-in", "what it does", "settings")
-        for name, entry in held.items():
-            shown.add_row(name, entry["about"], ", ".join(entry["settings"]))
-        yield shown
+        rows = ((name, e["about"], ", ".join(e["settings"])) for name, e in held.items())
+        yield table(shelf, ("plug-in", "what it does", "settings"), rows)
 
 
 def plugins(result: JsonObject) -> Iterator[Line]:
@@ -139,12 +140,12 @@ def plugins(result: JsonObject) -> Iterator[Line]:
     for shelf, held in result.items():
         for name, entry in held.items():
             yield f"{shelf}.{name}: {entry['about']}"
-            shown = table("", "setting", "unit", "default", "meaning")
-            for setting in entry["settings"]:
-                default = "required" if setting["required"] else _value(setting["default"])
-                shown.add_row(setting["setting"], setting["unit"], default, setting["meaning"])
-            if entry["settings"]:
-                yield shown
+            rows = [
+                (each["setting"], each["unit"], _default(each), each["meaning"])
+                for each in entry["settings"]
+            ]
+            if rows:
+                yield table("", ("setting", "unit", "default", "meaning"), rows)
             else:
                 yield "It has no settings."
             if "abilities" in entry:
@@ -165,7 +166,10 @@ def _abilities(found: JsonObject) -> str:
     )
 
 
-def _value(value: JsonValue) -> str:
+def _default(setting: JsonObject) -> str:
+    value = setting["default"]
+    if setting["required"]:
+        return "required"
     if value is None or value == []:
         return "none"
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -173,7 +177,5 @@ def _value(value: JsonValue) -> str:
 
 def columns(result: JsonObject) -> Iterator[Line]:
     for name, held in result.items():
-        shown = table(name, "column", "type", "unit", "meaning")
-        for entry in held:
-            shown.add_row(entry["column"], entry["type"], entry["unit"], entry["meaning"])
-        yield shown
+        heads = ("column", "type", "unit", "meaning")
+        yield table(name, heads, ([entry[head] for head in heads] for entry in held))

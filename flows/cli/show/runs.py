@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from rich.text import Text
 
@@ -22,10 +22,11 @@ def run(result: JsonObject) -> Iterator[Line]:
     if not computed and not result["new"]:
         yield f"Nothing was left to do: {reused} items reused, 0 computed."
     else:
-        stages = table("", "stage", ">computed", ">reused", ">worker time")
-        for name, s in result["stages"].items():
-            stages.add_row(name, s["items_computed"], s["items_reused"], clock(s["seconds"]))
-        yield stages
+        rows = (
+            (name, stage["items_computed"], stage["items_reused"], clock(stage["seconds"]))
+            for name, stage in result["stages"].items()
+        )
+        yield table("", ("stage", ">computed", ">reused", ">worker time"), rows)
     if result["scored"]:
         yield error_rates(result)
     yield from _tars(result["tars"], result["new"])
@@ -74,20 +75,16 @@ def estimate(result: JsonObject) -> Iterator[Line]:
         f"Sample: {sampled['recordings']} of {sampled['of']} recordings, {sampled['hours']:.2f} of "
         f"{hours['in']:.2f} h by header, {sampled['strata']} strata."
     )
-    shown = table("", "forecast", ">expected", ">from", ">to")
-
-    def row(name: str, interval: dict[str, float] | None, words: Callable[[float], str]) -> None:
-        shown.add_row(name, *forecast(interval, words))
-
-    row("hours kept", hours["kept"], long_hours)
+    rows = [("hours kept", *forecast(hours["kept"], long_hours))]
     if len(result["datasets"]) > 1:
         for name, entry in result["datasets"].items():
-            row(f"  {name}, of {entry['hours_in']:,.2f} h", entry["kept"], long_hours)
+            title = f"  {name}, of {entry['hours_in']:,.2f} h"
+            rows.append((title, *forecast(entry["kept"], long_hours)))
     workers = " + ".join(f"{count} {kind}" for kind, count in result["workers"].items())
-    row(f"time on {workers} workers", result["wall_seconds"], clock)
-    row("CPU time", result["cpu_seconds"], clock)
-    row("disk", result["disk_bytes"], gigabytes)
-    yield shown
+    rows.append((f"time on {workers} workers", *forecast(result["wall_seconds"], clock)))
+    rows.append(("CPU time", *forecast(result["cpu_seconds"], clock)))
+    rows.append(("disk", *forecast(result["disk_bytes"], gigabytes)))
+    yield table("", ("forecast", ">expected", ">from", ">to"), rows)
     yield from _estimate_notes(result)
 
 

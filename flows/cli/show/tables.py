@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -18,20 +17,16 @@ Line = str | Text | Table  # a sentence, plain or in a colour, or a table
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-class PlainTable(Table):
-    """A table whose cells are printed as they are; a Text may have a colour."""
-
-    def add_row(self, *cells: object, **options: Any) -> None:
-        super().add_row(*(c if isinstance(c, Text) else Text(str(c)) for c in cells), **options)
-
-
-def table(title: str, *columns: str) -> PlainTable:
-    """A table with these columns; one whose heading begins with `>` is aligned to the right."""
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """A table whose cells are printed as they are; a Text may have a colour. A column whose heading
+    begins with `>` is aligned to the right."""
     shown = Text(title, style="table.title") if title else None
-    made = PlainTable(title=shown, title_justify="left", box=None, pad_edge=False)
+    made = Table(title=shown, title_justify="left", box=None, pad_edge=False)
     for name in columns:
         right = name.startswith(">")
         made.add_column(Text(name.removeprefix(">")), justify="right" if right else "left")
+    for row in rows:
+        made.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
     return made
 
 
@@ -53,17 +48,15 @@ def funnel(result: JsonObject) -> Iterator[Line]:
     """Print what came in, what each reason removed, and what was packaged."""
     recordings, utterances = result["recordings"], result["utterances"]
     seconds = result["seconds"]
-    shown = table("", "", ">items", ">audio", ">share")
     whole = seconds["in"] or 1.0
-
-    def row(name: str, items: int, length: float) -> None:
-        shown.add_row(name, items, clock(length), f"{100 * length / whole:.1f} %")
-
-    row("recordings in", recordings["in"], seconds["in"])
-    for name, entry in result["reasons"].items():
-        row(f"  − {name}", entry["items"], entry["seconds"])
-    row("packaged", utterances["packaged"], seconds["packaged"])
-    yield shown
+    removed = ((f"  − {n}", e["items"], e["seconds"]) for n, e in result["reasons"].items())
+    steps = (
+        ("recordings in", recordings["in"], seconds["in"]),
+        *removed,
+        ("packaged", utterances["packaged"], seconds["packaged"]),
+    )
+    rows = ((*step, clock(length), f"{100 * length / whole:.1f} %") for *step, length in steps)
+    yield table("", ("", ">items", ">audio", ">share"), rows)
     if result.get("ignored"):
         left = sorted(result["ignored"].items())
         parts = ", ".join(f"{counted(n, 'file')} ({name})" for name, n in left)

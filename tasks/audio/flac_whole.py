@@ -26,7 +26,7 @@ from tasks.recording.faults import Fault
 
 MOST_VALUES = 1 << 21  # samples x channels: 8 MB of float32
 MOST_BYTES = 1 << 23  # pictures and tags included
-MOST_PROBED = 1 << 16  # bytes in which the first frame ends, behind the tags
+MOST_PROBED = 1 << 15  # bytes in which the first frame ends, behind the tags
 
 
 class Whole(Decoder):

@@ -224,6 +224,14 @@ def test_after_an_estimate_of_everything_nothing_is_called_damaged() -> None:
     assert [*shown.before_run(result)][1] == "Because: nothing has been published yet."
 
 
+def test_an_estimate_tells_times_of_its_own_settings_only() -> None:
+    result: dict[str, Any] = {
+        "stages": {}, "changes": [], "seconds": None, "removed": 0,
+        "version": {"newest": "v0001", "clips": 1, "clips_then": 1, "new": False},
+    }  # fmt: skip
+    assert "`uttermill estimate` with these settings" in str([*shown.plan(result)][-1])
+
+
 def test_settings_that_came_and_went_are_told_so() -> None:
     stage = {"compute": 1, "reuse": 0, "hours": 1.0, "seconds": 60.0}
     result = {

@@ -33,7 +33,8 @@ def plan(result: JsonObject) -> Iterator[Line]:
     yield _version(result)
     if result["seconds"] is None:
         yield (
-            "The time is unknown until a run, or `uttermill estimate`, has measured these plug-ins."
+            "The time is unknown until a run, or `uttermill estimate` with these settings, has "
+            "measured these plug-ins."
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,14 @@ def test_a_limit_of_a_filter_of_ones_own_is_a_limit(
         {"setting": "filter.filters.own.loud.max", "before": -1.0, "after": -2.0}
     ]
     assert plan["stages"]["filter"]["compute"] == 0
+
+
+def test_removed_versions_are_made_again(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It said that the first version would hold no clip, of which the run packages all."""
+    shutil.rmtree(file.parent / "out/datasets")
+    plan = told(capsys, "plan", str(file))
+    assert plan["stages"]["package"]["compute"] == plan["version"]["clips_then"] == 10
+    assert plan["stages"]["transcribe"]["compute"] == 0
 
 
 def test_status_agrees(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

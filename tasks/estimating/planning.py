@@ -91,7 +91,8 @@ def plan(job: Job, before: Job | None, headers: bool = True) -> Plan:
     described = versions.described(newest) if newest else None
     causes = Causes.of(found_since(job, before, described), job)
     scan = _Scan(job, before, causes)
-    chosen_anew = capped.may_choose_others(job, before, described)
+    # Without a version every clip is packaged, also where the stages before lack nothing.
+    chosen_anew = newest is None or capped.may_choose_others(job, before, described)
     state = UpToDate(job, shards, index)
     fresh = {row["recording"] for row in listed.fresh}
     for each in shards:

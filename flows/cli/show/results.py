@@ -57,12 +57,10 @@ def explore(result: JsonObject) -> Iterator[Line]:
 def imported(result: JsonObject) -> Iterator[Line]:
     more = f"; {result['already_there']} were there already" if result["already_there"] else ""
     yield f"{counted(result['imported'], 'decision')} stored{more}. The next run applies them."
-    if result["unknown_count"]:
+    if count := result["unknown_count"]:
         some = ", ".join(result["unknown"][:3])
-        yield (
-            f"{result['unknown_count']} name utterances that the newest version does not know, "
-            f"such as {some}."
-        )
+        more = ", …" if count > 3 else ""
+        yield f"The newest version does not know {counted(count, 'utterance')}: {some}{more}."
 
 
 def report(result: JsonObject) -> Iterator[Line]:

@@ -39,7 +39,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
     """`check` without OUT, which may be read-only here."""
     from tasks import places, recipe
     from tasks.checkpoints import enhanced
-    from tasks.packaging import selection
+    from tasks.packaging.choosing import selection
     from tasks.served import llm_text
 
     job = settings.job()

@@ -14,7 +14,7 @@ from tasks.estimating import forecast, trial
 from tasks.estimating.forecast import Costs, Sizes
 from tasks.estimating.sample import Member
 from tasks.job import Done, Job, Spent
-from tasks.packaging import shards as output_shards
+from tasks.packaging.writing import shards as output_shards
 from tasks.stages.stage import PER_SHARD
 
 

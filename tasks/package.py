@@ -34,22 +34,13 @@ from tasks.errors import RunError
 from tasks.formats import Hashes
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import (
-    balance,
-    corpus_clips,
-    layout,
-    ledger_notes,
-    parts,
-    plan,
-    published,
-    row_digests,
-    safeguards,
-    shard_groups,
-    speakers,
-    splits,
-)
+from tasks.packaging import published, row_digests, safeguards, speakers
+from tasks.packaging.choosing import splits
+from tasks.packaging.ledger import notes as ledger_notes
+from tasks.packaging.outcomes import shard_groups
 from tasks.packaging.published import Published
-from tasks.packaging.shards import finished
+from tasks.packaging.writing import balance, corpus_clips, layout, parts, plan
+from tasks.packaging.writing.shards import finished
 from tasks.recipe import whole_job
 from tasks.reviews import applied
 from tasks.storage import sorted_keys, tables

@@ -16,19 +16,13 @@ from tasks.formats import OutputShard
 from tasks.job import Done, Job
 from tasks.json_types import JsonObject
 from tasks.logs import log
-from tasks.packaging import (
-    choosing,
-    group_verdicts,
-    ledger_layout,
-    ledger_parts,
-    outcome_parts,
-    part_writing,
-    parts,
-    plan,
-    shard_groups,
-)
-from tasks.packaging import shards as output_shards
-from tasks.packaging.shard_groups import ShardGroup
+from tasks.packaging.choosing import next_version
+from tasks.packaging.ledger import layout as ledger_layout
+from tasks.packaging.ledger import parts as ledger_parts
+from tasks.packaging.outcomes import group_verdicts, outcome_parts, shard_groups
+from tasks.packaging.outcomes.shard_groups import ShardGroup
+from tasks.packaging.writing import part_writing, parts, plan
+from tasks.packaging.writing import shards as output_shards
 from tasks.results import Published
 from tasks.up_to_date import UpToDate, Version
 
@@ -136,7 +130,7 @@ def gather(
     """Everything of the next version but its output shards, staged: what `package.gather` says of
     it, and `tables`, the digests of its tables' files. `manifests`: see `outcome_parts.note`."""
     shard_groups.list_in(scratch, groups)
-    chosen = caller.call(choosing.choose, job, scratch)
+    chosen = caller.call(next_version.choose, job, scratch)
     caller.call(outcome_parts.note, job, scratch, chosen["judged"], manifests)
     newest = versions.newest(job.out)
     staging = versions.stage(job.out, versions.number(newest) + 1 if newest else 1)

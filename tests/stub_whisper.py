@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.asr import SpeechClip, Transcript, Word, faster_whisper
-from tasks.asr._whisper_results import BeamResult, Context, Language, Window
+from tasks.asr._whisper.results import BeamResult, Context, Language, Window
 
 Span = tuple[float, float]  # s
 CODES = ["de", "en", "zh"]

@@ -24,7 +24,8 @@ from tasks.estimating import what_if
 from tasks.job import Job
 from tasks.plugins.contracts.segmenters import RecordingTranscript
 from tasks.recording import Locator, TimedWord
-from tasks.segmenters import _matching, _pauses, _places, _spoken, aligned
+from tasks.segmenters import aligned
+from tasks.segmenters._aligned import by_words, matching, pauses, places
 from tasks.settings import Plugin, Source
 from tasks.stages import hearing
 from tests import corpus
@@ -48,22 +49,22 @@ def book(count: int, seed: int = 0) -> Words:
     st.lists(st.sampled_from("abcdef"), max_size=40),
 )
 def test_pairs_ascend_in_both(text: Words, heard: Words) -> None:
-    found = _matching.pairs(text, heard)
+    found = matching.pairs(text, heard)
     assert all(a < c and b < d for (a, b), (c, d) in pairwise(found))
     assert all(n < len(text) and m < len(heard) for n, m in found)
-    same = _matching.pairs(text, text)
+    same = matching.pairs(text, text)
     assert same == [(n, n) for n in range(len(text))]
 
 
-@pytest.mark.parametrize("cells", [_matching.MOST_CELLS, 4_000_000])
+@pytest.mark.parametrize("cells", [matching.MOST_CELLS, 4_000_000])
 def test_what_only_one_of_them_has_is_passed_over(
     monkeypatch: pytest.MonkeyPatch, cells: int
 ) -> None:
     """By edits alone, and between anchors."""
-    monkeypatch.setattr(_matching, "MOST_CELLS", cells)
+    monkeypatch.setattr(matching, "MOST_CELLS", cells)
     text = book(20_000)
     heard = text[:7000] + book(900, 1) + text[8000:]
-    found = dict(_matching.pairs(text, heard))
+    found = dict(matching.pairs(text, heard))
     right = sum(
         found.get(n) == (n if n < 7000 else n - 100) for n in [*range(7000), *range(8000, 20_000)]
     )
@@ -72,14 +73,14 @@ def test_what_only_one_of_them_has_is_passed_over(
 
 def test_texts_that_have_nothing_in_common_are_left_alone() -> None:
     one, other = [f"a{n}" for n in range(5000)], [f"b{n}" for n in range(5000)]
-    assert _matching.pairs(one, other) == []
+    assert matching.pairs(one, other) == []
 
 
 def test_a_lost_sentence_does_not_take_the_place_of_one_that_was_said() -> None:
     """One is only heard, one is in both, one is only written: fewest edits alone would set the
     first against the second, and that against the third."""
     first, both, third = ([f"{c}{n}" for n in range(20)] for c in "abc")
-    found = dict(_matching.pairs([*both, *third], [*first, *both]))
+    found = dict(matching.pairs([*both, *third], [*first, *both]))
     assert [found[n] for n in range(20)] == [*range(20, 40)]
 
 
@@ -97,7 +98,7 @@ def test_a_text_that_repeats_itself_is_matched_in_order() -> None:
                 heard += [w if chance.random() > 0.1 else "x" for w in verse[at : at + 20]]
             if drawn < 0.95:
                 text += verse[at : at + 20]
-    found = dict(_matching.pairs(text, heard))
+    found = dict(matching.pairs(text, heard))
     right = sum(found.get(n) == m for n, m in place.items())
     assert right / len(place) > 0.95
 
@@ -112,15 +113,15 @@ def test_a_text_that_repeats_itself_is_matched_in_order() -> None:
     ],
 )  # fmt: skip
 def test_sentences(text: str, found: list[str]) -> None:
-    assert _spoken.sentences(text) == found
+    assert by_words.sentences(text) == found
 
 
 def test_long_sentences_are_divided_near_even_parts() -> None:
     text = " ".join("word," if n == 38 else "word" for n in range(90)) + "."
-    parts = [len(part.split()) for part in _spoken.sentences(text)]
+    parts = [len(part.split()) for part in by_words.sentences(text)]
     assert sum(parts) == 91 - 1
     assert len(parts) == 3
-    assert max(parts) <= _spoken.MOST_WORDS
+    assert max(parts) <= by_words.MOST_WORDS
     assert min(parts) >= 20
 
 
@@ -147,13 +148,13 @@ def test_sentences_are_cut_in_the_pauses_beside_them() -> None:
     said[4] = "Something quite different is told here at some length."
     said[9] = said[9].replace("doctor", "tractor man")
     heard, speech = timed(said)
-    found = _spoken.spoken(" ".join(ENGLISH[:12]), heard)
+    found = by_words.spoken(" ".join(ENGLISH[:12]), heard)
     assert [s.text for s in found] == list(ENGLISH[:12])
     assert [n for n, s in enumerate(found) if s.span is None] == [4, 7]
     places = [n for n in range(11) if n != 4]
     for sentence, place in zip([s for s in found if s.span], places, strict=True):
         assert sentence.span == pytest.approx(
-            (speech[place][0] - _pauses.PAD, speech[place][1] + _pauses.PAD)
+            (speech[place][0] - pauses.PAD, speech[place][1] + pauses.PAD)
         )
     assert {s.match for s in found if s.span and s.match < 1} != set(), "a word was misheard"
     assert min(s.match for s in found if s.span) > 0.7
@@ -162,8 +163,8 @@ def test_sentences_are_cut_in_the_pauses_beside_them() -> None:
 def test_a_sentence_whose_end_was_not_heard_is_doubtful() -> None:
     said = [s.rstrip(".") for s in ENGLISH[:6]]
     said[2] = " ".join(said[2].split()[:-1])
-    found = _spoken.spoken(" ".join(ENGLISH[:6]), timed(said)[0])
-    assert [s.match <= _places.DOUBTFUL for s in found] == [n == 2 for n in range(6)]
+    found = by_words.spoken(" ".join(ENGLISH[:6]), timed(said)[0])
+    assert [s.match <= places.DOUBTFUL for s in found] == [n == 2 for n in range(6)]
 
 
 def test_edges_of_speech_go_by_its_own_level() -> None:
@@ -196,30 +197,30 @@ def test_no_word_is_taken_from_beyond_a_pause(monkeypatch: pytest.MonkeyPatch) -
     text = "Let us dare to do our duty. The Egyptian background of the bondage."
     said = ["bananas and apples grow on other planets Nathan", "egyptian background of the bondage"]
     heard, speech = timed(said)
-    found = _spoken.spoken(text, heard)
-    assert found[1].match <= _places.DOUBTFUL
+    found = by_words.spoken(text, heard)
+    assert found[1].match <= places.DOUBTFUL
     assert found[1].span
     assert found[1].span[0] >= speech[0][1]
-    monkeypatch.setattr(_pauses, "FAR", 10.0)
-    found = _spoken.spoken(text, heard)
+    monkeypatch.setattr(pauses, "FAR", 10.0)
+    found = by_words.spoken(text, heard)
     assert found[1].span
     assert found[1].span[0] < speech[0][1], "control"
     monkeypatch.undo()
     near, speech = timed([said[0], "Thee egyptian background of the bondage"])
-    found = _spoken.spoken(text, near)
+    found = by_words.spoken(text, near)
     assert found[1].match > 0.7
-    assert found[1].span == pytest.approx((speech[1][0] - _pauses.PAD, speech[1][1] + _pauses.PAD))
+    assert found[1].span == pytest.approx((speech[1][0] - pauses.PAD, speech[1][1] + pauses.PAD))
 
 
 def test_a_word_misheard_shares_its_letters() -> None:
     heard, _ = timed(["First comes this one", "Lobster Allen Newberg", "Last comes that one"])
-    found = _spoken.spoken(
+    found = by_words.spoken(
         "First comes this one. Lobster a la Newberg. Last comes that one.", heard
     )
     assert found[1].match > 0.75
     assert found[0].match == found[2].match == 1.0
     other, _ = timed(["First comes this one", "Hamster Alien Iceberg", "Last comes that one"])
-    found = _spoken.spoken(
+    found = by_words.spoken(
         "First comes this one. Lobster a la Newberg. Last comes that one.", other
     )
     assert found[1].match < 0.7
@@ -239,14 +240,14 @@ def test_a_word_misheard_shares_its_letters() -> None:
 def test_a_part_of_a_longer_sentence_is_doubtful(said: list[str], sure: bool) -> None:
     """Beside it somebody goes on speaking, and not the sentence before or behind it."""
     heard, _ = timed(said)
-    found = _spoken.spoken("This comes first. Lobster Newberg salad. That comes last.", heard)
-    assert [s.match for s in found[1:]] == [1.0 if sure else _places.DOUBTFUL, 1.0]
+    found = by_words.spoken("This comes first. Lobster Newberg salad. That comes last.", heard)
+    assert [s.match for s in found[1:]] == [1.0 if sure else places.DOUBTFUL, 1.0]
 
 
 def test_a_sentence_does_not_take_the_first_words_of_the_next() -> None:
     heard, _ = timed(["This comes first", "But by printers in many cities"])
-    found = _spoken.spoken("This comes first. But by. But by printers in many cities.", heard)
-    assert found[1].match <= _places.DOUBTFUL
+    found = by_words.spoken("This comes first. But by. But by printers in many cities.", heard)
+    assert found[1].match <= places.DOUBTFUL
     assert found[0].match == 1.0
 
 
@@ -254,27 +255,27 @@ def test_words_said_twice_are_those_beside_what_goes_on() -> None:
     """The longest common subsequence may begin with words of what is only heard."""
     said = ["the forms that they had of one", "the forms of printed letters should be beautiful"]
     text = said[1].split()
-    found = dict(_matching.pairs(text, " ".join(said).split()))
+    found = dict(matching.pairs(text, " ".join(said).split()))
     assert [found[n] for n in range(8)] == [*range(7, 15)]
-    ends = dict(_matching.pairs(text, f"{said[1]} and so were letters beautiful".split()))
+    ends = dict(matching.pairs(text, f"{said[1]} and so were letters beautiful".split()))
     assert [ends[n] for n in range(8)] == [*range(8)]
 
 
 def test_a_word_heard_too_much_before_a_sentence_is_part_of_it() -> None:
     text = "Imitates a much freer hand which is simpler and rounder"
     heard, speech = timed(["This comes first", f"It {text.lower()}"])
-    found = _spoken.spoken(f"This comes first. {text}.", heard)
+    found = by_words.spoken(f"This comes first. {text}.", heard)
     assert found[1].match > 0.9
     assert found[1].span
-    assert found[1].span[0] == pytest.approx(speech[1][0] - _pauses.PAD)
+    assert found[1].span[0] == pytest.approx(speech[1][0] - pauses.PAD)
     short, _ = timed(["This comes first", "That lobster newberg"])
-    assert _spoken.spoken("This comes first. Lobster newberg.", short)[1].match < 0.7
+    assert by_words.spoken("This comes first. Lobster newberg.", short)[1].match < 0.7
 
 
 @pytest.mark.parametrize(("word", "sure"), [("minutes", True), ("minutes or more", False)])
 def test_a_last_word_misheard_before_a_pause_is_taken_for_it(word: str, sure: bool) -> None:
     heard, speech = timed(["The dose for an adult is ten " + word, "Something else is told here"])
-    found = _spoken.spoken("The dose for an adult is ten grains.", heard)
+    found = by_words.spoken("The dose for an adult is ten grains.", heard)
     assert (found[0].match > 0.7) == sure
     assert found[0].span
     assert (found[0].span[1] > speech[0][1]) == sure
@@ -293,12 +294,12 @@ def test_words_set_in_the_place_of_lost_ones_are_doubtful(lost: bool) -> None:
         at += [TimedWord("Egyptian", 6.1, 6.6)]
     at += [TimedWord("background", 6.6, 7.1), TimedWord("came", 7.1, 7.5)]
     heard = RecordingTranscript(tuple(at), ((1.0, 2.8), (3.8, 4.3), (6.0, 7.5)), "en")
-    found = _spoken.spoken(
+    found = by_words.spoken(
         "Our duty as we understand it Lincoln. The Egyptian background came.", heard
     )
-    assert [s.match for s in found] == [_places.DOUBTFUL if lost else 1.0] * 2
-    alone = _spoken.spoken("The Egyptian background came.", heard)
-    assert (alone[0].match <= _places.DOUBTFUL) == lost, "the second word holds the pause"
+    assert [s.match for s in found] == [places.DOUBTFUL if lost else 1.0] * 2
+    alone = by_words.spoken("The Egyptian background came.", heard)
+    assert (alone[0].match <= places.DOUBTFUL) == lost, "the second word holds the pause"
 
 
 def recorded(folder: Path) -> tuple[Path, list[str]]:

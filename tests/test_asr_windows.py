@@ -11,22 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.asr import (
-    SharedWindow,
-    SpeechClip,
-    Transcript,
-    Word,
-    _bundled,
-    _chinese,
-    _whisper_long,
-    _whisper_model,
-    _whisper_results,
-    _whisper_whole,
-    _whisper_windows,
-    _whisper_words,
-    faster_whisper,
+from tasks.asr import SharedWindow, SpeechClip, Transcript, Word, faster_whisper
+from tasks.asr._whisper import (
+    bundled,
+    chinese,
+    loading,
+    long_clips,
+    results,
+    whole_clips,
+    windows,
+    word_times,
 )
-from tasks.asr._whisper_results import Context
+from tasks.asr._whisper.results import Context
 from tasks.errors import ConfigError
 from tasks.plugins import gpu
 from tests.stub_whisper import LOOP, WORDS, StubWhisper, clip
@@ -53,7 +49,7 @@ def test_texts_come_in_order_whatever_the_batch() -> None:
 
 
 def test_a_clip_is_heard_in_the_shortest_window_with_room_behind_it() -> None:
-    room = _whisper_windows.ROOM
+    room = windows.ROOM
     for seconds, window in ((0.1, 15), (15 - room, 15), (15.1 - room, 20), (25 - room, 25),
                             (25.1 - room, 30), (29.9, 30), (30, 30)):  # fmt: skip
         engine = StubWhisper()
@@ -125,15 +121,15 @@ def test_short_windows_are_for_the_model_that_was_measured(
     """Whatever name it goes by: equal weights have equal recipes, and so must have equal texts."""
 
     def short(model: str, sha256: str, **options: Any) -> bool:
-        monkeypatch.setattr(_whisper_model, "weights", lambda _: sha256)
+        monkeypatch.setattr(loading, "weights", lambda _: sha256)
         settings = faster_whisper.Settings(model=model, **options)
-        return _whisper_model.short_windows(settings)
+        return loading.short_windows(settings)
 
-    assert short("base", _bundled.SHA256)
-    assert short("/models/base", _bundled.SHA256)
+    assert short("base", bundled.SHA256)
+    assert short("/models/base", bundled.SHA256)
     assert not short("/models/large-v3", "0" * 64)
     assert short("/models/large-v3", "0" * 64, short_windows=True)
-    assert not short("base", _bundled.SHA256, short_windows=False)
+    assert not short("base", bundled.SHA256, short_windows=False)
 
 
 def test_a_gpu_encodes_the_batch() -> None:
@@ -188,7 +184,7 @@ def test_bad_clips_cost_only_themselves() -> None:
 )
 def test_a_language_that_nobody_knows_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="does not know the language"):
-        _whisper_model.weights(faster_whisper.Settings(**options))  # before any worker starts
+        loading.weights(faster_whisper.Settings(**options))  # before any worker starts
     with pytest.raises(ConfigError, match="does not know the language"):
         backend(StubWhisper(), **options)
 
@@ -207,7 +203,7 @@ def test_a_loop_is_tried_once_more() -> None:
     heard = next(backend(engine).transcribe([clip(LOOP)]))
     # What still loops is given as it was, so that a verdict can drop it.
     assert heard.text == " ".join(["loop"] * 40)
-    assert (heard.compression_ratio or 0) > _whisper_windows.LOOP_RATIO
+    assert (heard.compression_ratio or 0) > windows.LOOP_RATIO
 
 
 def test_prompts_of_different_lengths_share_a_batch() -> None:
@@ -223,9 +219,9 @@ def test_prompts_of_different_lengths_share_a_batch() -> None:
     [(0.61, -1.01, ""), (0.61, -0.99, "Hm."), (0.59, -1.01, "Hm.")],
 )
 def test_whispers_rule_of_silence(no_speech: float, logprob: float, text: str) -> None:
-    heard = _whisper_results.BeamResult("Hm.", logprob, no_speech)
-    window = _whisper_results.Window(heard, _whisper_results.Language("en", 0.5), None)
-    given = _whisper_whole.begun(clip(1), window).transcript(with_words=False)
+    heard = results.BeamResult("Hm.", logprob, no_speech)
+    window = results.Window(heard, results.Language("en", 0.5), None)
+    given = whole_clips.begun(clip(1), window).transcript(with_words=False)
     assert (given.text, given.no_speech_probability, given.avg_logprob) == (
         text, no_speech, logprob,
     )  # fmt: skip
@@ -246,23 +242,23 @@ def test_long_transcript() -> None:
         " Good  bye.", 10, 40, avg_logprob=-0.4, no_speech_prob=0.4, compression_ratio=1.5,
         tokens=[0] * 14,
     )  # fmt: skip
-    heard = _whisper_long.transcript([one, two], "en", 0.9)
+    heard = long_clips.transcript([one, two], "en", 0.9)
     assert heard.text == "Hello there. Good bye."
     assert heard.avg_logprob == pytest.approx(-0.35)
     assert heard.no_speech_probability == pytest.approx(0.3)
     assert heard.compression_ratio == 1.5
-    assert _whisper_long.transcript([], "en", None).text == ""
+    assert long_clips.transcript([], "en", None).text == ""
 
 
 def test_a_piece_ends_where_a_window_would_reach_beyond() -> None:
     within = [segment("a", 0, 28), segment("b", 240, 268, seek=240)]
     beyond = segment("c", 275, 299, seek=271.5)
     size = 300 * RATE
-    assert _whisper_long.whole_windows([*within, beyond], size) == (within, int(271.5 * RATE))
-    assert _whisper_long.whole_windows(within, size) == (within, 270 * RATE)
-    assert _whisper_long.whole_windows([], size) == ([], 270 * RATE)
+    assert long_clips.whole_windows([*within, beyond], size) == (within, int(271.5 * RATE))
+    assert long_clips.whole_windows(within, size) == (within, 270 * RATE)
+    assert long_clips.whole_windows([], size) == ([], 270 * RATE)
     late = [segment("d", 269, 299.5, seek=269.7)]
-    assert _whisper_long.whole_windows(late, size) == (late, int(299.5 * RATE))
+    assert long_clips.whole_windows(late, size) == (late, int(299.5 * RATE))
 
 
 class LongEngine:
@@ -289,9 +285,7 @@ def test_a_long_clip_is_heard_in_pieces_of_five_minutes() -> None:
     engine = LongEngine()
     samples = np.repeat(np.arange(900, dtype=np.float32), RATE)
     settings = faster_whisper.Settings(word_timestamps=True)
-    heard = _whisper_long.Long(engine, settings).hear(
-        SpeechClip(samples), _whisper_results.Language("en")
-    )
+    heard = long_clips.Long(engine, settings).hear(SpeechClip(samples), results.Language("en"))
     assert engine.most == 300 * RATE
     assert [int(n) for n in (heard.text or "").split()] == list(range(0, 900, 29))
     assert heard.text_end == 900
@@ -304,7 +298,7 @@ def test_a_long_clip_is_heard_in_pieces_of_five_minutes() -> None:
 
 def test_words_are_in_order_and_within_the_clip() -> None:
     given = [Word("a", -0.1, 0.4, 1), Word("b", 0.38, 0.37, 1), Word("c", 0.5, 2.0, 1)]
-    found = _whisper_words.ordered(given, 1.5)
+    found = word_times.ordered(given, 1.5)
     assert [(w.start, w.end) for w in found] == [(0.0, 0.4), (0.4, 0.4), (0.5, 1.5)]
 
 
@@ -313,19 +307,19 @@ def test_words_that_the_engine_cannot_align() -> None:
         raise IndexError("index 3 is out of bounds")
 
     engine = SimpleNamespace(add_word_timestamps=broken)
-    assert _whisper_words.aligned(engine, None, None, [1], RATE) is None
+    assert word_times.aligned(engine, None, None, [1], RATE) is None
 
 
 def test_one_script_for_chinese() -> None:
     words = (Word(" 我們", 0.0, 0.5, 0.9), Word("聽見", 0.5, 1.0, 0.9))
     heard = Transcript("我們聽見", "zh", words=words)
-    simple = _chinese.written(heard, "simplified")
+    simple = chinese.written(heard, "simplified")
     assert simple.text == "我们听见"
     assert [w.word for w in simple.words or ()] == [" 我们", "听见"]
-    assert _chinese.written(simple, "traditional").text == "我們聽見"
-    assert _chinese.written(heard, "as_heard") is heard
+    assert chinese.written(simple, "traditional").text == "我們聽見"
+    assert chinese.written(heard, "as_heard") is heard
     other = Transcript("我們聽見", "ja")
-    assert _chinese.written(other, "simplified") is other
+    assert chinese.written(other, "simplified") is other
     said = [clip(8, language="zh"), clip(8, language="de")]
     assert texts(StubWhisper(), said) == ["我们听见", "我們聽見"]
     assert texts(StubWhisper(), said, chinese="as_heard") == ["我們聽見", "我們聽見"]
@@ -333,8 +327,8 @@ def test_one_script_for_chinese() -> None:
 
 def test_cantonese_stays_as_it_is_heard() -> None:
     heard = Transcript("我哋聽見", "yue")
-    assert _chinese.written(heard, "simplified") is heard
-    assert _chinese.written(heard, "traditional") is heard
+    assert chinese.written(heard, "simplified") is heard
+    assert chinese.written(heard, "traditional") is heard
 
 
 # --- devices
@@ -343,7 +337,7 @@ def test_cantonese_stays_as_it_is_heard() -> None:
 def test_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "ctranslate2_fault", lambda: "CTranslate2 has no CUDA")
     with pytest.raises(ConfigError, match=r"device is cuda, but CTranslate2 has no CUDA"):
-        _whisper_model.device_of("cuda")
+        loading.device_of("cuda")
     assert faster_whisper.gpu_fault(faster_whisper.Settings()) == "CTranslate2 has no CUDA"
     assert not faster_whisper.wants_gpu(faster_whisper.Settings(device="cpu"))
     assert faster_whisper.wants_gpu(faster_whisper.Settings())
@@ -365,14 +359,14 @@ def test_a_gpu_is_not_passed_over_in_silence(
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     with caplog.at_level(logging.WARNING, "uttermill"):
-        assert _whisper_model.device_of("auto") == "cpu"
+        assert loading.device_of("auto") == "cpu"
     assert ["CTranslate2 has no CUDA" in r.message for r in caplog.records] == [True] * said
 
 
 def test_a_gpu_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "ctranslate2_fault", lambda: None)
-    assert _whisper_model.device_of("auto") == _whisper_model.device_of("cuda") == "cuda"
-    assert _whisper_model.device_of("cpu") == "cpu"
+    assert loading.device_of("auto") == loading.device_of("cuda") == "cuda"
+    assert loading.device_of("cpu") == "cpu"
 
 
 def test_a_gpu_that_fails_when_it_is_warmed() -> None:

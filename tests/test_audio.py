@@ -26,7 +26,7 @@ import soundfile as sf
 from numpy.typing import NDArray
 
 from tasks import audio
-from tasks.audio.crc16 import crc16
+from tasks.audio.damage.crc16 import crc16
 from tasks.errors import CODES, ItemError
 from tasks.recording import Locator
 from tasks.recording.faults import Fault

@@ -16,8 +16,8 @@ from tasks.checkpoints.index import Index
 from tasks.dataset import versions
 from tasks.errors import RunError
 from tasks.estimating import trial
-from tasks.packaging import group_verdicts, shard_groups
-from tasks.packaging import shards as packaged
+from tasks.packaging.outcomes import group_verdicts, shard_groups
+from tasks.packaging.writing import shards as packaged
 from tasks.stages import isolate
 from tests import corpus
 

@@ -19,7 +19,7 @@ from tasks import filter, plugins, resample, schema, shelves, transcribe
 from tasks.checkpoints import enhanced
 from tasks.errors import ConfigError
 from tasks.job import Job
-from tasks.packaging import plan
+from tasks.packaging.writing import plan
 from tasks.plugins.contracts import CONTRACTS
 from tasks.plugins.contracts.members import Filled, lacking, members, misspelt
 from tasks.plugins.rules import Limit

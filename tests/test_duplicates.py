@@ -20,10 +20,11 @@ from flows.demo.encoding import encode
 from flows.demo.speech import Line, speak
 from tasks.arrays import Int64s
 from tasks.audio import Clip, open_stream
-from tasks.filters import _fingerprint, duplicate
-from tasks.filters._duplicates import Copies, find_copies
-from tasks.filters._duplicates_fingerprints import StoredFingerprints
-from tasks.filters._duplicates_table import Thresholds
+from tasks.filters import duplicate
+from tasks.filters._duplicates import fingerprinting
+from tasks.filters._duplicates.fingerprints import StoredFingerprints
+from tasks.filters._duplicates.search import Copies, find_copies
+from tasks.filters._duplicates.table import Thresholds
 from tasks.recording import Locator
 from tests import fuzz
 from tests.corpus import speech
@@ -219,7 +220,7 @@ def test_clips_of_no_sound_have_only_exact_copies() -> None:
     clips += [np.ones(1, np.float32), np.full(RATE, np.nan, np.float32), np.full(RATE, 1e30)]
     prints = [print_of(clip) for clip in clips]
     found = find(prints)
-    assert {len(each) for each in prints} == {_fingerprint.HEADER.size}
+    assert {len(each) for each in prints} == {fingerprinting.HEADER.size}
     assert found.original.tolist() == [-1, -1, 1, -1, -1, 3, -1, -1, -1]
     assert (found.error[found.exact] == 0).all()
 

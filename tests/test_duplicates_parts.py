@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from tasks.filters import _duplicates_candidates, _duplicates_parts, _fingerprint, duplicate
-from tasks.filters._duplicates import Copies
-from tasks.filters._duplicates_candidates import Numbered
-from tasks.filters._duplicates_fingerprints import MOST_BLOCKS, StoredFingerprints
-from tasks.filters._duplicates_table import Pairs
+from tasks.filters import duplicate
+from tasks.filters._duplicates import candidates, fingerprinting, parts
+from tasks.filters._duplicates.candidates import Numbered
+from tasks.filters._duplicates.fingerprints import MOST_BLOCKS, StoredFingerprints
+from tasks.filters._duplicates.search import Copies
+from tasks.filters._duplicates.table import Pairs
 from tests.test_duplicates import found_among
 
 CLIPS = 600
@@ -52,7 +53,7 @@ def prints(chance: np.random.Generator, same_length: bool) -> list[bytes]:
             if chance.random() < 0.03:
                 anchors = anchors[:0]
         digest = chance.bytes(16)
-        head = _fingerprint.HEADER.pack(1, len(anchors), 0, len(words), milliseconds, digest)
+        head = fingerprinting.HEADER.pack(1, len(anchors), 0, len(words), milliseconds, digest)
         found.append(head + words.astype("<u2").tobytes() + anchors.astype("<u2").tobytes())
     return found
 
@@ -61,7 +62,7 @@ def changed(
     data: bytes, chance: np.random.Generator
 ) -> tuple[NDArray[np.uint16], NDArray[np.uint16], int]:
     """Some bits are wrong, some anchors gone; maybe the beginning is cut off."""
-    _, count, _, frames, milliseconds, _ = _fingerprint.HEADER.unpack(data[:28])
+    _, count, _, frames, milliseconds, _ = fingerprinting.HEADER.unpack(data[:28])
     words = np.frombuffer(data, np.uint16, frames, 28).copy()
     anchors = np.frombuffer(data, np.uint16, 3 * count, 28 + 2 * frames).reshape(-1, 3).copy()
     wrong = chance.random((frames, 16)) < chance.choice([0.02, 0.08, 0.16])
@@ -100,10 +101,10 @@ def test_answers_are_those_of_one_process(
     if not tiny:
         assert digest(found_among([whole], order, thresholds)) == WHOLE[seed, same_length]
         return
-    monkeypatch.setattr(_duplicates_candidates, "CODES_AT_ONCE", 300)
-    monkeypatch.setattr(_duplicates_candidates, "PAIRS_AT_ONCE", 50)
-    monkeypatch.setattr(_duplicates_candidates, "IN_CACHE", 16)
-    monkeypatch.setattr(_duplicates_parts, "AT_ONCE", 1000)
+    monkeypatch.setattr(candidates, "CODES_AT_ONCE", 300)
+    monkeypatch.setattr(candidates, "PAIRS_AT_ONCE", 50)
+    monkeypatch.setattr(candidates, "IN_CACHE", 16)
+    monkeypatch.setattr(parts, "AT_ONCE", 1000)
     tables = [whole.slice(at, 70) for at in range(0, CLIPS, 70)]
     found = found_among(tables, order, thresholds, block=20_000)
     assert digest(found) == WHOLE[seed, same_length]

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from tasks.recording import Segment
 from tasks.segmenters import Span, auto, vad
-from tasks.segmenters._largest_gap import LargestGapSplitter
-from tasks.segmenters._silero_timestamps import SileroTimestamps
+from tasks.segmenters._emilia.largest_gap import LargestGapSplitter
+from tasks.segmenters._emilia.silero_timestamps import SileroTimestamps
 from tasks.speech import silero as _silero
 from tests import corpus
 from tests.test_segmenters import RATE, Scripted, blank, run, speech

@@ -18,8 +18,8 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from tasks.corpuswide import identities, ordering
 from tasks.corpuswide.voices import VOICES
 from tasks.estimating import planning, what_if
-from tasks.packaging import speaker_hours, split_allocation
-from tasks.packaging.components import speakers_in
+from tasks.packaging.choosing import speaker_hours, split_allocation
+from tasks.packaging.choosing.components import speakers_in
 from tasks.schema import SPEAKERS
 from tasks.settings import Plugin
 from tasks.speech import linkage as linking

@@ -17,7 +17,10 @@ from tasks.accounting.summary import REMOVED
 from tasks.corpuswide import outcomes
 from tasks.dataset import versions
 from tasks.errors import RunError
-from tasks.packaging import accounts, ledger_layout, ledger_rows, published
+from tasks.packaging import published
+from tasks.packaging.ledger import layout as ledger_layout
+from tasks.packaging.ledger import rows as ledger_rows
+from tasks.packaging.outcomes import accounts
 from tasks.schema import LEDGER, LEDGER_FILE
 from tasks.upkeep.verify import verify
 from tests import corpus

@@ -27,7 +27,7 @@ from tasks.accounting import metrics
 from tasks.accounting.metrics import Place, Trace
 from tasks.errors import ConfigError, RunError
 from tasks.job import Cost, Done, Job
-from tasks.packaging import shards
+from tasks.packaging.writing import shards
 from tasks.schema import METRICS
 from tasks.stages import cost as metering
 from tasks.stages.cost import CostMeter

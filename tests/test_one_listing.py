@@ -14,7 +14,7 @@ import pytest
 from tasks import sweeping
 from tasks.checkpoints.index import ROOTS, Index
 from tasks.job import Job
-from tasks.packaging import shard_groups
+from tasks.packaging.outcomes import shard_groups
 from tests import corpus
 
 SHARDS: dict[str, Any] = {"hours": 0.0008, "settle_seconds": 0.0}

@@ -13,7 +13,10 @@ import pytest
 
 from tasks.checkpoints.manifest import shards
 from tasks.dataset import versions
-from tasks.packaging import ledger_layout, parts, published, shard_groups
+from tasks.packaging import published
+from tasks.packaging.ledger import layout as ledger_layout
+from tasks.packaging.outcomes import shard_groups
+from tasks.packaging.writing import parts
 from tasks.settings import PackageSettings
 from tasks.upkeep.verify import verify
 from tests import corpus

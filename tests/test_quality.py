@@ -33,7 +33,8 @@ from tasks import plugins, recipe
 from tasks.audio import Clip
 from tasks.errors import ConfigError, RunError
 from tasks.filters import _derived as derived
-from tasks.filters import _dnsmos, _dnsmos_model, _nmf, _onnx_cut, dnsmos, nmf_snr, snr
+from tasks.filters import _nmf, dnsmos, nmf_snr, snr
+from tasks.filters._dnsmos import networks, onnx_cut, scores
 from tasks.plugins.rules import judge
 from tasks.settings import Plugin
 from tasks.weights import finding
@@ -325,9 +326,9 @@ def test_dnsmos_of_real_clips_is_the_references(reference: Any, count: int) -> N
 def test_dnsmos_does_not_depend_on_blocks_and_groups(voices: list[Floats]) -> None:
     pytest.importorskip("speechmos")
     samples = np.concatenate(voices)[: round(14.5 * RATE)]
-    whole = np.concatenate(list(_dnsmos.windows([samples])))
+    whole = np.concatenate(list(scores.windows([samples])))
     blocks = np.array_split(samples, 23)
-    cut_up = np.concatenate(list(_dnsmos.windows(blocks, group=2)))
+    cut_up = np.concatenate(list(scores.windows(blocks, group=2)))
     assert whole.shape == (5, 3)
     assert np.abs(cut_up - whole).max() < 1e-4
 
@@ -339,7 +340,7 @@ def test_channels_that_are_left_out_change_nothing(
     import onnxruntime
 
     pytest.importorskip("speechmos")
-    whole = _dnsmos_model.weights().read_bytes()
+    whole = networks.weights().read_bytes()
     second = 2 * RATE
     click = np.zeros(second, np.float32)
     click[RATE] = 1
@@ -348,22 +349,21 @@ def test_channels_that_are_left_out_change_nothing(
     signals = [*(voice[:second] for voice in voices[:4]), click, square, noise, 0 * click]
 
     def columns(model: bytes) -> list[Floats]:
-        part = _onnx_cut.part(model, _dnsmos_model.FRAMES, _dnsmos_model.POOLED)
+        part = onnx_cut.part(model, networks.FRAMES, networks.POOLED)
         session = onnxruntime.InferenceSession(part, providers=["CPUExecutionProvider"])
         views = [np.lib.stride_tricks.sliding_window_view(x, 320)[::160] for x in signals]
         return [
-            session.run(None, {_dnsmos_model.FRAMES: np.ascontiguousarray(v[None])})[0]
-            for v in views
+            session.run(None, {networks.FRAMES: np.ascontiguousarray(v[None])})[0] for v in views
         ]
 
     all_channels = columns(whole)
 
     def apart() -> float:
-        pairs = zip(all_channels, columns(_dnsmos_model.lean(whole)), strict=True)
+        pairs = zip(all_channels, columns(networks.lean(whole)), strict=True)
         return max(float(np.abs(one - other).max()) for one, other in pairs)
 
     assert apart() < 1e-5
-    monkeypatch.setattr(_dnsmos_model, "SILENT", (60,))
+    monkeypatch.setattr(networks, "SILENT", (60,))
     assert apart() > 0.01, "control: this channel fires"
 
 
@@ -386,15 +386,15 @@ def test_dnsmos_in_integers_is_nearly_the_same(voices: list[Floats]) -> None:
 def test_integers_of_dnsmos_saturate_on_no_cpu() -> None:
     """AVX2 without VNNI adds two products of a value and a weight in 16 bits."""
     pytest.importorskip("speechmos")
-    model = _dnsmos_model.lean(_dnsmos_model.weights().read_bytes())
-    graph = onnx.load_from_string(_dnsmos_model.quantised(model)).graph
+    model = networks.lean(networks.weights().read_bytes())
+    graph = onnx.load_from_string(networks.quantised(model)).graph
     kernels = [
         numpy_helper.to_array(tensor).astype(int)
         for tensor in graph.initializer
         if len(tensor.dims) == 4
     ]
     assert [kernel.shape for kernel in kernels] == [
-        (out, given, 3, 3) for _, out, given in _dnsmos_model.LAYERS
+        (out, given, 3, 3) for _, out, given in networks.LAYERS
     ]
     assert max(2 * 255 * int(np.abs(kernel).max()) for kernel in kernels) < 2**15
 
@@ -426,15 +426,15 @@ def test_dnsmos_of_a_long_stream_takes_the_memory_of_a_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stub = Stub()
-    monkeypatch.setattr(_dnsmos_model, "parts", stub.parts)
+    monkeypatch.setattr(networks, "parts", stub.parts)
     minute = np.zeros(60 * RATE, np.float32)
     tracemalloc.start()
-    found = sum(len(scores) for scores in _dnsmos.windows(minute for _ in range(25)))
+    found = sum(len(scores) for scores in scores.windows(minute for _ in range(25)))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found == stub.windows == 25 * 60 - 9
     assert stub.frames < 1.22 * 100 * 25 * 60, "each frame once, few twice"
-    kept = _dnsmos.windows((minute for _ in range(25)), dnsmos._kept_by_reference)
+    kept = scores.windows((minute for _ in range(25)), dnsmos._kept_by_reference)
     whole = [i for i in range(found) if int((i + 9.01) * RATE) - i * RATE == 144_160]
     assert sum(len(scores) for scores in kept) == len(whole) < found - 16
     assert stub.windows == 2 * (25 * 60 - 9) - 16  # two groups of eight are not run
@@ -485,7 +485,7 @@ def test_another_model_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     with pytest.raises(ConfigError, match="is not the model dnsmos"):
         dnsmos.identity(dnsmos.Settings())
     with pytest.raises(ValueError, match="not an ONNX model"):
-        _onnx_cut.part(b"\x0f", "a", "b")
+        onnx_cut.part(b"\x0f", "a", "b")
 
 
 # all of them

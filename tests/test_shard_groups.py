@@ -16,7 +16,8 @@ from tasks.callers import Here
 from tasks.checkpoints import manifest
 from tasks.corpuswide import outcome_table
 from tasks.job import Job
-from tasks.packaging import contents, group_verdicts, shard_groups
+from tasks.packaging import contents
+from tasks.packaging.outcomes import group_verdicts, shard_groups
 from tests import corpus
 
 COUNT = 20

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.packaging import candidates, splits
 from tasks.packaging import names as names_module
+from tasks.packaging.choosing import candidates, splits
 from tasks.packaging.names import Names
 from tasks.schema import SPLITS
 from tasks.settings import PackageSettings

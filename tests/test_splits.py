@@ -23,15 +23,9 @@ from tasks.corpuswide import outcome_table, outcomes
 from tasks.errors import ConfigError, RunError
 from tasks.estimating import what_if
 from tasks.json_types import JsonObject
-from tasks.packaging import (
-    candidates,
-    contents,
-    selection,
-    split_allocation,
-    splits,
-    weights,
-)
-from tasks.packaging.components import SplitTable
+from tasks.packaging import contents
+from tasks.packaging.choosing import candidates, selection, split_allocation, splits, weights
+from tasks.packaging.choosing.components import SplitTable
 from tasks.schema import SPLITS
 from tasks.settings import PackageSettings
 from tasks.storage import tables

@@ -16,19 +16,11 @@ import pytest
 from tasks import storage
 from tasks.dataset import datacard, versions
 from tasks.job import Job
-from tasks.packaging import (
-    candidates,
-    choosing,
-    corpus_clips,
-    judgements,
-    published,
-    row_digests,
-    seeded,
-    shard_groups,
-    splits,
-    staying,
-)
-from tasks.packaging.shard_groups import DIGESTS, ShardGroup
+from tasks.packaging import published, row_digests, seeded
+from tasks.packaging.choosing import candidates, next_version, splits, staying
+from tasks.packaging.outcomes import judgements, shard_groups
+from tasks.packaging.outcomes.shard_groups import DIGESTS, ShardGroup
+from tasks.packaging.writing import corpus_clips
 from tasks.recipe import whole_job
 from tasks.settings import PackageSettings
 from tests.bench import _scale_out
@@ -113,7 +105,7 @@ def choose(job: Job, table: pa.Table, caplog: pytest.LogCaptureFixture) -> Chose
     caplog.clear()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(candidates, "Candidates", Counted)
-        told = choosing.choose(job, scratch)
+        told = next_version.choose(job, scratch)
     names = (corpus_clips.CHOSEN, splits.FILE, judgements.FILE)
     files = {name: (scratch / name).read_bytes() for name in names if (scratch / name).exists()}
     return Chose(told, files, [each.message for each in caplog.records], asked)

@@ -22,7 +22,7 @@ from tasks.checkpoints import manifest
 from tasks.dataset import versions
 from tasks.errors import ConfigError, OutLocked, RunError
 from tasks.job import Job
-from tasks.packaging import shard_groups
+from tasks.packaging.outcomes import shard_groups
 from tasks.settings import PackageSettings
 from tasks.storage import OBJECTS, copies, lease, lock, objects, tables, urls
 from tasks.storage.lock import hold

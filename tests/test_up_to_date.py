@@ -16,7 +16,7 @@ from tasks import package, pipeline, recipe, up_to_date
 from tasks.callers import Here
 from tasks.checkpoints import index, manifest
 from tasks.job import Job
-from tasks.packaging import shard_groups
+from tasks.packaging.outcomes import shard_groups
 from tasks.stages import contract, cutting, stage
 from tasks.upkeep.verify import verify
 from tests import corpus

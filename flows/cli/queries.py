@@ -17,7 +17,8 @@ from tasks.dataset import datacard, versions
 from tasks.errors import CODES, ConfigError
 from tasks.estimating.what_if import kept, with_same_texts
 from tasks.json_types import JsonObject
-from tasks.packaging import contents, weights
+from tasks.packaging import contents
+from tasks.packaging.choosing import weights
 from tasks.schema import LEDGER_FILE
 from tasks.storage import tables
 

@@ -21,8 +21,8 @@ from typing import Any
 
 from flows.cluster.settings import ClusterSettings
 from tasks.job import Job
-from tasks.packaging import parts
-from tasks.packaging.shard_groups import ShardGroup
+from tasks.packaging.outcomes.shard_groups import ShardGroup
+from tasks.packaging.writing import parts
 from tasks.stages import isolate
 
 HOUR = 3600.0

@@ -1,10 +1,10 @@
 """Whisper through CTranslate2: batches across files on CPU and GPU.
 
-Clips of up to 30 s are transcribed several at once (`_whisper_windows.py`), those of one recording
-in shared windows (`_whisper_shared.py`), one after another (`_whisper_requests.py`), and speech
-that their texts leave out once more (`_whisper_whole.py`). Longer clips go through the engine's
-long form one at a time (`_whisper_long.py`). Clips of a batch have similar lengths and windows of
-one length; a forced language may have its own batch size.
+Clips of up to 30 s are transcribed several at once (`_whisper/windows.py`), those of one recording
+in shared windows (`_whisper/shared.py`), one after another (`_whisper/requests.py`), and speech
+that their texts leave out once more (`_whisper/whole_clips.py`). Longer clips go through the
+engine's long form one at a time (`_whisper/long_clips.py`). Clips of a batch have similar lengths
+and windows of one length; a forced language may have its own batch size.
 
 Nothing is ever downloaded: `model` is `base`, from two PyPI wheels, or a model on this machine.
 """
@@ -16,31 +16,23 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from tasks import language_codes
-from tasks.asr import (
-    Abilities,
-    SpeechClip,
-    Transcript,
-    _batching,
-    _chinese,
-    _model_folder,
-    _pieces,
-    _whisper_model,
-)
-from tasks.asr._whisper_long import Long
-from tasks.asr._whisper_model import weights as weights
-from tasks.asr._whisper_requests import (
+from tasks.asr import Abilities, SpeechClip, Transcript, _batching, _model_folder, _pieces
+from tasks.asr._whisper import chinese, loading
+from tasks.asr._whisper.loading import weights as weights
+from tasks.asr._whisper.long_clips import Long
+from tasks.asr._whisper.requests import (
     PASSAGE_SECONDS,
     Request,
     is_long,
     requests_of,
     told_after,
 )
-from tasks.asr._whisper_results import Context, Window
-from tasks.asr._whisper_settings import Settings as Settings
-from tasks.asr._whisper_settings import code
-from tasks.asr._whisper_shared import apart
-from tasks.asr._whisper_whole import Hearing, begun
-from tasks.asr._whisper_windows import ForcedClip, Windows
+from tasks.asr._whisper.results import Context, Window
+from tasks.asr._whisper.settings import Settings as Settings
+from tasks.asr._whisper.settings import code
+from tasks.asr._whisper.shared import apart
+from tasks.asr._whisper.whole_clips import Hearing, begun
+from tasks.asr._whisper.windows import ForcedClip, Windows
 from tasks.speech_rate import RATE
 
 if TYPE_CHECKING:
@@ -95,18 +87,18 @@ class Backend:
     def __init__(self, settings: Settings, model: WhisperModel | None = None) -> None:
         """`model`: one that is loaded already."""
         self._settings = settings
-        self._model = model or _whisper_model.load(settings)
+        self._model = model or loading.load(settings)
         self._windows = Windows(self._model, settings)
         self._long = Long(self._model, settings)
         self._limit = _batching.Limit()
         # A full batch takes one window from each of that many passages.
         self.chunk_seconds = PASSAGE_SECONDS * settings.size_of(None, self._device)
         self._codes = set(self._model.supported_languages)
-        _whisper_model.check_languages(settings, self._codes)
+        loading.check_languages(settings, self._codes)
 
     def warm(self) -> None:
         """Prepare for the first clip. ConfigError when the GPU cannot be used after all."""
-        _whisper_model.warm(self._model)
+        loading.warm(self._model)
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
         """One transcript per clip, in order; each search is made on demand.
@@ -146,7 +138,7 @@ class Backend:
                 waiting[index] = found
                 return
             found = found.transcript(self._settings.word_timestamps)
-        done[index] = _chinese.written(found, self._settings.chinese)
+        done[index] = chinese.written(found, self._settings.chinese)
 
     def _hear_missed(
         self, waiting: dict[int, Hearing], done: dict[int, Transcript], most: int

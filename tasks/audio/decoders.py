@@ -19,12 +19,13 @@ from typing import BinaryIO
 import av
 import soundfile as sf
 
-from tasks.audio import flac_whole, mp3, ogg_pages
+from tasks.audio import flac_whole
 from tasks.audio.chained import Chained
+from tasks.audio.damage import mp3, ogg_pages
+from tasks.audio.damage.promise import promise
 from tasks.audio.ffmpeg import FFmpeg
 from tasks.audio.kinds import Decoder, Samples
 from tasks.audio.packets import EXTRA_BITS
-from tasks.audio.promise import promise
 from tasks.audio.sndfile import SoundFile
 from tasks.errors import ItemError
 from tasks.recording.container import undisturbed

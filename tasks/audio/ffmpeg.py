@@ -9,11 +9,11 @@ from typing import BinaryIO
 import av
 import numpy as np
 
-from tasks.audio import adts, matroska
-from tasks.audio.flac_md5 import Md5, flac_info
+from tasks.audio.damage import adts, matroska
+from tasks.audio.damage.flac_md5 import Md5, flac_info
+from tasks.audio.damage.mp3 import has_frame_count
 from tasks.audio.frames import Assembler
 from tasks.audio.kinds import Decoder, Samples
-from tasks.audio.mp3 import has_frame_count
 from tasks.audio.opening import CHECKED, audio_stream, header_of, open_container
 from tasks.audio.packets import LOOSE_END, Gap, Packets
 from tasks.audio.timeline import Timeline

@@ -18,7 +18,7 @@ import numpy as np
 from av.audio.codeccontext import AudioCodecContext
 
 from tasks.arrays import Int32s
-from tasks.audio.flac_md5 import INFO_BYTES, StreamInfo, info_in
+from tasks.audio.damage.flac_md5 import INFO_BYTES, StreamInfo, info_in
 from tasks.audio.kinds import Decoder, Header, Samples
 from tasks.audio.opening import DROP_WRONG, FRAMES_PER_BYTE
 from tasks.recording.container import undisturbed

@@ -14,7 +14,7 @@ from av.audio.layout import AudioLayout
 from av.audio.stream import AudioStream
 from av.container import InputContainer
 
-from tasks.audio.flac_md5 import STREAMINFO, info_in
+from tasks.audio.damage.flac_md5 import STREAMINFO, info_in
 from tasks.audio.kinds import Header
 from tasks.errors import ItemError
 

@@ -12,8 +12,8 @@ from av.audio.stream import AudioStream
 from av.container import InputContainer
 from av.packet import Packet
 
-from tasks.audio import adts
-from tasks.audio.mp3 import frame_bytes
+from tasks.audio.damage import adts
+from tasks.audio.damage.mp3 import frame_bytes
 
 #: FFmpeg's own WavPack encoder gets one checksum of 32-bit samples wrong, and its decoder says so.
 EXTRA_BITS = "Extra bits CRC error"

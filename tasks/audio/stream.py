@@ -7,11 +7,11 @@ from typing import Self
 
 import numpy as np
 
-from tasks.audio.alignment import lost_since
 from tasks.audio.blocks import BLOCK_FRAMES, BLOCK_VALUES, all_finite
+from tasks.audio.damage.alignment import lost_since
+from tasks.audio.damage.promise import promise
 from tasks.audio.decoders import BROKEN, opened
 from tasks.audio.kinds import Header, Samples
-from tasks.audio.promise import promise
 from tasks.errors import ItemError
 from tasks.recording import Locator
 from tasks.recording.container import as_file, size_of

@@ -13,7 +13,8 @@ from tasks.corpuswide import voices
 from tasks.dataset import versions
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import candidates, selection, speakers
+from tasks.packaging import speakers
+from tasks.packaging.choosing import candidates, selection
 from tasks.schema import UTTERANCES, Row
 
 CLIP = pa.schema(

@@ -24,7 +24,8 @@ from tasks.filter import todo as cuts_lacking
 from tasks.job import Job
 from tasks.listing.as_listed import AsListed
 from tasks.listing.shared import Shared
-from tasks.packaging import contents, weights
+from tasks.packaging import contents
+from tasks.packaging.choosing import weights
 from tasks.recipe import whole_job
 from tasks.schema import Row
 from tasks.stages import contract, stage

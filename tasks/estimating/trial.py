@@ -20,8 +20,10 @@ from tasks.checkpoints import manifest
 from tasks.estimating.sample import Member, member
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import contents, format_shards, layout, weights
-from tasks.packaging import plan as packaging_plan
+from tasks.packaging import contents
+from tasks.packaging.choosing import weights
+from tasks.packaging.writing import format_shards, layout
+from tasks.packaging.writing import plan as packaging_plan
 from tasks.stages import contract, stage
 from tasks.stages.stage import view_of
 from tasks.storage import tables

@@ -17,7 +17,8 @@ from tasks.estimating.capped import PassingClips
 from tasks.filter import todo as cuts_lacking
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import components, contents, weights
+from tasks.packaging import contents
+from tasks.packaging.choosing import components, weights
 from tasks.stages.stage import view_of
 from tasks.storage import tables
 

@@ -27,8 +27,8 @@ from pydantic import Field, model_validator
 
 from tasks.arrays import Float32s
 from tasks.audio import Clip
-from tasks.filters import _dnsmos, _dnsmos_model
 from tasks.filters._derived import KEPT_SECONDS, blocks_16k, mono_16k
+from tasks.filters._dnsmos import networks, scores
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold, Transient
 from tasks.speech_rate import RATE
@@ -57,7 +57,7 @@ class Settings(StageSettings):
     compat: Literal["emilia"] | None = Field(
         None, description="emilia: skip the windows that the reference implementation loses."
     )
-    precision: _dnsmos_model.Precision = Field(
+    precision: networks.Precision = Field(
         "float32",
         description="int8: the heaviest layers in integers, for half the CPU time; OVRL is then "
         "0.01 off in the mean. On CPUs only.",
@@ -92,8 +92,8 @@ def gpu_fault(settings: Settings) -> str | None:
 
 def identity(settings: Settings) -> str:
     """sha256 of the model. ConfigError if it is missing or a different model."""
-    _dnsmos_model.weights()
-    return _dnsmos_model.SHA256
+    networks.weights()
+    return networks.SHA256
 
 
 def known_models(settings: Settings) -> tuple[entries.Model, ...]:
@@ -104,7 +104,7 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     keep = _kept_by_reference if settings.compat == "emilia" else None
     try:
         found = list(
-            _dnsmos.windows(
+            scores.windows(
                 _signal(clip), keep, device=settings.device, precision=settings.precision
             )
         )
@@ -127,7 +127,7 @@ def _signal(clip: Clip) -> Iterator[Float32s]:
         yield from map(_limited, blocks_16k(clip))
         return
     samples = _limited(mono_16k(clip))
-    while 0 < len(samples) < _dnsmos.WINDOW:
+    while 0 < len(samples) < scores.WINDOW:
         samples = np.concatenate([samples, samples])
     yield samples
 
@@ -140,7 +140,7 @@ def _limited(samples: Float32s) -> Float32s:
 
 def _kept_by_reference(window: int) -> bool:
     start = window * RATE
-    return int((window + 9.01) * RATE) - start >= _dnsmos.WINDOW
+    return int((window + 9.01) * RATE) - start >= scores.WINDOW
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:

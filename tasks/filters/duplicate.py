@@ -24,15 +24,15 @@ from pydantic import Field
 
 from tasks.arrays import Float64s
 from tasks.audio import Clip
-from tasks.filters import _fingerprint
-from tasks.filters._duplicates_table import Thresholds
+from tasks.filters._duplicates import fingerprinting
+from tasks.filters._duplicates.table import Thresholds
 from tasks.json_types import JsonObject
 from tasks.plugins.contracts.corpuswide import Rows
 from tasks.plugins.rules import Rejection
 from tasks.settings import StageSettings, Threshold
 
 if TYPE_CHECKING:
-    from tasks.filters._duplicates import Copies
+    from tasks.filters._duplicates.search import Copies
 
 VERSION = 1
 COLUMNS: dict[str, tuple[str, str]] = {}
@@ -93,7 +93,7 @@ class Settings(StageSettings):
 
 def fingerprint(clip: Clip, settings: Settings) -> bytes:
     """28 bytes, 100 per second, and up to 144 more; for silence, only 28 with the digest."""
-    return _fingerprint.fingerprint(clip, settings.seconds)
+    return fingerprinting.fingerprint(clip, settings.seconds)
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
@@ -105,8 +105,8 @@ def reject(
     rows: Rows, settings: Settings, frozen: JsonObject
 ) -> tuple[Iterable[tuple[int, Rejection]], JsonObject]:
     """Rejects the copies among the kept rows. One of each group stays, a published one first."""
-    from tasks.filters._duplicates import find_copies  # SciPy, for the package stage only
-    from tasks.filters._duplicates_fingerprints import StoredFingerprints
+    from tasks.filters._duplicates.fingerprints import StoredFingerprints
+    from tasks.filters._duplicates.search import find_copies  # SciPy, for the package stage only
 
     with StoredFingerprints() as prints:
         kept, published, rank = (np.zeros(len(rows), kind) for kind in (bool, bool, np.float64))

@@ -15,7 +15,10 @@ from tasks.dataset import versions
 from tasks.errors import RunError
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import candidates, ledger_rows, selection, shard_outcomes, speakers
+from tasks.packaging import speakers
+from tasks.packaging.choosing import candidates, selection
+from tasks.packaging.ledger import rows as ledger_rows
+from tasks.packaging.outcomes import shard_outcomes
 from tasks.schema import LEDGER
 from tasks.storage import long_columns
 

@@ -31,9 +31,10 @@ from tasks.dataset import datacard, versions
 from tasks.dataset.versions import Proved
 from tasks.formats import OutputShard
 from tasks.json_types import JsonObject
-from tasks.packaging import layout, plan, row_digests, seeded
-from tasks.packaging.layout import PublishedGroup
-from tasks.packaging.shard_groups import PLACES, arrow_bytes
+from tasks.packaging import row_digests, seeded
+from tasks.packaging.outcomes.shard_groups import PLACES, arrow_bytes
+from tasks.packaging.writing import layout, plan
+from tasks.packaging.writing.layout import PublishedGroup
 from tasks.schema import UTTERANCES_FILE, Row
 from tasks.storage import tables
 

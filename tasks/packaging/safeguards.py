@@ -14,7 +14,7 @@ from tasks.checkpoints import manifest
 from tasks.dataset import versions
 from tasks.errors import NothingLeft, RunError, TooManyFailed
 from tasks.job import Job
-from tasks.packaging.ledger_notes import Portion
+from tasks.packaging.ledger.notes import Portion
 
 
 def check(

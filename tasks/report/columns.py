@@ -23,7 +23,7 @@ from tasks.checkpoints.texts import text_columns
 from tasks.checkpoints.verdicts import rules_of
 from tasks.corpuswide import outcome_table
 from tasks.job import Job
-from tasks.packaging import weights
+from tasks.packaging.choosing import weights
 from tasks.plugins import rules
 from tasks.plugins.rules import Rule
 from tasks.storage import tables

@@ -1,10 +1,10 @@
 """Cuts the sentences of the recording's text where they are spoken: an audiobook with its book.
 
 A recogniser hears the whole recording first (`hears`); its words are matched with the text
-(`_matching.py`), or the text with the scores of a CTC model (`_forced.py`), and each sentence that
-was said becomes an utterance with its own text (`_spoken.py`). Speech that is not in the text is
-`unsegmented` (`not_in_text`). A run of sentences missing from the audio becomes one utterance of no
-samples at that place, which is dropped as `not_in_audio`.
+(`_aligned/matching.py`), or the text with the scores of a CTC model (`_aligned/forced.py`), and
+each sentence that was said becomes an utterance with its own text (`_aligned/by_words.py`). Speech
+that is not in the text is `unsegmented` (`not_in_text`). A run of sentences missing from the audio
+becomes one utterance of no samples at that place, which is dropped as `not_in_audio`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from tasks.json_types import JsonObject
 from tasks.plugins.contracts.asr import EmittingBackendClass
 from tasks.plugins.contracts.segmenters import RecordingTranscript
 from tasks.recording import Segment
-from tasks.segmenters import KnownSpans, Segmenter, Span, _forced, _spoken
+from tasks.segmenters import KnownSpans, Segmenter, Span
+from tasks.segmenters._aligned import by_words, forced
 from tasks.settings import Plugin, StageSettings
 from tasks.settings.base import Shelf
 
@@ -84,7 +85,7 @@ def gpu_fault(settings: Settings) -> str | None:
 class Aligned(KnownSpans):
     """Gives each sentence as soon as its end is decoded, with what lies before it."""
 
-    def __init__(self, sentences: Sequence[_spoken.Sentence], rate: int, reason: str) -> None:
+    def __init__(self, sentences: Sequence[by_words.Sentence], rate: int, reason: str) -> None:
         self._reason = reason
         self._done = 0  # samples covered
         spans: list[Span] = []
@@ -130,5 +131,5 @@ def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Segmenter:
 
 
 def start_heard(settings: Settings, rate: int, text: str, heard: RecordingTranscript) -> Segmenter:
-    found = (_forced if settings.engine == "ctc" else _spoken).spoken(text, heard)
+    found = (forced if settings.engine == "ctc" else by_words).spoken(text, heard)
     return Aligned(found, rate, "not_in_text")

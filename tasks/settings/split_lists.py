@@ -1,8 +1,9 @@
 """Fixed lists of splits: `package: {splits: {test: {list: test.txt}}}`.
 
 One name a line, UTF-8: the id of an utterance, a recording (`dataset/path`), the source's own key,
-or a speaker (with or without `dataset/`). A named clip brings along every clip that must stay
-in its split (`tasks/packaging/splits.py`). A version depends on what a list says, not on its path.
+or a speaker (with or without `dataset/`). A named clip brings along every clip that must stay in
+its split (`tasks/packaging/choosing/splits.py`). A version depends on what a list says, not on its
+path.
 """
 
 from __future__ import annotations

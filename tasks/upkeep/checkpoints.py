@@ -18,7 +18,8 @@ from tasks.checkpoints.index import Index
 from tasks.checkpoints.manifest import Part
 from tasks.errors import ConfigError, CorruptManifest
 from tasks.listing import known
-from tasks.packaging import published, shard_groups
+from tasks.packaging import published
+from tasks.packaging.outcomes import shard_groups
 from tasks.recording.names import display_text
 from tasks.stages import stage
 

@@ -18,8 +18,9 @@ from tasks.arrays import Bools, UInt64s
 from tasks.dataset import datacard, versions
 from tasks.errors import RunError
 from tasks.json_types import JsonObject, PublishedEntry
-from tasks.packaging import candidates, components, seeded, splits
-from tasks.packaging.components import KINDS, SplitTable
+from tasks.packaging import seeded
+from tasks.packaging.choosing import candidates, components, splits
+from tasks.packaging.choosing.components import KINDS, SplitTable
 from tasks.packaging.names import Names
 from tasks.schema import LEDGER_FILE, UTTERANCES_FILE
 from tasks.storage import sorted_keys, tables

@@ -20,7 +20,8 @@ from flows.cluster import facts, gpus
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
 from tasks import scoring
-from tasks.asr import _batching, _whisper_model, faster_whisper
+from tasks.asr import _batching, faster_whisper
+from tasks.asr._whisper import loading
 from tasks.audio import Clip
 from tasks.filters import dnsmos
 from tasks.json_types import JsonObject
@@ -81,8 +82,8 @@ def texts(said: Sequence[Said], model: str, threads: int) -> JsonObject:
     walls: dict[str, float] = {}
     for device in ("cuda", "cpu"):
         settings = {**options, "device": device, "threads": threads}
-        loaded = _whisper_model.load(faster_whisper.Settings.model_validate(settings))
-        _whisper_model.warm(loaded)
+        loaded = loading.load(faster_whisper.Settings.model_validate(settings))
+        loading.warm(loaded)
         found[device], _, walls[device] = words(said, loaded, settings)
     apart = abs(found["cuda"] - found["cpu"])
     assert apart <= POINTS, f"WER {found['cuda']:.2f} % on CUDA, {found['cpu']:.2f} % on the CPU"
@@ -139,8 +140,8 @@ def halves(said: Sequence[Said], model: str, threads: int) -> JsonObject:
         "model": model, "language": "en", "device": "cuda" if on_gpu else "cpu",
         "threads": threads, "batch_size": len(said),
     }  # fmt: skip
-    loaded = _whisper_model.load(faster_whisper.Settings.model_validate(options))
-    _whisper_model.warm(loaded)
+    loaded = loading.load(faster_whisper.Settings.model_validate(options))
+    loading.warm(loaded)
     with _full_memory() if on_gpu else _refusing(loaded), _lowered() as limits:
         wer, heard, _ = words(said, loaded, options)
     assert limits, "the batch was not refused: nothing is proved"

@@ -93,9 +93,10 @@ def heard_by_peer(out: Path) -> dict[str, str]:
 
 def hear(way: str, paths: list[str]) -> dict[str, str]:
     """The texts of files, by their names, as faster-whisper hears them in one of its ways."""
-    from tasks.asr import _whisper_model, faster_whisper
+    from tasks.asr import faster_whisper
+    from tasks.asr._whisper import loading
 
-    model = _whisper_model.load(faster_whisper.Settings(device="cpu", threads=1))
+    model = loading.load(faster_whisper.Settings(device="cpu", threads=1))
     text_of = {
         "batched": lambda: long_clips.batched(model),
         "vad": lambda: long_clips.loop(model, vad_filter=True),

@@ -150,11 +150,11 @@ class _WordTimes:
         from faster_whisper.audio import pad_or_trim
         from faster_whisper.tokenizer import Tokenizer
 
-        from tasks.asr import _whisper_model
+        from tasks.asr._whisper import loading
         from tasks.asr.faster_whisper import Settings
 
         if self._model is None:
-            self._model = _whisper_model.load(Settings(threads=1))
+            self._model = loading.load(Settings(threads=1))
         model = self._model
         tokenizer = Tokenizer(model.hf_tokenizer, True, task="transcribe", language=language)
         features = model.feature_extractor(samples)

@@ -21,7 +21,7 @@ import psutil
 from tasks.json_types import JsonObject
 from tasks.plugins.contracts.asr import Alphabet
 from tasks.plugins.contracts.segmenters import Emissions, RecordingTranscript
-from tasks.segmenters import _forced
+from tasks.segmenters._aligned import forced
 
 TOKENS = ("<blk>", "|", *string.ascii_lowercase)
 STEP = 0.02  # s
@@ -81,7 +81,7 @@ def found(hours: float, seed: int) -> JsonObject:
     heard = RecordingTranscript((), tuple(places), "xx", emissions)
     before = psutil.Process().memory_info().rss
     began = time.process_time()
-    sentences = _forced.spoken("\n\n".join(written), heard)
+    sentences = forced.spoken("\n\n".join(written), heard)
     spent = time.process_time() - began
     known = [(text, at) for (text, there), at in zip(said, places, strict=True) if there]
     spans = [(s.text, s.span) for s in sentences if s.span]

@@ -19,9 +19,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.filters import _fingerprint, duplicate
-from tasks.filters._duplicates import Copies, find_copies
-from tasks.filters._duplicates_fingerprints import StoredFingerprints
+from tasks.filters import duplicate
+from tasks.filters._duplicates import fingerprinting
+from tasks.filters._duplicates.fingerprints import StoredFingerprints
+from tasks.filters._duplicates.search import Copies, find_copies
 from tests.bench._measured import MIB
 from tests.bench.scale import in_process
 
@@ -41,14 +42,15 @@ def pool() -> tuple[Words, Words]:
     """Words [n] and keys [m, 2] of noise whose band energies change as those of speech do."""
     chance = np.random.default_rng(0)
     words, keys = [], []
-    shape = np.linspace(0, -4, _fingerprint.BANDS)
+    bands = fingerprinting.BANDS
+    shape = np.linspace(0, -4, bands)
     for _ in range(POOL):
-        steps = chance.standard_normal((120, _fingerprint.BANDS)) @ np.tri(_fingerprint.BANDS) * 0.5
+        steps = chance.standard_normal((120, bands)) @ np.tri(bands) * 0.5
         for at in range(1, len(steps)):  # correlated over about 100 ms
             steps[at] += 0.85 * steps[at - 1]
         syllables = 2 * np.sin(2 * np.pi * np.arange(120) / 12)[:, None]
         energies = np.exp((shape + syllables + steps * 0.5).clip(-15, 8)).astype(np.float32)
-        found, anchors = _fingerprint.encode(energies)
+        found, anchors = fingerprinting.encode(energies)
         words.append(found[found != 0])
         keys.append(anchors[:, :2])
     found = np.concatenate(keys)
@@ -89,7 +91,7 @@ def corpus(copy_of: Ints, most: float, same_length: bool) -> Iterator[pa.LargeBi
 
 def some(rows: Ints, root: Ints, frames: Ints, words: Words, keys: Words) -> pa.LargeBinaryArray:
     chance = np.random.default_rng(rows[0])
-    k = _fingerprint.MAX_ANCHORS
+    k = fingerprinting.MAX_ANCHORS
     row = np.repeat(np.arange(len(rows)), frames)
     within = np.arange(len(row)) - np.repeat(np.cumsum(frames) - frames, frames)
     copy = root != rows
@@ -107,12 +109,12 @@ def some(rows: Ints, root: Ints, frames: Ints, words: Words, keys: Words) -> pa.
     at = np.sort((drawn(name, 4) % (frames[:, None] - 20).astype(np.uint64)).astype(np.int64))
     at = at + padding[:, None]
     heads = b"".join(
-        _fingerprint.HEADER.pack(
-            _fingerprint.LAYOUT, k, 0, n, 20 * (n + p), r.to_bytes(16, "little")
+        fingerprinting.HEADER.pack(
+            fingerprinting.LAYOUT, k, 0, n, 20 * (n + p), r.to_bytes(16, "little")
         )
         for n, p, r in zip(frames.tolist(), padding.tolist(), rows.tolist(), strict=True)
     )
-    head = _fingerprint.HEADER.size // 2  # words
+    head = fingerprinting.HEADER.size // 2  # words
     offsets = np.r_[0, np.cumsum(head + frames + 3 * k)]
     cells = np.empty(offsets[-1], np.uint16)
     first = offsets[:-1]

@@ -33,8 +33,9 @@ from tasks import pipeline
 from tasks.checkpoints import compaction
 from tasks.job import Job
 from tasks.listing import balance
-from tasks.packaging import balance as tars
-from tasks.packaging import layout, parts, shard_groups
+from tasks.packaging.outcomes import shard_groups
+from tasks.packaging.writing import balance as tars
+from tasks.packaging.writing import layout, parts
 from tasks.settings import PackageSettings
 from tasks.stages import stage
 from tests import corpus

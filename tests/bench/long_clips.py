@@ -35,7 +35,8 @@ from typing import Any
 from rapidfuzz.distance import Levenshtein
 
 from tasks import scoring, speech
-from tasks.asr import SpeechClip, Transcript, _whisper_model, _whisper_whole, faster_whisper
+from tasks.asr import SpeechClip, Transcript, faster_whisper
+from tasks.asr._whisper import loading, whole_clips
 from tasks.checkpoints.verdicts import rules_of
 from tasks.plugins.rules import judge
 from tasks.settings import Plugin
@@ -291,7 +292,7 @@ def verdict(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
     for mixture in mixtures:
         clip = SpeechClip(mixture.samples)
         (window,) = backend._windows.hear([(clip, None)])
-        first = _whisper_whole.begun(clip, window)
+        first = whole_clips.begun(clip, window)
         found["first window"].append((mixture, clip, first.transcript(with_words=False)))
         (whole,) = backend.transcribe([clip]) if first.missed() else [found["first window"][-1][2]]
         found["heard again"].append((mixture, clip, whole))
@@ -335,7 +336,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.corpus is None or not set(args.parts) <= set(PARTS):
         parser.error("give UTTERMILL_CORPUS or --corpus, and parts of " + ", ".join(PARTS))
-    model = _whisper_model.load(faster_whisper.Settings(device="cpu", threads=1))
+    model = loading.load(faster_whisper.Settings(device="cpu", threads=1))
     made: list[dict[str, Any]] = []
     runs = {"clips": clips, "recordings": recordings, "short": short, "verdict": verdict}
     for part, run in runs.items():

@@ -35,7 +35,8 @@ from flows.cluster.dask_config import DASK_CONFIG
 from tasks import audio
 from tasks.checkpoints import blobs
 from tasks.job import Job
-from tasks.packaging import layout, plan, shard_outcomes, shards
+from tasks.packaging.outcomes import shard_outcomes
+from tasks.packaging.writing import layout, plan, shards
 from tests.published import laid_out
 
 RATE = 16000

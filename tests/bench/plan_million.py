@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tasks.packaging import candidates, splits
+from tasks.packaging.choosing import candidates, splits
 from tasks.settings import PackageSettings
 from tasks.storage import tables
 from tests.bench._measured import MIB, forget_peak

@@ -34,7 +34,8 @@ import numpy as np
 import soundfile as sf
 
 from tasks import pipeline, scoring
-from tasks.asr import SpeechClip, _whisper_model, faster_whisper
+from tasks.asr import SpeechClip, faster_whisper
+from tasks.asr._whisper import loading
 from tasks.settings import Plugin
 from tests import corpus
 
@@ -222,8 +223,8 @@ def main() -> None:
     model = None
     if {"english", "chinese"} & set(args.parts):
         settings = faster_whisper.Settings(device=args.device, threads=args.threads)
-        model = _whisper_model.load(settings)
-        _whisper_model.warm(model)
+        model = loading.load(settings)
+        loading.warm(model)
     for part, run in (("english", english), ("chinese", chinese)):
         if part in args.parts:
             run(args, model)

@@ -28,18 +28,14 @@ from numpy.typing import NDArray
 from tasks import corpuswide, package
 from tasks.dataset import datacard
 from tasks.job import Job
-from tasks.packaging import (
-    accounts,
-    choosing,
-    ledger_layout,
-    ledger_notes,
-    published,
-    seeded,
-    shard_groups,
-)
-from tasks.packaging.layout import PlannedGroup
-from tasks.packaging.ledger_notes import Written
-from tasks.packaging.shard_groups import DIGESTS, ShardGroup
+from tasks.packaging import published, seeded
+from tasks.packaging.choosing import next_version
+from tasks.packaging.ledger import layout as ledger_layout
+from tasks.packaging.ledger import notes as ledger_notes
+from tasks.packaging.ledger.notes import Written
+from tasks.packaging.outcomes import accounts, shard_groups
+from tasks.packaging.outcomes.shard_groups import DIGESTS, ShardGroup
+from tasks.packaging.writing.layout import PlannedGroup
 from tasks.recipe import whole_job
 from tasks.schema import LEDGER_FILE
 from tasks.settings import Plugin
@@ -155,7 +151,7 @@ def steps(job: Job, scratch: Path, clips: int) -> Iterator[tuple[str, int, float
     for name in ("first version", "night"):
         shard_groups.list_in(scratch, groups)
         count = CLIPS * len(groups)
-        chosen, cpu, rss = in_process(choosing.choose, job, scratch)
+        chosen, cpu, rss = in_process(next_version.choose, job, scratch)
         yield f"{name}: choose", count, cpu, rss
         digest = ""
         if not job.package.splits:

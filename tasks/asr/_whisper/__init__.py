@@ -1,0 +1,1 @@
+"""What the recogniser faster_whisper is made of: windows, their languages, words and results."""

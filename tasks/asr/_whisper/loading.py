@@ -1,0 +1,139 @@
+"""Finding and loading a Whisper model. Nothing is ever downloaded."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tasks import environment, language_codes
+from tasks.asr._whisper import bundled
+from tasks.asr._whisper.settings import Settings, code
+from tasks.errors import ConfigError
+from tasks.logs import log
+from tasks.weights import finding
+
+if TYPE_CHECKING:
+    from faster_whisper import WhisperModel
+
+
+def weights(settings: Settings) -> str:
+    """sha256 of model.bin. ConfigError when the model is missing or not the expected one, or when
+    a setting names a language that Whisper does not know."""
+    check_languages(settings, language_codes.WHISPER)
+    folder = locate(settings)
+    found = bundled.SHA256 if settings.model == "base" else finding.sha256(folder / "model.bin")
+    if settings.sha256 not in (None, found):
+        raise ConfigError(
+            f"transcribe.backend.sha256 is {settings.sha256}, but model.bin of {settings.model!r} "
+            f"has {found}: another model than you expect"
+        )
+    return found
+
+
+def short_windows(settings: Settings) -> bool:
+    """Whether clips get windows shorter than 30 s. It follows from the settings and from `weights`;
+    the recipe of a transcript has both."""
+    if settings.short_windows != "auto":
+        return settings.short_windows
+    return settings.model == "base" or weights(settings) == bundled.SHA256
+
+
+def locate(settings: Settings) -> Path:
+    """The model's folder. ConfigError when there is none; nothing is downloaded."""
+    if settings.model == "base":
+        return bundled.folder()
+    folder = Path(settings.model).expanduser()
+    if not folder.is_dir():
+        folder = _in_cache(settings.model) or folder
+    if not folder.is_dir():
+        raise ConfigError(
+            f"transcribe.backend.model {settings.model!r} is neither `base` (bundled), nor a "
+            "folder here, nor the name of a model in the local Hugging Face cache; models are "
+            "never downloaded: fetch a CTranslate2 Whisper model (for example "
+            "Systran/faster-whisper-small from Hugging Face) and give its folder or its name"
+        )
+    lacking = [
+        n for n in ("model.bin", "config.json", "tokenizer.json") if not (folder / n).exists()
+    ]
+    if lacking:
+        # Without tokenizer.json the engine would fetch one.
+        raise ConfigError(f"transcribe.backend.model {settings.model!r} lacks {', '.join(lacking)}")
+    return folder
+
+
+def _in_cache(name: str) -> Path | None:
+    """Folder of a model in the local Hugging Face cache, by size (`small`) or id."""
+    from faster_whisper.utils import download_model
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(download_model(name, local_files_only=True))  # looks, and downloads nothing
+    except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, ValueError):
+        return None
+
+
+def check_languages(settings: Settings, known: Iterable[str]) -> None:
+    """ConfigError when a setting names a language that is not in `known`."""
+    codes = set(known)
+    for name, language in settings.languages().items():
+        if code(language) not in codes:
+            raise ConfigError(f"transcribe.backend.{name}: {language_codes.unknown(language)}")
+
+
+def load(settings: Settings) -> WhisperModel:
+    """The loaded model. ConfigError when it cannot run on the device as the compute type."""
+    from faster_whisper import WhisperModel
+    from tqdm import tqdm
+
+    # For a long clip the engine creates a progress bar, though nobody sees it. Its usual lock is a
+    # named semaphore, which a killed worker would leave behind, and in the end all are killed.
+    tqdm.set_lock(threading.RLock())
+    folder = locate(settings)
+    device = device_of(settings.device)
+    compute = settings.compute_type
+    if compute == "auto":
+        compute = "float16" if device == "cuda" else "int8"
+    try:
+        return WhisperModel(
+            str(folder),
+            device=device,
+            compute_type=compute,
+            cpu_threads=settings.threads or 0,
+            local_files_only=True,
+        )
+    except (RuntimeError, ValueError) as error:
+        raise ConfigError(
+            f"Whisper model {settings.model!r} cannot run on {device} as {compute}: {error}"
+        ) from error
+
+
+def device_of(wanted: str) -> str:
+    """`cpu` or `cuda`. Where a visible GPU cannot be used, a warning or ConfigError says why."""
+    from tasks.plugins import gpu
+
+    if wanted == "cpu":
+        return "cpu"
+    fault = gpu.ctranslate2_fault()
+    if fault is None:
+        return "cuda"
+    if wanted == "cuda":
+        raise ConfigError(f"transcribe.backend.device is cuda, but {fault}; or set device: cpu")
+    if environment.visible_gpus() not in ("", "-1") and gpu.driver_count() > 0:
+        log.warning("a GPU is here, but Whisper runs on the CPU: %s", fault)
+    return "cpu"
+
+
+def warm(model: WhisperModel) -> None:
+    """Encode one window on a GPU: the first run builds kernels and shows missing libraries. A CPU
+    needs no warm-up."""
+    if model.model.device != "cuda":
+        return
+    mels = model.feature_extractor.mel_filters.shape[0]
+    try:
+        model.encode(np.zeros((mels, 3000), np.float32))
+    except RuntimeError as error:
+        raise ConfigError(f"Whisper does not run on the GPU: {error}") from error

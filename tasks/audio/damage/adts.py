@@ -1,0 +1,65 @@
+"""Breaks in an ADTS stream (ISO/IEC 13818-7, 6.2).
+
+Each header holds the length of its frame, so the place of the next header shows whether bytes are
+missing or extra. FFmpeg silently searches for another header.
+"""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+from tasks.audio.damage.mp3 import id3_length
+from tasks.recording.container import undisturbed
+
+_HEADER = 7
+_BLOCK = 1 << 20
+_LONGEST = 8191  # bytes of a frame
+_ID3V1 = 128
+_SEARCHED = 1 << 16  # bytes after a break in which frames must continue
+
+
+@undisturbed
+def first_break(file: BinaryIO, size: int) -> int | None:
+    """Number of frames before the first break: another frame begins later than it should.
+
+    None: frames follow each other to the end, or this is not an ADTS stream.
+    """
+    at, count = id3_length(file), 0
+    file.seek(at)
+    if not frame_bytes(file.read(_HEADER)):
+        return None
+    base, data = at, b""
+    while True:
+        if at - base + _LONGEST + _ID3V1 > len(data) and base + len(data) < size:
+            file.seek(at)
+            base, data = at, file.read(_BLOCK)
+        head = data[at - base : at - base + 10]
+        length = frame_bytes(head)
+        if length:
+            at, count = at + length, count + 1
+        elif count and head.startswith(b"TAG"):
+            at += _ID3V1
+        elif count and head.startswith(b"ID3") and len(head) == 10:
+            at += 10 + sum((byte & 0x7F) << 7 * (3 - i) for i, byte in enumerate(head[6:10]))
+        else:
+            break
+    if count < 2:
+        return None
+    file.seek(max(at - _LONGEST, 0))  # the last length may itself be wrong
+    before = min(at, _LONGEST)
+    rest = file.read(before + _SEARCHED)
+    return count if any(_goes_on(rest, i) for i in range(before + 1, len(rest))) else None
+
+
+def _goes_on(data: bytes, at: int) -> bool:
+    """Whether two frames in a row begin here."""
+    length = frame_bytes(data[at : at + _HEADER])
+    return bool(length and frame_bytes(data[at + length : at + length + _HEADER]))
+
+
+def frame_bytes(head: bytes) -> int:
+    """Length of an ADTS frame in bytes by its header; 0 if this is none."""
+    if len(head) < _HEADER or head[0] != 0xFF or head[1] & 0xF6 != 0xF0 or head[2] >> 2 & 15 > 12:
+        return 0
+    length = (head[3] & 3) << 11 | head[4] << 3 | head[5] >> 5
+    return length if length >= _HEADER else 0

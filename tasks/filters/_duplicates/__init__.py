@@ -1,0 +1,1 @@
+"""Finds clips that are copies of others: fingerprints, candidates, comparison."""

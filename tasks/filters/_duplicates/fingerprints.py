@@ -1,0 +1,148 @@
+"""The fingerprints of a corpus in temporary files, with 23 bytes of each clip in memory.
+
+Words lie in one file in the order of the rows, cut into blocks, of which two are in memory at a
+time: pairs of clips are looked at by pairs of blocks. Anchors lie in parts by their keys, so that
+clips that share a key meet. Of ten million clips of five seconds, the files take some 11 GB.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.arrays import Bools, Int32s, Int64s, UInt16s, UInt32s
+from tasks.filters._duplicates import fingerprinting
+from tasks.filters._duplicates.parts import PartitionedRecords
+from tasks.filters._duplicates.table import Fingerprints, Parsed, parsed
+from tasks.storage.sorted_keys import first_of_runs
+
+ANCHOR = np.dtype([("key", "<u4"), ("row", "<u4"), ("frame", "<u2")])
+KEY_PARTS = 256
+SORTED_BITS = 24  # of a key, which anchors are sorted by: a real one has 21
+BLOCK = 1 << 26  # words: 128 MiB
+LEAST_BLOCK = 1 << 20
+BLOCKS, MOST_BLOCKS = 8, 128  # that a corpus is cut into, at least and at most
+
+
+class StoredFingerprints(ExitStack):
+    """Fingerprints by row, added some rows at a time; after `finish`, they are read."""
+
+    first: Int64s  # where a row's words begin in the file
+    frames: UInt32s  # number of its words
+    milliseconds: UInt32s
+    anchored: Bools  # it has anchors
+    same: Int32s  # number of its samples: equal where they are; -1: no fingerprint
+
+    def __init__(self, block: int = BLOCK) -> None:
+        super().__init__()
+        self._block = block
+        self._file = self.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        self._end = 0  # words
+        self.anchors: PartitionedRecords[np.void] = self.enter_context(
+            PartitionedRecords(ANCHOR, KEY_PARTS)
+        )
+        self._found: list[tuple[Int64s, UInt32s, UInt32s, Bools]] = []
+        self._digests = [np.empty((0, 2), np.uint64)]
+        self._rows = 0
+        self._slots = [-1, -1]  # the blocks that are in memory
+
+    def add(self, prints: pa.Array | pa.ChunkedArray) -> None:
+        """The fingerprints of the next rows, null if a row has none. ValueError if one is
+        damaged or of another version."""
+        whole = prints.cast(pa.large_binary())
+        blob = whole.combine_chunks() if isinstance(whole, pa.ChunkedArray) else whole
+        present = blob.is_valid().to_numpy(zero_copy_only=False)
+        found = parsed(blob.drop_null())
+        at = _runs(found.first, found.frames)
+        self._file.write(found.words[at].data)
+        first = np.full(len(present), -1, np.int64)
+        first[present] = self._end + np.cumsum(found.frames) - found.frames
+        frames, milliseconds = np.zeros((2, len(present)), np.uint32)
+        frames[present], milliseconds[present] = found.frames, found.milliseconds
+        anchored = np.zeros(len(present), bool)
+        anchored[present] = found.anchors > 0
+        self._found.append((first, frames, milliseconds, anchored))
+        self._digests.append(found.digest)
+        self._add_anchors(found, self._rows + np.flatnonzero(present))
+        self._end += len(at)
+        self._rows += len(present)
+
+    def _add_anchors(self, found: Parsed, rows: Int64s) -> None:
+        at = _runs(found.first + found.frames, 3 * found.anchors)
+        words = found.words[at].reshape(-1, 3)
+        anchors = np.empty(len(words), ANCHOR)
+        anchors["key"] = words[:, 1].astype(np.uint32) << np.uint32(16) | words[:, 0]
+        anchors["row"] = np.repeat(rows, found.anchors)
+        anchors["frame"] = words[:, 2]
+        if (anchors["frame"] >= fingerprinting.MAX_FRAMES).any():
+            raise ValueError("a fingerprint is damaged: an anchor is outside of it")
+        mixed = (anchors["key"] << np.uint32(32 - SORTED_BITS)) * np.uint32(0x9E3779B1)
+        self.anchors.add((mixed >> np.uint32(24)).astype(np.uint16), anchors)
+
+    def finish(self) -> None:
+        """All rows have been added."""
+        self.anchors.finish()
+        none = np.empty(0, np.uint32)
+        columns = zip((none.astype(np.int64), none, none, none > 0), *self._found, strict=True)
+        self.first, self.frames, self.milliseconds, self.anchored = map(np.concatenate, columns)
+        self._found.clear()
+        digest = np.concatenate(self._digests)
+        self._digests.clear()
+        order = np.lexsort((digest[:, 1], digest[:, 0]))
+        begins = first_of_runs(digest[order, 0], digest[order, 1])
+        number = np.empty(len(order), np.int32)
+        number[order] = np.cumsum(begins) - 1
+        self.same = np.full(self._rows, -1, np.int32)
+        self.same[self.first >= 0] = number
+        self._file.flush()
+        few = max(LEAST_BLOCK, self._end // BLOCKS)  # pairs come in few parts of few blocks
+        self._block = max(min(self._block, few), -(-self._end // MOST_BLOCKS))
+        self._block_of = np.minimum(self.first // self._block, self.blocks - 1).astype(np.uint16)
+        # A block ends with the last clip that begins in it.
+        self._room = min(self._block, self._end) + fingerprinting.MAX_FRAMES
+        self._buffer: UInt16s = np.empty(self._room * min(self.blocks, 2), np.uint16)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks that the words lie in."""
+        return max(-(-self._end // self._block), 1)
+
+    def block_of(self, rows: Int32s) -> UInt16s:
+        """The block of each row."""
+        return self._block_of[rows]
+
+    def held(self, rows: Int32s) -> Fingerprints:
+        """The fingerprints of rows of at most two blocks."""
+        block = self.block_of(rows)
+        wanted = np.flatnonzero(np.bincount(block)).tolist()
+        first = self.first[rows]
+        for number in wanted:
+            slot = self._slot(number, wanted)
+            first[block == number] += slot * self._room - number * self._block
+        seconds = self.milliseconds[rows] / 1000
+        return Fingerprints(self._buffer, first, self.frames[rows].astype(np.int64), seconds)
+
+    def _slot(self, number: int, wanted: list[int]) -> int:
+        """Where in the buffer a block is; reads it first if necessary."""
+        if number in self._slots:
+            return self._slots.index(number)
+        slot = next(at for at, held in enumerate(self._slots) if held not in wanted)
+        begin = number * self._block
+        words = self._buffer[slot * self._room :][: min(self._room, self._end - begin)]
+        self._file.seek(2 * begin)
+        self._file.readinto(words.data.cast("B"))
+        self._slots[slot] = number
+        return slot
+
+
+def _runs(first: Int64s, length: Int64s) -> Int64s:
+    """The places of runs, one after another."""
+    ends = np.cumsum(length)
+    found: Int64s = np.repeat(first - (ends - length), length) + np.arange(int(length.sum()))
+    return found

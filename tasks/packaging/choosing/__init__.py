@@ -1,0 +1,1 @@
+"""Chooses the clips of a version, and their splits."""

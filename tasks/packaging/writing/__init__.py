@@ -1,0 +1,1 @@
+"""Lays the clips of a version out in output shards, and writes them."""

@@ -1,0 +1,1 @@
+"""Finds where the sentences of a text are spoken, for the segmenter `aligned`."""

@@ -1,0 +1,208 @@
+"""Where sentences of a text were heard: which heard words belong to them, and how certain that is.
+
+A sentence is doubtful if the words at its ends were not heard; if its words are only part of what
+is said there: on one side the speaker goes on without a pause, with something that is no sentence
+of the text; or if its first or last words may belong elsewhere: they lie beyond a long pause, in
+speech whose own words were lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rapidfuzz.distance import Levenshtein
+
+from tasks.segmenters._aligned import matching
+from tasks.segmenters._aligned.pauses import Pauses
+
+LEAST_MATCH = 0.5  # of the words; below it, a sentence was not said
+DOUBTFUL = 0.6  # most match of a sentence of which an end was not heard
+SIMILAR = 0.6  # share of letters common to lost words and those heard in their place
+EDGE = 2  # words at an end that may have been misheard
+EXTRA = 10  # words of a sentence per word heard before or after it outside the text
+
+Range = tuple[int, int]
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a sentence of `words` was heard: its first and last token that agree with one heard.
+    `head` and `tail`: words before and behind them; `replaced`: how many other words stand in their
+    place."""
+
+    words: Sequence[str]
+    first: int = 0
+    last: int = 0
+    match: float = 0.0
+    head: list[str] = field(default_factory=list)
+    tail: list[str] = field(default_factory=list)
+    replaced: tuple[int, int] = (0, 0)
+    no_head: bool = False  # it was not recovered
+    no_tail: bool = False
+    doubtful: bool = False
+
+    @property
+    def heard(self) -> bool:
+        return self.match >= LEAST_MATCH
+
+    def compare(self, heard: Sequence[str]) -> None:
+        """If all of it was heard, letters count too: a misheard word shares most of them."""
+        if self.heard and not self.doubtful:
+            own = "".join(heard[self.first : self.last + 1])
+            near = Levenshtein.normalized_similarity("".join(self.words), own)
+            self.match = max(self.match, near)
+
+    def doubt(self) -> None:
+        self.doubtful = True
+        self.match = min(self.match, DOUBTFUL)
+
+    def meets(self, other: Place | None) -> bool:
+        """Whether no word was heard between this sentence and a completely heard one."""
+        if other is None or other.doubtful:
+            return False
+        return self.last + 1 == other.first or other.last + 1 == self.first
+
+
+class Search:
+    """The words heard in a recording, among which the sentences of its text are searched."""
+
+    def __init__(self, tokens: Sequence[str], pauses: Pauses) -> None:
+        self.tokens, self._pauses = tokens, pauses
+
+    def places(self, said: Sequence[Sequence[str]]) -> list[Place]:
+        """The place of each sentence, given as words; the heard ones ascend."""
+        by_token = dict(matching.pairs([token for words in said for token in words], self.tokens))
+        places: list[Place] = []
+        first = 0
+        for words in said:
+            own = [(n, by_token[first + n]) for n in range(len(words)) if first + n in by_token]
+            places.append(_place(words, self.tokens, own))
+            first += len(words)
+        heard = [n for n, place in enumerate(places) if place.heard]
+        for at in range(len(heard)):
+            self._recover(*_three(places, heard, at))
+        parts = [at for at in range(len(heard)) if not self._whole(*_three(places, heard, at))]
+        doubtful = [n for n in heard if self._strays(places, n)]
+        for at in parts:
+            before, place, after = _three(places, heard, at)
+            self._widen(before, place, after)
+            if not self._whole(before, place, after):
+                doubtful.append(heard[at])
+        for n in doubtful:
+            places[n].doubt()
+        return places
+
+    def _recover(self, before: Place | None, place: Place, after: Place | None) -> None:
+        """Recover the heard words at the ends. If there are none, the sentence is doubtful: its
+        span may lack a word."""
+        low, high = self._between(before, after)
+        least, most = self._pauses.near(place.first, place.last)
+        if place.head:
+            beyond, near = self.tokens[low : place.first][::-1], place.first - max(low, least)
+            count = self._lost(place.head[::-1], beyond, place.replaced[0], near, place.first, -1)
+            place.first -= count
+            place.no_head = not count
+        if place.tail:
+            behind = place.last + 1
+            beyond, near = self.tokens[behind:high], min(high, most) - behind
+            count = self._lost(place.tail, beyond, place.replaced[1], near, behind, 1)
+            place.last += count
+            place.no_tail = not count
+        if place.no_head or place.no_tail:
+            place.doubt()
+
+    def _lost(
+        self,
+        lost: Sequence[str],
+        beyond: Sequence[str],
+        replaced: int,
+        near: int,
+        at: int,
+        way: int,
+    ) -> int:
+        """How many of the words beyond an end are its lost ones: those that resemble them; else,
+        before a long pause, those that an edit set in their place, or that end in a pause. `near`
+        words lie before the long pause; the end is in front of token `at`, `way` is outwards."""
+        count = _resembling(lost, beyond) or min(replaced, near)
+        return count or self._to_pause(at, way, range(1, min(len(lost) + 1, near) + 1)) or 0
+
+    def _to_pause(self, at: int, way: int, counts: range) -> int | None:
+        """How many words lie between a token and the next pause, if it is one of `counts`; else
+        None."""
+        return next((n for n in counts if self._pauses.at(at + way * n)), None)
+
+    def _between(self, before: Place | None, after: Place | None) -> Range:
+        """The tokens between two sentences."""
+        return before.last + 1 if before else 0, after.first if after else len(self.tokens)
+
+    def _whole(self, before: Place | None, place: Place, after: Place | None) -> bool:
+        """Whether a pause or a sentence of the text is on each side."""
+        return (self._pauses.at(place.first) or place.meets(before)) and (
+            self._pauses.at(place.last + 1) or place.meets(after)
+        )
+
+    def _widen(self, before: Place | None, place: Place, after: Place | None) -> None:
+        """Include a word or two heard between an end and the adjacent pause: a noise, or a word
+        heard twice."""
+        low, high = self._between(before, after)
+        most = min(EDGE, len(place.words) // EXTRA)
+        more = self._to_pause(place.first, -1, range(min(most, place.first - low) + 1)) or 0
+        place.first -= more
+        other = self._to_pause(place.last + 1, 1, range(min(most, high - 1 - place.last) + 1)) or 0
+        place.last += other
+        place.match *= 1 - (more + other) / len(place.words)
+
+    def _strays(self, places: Sequence[Place], n: int) -> bool:
+        """Whether a long pause parts a word or two at an end from the rest of the sentence, and the
+        sentence beside that end was not heard to there: the recogniser may have lost what it heard
+        of that one, and have set these words in its place."""
+        place, pauses = places[n], self._pauses
+        counts = range(1, min(EDGE, place.last - place.first) + 1)
+        lost_before = n > 0 and places[n - 1].no_tail
+        lost_after = n + 1 < len(places) and places[n + 1].no_head
+        begins = [at for k in counts if pauses.parts(at := place.first + k)]
+        return any(lost_before or pauses.torn(at) for at in begins) or (
+            lost_after and any(pauses.parts(place.last + 1 - k) for k in counts)
+        )
+
+
+def _three(
+    places: Sequence[Place], heard: Sequence[int], at: int
+) -> tuple[Place | None, Place, Place | None]:
+    """A heard sentence, between the previous and the next heard one."""
+    before = places[heard[at - 1]] if at else None
+    after = places[heard[at + 1]] if at + 1 < len(heard) else None
+    return before, places[heard[at]], after
+
+
+def _resembling(lost: Sequence[str], heard: Sequence[str]) -> int:
+    """How many of the next heard words together best resemble the lost ones; 0 if none do."""
+    want = "".join(sorted("".join(lost)))
+    best, count = SIMILAR, 0
+    for n in range(1, min(len(lost) + EDGE, len(heard)) + 1):
+        near = Levenshtein.normalized_similarity(want, "".join(sorted("".join(heard[:n]))))
+        if near > best:
+            best, count = near, n
+    return count
+
+
+def _place(words: Sequence[str], heard: Sequence[str], own: list[matching.Pair]) -> Place:
+    own = _together(_together(own)[::-1])[::-1]
+    agreeing = [n for n, other in own if matching.alike(words[n], heard[other])]
+    if not agreeing or agreeing[0] > EDGE or agreeing[-1] < len(words) - 1 - EDGE:
+        return Place(words)
+    other = dict(own)
+    first, last = other[agreeing[0]], other[agreeing[-1]]
+    before = first - own[0][1] if own[0][0] == 0 else 0
+    behind = own[-1][1] - last if own[-1][0] == len(words) - 1 else 0
+    match = len(agreeing) / max(len(words), own[-1][1] - own[0][1] + 1)
+    head, tail = list(words[: agreeing[0]]), list(words[agreeing[-1] + 1 :])
+    return Place(words, first, last, match, head, tail, (before, behind))
+
+
+def _together(own: list[matching.Pair]) -> list[matching.Pair]:
+    """Without a first pair that was heard far from the second: it is another sentence's."""
+    while len(own) > 1 and abs(own[1][1] - own[0][1]) > abs(own[1][0] - own[0][0]) + EDGE:
+        own = own[1:]
+    return own

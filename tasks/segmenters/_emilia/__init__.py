@@ -1,0 +1,1 @@
+"""Cuts speech as Emilia-Pipe does, for `vad` with its rules."""

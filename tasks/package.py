@@ -35,11 +35,12 @@ from tasks.formats import Hashes
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.packaging import published, row_digests, safeguards, speakers
-from tasks.packaging.choosing import splits
+from tasks.packaging.choosing import corpus_clips, splits
 from tasks.packaging.ledger import notes as ledger_notes
 from tasks.packaging.outcomes import shard_groups
+from tasks.packaging.output_shards import balance, layout, plan
 from tasks.packaging.published import Published
-from tasks.packaging.writing import balance, corpus_clips, layout, parts, plan
+from tasks.packaging.writing import parts
 from tasks.packaging.writing.shards import finished
 from tasks.recipe import whole_job
 from tasks.reviews import applied

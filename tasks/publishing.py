@@ -16,12 +16,14 @@ from tasks.formats import OutputShard
 from tasks.job import Done, Job
 from tasks.json_types import JsonObject
 from tasks.logs import log
+from tasks.packaging import outcome_parts
 from tasks.packaging.choosing import next_version
 from tasks.packaging.ledger import layout as ledger_layout
 from tasks.packaging.ledger import parts as ledger_parts
-from tasks.packaging.outcomes import group_verdicts, outcome_parts, shard_groups
+from tasks.packaging.outcomes import group_verdicts, shard_groups
 from tasks.packaging.outcomes.shard_groups import ShardGroup
-from tasks.packaging.writing import part_writing, parts, plan
+from tasks.packaging.output_shards import plan
+from tasks.packaging.writing import part_writing, parts
 from tasks.packaging.writing import shards as output_shards
 from tasks.results import Published
 from tasks.up_to_date import UpToDate, Version

@@ -16,7 +16,7 @@ import soundfile as sf
 from tasks import plugins, storage
 from tasks.checkpoints.blobs import Pcm
 from tasks.formats import Hashes, Output, OutputShard
-from tasks.packaging.writing import format_shards, layout
+from tasks.packaging.output_shards import format_shards, layout
 from tasks.schema import UTTERANCES, Row
 from tasks.settings import PackageSettings, Plugin
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from flows.cli.show import runs
 from tasks.accounting.summary import seconds_of
 from tasks.packaging import seeded
-from tasks.packaging.writing import balance, layout
+from tasks.packaging.output_shards import balance, layout
 from tasks.settings import PackageSettings
 from tests import fuzz
 from tests.published import laid_out

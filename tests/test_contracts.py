@@ -19,7 +19,7 @@ from tasks import filter, plugins, resample, schema, shelves, transcribe
 from tasks.checkpoints import enhanced
 from tasks.errors import ConfigError
 from tasks.job import Job
-from tasks.packaging.writing import plan
+from tasks.packaging.planned_columns import LAYOUT_COLUMNS
 from tasks.plugins.contracts import CONTRACTS
 from tasks.plugins.contracts.members import Filled, lacking, members, misspelt
 from tasks.plugins.rules import Limit
@@ -114,7 +114,7 @@ def test_control_a_setting_without_a_description_is_seen() -> None:
 def test_a_format_depends_on_columns_that_there_are(use: str) -> None:
     asked = plugins.load("formats", use)
     unknown = set(asked.COLUMNS) - set(schema.UTTERANCES.names)
-    assert not set(asked.COLUMNS) & set(plan.LAYOUT_COLUMNS)
+    assert not set(asked.COLUMNS) & set(LAYOUT_COLUMNS)
     unknown -= {"sha256_enhanced", *map(enhanced.after, plugins.columns("filters", "dnsmos"))}
     if unknown and not hasattr(plugins.module("formats", use), "derived"):
         assert unknown <= {

@@ -22,7 +22,7 @@ from tasks import plugins, shard_chain, shelves, storage
 from tasks.checkpoints import blobs
 from tasks.dataset import datacard, versions
 from tasks.formats import Hashes, Output, OutputShard, _clips, _tar, _tars, nemo
-from tasks.packaging.writing import format_shards, layout
+from tasks.packaging.output_shards import format_shards, layout
 from tasks.results import Published
 from tasks.settings import Plugin
 from tasks.upkeep.verify import verify

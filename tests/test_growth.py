@@ -21,8 +21,8 @@ from tasks import pipeline
 from tasks.accounting.summary import seconds_of
 from tasks.callers import Here
 from tasks.checkpoints import manifest
-from tasks.packaging.writing import format_shards, layout
-from tasks.packaging.writing.format_shards import PreviousVersion
+from tasks.packaging.output_shards import format_shards, layout
+from tasks.packaging.output_shards.format_shards import PreviousVersion
 from tasks.settings import PackageSettings
 from tasks.stages import stage
 from tasks.upkeep.verify import verify
@@ -204,7 +204,8 @@ def test_a_piece_that_a_dead_worker_linked_is_made_again(
     from tasks import publishing
     from tasks.checkpoints.index import Index
     from tasks.packaging.outcomes import group_verdicts, shard_groups
-    from tasks.packaging.writing import plan, shards
+    from tasks.packaging.output_shards import plan
+    from tasks.packaging.writing import shards
     from tasks.up_to_date import UpToDate
 
     job = corpus.job(own, package=TAR)

@@ -19,9 +19,9 @@ from tasks.corpuswide import identities
 from tasks.corpuswide.voices import VOICES
 from tasks.formats import emilia
 from tasks.packaging import contents, row_digests
+from tasks.packaging.choosing import corpus_clips
 from tasks.packaging.outcomes import accounts, shard_outcomes
 from tasks.packaging.outcomes.shard_outcomes import ShardOutcomes
-from tasks.packaging.writing import corpus_clips
 from tasks.report.facts import Ledger
 from tasks.storage import long_columns
 from tests import corpus

@@ -17,10 +17,16 @@ from tasks import storage
 from tasks.dataset import datacard, versions
 from tasks.job import Job
 from tasks.packaging import published, row_digests, seeded
-from tasks.packaging.choosing import candidates, next_version, splits, staying
-from tasks.packaging.outcomes import judgements, shard_groups
+from tasks.packaging.choosing import (
+    candidates,
+    corpus_clips,
+    judgements,
+    next_version,
+    splits,
+    staying,
+)
+from tasks.packaging.outcomes import shard_groups
 from tasks.packaging.outcomes.shard_groups import DIGESTS, ShardGroup
-from tasks.packaging.writing import corpus_clips
 from tasks.recipe import whole_job
 from tasks.settings import PackageSettings
 from tests.bench import _scale_out

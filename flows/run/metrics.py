@@ -29,7 +29,7 @@ STEPS = {
     "tasks.package.gather": ("package", "gather"),
     "tasks.packaging.outcomes.group_verdicts.judge": ("package", "decide"),
     "tasks.packaging.choosing.next_version.choose": ("package", "choose"),
-    "tasks.packaging.outcomes.outcome_parts.note": ("package", "note"),
+    "tasks.packaging.outcome_parts.note": ("package", "note"),
     "tasks.packaging.ledger.layout.plan": ("package", "ledger"),
     "tasks.packaging.ledger.parts.write": ("package", "ledger"),
     "tasks.packaging.ledger.parts.link": ("package", "ledger"),

@@ -17,7 +17,7 @@ from tasks.dataset import versions
 from tasks.dataset.versions import Proved
 from tasks.job import Job
 from tasks.json_types import JsonObject, JsonValue
-from tasks.packaging.writing.layout import LAYOUT_SETTINGS
+from tasks.packaging.output_shards.layout import LAYOUT_SETTINGS
 from tasks.recipe import whole_job
 from tasks.reviews import applied, log
 from tasks.schema import UTTERANCES_FILE

@@ -22,8 +22,8 @@ from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.packaging import contents
 from tasks.packaging.choosing import weights
-from tasks.packaging.writing import format_shards, layout
-from tasks.packaging.writing import plan as packaging_plan
+from tasks.packaging.output_shards import format_shards, layout
+from tasks.packaging.output_shards import plan as packaging_plan
 from tasks.stages import contract, stage
 from tasks.stages.stage import view_of
 from tasks.storage import tables

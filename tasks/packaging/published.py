@@ -5,7 +5,7 @@
     OUT/manifests/package/published/<sha256[:16]>.arrow
                                                      of a part: DIGESTS of its clips in order, and
                                                      its groups and output shards; and what
-                                                     `ledger_notes.py` keeps of the ledger
+                                                     `ledger/notes.py` keeps of the ledger
 
 These only save time: a missing or outdated one is made again from `utterances.parquet`.
 """
@@ -33,8 +33,8 @@ from tasks.formats import OutputShard
 from tasks.json_types import JsonObject
 from tasks.packaging import row_digests, seeded
 from tasks.packaging.outcomes.shard_groups import PLACES, arrow_bytes
-from tasks.packaging.writing import layout, plan
-from tasks.packaging.writing.layout import PublishedGroup
+from tasks.packaging.output_shards import layout, plan
+from tasks.packaging.output_shards.layout import PublishedGroup
 from tasks.schema import UTTERANCES_FILE, Row
 from tasks.storage import tables
 

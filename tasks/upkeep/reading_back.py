@@ -24,8 +24,8 @@ from tasks.dataset import datacard, versions
 from tasks.errors import RunError
 from tasks.formats import Output, OutputShard
 from tasks.json_types import JsonObject
-from tasks.packaging.writing import format_shards
-from tasks.packaging.writing.layout import PublishedGroup, published_groups
+from tasks.packaging.output_shards import format_shards
+from tasks.packaging.output_shards.layout import PublishedGroup, published_groups
 from tasks.plugins.contracts import Format
 from tasks.schema import UTTERANCES_FILE
 from tasks.settings import Plugin, StageSettings

@@ -17,7 +17,7 @@ from tasks.checkpoints import blobs, manifest
 from tasks.checkpoints.index import Index
 from tasks.job import Done, Job
 from tasks.json_types import JsonObject
-from tasks.packaging.writing import corpus_clips
+from tasks.packaging.choosing import corpus_clips
 from tasks.recording import Locator
 from tasks.schema import RECORDINGS, Row
 from tasks.settings import (

@@ -34,8 +34,9 @@ from tasks.checkpoints import compaction
 from tasks.job import Job
 from tasks.listing import balance
 from tasks.packaging.outcomes import shard_groups
-from tasks.packaging.writing import balance as tars
-from tasks.packaging.writing import layout, parts
+from tasks.packaging.output_shards import balance as tars
+from tasks.packaging.output_shards import layout
+from tasks.packaging.writing import parts
 from tasks.settings import PackageSettings
 from tasks.stages import stage
 from tests import corpus

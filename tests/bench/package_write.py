@@ -36,7 +36,8 @@ from tasks import audio
 from tasks.checkpoints import blobs
 from tasks.job import Job
 from tasks.packaging.outcomes import shard_outcomes
-from tasks.packaging.writing import layout, plan, shards
+from tasks.packaging.output_shards import layout, plan
+from tasks.packaging.writing import shards
 from tests.published import laid_out
 
 RATE = 16000

@@ -35,7 +35,7 @@ from tasks.packaging.ledger import notes as ledger_notes
 from tasks.packaging.ledger.notes import Written
 from tasks.packaging.outcomes import accounts, shard_groups
 from tasks.packaging.outcomes.shard_groups import DIGESTS, ShardGroup
-from tasks.packaging.writing.layout import PlannedGroup
+from tasks.packaging.output_shards.layout import PlannedGroup
 from tasks.recipe import whole_job
 from tasks.schema import LEDGER_FILE
 from tasks.settings import Plugin

@@ -17,13 +17,19 @@ from tasks.dataset import versions
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.packaging import speakers
-from tasks.packaging.choosing import candidates, selection, splits, staying
+from tasks.packaging.choosing import (
+    candidates,
+    corpus_clips,
+    judgements,
+    selection,
+    splits,
+    staying,
+)
 from tasks.packaging.choosing.selection import Selection
 from tasks.packaging.choosing.staying import Staying
-from tasks.packaging.outcomes import judgements, shard_groups
+from tasks.packaging.outcomes import shard_groups
 from tasks.packaging.outcomes.shard_groups import VOICE, ShardGroup
 from tasks.packaging.speakers import Speakers
-from tasks.packaging.writing import corpus_clips
 from tasks.settings.portions import REST
 from tasks.storage import tables
 

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.arrays import Bools, Int32s, Int64s, UInt64s
+from tasks.packaging.choosing import judgements
 from tasks.packaging.ledger import rows as ledger_rows
 from tasks.packaging.ledger.notes import LedgerPart
-from tasks.packaging.outcomes import accounts, judgements, shard_groups
+from tasks.packaging.outcomes import accounts, shard_groups
 from tasks.packaging.outcomes.accounts import KEY
 from tasks.packaging.outcomes.shard_groups import ShardGroup
 from tasks.schema import LEDGER_FILE

@@ -19,11 +19,12 @@ from tasks.dataset.versions import Proved
 from tasks.errors import RunError
 from tasks.job import Job
 from tasks.packaging import published
+from tasks.packaging.choosing import judgements
 from tasks.packaging.ledger import notes as ledger_notes
 from tasks.packaging.ledger import rows as ledger_rows
 from tasks.packaging.ledger.layout import Task
 from tasks.packaging.ledger.notes import Written
-from tasks.packaging.outcomes import accounts, judgements, shard_groups
+from tasks.packaging.outcomes import accounts, shard_groups
 from tasks.packaging.outcomes.accounts import KEY
 from tasks.packaging.outcomes.shard_groups import KEYED
 from tasks.schema import LEDGER

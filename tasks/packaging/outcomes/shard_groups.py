@@ -35,7 +35,7 @@ from tasks.errors import CorruptManifest
 from tasks.job import Job
 from tasks.packaging.outcomes import shard_outcomes
 from tasks.packaging.outcomes.accounts import ACCOUNT, ACCOUNTED, KEY
-from tasks.packaging.writing.plan import BESIDE_COLUMNS, LAYOUT_COLUMNS, SOURCE_COLUMNS
+from tasks.packaging.planned_columns import BESIDE_COLUMNS, LAYOUT_COLUMNS, SOURCE_COLUMNS
 from tasks.recipe import digest
 from tasks.schema import LEDGER
 

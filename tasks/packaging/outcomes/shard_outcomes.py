@@ -13,7 +13,7 @@ from tasks.checkpoints import enhanced, hypotheses, llm_answers, texts
 from tasks.checkpoints.utterance import Outcome, Utterance
 from tasks.corpuswide import outcome_table, voices
 from tasks.job import Job
-from tasks.packaging.writing import plan
+from tasks.packaging.planned_columns import LAYOUT_COLUMNS, sources_of
 from tasks.schema import LEDGER, UTTERANCES, Row
 from tasks.stages.stage import view_of
 
@@ -115,7 +115,7 @@ def _row(job: Job, shard: str, u: Utterance, computed: Sequence[str]) -> Row:
 
 def row_schema(job: Job) -> pa.Schema:
     """Columns of a row before the layout: the published ones, the measures, where its PCM is."""
-    fields = [field for field in UTTERANCES if field.name not in plan.LAYOUT_COLUMNS]
+    fields = [field for field in UTTERANCES if field.name not in LAYOUT_COLUMNS]
     for found in (enhanced.measures(job), texts.text_columns(job.transcribe.verdicts)):
         for column, (unit, doc) in found.items():
             fields.append(pa.field(column, pa.float64(), metadata={"doc": doc, "unit": unit}))
@@ -125,4 +125,4 @@ def row_schema(job: Job) -> pa.Schema:
     if job.package.audio == "both":
         doc = "hash of the enhanced clip's PCM, whose length and rate are the same"
         fields.append(pa.field("sha256_enhanced", pa.string(), metadata={"doc": doc, "unit": ""}))
-    return pa.schema([*fields, *plan.sources_of(job).items()])
+    return pa.schema([*fields, *sources_of(job).items()])

@@ -1,1 +1,1 @@
-"""Lays the clips of a version out in output shards, and writes them."""
+"""Writes the parts and output shards of a version on the workers."""

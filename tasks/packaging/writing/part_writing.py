@@ -19,9 +19,9 @@ from tasks.dataset.versions import Proved
 from tasks.job import Job
 from tasks.packaging import published, speakers
 from tasks.packaging.outcomes import shard_groups, shard_outcomes
-from tasks.packaging.writing import plan
-from tasks.packaging.writing.format_shards import PreviousVersion
-from tasks.packaging.writing.layout import PlannedGroup
+from tasks.packaging.output_shards import plan
+from tasks.packaging.output_shards.format_shards import PreviousVersion
+from tasks.packaging.output_shards.layout import PlannedGroup
 from tasks.packaging.writing.parts import SPEAKER, PlannedPart
 from tasks.storage import tables
 

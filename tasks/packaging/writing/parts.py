@@ -6,7 +6,7 @@ So parts that did not change are linked, as tars are. The rows of a part may com
 work shards. Each group is read once, and the rows of TOGETHER groups go to one file with a record
 batch for each part, so that there are not as many files as groups times parts.
 
-    <scratch>/chosen.arrow         the clips of the version (`corpus_clips.py`)
+    <scratch>/chosen.arrow         the clips of the version (`choosing/corpus_clips.py`)
     <scratch>/wanted/<n>.arrow     rows that parts need of the n-th TOGETHER judged groups
     <scratch>/rows/<n>.arrow       these rows: a record batch for each part
     <scratch>/parts/<p>.json       groups of part p
@@ -29,12 +29,14 @@ from tasks import plugins, storage
 from tasks.arrays import Int64s, UInt64s
 from tasks.job import Job
 from tasks.json_types import JsonObject
+from tasks.packaging.choosing import corpus_clips
 from tasks.packaging.outcomes import shard_outcomes
 from tasks.packaging.outcomes.shard_groups import ShardGroup
+from tasks.packaging.output_shards import format_shards
+from tasks.packaging.output_shards.format_shards import PreviousVersion
+from tasks.packaging.output_shards.layout import ClipGroup, PlannedGroup
+from tasks.packaging.planned_columns import sources_of
 from tasks.packaging.published import Published, TablePart
-from tasks.packaging.writing import corpus_clips, format_shards, plan
-from tasks.packaging.writing.format_shards import PreviousVersion
-from tasks.packaging.writing.layout import ClipGroup, PlannedGroup
 from tasks.schema import LEDGER_FILE, UTTERANCES_FILE
 from tasks.settings import PackageSettings
 from tasks.storage import tables
@@ -90,7 +92,7 @@ def derived(
 ) -> dict[str, pa.Array]:
     """The columns that formats derive, for all clips in order. Holds all rows in memory, but only
     the columns from which others are derived."""
-    sources = plan.sources_of(job)
+    sources = sources_of(job)
     fields = [field for field in shard_outcomes.row_schema(job) if field.name not in sources]
 
     def read(names: list[str]) -> pa.Table:

@@ -23,7 +23,8 @@ from tasks.job import Job
 from tasks.logs import log
 from tasks.packaging import published
 from tasks.packaging.outcomes import shard_groups
-from tasks.packaging.writing import plan
+from tasks.packaging.output_shards import plan
+from tasks.packaging.planned_columns import PCM_COLUMNS, sources_of
 from tasks.plugins.contracts import Format
 from tasks.schema import Row
 from tasks.settings import StageSettings
@@ -72,7 +73,7 @@ def write(job: Job, staging: Path, number: int) -> None:
     for path in shard.files:  # a dead worker's may be a link into a version: not to be written to
         storage.of(staging).detach(staging / path)
     module, settings = _format(job, shard)
-    rows = _located(job, plan.rows(staging, number, "id", *plan.PCM_COLUMNS))
+    rows = _located(job, plan.rows(staging, number, "id", *PCM_COLUMNS))
     verify = not module.PROVES_SAMPLES
     clips = [each for row in rows for each in (row, *blobs.beside(row))]
     with storage.of(staging).writing(staging) as home, blobs.reading(job.out, clips, verify) as pcm:
@@ -87,7 +88,7 @@ def check(job: Job, staging: Path, number: int) -> None:
     PCM without checking it."""
     shard = plan.shard(staging, number)
     if faults := _faults(job, staging, number, shard):
-        _check_blobs(job, _located(job, plan.rows(staging, number, "id", *plan.PCM_COLUMNS)))
+        _check_blobs(job, _located(job, plan.rows(staging, number, "id", *PCM_COLUMNS)))
         log.warning("%s; it is written once more", "; ".join(faults[:3]))
         for path in shard.files:
             storage.remove(staging / path)
@@ -131,7 +132,7 @@ def _check_blobs(job: Job, rows: list[Row]) -> None:
 
 
 def _located(job: Job, rows: Sequence[Row]) -> list[Row]:
-    """The rows with the columns `plan.sources_of`. Rows that came from the previous version lack
+    """The rows with the columns of `sources_of`. Rows that came from the previous version lack
     them, and are looked up in the groups: a tar that stays needs no PCM, unless it is damaged."""
     lacking = {row["id"] for row in rows if row["work_shard"] is None}
     if not lacking:
@@ -140,7 +141,7 @@ def _located(job: Job, rows: Sequence[Row]) -> list[Row]:
     home = shard_groups.home(job.out)
     for name in storage.of(job.out).folders(home):
         group = shard_groups.ShardGroup(home / name, ())
-        table = group.table("rows.arrow", ["id", *plan.sources_of(job)])
+        table = group.table("rows.arrow", ["id", *sources_of(job)])
         hit = pc.is_in(table["id"], pa.array(sorted(lacking - found.keys()), pa.string()))
         if np.any(hit.to_numpy()):
             found |= {row.pop("id"): row for row in table.filter(hit).to_pylist()}

@@ -15,7 +15,7 @@ from tasks.errors import ConfigError
 from tasks.formats import OutputShard, PublishedFile
 from tasks.job import Job
 from tasks.json_types import JsonObject, PublishedEntry
-from tasks.packaging.writing.layout import PlannedGroup
+from tasks.packaging.output_shards.layout import PlannedGroup
 from tasks.plugins.contracts import Format
 from tasks.recipe import whole_job
 from tasks.schema import Row

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 from tasks import storage
 from tasks.corpuswide import outcome_table, outcomes
 from tasks.job import Job
-from tasks.packaging.outcomes import judgements, shard_groups
+from tasks.packaging.choosing import judgements
+from tasks.packaging.outcomes import shard_groups
 from tasks.storage import tables
 
 NAME = "decisions.parquet"

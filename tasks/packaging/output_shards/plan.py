@@ -20,19 +20,13 @@ import pyarrow as pa
 from tasks import plugins, storage
 from tasks.formats import Hashes, OutputShard, PublishedFile
 from tasks.job import Job
-from tasks.packaging.writing import format_shards
-from tasks.packaging.writing.format_shards import PreviousVersion
-from tasks.packaging.writing.layout import PlannedGroup
+from tasks.packaging.output_shards import format_shards
+from tasks.packaging.output_shards.format_shards import PreviousVersion
+from tasks.packaging.output_shards.layout import PlannedGroup
+from tasks.packaging.planned_columns import sources_of
 from tasks.schema import UTTERANCES, Row
 from tasks.storage import tables
 
-#: Where a planned row's PCM is stored; not published.
-SOURCE_COLUMNS = {"work_shard": pa.string(), "blob": pa.string(), "blob_offset": pa.int64()}
-#: The same for the enhanced clip, when both are packaged.
-BESIDE_COLUMNS = {"beside_blob": pa.string(), "beside_offset": pa.int64()}
-#: The columns that reading and checking a row's PCM needs.
-PCM_COLUMNS = ("sha256", "sha256_enhanced", "num_samples", *SOURCE_COLUMNS, *BESIDE_COLUMNS)
-LAYOUT_COLUMNS = ("shard", "generation", "offset")  # that the layout fills in
 PLAN, HASHES = ".plan", "hashes"
 PART_BITS = 24  # of a shard's number: its place in its part
 FILE = pa.struct({"path": pa.string(), "sha256": pa.string(), "size": pa.int64()}.items())
@@ -73,11 +67,6 @@ def write(
     _save(folder / "rows.arrow", laid_out, [group.clips for group in groups])
     save_shards(folder, [shard for some in shards.values() for shard in some])
     return laid_out.drop_columns([*source_columns, *derived])
-
-
-def sources_of(job: Job) -> dict[str, pa.DataType]:
-    """The columns of a row that say where its PCM is stored, and their types; not published."""
-    return SOURCE_COLUMNS | (BESIDE_COLUMNS if job.package.audio == "both" else {})
 
 
 def save_shards(folder: Path, shards: list[OutputShard]) -> None:

@@ -23,7 +23,7 @@ from tasks.accounting import summary
 from tasks.arrays import Bools, Float64s, Int64s, UInt64s
 from tasks.json_types import JsonObject
 from tasks.packaging import seeded
-from tasks.packaging.writing import balance
+from tasks.packaging.output_shards import balance
 from tasks.settings import PackageSettings
 from tasks.storage import long_columns
 

@@ -17,7 +17,7 @@ import pytest
 from tasks.checkpoints import manifest
 from tasks.corpuswide import identities
 from tasks.corpuswide.voices import VOICES
-from tasks.formats import emilia
+from tasks.formats import _kaldi_lists, emilia
 from tasks.packaging import contents, row_digests
 from tasks.packaging.choosing import corpus_clips
 from tasks.packaging.outcomes import accounts, shard_outcomes
@@ -119,6 +119,14 @@ def test_rows_of_all_groups(long: pa.ChunkedArray) -> None:
         f"{n:04d}" for n in row.tolist()
     ]
     assert found.schema.field("recording").type == pa.string()
+
+
+@pytest.mark.nightly
+def test_order_of_kaldis_names(long: pa.ChunkedArray) -> None:
+    number = np.arange(len(long))
+    found = _kaldi_lists.in_order(pa.table({"utterance": long, "number": number}))
+    assert found["number"].to_pylist() == sorted(number.tolist(), key=lambda n: n % ROWS)
+    assert found.schema.field("utterance").type == pa.string()
 
 
 @pytest.mark.nightly

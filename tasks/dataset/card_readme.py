@@ -50,7 +50,7 @@ def _yaml(value: object, **options: Any) -> str:
 def _about(facts: JsonObject) -> Iterator[str]:
     hours = facts["seconds"]["packaged"] / 3600
     spoken = facts["speakers"]["count"]
-    speakers = f" of {spoken:,} named speakers" if spoken else ""
+    speakers = f" of {spoken:,} named speaker{'' if spoken == 1 else 's'}" if spoken else ""
     yield (
         f"{facts['utterances']['packaged']:,} utterances of speech with text{speakers}, "
         f"{hours:.3f} h, at {facts['settings']['resample']['rate']} Hz, one channel, 16 bits. "

@@ -93,7 +93,8 @@ def verify(result: JsonObject) -> Iterator[Line]:
     for name in result.get("side_files", []):
         yield f"A reader's own file, not part of the dataset: {name}"
     if read := result.get("checkpoints"):
-        yield f"Also read: {read['parts']} checkpoints, {read['blobs']} blobs."
+        parts, blobs = counted(read["parts"], "checkpoint"), counted(read["blobs"], "blob")
+        yield f"Also read: {parts}, {blobs}."
     for fault in result["faults"]:
         yield f"fault: {fault}"
     if "remedy" in result:

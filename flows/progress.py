@@ -57,13 +57,18 @@ class Standing:
     """How far a stage is, in seconds of audio; `seconds` is its wall time so far."""
 
     name: str
-    total: float = 0.0
+    listed: float = 0.0  # of all shards' recordings
     done: float = 0.0
     reused: float = 0.0  # part of `done` that cost nothing now, which leaves it out of the speed
     seconds: float = 0.0
     finished: bool = False
+    left_out: float = 0.0  # of `listed`: dropped or failed before this stage, or stored
     began: float = field(default_factory=time.monotonic, compare=False)
     bar: TaskID | None = field(default=None, compare=False)
+
+    @property
+    def total(self) -> float:
+        return self.done if self.finished else max(self.done, self.listed - self.left_out)
 
     @property
     def speed(self) -> str:
@@ -75,7 +80,7 @@ class Standing:
         computed = self.done - self.reused
         if computed <= 0 or self.seconds <= 0:
             return None
-        return max(0.0, self.total - self.done) * self.seconds / computed
+        return (self.total - self.done) * self.seconds / computed
 
 
 class Progress:
@@ -89,6 +94,7 @@ class Progress:
         stream = stream if stream is not None else sys.stderr
         self._lock = threading.RLock()
         self._stages: dict[str, Standing] = {}
+        self._left_out: dict[tuple[str, str], float] = {}  # by stage and shard
         self._began = time.monotonic()
         self._stream = stream
         self._bars: Bars | None = None
@@ -119,10 +125,10 @@ class Progress:
         self._open.close()
 
     def start(self, stage: str, total_seconds: float) -> None:
-        """Show the stage, or set its new total."""
+        """Show the stage, or set its new total, of which shards may leave something out."""
         with self._lock:
             known = self._now(stage)
-            known.total = total_seconds
+            known.listed = total_seconds
             if self._bars is not None and known.bar is None:
                 known.bar = self._bars.add_task(stage, hours="", speed="", left="")
             self._show(known)
@@ -143,7 +149,6 @@ class Progress:
             if known.finished:
                 return
             known.finished = True
-            known.total = known.done
             self._show(known)
             if self._bars is None:
                 line = f"{stage}: {hours(known.done)} of audio in {clock(known.seconds)}"
@@ -175,10 +180,21 @@ class Progress:
         return f"{whole}  {f'{going[0].name} goes on' if going else 'the workers start'}"
 
     def on_event(self, event: tuple[float, object]) -> None:
-        """Handler for `Cluster.subscribe`: a worker's `{"stage": str, "seconds": float}`."""
-        message = event[1]
-        if isinstance(message, dict) and "stage" in message and "seconds" in message:
-            self.advance(str(message["stage"]), float(message["seconds"]))
+        """Handler for `Cluster.subscribe`: a worker's `{"stage": str, "shard": str}` with the
+        `seconds` that it has done, or with those `left_out` of the shard."""
+        match event[1]:
+            case {"stage": str(stage), "seconds": float(seconds)}:
+                self.advance(stage, seconds)
+            case {"stage": str(stage), "shard": str(shard), "left_out": float(seconds)}:
+                self._leave_out(stage, shard, seconds)
+
+    def _leave_out(self, stage: str, shard: str, seconds: float) -> None:
+        """A shard that a worker's death brings back says it again."""
+        with self._lock:
+            known = self._now(stage)
+            known.left_out += seconds - self._left_out.get((stage, shard), 0.0)
+            self._left_out[stage, shard] = seconds
+            self._show(known)
 
     def _show(self, stage: Standing) -> None:
         if self._bars is None or stage.bar is None:
@@ -187,9 +203,9 @@ class Progress:
         self._bars.update(
             stage.bar,
             # A total of 0 would show an endless bar.
-            total=max(stage.total, stage.done) or 1.0,
+            total=stage.total or 1.0,
             completed=stage.done if stage.total or stage.done else float(stage.finished),
-            hours=f"{stage.done / 3600:.2f}/{hours(max(stage.total, stage.done))}",
+            hours=f"{stage.done / 3600:.2f}/{hours(stage.total)}",
             speed=stage.speed,
             left="" if left is None else f"{clock(left)} left",
         )
@@ -197,7 +213,7 @@ class Progress:
 
 def _told(stage: Standing) -> str:
     """`filter 1.20 of 3.10 h, 84 x real time, 1:20 left`."""
-    parts = [f"{stage.name} {stage.done / 3600:.2f} of {hours(max(stage.total, stage.done))}"]
+    parts = [f"{stage.name} {stage.done / 3600:.2f} of {hours(stage.total)}"]
     if stage.left is not None:
         parts += [stage.speed, f"{clock(stage.left)} left"]
     return ", ".join(parts)

@@ -82,16 +82,18 @@ def test_a_limit_of_a_filter_of_ones_own_is_a_limit(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first part of its dotted name was sought on the shelf, which ended `plan`."""
-    package = file.parent / "own"
+    package = file.parent / "own_filters"
     package.mkdir()
     source = Path(peak.__file__).read_text()
     (package / "loud.py").write_text(source)
     monkeypatch.syspath_prepend(str(file.parent))
-    own = "filter.filters=[{use: duration}, {use: own.loud, max: -1}]"
+    own = "filter.filters=[{use: duration}, {use: own_filters.loud, max: -1}]"
     prepared(file, own)
-    plan = told(capsys, "plan", str(file), "--set", own, "--set", "filter.filters.own.loud.max=-2")
+    plan = told(
+        capsys, "plan", str(file), "--set", own, "--set", "filter.filters.own_filters.loud.max=-2"
+    )
     assert plan["changes"] == [
-        {"setting": "filter.filters.own.loud.max", "before": -1.0, "after": -2.0}
+        {"setting": "filter.filters.own_filters.loud.max", "before": -1.0, "after": -2.0}
     ]
     assert plan["stages"]["filter"]["compute"] == 0
 

@@ -137,7 +137,7 @@ def test_without_a_terminal_each_stage_is_one_plain_line() -> None:
         for stage in ("filter", "resample"):
             bars.start(stage, 3600)
             bars.advance(stage, 1800)
-            bars.on_event((0.0, {"stage": stage, "seconds": 1800}))
+            bars.on_event((0.0, {"stage": stage, "seconds": 1800.0}))
             bars.finish(stage)
             bars.finish(stage)
     lines = stream.getvalue().splitlines()
@@ -153,6 +153,23 @@ def test_reused_audio_does_not_count_as_speed() -> None:
         bars.advance("filter", 3600, reused=True)
         bars.finish("filter")
     assert stream.getvalue() == "filter: 1.00 h of audio in 0:00\n"
+
+
+def test_what_was_dropped_before_a_stage_is_not_waited_for() -> None:
+    """A run on hours of sparse speech said that two hours were left, and took a minute."""
+    bars = Progress(stream=io.StringIO())
+    bars.start("transcribe", 7200.0)
+    for _ in range(2):  # the second time after its worker's death
+        bars.on_event((0.0, {"stage": "transcribe", "shard": "a", "left_out": 3540.0}))
+    bars.on_event((0.0, {"stage": "transcribe", "shard": "a", "seconds": 60.0}))
+    [standing] = bars.standing()
+    assert (standing.total, standing.done) == (3660.0, 60.0)
+    assert standing.left == pytest.approx(60 * standing.seconds)
+    bars.on_event((0.0, {"stage": "transcribe", "shard": "b", "left_out": 3540.0}))
+    [standing] = bars.standing()
+    assert standing.left == pytest.approx(standing.seconds)
+    bars.finish("transcribe")
+    assert bars.standing()[0].total == 60.0
 
 
 def test_many_threads_lose_nothing() -> None:

@@ -30,7 +30,7 @@ FIRST_SECONDS, MOST_SECONDS = 0.5, 4.0
 
 
 def run_stages(
-    names: Sequence[str], job: Job, shard: str, isolate: bool = False
+    names: Sequence[str], job: Job, shard: str, seconds: float, isolate: bool = False
 ) -> list[Done | Exception]:
     """Run stages for a shard on this worker, one after the other; see `tasks.stages.stage.run`.
 
@@ -43,7 +43,7 @@ def run_stages(
     with handover.in_memory(job):
         for name in names:
             try:
-                done = _run_stage(name, job, shard, isolate, worker)
+                done = _run_stage(name, job, shard, seconds, isolate, worker)
             except Exception as error:
                 if not ended:
                     raise
@@ -52,28 +52,41 @@ def run_stages(
     return ended
 
 
-def _run_stage(name: str, job: Job, shard: str, isolate: bool, worker: Any) -> Done:
-    events = Events(worker, name, shard)
+def _run_stage(name: str, job: Job, shard: str, seconds: float, isolate: bool, worker: Any) -> Done:
+    events = Events(worker, name, shard, seconds)
     with CostMeter(str(worker.name)) as meter:
         done = stage.run(name, job, shard, isolate, events)
-    events(0.0, last=True)
+    events.last()
     return replace(done, cost=meter.cost)
 
 
 class Events:
-    """Tells the run how many seconds of audio a stage of a shard has done, but not too often."""
+    """Tells the run how much audio a stage has to do and has done of a shard whose recordings have
+    so many seconds, but not too often."""
 
-    def __init__(self, worker: Any, stage: str, shard: str) -> None:
+    def __init__(self, worker: Any, stage: str, shard: str, seconds: float) -> None:
         self._worker, self._about = worker, {"stage": stage, "shard": shard}
+        self._left_out = seconds
         self._waiting = 0.0  # s of audio that were not told yet
         self._pause, self._sent = FIRST_SECONDS, time.monotonic()
 
-    def __call__(self, seconds: float, last: bool = False) -> None:
+    def ahead(self, seconds: float) -> None:
+        self._left_out -= seconds
+        self._tell(left_out=max(0.0, self._left_out))
+
+    def done(self, seconds: float) -> None:
         self._waiting += seconds
-        if self._waiting and (last or time.monotonic() - self._sent > self._pause):
-            self._worker.log_event(TOPIC, {**self._about, "seconds": self._waiting})
-            self._waiting, self._sent = 0.0, time.monotonic()
+        if time.monotonic() - self._sent > self._pause:
+            self.last()
             self._pause = min(2 * self._pause, MOST_SECONDS)
+
+    def last(self) -> None:
+        if self._waiting:
+            self._tell(seconds=self._waiting)
+            self._waiting, self._sent = 0.0, time.monotonic()
+
+    def _tell(self, **facts: float) -> None:
+        self._worker.log_event(TOPIC, {**self._about, **facts})
 
 
 def run_call(

@@ -153,11 +153,12 @@ class ClusterCaller:
             names,
             job,
             shard,
+            seconds,
             within=partial(deadlines.of_audio, self.settings, seconds),
             name=f"{names[0]} of {shard}",
             kind=kind,
             trace=trace,
-            again=(names[:1], job, shard),
+            again=(names[:1], job, shard, seconds),
         )
         for name, ended in zip(names[1:], later, strict=False):
             self._ahead[name, shard] = ended

@@ -132,7 +132,7 @@ def _running(seconds: float, stages: Sequence[Standing]) -> str:
 def _stages(stages: Sequence[Standing]) -> str:
     rows = []
     for stage in stages:
-        row = [stage.name, _hours(stage.done), _hours(max(stage.total, stage.done))]
+        row = [stage.name, _hours(stage.done), _hours(stage.total)]
         row.append(_hours(stage.reused) if stage.reused else "")
         row.append(stage.speed)
         row.append("done" if stage.finished else "" if stage.left is None else clock(stage.left))

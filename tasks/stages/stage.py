@@ -7,10 +7,11 @@ commits, quarantine and counts.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 
@@ -31,6 +32,16 @@ from tasks.storage.store import Publish
 
 COMMIT_EVERY = 120.0  # s; a kill loses at most this much work of a long shard
 COMMIT_BYTES = 512 << 20  # of a blob, about
+
+
+class Progress(Protocol):
+    """Hears of a stage's work on a shard, in seconds of audio."""
+
+    def ahead(self, seconds: float) -> None:
+        """So much is to be computed: what stages before it left, less what is stored."""
+
+    def done(self, seconds: float) -> None:
+        """So much more is computed."""
 
 
 def weights_of(job: Job) -> str:
@@ -64,7 +75,7 @@ def run(
     job: Job,
     shard: str,
     isolate: bool = False,
-    progress: Callable[[float], None] | None = None,
+    progress: Progress | None = None,
 ) -> Done:
     """Compute and commit what the shard lacks. CorruptManifest if a part or blob that it needs
     is damaged: the caller removes that and asks again.
@@ -87,14 +98,14 @@ def run(
     return replace(done, wall=time.monotonic() - began)
 
 
-def _round(
-    stage: str, job: Job, shard: str, isolate: bool, progress: Callable[[float], None] | None
-) -> Done:
+def _round(stage: str, job: Job, shard: str, isolate: bool, progress: Progress | None) -> Done:
     """Compute and commit what is missing at this point."""
     began = time.monotonic()
     module = contract.find(stage)
     with lean.uncollected():
         units, reused = module.todo(view_of(job, shard))
+    if progress:
+        progress.ahead(sum(unit.seconds for unit in units))
     load = _load(module, job) if units and not isolate else 0.0
     results = _results(stage, module, units, job, isolate)
     seconds = 0.0
@@ -107,7 +118,7 @@ def _round(
                 sink.add(rows)
                 seconds += unit.seconds
                 if progress:
-                    progress(unit.seconds)
+                    progress.done(unit.seconds)
                 if sink.held > COMMIT_BYTES or time.monotonic() - sink.since > COMMIT_EVERY:
                     sink.commit()
                 if job.only is not None:

@@ -34,7 +34,7 @@ QUIET = {
 
 
 async def run_stages(
-    names: Sequence[str], job: Job, shard: str, isolate: bool = False
+    names: Sequence[str], job: Job, shard: str, seconds: float, isolate: bool = False
 ) -> list[Done]:
     """In place of `flows.cluster.worker.run_stages`: the same messages, no work."""
     return [await _run_stage(name, job, shard) for name in names]
@@ -43,12 +43,12 @@ async def run_stages(
 async def _run_stage(name: str, job: Job, shard: str) -> Done:
     began = time.time()
     me = get_worker()
-    events = real.Events(me, name, shard)
+    events = real.Events(me, name, shard, AUDIO)
     steps = max(1, round(job.item_timeout))
     for _ in range(steps):
         await asyncio.sleep(job.item_timeout / steps)
-        events(AUDIO / steps)
-    events(0.0, last=True)
+        events.done(AUDIO / steps)
+    events.last()
     wall = time.time() - began
     cost = Cost(str(me.name), "simulated", 0, began, wall, 0.0, 0, 0)
     return Done(name, shard, 300, 0, AUDIO, wall, cost=cost)

@@ -102,7 +102,7 @@ def streamed(clip: Clip, settings: ResampleSettings) -> Iterator[Int16s] | None:
 
 
 def _mixed(clip: Clip, rule: Literal["mean", "first"] | int) -> Iterator[Float32s]:
-    """Mono blocks of a clip; ItemError `channels_cancel` behind the last one."""
+    """Mono blocks of a clip; ItemError `channels_cancel` after the last one."""
     if rule != "mean" or clip.channels == 1:
         yield from (to_mono(block, rule) for block in clip.blocks())
         return

@@ -36,7 +36,7 @@ def ledger(result: JsonObject) -> Iterator[Line]:
 
 
 def items(result: JsonObject) -> Iterator[Line]:
-    """Print one line per item: paths are long, and a table would cut them."""
+    """One line per item: paths are long, and a table would cut them."""
     for row in result["items"]:
         span = "" if row["start"] is None else f" {row['start']:.2f}-{row['end']:.2f} s"
         value = "" if row["value"] is None else f" ({row['value']:g}, limit {row['threshold']:g})"
@@ -47,7 +47,7 @@ def items(result: JsonObject) -> Iterator[Line]:
 
 
 def explore(result: JsonObject) -> Iterator[Line]:
-    """Print the address, which holds the token, and how another machine reaches it."""
+    """The address, which holds the token, and how another machine reaches it."""
     yield f"Explorer of version {result['version']}: {result['url']}"
     yield "It answers this machine only. From another one, forward the port there, then"
     yield f"open the same address: {result['tunnel']}"

@@ -69,7 +69,7 @@ def serve(result: JsonObject) -> Iterator[Line]:
 
 
 def estimate(result: JsonObject) -> Iterator[Line]:
-    """Print the forecast, each number with its 90 % interval."""
+    """The forecast, each number with its 90 % interval."""
     sampled, hours = result["sample"], result["hours"]
     yield (
         f"Sample: {sampled['recordings']} of {sampled['of']} recordings, {sampled['hours']:.2f} of "
@@ -89,7 +89,7 @@ def estimate(result: JsonObject) -> Iterator[Line]:
 
 
 def _estimate_notes(result: JsonObject) -> Iterator[Line]:
-    """Print what limits the forecast, and where it was written."""
+    """What limits the forecast, and where it was written."""
     sampled = result["sample"]
     if result["computing"] is not None and result["computing"] < IDLE_SHARE:
         yield (

@@ -45,7 +45,7 @@ def one_line(name: str) -> str:
 
 
 def funnel(result: JsonObject) -> Iterator[Line]:
-    """Print what came in, what each reason removed, and what was packaged."""
+    """What came in, what each reason removed, and what was packaged."""
     recordings, utterances = result["recordings"], result["utterances"]
     seconds = result["seconds"]
     whole = seconds["in"] or 1.0
@@ -64,7 +64,7 @@ def funnel(result: JsonObject) -> Iterator[Line]:
 
 
 def broken(files: Sequence[Mapping[str, str]], failed: int) -> Iterator[Line]:
-    """Name the first recordings that failed, one a line."""
+    """The first recordings that failed, one a line."""
     for each in files:
         detail = f": {each['detail']}" if each["detail"] else ""
         yield f"Broken: {each['source_path']}  {each['reason']}{detail}"

@@ -202,7 +202,14 @@ class Recorder:
     live = count
 
     def submit(
-        self, function: Any, stages: Sequence[str], job: Job, shard: str, *, kind: str
+        self,
+        function: Any,
+        stages: Sequence[str],
+        job: Job,
+        shard: str,
+        seconds: float,
+        *,
+        kind: str,
     ) -> Future[list[Done]]:
         self.asked += [(stage, kind) for stage in stages]
         future: Future[list[Done]] = Future()

@@ -230,6 +230,31 @@ def test_by_keyboard_alone(pages: Pages, served: Served) -> None:
     assert page.locator("dialog[open]").count() == 1
 
 
+#: The first decision takes 0.3 s to the server, as over a slow line.
+SLOW_FIRST = """() => {
+  const whole = window.fetch;
+  let posts = 0;
+  window.fetch = async (path, options = {}) => {
+    if (options.method === "POST" && posts++ === 0) await new Promise((go) => setTimeout(go, 300));
+    return whole(path, options);
+  };
+}"""
+
+
+def test_decisions_are_stored_in_the_order_made(pages: Pages, served: Served) -> None:
+    """Of a keep and a drop in quick succession the drop counts, whatever the network does."""
+    page = pages.page(served, "view=clips&in.outcome=packaged")
+    page.evaluate(SLOW_FIRST)
+    page.keyboard.press("j")
+    page.locator("[data-ready]").wait_for()
+    page.keyboard.press("y")
+    page.keyboard.press("k")
+    page.keyboard.press("n")
+    wait(page, "document.querySelectorAll('.tag.person').length === 1")
+    page.locator(".tag.person", has_text="drop").wait_for()
+    assert [kind for kind, _, _ in decisions(served)] == ["keep", "drop"]
+
+
 #: Answers about clips whose bodies come in two halves, the second when the page calls `release`;
 #: one that is overtaken before fails as the browser's own do.
 HALVES = """() => {

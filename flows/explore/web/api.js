@@ -41,12 +41,17 @@ export async function get(path, asked, kind = null) {
   return sent(`api/${path}?${asked ?? ""}`, { signal });
 }
 
+let posted = Promise.resolve();
+
+// One at a time: of two decisions on a clip, the one made last must be stored last.
 export async function post(path, data) {
-  return sent(`api/${path}`, {
+  const answer = posted.then(() => sent(`api/${path}`, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify(data),
-  });
+  }));
+  posted = answer.catch(() => {});
+  return answer;
 }
 
 export const overtaken = (error) => error.name === "AbortError";

@@ -218,6 +218,18 @@ def test_messages_name_settings_and_no_types(tmp_path: Path, yaml: str, sentence
         assert word not in said, said
 
 
+def test_of_several_alike_the_one_at_fault_is_named(tmp_path: Path) -> None:
+    sentence = refused(tmp_path, f"""
+        sources: [{{path: a}}, {{path: b, langauge: en}}, {{kind: jsonl, path: c, rot: d}}]
+        out: {tmp_path}/o
+        transcribe: {{backends: [{{use: fake}}, {{use: fake, sed: 1}}, {{use: none, sed: 1}}]}}
+    """)  # fmt: skip
+    assert "sources.1.langauge: no such setting; did you mean language?" in sentence
+    assert "sources.jsonl.rot: no such setting; did you mean root?" in sentence
+    assert "transcribe.backends.1.sed: no such setting; did you mean seed?" in sentence
+    assert "transcribe.backends.none.sed: no such setting" in sentence
+
+
 @pytest.mark.parametrize(
     ("sources", "sentence"),
     [

@@ -11,7 +11,7 @@ from tasks import settings
 from tasks.errors import ConfigError
 from tasks.json_types import JsonValue
 from tasks.plugins import explaining
-from tasks.plugins.loading import checked, load, resolve_source
+from tasks.plugins.loading import checked, load, place_in_list, resolve_source
 from tasks.settings.base import Shelf
 
 #: Where plug-ins stand in settings, and their shelf.
@@ -40,9 +40,10 @@ def complaints(data: Mapping[str, JsonValue], model: type[BaseModel]) -> list[st
 
 
 def _of_sources(data: Mapping[str, JsonValue]) -> Iterator[str]:
-    for entry in _mappings(data.get("sources")):
+    kind = settings.Source.model_fields["kind"].default
+    for entry, place in _mappings(data.get("sources"), "sources", "kind", kind):
         try:
-            resolve_source(settings.Source.model_validate(entry))
+            resolve_source(settings.Source.model_validate(entry), place)
         except ValidationError:  # told with the settings' own keys
             continue
         except ConfigError as error:
@@ -59,11 +60,10 @@ def _of_plugins(data: Mapping[str, JsonValue]) -> Iterator[str]:
 
 def _of_shelf(shelf: str, given: object, where: str) -> Iterator[str]:
     """The faults of one plug-in or of a list of them, and of plug-ins in their settings."""
-    for entry in _mappings(given):
+    for entry, place in _mappings(given, where, "use"):
         use = entry.get("use")
         if not isinstance(use, str):
             continue
-        place = f"{where}.{use}" if isinstance(given, list | tuple) else where
         options = {key: value for key, value in entry.items() if key != "use"}
         fields: Mapping[str, FieldInfo] = {}
         try:
@@ -78,8 +78,13 @@ def _of_shelf(shelf: str, given: object, where: str) -> Iterator[str]:
                     yield from _of_shelf(inner.name, options.get(name), f"{place}.{name}")
 
 
-def _mappings(value: object) -> Iterator[Mapping[str, JsonValue]]:
-    """A mapping, or those in a list."""
-    for each in value if isinstance(value, list | tuple) else [value]:
-        if isinstance(each, Mapping) and all(isinstance(key, str) for key in each):
-            yield each
+def _mappings(
+    value: object, where: str, key: str, default: str | None = None
+) -> Iterator[tuple[Mapping[str, JsonValue], str]]:
+    """A mapping, or those in a list, each with its place in the settings; `key` holds the
+    plug-in's name."""
+    entries = value if isinstance(value, list | tuple) else [value]
+    uses = [each.get(key, default) if isinstance(each, Mapping) else None for each in entries]
+    for at, each in enumerate(entries):
+        if isinstance(each, Mapping) and all(isinstance(name, str) for name in each):
+            yield each, place_in_list(where, uses, at) if entries is value else where

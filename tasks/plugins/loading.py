@@ -185,11 +185,20 @@ def _resolved(chosen: _Chosen) -> Resolved[contracts.LoadedPlugin]:
     return found, checked(found.Settings, chosen.plugin.options, where)
 
 
-def resolve_source(source: settings.Source) -> tuple[contracts.Source, SourceSettings]:
-    """A source's plug-in and its checked settings."""
+def resolve_source(
+    source: settings.Source, where: str | None = None
+) -> tuple[contracts.Source, SourceSettings]:
+    """A source's plug-in and its checked settings; faults are told as of `where` in the settings,
+    else of the source's kind."""
     found = load("sources", source.kind)
     data = {"kind": source.kind, "path": source.path, **source.options}
-    return found, checked(found.Settings, data, f"sources.{source.kind}")
+    return found, checked(found.Settings, data, where or f"sources.{source.kind}")
+
+
+def place_in_list(where: str, uses: Sequence[object], at: int) -> str:
+    """The dotted name of entry `at` of a list of plug-ins: by the plug-in's own name, or where the
+    list has that several times by its number, as `--set` counts."""
+    return f"{where}.{uses[at] if uses.count(uses[at]) == 1 else at}"
 
 
 class Dataset(NamedTuple):
@@ -204,8 +213,9 @@ def datasets(sources: Sequence[settings.Source]) -> list[Dataset]:
     """All sources in order, named by their settings, else after their path; ConfigError where two
     have one name."""
     found: list[Dataset] = []
-    for each in sources:
-        source, chosen = resolve_source(each)
+    kinds = [each.kind for each in sources]
+    for at, each in enumerate(sources):
+        source, chosen = resolve_source(each, place_in_list("sources", kinds, at))
         taken = {dataset.name for dataset in found}
         name = chosen.name
         if not name:

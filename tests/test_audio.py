@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pickle
+import re
 import struct
 import subprocess
 import sys
@@ -445,6 +446,35 @@ def test_what_cannot_be_opened_has_its_code(tmp_path: Path) -> None:
     ):
         (tmp_path / name).write_bytes(data)
         assert fails(Locator(str(tmp_path / name))).code == code
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"\x1f\x8b\x08\0" * 99, "it is compressed with gzip; decompress it first"),
+        (b"PK\x03\x04\x14\0" * 99, "it is a ZIP archive; unpack it first"),
+        (b"\xef\xbb\xbf\n<!doctype HTML><html>", "it is a web page"),
+        (b'<?xml version="1.0"?><Error><Code>AccessDenied</Code>', "it is a web page"),
+        (b"version https://git-lfs.github.com/spec/v1\noid", "run git lfs pull"),
+        (bytes(70_000), "its first 4096 bytes are 0"),
+        ("你好".encode() * 900, "it is text, not audio"),  # 4096 bytes end within a character
+        (b"RIFF$\0\0\0WAVEfmt \x10", "FFmpeg: .*; get the file again from where it came"),
+    ],
+)
+def test_what_is_no_recording_is_told_in_words(tmp_path: Path, data: bytes, words: str) -> None:
+    (tmp_path / "a.wav").write_bytes(data)
+    error = fails(Locator(str(tmp_path / "a.wav")))
+    assert error.code == "unreadable"
+    assert re.match(rf"[^\n]*{words}", error.detail), error.detail
+
+
+def test_of_an_mp4_without_its_index_the_reader_hears_why(tmp_path: Path) -> None:
+    path = tmp_path / "a.m4a"
+    write_m4a(path, tones(48_000))
+    path.write_bytes(path.read_bytes()[:-5_000])  # the index comes last
+    detail = fails(Locator(str(path))).detail
+    assert "(the moov atom) is missing" in detail
+    assert "get the whole file from where it came from" in detail
 
 
 def test_no_samples_and_odd_rates(tmp_path: Path) -> None:

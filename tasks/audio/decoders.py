@@ -28,6 +28,7 @@ from tasks.audio.kinds import Decoder, Samples
 from tasks.audio.packets import EXTRA_BITS
 from tasks.audio.sndfile import SoundFile
 from tasks.errors import ItemError
+from tasks.recording import not_audio
 from tasks.recording.container import undisturbed
 from tasks.recording.faults import Fault
 
@@ -106,7 +107,7 @@ def opened(file: BinaryIO, size: int, header_only: bool = False) -> Decoder:
 
 
 def _opened(file: BinaryIO, size: int, pages: ogg_pages.Pages | None) -> Decoder:
-    first = "left to FFmpeg"
+    first = ""
     _refuse_sample_dump(file)
     if not (pages and pages.faults) and not _is_ffmpegs_own(file):
         try:
@@ -116,13 +117,13 @@ def _opened(file: BinaryIO, size: int, pages: ogg_pages.Pages | None) -> Decoder
                 return decoder
             decoder.close()
         except sf.SoundFileError as error:
-            first = str(error).rpartition(": ")[2]
+            first = f"libsndfile: {str(error).rpartition(': ')[2].rstrip('.')}; "
     file.seek(0)
     try:
         found = _ffmpeg(file, size)
     except (av.FFmpegError, OSError, ValueError, EOFError) as error:
-        second = getattr(error, "strerror", None) or error  # without a number and '<none>'
-        raise ItemError("unreadable", f"libsndfile: {first}; FFmpeg: {second}") from error
+        second = str(getattr(error, "strerror", None) or error)  # without a number and '<none>'
+        raise ItemError("unreadable", _why_closed(file, first, second)) from error
     if pages and pages.faults:
         what = f"{len(pages.faults)} damaged or missing pages"
         # FFmpeg times the packets of the last page from those before: it sees no hole there.
@@ -143,6 +144,20 @@ def _ffmpeg(file: BinaryIO, size: int) -> FFmpeg:
             raise
         file.seek(0)
         return FFmpeg(file, size, check=False)
+
+
+@undisturbed
+def _why_closed(file: BinaryIO, first: str, second: str) -> str:
+    """Why neither library opens a file, by what they said, and what to do."""
+    file.seek(0)
+    if what := not_audio.in_words(file.read(not_audio.HEAD)):
+        return what
+    if "moov atom not found" in second:
+        return (
+            "its index (the moov atom) is missing, as in an MP4 that is cut short or whose writer "
+            "was killed; get the whole file from where it came from"
+        )
+    return f"{first}FFmpeg: {second}; get the file again from where it came from"
 
 
 @undisturbed

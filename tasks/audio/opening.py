@@ -16,6 +16,7 @@ from av.container import InputContainer
 
 from tasks.audio.damage.flac_md5 import STREAMINFO, info_in
 from tasks.audio.kinds import Header
+from tasks.audio.packets import in_words, listening
 from tasks.errors import ItemError
 
 #: Demuxers that read one file of audio (or video). No playlist, script, image or device.
@@ -45,9 +46,16 @@ logging.getLogger("libav").propagate = False
 
 
 def open_container(file: BinaryIO) -> InputContainer:
-    """The container in a file object. Raises av.FFmpegError where FFmpeg knows no such format."""
-    av.logging.set_level(None)
-    return av.open(_Nameless(file), "r", container_options=_OPTIONS, io_open=_refuse)
+    """The container in a file object. ValueError with FFmpeg's messages where it cannot open one;
+    av.FFmpegError where it gives none."""
+    with listening() as heard:
+        try:
+            return av.open(_Nameless(file), "r", container_options=_OPTIONS, io_open=_refuse)
+        except av.FFmpegError as error:
+            if not heard:
+                raise
+            said = dict.fromkeys(words.rstrip(".") for words in in_words(heard))
+            raise ValueError("; ".join([*said][:3])) from error
 
 
 def audio_stream(container: InputContainer, check: bool) -> AudioStream:

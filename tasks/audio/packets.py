@@ -106,7 +106,7 @@ class Packets:
         while not ended:
             batch: list[_Decoded] = []
             size = 0
-            with _heard() as heard:
+            with listening() as heard:
                 while not ended and len(batch) < most and size < _BATCH_BYTES:
                     try:
                         packet = next(packets, None)
@@ -154,7 +154,7 @@ class Packets:
 
 
 @contextmanager
-def _heard() -> Iterator[list[tuple[int, str, str]]]:
+def listening() -> Iterator[list[tuple[int, str, str]]]:
     """The messages about errors that FFmpeg gives, as they come."""
     av.logging.set_level(av.logging.ERROR)
     av.logging.set_skip_repeated(False)

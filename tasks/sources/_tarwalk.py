@@ -25,13 +25,6 @@ MAX_EXTENSION_BYTES = 1 << 20
 PADDING_BLOCKS = 40
 
 _PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
-_MAGIC = {
-    b"\x1f\x8b": "gzip",
-    b"BZh": "bzip2",
-    b"\xfd7zXZ\x00": "xz",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"\x04\x22\x4d\x18": "lz4",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +41,6 @@ def head(path: str) -> bytes:
     """The first block of a file."""
     with urls.streamed(path) as file:
         return file.read(BLOCK)
-
-
-def compression(head: bytes) -> str | None:
-    """Name of the compression by a file's first bytes, or None."""
-    return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
 
 
 def is_tar(head: bytes) -> bool:

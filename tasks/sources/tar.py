@@ -19,11 +19,12 @@ from tasks.recording import Ignored, Locator, Recording
 from tasks.recording.extensions import known
 from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, safe_name
+from tasks.recording.not_audio import compression
 from tasks.settings import SourceSettings
 from tasks.sources._containers import containers
 from tasks.sources._lists import Entries, bad_line, failed, json_value, line_name, text_field
 from tasks.sources._paths import display_path, list_file, list_root, listed_name, resolve
-from tasks.sources._tarwalk import Member, compression, head, is_tar, members
+from tasks.sources._tarwalk import Member, head, is_tar, members
 from tasks.storage import urls
 
 MAX_TEXT_BYTES = 1_000_000

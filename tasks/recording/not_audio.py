@@ -1,0 +1,50 @@
+"""What a file is that no decoder opens, by its first bytes, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+
+HEAD = 4096  # bytes that tell
+_COMPRESSED = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+}
+_ARCHIVES = {b"PK\x03\x04": "ZIP", b"7z\xbc\xaf\x27\x1c": "7-Zip", b"Rar!\x1a\x07": "RAR"}
+_PAGE = re.compile(rb"(\xef\xbb\xbf)?\s*<(!doctype|html|head|\?xml|error)", re.IGNORECASE)
+
+
+def compression(head: bytes) -> str | None:
+    """Name of the compression by a file's first bytes, or None."""
+    return next((name for magic, name in _COMPRESSED.items() if head.startswith(magic)), None)
+
+
+def in_words(head: bytes) -> str | None:
+    """What the first HEAD bytes, at least one, show a file to be that is no audio, with a remedy;
+    None: they do not tell."""
+    if packed := compression(head):
+        return f"it is compressed with {packed}; decompress it first"
+    for magic, name in _ARCHIVES.items():
+        if head.startswith(magic):
+            return f"it is a {name} archive; unpack it first"
+    if head.startswith(b"version https://git-lfs.github.com/"):
+        return "it is a pointer of Git LFS, not the file itself; run git lfs pull"
+    if _PAGE.match(head):
+        return "it is a web page, as a failed download leaves it; download the file again"
+    if not any(head):
+        return f"its first {len(head)} bytes are 0, as a broken copy leaves them; copy it again"
+    if _is_text(head):
+        return "it is text, not audio; take it out of the source or get the recording itself"
+    return None
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        text = head.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(head) - 3:  # else a character is cut at the end
+            return False
+        text = head[: error.start].decode()
+    return all(char.isprintable() or char in "\t\n\r\f\ufeff" for char in text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from flows.cli import asking
 from flows.cli.show import plans as shown
 from flows.run import launch, plans, runs
 from tasks import pipeline
+from tasks.errors import NothingLeft
 from tasks.estimating import headers
 from tasks.filters import peak
 from tasks.reviews import log
@@ -272,6 +274,28 @@ def test_a_refusal_is_told_before_the_run(
     assert cli.main(["plan", str(file)]) == 0
     shown = " ".join(said.getvalue().split())
     assert "unless new recordings are the same files under other names: 2 of the 10" in shown
+
+
+def test_a_plan_that_leaves_no_clip_says_that_the_run_will_refuse(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said that a limit that drops every clip changes none."""
+    none = ["--set", "filter.filters.duration.max=0.1"]
+    plan = told(capsys, "plan", str(file), *none)
+    assert plan["version"] == {"newest": "v0001", "clips": 10, "clips_then": 0, "new": True}
+    assert cli.main(["what-if", str(file.parent / "out"), *none]) == 0
+    assert f"A run will refuse to publish: {plan['refusal']}." in capsys.readouterr().err
+    monkeypatch.setattr(sys, "stderr", said := io.StringIO())
+    assert asking.agreed(settings.read(str(file), [], None, none[1:]), False)
+    lines = said.getvalue().splitlines()
+    assert lines[1] == "Because: filter.filters.duration.max 30.0 → 0.1."
+    assert lines[2].endswith("a new version would hold 0 clips; v0001 has 10.")
+    assert lines[3] == f"A run will refuse to publish: {plan['refusal']}."
+    with pytest.raises(NothingLeft, match=re.escape(plan["refusal"])):
+        prepared(file, none[1])
+    shutil.rmtree(file.parent / "out/datasets")
+    assert told(capsys, "plan", str(file), *none)["refusal"] == plan["refusal"]
+    assert "refusal" not in told(capsys, "plan", str(file), "--set", "resample.rate=8000")
 
 
 def test_an_unknown_reason_is_answered_with_those_that_exist(

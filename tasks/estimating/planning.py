@@ -24,15 +24,17 @@ from tasks.filter import todo as cuts_lacking
 from tasks.job import Job
 from tasks.listing.as_listed import AsListed
 from tasks.listing.shared import Shared
-from tasks.packaging import contents
+from tasks.packaging import contents, safeguards
 from tasks.packaging.choosing import weights
 from tasks.recipe import whole_job
 from tasks.schema import Row
 from tasks.stages import contract, stage
 from tasks.up_to_date import UpToDate
 
-STAGES = ("shard", *contract.PER_SHARD, "package")
 UNJUDGED = Outcome("pending", "filter")
+#: What decides which clips there are: a plan in which they have work predicts the rest.
+HEARD = ("shard", *contract.PER_SHARD)
+STAGES = (*HEARD, "package")
 SOURCES = "sources"  # the cause of work on recordings that are new or changed
 
 
@@ -130,6 +132,8 @@ def plan(job: Job, before: Job | None, headers: bool = True) -> Plan:
     size = 0 if headers else sum(row["size"] for row in new)
     made = (scan.stages, causes.all, removed, found.ignored, len(shards), clips, other, size)
     refusal = removals.refusal(job, listed, newest)
+    if refusal is None and not clips[1] and not any(scan.stages[name].compute for name in HEARD):
+        refusal = safeguards.nothing_left_in_words(job)
     return Plan(*made, found.shared, scan.unjudged, refusal)
 
 

@@ -26,10 +26,12 @@ def check(
         _check_removed(job, portions, newest)
     check_failed(job, _failed(job, totals, portions))
     if not packaged:
-        raise NothingLeft(
-            f"nothing is left to package: every recording was dropped or failed; {_remedy(job)}",
-            summary.reasons(totals.sums),
-        )
+        raise NothingLeft(nothing_left_in_words(job), summary.reasons(totals.sums))
+
+
+def nothing_left_in_words(job: Job) -> str:
+    """Why a version without a clip is refused, and the remedy."""
+    return f"nothing is left to package: every recording was dropped or failed; {_remedy(job)}"
 
 
 def _remedy(job: Job) -> str:

@@ -27,7 +27,7 @@ def plan(result: JsonObject) -> Iterator[Line]:
     if result["removed"]:
         yield f"{_removed(result)}."
     if "refusal" in result:
-        yield _refusal(result)
+        yield refusal(result)
     for each in result.get("shared", ()):
         yield f"{each['says']}."
     yield _version(result)
@@ -54,7 +54,7 @@ def before_run(result: JsonObject) -> Iterator[Line]:
     about = "Time unknown" if time is None else f"About {words.about(time)}"
     yield f"{about}; {_version(result)}"
     if "refusal" in result:
-        yield _refusal(result)
+        yield refusal(result)
 
 
 def at_most(result: JsonObject) -> str:
@@ -129,7 +129,9 @@ def _reasons(result: JsonObject) -> list[str]:
     if work:
         return [UNEXPLAINED]
     if result["changes"]:
-        return [f"{_words(change)} changes no clip" for change in result["changes"]]
+        version = result["version"]
+        none = " changes no clip" if version["clips"] == version["clips_then"] else ""
+        return [f"{_words(change)}{none}" for change in result["changes"]]
     return ["nothing has changed since the last run"]
 
 
@@ -142,13 +144,15 @@ def _version(result: JsonObject) -> str:
     # What is not cut or not heard yet is predicted.
     heard = not any(entry["compute"] for name, entry in result["stages"].items() if name in HEARD)
     then = f"{'' if heard else 'about '}{counted(version['clips_then'], 'clip')}"
+    holds = f"{'would' if 'refusal' in result else 'will'} hold {then}"
     if version["newest"] is None:
-        return f"the first version will hold {then}."
-    return f"a new version will hold {then}; {version['newest']} has {version['clips']:,}."
+        return f"the first version {holds}."
+    return f"a new version {holds}; {version['newest']} has {version['clips']:,}."
 
 
-def _refusal(result: JsonObject) -> str:
-    """New files may hold the audio of those that are gone, which only a run finds out."""
+def refusal(result: JsonObject) -> str:
+    """That a run will refuse to publish, and why. New files may hold the audio of those that are
+    gone, which only a run finds out."""
     new = result["stages"]["shard"]["compute"]
     unless = " unless new recordings are the same files under other names" if new else ""
     return f"A run will refuse to publish{unless}: {result['refusal']}."

@@ -85,6 +85,8 @@ def what_if(result: JsonObject) -> Iterator[Line]:
             yield f"  {line}"
     if "unjudged" in result["plan"]:
         yield plans.at_most(result["plan"])
+    if "refusal" in result["plan"]:
+        yield plans.refusal(result["plan"])
 
 
 def verify(result: JsonObject) -> Iterator[Line]:

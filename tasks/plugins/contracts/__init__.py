@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from tasks.plugins.contracts.asr import Recogniser, RecogniserModule
-from tasks.plugins.contracts.base import Columns, LoadedPlugin, PluginModule, VersionedModule
+from tasks.plugins.contracts.base import Columns, LoadedPlugin
 from tasks.plugins.contracts.diarizers import DiarizerModule, DiarizerPlugin
 from tasks.plugins.contracts.enhance import EnhancerModule, EnhancerPlugin
 from tasks.plugins.contracts.filters import Filter, FilterModule, limits

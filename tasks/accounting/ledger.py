@@ -69,9 +69,8 @@ def of_shard(
         by_recording.setdefault(utterance.recording["recording"], []).append(utterance)
     rows: list[Row] = []
     for recording in view.recordings:
-        cut = None if recording["error_code"] else view.cuts.get(view.cut_recipe(recording))
         own = by_recording.get(recording["recording"], [])
-        rows += _of_recording(recording, cut, own, uncut)
+        rows += _of_recording(recording, view.cut_of(recording), own, uncut)
     return rows
 
 

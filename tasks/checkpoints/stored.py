@@ -112,6 +112,10 @@ class StoredShard:
             cuts.merge(found, part.table.to_pylist(), usable, usable == set(stored))
         return found
 
+    def cut_of(self, recording: Row) -> Cut | None:
+        """What the filter stage stored of a recording; None if it failed before, or nothing yet."""
+        return None if recording["error_code"] else self.cuts.get(self.cut_recipe(recording))
+
     @cached_property
     def turns(self) -> dict[str, tuple[Turn, ...]]:
         """Turns that the filter stage stored, by recipe."""

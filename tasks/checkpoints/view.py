@@ -50,9 +50,7 @@ class ShardView(StoredShard):
         """Utterances of all cut recordings, each with the filter stage's verdict."""
         rules = filter_rules(self.job.filter.filters)
         for recording in self.recordings:
-            if recording["error_code"]:
-                continue
-            cut = self.cuts.get(self.cut_recipe(recording))
+            cut = self.cut_of(recording)
             if cut is None or cut.error_code:
                 continue
             given = segments_of(recording)

@@ -31,11 +31,10 @@ def rows(view: ShardView) -> list[Row]:
     """The voices of a shard's recordings, whatever the outcome of their utterances."""
     found = []
     for recording in view.recordings:
-        turns = None if recording["error_code"] else view.turned(recording)[1]
-        if not turns or _stated(recording):
+        cut = view.cut_of(recording)
+        if cut is None or cut.error_code or _stated(recording):
             continue
-        cut = view.cuts.get(view.cut_recipe(recording))
-        if cut is not None and not cut.error_code:
+        if turns := view.turned(recording)[1]:
             found += of_turns(recording, turns, cut.rate)
     return found
 

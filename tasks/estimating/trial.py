@@ -83,7 +83,7 @@ def _known(job: Job, shard: str) -> Iterator[tuple[str, SampleResult]]:
         return
     found: dict[str, SampleResult] = {}
     for row in view.recordings:
-        cut = None if row["error_code"] else view.cuts.get(view.cut_recipe(row))
+        cut = view.cut_of(row)
         if cut is not None and cut.known:
             found[row["recording"]] = seen = SampleResult()
             if cut.error_code:

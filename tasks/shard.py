@@ -26,6 +26,7 @@ from tasks.listing.known import Columns, KnownRecordings
 from tasks.listing.row_files import LISTED, PLACE, merged
 from tasks.listing.shard_choice import in_shards, shards_of
 from tasks.listing.survey import Survey as Survey
+from tasks.listing.survey import as_known as as_known
 from tasks.listing.survey import survey as survey
 from tasks.schema import RECORDINGS, Row
 from tasks.stages.contract import OfRecording

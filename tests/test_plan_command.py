@@ -118,6 +118,29 @@ def test_status_agrees(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status["transcribe"] == {"items_done": 10, "items_to_compute": 1}
 
 
+def test_an_out_without_its_sources_still_answers(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`status` and `what-if` said only that the source cannot be read."""
+    out = str(file.parent / "out")
+    tight = ["--set", "filter.filters.duration.max=1.1"]
+    status, what_if = told(capsys, "status", out), told(capsys, "what-if", out, *tight)
+    assert "unlisted" not in {*status, *what_if["plan"]}
+    (file.parent / "in").rename(file.parent / "away")
+    why = f"source {str(file.parent / 'in')!r} cannot be read (No such file or directory)"
+    now = told(capsys, "status", out)
+    assert now.pop("unlisted").startswith(why)
+    assert now == status
+    then = told(capsys, "what-if", out, *tight)
+    assert then["plan"].pop("unlisted").startswith(why)
+    assert then == what_if
+    for words in (["status", out], ["what-if", out, *tight]):
+        assert cli.main(words) == 0
+        said = capsys.readouterr().err
+        assert f"Counted as the last run found the sources, which cannot be listed: {why}" in said
+    assert told(capsys, "plan", str(file), code=2)["error"].startswith(why)
+
+
 def test_what_if_does_not_take_what_is_made_anew_for_new(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,7 +26,7 @@ from tasks.storage import tables
 def status(out: Path) -> JsonObject:
     """Per stage: items done, and items that a run with the newest settings would compute."""
     settings = runs.settings_of(out)
-    plan = plans.of(settings)
+    plan = plans.of_out(settings)
     newest = versions.newest(out)
     described = versions.described(newest) if newest else None
     return {
@@ -38,6 +38,7 @@ def status(out: Path) -> JsonObject:
         },
         "removed": plan["removed"],
         "ignored": plan["ignored"],
+        **({"unlisted": plan["unlisted"]} if "unlisted" in plan else {}),
         "dataset": str(newest) if newest else None,
         "utterances": described["utterances"] if described else None,
         "seconds": described["seconds"] if described else None,
@@ -114,7 +115,7 @@ def what_if(out: Path, sets: Sequence[str]) -> JsonObject:
             "items": after["items"] - before["items"],
             "hours": round(after["hours"] - before["hours"], 6),
         },
-        "plan": plans.of(then),
+        "plan": plans.of_out(then),
     }
 
 

@@ -20,7 +20,7 @@ from flows.settings import PrepareSettings, parse
 from tasks import masking, storage
 from tasks.accounting import metrics
 from tasks.dataset import versions
-from tasks.errors import ConfigError
+from tasks.errors import ConfigError, RunError
 from tasks.estimating import planning
 from tasks.estimating.planning import Amount
 from tasks.job import Job
@@ -42,10 +42,28 @@ def of(settings: PrepareSettings, brief: bool = False) -> JsonObject:
     any: clips that filters have yet to measure and may drop; later stages compute at most what is
     told.
     """
+    return _of(settings, brief, listing=True)
+
+
+def of_out(settings: PrepareSettings) -> JsonObject:
+    """The same for commands on OUT, which may lie where its sources do not: if these cannot be
+    listed, they count as holding what the last run found there, and `unlisted` says why."""
+    try:
+        return of(settings)
+    except (ConfigError, RunError, OSError) as error:
+        # Of another cause it is raised again.
+        return {
+            **_of(settings, brief=False, listing=False),
+            "unlisted": masking.sentence(f"{error}"),
+        }
+
+
+def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
     job = settings.job()
     before = runs.known_settings(job.out)
     rates = _Rates(settings, job)
-    plan = planning.plan(job, before.job() if before else None, not brief or rates.known)
+    headers = not brief or rates.known
+    plan = planning.plan(job, before.job() if before else None, headers, listing)
     stages = {name: _stage(name, amount, rates) for name, amount in plan.stages.items()}
     known = [entry["seconds"] for entry in stages.values()]
     version = versions.newest(job.out)

@@ -80,14 +80,15 @@ class Plan:
         return max(amount.again for amount in self.stages.values())
 
 
-def plan(job: Job, before: Job | None, headers: bool = True) -> Plan:
+def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = True) -> Plan:
     """The work of a run of `job`; `before` is the job of the newest run, None before the first.
-    `headers`: whether the lengths of new recordings are read."""
+    `headers`: whether the lengths of new recordings are read. `listing`: whether the sources are
+    listed; otherwise they count as holding what the last run found there."""
     # No wait for files that may still be growing: of those, nothing is read.
     quick = replace(job, shard=job.shard.model_copy(update={"settle_seconds": 0.0}))
     index = Index(job.out)
     with tempfile.TemporaryDirectory(prefix="uttermill-plan-") as home:
-        found = shard.survey(quick, index, Path(home))
+        found = shard.survey(quick, index, Path(home)) if listing else shard.as_known(job, index)
         listed = AsListed(job.out, found)
     shards = manifest.shards(job.out)
     newest = versions.newest(job.out)

@@ -63,6 +63,13 @@ def at_most(result: JsonObject) -> str:
     return f"At most: filters have yet to measure {clips}, and what they drop goes no further."
 
 
+def unlisted(result: JsonObject) -> str:
+    """That no source was listed, and what is counted instead."""
+    return (
+        f"Counted as the last run found the sources, which cannot be listed: {result['unlisted']}."
+    )
+
+
 def causes(result: JsonObject) -> list[str]:
     """A sentence for each setting that makes work: from what to what, and how much."""
     stages = result["stages"]

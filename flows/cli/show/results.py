@@ -18,6 +18,8 @@ def status(result: JsonObject) -> Iterator[Line]:
     yield table(result["out"], ("stage", ">done", ">to compute"), rows)
     newest = result["dataset"] or "none yet"
     yield f"{result['shards']} shards; newest dataset: {newest}"
+    if "unlisted" in result:
+        yield plans.unlisted(result)
 
 
 def ledger(result: JsonObject) -> Iterator[Line]:
@@ -87,6 +89,8 @@ def what_if(result: JsonObject) -> Iterator[Line]:
         yield plans.at_most(result["plan"])
     if "refusal" in result["plan"]:
         yield plans.refusal(result["plan"])
+    if "unlisted" in result["plan"]:
+        yield plans.unlisted(result["plan"])
 
 
 def verify(result: JsonObject) -> Iterator[Line]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tasks.errors import ConfigError, OutLocked
-from tasks.storage.lock import hold
+from tasks.storage.lock import hold, refuse_held
 
 OWNER = """
 import sys, time
@@ -50,9 +50,12 @@ def test_a_second_run_is_told_who_holds_it_and_a_killed_one_holds_nothing(tmp_pa
         text = str(refusal.value)
         assert f"process {owner.pid} on {os.uname().nodename}" in text
         assert re.search(r"since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", text)
+        with pytest.raises(OutLocked, match=re.escape(text)):
+            refuse_held(out)
     finally:
         end(owner)
-    with hold(out):  # the kill -9 above released it
+    refuse_held(out)  # the kill -9 above released it
+    with hold(out):
         pass
 
 

@@ -285,12 +285,16 @@ def test_the_command(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
+    (out / ".lock").unlink(missing_ok=True)
+    written = {path: path.lstat().st_mtime_ns for path in (out, *out.rglob("*"))}
     assert told()["kept"] == ["v0002", "v0003", "v0004"], "three stay if nothing is said"
+    assert {path: path.lstat().st_mtime_ns for path in (out, *out.rglob("*"))} == written
     assert "keep at least 1" in told("--keep", "0", code=2)["error"]
     assert "must be at least 1" in told("--runs", "0", code=2)["error"]
     owner = other_run(out)
     try:
         assert f"process {owner.pid}" in told("--yes", code=4)["error"]
+        assert f"process {owner.pid}" in told(code=4)["error"], "what it writes may look left over"
     finally:
         end(owner)
     assert len(versions.all_of(out)) == 4

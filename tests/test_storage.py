@@ -474,7 +474,10 @@ def test_one_at_a_time_and_one_after_another(url: str) -> None:
             mine = f"process {os.getpid()} on {os.uname().nodename}"
             with pytest.raises(OutLocked, match=mine), hold(out):
                 pass
+            with pytest.raises(OutLocked, match=mine):
+                lock.refuse_held(out)
             lock.check(out)
+        lock.refuse_held(out)
     assert len(storage.names(out / ".lock")) == 1
 
 

@@ -1,8 +1,9 @@
 """`uttermill prune`: which runs and settings are kept, and the removal of the rest under OUT's
-lock."""
+lock. What only lists needs no lock of its own, and writes nothing."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 from flows.run import runs
@@ -21,7 +22,9 @@ def prune(
 
     `recipes`: also keep what the settings of the kept versions use. OutLocked when a run holds OUT.
     """
-    with lock.hold(out):
+    if not yes:
+        lock.refuse_held(out)
+    with lock.hold(out) if yes else nullcontext():
         last, good = runs.settings_of(out).job(), runs.settings_of(out, ended_well=True).job()
         jobs = [last] if last == good else [last, good]
         asked = [KeptSettings(job, recipe.weights(job.transcribe.recognisers)) for job in jobs]

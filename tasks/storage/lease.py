@@ -134,11 +134,17 @@ def hold(out: Path, owner: Owner) -> Iterator[None]:
         lease.end()
 
 
+def refuse_held(out: Path) -> int:
+    """The number under which a remote OUT was last held; `OutLocked` if it is held now."""
+    last = _newest(out)
+    if last and (holder := _living(out, last)) is not None:
+        raise OutLocked(f"another run holds {out}: {describe(holder)}")
+    return last
+
+
 def _take(out: Path, owner: Owner) -> Lease:
     for _ in range(TRIES):
-        last = _newest(out)
-        if last and (holder := _living(out, last)) is not None:
-            raise OutLocked(f"another run holds {out}: {describe(holder)}")
+        last = refuse_held(out)
         try:
             _write(out, last + 1, owner, exclusive=True)
         except FileExistsError:

@@ -30,6 +30,25 @@ def hold(out: Path) -> AbstractContextManager[None]:
     return held(out, _owner())
 
 
+def refuse_held(out: Path) -> None:
+    """`OutLocked` if a run holds OUT now; for commands that only look, and may not write there."""
+    if storage.of(out).remote:
+        lease.refuse_held(out)
+        return
+    try:
+        descriptor = os.open(out / NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise _held(out) from None
+    except OSError:  # this file system has no locks, so no run holds one
+        pass
+    finally:
+        os.close(descriptor)
+
+
 @contextmanager
 def _locked(out: Path, owner: lease.Owner) -> Iterator[None]:
     """The file stays: removing it would let two runs lock two files of one name."""
@@ -44,7 +63,7 @@ def _locked(out: Path, owner: lease.Owner) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise OutLocked(f"another run holds {out}: {_describe(path)}") from None
+            raise _held(out) from None
         except OSError as error:
             raise ConfigError(
                 f"the file system of {out} has no locks ({error.strerror}); use another folder"
@@ -67,8 +86,9 @@ def _owner() -> lease.Owner:
     }
 
 
-def _describe(path: Path) -> str:
+def _held(out: Path) -> OutLocked:
     try:
-        return lease.describe(json.loads(path.read_text()))
+        owner = lease.describe(json.loads((out / NAME).read_text()))
     except (OSError, ValueError):  # it is writing these lines just now
-        return "it has only just begun"
+        owner = "it has only just begun"
+    return OutLocked(f"another run holds {out}: {owner}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 import pickle
 import subprocess
@@ -50,6 +51,18 @@ def test_a_line_of_a_list_that_is_left_aside_is_named(tmp_path: Path) -> None:
     source = {"kind": "jsonl", "path": str(path), "name": "c"}
     found = shard.survey(corpus.job(tmp_path, sources=[source]))
     assert [*found.left] == [LeftAside("c", f"{path}:2", "duplicate_line")]
+
+
+def test_a_line_that_gives_a_file_another_text_is_told_apart(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 1)
+    path = corpus.listed(tmp_path / "in", 1, tmp_path / "list.jsonl")
+    line = json.loads(path.read_text())
+    path.write_text(path.read_text() + json.dumps({**line, "txt": "something else"}) + "\n")
+    source = {"kind": "jsonl", "path": str(path), "name": "c"}
+    found = shard.survey(corpus.job(tmp_path, sources=[source]))
+    [one] = items.rows([], found.left)
+    assert (one["source_path"], one["reason"]) == (f"{path}:2", "other_text")
+    assert one["detail"] == "the list names this audio before, with another text, which is taken"
 
 
 def test_what_is_left_aside_is_kept_with_the_run(tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ def test_kaldi_without_segments(tmp_path: Path) -> None:
         "k7": "unsupported", "k8": "unreadable",
     }  # fmt: skip
     assert ignored(items) == {
-        "text:4:k1": "duplicate_key", "wav.scp:7:k1": "duplicate_key", "text:k9": "no_utterance",
+        "text:4:k1": "other_text", "wav.scp:7:k1": "duplicate_key", "text:k9": "no_utterance",
         "utt2spk:k9": "no_utterance",
     }  # fmt: skip
 
@@ -321,11 +321,15 @@ def test_jsonl_wenet_raw(tmp_path: Path) -> None:
         {"key": "s2", "wav": str(tmp_path / "b.wav"), "txt": "two", "start": 1.5},
         {"key": "s2", "wav": "b.wav", "txt": "two", "start": 1.5},
         {"key": "s3", "wav": "b.wav", "txt": "whole"},
+        {"key": "k1", "wav": "广 a.wav", "txt": "你好 "},
+        {"key": "k1", "wav": "广 a.wav"},
     ))  # fmt: skip
     assert items == [
-        Ignored("data.list:3", "duplicate_line"),
+        Ignored("data.list:3", "other_text"),
         Ignored("data.list:5", "duplicate_line"),
         Ignored("data.list:6", "duplicate_line"),
+        Ignored("data.list:7", "duplicate_line"),
+        Ignored("data.list:8", "duplicate_line"),
         Recording(
             "广 a.wav", str(file), Locator(str(file)), 2, stat_guard(file.stat()), "k1", "你好"
         ),
@@ -419,11 +423,14 @@ def test_datajuicer(tmp_path: Path) -> None:
         {"text": "again", "audios": ["a.wav"]},
         {"text": "x", "audios": "a.wav"},
         {"text": "x", "audios": [None, "gone.wav"]},
+        {"text": "hello\nthere", "audios": ["a.wav"]},
     ))  # fmt: skip
     assert [(r.path, r.text, r.source_id) for r in recs(items) if not r.error] == [
         ("a.wav", "hello\nthere", "1"), ("b.wav", None, None), ("c.wav", None, None),
     ]  # fmt: skip
-    assert ignored(items) == {"d.jsonl:3": "no_audio", "d.jsonl:4": "duplicate_line"}
+    assert ignored(items) == {
+        "d.jsonl:3": "no_audio", "d.jsonl:4": "other_text", "d.jsonl:7": "duplicate_line",
+    }  # fmt: skip
     assert codes(items) == {
         "d.jsonl:5": "unreadable", "d.jsonl:6:0": "unreadable", "gone.wav": "missing",
     }  # fmt: skip

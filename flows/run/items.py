@@ -19,6 +19,8 @@ from tasks.storage import write_atomic
 
 NAME = "left_aside.csv"  # in OUT/runs/<id>/
 LEFT_ASIDE = "left_aside"  # outcome of a file that never became an item
+#: What a person does not see from the reason alone.
+DETAILS = {"other_text": "the list names this audio before, with another text, which is taken"}
 COLUMNS = (
     "source_path",
     "start",
@@ -79,6 +81,7 @@ def _left_aside(each: LeftAside) -> JsonObject:
         "outcome": LEFT_ASIDE,
         "stage": "shard",
         "reason": each.reason,
+        "detail": DETAILS.get(each.reason),
         "dataset": each.dataset,
     }
 

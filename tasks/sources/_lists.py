@@ -57,6 +57,12 @@ def bad_line(
     return failed(place, f"{display_text(file)}:{number}", file, code, str(why))
 
 
+def again(reason: str, first: str | None, text: str | None) -> str:
+    """Why an entry is left aside whose like came before with the text `first`, which counts: for
+    `reason`, or because its own text contradicts that one."""
+    return reason if text in (None, first) else "other_text"
+
+
 def line_name(file: str, number: int) -> str:
     return recording_name(f"{os.path.basename(file)}:{number}")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tasks.errors import ItemError
 from tasks.recording import Ignored, Recording, Segment
-from tasks.sources._lists import Entries, bad_line, line_name, of_file
+from tasks.sources._lists import Entries, again, bad_line, line_name, of_file
 from tasks.sources._paths import listed_name
 
 #: A clip is made of all channels together, and would hold what its text does not.
@@ -55,7 +55,9 @@ def grouped(
                 if group.segments and (
                     group.first.whole or line.whole or line.segment in group.segments
                 ):
-                    yield Ignored(line_name(path, number), "duplicate_line")
+                    first = group.first if group.first.whole and line.whole else line
+                    why = again("duplicate_line", first.segment.text, line.segment.text)
+                    yield Ignored(line_name(path, number), why)
                 else:
                     group.segments[line.segment] = None
         except (ItemError, ValueError) as error:

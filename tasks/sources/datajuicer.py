@@ -17,6 +17,7 @@ from tasks.recording import Ignored
 from tasks.sources._lists import (
     Entries,
     ListSettings,
+    again,
     bad_line,
     json_object,
     line_name,
@@ -43,7 +44,7 @@ def recordings(settings: Settings) -> Entries:
 
 
 def _list(path: str, root: str, settings: Settings) -> Entries:
-    seen: set[str] = set()
+    seen: dict[str, str | None] = {}  # the text of each file
     for number, line in urls.lines(path):
         try:
             sample = json_object(line)
@@ -63,12 +64,12 @@ def _list(path: str, root: str, settings: Settings) -> Entries:
                 yield replace(bad_line(path, number, error), path=place)
                 continue
             name = listed_name(file, str(audio), root)
+            own = text if len(audios) == 1 else None
             if name in seen:
-                yield Ignored(place, "duplicate_line")
+                yield Ignored(place, again("duplicate_line", seen[name], own))
                 continue
-            seen.add(name)
-            alone = len(audios) == 1
-            yield replace(of_file(name, file), source_id=source_id, text=text if alone else None)
+            seen[name] = own
+            yield replace(of_file(name, file), source_id=source_id, text=own)
 
 
 def _audios(value: object) -> list[object]:

@@ -20,6 +20,7 @@ from tasks.recording.names import display_text, recording_name, safe_name
 from tasks.settings import SourceSettings
 from tasks.sources._lists import (
     Entries,
+    again,
     bad_line,
     checked_span,
     failed,
@@ -90,7 +91,9 @@ def _table(path: str, into: dict[str, str | None]) -> Entries:
             continue
         key, rest = _split(line)
         if key in into:
-            yield Ignored(_entry(path, key, number), "duplicate_key")
+            own = rest.strip() if os.path.basename(path) == "text" else None
+            why = again("duplicate_key", into[key], own or None)
+            yield Ignored(_entry(path, key, number), why)
             continue
         try:
             into[key] = text_field(rest)

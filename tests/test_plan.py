@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import soundfile as sf
 
 from tasks.errors import RunError
 from tasks.estimating import planning
+from tasks.estimating.expected import Expected
 from tasks.job import Job
 from tasks.settings import Plugin
 from tests import corpus
@@ -113,6 +115,31 @@ def test_a_changed_setting_is_named_and_its_work_counted(
     for name, amount in plan.stages.items():
         assert set(amount.because) <= set(causes), name
         assert bool(amount.compute) == bool(amount.because), name
+
+
+def test_recordings_cut_anew_are_expected_to_give_as_many_clips_as_before(tmp_path: Path) -> None:
+    """It expected clips of 10 s."""
+
+    def windows(overlap: float) -> Job:
+        simple = {"use": "applio", "mode": "simple", "window_seconds": 1}
+        cut = Plugin(**simple, overlap_seconds=overlap)
+        limits = {"segmenter": cut, "filters": [{"use": "duration", "min": 0.5}]}
+        return corpus.job(tmp_path, filter=limits)
+
+    (tmp_path / "in").mkdir()
+    sf.write(tmp_path / "in/long.wav", corpus.speech(1, 20.25, 16000), 16000)
+    corpus.run(windows(0))
+    told, plan = planned(windows(0.05), windows(0))
+    assert plan.clips == (20, 20)
+    assert told["transcribe"] == (20, 0)
+    assert corpus.run(windows(0.05))[1]["package"] == (21, 0)
+
+
+@pytest.mark.parametrize("setting", ["max_seconds", "target_seconds"])
+def test_no_expected_clip_is_longer_than_its_segmenter_allows(tmp_path: Path, setting: str) -> None:
+    expected = Expected(corpus.job(tmp_path, filter={"segmenter": {"use": "vad", setting: 4}}))
+    expected.add({"segments": None}, 600.0, (), again=False)
+    assert [each[2:] for each in expected.kept()] == [(150, 600.0)]
 
 
 def test_a_loosened_limit_costs_what_it_lets_in(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Predicts what uncut recordings will give: utterances, and how many of them are kept.
 
 A recording gives one utterance if the segmenter takes it whole, else the segments of its list, if
-any, else as many per second as the corpus gave so far. They pass the filters, and the verdicts on
-text, as often as the known ones do.
+any, else as many per second as the corpus gave so far, or more if the segmenter now allows none so
+long. They pass the filters, and the verdicts on text, as often as the known ones do.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ class Expected:
         self.use = job.filter.segmenter.use
         settings = plugins.resolve("segmenters", job.filter.segmenter)[1].model_dump()
         self.whole_up_to = float("inf") if self.use == "whole" else settings.get("whole_up_to", 0.0)
+        bounds = (settings.get(name) for name in ("max_seconds", "target_seconds"))
+        self._longest = min(filter(None, bounds), default=float("inf"))  # s, about
         self._utterances: dict[tuple[tuple[str, ...], bool], list[tuple[int | None, float]]] = {}
         self._known = self._kept = self._heard = self._good = 0
         self._parts = 0  # utterances that are parts of recordings
@@ -64,6 +66,7 @@ class Expected:
         share = self._kept / self._known if self._known else 1.0
         dense = self._parts / self._long if self._long else 1 / USUAL
         spoken = min(1.0, self._spoken / self._long) if self._long else 1.0
+        dense = max(dense, spoken / self._longest)
         for (because, again), each in self._utterances.items():
             count = sum(max(1.0, s * dense) if n is None else n for n, s in each)
             seconds = sum(s * spoken if n is None else s for n, s in each)

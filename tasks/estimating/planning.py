@@ -150,6 +150,7 @@ class _Scan:
         self.coming: dict[str, float] = {}  # s of those that are still to be heard, by id
         self.unjudged = 0
         self._clips = PassingClips(job)
+        self._cut_before = _cut_before(job, before)
 
     def shard(self, name: str, rows: list[Row]) -> None:
         """Count a shard that may lack something; `rows`: its known recordings."""
@@ -164,6 +165,10 @@ class _Scan:
             self.stages["filter"].add(1, unit.seconds, causes, again)
             if unit.spans is None:
                 self.expected.add(unit.recording, unit.seconds, tuple(causes), again)
+        if self._cut_before is not None and any(unit.spans is None for unit in units):
+            former = ShardView(self._cut_before, name, view.weights, listed=rows)
+            for utterance in former.transcribed():
+                self.expected.saw(utterance, _passes(utterance.outcome))
         seen: set[str] = set()
         for _, group in groupby(view.transcribed(), key=lambda u: u.recording["recording"]):
             utterances = [*group]
@@ -181,7 +186,7 @@ class _Scan:
         """`seen`: recipes that this run computes. Equal samples are computed once. `in_window`: it
         shares a window with a kept one, so even if it is dropped, its PCM is needed."""
         outcome, seconds = utterance.outcome, utterance.seconds
-        kept = outcome.stage != "filter" or outcome.outcome == "pending"
+        kept = _passes(outcome)
         self.expected.saw(utterance, kept)
         pcm = utterance.audio
         if not kept:
@@ -276,6 +281,21 @@ class _Scan:
             clips = items * (1 + recipe.enhancing(self.job))
             self.stages["resample"].add(clips, seconds, causes, again)
             self.stages["transcribe"].add(items, seconds, causes, again)
+
+
+def _cut_before(job: Job, before: Job | None) -> Job | None:
+    """The job with recordings cut as by the newest run; None if the job cuts them so, too. Cuts of
+    then tell how many utterances are to be expected."""
+    if before is None:
+        return None
+    same = job.filter.model_copy(update={"segmenter": before.filter.segmenter})
+    former = replace(job, filter=same, speakers=before.speakers)
+    return None if former == job else former
+
+
+def _passes(outcome: Outcome) -> bool:
+    """Whether an utterance passes the filters, as far as they have measured it."""
+    return outcome.stage != "filter" or outcome.outcome == "pending"
 
 
 def _package(scan: _Scan, gone: set[str]) -> tuple[int, int]:

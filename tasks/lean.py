@@ -26,8 +26,12 @@ def without_pandas() -> None:
     """
     import pyarrow
 
-    with _absent("pandas"):
+    finder = _NoPandas()
+    sys.meta_path.insert(0, finder)
+    try:
         pyarrow.array([0])
+    finally:
+        sys.meta_path.remove(finder)
 
 
 def search_seldom() -> None:
@@ -82,23 +86,9 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-class _Absent(MetaPathFinder):
-    def __init__(self, name: str) -> None:
-        self._name = name
-
+class _NoPandas(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> None:
-        if name == self._name:
+        if name == "pandas":
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-
-@contextmanager
-def _absent(name: str) -> Iterator[None]:
-    """Inside, importing the module fails, unless it was imported before."""
-    finder = _Absent(name)
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)

@@ -92,7 +92,7 @@ def _commit(
         assert rows is not None
         table = rows.select(RECORDINGS.names)
     path = manifest.commit(job.out, "shard", shard, table, RECORDINGS, {})
-    manifest.supersede(job.out, "shard", shard, path)
+    manifest.supersede(job.out, shard, path)
     return known.note(had, number, table)
 
 

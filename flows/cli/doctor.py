@@ -25,7 +25,7 @@ from tasks.errors import RunError
 from tasks.json_types import JsonObject
 
 
-def checkup(settings: ClusterSettings, folders: Sequence[str] = ()) -> list[Finding]:
+def checkup(settings: ClusterSettings, folders: Sequence[str]) -> list[Finding]:
     """Start the cluster (or connect to that of the settings), gather facts from every worker, and
     run every proof.
 

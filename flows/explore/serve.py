@@ -67,8 +67,6 @@ def explore(
 def _checked(corpus: Corpus, number: int | None) -> int:
     try:
         return corpus.number(number)
-    except ConfigError:
-        raise
     except MillError as error:  # a wrong number is a wrong argument here
         raise ConfigError(str(error)) from None
 

@@ -36,7 +36,7 @@ class BrokenCount:
     first: list[Broken] = field(default_factory=list)
 
 
-def of_parts(parts: Iterable[pa.Table], most: int = FIRST) -> list[Broken]:
+def of_parts(parts: Iterable[pa.Table], most: int) -> list[Broken]:
     """`of_ledger` for portions of whole recordings, one at a time."""
     return nsmallest(most, (each for part in parts for each in of_ledger(part, most)))
 

@@ -166,9 +166,9 @@ def recordings(out: Path, shard: str) -> list[str]:
     return names
 
 
-def supersede(out: Path, stage: str, shard: str, path: Path) -> None:
-    """Remove every part of the shard but `path` (the shard stage's snapshots)."""
-    for other in storage.names(folder(out, stage, shard), ".parquet"):
+def supersede(out: Path, shard: str, path: Path) -> None:
+    """Remove the shard stage's snapshots that are older than `path`."""
+    for other in storage.names(folder(out, "shard", shard), ".parquet"):
         if other != path and number_of(other) < number_of(path):
             storage.remove(other)
 

@@ -19,7 +19,7 @@ class Fault:
     what: str
     shifts: bool = False
 
-    def moved(self, base: int, scale: float = 1.0) -> Fault:
+    def moved(self, base: int, scale: float) -> Fault:
         """This fault in a longer stream where its own starts at `base`; `scale` converts rates."""
         start, end = (base + round(at * scale) for at in (self.start, self.end))
         return replace(self, start=start, end=end)

@@ -53,7 +53,7 @@ class Refused(Exception):
 class Unanswered(Exception):
     """All tries failed. `busy`: the last answer asked to wait."""
 
-    def __init__(self, fault: str, busy: bool = False) -> None:
+    def __init__(self, fault: str, busy: bool) -> None:
         super().__init__(fault)
         self.busy = busy
 

@@ -40,12 +40,12 @@ SECRET: JsonDict = {"role": "secret"}
 FORMS = Path(__file__).with_name("forms.json")  # written by `python -m tests.pages`
 
 
-def Threshold(default: Any, description: str | None = None, **limits: Any) -> Any:
+def Threshold(default: Any, description: str, **limits: Any) -> Any:
     """A field that judges measures. `limits`: of `pydantic.Field`."""
     return Field(default, description=description, json_schema_extra=THRESHOLD, **limits)
 
 
-def Transient(default: Any, description: str | None = None, **limits: Any) -> Any:
+def Transient(default: Any, description: str, **limits: Any) -> Any:
     """A field that changes speed or looks only."""
     return Field(default, description=description, json_schema_extra=TRANSIENT, **limits)
 

@@ -101,9 +101,8 @@ def _table(path: str, into: dict[str, str | None]) -> Entries:
             yield bad_line(path, number, error)
 
 
-def _entry(path: str, key: str, number: int | None = None) -> str:
-    at = "" if number is None else f":{number}"
-    return recording_name(f"{os.path.basename(path)}{at}:{key}")
+def _entry(path: str, key: str, number: int) -> str:
+    return recording_name(f"{os.path.basename(path)}:{number}:{key}")
 
 
 def _segments(path: str, tables: _Tables) -> Entries:

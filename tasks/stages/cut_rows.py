@@ -27,9 +27,7 @@ def of_recording(cut: str, recording: str, facts: StreamFacts) -> Row:
     }
 
 
-def of_failure(
-    cut: str, recording: str, code: str, detail: str, decoded: int = 0, rate: int = 0
-) -> Row:
+def of_failure(cut: str, recording: str, code: str, detail: str, decoded: int, rate: int) -> Row:
     """Of a recording that cannot be used; its decoded prefix is counted as failed."""
     return {
         "cut": cut,

@@ -163,9 +163,8 @@ def row_groups(
 class Slices:
     """Ranges of the rows of a table that may have many parts; each is read on demand."""
 
-    def __init__(self, path: Path, columns: Sequence[str] | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self.files = parts(path)
-        self.columns = None if columns is None else list(columns)
         self.rows = []
         for part in self.files:
             with arrow(part) as file:
@@ -185,5 +184,5 @@ class Slices:
     def _part(self, number: int) -> pa.Table:
         if self._held is None or self._held[0] != number:
             with arrow(self.files[number]) as file:
-                self._held = number, pq.read_table(file, columns=self.columns)
+                self._held = number, pq.read_table(file)
         return self._held[1]

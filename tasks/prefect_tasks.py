@@ -16,7 +16,7 @@ from prefect.states import Completed
 
 from tasks.callers import Step
 from tasks.job import Done
-from tasks.stages import stage
+from tasks.stages.contract import STAGES
 
 
 def _task(name: str) -> Any:
@@ -39,7 +39,7 @@ def _task(name: str) -> Any:
     return run
 
 
-TASKS = {name: _task(name) for name in ("shard", *stage.PER_SHARD, "package")}
+TASKS = {name: _task(name) for name in STAGES}
 
 
 def run(name: str, label: str, work: Callable[[], Step]) -> Step:

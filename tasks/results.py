@@ -10,7 +10,7 @@ from tasks.checkpoints.index import Index
 from tasks.job import Done
 from tasks.json_types import JsonObject
 from tasks.listing.left_aside import LeftAsides
-from tasks.stages import stage
+from tasks.stages.contract import STAGES
 
 
 @dataclass(slots=True)
@@ -46,8 +46,7 @@ class Totals:
     def __init__(self) -> None:
         counts = ("shards_run", "shards_reused", "items_computed", "items_reused")
         self.stages: dict[str, JsonObject] = {
-            name: {**dict.fromkeys(counts, 0), "seconds": 0.0}
-            for name in ("shard", *stage.PER_SHARD, "package")
+            name: {**dict.fromkeys(counts, 0), "seconds": 0.0} for name in STAGES
         }
 
     def add(self, done: Done) -> None:

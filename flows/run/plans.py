@@ -27,7 +27,7 @@ from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.listing import shared
 from tasks.listing.shared import Shared
-from tasks.stages.stage import PER_SHARD
+from tasks.stages.contract import PER_SHARD, STAGES
 from tasks.storage import tables
 
 LAST_RUNS = 20  # in which the speed of a stage is looked up
@@ -110,7 +110,7 @@ class _Rates:
     """Seconds that stages take, by the newest run that computed them with the same plug-ins."""
 
     def __init__(self, settings: PrepareSettings, job: Job) -> None:
-        self.used = {name: _plugins(settings, name) for name in planning.STAGES}
+        self.used = {name: _plugins(settings, name) for name in STAGES}
         self.workers = settings.cluster.workers
         self.runs = [*islice(_runs(job.out), LAST_RUNS)]
         self.estimated = (estimates.newest(job) or {}).get("costs", {}).get("laps", {})

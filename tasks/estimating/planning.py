@@ -28,13 +28,13 @@ from tasks.packaging import contents, safeguards
 from tasks.packaging.choosing import weights
 from tasks.recipe import whole_job
 from tasks.schema import Row
-from tasks.stages import contract, stage
+from tasks.stages import stage
+from tasks.stages.contract import STAGES
 from tasks.up_to_date import UpToDate
 
 UNJUDGED = Outcome("pending", "filter")
 #: What decides which clips there are: a plan in which they have work predicts the rest.
-HEARD = ("shard", *contract.PER_SHARD)
-STAGES = (*HEARD, "package")
+HEARD = STAGES[:-1]
 SOURCES = "sources"  # the cause of work on recordings that are new or changed
 
 

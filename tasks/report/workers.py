@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from tasks.accounting import metrics
 from tasks.arrays import Bools, Float64s, Int64s
 from tasks.json_types import JsonObject
+from tasks.stages.contract import STAGES
 
-STAGES = ("shard", "filter", "resample", "transcribe", "package")
 SLOWEST = 12  # shards in the list
 BINS = 120  # steps of time
 LANES = 24  # the busiest workers, which get a line of their own

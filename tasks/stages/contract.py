@@ -22,6 +22,7 @@ from tasks.plugins.contracts.members import Filled
 from tasks.schema import Row
 
 PER_SHARD = ("filter", "resample", "transcribe")
+STAGES = ("shard", *PER_SHARD, "package")  # of a run, in order
 
 
 class Work(Protocol):

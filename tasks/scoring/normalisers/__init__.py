@@ -24,8 +24,6 @@ from tasks.scoring.cleaning import clean
 from tasks.scoring.normalisers._spoken import READINGS, Reading
 from tasks.scoring.normalisers._spoken import of as figures_to_words
 
-__all__ = ["LONGEST", "VERSION", "base", "figures_to_words", "normalise", "training_text"]
-
 #: Raise it when a rule or `tasks.scoring.readings` gives another text: stored counts are then
 #: computed again from stored texts.
 VERSION = 3

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from tasks import speech_rate
+from tasks import recipe, speech_rate
+from tasks.audio.channels import STRETCH, Heard, mean
 from tasks.errors import ConfigError
 from tasks.recording import Segment
-from tasks.segmenters import Segmenter, Span, auto, vad, whole
+from tasks.segmenters import Segmenter, Span, applio, auto, vad, whole
 from tasks.segmenters import given as given_segmenter
+from tasks.settings import Plugin
 from tasks.speech import silero as _silero
 from tasks.weights import finding, onnx_session
 
@@ -324,3 +326,72 @@ def test_auto_follows_given_segments() -> None:
     spans = run(auto.start(auto.Settings(), RATE, (Segment(0, 1),)), blank(60), 65_536)
     assert spans[0] == Span(0, RATE, given=0)
     assert spans[1].reason == "outside_segments"
+
+
+# channels that cancel each other
+
+
+@pytest.mark.usefixtures("scripted")
+def test_speech_in_channels_that_cancel_each_other_is_no_silence() -> None:
+    """All of such a recording was `non_speech`: the detector heard the mean of the channels."""
+    mono = speech((5, 0.05), (10, 1.0), (6, 0.05), (10, 1.0), (5, 0.05))
+    both = np.concatenate([mono, -mono], 1)
+    for block in (4096, 5003, 65_536):
+        spans = run(vad.start(vad.Settings(), RATE, ()), both, block)
+        assert spans == cut(mono)
+    assert lengths(spans) == pytest.approx([10.2, 10.2], abs=0.04)
+
+
+@pytest.mark.parametrize("merge", ["default", "emilia"])
+def test_half_of_a_recording_may_cancel(merge: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vad, "Probabilities", Scripted)
+    monkeypatch.setattr(_silero, "Probabilities", Scripted)
+    mono = speech((5, 0.05), (10, 1.0), (6, 0.05), (10, 1.0), (5, 0.05))
+    other = mono.copy()
+    other[len(mono) // 2 :] *= -1
+    spans = run(
+        vad.start(vad.Settings.model_validate({"merge": merge}), RATE, ()),
+        np.concatenate([mono, other], 1), 4096,
+    )  # fmt: skip
+    assert len(lengths(spans)) == 2
+
+
+def test_applio_hears_channels_that_cancel() -> None:
+    tone = np.random.default_rng(1).normal(scale=0.2, size=12 * RATE).astype(np.float32)
+    tone[5 * RATE : 7 * RATE] = 0
+    chosen = applio.Settings()
+    alone = run(applio.start(chosen, RATE, ()), tone[:, None], 4096)
+    assert run(applio.start(chosen, RATE, ()), np.stack([tone, -tone], 1), 4096) == alone
+    assert any(span.kind == "utterance" for span in alone)
+
+
+@pytest.mark.parametrize("block", [512, 4096, 65_536])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_what_does_not_cancel_is_heard_as_the_mean(block: int, count: int) -> None:
+    noise = np.random.default_rng(2).normal(size=(2 * STRETCH + 77, count)).astype(np.float32)
+    noise[:STRETCH] = 0  # silence does not cancel
+    for samples in (noise, np.repeat(noise[:, :1], count, axis=1)):
+        ear = Heard(np.float32)
+        heard = [ear.push(samples[at : at + block]) for at in range(0, len(samples), block)]
+        assert np.array_equal(np.concatenate([*heard, ear.finish()]), mean(samples, np.float32))
+
+
+def test_the_loudest_of_channels_that_cancel_is_heard() -> None:
+    noise = np.random.default_rng(3).normal(size=2000).astype(np.float32)
+    ear = Heard()
+    samples = np.stack([np.zeros_like(noise), noise, -noise], 1)
+    assert not len(ear.push(samples))
+    assert np.array_equal(ear.finish(), noise)
+
+
+def test_only_recordings_of_several_channels_are_cut_anew() -> None:
+    """What is heard is in the recipe only where it can differ from what was heard before."""
+
+    def of(use: str, channels: int) -> str:
+        return recipe.of_cut(Plugin(use=use), "c", None, channels=channels)
+
+    for use in ("vad", "auto", "applio"):
+        assert of(use, 1) == recipe.of_cut(Plugin(use=use), "c", None) != of(use, 2)
+        assert of(use, 2) == of(use, 6)
+    assert of("whole", 1) == of("whole", 2)
+    assert of("given", 1) == of("given", 2)

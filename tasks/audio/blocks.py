@@ -32,17 +32,20 @@ def regroup(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:
         yield np.concatenate(held)
 
 
+def energy(samples: Samples) -> float:
+    """Sum of the squares of contiguous samples; infinite or NaN where that overflows float32."""
+    # In rows: BLAS gives a longer product to all cores.
+    flat = samples.reshape(-1)
+    cut = len(flat) - len(flat) % ROW
+    rows, rest = flat[:cut].reshape(-1, ROW), flat[cut:]
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.vecdot(rows, rows).sum()) + float(np.vecdot(rest, rest))
+
+
 def all_finite(samples: Samples) -> bool:
     """Whether no sample is NaN or infinite."""
-    # A NaN or an infinity makes a sum of squares one, too, and sums take one pass over memory. In
-    # rows: BLAS gives a longer product to all cores. Sums of large, finite samples may overflow:
-    # those are looked at one by one.
-    if samples.flags.c_contiguous:
-        flat = samples.reshape(-1)
-        cut = len(flat) - len(flat) % ROW
-        rows, rest = flat[:cut].reshape(-1, ROW), flat[cut:]
-        with np.errstate(over="ignore", invalid="ignore"):
-            sums = float(np.vecdot(rows, rows).sum()) + float(np.vecdot(rest, rest))
-        if math.isfinite(sums):
-            return True
+    # A NaN or an infinity makes a sum of squares one, too, and sums take one pass over memory. Sums
+    # of large, finite samples may overflow: those are looked at one by one.
+    if samples.flags.c_contiguous and math.isfinite(energy(samples)):
+        return True
     return bool(np.isfinite(samples).all())

@@ -1,4 +1,4 @@
-"""The mean of a recording's channels, for segmenters and for the PCM.
+"""The mean of a recording's channels, for segmenters and for the PCM, and whether they cancel.
 
 numpy's own mean over rows of two values takes ten times as long as adding columns.
 """
@@ -9,9 +9,15 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from tasks.arrays import Float32s
+from tasks.audio.blocks import energy
 
 #: From this many channels on, numpy adds eight values of a row at once and rounds differently.
 MANY = 8
+
+#: Channels whose sum has less than this part of the loudest one's power, -40 dB, are the same sound
+#: with its sign reversed: their mean is next to nothing.
+CANCELLED = 1e-4
+STRETCH = 1 << 14  # samples of which `Heard` takes one channel, or the mean
 
 
 def mean(samples: Float32s, dtype: DTypeLike = np.float64) -> Float32s:
@@ -39,3 +45,37 @@ def mean(samples: Float32s, dtype: DTypeLike = np.float64) -> Float32s:
             total += samples[:, channel]
         total /= count
     return total.astype(np.float32, copy=False)
+
+
+class Heard:
+    """A stream of blocks as something that listens hears it: the mean of the channels, or where
+    they cancel each other the loudest one, lest speech pass for silence. Fixed stretches are
+    judged, so that the result does not depend on the blocks."""
+
+    def __init__(self, dtype: DTypeLike = np.float64) -> None:
+        self._dtype = dtype
+        self._held: Float32s | None = None
+
+    def push(self, block: Float32s) -> Float32s:
+        """float32 [n, channels] to the samples [m] that are now known."""
+        if block.shape[1] == 1:
+            return block[:, 0]
+        held = block if self._held is None else np.concatenate([self._held, block])
+        cut = len(held) - len(held) % STRETCH
+        self._held = held[cut:].copy()
+        parts = [self._of(held[at : at + STRETCH]) for at in range(0, cut, STRETCH)]
+        return np.concatenate([np.empty(0, np.float32), *parts])
+
+    def finish(self) -> Float32s:
+        """The remaining samples."""
+        return np.empty(0, np.float32) if self._held is None else self._of(self._held)
+
+    def _of(self, samples: Float32s) -> Float32s:
+        mixed = mean(samples, self._dtype)
+        least = energy(mixed) * samples.shape[1] ** 2 / CANCELLED
+        if not least < energy(samples):  # of all channels: cheaper than of each
+            return mixed
+        channels = samples.T.copy()
+        energies = [energy(channel) for channel in channels]
+        loudest = energies.index(max(energies))
+        return channels[loudest] if least < energies[loudest] else mixed

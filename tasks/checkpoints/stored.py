@@ -23,8 +23,8 @@ KEPT = 4096  # recipes of cuts: more than a shard has recordings, and each stage
 
 @lru_cache(maxsize=16)
 def cut_recipes(segmenter: Plugin, speakers: Plugin) -> Callable[..., str]:
-    """`recipe.of_cut` with these plug-ins: (content, given, turns, text, language). It keeps what
-    it has worked out; plug-ins take longer to compare than all the rest together."""
+    """`recipe.of_cut` with these plug-ins: (content, given, turns, text, language, channels). It
+    keeps what it has worked out; plug-ins take longer to compare than all the rest together."""
 
     @lru_cache(maxsize=KEPT)
     def of(
@@ -33,8 +33,9 @@ def cut_recipes(segmenter: Plugin, speakers: Plugin) -> Callable[..., str]:
         turns: str | None,
         text: str | None,
         language: str | None,
+        channels: int,
     ) -> str:
-        return recipe.of_cut(segmenter, content, given, turns, speakers, text, language)
+        return recipe.of_cut(segmenter, content, given, turns, speakers, text, language, channels)
 
     return of
 
@@ -79,7 +80,8 @@ class StoredShard:
     def cut_recipe(self, recording: Row) -> str:
         given, content = segments_of(recording), recording["content"]
         turns = None if self.job.speakers.use == "none" else self._of_turns(recording)
-        return self._cut_recipes(content, given, turns, recording["text"], recording["language"])
+        text, language = recording["text"], recording["language"]
+        return self._cut_recipes(content, given, turns, text, language, _channels(recording))
 
     @cached_property
     def _cut_recipes(self) -> Callable[..., str]:
@@ -87,7 +89,8 @@ class StoredShard:
 
     def _of_turns(self, recording: Row) -> str | None:
         named, fault = speakers_of(recording), recording.get("rttm_error")
-        return recipe.of_turns(self.job.speakers, recording["content"], named, fault)
+        content, channels = recording["content"], _channels(recording)
+        return recipe.of_turns(self.job.speakers, content, named, fault, channels)
 
     def turned(self, recording: Row) -> tuple[str | None, tuple[Turn, ...] | None]:
         """The recipe of a recording's turns, None without diarization; and the turns, None while
@@ -167,3 +170,7 @@ class StoredShard:
         if not self.job.transcribe.backends:
             return ()
         return hypotheses.recipes(self.job.transcribe, self.weights, utterance)
+
+
+def _channels(recording: Row) -> int:
+    return recording["header_channels"] or 1

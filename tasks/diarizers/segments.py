@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from tasks.arrays import Float32s, Float64s
-from tasks.audio.channels import mean
+from tasks.audio.channels import Heard
 from tasks.diarizers import CuttingSettings, Diarizer, Turn, _windows
 from tasks.diarizers._linking import clusters, speaker_of_local
 from tasks.diarizers._tracks import Stretch, frame_of_window, stretches
@@ -33,6 +33,7 @@ from tasks.speech_rate import RATE
 from tasks.weights import entries, registry
 
 VERSION = 5
+LISTENS = True
 ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
 ASKED_BY = "speakers.use=segments"
 LEAST_SPEAKER_S = 1.5  # of speech that makes a speaker, if there are others
@@ -99,6 +100,7 @@ def check_weights(settings: Settings) -> None:
 class Segments:
     def __init__(self, settings: Settings, rate: int) -> None:
         self._settings, self._rate = settings, rate
+        self._ear = Heard(np.float32)
         self._audio = MonoStream(rate)
         self._hop = _windows.samples_of(settings.hop_seconds)
         self._model = Windows(settings.path, self._hop)
@@ -107,10 +109,14 @@ class Segments:
 
     def push(self, block: Float32s) -> None:
         self._count += len(block)
-        mono = np.nan_to_num(mean(block, np.float32), nan=0.0, posinf=0.0, neginf=0.0)
-        self._windows += self._model.push(self._audio.push(mono))
+        self._hear(self._ear.push(block))
+
+    def _hear(self, mono: Float32s) -> None:
+        finite = np.nan_to_num(mono, nan=0.0, posinf=0.0, neginf=0.0)
+        self._windows += self._model.push(self._audio.push(finite))
 
     def finish(self) -> tuple[Turn, ...]:
+        self._hear(self._ear.finish())
         self._windows += self._model.push(self._audio.finish())
         self._windows += self._model.finish()
         means = _speakers(self._windows, self._settings.cut)

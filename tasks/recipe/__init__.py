@@ -34,6 +34,8 @@ from tasks.settings.servers import LlmText
 #: changed the samples of no recording that was cut before without damage.
 DECODE_VERSION = 1
 FILTER_VERSION = 3
+#: Of what is heard where a recording has several channels; see `tasks.audio.channels.Heard`.
+HEARD = "loudest where they cancel"
 ENHANCE_VERSION = 1
 CUTTING = (
     "min_turn_seconds",
@@ -73,18 +75,24 @@ def of_plugin(shelf: str, plugin: Plugin) -> str:
 
 
 def of_turns(
-    speakers: Plugin, content: str, given: Sequence[Segment] | None, fault: str | None = None
+    speakers: Plugin,
+    content: str,
+    given: Sequence[Segment] | None,
+    fault: str | None = None,
+    channels: int = 1,
 ) -> str | None:
     """Recipe of a recording's turns; None without diarization. If the diarizer uses the source's
     turns, it includes them, and `fault`, why they are unusable."""
     if speakers.use == "none":
         return None
+    module = plugins.load("diarizers", speakers.use)
     stated: list[tuple[object, ...]] = []
-    if plugins.load("diarizers", speakers.use).USES_SPEAKERS:
+    if module.USES_SPEAKERS:
         stated = [(s.start, s.end, s.speaker) for s in given or ()]
         stated += [(fault,)] if fault else []
     shelf = of_plugin("diarizers", speakers)
-    return digest("turns", DECODE_VERSION, shelf, content, *([stated] if stated else []))
+    heard = [HEARD] if module.LISTENS and channels > 1 else []
+    return digest("turns", DECODE_VERSION, shelf, content, *([stated] if stated else []), *heard)
 
 
 def of_speakers(speakers: Plugin) -> str:
@@ -113,6 +121,7 @@ def of_cut(
     speakers: Plugin | None = None,
     text: str | None = None,
     language: str | None = None,
+    channels: int = 1,
 ) -> str:
     """Recipe of a recording's cuts. It includes texts of given segments only if words have times,
     since sentence ends may then be cuts; speakers if the segmenter uses them; `turns`, the recipe
@@ -134,6 +143,8 @@ def of_cut(
         what.append([turns, cutting_at_turns(speakers)])
     if text and module.hears(settings) is not None:
         what.append(["text", text, language])
+    if module.LISTENS and channels > 1:
+        what.append(HEARD)
     return digest("cut", FILTER_VERSION, DECODE_VERSION, shelf, *what)
 
 

@@ -27,6 +27,7 @@ from tasks.segmenters._aligned import by_words, forced
 from tasks.settings import Plugin, StageSettings
 from tasks.settings.base import Shelf
 
+LISTENS = True
 VERSION = 4  # distinguishes words next to pauses, and those said twice
 
 

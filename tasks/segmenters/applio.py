@@ -23,13 +23,14 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from tasks.arrays import Float32s
-from tasks.audio.channels import mean
+from tasks.audio.channels import Heard
 from tasks.recording import Segment
 from tasks.segmenters import Segmenter, Span
 from tasks.segmenters._slicer import Ear, FrameRms, Slicer
 from tasks.settings import StageSettings
 
 VERSION = 2
+LISTENS = True
 
 
 class Settings(StageSettings):
@@ -135,6 +136,7 @@ class Automatic:
 
     def __init__(self, settings: Settings, rate: int) -> None:
         self._settings = settings
+        self._mono = Heard()
         self._ear = Ear(rate, settings.sample_rate or rate, settings.highpass)
         heard = self._ear.rate
         self._hop = hop = max(round(heard * settings.hop_ms / 1000), 1)
@@ -153,10 +155,11 @@ class Automatic:
         self._out: list[Span] = []
 
     def push(self, block: Float32s) -> list[Span]:
-        self._slice(self._rms.push(self._ear.push(mean(block))))
+        self._slice(self._rms.push(self._ear.push(self._mono.push(block))))
         return [] if self._is_short else self._take()
 
     def finish(self) -> list[Span]:
+        self._slice(self._rms.push(self._ear.push(self._mono.finish())))
         self._slice(self._rms.push(self._ear.finish()))
         if self._is_short:
             self._out, self._done = [], 0

@@ -14,6 +14,7 @@ from tasks.segmenters import given as given_segmenter
 from tasks.segmenters._speech_settings import SpeechSettings
 
 VERSION = 3
+LISTENS = True
 
 
 class Settings(SpeechSettings):

@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from tasks.arrays import Float32s
+from tasks.audio.channels import Heard
 from tasks.recording import Segment
 from tasks.recording.turns import Voices
 from tasks.segmenters import Kind, Segmenter, Span
@@ -30,6 +31,7 @@ from tasks.speech.silero import SHA256, WINDOW, Probabilities
 from tasks.speech_rate import RATE
 
 VERSION = 3
+LISTENS = True
 #: Defaults of `merge: emilia`, those of Emilia-Pipe and Silero.
 EMILIA = {"min_seconds": 3.0, "max_gap_seconds": 2.0, "min_speech_ms": 250, "speech_pad_ms": 30}
 
@@ -67,6 +69,7 @@ class Vad:
 
     def __init__(self, settings: SpeechSettings, rate: int) -> None:
         self._settings, self._rate = settings, rate
+        self._ear = Heard(np.float32)
         self._model = Probabilities(rate)
         self._detector = SpeechDetector(settings)
         self._pad = settings.speech_pad_ms * RATE // 1000  # samples at 16 kHz
@@ -86,13 +89,14 @@ class Vad:
 
     def push(self, block: Float32s) -> list[Span]:
         self._count += len(block)
-        self._advance(self._model.push(block))
+        self._hear(self._ear.push(block))
         keep = self._earliest()
         del self._probs[: keep - self._first]
         self._first = keep
         return self._take()
 
     def finish(self) -> list[Span]:
+        self._hear(self._ear.finish())
         self._advance(self._model.finish())
         self._detector.finish()
         self._build()
@@ -109,6 +113,9 @@ class Vad:
     def _earliest(self) -> int:
         start = self._builder.pending_start
         return self._detector.earliest_pending if start is None else start
+
+    def _hear(self, mono: Float32s) -> None:
+        self._advance(self._model.push(mono[:, None]))
 
     def _advance(self, probs: Float32s) -> None:
         if not len(probs):

@@ -16,7 +16,7 @@ from tasks import speech
 from tasks.arrays import Float32s, Float64s
 from tasks.asr import SpeechClip
 from tasks.audio import Clip
-from tasks.audio.channels import mean
+from tasks.audio.channels import Heard
 from tasks.errors import ConfigError, ItemError
 from tasks.plugins import backends
 from tasks.plugins.contracts.asr import Backend, EmittingBackend
@@ -152,7 +152,8 @@ def _pieces(locator: Locator, rate: int) -> Iterator[Piece]:
 
 
 def _mono(clip: Clip, rate: int) -> Float32s:
-    samples = np.concatenate([mean(block) for block in clip.blocks()])
+    ear = Heard()
+    samples = np.concatenate([*map(ear.push, clip.blocks()), ear.finish()])
     if clip.rate == rate:
         return np.asarray(samples, np.float32)
     return np.asarray(soxr.resample(samples, clip.rate, rate, "HQ"), np.float32)

@@ -16,16 +16,12 @@ from tasks import plugins
 from tasks.arrays import Float32s, Int16s
 from tasks.audio import Clip
 from tasks.audio.blocks import all_finite, regroup
-from tasks.audio.channels import mean
+from tasks.audio.channels import CANCELLED, mean
 from tasks.errors import ItemError
 from tasks.plugins.contracts import Resampler
 from tasks.settings import ResampleSettings, StageSettings
 
 Sample = TypeVar("Sample", np.float32, np.int16)
-
-#: Channels whose sum has less than this part of the loudest one's power, -40 dB, are the same sound
-#: with its sign reversed: their mean is next to nothing.
-CANCELLED = 1e-4
 
 #: Clips longer than this go through a plug-in's `stream` if it has one: memory stays bounded.
 STREAM_ABOVE_S = 120

@@ -31,3 +31,5 @@ class DiarizerModule(VersionedModule, Protocol):
 class DiarizerPlugin(DiarizerModule, LoadedPlugin, Protocol):
     #: The speakers of the source's segments are in the recipe of its turns.
     USES_SPEAKERS: bool = False
+    #: It hears what `tasks.audio.channels.Heard` makes of several channels.
+    LISTENS: bool = False

@@ -90,6 +90,8 @@ class SegmenterPlugin(SegmenterModule, LoadedPlugin, Protocol):
     #: (settings, rate, given, voices) -> a segmenter that cuts where the speaker changes; `voices`
     #: are a diarizer's turns. None: it has no use for them.
     at_turns: Callable[[PluginSettings, int, Sequence[Segment], Voices], Segmenter] | None = None
+    #: It cuts by what it hears, as `tasks.audio.channels.Heard` makes it of several channels.
+    LISTENS: bool = False
 
     def uses_speakers(self, settings: PluginSettings) -> bool:
         """Whether the speakers of given segments move its cuts: they are in the recipe then."""

@@ -12,7 +12,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from tasks.arrays import Float32s
+from tasks.audio.channels import Heard
 from tasks.segmenters._emilia.largest_gap import LargestGapSplitter
 from tasks.segmenters._emilia.silero_timestamps import SileroTimestamps
 from tasks.segmenters._speech_settings import SpeechSettings
@@ -63,6 +66,7 @@ class Turn:
         self._max_length = int(settings.max_seconds * RATE)
         self._pushed = 0  # samples
         self._last_cut: int | None = None  # inside the open speech region, at 16 kHz
+        self._ear = Heard(np.float32)
         self._model: _silero.Probabilities | None = None
         self._timestamps = SileroTimestamps(settings)
         self._splitter = LargestGapSplitter(int(SHORT_TURN_SECONDS * RATE))
@@ -85,7 +89,7 @@ class Turn:
             return
         if self._model is None:
             self._model = _silero.Probabilities(self._rate)
-        self._detect(self._model.push(samples))
+        self._detect(self._model.push(self._ear.push(samples)[:, None]))
         if not self._is_short(self.start + self._pushed):
             self._release()
 
@@ -104,6 +108,7 @@ class Turn:
             return
         assert self._model is not None
         self._timestamps.length = length
+        self._detect(self._model.push(self._ear.finish()[:, None]))
         self._detect(self._model.finish())
         self._timestamps.finish()
         self._group_regions()

@@ -84,13 +84,26 @@ class Terminal(io.StringIO):
 
 def test_init_asks_at_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "stdin", Terminal("song\ntts\nen, de\n\n/data/talk\n\n"))
+    typed = "song\ntts\nEnglish\nen, de\n\n/data/talk\n\n"
+    monkeypatch.setattr(sys, "stdin", Terminal(typed))
     monkeypatch.setattr(sys, "stderr", asked := Terminal())
     assert cli.main(["init"]) == 0
-    assert asked.getvalue().count("What is it for") == 2, "an unknown purpose is asked again"
+    said = asked.getvalue()
+    assert said.count("What is it for") == said.count("Languages that are") == 2, "asked again"
+    assert "'song' is none of asr, tts, vc.\n" in said
+    assert "'English': give a code of ISO 639-1, such as en.\n" in said
+    assert "Folder of recordings? there is no default; type an answer.\n" in said
     read = settings.read("uttermill.yaml", [], None, [])
     assert (read.resample.rate, read.sources[0].path) == (24000, "/data/talk")
     assert read.out == str(tmp_path / "prepared")
+
+
+def test_init_ends_where_no_answer_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-D took the default, and went on to the next question."""
+    monkeypatch.setattr(sys, "stdin", Terminal(""))
+    monkeypatch.setattr(sys, "stderr", said := Terminal())
+    assert cli.main(["init", str(tmp_path / "x.yaml")]) == 2
+    assert said.getvalue().endswith("\nuttermill: no answer; give --for\n")
 
 
 def test_init_without_a_terminal_names_the_flag(

@@ -9,13 +9,14 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 from string import Template
 
 from flows import checks
 from flows.cli.show.tables import Line
+from tasks import language_codes
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
 from tasks.settings import TranscribeSettings
@@ -35,17 +36,16 @@ def init(args: argparse.Namespace) -> JsonObject:
     if path.exists() and not args.force:
         raise ConfigError(f"{path} is there already; name another file, or give --force")
     purpose = args.purpose or _answer(
-        "What is it for: asr, tts or vc (voice conversion)?", "asr", tuple(PURPOSES), "--for"
+        "What is it for: asr, tts or vc (voice conversion)?", "asr", "--for", _purpose_fault
     )
     codes = args.languages
     if not codes and purpose != "vc":
-        answer = _answer("Languages that are spoken, such as en,zh (empty: detect)?", "", (), "")
-        codes = [code for code in re.split(r"[,\s]+", answer) if code]
-    for code in codes:
-        if not re.fullmatch(r"[a-z]{2,3}", code):
-            raise ConfigError(f"--language {code!r}: give a code of ISO 639-1, such as en or zh")
-    source = args.source or _answer("Folder of recordings?", "", (), "--source")
-    out = args.out or _answer("Where do results go?", "prepared", (), "--out")
+        asked = "Languages that are spoken, such as en,zh (empty: detect)?"
+        codes = _codes(_answer(asked, "", "--language", lambda text: _codes_fault(_codes(text))))
+    if fault := _codes_fault(codes):
+        raise ConfigError(f"--language {fault}")
+    source = args.source or _answer("Folder of recordings?", None, "--source")
+    out = args.out or _answer("Where do results go?", "prepared", "--out")
     for each in (source, out):
         checks.check_text(each)
     try:
@@ -90,22 +90,47 @@ def _verdicts(languages: list[str]) -> str:
     return "\n".join(lines)
 
 
-def _answer(question: str, default: str, choices: tuple[str, ...], flag: str) -> str:
-    """What a person types; without a terminal the default, or ConfigError if there is none and
-    `flag` is needed."""
+def _purpose_fault(answer: str) -> str | None:
+    return None if answer in PURPOSES else f"{answer!r} is none of {', '.join(PURPOSES)}"
+
+
+def _codes(answer: str) -> list[str]:
+    return [code for code in re.split(r"[,\s]+", answer) if code]
+
+
+def _codes_fault(codes: Sequence[str]) -> str | None:
+    """What is wrong with the first that is no code, and what to write."""
+    for code in codes:
+        if not re.fullmatch(r"[a-z]{2,3}", code):
+            known = language_codes.suggestion(code) or "en or zh"
+            return f"{code!r}: give a code of ISO 639-1, such as {known}"
+    return None
+
+
+def _answer(
+    question: str,
+    default: str | None,
+    flag: str,
+    fault: Callable[[str], str | None] = lambda answer: None,
+) -> str:
+    """What a person types, asked again with what `fault` says of an answer. Without a terminal the
+    default; ConfigError if there is none, which asks for `flag`."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        if flag and not default:
+        if default is None:
             raise ConfigError(f"give {flag}: there is no terminal to ask at")
         return default
     while True:
         shown = f" [{default}]" if default else ""
         print(f"{question}{shown} ", end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline()
-        answer = line.strip() or default
-        if (answer in choices or not choices) and (answer or not flag):
-            return answer
-        if not line:
+        if not line:  # Ctrl-D
+            print(file=sys.stderr)
             raise ConfigError(f"no answer; give {flag}")
+        answer = line.strip() or default
+        refusal = "there is no default; type an answer" if answer is None else fault(answer)
+        if answer is not None and refusal is None:
+            return answer
+        print(f"{refusal}.", file=sys.stderr)
 
 
 def shown(result: JsonObject) -> Iterator[Line]:

@@ -324,6 +324,39 @@ def test_what_is_typed_while_a_decision_is_stored_stays(pages: Pages, served: Se
     assert decisions(served)[-1][1] == written
 
 
+def test_an_older_answer_that_comes_later_takes_no_decision_back(
+    pages: Pages, served: Served
+) -> None:
+    """Another person's drop is on its way to the page when this one keeps the clip."""
+    page = pages.page(served, "view=clips&in.outcome=packaged")
+    page.keyboard.press("j")
+    page.locator("[data-ready]").wait_for()
+    page.keyboard.press("n")
+    page.locator(".tag.person", has_text="drop").wait_for()
+    (made,) = log.read(log.stored(served.out))
+    log.append(served.out, [replace(made, who="another")])
+    page.evaluate(HELD, "api/reviews?")
+    page.evaluate(
+        """async () => {
+      window.review = await import(new URL("review.js", document.baseURI).href);
+      review.refresh().then(() => { window.refreshed = true; });
+    }"""
+    )
+    wait(page, "window.held === 1")
+    page.keyboard.press("k")
+    page.keyboard.press("y")
+    page.locator(".tag.person", has_text="keep").wait_for()
+    page.evaluate("() => window.release()")
+    wait(page, "window.refreshed")
+    assert page.evaluate(f"() => review.of({made.id!r}).decision") == "keep"
+    log.path(served.out).unlink()  # a file of fewer lines is another file
+    page.evaluate("() => { review.refresh().then(() => { window.refreshed = 2; }); }")
+    wait(page, "window.held === 2")
+    page.evaluate("() => window.release()")
+    wait(page, "window.refreshed === 2")
+    assert page.evaluate(f"() => review.of({made.id!r})") is None
+
+
 def test_e_before_the_clip_is_there_means_the_chosen_one(pages: Pages, served: Served) -> None:
     page = pages.page(served, "view=clips&in.outcome=packaged")
     page.keyboard.press("j")

@@ -14,22 +14,36 @@ export const of = (id) => {
   return found && found.decision !== "undo" ? found : null;
 };
 
-// What others decided meanwhile comes with every answer.
-function take(answer) {
-  for (const each of answer.decisions) known.set(each.id, each);
-  next = answer.next;
+// What others decided meanwhile comes with every answer, as the lines of the file from `since` on.
+// One answer may overtake another: lines that are known already are older than what is known now.
+function take(answer, since) {
+  if (answer.next < since) { // another file: the answer is all of it
+    known.clear();
+    next = 0;
+  }
+  const first = answer.next - answer.decisions.length;
+  for (const each of answer.decisions.slice(Math.max(0, next - first))) known.set(each.id, each);
+  next = Math.max(next, answer.next);
 }
 
 export async function refresh() {
-  asking ??= api.get("reviews", new URLSearchParams({ since: next })).then(take).finally(() => { asking = null; });
+  const since = next;
+  asking ??= api.get("reviews", new URLSearchParams({ since })).then((answer) => take(answer, since)).finally(() => { asking = null; });
   return asking;
+}
+
+async function send(path, data) {
+  const since = next;
+  const answer = await api.post(path, { ...data, since });
+  take(answer, since);
+  return answer;
 }
 
 const who = () => localStorage.getItem("who") ?? "";
 
 async function store(ids, decision, more = {}) {
   const decisions = ids.map((id) => ({ id, decision, who: who(), ...more }));
-  take(await api.post("reviews", { decisions, since: next }));
+  await send("reviews", { decisions });
   say(`${ids.length === 1 ? "The clip is" : `${ids.length} clips are`} ${WORDS[decision]}.`);
 }
 
@@ -113,10 +127,9 @@ export function bulk(total, marked, redraw) {
     try {
       fault(null);
       const asked = new URLSearchParams(state.query());
-      const body = { selection: marked.size ? null : asked.toString(), items: [...marked], decision, who: who(), since: next };
+      const body = { selection: marked.size ? null : asked.toString(), items: [...marked], decision, who: who() };
       if (!marked.size && !confirm(`${decision} all ${number(total)} clips that match?`)) return;
-      const answer = await api.post("reviews/selection", { ...body, version: state.get("version") || null });
-      take(answer);
+      const answer = await send("reviews/selection", { ...body, version: state.get("version") || null });
       say(`${number(answer.stored)} clips are ${WORDS[decision]}.`);
       marked.clear();
       redraw();

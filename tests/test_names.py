@@ -23,7 +23,7 @@ from flows import checks, settings
 from flows.run import runs
 from tasks import pipeline
 from tasks.recording import ids
-from tasks.recording.names import is_utf8, original, printable, recording_name
+from tasks.recording.names import is_utf8, printable, recording_name
 from tasks.results import Published
 from tasks.upkeep.verify import verify
 from tests import corpus, fuzz
@@ -137,6 +137,14 @@ def test_ids_are_safe_and_unique(done: tuple[Path, dict[str, bytes]]) -> None:
         assert len(found) == len(set(found)) == len(paths)
         assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,100}", each) for each in found)
         assert not any(each.startswith("-") for each in found)
+
+
+def original(shown: str) -> str:
+    """The file name behind a `printable` one, as Python's file functions take it."""
+    raw = shown.encode("utf-8", "surrogateescape")
+    return os.fsdecode(
+        re.sub(rb"\\x([0-9a-f]{2})", lambda found: bytes.fromhex(found[1].decode()), raw)
+    )
 
 
 def test_every_source_path_leads_to_its_file(done: tuple[Path, dict[str, bytes]]) -> None:

@@ -10,17 +10,17 @@ import hashlib
 import os
 import re
 
-_ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
+_ESCAPE = re.compile(rb"\\x[0-9a-f]{2}")
 
 #: A valid name that ends like a hashed one is hashed too, so that no file can forge another's name.
 _LOOKS_HASHED = re.compile(r"~[0-9a-f]{12}\Z")
 
 
 def printable(path: str) -> str:
-    """A file name as valid UTF-8 for manifests; `original` reverses it.
+    """A file name as valid UTF-8 for manifests.
 
     A valid name that holds no `\\xNN` is returned as it is. Otherwise bytes that are not UTF-8
-    become `\\xNN`, and every backslash becomes `\\x5c`.
+    become `\\xNN`, and every backslash becomes `\\x5c`: so each `\\xNN` is a byte of the name.
     """
     raw = os.fsencode(path)
     shown = raw.replace(b"\\", rb"\x5c").decode("utf-8", "backslashreplace")
@@ -28,12 +28,6 @@ def printable(path: str) -> str:
         return shown if _ESCAPE.search(raw) else raw.decode("utf-8")
     except UnicodeDecodeError:
         return shown
-
-
-def original(shown: str) -> str:
-    """The file name behind a `printable` one, as Python's file functions take it."""
-    raw = shown.encode("utf-8", "surrogateescape")
-    return os.fsdecode(_ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), raw))
 
 
 def display_text(raw: str) -> str:

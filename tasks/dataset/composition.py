@@ -15,12 +15,9 @@ from tasks.recording import ids
 
 #: Lower edges of the histogram of durations, s; a bin ends where the next begins.
 EDGES = (0.0, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 60.0)
-
-
 LARGEST = 20  # speakers that are named
 COLUMNS = ("dataset", "split", "language", "speaker", "num_samples", "sample_rate")
-REPEATED = ["dataset", "split", "language", "speaker"]
-KEYS = [*REPEATED, "sample_rate"]
+KEYS = ("dataset", "split", "language", "speaker", "sample_rate")
 SUMMED = ("samples", "items")
 
 

@@ -136,9 +136,6 @@ def beyond(out: Path, keep: int) -> list[Path]:
     return [path for path in all_of(out)[:-keep] if named is None or path.name != named.name]
 
 
-PIECE = 1 << 20  # bytes
-
-
 class Proved:
     """Opens files of a version for `tables`; RunError for one that differs from what was
     published."""
@@ -167,11 +164,9 @@ class Proved:
         entry = self.files.get(self.name_of(path))
         if entry is None or file.size() != entry["bytes"]:
             return False
-        state = hashlib.sha256()
-        while piece := file.read_buffer(PIECE):
-            state.update(piece)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
         file.seek(0)
-        return state.hexdigest() == entry["sha256"]
+        return bool(digest == entry["sha256"])
 
 
 def differs(version: Path, name: str) -> str:

@@ -476,6 +476,14 @@ def test_no_version_yet(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no dataset version yet" in capsys.readouterr().err
 
 
+def test_a_folder_that_is_no_out_costs_one_line(tmp_path: Path) -> None:
+    """DuckDB's binding added fifty of its own."""
+    command = [sys.executable, "-m", "flows.cli", "explore", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == f"uttermill: {tmp_path} is not the OUT of a run: it holds no runs/\n"
+
+
 @pytest.fixture
 def served(out: Path) -> Iterator[dict[str, Any]]:
     """The real command on a copy of OUT; ended by its signal."""

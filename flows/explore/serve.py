@@ -14,7 +14,6 @@ import uvicorn
 from flows.explore import app
 from flows.explore.corpus import Corpus
 from flows.run import runs
-from tasks import lean
 from tasks.errors import ConfigError, MillError
 
 HOST = "127.0.0.1"
@@ -35,7 +34,6 @@ def explore(
 ) -> None:
     """Serve until SIGINT or SIGTERM; `ready` is told once the port is open. ConfigError if OUT
     holds no such version, or the port is taken."""
-    lean.search_at_exit()
     with runs.scratch() as folder:
         corpus = Corpus(out, folder)
         try:

@@ -239,6 +239,34 @@ def test_an_m4a_that_ends_in_the_middle_has_the_length_of_its_index(tmp_path: Pa
     assert np.array_equal(samples[: fault.start], good[: fault.start])
 
 
+@pytest.mark.parametrize("kind", ["mp3", "lavfmp3"])
+def test_an_mp3_that_is_cut_short_is_doubtful_at_its_end_only(tmp_path: Path, kind: str) -> None:
+    """All of it was, because the length in LAME's tag was not there, as for Ogg and WebM it never
+    was."""
+    data = whole(kind)
+    good, _ = heard(data, tmp_path)
+    for cut in range(len(data) // 2, len(data) // 2 + 300, 61):
+        samples, faults = heard(data[:cut], tmp_path)
+        assert len(good) // 3 < len(samples) < len(good) * 2 // 3
+        [fault] = faults
+        assert (fault.start, fault.shifts) == (len(samples) - 1152, False)
+        assert fault.end == len(samples)
+        assert np.array_equal(samples[: fault.start], good[: fault.start])
+
+
+@pytest.mark.parametrize("kind", ["mp3", "lavfmp3"])
+def test_an_mp3_that_may_lack_more_than_its_end_is_doubtful_before(
+    tmp_path: Path, kind: str
+) -> None:
+    """Where its frames do not follow each other, or a tag shows that nothing was cut off."""
+    data = whole(kind)
+    samples, faults = heard(data[:-2000] + b"TAG" + bytes(125), tmp_path)
+    assert [(f.start, f.end, f.shifts) for f in faults] == [(0, len(samples), True)]
+    third = len(data) // 3
+    samples, faults = heard(data[:third] + data[third + 501 : -700], tmp_path)
+    assert faults[0].start < len(samples) // 2
+
+
 def test_a_file_of_which_nothing_can_be_decoded_is_unreadable(tmp_path: Path) -> None:
     data = whole("m4a")
     at, end = data.find(b"mdat") + 4, data.find(b"moov") - 4

@@ -61,8 +61,8 @@ class Suspect(Decoder):
     """A decoder of a file whose container may show damage without its place.
 
     When all is decoded, and unless `explained()` says that the decoder's faults account for it,
-    `what()` describes the damage (None: there is none). The fault covers the whole recording, or
-    with `at_end` only its end.
+    `what()` describes the damage (None: there is none). The fault begins at `since(samples)`: 0 is
+    the whole recording, anything else its end.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class Suspect(Decoder):
         decoder: Decoder,
         what: Callable[[], str | None],
         explained: Callable[[], bool],
-        at_end: bool = False,
+        since: Callable[[int], int],
     ) -> None:
-        self._decoder, self._what, self._at_end = decoder, what, at_end
+        self._decoder, self._what, self._since = decoder, what, since
         self._explained = explained
         self.header, self.faults = decoder.header, decoder.faults
 
@@ -83,7 +83,8 @@ class Suspect(Decoder):
             at += len(block)
             yield block
         if not self._explained() and (what := self._what()):
-            self.faults.append(Fault(at if self._at_end else 0, at, what, not self._at_end))
+            since = self._since(at)
+            self.faults.append(Fault(since, at, what, shifts=not since))
 
     def close(self) -> None:
         self._decoder.close()
@@ -127,12 +128,23 @@ def _opened(file: BinaryIO, size: int, pages: ogg_pages.Pages | None) -> Decoder
     if pages and pages.faults:
         what = f"{len(pages.faults)} damaged or missing pages"
         # FFmpeg times the packets of the last page from those before: it sees no hole there.
-        told = not pages.before_last
-        return Suspect(found, lambda: what, lambda: told and bool(found.faults), pages.tail_only)
+        told, tail_only = not pages.before_last, pages.tail_only
+        return Suspect(
+            found,
+            lambda: what,
+            lambda: told and bool(found.faults),
+            lambda at: at if tail_only else 0,
+        )
     if found.header.format.startswith("mp3/"):
         # Frames rejected in one place explain a wrong checksum. Where the decoder only complained,
         # it may have decoded other damaged frames without a complaint.
-        return Suspect(found, partial(mp3.lame_fault, file, size), lambda: found.one_place)
+        def since(at: int) -> int:
+            # The checksum of a file without its end tells nothing; its frames vouch for the rest.
+            end = max(at - mp3.FRAME, 0)
+            alone = all(fault.start >= end for fault in found.faults)
+            return end if alone and mp3.ends_within_frame(file, size) else 0
+
+        return Suspect(found, partial(mp3.lame_fault, file, size), lambda: found.one_place, since)
     return found
 
 

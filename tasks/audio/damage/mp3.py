@@ -8,6 +8,8 @@ from tasks.audio.damage.crc16 import crc16
 from tasks.recording.container import undisturbed
 
 _ID3 = 10
+FRAME = 1152  # most samples of a frame of layer III
+_READ = 1 << 20  # bytes
 _TAG_ROOM = 1 << 16  # bytes in which the first frame of an MP3 has to begin after its ID3 tag
 
 
@@ -39,6 +41,35 @@ def lame_fault(file: BinaryIO, size: int) -> str | None:
         return None
     crc = crc16(file, first + length_of_first, first + length)
     return None if crc == stored else "its checksum is of other audio"
+
+
+@undisturbed
+def ends_within_frame(file: BinaryIO, size: int) -> bool:
+    """Whether the frames of an MP3 follow each other up to its end, where the last one is cut
+    short: what is missing then is missing there, as a download that broke off leaves it."""
+    found = _xing(file)
+    if found is None or _without_tags(file, size)[0] < size:  # tags at the end: that is there
+        return False
+    at, kind = found.at, _kind(found.frame)
+    while at < size:
+        file.seek(at)
+        data = file.read(_READ)
+        place = 0
+        while place + 4 <= len(data):
+            head = data[place : place + 4]
+            length = frame_bytes(head)
+            if not length or _kind(head) != kind:
+                return False
+            place += length
+        at += place
+        if at < size <= at + 4:
+            return True
+    return at > size
+
+
+def _kind(head: bytes) -> tuple[int, int]:
+    """What all frames of an MP3 share: version and layer, and the rate."""
+    return head[1] & 0xFE, head[2] & 0x0C
 
 
 @undisturbed

@@ -54,7 +54,8 @@ def waiting(what: str) -> Iterator[None]:
 
 @dataclass
 class Standing:
-    """How far a stage is, in seconds of audio; `seconds` is its wall time so far."""
+    """How far a stage is, in seconds of audio; `seconds` is its wall time so far, which stands
+    still while nothing is left for it, so that its speed does not fall as other stages go on."""
 
     name: str
     listed: float = 0.0  # of all shards' recordings
@@ -69,6 +70,11 @@ class Standing:
     @property
     def total(self) -> float:
         return self.done if self.finished else max(self.done, self.listed - self.left_out)
+
+    @property
+    def through(self) -> bool:
+        """It has done all audio that is known so far; more may be listed."""
+        return 0 < self.total <= self.done + 0.5  # headers say the length less exactly
 
     @property
     def speed(self) -> str:
@@ -161,16 +167,17 @@ class Progress:
             return [replace(self._now(name)) for name in self._stages]
 
     def _now(self, name: str) -> Standing:
-        """A stage with its time so far, which stands still once it has finished."""
+        """A stage with its time so far."""
         stage = self._stages.setdefault(name, Standing(name))
-        if not stage.finished:
+        if not stage.finished and not stage.through:
             stage.seconds = time.monotonic() - stage.began
         return stage
 
     def line(self) -> str:
         """The run's progress on one line: each open stage's audio done, speed, and time left.
 
-        A stage's time is wall time since it began, as everywhere in progress output.
+        A stage's time is wall time since it began until nothing was left for it, as everywhere in
+        progress output.
         """
         going = [stage for stage in self.standing() if not stage.finished]
         open_stages = [_told(stage) for stage in going if stage.total or stage.done]
@@ -199,7 +206,7 @@ class Progress:
     def _show(self, stage: Standing) -> None:
         if self._bars is None or stage.bar is None:
             return
-        left = None if stage.finished else stage.left
+        left = None if stage.finished or stage.through else stage.left
         self._bars.update(
             stage.bar,
             # A total of 0 would show an endless bar.
@@ -215,7 +222,9 @@ def _told(stage: Standing) -> str:
     """`filter 1.20 of 3.10 h, 84 x real time, 1:20 left`."""
     parts = [f"{stage.name} {stage.done / 3600:.2f} of {hours(stage.total)}"]
     if stage.left is not None:
-        parts += [stage.speed, f"{clock(stage.left)} left"]
+        parts.append(stage.speed)
+    if stage.left is not None and not stage.through:
+        parts.append(f"{clock(stage.left)} left")
     return ", ".join(parts)
 
 

@@ -172,6 +172,27 @@ def test_what_was_dropped_before_a_stage_is_not_waited_for() -> None:
     assert bars.standing()[0].total == 60.0
 
 
+def test_the_speed_of_a_stage_that_waits_for_others_does_not_fall(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While others recognised, the filter's 24 x real time became 2 x, and 0:00 was left."""
+    stream = io.StringIO()
+    bars = Progress(stream=stream)
+    for stage in ("filter", "transcribe"):
+        bars.start(stage, 3600)
+    now = [time.monotonic() + 60]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    bars.advance("filter", 3600)
+    bars.advance("transcribe", 600)
+    now[0] += 540
+    assert bars.line() == (
+        "10:00  filter 1.00 of 1.00 h, 60 x real time; "
+        "transcribe 0.17 of 1.00 h, 1.0 x real time, 50:00 left"
+    )
+    bars.finish("filter")
+    assert stream.getvalue() == "filter: 1.00 h of audio in 1:00, 60 x real time\n"
+
+
 def test_many_threads_lose_nothing() -> None:
     stream = io.StringIO()
     with Progress(stream=stream) as bars:

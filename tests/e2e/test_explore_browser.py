@@ -20,6 +20,7 @@ import pytest
 import soundfile as sf
 import uvicorn
 
+from flows import words
 from flows.explore import app
 from flows.explore.corpus import Corpus
 from tasks.reviews import log
@@ -498,6 +499,28 @@ def test_loudness_of_a_clip(pages: Pages, served: Served) -> None:
     assert found["loud"] == pytest.approx(-3.01, abs=0.05)
     assert found["quiet"] == pytest.approx(-23.01, abs=0.05)
     assert (found["short"], found["silent"]) == (1, None)
+
+
+def test_times_are_those_of_the_commands(pages: Pages, served: Served) -> None:
+    """The page cut seconds off where `ledger` rounds: 5:37 for 5:38; and 59.999 s was 0:59.00."""
+    page = pages.page(served, "view=clips")
+    seconds = [0, 59.4, 59.6, 337.9066, 3599.7]
+    shown = page.evaluate(
+        """async (seconds) => {
+      const { clock, time } = await import(new URL("dom.js", document.baseURI).href);
+      return [seconds.map(clock), [59.999, 9.656, 3600.5].map(time)];
+    }""",
+        seconds,
+    )
+    assert shown[0] == [words.clock(each) for each in seconds]
+    assert shown[1] == ["1:00.00", "0:09.66", "1:00:00.50"]
+
+
+def test_changed_texts_have_room(pages: Pages, served: Served) -> None:
+    """Long ids took it, and a sentence of 20 words stood on 12 lines."""
+    page = pages.page(served, "view=compare&against=1")
+    width = page.locator("td.wide").first.evaluate("cell => cell.getBoundingClientRect().width")
+    assert width >= 300
 
 
 def test_a_clip_without_audio(pages: Pages, served: Served) -> None:

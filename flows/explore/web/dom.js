@@ -24,15 +24,19 @@ export function number(value, unit = "") {
   return unit && unit !== "1" ? `${text} ${unit}` : text;
 }
 
+// To the second, rounded as the commands round.
 export function clock(seconds) {
-  const whole = Math.floor(seconds);
+  const whole = Math.round(seconds);
   const parts = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
   const [h, m, s] = parts.map((part) => String(part).padStart(2, "0"));
   return parts[0] ? `${parts[0]}:${m}:${s}` : `${Number(m)}:${s}`;
 }
 
 // To the hundredth, for places in a recording.
-export const time = (seconds) => `${clock(seconds)}${(seconds % 1).toFixed(2).slice(1)}`;
+export function time(seconds) {
+  const hundredths = Math.round(seconds * 100);
+  return `${clock(Math.floor(hundredths / 100))}.${String(hundredths % 100).padStart(2, "0")}`;
+}
 
 export function hours(value) {
   return value >= 10 ? `${number(Math.round(value * 10) / 10)} h` : clock(value * 3600);

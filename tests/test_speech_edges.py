@@ -98,6 +98,30 @@ def test_the_last_word_that_fades_is_speech() -> None:
     assert found == [pytest.approx((3.0, 5.4), abs=0.05)]
 
 
+@pytest.mark.parametrize("pause", [0.128, 0.192])
+def test_the_onset_of_a_word_after_a_short_pause_is_not_the_end_of_the_one_before(
+    pause: float,
+) -> None:
+    """The end's edge ran through the pause, and what a clip began with was in the one before."""
+    told = Told().hear((2, 0.9, -20), (pause, 0, -70), (0.064, 0.1, -25), (2, 0.9, -20))
+    assert told == [
+        pytest.approx((0, 2), abs=0.05),
+        pytest.approx((2 + pause, 4.06 + pause), abs=0.05),
+    ]
+
+
+def test_a_word_that_fades_into_a_short_pause_ends_before_the_next_begins() -> None:
+    told = Told().hear(
+        (2, 0.9, -20), (0.064, 0.1, -25), (0.192, 0, -70), (0.064, 0.1, -25), (2, 0.9, -20)
+    )
+    assert told == [pytest.approx((0, 2.06), abs=0.04), pytest.approx((2.25, 4.3), abs=0.04)]
+
+
+def test_edges_that_meet_where_nothing_is_quiet_touch() -> None:
+    [before, after] = Told().hear((2, 0.9, -20), (0.2, 0.1, -22), (2, 0.9, -20))
+    assert before[1] == after[0]
+
+
 @pytest.mark.parametrize("again", [0.9, 0.2])
 def test_a_sound_in_doubt_is_heard_again(again: float, monkeypatch: pytest.MonkeyPatch) -> None:
     heard = []

@@ -69,7 +69,7 @@ class SpeechDetector:
         self._pause_start = 0  # end of the last region before its edge is moved
         self._doubtful: tuple[int, int] | None = None  # the sound that needs a second opinion
         self._last: tuple[int, int] | None = None  # last region: start final, end not yet moved
-        self._final_until = 0  # end of the last region in `final`
+        self._final_until = 0  # no region begins before this window, but for those in `final`
 
     @property
     def open_until(self) -> int:
@@ -101,7 +101,7 @@ class SpeechDetector:
             if self._doubtful is not None and self._doubtful[0] >= start - ONSET:
                 self._doubtful = None
             self._second_opinion(start)
-            self._finalise(start)
+            self._finalise(start, followed=True)
         if region is not None:
             self._close(*region)
         elif start is None:
@@ -152,7 +152,7 @@ class SpeechDetector:
             carried = self._probabilities[start - self._first : until - self._first]
             found = self._found(carried, self._settings.hysteresis(DOUBT), start, until)
         for begin, stop in found:
-            self._finalise(begin)
+            self._finalise(begin, followed=True)
             self._close(begin, stop)
 
     def _found(
@@ -190,17 +190,22 @@ class SpeechDetector:
         shift = _edges.edge_shift(pause[::-1], _edges.speech_level(region))
         return max(start - shift, self._final_until)
 
-    def _finalise(self, next_start: int) -> None:
-        """Move the end of the last region and settle it; its pause is known up to `next_start`."""
+    def _finalise(self, until: int, followed: bool = False) -> None:
+        """Move the end of the last region and settle it; its pause is known up to the window
+        `until`, where speech follows if `followed`."""
         if self._last is None:
             return
         (start, end), self._last = self._last, None
         region = self._levels_between(max(start, end - LEVEL_WINDOWS), end)
-        pause = self._levels_between(end, min(next_start, end + _edges.CONTEXT))
-        end += _edges.edge_shift(pause, _edges.speech_level(region))
-        if end - start >= self._min_speech:
-            self.final.append((start, end))
-            self._final_until = end
+        pause = self._levels_between(end, min(until, end + _edges.CONTEXT))
+        speech = _edges.speech_level(region)
+        stop = next_start = end + _edges.edge_shift(pause, speech)
+        if followed and end < stop == until:
+            quiet, sound = _edges.quietest_stretch(pause, speech)
+            stop, next_start = end + quiet, end + sound
+        if stop - start >= self._min_speech:
+            self.final.append((start, stop))
+            self._final_until = next_start
 
     def _levels_between(self, start: int, end: int) -> Float64s:
         return np.array(self._levels[max(start - self._first, 0) : end - self._first])

@@ -50,10 +50,7 @@ def edge_shift(pause: Float64s, speech: float) -> int:
         return 0
     near = pause[:MAX_SHIFT]
     for noise in np.quantile(pause, NOISE_QUANTILES):
-        threshold = max(noise + ABOVE_NOISE_DB, speech - BELOW_SPEECH_DB)
-        if len(pause) <= SHORT:
-            threshold = min(threshold, speech - SHORT_BELOW_SPEECH_DB)
-        loud = np.flatnonzero(near >= threshold)
+        loud = np.flatnonzero(near >= _threshold(pause, noise, speech))
         steps = np.diff(loud, prepend=-1)
         stops = np.flatnonzero(steps > MIN_PAUSE)
         if len(stops):
@@ -62,3 +59,25 @@ def edge_shift(pause: Float64s, speech: float) -> int:
         if len(pause) <= MAX_SHIFT or len(near) - shift >= MIN_PAUSE:
             return shift
     return 0
+
+
+def quietest_stretch(pause: Float64s, speech: float) -> tuple[int, int]:
+    """The longest stretch of a pause that is quiet, as (start, end) in windows; of equal ones the
+    last. Its end twice if nothing in it is quiet.
+
+    Here the two edges of a pause part that both move all the way through it, over what is too short
+    to stop them. Neither may take the sound at the other's end: it is part of another word.
+    """
+    threshold = _threshold(pause, np.quantile(pause, NOISE_QUANTILES[0]), speech)
+    turns = np.flatnonzero(np.diff(np.r_[0, pause < threshold, 0]))
+    if not len(turns):
+        return len(pause), len(pause)
+    starts, ends = turns[::2], turns[1::2]
+    longest = len(starts) - 1 - int(np.argmax((ends - starts)[::-1]))
+    return int(starts[longest]), int(ends[longest])
+
+
+def _threshold(pause: Float64s, noise: float, speech: float) -> float:
+    """From this level on, sound in a pause is part of the speech beside it."""
+    threshold = max(noise + ABOVE_NOISE_DB, speech - BELOW_SPEECH_DB)
+    return min(threshold, speech - SHORT_BELOW_SPEECH_DB) if len(pause) <= SHORT else threshold

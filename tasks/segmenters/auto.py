@@ -13,7 +13,7 @@ from tasks.segmenters import Segmenter, Span, vad
 from tasks.segmenters import given as given_segmenter
 from tasks.segmenters._speech_settings import SpeechSettings
 
-VERSION = 3
+VERSION = 4
 LISTENS = True
 
 

@@ -30,7 +30,7 @@ from tasks.segmenters._utterances import Lengths, UtteranceBuilder
 from tasks.speech.silero import SHA256, WINDOW, Probabilities
 from tasks.speech_rate import RATE
 
-VERSION = 3
+VERSION = 4
 LISTENS = True
 #: Defaults of `merge: emilia`, those of Emilia-Pipe and Silero.
 EMILIA = {"min_seconds": 3.0, "max_gap_seconds": 2.0, "min_speech_ms": 250, "speech_pad_ms": 30}

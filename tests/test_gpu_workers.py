@@ -160,11 +160,11 @@ def test_stages_run_where_they_belong_and_overlap(
         "shard": {"settle_seconds": 0, "hours": 0.0001},
         "filter": {
             "segmenter": {"use": "whole"},
-            "filters": [{"use": "duration"}, {"use": "tests.plugins.seen"}],
+            "filters": [{"use": "duration"}, {"use": "tests.plugins.seen", "items": count}],
         },
         "transcribe": {"backend": {
             "use": "tests.plugins.seen_asr", "how": "segv", "seconds": culprit,
-            "waits": corpus.seconds_of(count - 1), "items": count,
+            "items": count,
         }},
     }  # fmt: skip
     published, caller = run(checks.check(settings.parse(data)), cluster, tmp_path / "listing")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ COLUMNS = {"seen": ("1", "nothing; it is there to be watched")}
 
 
 class Settings(StageSettings):
-    pass
+    items: int = 0  # how many clips there are; the last of them waits for a transcribe call's end
 
 
 @contextmanager
@@ -36,14 +37,10 @@ def note(stage: str, seconds: float) -> Iterator[float]:
     _write({**line, "ended": time.time()})
 
 
-def wait_for(stage: str, since: float, items: int) -> None:
-    """Until an item of a stage that began after `since` has ended, or all its `items` have: where
-    the machine is busy, the last one may have begun before; for two minutes at most."""
+def wait_until(met: Callable[[list[dict[str, Any]]], bool]) -> None:
+    """Until what was written down meets a condition, for two minutes at most."""
     path, end = Path(os.environ[VARIABLE]), time.monotonic() + 120
-    while time.monotonic() < end:
-        ended = [x for x in lines(path) if x["stage"] == stage and x["ended"]]
-        if len(ended) >= items or any(x["began"] > since for x in ended):
-            return
+    while time.monotonic() < end and not met(lines(path)):
         time.sleep(0.05)
 
 
@@ -59,7 +56,15 @@ def _write(line: dict[str, Any]) -> None:
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     with note("filter", clip.seconds):
+        if settings.items:
+            wait_until(partial(_not_ahead, settings.items))
         return {"seen": 0.0}
+
+
+def _not_ahead(items: int, noted: list[dict[str, Any]]) -> bool:
+    begun = [line for line in noted if line["stage"] == "filter" and not line["ended"]]
+    heard = any(line["stage"] == "transcribe" and line["ended"] for line in noted)
+    return len(begun) < items or heard
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:

@@ -22,10 +22,6 @@ WEED = Path(sysconfig.get_path("scripts")) / "weed"
 START_SECONDS = 60.0
 KEY, SECRET = "anyone", "a-secret-of-the-tests"
 BUCKET = "corpus"
-#: What libraries look for; also what switches off the search for a cloud machine's own account.
-VARIABLES = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
-             "AWS_DEFAULT_REGION", "AWS_EC2_METADATA_DISABLED", "AWS_CONFIG_FILE",
-             "AWS_SHARED_CREDENTIALS_FILE")  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -258,6 +258,7 @@ def test_stop_may_come_from_another_thread_and_twice() -> None:
     thread = threading.Thread(target=own.stop)
     thread.start()
     thread.join(20)
+    assert not thread.is_alive()
     own.stop()
 
 

@@ -15,7 +15,6 @@ from onnx import helper, numpy_helper
 
 WIDTH = 8  # of encoders
 PIECES = ("▁the", "▁cat", "▁sat", "s", "ing", ".", "▁on")
-BLANK = len(PIECES)
 Shape = Sequence[int | str]
 
 

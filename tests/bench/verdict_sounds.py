@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from tests.bench.corpus_speech import RATE, Floats
 
-NYQUIST = RATE / 2
 SPEECH_RMS = 0.05  # of full scale: what all sounds are brought to
 PEAK = 0.95
 FRAME = RATE // 50  # 20 ms

@@ -220,7 +220,7 @@ def test_a_codec_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.cluster
 def test_doctor_proves_real_workers(capsys: pytest.CaptureFixture[str]) -> None:
-    assert doctor.doctor(Namespace(json=True), ClusterSettings(workers=2)) == 0
+    assert doctor.doctor(Namespace(json=True), ClusterSettings(workers=2), []) == 0
     out, table = capsys.readouterr()
     assert len(out.splitlines()) == 1
     assert "thread caps" in table  # for people, as with every other command
@@ -236,7 +236,7 @@ def test_workers_that_do_not_start_are_a_finding(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(dask_config, "version", lambda name: "9.9")
-    assert doctor.doctor(Namespace(json=True), ClusterSettings(workers=1)) == 1
+    assert doctor.doctor(Namespace(json=True), ClusterSettings(workers=1), []) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["ok"] is False
     assert "9.9" in found["findings"][0]["detail"]

@@ -91,11 +91,9 @@ def chosen(path: str | None, sets: Sequence[str]) -> tuple[ClusterSettings, list
     return settings.cluster, [folder for folder in folders if os.path.exists(folder)]
 
 
-def doctor(
-    args: argparse.Namespace, settings: ClusterSettings | None = None, folders: Sequence[str] = ()
-) -> Exit:
+def doctor(args: argparse.Namespace, settings: ClusterSettings, folders: Sequence[str]) -> Exit:
     """Print the findings, as every command prints its answer; `Exit.FAILED` when one is bad."""
-    findings = checkup(settings or ClusterSettings(), folders)
+    findings = checkup(settings, folders)
     ok = all(finding.ok for finding in findings)
     answer = {"ok": ok, "findings": [asdict(f) for f in findings]}
     print_answer(args, answer, lambda _: show(findings))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -13,8 +14,10 @@ import numpy as np
 import soundfile as sf
 from numpy.typing import NDArray
 
-from tasks import pipeline
+from tasks import pipeline, shard
+from tasks.checkpoints.index import Index
 from tasks.job import Job
+from tasks.listing.survey import Survey
 from tasks.results import Published
 from tasks.settings import (
     FilterSettings,
@@ -120,6 +123,12 @@ def counts(stages: dict[str, Any]) -> dict[str, tuple[int, int]]:
 def run(job: Job) -> tuple[Published, dict[str, tuple[int, int]]]:
     published, stages = pipeline.run_here(job)
     return published, counts(stages)
+
+
+def surveyed(job: Job) -> Survey:
+    """The sources as they are now, compared with what OUT knows."""
+    with tempfile.TemporaryDirectory() as home:
+        return shard.survey(job, Index(job.out), Path(home))
 
 
 def content(version: Path) -> dict[str, bytes]:

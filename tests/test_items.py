@@ -15,7 +15,6 @@ import pyarrow as pa
 import pytest
 
 from flows.run import items
-from tasks import shard
 from tasks.errors import NothingLeft
 from tasks.listing.left_aside import LeftAside
 from tasks.schema import LEDGER
@@ -34,7 +33,7 @@ def odd_folder(folder: Path) -> Path:
 
 def test_a_survey_names_all_that_it_leaves_aside(tmp_path: Path) -> None:
     folder = odd_folder(tmp_path / "in")
-    found = shard.survey(corpus.job(tmp_path))
+    found = corpus.surveyed(corpus.job(tmp_path))
     assert {(Path(e.source_path).name, e.reason) for e in found.left} == {
         ("notes[en].txt", "extension"), (".hidden.wav", "hidden"),
         ("half.wav.part", "temporary"), ("again", "duplicate_folder"),
@@ -49,7 +48,7 @@ def test_a_line_of_a_list_that_is_left_aside_is_named(tmp_path: Path) -> None:
     path = corpus.listed(tmp_path / "in", 1, tmp_path / "list.jsonl")
     path.write_text(path.read_text() * 2)
     source = {"kind": "jsonl", "path": str(path), "name": "c"}
-    found = shard.survey(corpus.job(tmp_path, sources=[source]))
+    found = corpus.surveyed(corpus.job(tmp_path, sources=[source]))
     assert [*found.left] == [LeftAside("c", f"{path}:2", "duplicate_line")]
 
 
@@ -59,7 +58,7 @@ def test_a_line_that_gives_a_file_another_text_is_told_apart(tmp_path: Path) -> 
     line = json.loads(path.read_text())
     path.write_text(path.read_text() + json.dumps({**line, "txt": "something else"}) + "\n")
     source = {"kind": "jsonl", "path": str(path), "name": "c"}
-    found = shard.survey(corpus.job(tmp_path, sources=[source]))
+    found = corpus.surveyed(corpus.job(tmp_path, sources=[source]))
     [one] = items.rows([], found.left)
     assert (one["source_path"], one["reason"]) == (f"{path}:2", "other_text")
     assert one["detail"] == "the list names this audio before, with another text, which is taken"

@@ -9,10 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks import pipeline, recipe, shard
+from tasks import pipeline, recipe
 from tasks.callers import Here, Unobserved
 from tasks.checkpoints import manifest
-from tasks.checkpoints.index import Index
 from tasks.listing import balance, fingerprints, known, on_workers, row_files, shard_choice
 from tasks.listing.left_aside import LeftAside, LeftAsides
 from tasks.upkeep import checkpoints, prune
@@ -172,7 +171,7 @@ def test_known_recordings_are_noted_and_shards_are_not_read_again(
         return real(path)
 
     monkeypatch.setattr(manifest, "open_parts", reading)
-    again = shard.survey(job, Index(job.out))
+    again = corpus.surveyed(job)
     assert (again.reused, again.fresh.count, len(again.gone)) == (11, 0, 0)
     assert read == []
     seconds = dict(zip(again.known.shards, again.known.seconds, strict=True))
@@ -182,7 +181,7 @@ def test_known_recordings_are_noted_and_shards_are_not_read_again(
     data = bytearray(victim.read_bytes())
     data[len(data) // 2] ^= 1
     victim.write_bytes(data)
-    assert shard.survey(job, Index(job.out)).reused == 11
+    assert corpus.surveyed(job).reused == 11
     assert set(read) == set(first.shards), "a damaged note is not used"
 
 
@@ -210,7 +209,7 @@ def test_what_changes_touches_its_own_shards_alone(tmp_path: Path, noted: None) 
     for path, mtime in files.items():
         assert path.exists() == (path.parent.name not in touched)
         assert not path.exists() or path.stat().st_mtime_ns == mtime
-    last = shard.survey(job, Index(job.out))
+    last = corpus.surveyed(job)
     assert (last.reused, last.fresh.count, len(last.gone)) == (10, 0, 0)
 
 

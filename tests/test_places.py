@@ -59,10 +59,8 @@ def test_results_of_any_run_are_never_recordings(tmp_path: Path) -> None:
     other = asked(tmp_path / "all", tmp_path / "other")
     published, _ = corpus.run(other)
     assert published.summary["recordings"]["in"] == 4
-    from tasks import shard
-
     left = {each.source_path.removeprefix(f"{tmp_path}/"): each.reason for each in
-            shard.survey(other).left}  # fmt: skip
+            corpus.surveyed(other).left}  # fmt: skip
     assert left == dict.fromkeys(
         ["all/later", "all/clip.wav", *(f"all/prepared/{name}" for name in
          ("audio", "datasets", "manifests"))],

@@ -13,7 +13,6 @@ import pytest
 from flows import checks, settings
 from flows.cli.show import plans as shown
 from flows.run import plans
-from tasks import shard
 from tasks.errors import ConfigError
 from tasks.job import Job
 from tests import corpus
@@ -36,7 +35,7 @@ def job(tmp: Path, *sources: dict[str, Any], **changes: Any) -> Job:
 
 
 def found(tmp: Path, *sources: dict[str, Any]) -> list[tuple[str, str, int]]:
-    return [(s.first, s.second, s.recordings) for s in shard.survey(job(tmp, *sources)).shared]
+    return [(s.first, s.second, s.recordings) for s in corpus.surveyed(job(tmp, *sources)).shared]
 
 
 def chosen(tmp: Path, *sources: dict[str, Any]) -> settings.PrepareSettings:

@@ -88,7 +88,8 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     quick = replace(job, shard=job.shard.model_copy(update={"settle_seconds": 0.0}))
     index = Index(job.out)
     with tempfile.TemporaryDirectory(prefix="uttermill-plan-") as home:
-        found = shard.survey(quick, index, Path(home)) if listing else shard.as_known(job, index)
+        look = shard.survey if listing else shard.as_known
+        found = look(quick, index, Path(home))
         listed = AsListed(job.out, found)
     shards = manifest.shards(job.out)
     newest = versions.newest(job.out)

@@ -24,9 +24,9 @@ LISTED = pa.schema([*RECORDINGS, pa.field(PLACE, pa.int32())])
 
 
 class RowFiles:
-    """Writes rows as they arrive. `home` None: only counts them."""
+    """Writes rows as they arrive."""
 
-    def __init__(self, home: Path | None, stem: str) -> None:
+    def __init__(self, home: Path, stem: str) -> None:
         self.files: list[tuple[Path, int]] = []  # with the number of rows
         self.count = 0
         self._home, self._stem = home, stem
@@ -35,7 +35,7 @@ class RowFiles:
     def add(self, rows: pa.Table, places: Int32s) -> None:
         """Add rows of RECORDINGS."""
         self.count += len(rows)
-        if self._home is not None and len(rows):
+        if len(rows):
             self._waiting.append(rows.append_column(PLACE, pa.array(places, pa.int32())))
             self._flush(ROWS)
 
@@ -50,7 +50,6 @@ class RowFiles:
     def _flush(self, least: int) -> None:
         while sum(map(len, self._waiting)) >= least:
             whole = pa.concat_tables(self._waiting)
-            assert self._home is not None
             path = self._home / f"{self._stem}-{len(self.files):06d}.parquet"
             full = whole.slice(0, ROWS)
             save(full, path)

@@ -48,16 +48,11 @@ class Survey:
         return dict(sorted(self.left.reasons.items()))
 
 
-def survey(
-    job: Job,
-    index: Index | None = None,
-    home: Path | None = None,
-    run: on_workers.Map | None = None,
-) -> Survey:
-    """List all sources. `index`: the listing of OUT that the run has already made. `home`: a
-    scratch folder for the rows that workers will probe; None: only count them. `run`: sends calls
-    to workers, which list large sources; without it everything is listed here."""
-    had = known.of(job.out, index or Index(job.out))
+def survey(job: Job, index: Index, home: Path, run: on_workers.Map | None = None) -> Survey:
+    """List all sources. `index`: a listing of OUT. `home`: a scratch folder for the rows that
+    workers will probe. `run`: sends calls to workers, which list large sources; without it
+    everything is listed here."""
+    had = known.of(job.out, index)
     found = Survey(had, RowFiles(home, "listing"), RowFiles(home, "told"))
     looking = _Looking(job, found)
     datasets = plugins.datasets(job.sources)
@@ -76,11 +71,11 @@ def survey(
     return found
 
 
-def as_known(job: Job, index: Index) -> Survey:
+def as_known(job: Job, index: Index, home: Path) -> Survey:
     """What `survey` finds if the sources hold just what the last run listed; looks at none."""
     had = known.of(job.out, index)
     present = int((had.columns.flags & PRESENT > 0).sum())
-    return Survey(had, RowFiles(None, "listing"), RowFiles(None, "told"), reused=present)
+    return Survey(had, RowFiles(home, "listing"), RowFiles(home, "told"), reused=present)
 
 
 def _listed(
@@ -88,13 +83,13 @@ def _listed(
     number: int,
     dataset: plugins.Dataset,
     found: Survey,
-    home: Path | None,
+    home: Path,
     run: on_workers.Map | None,
 ) -> Iterator[Batch]:
     """The listing of one source: by workers if it is large, or if they are needed anyway."""
     name, source, settings = dataset
     count = len(found.known.columns.keys)
-    if home is not None and run is not None and (not count or count >= on_workers.LEAST_KNOWN):
+    if run is not None and (not count or count >= on_workers.LEAST_KNOWN):
         branches = source.branches(settings, on_workers.LEAST_BRANCHES)
         if branches is not None:
             found.used_scratch = True

@@ -21,6 +21,7 @@ from typing import Any
 
 from tasks import shard
 from tasks.checkpoints import manifest
+from tasks.checkpoints.index import Index
 from tasks.job import Job
 from tasks.listing import fingerprints
 from tasks.recording import Locator
@@ -70,17 +71,16 @@ def step(root: Path, out: Path, known: bool) -> dict[str, Any]:
     from tasks.callers import Here
 
     wall, cpu, before = time.monotonic(), time.process_time(), peak()
-    job = job_of(root, out)
+    job, listing = job_of(root, out), out / "manifests" / ".listing"
     if known:  # the whole stage: nothing is to be probed
         stored = out / "manifests" / "shard"
         there = {path: stat_guard(path.stat()) for path in stored.rglob("*.parquet")}
-        found = pipeline.run_shard_stage(job, Here(), out / "manifests" / ".listing")
+        found = pipeline.run_shard_stage(job, Here(), listing)
         again = {path: stat_guard(path.stat()) for path in stored.rglob("*.parquet")}
         assert again == there != {}, "recordings that `remember` stored count as changed"
         count = found.done.reused
     else:
-        listed: Any = shard.survey(job)
-        count = listed.fresh.count if hasattr(listed, "fresh") else len(listed.probe)
+        count = shard.survey(job, Index(out), listing).fresh.count
     return {
         "known" if known else "first": count,
         "wall_seconds": round(time.monotonic() - wall, 1),

@@ -199,6 +199,17 @@ def test_what_people_read(version: Path) -> None:
     assert verify(version) == []
 
 
+@pytest.mark.parametrize("on", [False, True])
+def test_it_names_no_file_that_is_not_there(tmp_path: Path, on: bool) -> None:
+    """It named Energon's files and lhotse 2's in each version that has these formats."""
+    formats = [{"use": "webdataset", "energon": on}, {"use": "lhotse_shar", "index": on}]
+    text = (published(tmp_path, package={"formats": formats}) / "README.md").read_text()
+    assert "webdataset/<split>/data.list" in text
+    assert "lhotse_shar/<split>/recording.000000.tar" in text
+    for some in (".tar.idx ", "webdataset/.nv-meta", "cuts.000000.jsonl "):
+        assert (some in text) == on
+
+
 def test_it_is_the_same_from_another_place(version: Path, tmp_path: Path) -> None:
     other = published(tmp_path / "deeper" / "place")
     assert (other / "README.md").read_bytes() == (version / "README.md").read_bytes()

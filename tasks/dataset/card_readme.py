@@ -183,15 +183,26 @@ def _reading(facts: JsonObject, tars: Mapping[str, int]) -> Iterator[str]:
     yield 'Texts, sources and measures: `pyarrow.parquet.read_table("utterances.parquet")`.'
     yield "Each snippet runs in this folder."
     split = "train" if "train" in facts["splits"] else next(iter(facts["splits"]), "train")
+    options = {entry["use"]: entry for entry in facts["settings"]["package"]["formats"]}
     for name in facts["formats"]:
         yield f"### {cell(name)}"
         about = inspect.cleandoc(plugins.module("formats", name).__doc__ or "").split("\n\n")
         yield " ".join(about[0].split())
-        lines = [line for line in "\n".join(about).splitlines() if line.startswith(f"{name}/")]
-        if lines:
+        if lines := list(_layout(name, about, options[name])):
             yield "\n".join(["```text", *lines, "```"])
         if found := card_reading.snippet(name, split, facts, tars):
             yield f"```{found.language}\n{found.code}```"
+
+
+def _layout(name: str, about: Iterable[str], options: JsonObject) -> Iterator[str]:
+    """Lines of a docstring's paragraphs that are paths; those after "With `NAME: true`" only if
+    that option is on."""
+    there = True
+    for paragraph in about:
+        if option := re.match(r"With `(\w+): true`", paragraph):
+            there = bool(options[option[1]])
+        elif there:
+            yield from (line for line in paragraph.splitlines() if line.startswith(f"{name}/"))
 
 
 def _columns(columns: pa.Schema) -> Iterator[str]:

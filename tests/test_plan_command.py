@@ -282,6 +282,19 @@ def test_settings_that_came_and_went_are_told_so() -> None:
     assert f"{because}1 recording has left its source." in [*shown.before_run(result)]
 
 
+def test_the_ledger_says_what_became_of_a_recording_under_another_name(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plan told of no recording that had left, and the ledger of one, without a word."""
+    home = file.parent / "in"
+    (home / "r09.wav").rename(home / "renamed.wav")
+    assert told(capsys, "plan", str(file))["removed"] == 0
+    prepared(file)
+    found = told(capsys, "ledger", str(file.parent / "out"))
+    assert found["reasons"]["shard.source_removed"] == {"items": 1, "seconds": 0.0}
+    assert "no longer in its source under that name" in found["meanings"]["source_removed"]
+
+
 def test_a_refusal_is_told_before_the_run(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,6 +310,15 @@ def test_a_refusal_is_told_before_the_run(
     assert cli.main(["plan", str(file)]) == 0
     shown = " ".join(said.getvalue().split())
     assert "unless new recordings are the same files under other names: 2 of the 10" in shown
+
+
+def test_a_limit_that_is_taken_away_is_shown_as_it_is_set(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was shown as None, which `--set` takes for a text."""
+    found = told(capsys, "plan", str(file), "--set", "filter.filters.duration.max=null")
+    because = "Because: filter.filters.duration.max 30.0 → null changes no clip."
+    assert because in [*shown.before_run(found)]
 
 
 def test_a_plan_that_leaves_no_clip_says_that_the_run_will_refuse(

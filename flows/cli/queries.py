@@ -50,7 +50,7 @@ def ledger(out: Path) -> JsonObject:
     parts, newest = _ledger(out)
     found = summary.added(map(summary.totals, parts))
     reasons = set(found.sums["reason"].to_pylist())
-    codes = {**CODES, PENDING: PENDING_MEANS}
+    codes = {**CODES, PENDING: PENDING_MEANS, summary.REMOVED: summary.REMOVED_MEANS}
     return {
         "dataset": str(newest) if newest else None,
         **summary.of_totals(found),

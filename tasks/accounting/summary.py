@@ -23,6 +23,7 @@ KEYS = ("dataset", "language", "outcome", "stage", "reason", "sample_rate")
 #: What `totals` needs of a ledger.
 COLUMNS = (*KEYS, "recording", "utterance", "samples", "overlap_samples")
 REMOVED = "source_removed"  # the recording is in an earlier version only
+REMOVED_MEANS = "no longer in its source under that name; not part of the hours in"
 SUMS = pa.schema(
     {
         **dict.fromkeys(KEYS[:-1], pa.string()),

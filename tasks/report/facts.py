@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from tasks.accounting import summary
 from tasks.accounting.ledger import PENDING, PENDING_MEANS
-from tasks.accounting.summary import REMOVED
+from tasks.accounting.summary import REMOVED, REMOVED_MEANS
 from tasks.errors import CODES
 from tasks.json_types import JsonObject
 from tasks.schema import Row
@@ -99,9 +99,7 @@ def funnel(counts: JsonObject) -> list[JsonObject]:
                 "small": name not in large,
                 "share": taken / whole if whole else 0.0,
                 "gone": gone,
-                "meaning": "no longer in its source; not part of the hours in"
-                if gone
-                else CODES.get(reason, MEANINGS.get(reason, "")),
+                "meaning": CODES.get(reason, MEANINGS.get(reason, "")),
             }
         )
         left = max(left - taken, 0.0)
@@ -119,6 +117,7 @@ def _large(reasons: Mapping[str, JsonObject]) -> set[str]:
 #: Reasons that are not errors, and so not in `errors.CODES`.
 MEANINGS = {
     PENDING: PENDING_MEANS,
+    REMOVED: REMOVED_MEANS,
     "non_speech": "no speech was found there",
     "below_min_seconds": "shorter than the segmenter's minimum",
     "duplicate": "another copy of it is packaged",

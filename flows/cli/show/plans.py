@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from rich import filesize
@@ -102,7 +103,8 @@ def _words(change: JsonObject) -> str:
 
 
 def _short(value: JsonValue) -> str:
-    text = str(value)
+    """As `--set` takes it."""
+    text = json.dumps(value) if value is None or isinstance(value, bool) else str(value)
     return text if len(text) <= 40 else f"{text[:37]}…"
 
 

@@ -124,7 +124,7 @@ CODES = {
     "timeout": "it did not finish within its deadline",
     "changed": "the file changed while the run read it; the next run takes it",
     "channels_cancel": "its channels cancel each other: their mean leaves nothing of it",
-    "over_full_scale": "its peak is too far beyond full scale for the level that was asked for",
+    "over_full_scale": "too much of it lies beyond full scale, where it is cut off",
     "asr_error": "the recogniser refused it",
     "empty_answer": "the language model wrote nothing; the text stayed as it was",
     "odd_marks": "the language model wrote marks that no sentence has; the text stayed as it was",

@@ -14,6 +14,7 @@ from tasks.audio import Clip, channels
 from tasks.errors import ItemError
 from tasks.settings import ResampleSettings
 from tasks.stages import pcm
+from tasks.stages.full_scale import to_int16
 
 
 def settings(**values: Any) -> ResampleSettings:
@@ -46,12 +47,12 @@ def test_every_int16_survives_an_equal_rate() -> None:
     ],
 )  # fmt: skip
 def test_clamped_and_rounded_half_to_even(value: float, expected: int) -> None:
-    assert pcm.to_int16(np.array([value], np.float32)).tolist() == [expected]
+    assert to_int16(np.array([value], np.float32)).tolist() == [expected]
 
 
 def test_to_int16_leaves_its_input_alone() -> None:
     samples = np.array([0.25, 2.0], np.float32)
-    pcm.to_int16(samples)
+    to_int16(samples)
     assert samples.tolist() == [0.25, 2.0]
 
 
@@ -105,6 +106,23 @@ def test_channels_that_cancel_each_other_are_not_silence(seconds: int, rate: int
     with pytest.raises(ItemError, match="channels_cancel"):
         list(pcm.streamed(clip, ResampleSettings()) or ())
     assert pcm.of_clip(clip, ResampleSettings(mono="first")).any()
+
+
+@pytest.mark.parametrize("seconds", [1, pcm.STREAM_ABOVE_S + 1])
+@pytest.mark.parametrize("rate", [8000, 16000])
+@pytest.mark.parametrize("scale", [3, 32768, 1e30])
+def test_a_clip_is_not_cut_to_pieces_at_full_scale(seconds: int, rate: int, scale: float) -> None:
+    """Floats in the scale of int16 were published as a square wave, and no filter saw it."""
+    voice = np.random.default_rng(5).normal(size=seconds * rate) * np.float32(0.2)
+    clip = Clip.of((voice * np.float32(scale)).astype(np.float32)[:, None], rate)
+    with pytest.raises(ItemError, match=r"over_full_scale.*peak is.*levels=\[\{use: peak\}\]"):
+        pcm.of_clip(clip, ResampleSettings())
+    with pytest.raises(ItemError, match="over_full_scale"):
+        list(pcm.streamed(clip, ResampleSettings()) or ())
+    brought_down = ResampleSettings.model_validate({"levels": [{"use": "peak"}]})
+    assert np.abs(pcm.of_clip(clip, brought_down).astype(int)).max() == pytest.approx(29204, abs=2)
+    hot = Clip.of((voice * np.float32(1.4)).astype(np.float32)[:, None], rate)
+    assert np.abs(pcm.of_clip(hot, ResampleSettings()).astype(int)).max() >= 32767  # an overshoot
 
 
 @pytest.mark.parametrize("count", [2, 6, 128])

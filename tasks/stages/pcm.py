@@ -20,6 +20,7 @@ from tasks.audio.channels import CANCELLED, mean
 from tasks.errors import ItemError
 from tasks.plugins.contracts import Resampler
 from tasks.settings import ResampleSettings, StageSettings
+from tasks.stages.full_scale import Clamp
 
 Sample = TypeVar("Sample", np.float32, np.int16)
 
@@ -52,49 +53,50 @@ def to_mono(samples: Float32s, rule: Literal["mean", "first"] | int) -> Float32s
     return np.ascontiguousarray(mono, dtype=np.float32)
 
 
-def to_int16(samples: Float32s) -> Int16s:
-    """Clamp to full scale, round halves to even. The samples have to be finite."""
-    scaled = np.multiply(samples, np.float32(32768))
-    np.rint(scaled, out=scaled)
-    np.clip(scaled, -32768, 32767, out=scaled)
-    result: Int16s = scaled.astype(np.int16)
-    return result
-
-
 def of_clip(clip: Clip, settings: ResampleSettings) -> Int16s:
     """PCM of a clip, int16 [resampled_length(num_samples)]: the same whatever blocks it comes in.
 
     ItemError `non_finite` when a sample is NaN or infinite, `unsupported` when the channel that
-    the settings ask for is not there, `channels_cancel` when the mean leaves nothing of it.
+    the settings ask for is not there, `channels_cancel` when the mean leaves nothing of it,
+    `over_full_scale` when int16 cuts off too much of it.
     """
     n, src_hz = clip.num_samples, clip.rate
     length = resampled_length(n, src_hz, settings.rate)
     if length == 0:
         return np.zeros(0, np.int16)
-    monos = _mixed(clip, settings.mono)
+    monos, clamp = _mixed(clip, settings.mono), Clamp()
     if settings.levels:
-        return to_int16(_levelled(monos, n, length, src_hz, settings))
-    if src_hz == settings.rate:
-        return to_int16(finite(_joined(list(monos))))
-    result = np.zeros(length, np.int16)
-    _fill(result, monos, n, src_hz, settings, to_int16)
+        result = clamp.to_int16(_levelled(monos, n, length, src_hz, settings))
+    elif src_hz == settings.rate:
+        result = clamp.to_int16(finite(_joined(list(monos))))
+    else:
+        result = np.zeros(length, np.int16)
+        _fill(result, monos, n, src_hz, settings, clamp.to_int16)
+    clamp.check()
     return result
 
 
 def streamed(clip: Clip, settings: ResampleSettings) -> Iterator[Int16s] | None:
     """PCM of a clip longer than STREAM_ABOVE_S, block by block, as `of_clip` makes it; the caller
-    cuts or fills it to its length. None if the whole clip has to be in memory."""
+    cuts or fills it to its length. None if the whole clip has to be in memory. ItemErrors about
+    the clip as a whole come after the last block."""
     if settings.levels:
         return None
     monos = _mixed(clip, settings.mono)
     if clip.rate == settings.rate:
-        return (to_int16(finite(mono)) for mono in monos)
+        return _clamped(monos)
     plugin, options = plugins.resolve("resamplers", settings.resampler)
     if plugin.stream is None:
         return None
     sound = (finite(block) for block in evenly(monos))
-    made = plugin.stream(sound, clip.rate, settings.rate, options)
-    return (to_int16(finite(block)) for block in made)
+    return _clamped(plugin.stream(sound, clip.rate, settings.rate, options))
+
+
+def _clamped(blocks: Iterator[Float32s]) -> Iterator[Int16s]:
+    clamp = Clamp()
+    for block in blocks:
+        yield clamp.to_int16(finite(block))
+    clamp.check()
 
 
 def _mixed(clip: Clip, rule: Literal["mean", "first"] | int) -> Iterator[Float32s]:

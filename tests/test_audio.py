@@ -430,6 +430,7 @@ def test_non_finite_samples_fail_all_of_it(tmp_path: Path, bad: float) -> None:
     samples[100_000] = bad
     error = fails(write(tmp_path / "a.wav", samples, subtype="FLOAT"))
     assert (error.code, error.decoded) == ("non_finite", 200_000)
+    assert error.detail.startswith("a sample at 6.25 s is NaN or infinite")
 
 
 def test_what_cannot_be_opened_has_its_code(tmp_path: Path) -> None:
@@ -451,6 +452,7 @@ def test_what_cannot_be_opened_has_its_code(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
+        (b"RIFF", "it has 4 bytes, too few for audio; get it again"),
         (b"\x1f\x8b\x08\0" * 99, "it is compressed with gzip; decompress it first"),
         (b"PK\x03\x04\x14\0" * 99, "it is a ZIP archive; unpack it first"),
         (b"\xef\xbb\xbf\n<!doctype HTML><html>", "it is a web page"),
@@ -474,7 +476,7 @@ def test_of_an_mp4_without_its_index_the_reader_hears_why(tmp_path: Path) -> Non
     path.write_bytes(path.read_bytes()[:-5_000])  # the index comes last
     detail = fails(Locator(str(path))).detail
     assert "(the moov atom) is missing" in detail
-    assert "get the whole file from where it came from" in detail
+    assert "get the file again from where it came from" in detail
 
 
 def test_no_samples_and_odd_rates(tmp_path: Path) -> None:

@@ -274,6 +274,18 @@ def test_a_file_of_which_nothing_can_be_decoded_is_unreadable(tmp_path: Path) ->
         heard(data[:at] + b"\xff" * (end - at) + data[end:], tmp_path)
 
 
+def test_what_breaks_midway_is_told_in_words(tmp_path: Path) -> None:
+    """It was `[Errno 1094995529] Invalid data found when processing input: '<none>'; last …`."""
+    data = whole("vorbis", seconds=40.0)
+    with pytest.raises(ItemError) as caught:
+        heard(data[: len(data) // 3] + bytes(len(data) * 2 // 3), tmp_path)
+    assert caught.value.code == "decode_error"
+    assert caught.value.detail == (
+        "Invalid data found when processing input; ogg: CRC mismatch!; get the file again from "
+        "where it came from"
+    )
+
+
 def test_faults_close_to_each_other_are_one() -> None:
     found = merged([Fault(0, 10, "a"), Fault(15, 20, "b"), Fault(40, 50, "c", shifts=True)], 5)
     assert found == [Fault(0, 20, "a"), Fault(40, 50, "c", shifts=True)]

@@ -24,8 +24,8 @@ from tasks.audio.chained import Chained
 from tasks.audio.damage import mp3, ogg_pages
 from tasks.audio.damage.promise import promise
 from tasks.audio.ffmpeg import FFmpeg
-from tasks.audio.kinds import Decoder, Samples
-from tasks.audio.packets import EXTRA_BITS
+from tasks.audio.kinds import AGAIN, Decoder, Samples
+from tasks.audio.packets import EXTRA_BITS, in_words
 from tasks.audio.sndfile import SoundFile
 from tasks.errors import ItemError
 from tasks.recording import not_audio
@@ -55,6 +55,13 @@ def _unfinished(decoder: Decoder, file: BinaryIO) -> bool:
         return False
     found = promise(file)
     return found is not None and found.unfinished
+
+
+def said(error: Exception) -> str:
+    """The words of one of BROKEN, without FFmpeg's number and its `<none>` for a file's name."""
+    words = getattr(error, "strerror", None) or str(error)
+    log = getattr(error, "log", None)
+    return f"{words}; {in_words([log])[0]}" if log else words
 
 
 class Suspect(Decoder):
@@ -123,8 +130,7 @@ def _opened(file: BinaryIO, size: int, pages: ogg_pages.Pages | None) -> Decoder
     try:
         found = _ffmpeg(file, size)
     except (av.FFmpegError, OSError, ValueError, EOFError) as error:
-        second = str(getattr(error, "strerror", None) or error)  # without a number and '<none>'
-        raise ItemError("unreadable", _why_closed(file, first, second)) from error
+        raise ItemError("unreadable", _why_closed(file, first, said(error))) from error
     if pages and pages.faults:
         what = f"{len(pages.faults)} damaged or missing pages"
         # FFmpeg times the packets of the last page from those before: it sees no hole there.
@@ -167,9 +173,9 @@ def _why_closed(file: BinaryIO, first: str, second: str) -> str:
     if "moov atom not found" in second:
         return (
             "its index (the moov atom) is missing, as in an MP4 that is cut short or whose writer "
-            "was killed; get the whole file from where it came from"
+            f"was killed; {AGAIN}"
         )
-    return f"{first}FFmpeg: {second}; get the file again from where it came from"
+    return f"{first}FFmpeg: {second}; {AGAIN}"
 
 
 @undisturbed

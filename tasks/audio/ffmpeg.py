@@ -13,7 +13,7 @@ from tasks.audio.damage import adts, matroska
 from tasks.audio.damage.flac_md5 import Md5, flac_info
 from tasks.audio.damage.mp3 import has_frame_count
 from tasks.audio.frames import Assembler
-from tasks.audio.kinds import Decoder, Samples
+from tasks.audio.kinds import AGAIN, Decoder, Samples
 from tasks.audio.opening import CHECKED, audio_stream, header_of, open_container
 from tasks.audio.packets import LOOSE_END, Gap, Packets
 from tasks.audio.timeline import Timeline
@@ -45,7 +45,7 @@ class FFmpeg(Decoder):
             self._frames = self._packets.frames()
             self._first, gap = next(self._frames)
             if self._first is None and gap.packets:
-                what = f"none of its packets can be decoded: {gap.words}"
+                what = f"none of its packets can be decoded: {gap.words}; {AGAIN}"
                 raise ItemError("unreadable", what)
             if not gap.packets and not self._checked:
                 gap.said.clear()  # these messages are about the header, not about samples
@@ -93,7 +93,7 @@ class FFmpeg(Decoder):
         promised = self._info.frames if self._info and self._info.frames else at
         if at < promised - _FLAC_FRAME or (at < promised and not self.faults):
             code = "decode_error" if self.faults else "truncated"
-            raise ItemError(code, f"{promised} samples promised, {at} there")
+            raise ItemError(code, f"{promised} samples promised, {at} there; {AGAIN}")
         if at < promised:  # the last frame is damaged
             self.faults.append(Fault(at, promised, "its last frame is missing"))
             yield from self._silence(promised - at, frames)

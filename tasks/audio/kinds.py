@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from tasks.recording.faults import Fault
 
 Samples = NDArray[np.float32]
+#: What to do about a file that is damaged or lacks a part.
+AGAIN = "get the file again from where it came from"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from av.audio.stream import AudioStream
 from av.container import InputContainer
 
 from tasks.audio.damage.flac_md5 import STREAMINFO, info_in
-from tasks.audio.kinds import Header
+from tasks.audio.kinds import AGAIN, Header
 from tasks.audio.packets import in_words, listening
 from tasks.errors import ItemError
 
@@ -64,11 +64,11 @@ def audio_stream(container: InputContainer, check: bool) -> AudioStream:
     `check`: whether codecs with a checksum in every frame drop the frames in which it is wrong.
     """
     if not container.streams.audio:
-        raise ItemError("unreadable", "it has no audio stream")
+        raise ItemError("unreadable", "it has no audio stream; take it out of the source")
     stream = container.streams.audio[0]
     context: AudioCodecContext | None = stream.codec_context
     if context is None:  # FFmpeg has no decoder for this codec
-        raise ItemError("unreadable", "its codec is unknown")
+        raise ItemError("unreadable", "no decoder here knows its codec; convert it to FLAC")
     context.thread_count = 1
     checked = context.name in CHECKED
     if check or not checked:
@@ -92,7 +92,7 @@ def header_of(name: str, stream: AudioStream, first: av.AudioFrame | None, size:
         "av",
     )
     if not (header.rate > 0 and header.channels > 0):
-        raise ItemError("unreadable", "no frame of it can be decoded")
+        raise ItemError("unreadable", f"no frame of it can be decoded; {AGAIN}")
     return header
 
 

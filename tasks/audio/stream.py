@@ -10,8 +10,8 @@ import numpy as np
 from tasks.audio.blocks import BLOCK_FRAMES, BLOCK_VALUES, all_finite
 from tasks.audio.damage.alignment import lost_since
 from tasks.audio.damage.promise import promise
-from tasks.audio.decoders import BROKEN, opened
-from tasks.audio.kinds import Header, Samples
+from tasks.audio.decoders import BROKEN, opened, said
+from tasks.audio.kinds import AGAIN, Header, Samples
 from tasks.errors import ItemError
 from tasks.recording import Locator
 from tasks.recording.container import as_file, size_of
@@ -29,7 +29,7 @@ class Stream:
         try:
             self._size = size_of(self._file)
             if not self._size:
-                raise ItemError("empty", "the file has no bytes")
+                raise ItemError("empty", f"the file has no bytes; {AGAIN}")
             self._decoder = opened(self._file, self._size, header_only)
         except BaseException:
             self._file.close()
@@ -41,7 +41,9 @@ class Stream:
         self._lost: list[Fault] = []
         if not LOWEST_RATE <= self.rate <= HIGHEST_RATE:
             self.close()
-            raise ItemError("bad_sample_rate", f"{self.rate} Hz")
+            known = f"{LOWEST_RATE} to {HIGHEST_RATE}"
+            what = f"its header says {self.rate} Hz, and {known} are read; correct its header"
+            raise ItemError("bad_sample_rate", what)
 
     @property
     def faults(self) -> list[Fault]:
@@ -55,22 +57,24 @@ class Stream:
         ItemError `decode_error`, `truncated`, `non_finite` or `empty`, with the samples decoded.
         """
         frames = max(min(frames, BLOCK_VALUES // max(self.channels, 1)), 1)
-        finite = True
+        bad: int | None = None  # the first sample that is not finite
         try:
             for block in self._decoder.read(frames):
+                if bad is None and not all_finite(block):
+                    bad = self.decoded + int(np.isfinite(block).all(axis=1).argmin())
                 self.decoded += len(block)
-                finite = finite and all_finite(block)
-                if finite:
+                if bad is None:
                     yield block
         except ItemError as error:
             raise self._error(error.code, error.detail) from error
         except BROKEN as error:
-            raise self._error("decode_error", str(error)) from error
-        if not finite:
+            raise self._error("decode_error", f"{said(error)}; {AGAIN}") from error
+        if bad is not None:
             self._check_promise()  # missing bytes may be the cause
-            raise self._error("non_finite", "samples are NaN or infinite")
+            what = f"a sample at {bad / self.rate:.2f} s is NaN or infinite; convert the file again"
+            raise self._error("non_finite", what)
         if not self.decoded:
-            raise self._error("empty", "it decodes to no samples")
+            raise self._error("empty", f"it decodes to no samples; {AGAIN}")
         self._check_promise()
 
     def _check_promise(self) -> None:
@@ -81,12 +85,12 @@ class Stream:
         since = lost_since(self._file, found) if missing > 0 else None
         if missing >= max(found.frame, 1) or (since is not None and found.floats):
             raise self._error(
-                "truncated", f"{found.promised} bytes of audio promised, {found.held} there"
+                "truncated",
+                f"{found.promised} bytes of audio promised, {found.held} there; {AGAIN}",
             )
         if since is not None:
             what = (
-                f"{missing} of {found.promised} bytes fell out and what follows is misread; "
-                "get the file again from where it came from"
+                f"{missing} of {found.promised} bytes fell out and what follows is misread; {AGAIN}"
             )
             self._lost.append(Fault(since, self.decoded, what, shifts=True))
         elif found.half_frame:
@@ -119,7 +123,8 @@ def probe(locator: Locator) -> Header:
     """The header alone. ItemError as of `open_stream`, and `empty` if it promises no audio."""
     with Stream(locator, header_only=True) as stream:
         if stream.header.frames == 0:
-            raise ItemError("empty", "the header says that there is no audio", 0, stream.rate)
+            what = f"the header says that there is no audio; {AGAIN}"
+            raise ItemError("empty", what, 0, stream.rate)
         return stream.header
 
 

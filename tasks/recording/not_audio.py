@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 HEAD = 4096  # bytes that tell
+LEAST = 12  # bytes; the shortest header of a format has more
 _COMPRESSED = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bzip2",
@@ -24,6 +25,8 @@ def compression(head: bytes) -> str | None:
 def in_words(head: bytes) -> str | None:
     """What the first HEAD bytes, at least one, show a file to be that is no audio, with a remedy;
     None: they do not tell."""
+    if len(head) < LEAST:
+        return f"it has {len(head)} byte{'s' * (len(head) > 1)}, too few for audio; get it again"
     if packed := compression(head):
         return f"it is compressed with {packed}; decompress it first"
     for magic, name in _ARCHIVES.items():

@@ -51,13 +51,13 @@ class Metrics:
         self._full: list[pa.RecordBatch] = []  # compact: a corpus of 100,000 hours has 300,000 rows
         self._rows: list[Row] = []
 
-    def stage(self, place: Place, trace: Trace, done: Done | None) -> None:
+    def stage(self, place: Place, trace: Trace, done: Done) -> None:
         """Record a stage of a shard that has returned."""
-        if done is not None and done.cost is not None:
+        if done.cost is not None:
             counts = (done.seconds, done.computed, done.reused, done.load)
             self._add(metrics.row(place, trace, done.cost, *counts))
 
-    def call(self, place: Place, trace: Trace, cost: Cost | None) -> None:
+    def call(self, place: Place, trace: Trace, cost: Cost) -> None:
         """Record another call that has returned."""
         self._add(metrics.row(place, trace, cost))
 

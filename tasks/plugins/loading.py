@@ -24,7 +24,7 @@ from tasks.errors import ConfigError
 from tasks.plugins import contracts, explaining
 from tasks.plugins.contracts import members
 from tasks.settings import Plugin, SourceSettings, StageSettings
-from tasks.shelves import SHELVES, names
+from tasks.shelves import names
 
 MEASURING: tuple[contracts.Measuring, ...] = ("filters", "text")
 _DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
@@ -118,8 +118,6 @@ def doubts(shelf: str, use: str) -> list[str]:
 @cache
 def module(shelf: str, use: str) -> ModuleType:
     """The module of a plug-in as it is, for its file and its documentation."""
-    if shelf not in SHELVES:
-        raise ConfigError(f"there is no shelf {shelf!r}; shelves are {', '.join(SHELVES)}")
     dotted = "." in use
     if dotted and not _DOTTED.fullmatch(use):
         raise ConfigError(f"{shelf}: {use!r} is not a dotted name of a module")

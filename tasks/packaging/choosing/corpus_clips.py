@@ -16,7 +16,6 @@ from tasks.packaging import speakers
 from tasks.packaging.choosing import splits
 from tasks.packaging.outcomes.shard_groups import VOICE, ShardGroup
 from tasks.packaging.speakers import Speakers
-from tasks.schema import UTTERANCES
 from tasks.storage import long_columns, tables
 
 CHOSEN = "chosen.arrow"
@@ -134,15 +133,13 @@ def chosen(scratch: Path) -> Chosen:
 
 
 def rows_of(groups: Sequence[ShardGroup], clips: CorpusClips, columns: Sequence[str]) -> pa.Table:
-    """These columns of the rows of some clips, in their order."""
+    """These columns of the rows of some clips, at least one, in their order."""
     order = np.argsort(clips.group, kind="stable")
     found = []
     edges = np.searchsorted(clips.group[order], np.arange(len(groups) + 1))
     for number in np.unique(clips.group).tolist():
         rows = clips.row[order[edges[number] : edges[number + 1]]]
         found.append(groups[number].table("rows.arrow", columns).select(columns).take(rows))
-    if not found:
-        return pa.schema([UTTERANCES.field(name) for name in columns]).empty_table()
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     return long_columns.take(pa.concat_tables(found), back)

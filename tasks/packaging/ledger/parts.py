@@ -112,8 +112,6 @@ def _write(job: Job, name: str, ledger: pa.Table, staging: Path, gone: list[str]
 def _before(newest: Path, task: Task, kept: Path) -> tuple[pa.Table, pa.Table]:
     """Rows of the newest version that stay, and those of recordings that have left since."""
     known = tables.read_arrow(kept)
-    if not len(known):
-        return LEDGER.empty_table(), LEDGER.empty_table()
     stays, gone = (known[KEY].filter(each) for each in (pc.invert(known["gone"]), known["gone"]))
     opened, rows, left = Proved(newest), [], []
     for name in task.before:

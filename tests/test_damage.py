@@ -274,6 +274,17 @@ def test_a_file_of_which_nothing_can_be_decoded_is_unreadable(tmp_path: Path) ->
         heard(data[:at] + b"\xff" * (end - at) + data[end:], tmp_path)
 
 
+def test_a_wav_that_follows_another_is_told(tmp_path: Path) -> None:
+    """As `cat a.wav b.wav` leaves it: the second was lost unseen."""
+    data = whole("wav")
+    good, _ = heard(data, tmp_path)
+    samples, faults = heard(data + data, tmp_path)
+    assert np.array_equal(samples, good)
+    [fault] = faults
+    assert (fault.start, fault.end, fault.shifts) == (len(good), len(good), False)
+    assert fault.what == "another WAV file follows in it, which is not read; split the file"
+
+
 def test_what_breaks_midway_is_told_in_words(tmp_path: Path) -> None:
     """It was `[Errno 1094995529] Invalid data found when processing input: '<none>'; last …`."""
     data = whole("vorbis", seconds=40.0)

@@ -28,6 +28,7 @@ class Promise:
     width: int = 0  # bytes of one channel's sample; 0: unknown, or compressed
     order: str = "<"
     floats: bool = False
+    followed: bool = False  # by another WAV file, which no decoder reads
 
     @property
     def half_frame(self) -> int:
@@ -84,7 +85,8 @@ def _riff(file: BinaryIO, size: int, head: bytes) -> Promise | None:
                 return Promise(0, held, unfinished=True)
             if whole or _streaming(length + skip):
                 length = min(length, held)
-            return Promise(length, held, False, start, frame, width, order, floats)
+            followed = whole and _is_wave(file, outer + 8 + outer % 2)
+            return Promise(length, held, False, start, frame, width, order, floats, followed)
         at += 8 + length + length % 2
     return None
 
@@ -94,6 +96,12 @@ def _is_chunk(file: BinaryIO, at: int, size: int, order: str) -> bool:
     file.seek(at)
     name, length = struct.unpack(order + "4sI", file.read(8))
     return bool(name.isascii() and name.decode("ascii").isprintable() and at + 8 + length <= size)
+
+
+def _is_wave(file: BinaryIO, at: int) -> bool:
+    file.seek(at)
+    head = file.read(12)
+    return head[:4] == b"RIFF" and head[8:] == b"WAVE"
 
 
 def _wave64(file: BinaryIO, size: int, head: bytes) -> Promise | None:

@@ -7,6 +7,15 @@ from collections.abc import Sequence
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command, `sys.argv`'s by default, and return its exit code."""
+    if argv is not None:
+        return _main(argv)
+    from flows.cli import streams
+
+    with streams.kept():
+        return _main(None)
+
+
+def _main(argv: Sequence[str] | None) -> int:
     try:
         from flows.cli.command_line import main as command
     except KeyboardInterrupt:  # before anything has begun

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import suppress
 from typing import NoReturn
 
 from flows.cli.exit_codes import Exit
@@ -72,7 +73,8 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version
 
-        print(f"uttermill {version('uttermill')}")
+        with suppress(OSError):  # as argparse prints its help
+            print(f"uttermill {version('uttermill')}", flush=True)
         parser.exit()
 
 

@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from flows.cli import interrupts, result_commands, run_commands, tool_commands
 from flows.cli.arguments import WrongUsage, parser
@@ -78,7 +78,9 @@ def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
             without_search_at_exit()
             with importing():
                 without_pandas()
-        return COMMANDS[args.command](args)
+        code = COMMANDS[args.command](args)
+        sys.stdout.flush()
+        return code
     except (KeyboardInterrupt, SystemExit):
         return _fail(args, "interrupted; run it again to continue from here", Exit.INTERRUPTED)
     except ConfigError as error:
@@ -95,7 +97,6 @@ def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
     except MillError as error:
         return _fail(args, str(error), Exit.FAILED)
     except BrokenPipeError:  # `| head` has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return Exit.DONE
     except UnicodeEncodeError as error:
         if error.encoding in ("utf-8", "utf8"):
@@ -117,4 +118,5 @@ def _fail(
 
 
 def _print_error(sentence: str, code: Exit, facts: JsonObject) -> None:
-    print(json.dumps({"error": sentence, "exit": code, **facts}))
+    with suppress(OSError):  # where nobody can read it, the exit code tells
+        print(json.dumps({"error": sentence, "exit": code, **facts}), flush=True)

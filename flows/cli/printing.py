@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from flows.cli.exit_codes import Exit
@@ -28,14 +29,19 @@ def print_answer(
 
     print_to(Console(stderr=args.json or not sys.stdout.isatty()), show(result))
     if args.json:
-        print(json.dumps(result, ensure_ascii=False))
+        _print_object(result)
     return Exit.DONE
 
 
 def print_lines(args: argparse.Namespace, result: JsonObject, lines: Iterable[str]) -> Exit:
     """Print the lines, for other programs to read; with --json one object instead."""
     if args.json:
-        print(json.dumps(result, ensure_ascii=False))
+        _print_object(result)
     else:
         sys.stdout.write("".join(f"{line}\n" for line in lines))
     return Exit.DONE
+
+
+def _print_object(result: JsonObject) -> None:
+    with suppress(BrokenPipeError):  # the exit code still tells
+        print(json.dumps(result, ensure_ascii=False), flush=True)

@@ -21,7 +21,7 @@ class HashedFile:
         self.raw = raw
         self.sha = hashlib.sha256()
         self.size = 0
-        self.closed = False
+        self.closed = False  # pyarrow asks; the owner closes `raw`
 
     def write(self, data: ReadableBuffer) -> int:
         view = memoryview(data).cast("B")
@@ -29,24 +29,6 @@ class HashedFile:
         self.sha.update(view)
         self.size += len(view)
         return len(view)
-
-    def tell(self) -> int:
-        return self.size
-
-    def flush(self) -> None:
-        self.raw.flush()
-
-    def seekable(self) -> bool:
-        return False
-
-    def readable(self) -> bool:
-        return False
-
-    def writable(self) -> bool:
-        return True
-
-    def close(self) -> None:  # pyarrow closes its argument; the owner closes `raw`
-        self.flush()
 
     @property
     def name(self) -> str:

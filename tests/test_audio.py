@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from tasks import audio
 from tasks.audio.damage.crc16 import crc16
 from tasks.errors import CODES, ItemError
-from tasks.recording import Locator
+from tasks.recording import Locator, container
 from tasks.recording.faults import Fault
 
 Samples = NDArray[np.float32]
@@ -477,6 +477,21 @@ def test_of_an_mp4_without_its_index_the_reader_hears_why(tmp_path: Path) -> Non
     detail = fails(Locator(str(path))).detail
     assert "(the moov atom) is missing" in detail
     assert "get the file again from where it came from" in detail
+
+
+def test_a_file_that_may_not_be_read_is_told_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had the number of the error and the path a second time."""
+    locator = write(tmp_path / "a.wav", tones(100))
+
+    def refuse(path: str, *args: object, **more: object) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(container, "open", refuse, raising=False)
+    assert fails(locator).detail == (
+        "it cannot be read (Permission denied); let the account that runs this read it"
+    )
 
 
 def test_no_samples_and_odd_rates(tmp_path: Path) -> None:

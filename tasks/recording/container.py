@@ -120,7 +120,15 @@ def open_regular(path: str) -> BinaryIO:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ItemError("missing", error.strerror or "not there") from error
     except (OSError, ValueError) as error:
-        raise ItemError("unreadable", f"cannot be read: {error}") from error
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: OSError | ValueError) -> ItemError:
+    """In words, without a number and the path, which stands beside it."""
+    what = f"it cannot be read ({getattr(error, 'strerror', None) or error})"
+    if isinstance(error, PermissionError):
+        what += "; let the account that runs this read it"
+    return ItemError("unreadable", what)
 
 
 def _fetched(url: str, offset: int | None = None, length: int | None = None) -> BinaryIO:
@@ -162,7 +170,7 @@ def digest(locator: Locator) -> tuple[str, int]:
                 sha.update(block)
                 size += len(block)
         except OSError as error:
-            raise ItemError("unreadable", f"cannot be read: {error}") from error
+            raise _unreadable(error) from error
     return sha.hexdigest(), size
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import itertools
 import json
@@ -407,6 +408,24 @@ def test_jsonl_names_outside_the_root_are_sane_and_apart(tmp_path: Path) -> None
     assert (first.source_path, first.error) == (str(tmp_path / "wav/a.wav"), None)
     assert (second.path, second.error and second.error[0]) == ("no/a.wav", "missing")
     assert third.error == ("missing", "no file can have this name")
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "datajuicer", "lhotse"])
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (gzip.compress(b'{"wav": "a.wav"}'), "is compressed with gzip; decompress it first"),
+        (b"PK\x03\x04" * 9, "is a ZIP archive; unpack it first"),
+        ('{"wav": "a.wav"}'.encode("utf-16"), "is text in UTF-16; save it in UTF-8"),
+    ],
+)
+def test_a_list_that_is_no_text_is_refused_as_a_whole(
+    tmp_path: Path, kind: str, data: bytes, words: str
+) -> None:
+    """Each of its lines failed by itself: not JSON."""
+    (tmp_path / "l.jsonl").write_bytes(data)
+    with pytest.raises(ConfigError, match=words):
+        listed(kind, tmp_path / "l.jsonl")
 
 
 # datajuicer

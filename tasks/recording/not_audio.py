@@ -22,16 +22,23 @@ def compression(head: bytes) -> str | None:
     return next((name for magic, name in _COMPRESSED.items() if head.startswith(magic)), None)
 
 
+def packing(head: bytes) -> str | None:
+    """How a file is packed, with a remedy; None if it is not."""
+    if packed := compression(head):
+        return f"compressed with {packed}; decompress it first"
+    for magic, name in _ARCHIVES.items():
+        if head.startswith(magic):
+            return f"a {name} archive; unpack it first"
+    return None
+
+
 def in_words(head: bytes) -> str | None:
     """What the first HEAD bytes, at least one, show a file to be that is no audio, with a remedy;
     None: they do not tell."""
     if len(head) < LEAST:
         return f"it has {len(head)} byte{'s' * (len(head) > 1)}, too few for audio; get it again"
-    if packed := compression(head):
-        return f"it is compressed with {packed}; decompress it first"
-    for magic, name in _ARCHIVES.items():
-        if head.startswith(magic):
-            return f"it is a {name} archive; unpack it first"
+    if packed := packing(head):
+        return f"it is {packed}"
     if head.startswith(b"version https://git-lfs.github.com/"):
         return "it is a pointer of Git LFS, not the file itself; run git lfs pull"
     if _PAGE.match(head):

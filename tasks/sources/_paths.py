@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import posixpath
 import re
@@ -10,6 +11,7 @@ import stat
 from tasks import masking, storage
 from tasks.errors import ConfigError, ItemError, RunError
 from tasks.recording.names import display_text, safe_name
+from tasks.recording.not_audio import HEAD, packing
 from tasks.storage import urls
 
 #: Endings (lower case) that programs give to files they have not finished writing.
@@ -84,6 +86,22 @@ def list_file(path: str) -> str:
         raise ConfigError(
             f"source {display_text(path)!r} cannot be read ({error.strerror})"
         ) from None
+
+
+def text_list(path: str) -> str:
+    """The same of a list of text. ConfigError if it is packed, or not in UTF-8 as a whole: every
+    line of it would fail by itself."""
+    found = list_file(path)
+    with urls.streamed(found) as file:
+        head = file.read(HEAD)
+    what = None
+    if packed := packing(head):
+        what = f"is {packed}"
+    elif head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        what = "is text in UTF-16; save it in UTF-8"
+    if what:
+        raise ConfigError(f"source {display_text(path)!r} {what}")
+    return found
 
 
 def list_root(path: str, root: str | None) -> str:

@@ -24,7 +24,7 @@ from tasks.sources._lists import (
     of_file,
     text_field,
 )
-from tasks.sources._paths import list_file, list_root, listed_name, resolve
+from tasks.sources._paths import list_root, listed_name, resolve, text_list
 from tasks.storage import urls
 
 #: `<__dj__audio>`, `<__dj__image>`, `<__dj__video>` and the end of a chunk `<|__dj__eoc|>`.
@@ -39,7 +39,7 @@ class Settings(ListSettings):
 
 def recordings(settings: Settings) -> Entries:
     """Reads the list lazily. ConfigError at once if it cannot be read."""
-    path = list_file(settings.path)
+    path = text_list(settings.path)
     return _list(path, list_root(path, settings.root), settings)
 
 

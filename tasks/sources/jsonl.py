@@ -25,7 +25,7 @@ from tasks.sources._lists import (
     text_field,
     timed_words,
 )
-from tasks.sources._paths import list_file, list_root, resolve
+from tasks.sources._paths import list_root, resolve, text_list
 from tasks.sources._spans import Line, grouped
 from tasks.storage import urls
 
@@ -79,7 +79,7 @@ def recordings(settings: Settings) -> Entries:
 
     Bad lines come first, then the recordings: a file's lines may be anywhere in the list.
     """
-    path = list_file(settings.path)
+    path = text_list(settings.path)
     root = list_root(path, settings.root)
     given: Columns | None = None
     if settings.columns is not None:

@@ -30,7 +30,7 @@ from tasks.sources._lists import (
     text_field,
     timed_words,
 )
-from tasks.sources._paths import list_file, list_root, resolve
+from tasks.sources._paths import list_file, list_root, resolve, text_list
 from tasks.sources._spans import Line, grouped
 from tasks.storage import urls
 
@@ -45,7 +45,8 @@ class Settings(ListSettings):
 
 def recordings(settings: Settings) -> Entries:
     """Reads the list lazily. ConfigError at once if it cannot be read."""
-    path = list_file(settings.path)
+    read = list_file if settings.path.endswith(".gz") else text_list
+    path = read(settings.path)
     root = list_root(path, settings.root)
     return grouped(path, root, _text(path), lambda line: _cut(line, root))
 

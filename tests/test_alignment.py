@@ -167,6 +167,14 @@ def test_a_sentence_whose_end_was_not_heard_is_doubtful() -> None:
     assert [s.match <= places.DOUBTFUL for s in found] == [n == 2 for n in range(6)]
 
 
+def test_a_long_sentence_is_divided_at_a_clause_far_from_even() -> None:
+    """It was cut in the middle of a phrase, and read without a pause there."""
+    clauses = "one " * 33 + "one, ", "two " * 9 + "two, ", "three " * 7 + "three."
+    assert by_words.sentences("".join(clauses)) == [clauses[0].strip(), "".join(clauses[1:])]
+    parts = by_words.sentences("one " * 3 + "one, " + "two " * 45 + "two.")
+    assert [len(part.split()) for part in parts] == [25, 25], "four words make no part"
+
+
 def test_edges_of_speech_go_by_its_own_level() -> None:
     """The detector's region is late at its begin, and at its end noise of the recording follows
     before a silence that was put there."""
@@ -356,7 +364,9 @@ def test_a_book_and_its_recording(tmp_path: Path) -> None:
     words = json.loads(path.with_suffix(".json").read_text())
     begin = len(" ".join(said[:3]).split())
     middle = (words[begin][1] + words[begin][2]) / 2
-    assert any(row["start"] < middle < row["end"] for row in beside)
+    assert [row["start"] < middle < row["end"] for row in beside] == [True], "no pause is speech"
+    pauses = [row for row in ledger if row["reason"] == "non_speech"]
+    assert len(pauses) == 9, "before, between and after nine sentences, but where the lost one is"
     whole = sum(row["samples"] for row in ledger)
     assert whole == sf.info(path).frames
 
@@ -376,6 +386,21 @@ def test_a_recording_without_text_is_no_utterance(tmp_path: Path) -> None:
     spans = segmenter.push(np.zeros((RATE, 1), np.float32)) + segmenter.finish()
     assert [(s.start, s.end, s.kind, s.reason) for s in spans] == [
         (0, RATE, "unsegmented", "no_text")
+    ]
+
+
+def test_beside_sentences_speech_is_unsegmented_and_a_pause_is_none() -> None:
+    """Each pause of a book was told as speech that its text lacks: an eighth of the audio."""
+    speech = ((1.0, 3.0), (4.0, 5.0), (6.0, 8.0))
+    said = [by_words.Sentence("One.", (0.9, 3.1), 1.0), by_words.Sentence("Two.", (5.9, 8.1), 1.0)]
+    segmenter = aligned.Aligned(said, RATE, "not_in_text", speech)
+    spans = segmenter.push(np.zeros((9 * RATE, 1), np.float32)) + segmenter.finish()
+    assert [(s.start / RATE, s.end / RATE, s.kind, s.reason) for s in spans] == [
+        (0.0, 0.9, "non_speech", None),
+        (0.9, 3.1, "utterance", None),
+        (3.1, 5.9, "unsegmented", "not_in_text"),
+        (5.9, 8.1, "utterance", None),
+        (8.1, 9.0, "non_speech", None),
     ]
 
 

@@ -3,14 +3,17 @@
 A recogniser hears the whole recording first (`hears`); its words are matched with the text
 (`_aligned/matching.py`), or the text with the scores of a CTC model (`_aligned/forced.py`), and
 each sentence that was said becomes an utterance with its own text (`_aligned/by_words.py`). Speech
-that is not in the text is `unsegmented` (`not_in_text`). A run of sentences missing from the audio
-becomes one utterance of no samples at that place, which is dropped as `not_in_audio`.
+that is not in the text is `unsegmented` (`not_in_text`), pauses are `non_speech`. A run of
+sentences missing from the audio becomes one utterance of no samples at that place, which is dropped
+as `not_in_audio`.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -28,7 +31,8 @@ from tasks.settings import Plugin, StageSettings
 from tasks.settings.base import Shelf
 
 LISTENS = True
-VERSION = 4  # distinguishes words next to pauses, and those said twice
+VERSION = 5  # calls a pause between sentences a pause
+TOUCH = 0.01  # s of speech at an end of a pause that rounding may leave there
 
 
 class Settings(StageSettings):
@@ -84,10 +88,19 @@ def gpu_fault(settings: Settings) -> str | None:
 
 
 class Aligned(KnownSpans):
-    """Gives each sentence as soon as its end is decoded, with what lies before it."""
+    """Gives each sentence as soon as its end is decoded, with what lies before it: that is
+    `unsegmented` for `reason`, or `non_speech` where nobody speaks in all of it. `speech`: where
+    somebody does, s; None: not known."""
 
-    def __init__(self, sentences: Sequence[by_words.Sentence], rate: int, reason: str) -> None:
-        self._reason = reason
+    def __init__(
+        self,
+        sentences: Sequence[by_words.Sentence],
+        rate: int,
+        reason: str,
+        speech: Sequence[tuple[float, float]] | None = None,
+    ) -> None:
+        self._reason, self._rate = reason, rate
+        self._edges = None if speech is None else [*chain.from_iterable(speech)]
         self._done = 0  # samples covered
         spans: list[Span] = []
         end, unsaid = 0, list[str]()
@@ -123,7 +136,16 @@ class Aligned(KnownSpans):
         """What no sentence covers, up to `end`."""
         if self._done >= end:
             return []
-        return [Span(self._done, end, "unsegmented", reason=self._reason)]
+        if self._speaks(self._done / self._rate + TOUCH, end / self._rate - TOUCH):
+            return [Span(self._done, end, "unsegmented", reason=self._reason)]
+        return [Span(self._done, end, "non_speech")]
+
+    def _speaks(self, start: float, end: float) -> bool:
+        """Whether somebody may speak between two times, s."""
+        if self._edges is None:
+            return True
+        first = bisect_right(self._edges, start)
+        return first % 2 == 1 or bisect_left(self._edges, end) > first
 
 
 def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Segmenter:
@@ -133,4 +155,4 @@ def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Segmenter:
 
 def start_heard(settings: Settings, rate: int, text: str, heard: RecordingTranscript) -> Segmenter:
     found = (forced if settings.engine == "ctc" else by_words).spoken(text, heard)
-    return Aligned(found, rate, "not_in_text")
+    return Aligned(found, rate, "not_in_text", heard.speech)

@@ -22,6 +22,7 @@ from tasks.segmenters._aligned.pauses import Pauses
 
 NEAR = 6  # words from an even part at which a clause may end instead
 MOST_WORDS = 40  # of a sentence; a longer one is divided
+LEAST_WORDS = 10  # of a part that ends further away, at the end of a clause all the same
 _WORD = re.compile(r"\S+\s*")
 _UNSPACED_END = re.compile(r"(?<=[。！？])(?=\S)")
 
@@ -59,7 +60,13 @@ def _cut(words: list[str]) -> Iterator[str]:
         cuts = [first]
         for n in range(1, count):
             even = first + n * (last - first) // count
-            clauses = [at + 1 for at in range(even - NEAR, even + NEAR) if ranks[at] == 1]
+            most = MOST_WORDS * (count - n)
+            near = range(even - NEAR + 1, even + NEAR + 1)
+            far = range(
+                max(cuts[-1] + LEAST_WORDS, last - most),
+                min(cuts[-1] + MOST_WORDS, last - LEAST_WORDS * (count - n)) + 1,
+            )
+            clauses = [at for at in (*near, *far) if ranks[at - 1] == 1]
             cuts.append(min(clauses, key=lambda at: abs(at - even), default=even))
         for low, high in pairwise([*cuts, last]):
             yield "".join(words[low:high]).strip()

@@ -95,7 +95,7 @@ def estimate(
     job = check(settings)
     with (
         lock.hold(job.out),
-        runs.record(job.out, settings, "estimate-settings.json") as run,
+        runs.record(job.out, settings, runs.ESTIMATE_SETTINGS) as run,
         runs.scratch() as scratch,
         metrics.recorded(run.folder) as measured,
     ):

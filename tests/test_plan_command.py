@@ -295,6 +295,19 @@ def test_the_ledger_says_what_became_of_a_recording_under_another_name(
     assert "no longer in its source under that name" in found["meanings"]["source_removed"]
 
 
+def test_after_an_estimate_alone_a_plan_names_what_changed(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """README plans another rate after `estimate`: the plan gave no cause."""
+    out = file.parent / "out"
+    shutil.rmtree(out / "datasets")
+    for path in (out / "runs").glob(f"*/{runs.SETTINGS}"):
+        path.rename(path.with_name(runs.ESTIMATE_SETTINGS))
+    found = told(capsys, "plan", str(file), "--set", "resample.rate=24000")["stages"]
+    assert found["resample"]["because"] == ["resample.rate"]
+    assert found["filter"]["compute"] == 0
+
+
 def test_a_refusal_is_told_before_the_run(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

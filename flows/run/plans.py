@@ -60,7 +60,7 @@ def of_out(settings: PrepareSettings) -> JsonObject:
 
 def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
     job = settings.job()
-    before = runs.known_settings(job.out)
+    before = runs.known_settings(job.out) or runs.estimated_settings(job.out)
     rates = _Rates(settings, job)
     headers = not brief or rates.known
     plan = planning.plan(job, before.job() if before else None, headers, listing)

@@ -27,6 +27,7 @@ from tasks.json_types import JsonObject
 from tasks.logs import log, sent_to
 from tasks.storage import write_atomic
 
+ESTIMATE_SETTINGS = "estimate-settings.json"  # in that of an estimate, instead of SETTINGS
 ERROR = "error.json"  # in the folder of a run that has failed, instead of SUMMARY
 UNLOCKED_SECONDS = 60.0  # after which a scratch folder without a lock belongs to a dead run
 REMOVE_SECONDS = 5.0
@@ -164,9 +165,7 @@ def having(out: Path, name: str) -> Iterator[Path]:
 
 def settings_of(out: Path, ended_well: bool = False) -> PrepareSettings:
     """Settings of the newest run of OUT, for commands that only read."""
-    data = json.loads(storage.read(newest(out, ended_well) / SETTINGS))
-    data["out"] = str(out)  # OUT may have been moved
-    return parse(data)
+    return _settings_in(newest(out, ended_well) / SETTINGS, out)
 
 
 def known_settings(out: Path, ended_well: bool = False) -> PrepareSettings | None:
@@ -175,3 +174,18 @@ def known_settings(out: Path, ended_well: bool = False) -> PrepareSettings | Non
         return settings_of(out, ended_well)
     except ConfigError:
         return None
+
+
+def estimated_settings(out: Path) -> PrepareSettings | None:
+    """Settings of OUT's newest estimate, by which its first results were made; None as above."""
+    last = next(having(out, ESTIMATE_SETTINGS), None)
+    try:
+        return _settings_in(last / ESTIMATE_SETTINGS, out) if last else None
+    except ConfigError:
+        return None
+
+
+def _settings_in(path: Path, out: Path) -> PrepareSettings:
+    data = json.loads(storage.read(path))
+    data["out"] = str(out)  # OUT may have been moved
+    return parse(data)

@@ -155,6 +155,20 @@ def test_every_reason_leads_to_its_clips(made: tuple[Job, Path], text: str) -> N
     assert rows == links == {*described["reasons"], "packaged"}
 
 
+def test_a_reason_names_each_limit_that_has_it(tmp_path: Path) -> None:
+    """A limit of 0.5 on `wer` dropped clips, and the report named the one on characters, of 0.6."""
+    verdicts = [{"use": "error_rate", "max_wer": 0.5}, {"use": "completeness"}]
+    asked = corpus.job(tmp_path, transcribe={"backend": {"use": "fake"}, "verdicts": verdicts})
+    reasons = ("high_error_rate", "text_incomplete", "non_speech")
+    steps = [{"reason": reason, "meaning": ""} for reason in reasons]
+    page._explain(asked, steps)
+    assert [step["meaning"] for step in steps] == [
+        "error_rate_spaced above 0.6 or error_rate_unspaced above 0.8 or wer above 0.5",
+        "speech_after_text above 1 or words_per_speech_second below 0.4",
+        "",
+    ]
+
+
 def test_a_slider_says_what_what_if_says(made: tuple[Job, Path]) -> None:
     job, _ = made
     path = outcome_table.where(job)

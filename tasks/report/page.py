@@ -135,7 +135,8 @@ def _tiles(asked: Request) -> list[tuple[str, str, str]]:
 
 
 def _explain(job: Job, steps: list[JsonObject]) -> None:
-    """Give the reasons of limits a meaning, with the limit's value."""
+    """Give the reasons of limits a meaning, with the value of each limit that has the reason."""
+    meanings: dict[str, list[str]] = {}
     for asked in shelf_rules(job):
         rule = asked.rule
         if isinstance(rule, Limit):
@@ -143,10 +144,11 @@ def _explain(job: Job, steps: list[JsonObject]) -> None:
         else:
             sides = ((rule.reason, "is none of", ", ".join(rule.values)),)  # type: ignore[assignment]
         for reason, word, limit in sides:
-            for step in steps:
-                if reason and step["reason"] == reason and not step["meaning"]:
-                    shown = words.number(limit) if isinstance(limit, float) else limit
-                    step["meaning"] = f"{rule.column} {word} {shown}"
+            if reason and limit is not None:
+                shown = words.number(limit) if isinstance(limit, float) else limit
+                meanings.setdefault(reason, []).append(f"{rule.column} {word} {shown}")
+    for step in steps:
+        step["meaning"] = step["meaning"] or " or ".join(meanings.get(step["reason"], ()))
 
 
 def _measured(columns: Columns, asked: Request, about: Mapping[str, tuple[str, str]]) -> JsonObject:

@@ -201,7 +201,6 @@ class _Cutter:
         return Readers(start, facts.rate, facts.channels, self._unit.recording["size"], works)
 
     def _filters(self, span: Span) -> tuple[measuring.Step, ...]:
-        """The filters that are to measure a span."""
         return (
             self._chosen.filters if self._known is None else self._chosen.lacking(self._known[span])
         )

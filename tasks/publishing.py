@@ -193,7 +193,6 @@ def _optional(job: Job) -> Iterator[None]:
 
 
 def _unchanged(job: Job, version: Version, began: float) -> Published:
-    """The newest version, unchanged."""
     with _optional(job):
         versions.point_latest(job.out)
     done = Done("package", "", 0, version.clips, 0, time.monotonic() - began)

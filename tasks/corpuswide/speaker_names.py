@@ -86,7 +86,6 @@ def _name(code: int) -> str:
 
 
 def _keys_of(parts: VoiceTables, rows: dict[int, np.int32]) -> dict[int, str]:
-    """The keys of some rows."""
     found, at = {}, 0
     for part in parts():
         for own, row in rows.items():

@@ -115,7 +115,6 @@ def read(out: Path, file: str) -> pa.Table:
 
 
 def shards(out: Path, file: str) -> list[OutputShard]:
-    """The output shards of a part."""
     rows: list[Row] = json.loads(read(out, file).schema.metadata[b"shards"])
     return [plan.from_row(row) for row in rows]
 

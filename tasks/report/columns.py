@@ -68,7 +68,6 @@ class Columns:
         self._last: tuple[str, Float64s] | None = None
 
     def ids(self, rows: Sequence[int]) -> list[str]:
-        """Of these rows."""
         wanted = np.asarray(rows, np.int64)
         found = np.empty(len(wanted), object)
         at = 0

@@ -21,8 +21,6 @@ VERSION = 2  # raise it when the same checkpoints are judged otherwise
 
 
 class ShardOutcomes(NamedTuple):
-    """The outcomes of the utterances of one shard."""
-
     rows: pa.Table  # to package; `row_schema`
     ledger: pa.Table  # LEDGER
     utterances: pa.Table  # all, with their measures; `outcome_table.schema_of`

@@ -85,8 +85,6 @@ class Before(NamedTuple):
 
 
 class PublishedGroup(NamedTuple):
-    """A group of a published version."""
-
     split: str
     number: int
     generation: int

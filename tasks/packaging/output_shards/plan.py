@@ -169,7 +169,6 @@ def numbered(staging: Path) -> dict[int, OutputShard]:
 
 
 def shard(staging: Path, number: int) -> OutputShard:
-    """One output shard."""
     part, index = _place(number)
     return from_row(_load(staging / PLAN / part / "shards.arrow", index).to_pylist()[0])
 

@@ -159,7 +159,7 @@ def _reading(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     explore.add_argument("out", metavar="OUT")
     explore.add_argument("--version", type=int, metavar="N", help="version to show (newest)")
     explore.add_argument("--against", type=int, metavar="M", help="version to compare with")
-    explore.add_argument("--port", type=int, default=0, metavar="N", help="port (a free one)")
+    explore.add_argument("--port", type=_port, default=0, metavar="N", help="port (a free one)")
     review = _add(commands, "review", "import or export decisions by people: keep, drop, re-text")
     review.add_argument("action", choices=("import", "export"))
     review.add_argument("paths", nargs="*", metavar="FILE", help="JSON lines to import; - is stdin")
@@ -228,14 +228,21 @@ def _sets(command: argparse.ArgumentParser) -> None:
 
 
 def _fraction(text: str) -> float:
-    value = float(text)
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError("give a fraction above 0 and up to 1")
-    return value
+    with suppress(ValueError):
+        if 0 < (value := float(text)) <= 1:
+            return value
+    raise argparse.ArgumentTypeError("give a fraction above 0 and up to 1")
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("give 1 or more")
-    return value
+    with suppress(ValueError):
+        if (value := int(text)) >= 1:
+            return value
+    raise argparse.ArgumentTypeError("give 1 or more")
+
+
+def _port(text: str) -> int:
+    with suppress(ValueError):
+        if 0 <= (value := int(text)) <= 65535:
+            return value
+    raise argparse.ArgumentTypeError("give a port up to 65535, or 0 for a free one")

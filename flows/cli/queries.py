@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from flows.run import items, plans, runs
 from flows.settings import assign, parse
+from flows.words import counted
 from tasks import plugins, schema, shelves, storage
 from tasks.accounting import summary
 from tasks.accounting.ledger import PENDING, PENDING_MEANS
@@ -101,12 +102,17 @@ def what_if(out: Path, sets: Sequence[str]) -> JsonObject:
     assign(data, sets)
     then = parse(data)
     job, asked = now.job(), then.job()
+    if asked.out != job.out:
+        raise ConfigError("what-if is about one OUT: --set cannot change out")
     weights.check(asked)
     before, after = kept(job, with_same_texts(job, asked))
-    if after["unmeasured"]:
+    if lacking := after["unmeasured"]:
+        why = "which change what is measured and not only a threshold"
+        if before["unmeasured"]:
+            why = "nor for those of the last run: it did not finish, or another release made it"
         raise ConfigError(
-            f"{after['unmeasured']} recordings have no stored measures for these settings, which "
-            "change what is measured and not only a threshold; use `uttermill run` with them"
+            f"{counted(lacking, 'recording')} {'has' if lacking == 1 else 'have'} no stored "
+            f"measures for these settings, {why}; use `uttermill run` with them"
         )
     return {
         "now": before,

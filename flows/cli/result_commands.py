@@ -154,9 +154,10 @@ def _out(text: str) -> Path:
 
     out = storage.place(text)
     if not storage.query(out / "runs", storage.is_folder):
-        there = storage.query(out, storage.is_folder)
-        why = "it holds no runs/" if there else "there is no such folder"
-        raise ConfigError(f"{out} is not the OUT of a run: {why}")
+        lacks = storage.query(out, _lacks_folder) or "it holds no runs/"
+        if storage.query(out / "dataset.json", storage.exists):
+            lacks = f"it is one of its versions; give {out.parent.parent}"
+        raise ConfigError(f"{out} is not the OUT of a run: {lacks}")
     return out
 
 
@@ -165,4 +166,21 @@ def _dataset(text: str) -> Path:
     from tasks import storage
     from tasks.dataset import versions
 
-    return storage.query(storage.place(text), versions.named)
+    place = storage.place(text)
+    if lacks := storage.query(place, _lacks_folder):
+        raise ConfigError(f"{place} is no dataset: {lacks}")
+    found = storage.query(place, versions.named)
+    if not storage.query(found / "dataset.json", storage.exists) and storage.is_folder(
+        place / "runs"
+    ):
+        raise ConfigError(versions.none_yet(place))
+    return found
+
+
+def _lacks_folder(place: Path) -> str | None:
+    """Why a place is no folder; None if it is one."""
+    from tasks import storage
+
+    if storage.is_folder(place):
+        return None
+    return "it is a file, not a folder" if storage.exists(place) else "there is no such folder"

@@ -28,7 +28,8 @@ def places(action: str, given: Sequence[str], out: str | None) -> tuple[str, str
         folders = [each for each in left if each != STDIN and not Path(each).is_file()]
         if not folders:
             raise ConfigError("give the OUT of a run: --out DIR")
-        out = folders[0]
+        there = (each for each in folders if "://" in each or Path(each).is_dir())
+        out = next(there, folders[0])  # a missing FILE is not OUT
         left.remove(out)
     if len(left) != (action == "import"):
         wants = "FILE and OUT" if action == "import" else "OUT"
@@ -57,7 +58,8 @@ def _read(file: str) -> list[Decision]:
     try:
         text = sys.stdin.read() if file == STDIN else Path(file).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{file} cannot be read: {error}") from None
+        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise ConfigError(f"{file} cannot be read: {why}") from None
     now = log.now()
     found = []
     for number, line in enumerate(text.split("\n"), 1):

@@ -38,9 +38,11 @@ def named(which: str) -> JsonObject:
     """
     shelf, _, name = which.partition(".")
     if shelf not in shelves.SHELVES:
+        held = [each for each in shelves.SHELVES if which in shelves.names(each)]
+        meant = " or ".join(f"{each}.{which}" for each in held) or "filters.silence"
         raise ConfigError(
             f"there is no shelf {shelf!r}; shelves are {', '.join(shelves.SHELVES)}, and a plug-in "
-            "is named as in filters.silence"
+            f"is named as in {meant}"
         )
     names = [name] if name else shelves.names(shelf)
     return {shelf: {each: _whole(shelf, each) for each in names}}

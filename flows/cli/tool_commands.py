@@ -38,7 +38,9 @@ def models(args: argparse.Namespace) -> Exit:
     from flows.cli import models as known
 
     if (args.action == "fetch") != (args.name is not None):
-        raise ConfigError("`uttermill models fetch NAME` takes a name, such as speakers; no other")
+        raise ConfigError(
+            "give a NAME, such as speakers, to `uttermill models fetch` and only to it"
+        )
     found = known.answer(args)
     print_answer(args, found, known.shown)
     return Exit.FAULT if found.get("damaged") else Exit.DONE

@@ -78,9 +78,7 @@ class Corpus:
         """Numbers of the published versions, newest first; ConfigError without any."""
         found = [versions.number(place) for place in versions.all_of(self.out)][::-1]
         if not found:
-            raise ConfigError(
-                f"{self.out} holds no dataset version yet; `uttermill run` publishes the first"
-            )
+            raise ConfigError(versions.none_yet(self.out))
         return found
 
     def number(self, asked: int | None) -> int:

@@ -164,7 +164,8 @@ def having(out: Path, name: str) -> Iterator[Path]:
 
 
 def settings_of(out: Path, ended_well: bool = False) -> PrepareSettings:
-    """Settings of the newest run of OUT, for commands that only read."""
+    """Settings of the newest run of OUT, for commands that only read. ConfigError if this release
+    cannot read them."""
     return _settings_in(newest(out, ended_well) / SETTINGS, out)
 
 
@@ -186,6 +187,11 @@ def estimated_settings(out: Path) -> PrepareSettings | None:
 
 
 def _settings_in(path: Path, out: Path) -> PrepareSettings:
-    data = json.loads(storage.read(path))
-    data["out"] = str(out)  # OUT may have been moved
-    return parse(data)
+    try:
+        data = json.loads(storage.read(path))
+        data["out"] = str(out)  # OUT may have been moved
+        return parse(data)
+    except (ValueError, TypeError):
+        raise ConfigError(f"{path} is damaged: it holds no JSON object; run again") from None
+    except ConfigError as error:
+        raise ConfigError(f"{path} has settings that this release does not take: {error}") from None

@@ -88,6 +88,11 @@ def text_of(version: Path) -> bytes:
         ) from None
 
 
+def none_yet(out: Path) -> str:
+    """The error for an OUT in which nothing has been published."""
+    return f"{out} holds no dataset version yet; `uttermill run` publishes the first"
+
+
 def latest(out: Path) -> Path | None:
     """The version that `latest` names."""
     return publication.of(out).latest(home(out))

@@ -17,7 +17,7 @@ def status(result: JsonObject) -> Iterator[Line]:
     rows = ((name, entry["items_done"], entry["items_to_compute"]) for name, entry in stages)
     yield table(result["out"], ("stage", ">done", ">to compute"), rows)
     newest = result["dataset"] or "none yet"
-    yield f"{result['shards']} shards; newest dataset: {newest}"
+    yield f"{counted(result['shards'], 'shard')}; newest dataset: {newest}"
     if "unlisted" in result:
         yield plans.unlisted(result)
 
@@ -115,9 +115,10 @@ def prune(result: JsonObject) -> Iterator[Line]:
         if names := result[kind]:
             yield f"{kind}: {', '.join(names)}"
     if result["uncut"]:
+        verb = "is" if result["uncut"] == 1 else "are"
         yield (
-            f"{result['uncut']} recordings are not segmented yet: audio and transcripts of their "
-            "shards stay until a run has done that."
+            f"{counted(result['uncut'], 'recording')} {verb} not segmented yet: audio and "
+            "transcripts of their shards stay until a run has done that."
         )
     freed = f"{result['freed']:,} bytes"
     if not any(entry["items"] for entry in result["kinds"].values()):

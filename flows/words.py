@@ -54,7 +54,7 @@ def error_rates(result: JsonObject) -> str:
     """The sentence about a run's word and character errors, from what `run --json` prints."""
     return (
         f"WER {100 * result['wer']:.1f} %, CER {100 * result['cer']:.1f} % on "
-        f"{result['scored']} packaged utterances with references."
+        f"{counted(result['scored'], 'packaged utterance')} with references."
     )
 
 

@@ -34,6 +34,7 @@ from tasks.filters import (
 from tasks.plugins.contracts import FilterModule
 from tasks.plugins.rules import Limit, Rejection, judge
 from tasks.schema import UTTERANCES
+from tasks.settings import Plugin
 from tests import fetched
 from tests.test_filters import Cut
 
@@ -291,6 +292,16 @@ def test_channels_have_reasons() -> None:
     assert reason(channels_identical, copies, max=0.9999) == "channels_identical"
     assert reason(channels, copies, max=1) == "too_many_channels"
     assert reason(channels, copies, min=3) == "too_few_channels"
+
+
+@pytest.mark.parametrize("use", ["bandwidth", "nmf_snr", "dnsmos"])
+def test_channels_that_cancel_are_measured_as_one_of_them(use: str) -> None:
+    """They were measured as the silence that their mean is, and dropped for another reason than
+    theirs."""
+    plugin, chosen = plugins.resolve("filters", Plugin(use=use))
+    voice = np.repeat(A, 4) * np.hanning(4 * len(A)).astype(np.float32)
+    clip, both = (Clip.of(x, 16_000) for x in (voice[:, None], np.c_[voice, -voice]))
+    assert plugin.measure(both, chosen) == plugin.measure(clip, chosen)
 
 
 @pytest.mark.parametrize("module", [dead_channel, channels_identical])

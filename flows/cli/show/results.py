@@ -77,7 +77,8 @@ def what_if(result: JsonObject) -> Iterator[Line]:
     )
     yield table("", ("", ">items", ">hours", ">of these not transcribed yet"), rows)
     change = result["difference"]
-    yield f"{change['items']:+d} items, {change['hours']:+.3f} hours"
+    sign = "-" if change["items"] < 0 else "+"
+    yield f"{sign}{counted(abs(change['items']), 'item')}, {change['hours']:+.3f} hours"
     if "speakers" in result["then"]:
         before, after = (result[name]["speakers"] for name in ("now", "then"))
         yield f"Speakers: {before:,} now, {after:,} then."

@@ -99,8 +99,8 @@ def _estimate_notes(result: JsonObject) -> Iterator[Line]:
         )
     if sampled["scored"]:
         yield (
-            f"WER {100 * sampled['wer']:.1f} % on {sampled['scored']} sampled utterances with "
-            "references."
+            f"WER {100 * sampled['wer']:.1f} % on "
+            f"{counted(sampled['scored'], 'sampled utterance')} with references."
         )
     if sampled["reasons"]:
         told = ", ".join(f"{entry['items']} {name}" for name, entry in sampled["reasons"].items())

@@ -6,8 +6,10 @@ import io
 import logging
 from typing import Any
 
+import pytest
 from rich.console import Console
 
+from flows import words
 from flows.cli import doctor
 from flows.cli.proofs import Finding
 from flows.cli.show import results, runs
@@ -83,6 +85,25 @@ def test_other_results_of_names_that_look_like_markup() -> None:
     assert said(results.columns, {MARKUP: [column]}).count(MARKUP) == 5
     findings = [Finding(MARKUP, True, MARKUP), Finding("b", False, MARKUP)]
     assert said(doctor.show, findings).count(MARKUP) == 3
+
+
+@pytest.mark.parametrize(
+    ("items", "told"),
+    [(1, "+1 item, "), (0, "+0 items, "), (-1, "-1 item, "), (-20, "-20 items, ")],
+)
+def test_a_difference_of_one_is_one_item(items: int, told: str) -> None:
+    side = {"items": 5, "hours": 1.0, "not_yet_transcribed": {"items": 0}}
+    change = {"items": items, "hours": 0.5}
+    plan: dict[str, Any] = {"stages": {}, "changes": []}
+    lines = said(
+        results.what_if, {"now": side, "then": side, "difference": change, "plan": plan}
+    ).splitlines()
+    assert f"{told}+0.500 hours" in lines
+
+
+def test_one_reference_is_one_utterance() -> None:
+    told = words.error_rates({"wer": 0.5, "cer": 0.25, "scored": 1})
+    assert told == "WER 50.0 %, CER 25.0 % on 1 packaged utterance with references."
 
 
 def test_a_newline_in_a_name_breaks_no_line() -> None:

@@ -1,5 +1,7 @@
 """Signals that several measures derive from a clip: mono, mono at 16 kHz, speech probabilities.
 
+Mono is the mean of the channels, or where they cancel each other one of them.
+
 For clips of up to `KEPT_SECONDS` they are computed once and cached on the clip; for longer ones
 they are computed block by block, so that memory does not grow with the length.
 """
@@ -13,7 +15,7 @@ import numpy as np
 
 from tasks.arrays import Float32s
 from tasks.audio import Clip
-from tasks.audio.channels import mean
+from tasks.audio.channels import Heard
 from tasks.speech import silero as _silero
 from tasks.speech.mono_stream import MonoStream
 
@@ -30,9 +32,10 @@ def cached(clip: Clip, name: str, compute: Callable[[], T]) -> T:
 
 
 def mono_blocks(clip: Clip) -> Iterator[Float32s]:
-    """Mean of the channels at the native rate, float32 [n] block by block."""
-    for block in clip.blocks():
-        yield mean(block)
+    """The channels as they are heard at the native rate, float32 [n] block by block."""
+    ear = Heard()
+    yield from map(ear.push, clip.blocks())
+    yield ear.finish()
 
 
 def blocks_16k(clip: Clip) -> Iterator[Float32s]:
@@ -54,9 +57,9 @@ def speech_probabilities(clip: Clip) -> Float32s:
     """Silero's speech probability of each 32 ms window (512 samples at 16 kHz), float32 [n]."""
 
     def run() -> Float32s:
-        model = _silero.Probabilities(clip.rate)
-        found = [model.push(block) for block in clip.blocks()]
-        return _joined([*found, model.finish()])
+        ear, model = Heard(np.float32), _silero.Probabilities(clip.rate)
+        found = [model.push(ear.push(block)[:, None]) for block in clip.blocks()]
+        return _joined([*found, model.push(ear.finish()[:, None]), model.finish()])
 
     return cached(clip, "speech", run)
 

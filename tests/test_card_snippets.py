@@ -31,8 +31,7 @@ def version(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     having = ("webdataset", "lhotse_shar", "nemo", "hf_parquet")
     formats = [{"use": f, **({"audio": request.param} if f in having else {})} for f in FORMATS]
     package = {"formats": formats, "splits": {"dev": 0.2}, "tar_hours": 2.0 / 3600}
-    path: Path = corpus.run(corpus.job(home, package=package))[0].path
-    return path
+    return corpus.run(corpus.job(home, package=package))[0].path
 
 
 def snippet(version: Path, name: str) -> tuple[str, str]:

@@ -47,8 +47,7 @@ def published(tmp: Path, **changes: Any) -> Path:
     ]  # fmt: skip
     (tmp / "bare/page.wav").write_text("<html>")
     job = corpus.job(tmp, sources=sources, **changes)
-    path: Path = corpus.run(job)[0].path
-    return path
+    return corpus.run(job)[0].path
 
 
 def facts(version: Path) -> dict[str, Any]:

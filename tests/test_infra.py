@@ -252,10 +252,7 @@ def test_the_job_of_kubernetes_is_a_run(tmp_path: Path) -> None:
 
 
 def slurm() -> ClusterSettings:
-    chosen: ClusterSettings = settings.read(
-        str(INFRA / "slurm/settings.yaml"), [], None, []
-    ).cluster
-    return chosen
+    return settings.read(str(INFRA / "slurm/settings.yaml"), [], None, []).cluster
 
 
 def test_slurm_job() -> None:

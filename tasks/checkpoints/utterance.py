@@ -85,8 +85,7 @@ class Utterance:
     @property
     def source_id(self) -> str | None:
         own = self.segment.source_id if self.segment else None
-        stated: str | None = own if own is not None else self.recording["source_id"]
-        return stated
+        return own if own is not None else self.recording["source_id"]
 
     @property
     def speaker(self) -> str | None:

@@ -162,8 +162,7 @@ def _grouped(parts: VoiceTables, known: KnownVoices, least: float, stays: bool) 
         into = linked(means, whole, least, len(names))
     used = np.zeros(len(into), bool)
     used[into] = True
-    found: Int32s = (np.cumsum(used, dtype=np.int32) - 1)[into[place]]
-    return found
+    return (np.cumsum(used, dtype=np.int32) - 1)[into[place]]
 
 
 class Vectors:

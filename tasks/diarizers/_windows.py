@@ -170,8 +170,7 @@ def _likeliest(logs: Float32s) -> Int64s:
     likely = np.exp(logs)
     alone = np.where(likely[..., 0] > SILENT, 0, 1 + likely[..., 1:4].argmax(axis=-1))
     both = likely[..., 4:]
-    found: Int64s = np.where(both.sum(-1) > BOTH, 4 + both.argmax(axis=-1), alone)
-    return found
+    return np.where(both.sum(-1) > BOTH, 4 + both.argmax(axis=-1), alone)
 
 
 def _feature_frames(where: Bools) -> Int64s:

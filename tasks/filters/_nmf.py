@@ -72,10 +72,7 @@ def _compiled() -> Callable[[Float32s, Float32s, Float32s, Float32s], float]:
     from numba import njit
 
     fast = {"reassoc", "contract", "nsz"}  # sums in any order; NaN stays NaN
-    compiled: Callable[[Float32s, Float32s, Float32s, Float32s], float] = njit(
-        nogil=True, fastmath=fast, error_model="numpy"
-    )(_descend)
-    return compiled
+    return njit(nogil=True, fastmath=fast, error_model="numpy")(_descend)
 
 
 def _descend(

@@ -152,8 +152,7 @@ def guards(out: Path, version: Path) -> Mapping[str, str]:
         noted = _parsed(storage.read(home(out) / GUARDS))
     except (OSError, ValueError):
         return {}
-    found: Mapping[str, str] = noted["guards"] if noted.get("version") == version.name else {}
-    return found
+    return noted["guards"] if noted.get("version") == version.name else {}
 
 
 @lru_cache(maxsize=1)

@@ -50,8 +50,7 @@ def excess(spans: Spans) -> Float64s:
     """How far beyond its limit each value is, as a share of the limit: several columns may share a
     reason, and each has its own limit. NaN without value or limit."""
     limit: Float64s = spans["limit"]
-    away: Float64s = np.abs(spans["value"] - limit) / np.where(limit == 0, 1.0, np.abs(limit))
-    return away
+    return np.abs(spans["value"] - limit) / np.where(limit == 0, 1.0, np.abs(limit))
 
 
 #: The orders by which rows of a reason are kept; rows without the number are not.

@@ -99,5 +99,4 @@ def _triangles() -> Float32s:
 
 
 def _mel(hz: Float64s) -> Float64s:
-    found: Float64s = 1127.0 * np.log(1 + hz / 700.0)
-    return found
+    return 1127.0 * np.log(1 + hz / 700.0)

@@ -18,8 +18,7 @@ def to_int16(samples: Float32s) -> Int16s:
     scaled = np.multiply(samples, np.float32(32768))
     np.rint(scaled, out=scaled)
     np.clip(scaled, -32768, 32767, out=scaled)
-    result: Int16s = scaled.astype(np.int16)
-    return result
+    return scaled.astype(np.int16)
 
 
 class Clamp:

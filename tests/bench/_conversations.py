@@ -183,5 +183,4 @@ def made(asked: Asked, voices: dict[str, list[Piece]], beds: Sequence[Floats]) -
 def _cycled(bed: Floats, size: int, rng: np.random.Generator) -> Floats:
     start = int(rng.integers(len(bed)))
     level = np.sqrt(np.square(bed).mean()) or 1.0
-    found: Floats = np.resize(np.roll(bed, -start), size) / level * np.float32(0.05)
-    return found
+    return np.resize(np.roll(bed, -start), size) / level * np.float32(0.05)

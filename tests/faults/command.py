@@ -82,8 +82,7 @@ def answer(stdout: str) -> dict[str, Any]:
     """The one object that a command with --json prints; empty when there was none."""
     lines = stdout.splitlines()
     assert len(lines) <= 1, f"more than one object on stdout: {lines}"
-    found: dict[str, Any] = json.loads(lines[0]) if lines else {}
-    return found
+    return json.loads(lines[0]) if lines else {}
 
 
 class Started:

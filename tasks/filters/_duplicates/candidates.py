@@ -40,8 +40,7 @@ class Numbered:
         """Which pair of blocks the clips of each pair are in."""
         blocks = [self.prints.block_of(self.row[clips]) for clips in (pairs.one, pairs.other)]
         low, high = np.minimum(*blocks), np.maximum(*blocks)
-        found: UInt16s = (low * self.prints.blocks + high).astype(np.uint16)
-        return found
+        return (low * self.prints.blocks + high).astype(np.uint16)
 
     def held(self, pairs: Pairs) -> tuple[Fingerprints, Int64s, Pairs]:
         """The fingerprints of pairs from one pair of blocks, in order; the number of each; and the

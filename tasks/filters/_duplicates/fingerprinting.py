@@ -101,8 +101,7 @@ def encode(energies: Float32s) -> tuple[UInt16s, UInt16s]:
 def _rises(energies: NDArray[np.floating], lag: int) -> Float64s:
     """By how much the step from each band to the next higher one grows within `lag` frames."""
     steps = np.diff(np.log(energies.astype(np.float64)), axis=1)
-    rises: Float64s = steps[lag:] - steps[:-lag]
-    return rises
+    return steps[lag:] - steps[:-lag]
 
 
 def _anchors(energies: Float32s, floor: float) -> UInt16s:

@@ -144,5 +144,4 @@ class StoredFingerprints(ExitStack):
 def _runs(first: Int64s, length: Int64s) -> Int64s:
     """The places of runs, one after another."""
     ends = np.cumsum(length)
-    found: Int64s = np.repeat(first - (ends - length), length) + np.arange(int(length.sum()))
-    return found
+    return np.repeat(first - (ends - length), length) + np.arange(int(length.sum()))

@@ -127,8 +127,7 @@ class PublishedIds:
 
     def among(self, keys: UInt64s) -> Bools:
         """Which of these hashes (`seeded.keys`) are known; bool [keys]."""
-        found: Bools = sorted_keys.places_of(keys[:, 0], keys[:, 1], self._high, self._low) >= 0
-        return found
+        return sorted_keys.places_of(keys[:, 0], keys[:, 1], self._high, self._low) >= 0
 
 
 def warn_of_lost_splits(newest: Path | None) -> None:

@@ -25,8 +25,7 @@ def microseconds(rows: pa.Table) -> Int64s:
 
 def lengths_of(samples: NDArray[np.integer], rates: NDArray[np.integer]) -> Int64s:
     """µs of each clip."""
-    found: Int64s = np.rint(samples.astype(np.float64) * 1e6 / rates).astype(np.int64)
-    return found
+    return np.rint(samples.astype(np.float64) * 1e6 / rates).astype(np.int64)
 
 
 def targets(settings: PackageSettings, names: list[str], total: int) -> Int64s:
@@ -71,8 +70,7 @@ def order(seed: int, nodes: Nodes, component: Int32s, free: Bools) -> Int64s:
             some = portion[nodes.kind[chosen[portion]] == kind]
             names_of = (f"{KINDS[kind]} {name}" for name in nodes.called(chosen[some]).to_pylist())
             draw[some] = seeded.draws(f"{seed}:split", names_of)
-    found: Int64s = np.argsort(draw, kind="stable")
-    return found
+    return np.argsort(draw, kind="stable")
 
 
 def allocate(sizes: Int64s, lacking: Int64s, hours: Int64s, train: int) -> Sides:

@@ -43,8 +43,7 @@ def keeps(settings: PackageSettings, dataset: str, utterance: str) -> bool:
 
 def _draws(settings: PackageSettings, ids: Iterable[str]) -> Float64s:
     """A number from 0 to 1 for each id."""
-    found: Float64s = seeded.draws(f"{settings.seed}:weight", ids) / 2**64
-    return found
+    return seeded.draws(f"{settings.seed}:weight", ids) / 2**64
 
 
 def draws(settings: PackageSettings, rows: pa.Table) -> tuple[Float64s, ...]:

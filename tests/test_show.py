@@ -53,8 +53,8 @@ def test_tars_are_told_plainly() -> None:
 MARKUP = "[/en]"
 
 
-def said(show_it: Any, result: Any) -> str:
-    console = Console(file=io.StringIO(), width=200)
+def said(show_it: Any, result: Any, width: int = 200) -> str:
+    console = Console(file=io.StringIO(), width=width)
     print_to(console, show_it(result))
     return str(console.file.getvalue())  # type: ignore[attr-defined]
 
@@ -104,6 +104,16 @@ def test_a_difference_of_one_is_one_item(items: int, told: str) -> None:
 def test_one_reference_is_one_utterance() -> None:
     told = words.error_rates({"wer": 0.5, "cer": 0.25, "scored": 1})
     assert told == "WER 50.0 %, CER 25.0 % on 1 packaged utterance with references."
+
+
+def test_a_narrow_terminal_cuts_no_name() -> None:
+    """Ends were `…`, also in files, where a line has 80 letters."""
+    name = "a_name_that_is_longer_than_the_column_of_the_terminal"
+    column = {"column": name, "type": "double", "unit": "s", "meaning": "how long it is"}
+    told = said(results.columns, {"utterances": [column]}, width=40)
+    assert "".join(line.split(" ")[0] for line in told.splitlines()[2:]).endswith(name)
+    status = {"out": f"/{name}", "stages": {}, "shards": 1, "dataset": None}
+    assert said(results.status, status, width=20).startswith(f"/{name}\n")
 
 
 def test_a_newline_in_a_name_breaks_no_line() -> None:

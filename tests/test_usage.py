@@ -87,3 +87,11 @@ def test_a_wrong_number(words: str, said: str, capsys: pytest.CaptureFixture[str
 
 def test_a_run_goes_on_where_the_settings_of_the_last_one_are_damaged(home: Path) -> None:
     assert runs.known_settings(home / "damaged") is None
+
+
+def test_a_report_that_cannot_be_written(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It named a temporary file."""
+    page = runs.newest(home / "out") / "report.html"
+    page.mkdir()
+    refused = told(capsys, "report", str(home / "out"), code=1)["error"]
+    assert refused.endswith(f"{page} cannot be written: Is a directory")

@@ -159,10 +159,14 @@ def before(out: Path, folder: Path) -> Path | None:
 
 
 def make(job: Job, folder: Path) -> None:
-    """Write the report of the run in `folder`."""
+    """Write the report of the run in `folder`; RunError where it cannot be written."""
     from tasks import report
 
-    write_atomic(folder / NAME, report.build(request(job, folder)))
+    page = report.build(request(job, folder))
+    try:
+        write_atomic(folder / NAME, page)
+    except OSError as error:
+        raise RunError(f"{folder / NAME} cannot be written: {error.strerror}") from None
 
 
 def main() -> None:
@@ -177,4 +181,7 @@ def main() -> None:
         job, folder = pickle.load(sys.stdin.buffer)
         from tasks import report  # noqa: F401 - `make` imports it
     lean.search_as_usual()  # `report.PROGRAM` made it seldom
-    make(job, folder)
+    try:
+        make(job, folder)
+    except MillError as error:
+        sys.exit(str(error))

@@ -15,7 +15,8 @@ from tasks.json_types import JsonObject
 def status(result: JsonObject) -> Iterator[Line]:
     stages = result["stages"].items()
     rows = ((name, entry["items_done"], entry["items_to_compute"]) for name, entry in stages)
-    yield table(result["out"], ("stage", ">done", ">to compute"), rows)
+    yield result["out"]
+    yield table("", ("stage", ">done", ">to compute"), rows)
     newest = result["dataset"] or "none yet"
     yield f"{counted(result['shards'], 'shard')}; newest dataset: {newest}"
     if "unlisted" in result:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -18,13 +19,13 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """A table whose cells are printed as they are; a Text may have a colour. A column whose heading
-    begins with `>` is aligned to the right."""
+    """A table whose cells are printed as they are, on more lines where the terminal is narrow; a
+    Text may have a colour. A column whose heading begins with `>` is aligned to the right."""
     shown = Text(title, style="table.title") if title else None
     made = Table(title=shown, title_justify="left", box=None, pad_edge=False)
     for name in columns:
-        right = name.startswith(">")
-        made.add_column(Text(name.removeprefix(">")), justify="right" if right else "left")
+        side: Literal["left", "right"] = "right" if name.startswith(">") else "left"
+        made.add_column(Text(name.removeprefix(">")), justify=side, overflow="fold")
     for row in rows:
         made.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
     return made
@@ -67,6 +68,6 @@ def broken(files: Sequence[Mapping[str, str]], failed: int) -> Iterator[Line]:
     """The first recordings that failed, one a line."""
     for each in files:
         detail = f": {each['detail']}" if each["detail"] else ""
-        yield f"Broken: {each['source_path']}  {each['reason']}{detail}"
+        yield one_line(f"Broken: {each['source_path']}  {each['reason']}{detail}")
     if failed > len(files):
         yield f"{failed - len(files)} more failed: uttermill ledger OUT --items names all."

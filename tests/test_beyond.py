@@ -20,6 +20,7 @@ SEGMENTS = [
     ("cut_off", 1.0, END + 0.4, 0.4),
     ("far", 2.0, 60.0, 57.8),
     ("outside", 3.0, 4.0, None),
+    ("tiny", 1.0, 1.000001, None),
 ]
 
 
@@ -75,6 +76,11 @@ def test_what_the_recording_does_not_hold_is_not_packaged(tmp_path: Path, kind: 
         ("failed", "segment_outside_audio", 1.0, END, 0.4, 0.15),
         ("failed", "segment_outside_audio", 2.0, END, 57.8, 0.15),
         ("failed", "segment_outside_audio", END, END, None, None),
+        ("failed", "segment_outside_audio", 1.0, 1.0, None, None),
+    }
+    assert {r["start"]: r["detail"] for r in rows if r["start"] == r["end"]} == {
+        END: "3 s to 4 s is beyond the recording's end, at 2.20 s",
+        1.0: "1 s to 1.000001 s is shorter than a sample",
     }
     assert sum(r["samples"] for r in rows) == round(END * corpus.RATES[9 % 5])
     kept = pq.read_table(published.path / "utterances.parquet")

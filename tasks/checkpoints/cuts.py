@@ -87,6 +87,15 @@ def seconds_beyond(segment: Segment, cut: Cut) -> float:
     return max(segment.end - cut.decoded / cut.rate, 0.0)
 
 
+def no_samples(segment: Segment, cut: Cut) -> str:
+    """Why a source's segment holds no sample of the decoded audio."""
+    end = "the end" if segment.end is None else f"{segment.end:.9g} s"
+    length = cut.decoded / cut.rate
+    if segment.start < length:
+        return f"{segment.start:.9g} s to {end} is shorter than a sample"
+    return f"{segment.start:.9g} s to {end} is beyond the recording's end, at {length:.2f} s"
+
+
 def segments_of(recording: Row) -> tuple[Segment, ...] | None:
     given = recording["segments"]
     return None if given is None else tuple(map(_segment, given))

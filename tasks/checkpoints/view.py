@@ -12,7 +12,7 @@ from itertools import groupby
 
 from tasks import plugins, recipe
 from tasks.checkpoints import cuts, enhanced, hypotheses, llm_answers, sharing
-from tasks.checkpoints.cuts import MOST_BEYOND, Cut, seconds_beyond, segments_of
+from tasks.checkpoints.cuts import MOST_BEYOND, Cut, no_samples, seconds_beyond, segments_of
 from tasks.checkpoints.sharing import Company
 from tasks.checkpoints.stored import StoredShard
 from tasks.checkpoints.texts import TextValues
@@ -136,7 +136,8 @@ class ShardView(StoredShard):
             lost = utterance.segment.text if utterance.segment else None
             return Outcome("dropped", "filter", "not_in_audio", detail=(lost or "")[:MOST_DETAIL])
         if start >= end:
-            return Outcome("failed", "filter", OUTSIDE)
+            detail = no_samples(utterance.segment, cut) if utterance.segment else ""
+            return Outcome("failed", "filter", OUTSIDE, detail=detail)
         if utterance.given is not None and utterance.segment is not None and not utterance.spared:
             beyond = seconds_beyond(utterance.segment, cut)
             if beyond > MOST_BEYOND:  # its text says what the audio lacks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -42,6 +43,19 @@ def test_init_writes_settings_that_load(
         assert f"allowed: [{', '.join(languages)}]" in text
     assert cli.main(words) == 2
     assert "is there already" in capsys.readouterr().err
+
+
+def test_what_init_comments_out_loads_without_the_mark(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 1)
+    file = tmp_path / "mine.yaml"
+    flags = ["--source", str(tmp_path / "in"), "--out", str(tmp_path / "out")]
+    assert cli.main(["init", str(file), "--for", "tts", *flags]) == 0
+    text, count = re.subn(r"(?m)^( *)# (- \{|\w+: \{)", r"\1\2", file.read_text())
+    assert count == 3
+    file.write_text(text)
+    read = settings.read(str(file), [], None, [])
+    assert read.speakers.use == "segments"
+    assert {"sample_rate", "dnsmos"} <= {plugin.use for plugin in read.filter.filters}
 
 
 def test_init_refuses_a_path_that_yaml_cannot_hold(

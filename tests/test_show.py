@@ -101,6 +101,19 @@ def test_a_difference_of_one_is_one_item(items: int, told: str) -> None:
     assert f"{told}+0.500 hours" in lines
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_limit_that_changes_no_clip_is_told_why(changed: bool) -> None:
+    """One was loosened that had rejected a clip, and what-if said +0 items and no more."""
+    side = {"items": 5, "hours": 1.0, "not_yet_transcribed": {"items": 0}}
+    plan: dict[str, Any] = {
+        "stages": {},
+        "changes": [{"setting": "a.b", "before": 1.0, "after": 0.1}] if changed else [],
+    }
+    change = {"items": 0, "hours": 0.0}
+    told = said(results.what_if, {"now": side, "then": side, "difference": change, "plan": plan})
+    assert ("others may reject it, too" in told) == changed
+
+
 def test_one_reference_is_one_utterance() -> None:
     told = words.error_rates({"wer": 0.5, "cer": 0.25, "scored": 1})
     assert told == "WER 50.0 %, CER 25.0 % on 1 packaged utterance with references."

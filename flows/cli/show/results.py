@@ -87,6 +87,11 @@ def what_if(result: JsonObject) -> Iterator[Line]:
         yield "A run would compute; where texts are made anew, today's stand for them here:"
         for line in again:
             yield f"  {line}"
+    elif result["plan"]["changes"]:
+        yield (
+            "No clip comes or goes. The ledger names the first limit that rejects a clip; others "
+            "may reject it, too."
+        )
     if "unjudged" in result["plan"]:
         yield plans.at_most(result["plan"])
     if "refusal" in result["plan"]:

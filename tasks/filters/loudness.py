@@ -96,12 +96,8 @@ def _powers(clip: Clip, step: int) -> Float64s:
 
 
 def _gated(blocks: Float64s) -> float:
-    loud = blocks[blocks > _power(GATE)]
+    loud = blocks[blocks > 10 ** ((GATE - OFFSET) / 10)]
     if not len(loud):
         return GATE
     loud = loud[loud > loud.mean() * 10 ** (RELATIVE_GATE / 10)]
     return OFFSET + 10 * math.log10(loud.mean())
-
-
-def _power(lufs: float) -> float:
-    return float(10 ** ((lufs - OFFSET) / 10))

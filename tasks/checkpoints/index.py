@@ -82,7 +82,7 @@ class Index:
         """(name, guard) of the files of each shard, sorted: they change when one is touched."""
         found: dict[str, list[tuple[str, str]]] = {}
         for name in sorted(self.files):
-            found.setdefault(_shard(name), []).append((name, self.files[name]))
+            found.setdefault(name.split("/")[-2], []).append((name, self.files[name]))
         return found
 
     def gone(self) -> list[str]:
@@ -173,7 +173,3 @@ def _read(out: Path) -> Notes:
         noted = {}
     sound = isinstance(noted, dict) and noted.pop("sha256", None) == digest(noted)
     return noted if sound and noted.pop("format") == FORMAT else {"files": [], "shards": {}}
-
-
-def _shard(name: str) -> str:
-    return name.split("/")[-2]

@@ -66,17 +66,15 @@ def files(version: Path) -> Mapping[str, PublishedEntry]:
     return found
 
 
-@lru_cache(maxsize=1)
-def _parsed(version: Path, text: bytes) -> JsonObject:
-    return _object(version, text)
-
-
 def _object(version: Path, text: bytes) -> JsonObject:
     try:
         data: JsonObject = json.loads(text)
     except ValueError:
         raise RunError(differs(version, "dataset.json")) from None
     return data
+
+
+_parsed = lru_cache(maxsize=1)(_object)
 
 
 def text_of(version: Path) -> bytes:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -155,10 +155,7 @@ def guards(out: Path, version: Path) -> Mapping[str, str]:
     return noted["guards"] if noted.get("version") == version.name else {}
 
 
-@lru_cache(maxsize=1)
-def _parsed(text: bytes) -> JsonObject:
-    parsed: JsonObject = json.loads(text)
-    return parsed
+_parsed: Callable[[bytes], JsonObject] = lru_cache(maxsize=1)(json.loads)
 
 
 def guard(known: Mapping[str, str], version: Path, name: str) -> str:

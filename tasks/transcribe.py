@@ -21,7 +21,6 @@ from tasks.plugins.contracts.asr import Backend, ChunkedBackend
 from tasks.schema import TRANSCRIPTS, Row
 from tasks.served import llm_text
 from tasks.settings import Plugin
-from tasks.settings.servers import LlmText
 from tasks.stages.transcribing import CHUNK_SECONDS, Sharing, Unit, chunks, clips, sharing_of
 
 SCHEMA = TRANSCRIPTS
@@ -111,10 +110,8 @@ def _written(units: list[Unit], job: Job) -> Iterator[list[Row]]:
         ]
 
 
-@lru_cache(maxsize=1)
-def _writer(settings: LlmText) -> llm_text.Writer:
-    """The client of this worker process."""
-    return llm_text.Writer(settings)
+#: The client of this worker process.
+_writer = lru_cache(maxsize=1)(llm_text.Writer)
 
 
 def _heard_by(plugin: Plugin, units: list[Unit], job: Job) -> Iterator[list[Row]]:

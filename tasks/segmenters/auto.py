@@ -15,6 +15,7 @@ from tasks.segmenters._speech_settings import SpeechSettings
 
 VERSION = 4
 LISTENS = True
+identity = vad.identity
 
 
 class Settings(SpeechSettings):
@@ -24,10 +25,6 @@ class Settings(SpeechSettings):
     """
 
     whole_up_to: float = Field(30.0, ge=0, le=3600, description="Longest recording taken whole, s.")
-
-
-def identity(settings: Settings) -> str:
-    return vad.identity(settings)
 
 
 class Undecided:

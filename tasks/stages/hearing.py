@@ -172,7 +172,5 @@ def _batches(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
         yield batch
 
 
-@lru_cache(maxsize=1)
-def _backend(plugin: Plugin) -> Backend:
-    """The model of this worker process for whole recordings."""
-    return backends.loaded(plugin)
+#: The model of this worker process for whole recordings.
+_backend = lru_cache(maxsize=1)(backends.loaded)

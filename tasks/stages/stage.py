@@ -22,7 +22,6 @@ from tasks.errors import RunError
 from tasks.job import Done, Job, Spent
 from tasks.recipe import whole_job
 from tasks.schema import Row
-from tasks.settings import Plugin
 from tasks.stages import contract
 from tasks.stages.contract import PER_SHARD as PER_SHARD
 from tasks.stages.contract import Stage, Unit
@@ -49,9 +48,7 @@ def weights_of(job: Job) -> str:
     return _weights(job.transcribe.recognisers)
 
 
-@lru_cache(maxsize=8)
-def _weights(recognisers: tuple[Plugin, ...]) -> str:  # not the job: its mappings have no hash
-    return recipe.weights(recognisers)
+_weights = lru_cache(maxsize=8)(recipe.weights)  # not of the job: its mappings have no hash
 
 
 def view_of(job: Job, shard: str, strict: bool = False) -> ShardView:

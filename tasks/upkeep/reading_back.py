@@ -96,10 +96,8 @@ def _read_all(portions: Iterator[Portion], workers: int) -> Iterator[Read]:
             ) from error
 
 
-@lru_cache(maxsize=1)
-def _held(path: Path) -> tables.Slices:
-    """The rows of a version: a process reads neighbouring portions of it."""
-    return tables.Slices(path)
+#: The rows of a version: a process reads neighbouring portions of it.
+_held = lru_cache(maxsize=1)(tables.Slices)
 
 
 def read(portion: Portion) -> Read:

@@ -18,7 +18,8 @@ SECONDS = 4.0
 SNDFILE = {
     "wav": ("WAV", "PCM_16"), "wav24": ("WAV", "PCM_24"), "wavfloat": ("WAV", "FLOAT"),
     "rf64": ("RF64", "PCM_16"), "w64": ("W64", "PCM_16"), "aiff": ("AIFF", "PCM_16"),
-    "au": ("AU", "PCM_16"), "caf": ("CAF", "PCM_16"), "flac": ("FLAC", "PCM_16"),
+    "au": ("AU", "PCM_16"), "caf": ("CAF", "PCM_16"), "sphere": ("NIST", "PCM_16"),
+    "flac": ("FLAC", "PCM_16"),
     "flac24": ("FLAC", "PCM_24"), "vorbis": ("OGG", "VORBIS"), "opus": ("OGG", "OPUS"),
     "mp3": ("MP3", "MPEG_LAYER_III"),
 }  # fmt: skip

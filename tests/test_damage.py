@@ -419,7 +419,9 @@ def test_a_byte_that_fell_out_of_floats_fails_them(tmp_path: Path) -> None:
         heard(data[:20_000] + data[20_001:], tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["wav", "aiff", "au", "caf", "w64", "rf64", "wav24", "wavfloat"])
+@pytest.mark.parametrize(
+    "kind", ["wav", "aiff", "au", "caf", "w64", "rf64", "wav24", "wavfloat", "sphere"]
+)
 def test_a_block_that_fell_out_of_plain_audio_fails_it(tmp_path: Path, kind: str) -> None:
     data = whole(kind)
     assert heard(data, tmp_path)[1] == []
@@ -480,7 +482,7 @@ def swapped(data: bytes, chance: random.Random) -> bytes:
 #: their length, since nothing tells one sample from another.
 CHECKED = ("flac", "flac24", "oggflac", "vorbis", "opus", "mp3", "lavfmp3", "wavpack", "tta",
            "mkvflac", "mkvopus")  # fmt: skip
-LENGTHS = ("wav", "wav24", "wavfloat", "rf64", "w64", "aiff", "au", "caf")
+LENGTHS = ("wav", "wav24", "wavfloat", "rf64", "w64", "aiff", "au", "caf", "sphere")
 #: Kinds whose frames have checksums and are all of one length, so that nobody misses whole ones.
 FRAMED = ("ac3",)
 #: Kinds whose bytes have no checksum; what their decoder or container shows is all.

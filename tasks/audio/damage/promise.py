@@ -1,11 +1,12 @@
 """The bytes of audio that the header of an uncompressed file promises, and those it has.
 
 libsndfile shortens a truncated file silently. Read are WAV (RIFF, RIFX, RF64),
-AIFF, W64, CAF and AU.
+AIFF, W64, CAF, AU and NIST's SPHERE.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -131,6 +132,23 @@ def _sun(file: BinaryIO, size: int, head: bytes) -> Promise | None:
     return None if _streaming(length) else Promise(length, size - offset)
 
 
+def _sphere(file: BinaryIO, size: int, head: bytes) -> Promise | None:
+    """Of samples that are not packed (shorten); a line of the header is `name -type value`."""
+    file.seek(len("NIST_1A\n"))
+    start = int(file.read(8))  # "   1024\n"
+    file.seek(0)
+    known = dict(re.findall(rb"^(\w+) -\w+ (\S+)$", file.read(min(start, 1 << 16)), re.MULTILINE))
+    if known.get(b"sample_coding", b"pcm") not in (b"pcm", b"ulaw", b"mu-law", b"alaw"):
+        return None
+    names = (b"sample_count", b"sample_n_bytes", b"channel_count")
+    count, width, channels = (int(known.get(name, 0)) for name in names)
+    if not count * width * channels:
+        return None
+    order = ">" if known.get(b"sample_byte_format") == b"10" else "<"
+    frame = width * channels
+    return Promise(count * frame, size - start, False, start, frame, width, order)
+
+
 def _streaming(size: int) -> bool:
     return size == 0 or any(top - STREAMING_SLACK <= size < top for top in (1 << 31, 1 << 32))
 
@@ -144,4 +162,5 @@ _READERS = {
     b"caff": _core_audio,
     b".snd": _sun,
     b"dns.": _sun,
+    b"NIST_1A\n": _sphere,
 }

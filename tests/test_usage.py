@@ -10,6 +10,7 @@ import pytest
 from flows import cli, settings
 from flows.run import runs
 from tasks import pipeline
+from tasks.upkeep import verify
 from tests import corpus
 from tests.test_commands import told
 
@@ -95,3 +96,21 @@ def test_a_report_that_cannot_be_written(home: Path, capsys: pytest.CaptureFixtu
     page.mkdir()
     refused = told(capsys, "report", str(home / "out"), code=1)["error"]
     assert refused.endswith(f"{page} cannot be written: Is a directory")
+
+
+def test_a_version_that_is_removed_meanwhile_is_not_called_damaged(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(home / "out", home / "pruned")
+    version = home / "pruned/datasets/v0001"
+    whole = verify.verify
+
+    def removed(dataset: Path) -> list[str]:
+        shutil.rmtree(version / "wenet")
+        faults = whole(dataset)
+        (version / "dataset.json").unlink()
+        return faults
+
+    monkeypatch.setattr(verify, "verify", removed)
+    said = told(capsys, "verify", str(version), code=1)["error"]
+    assert said == f"{version} was removed while it was verified"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from flows.cli.exit_codes import Exit
 from flows.cli.printing import print_answer, print_lines
-from tasks.errors import ConfigError
+from tasks.errors import ConfigError, RunError
 from tasks.json_types import JsonObject
 
 
@@ -110,12 +110,15 @@ def what_if(args: argparse.Namespace) -> Exit:
 
 def verify(args: argparse.Namespace) -> Exit:
     from flows.cli.show import results
+    from tasks import storage
     from tasks.upkeep import checkpoints
     from tasks.upkeep import verify as verifying
 
     dataset = _dataset(args.dataset)
     out = checkpoints.out_of(dataset) if args.deep else None
     faults = verifying.verify(dataset)
+    if faults and not storage.exists(dataset / "dataset.json"):
+        raise RunError(f"{dataset} was removed while it was verified")
     result: JsonObject = {"ok": not faults, "faults": faults}
     if out is not None:
         found = checkpoints.verify(out)

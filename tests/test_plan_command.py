@@ -186,9 +186,12 @@ def test_run_asks_before_it_computes_much_again(
     monkeypatch.setattr("flows.cli.show.runs.run", lambda result: ())
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     monkeypatch.setattr(sys, "stderr", said := Terminal())
+    monkeypatch.setattr(sys, "stdout", printed := io.StringIO())
     words = ["run", str(file), "--set", "resample.rate=24000"]
-    assert cli.main(words) == (0 if started else 130)
+    assert cli.main([*words, "--json"]) == (0 if started else 130)
     assert bool(ran) is started
+    object_ = {} if started else {"error": "nothing was started", "exit": 130}
+    assert json.loads(printed.getvalue()) == object_
     assert "h of audio again" in said.getvalue()
     ran.clear()
     assert cli.main([*words, "--yes"]) == 0

@@ -36,4 +36,7 @@ def _answer(plan: JsonObject) -> bool:
         file=sys.stderr,
         flush=True,
     )
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    line = sys.stdin.readline()
+    if not line:  # Ctrl-D
+        print(file=sys.stderr)
+    return line.strip().lower() in ("y", "yes")

@@ -85,6 +85,8 @@ def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
         return _fail(args, "interrupted; run it again to continue from here", Exit.INTERRUPTED)
     except ConfigError as error:
         return _fail(args, str(error), Exit.USAGE)
+    except run_commands.Declined as error:
+        return _fail(args, str(error), Exit.INTERRUPTED)
     except OutLocked as error:
         return _fail(args, str(error), Exit.HELD)
     except NothingLeft as error:

@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING
 
 from flows.cli.exit_codes import Exit
 from flows.cli.printing import print_answer
-from tasks.errors import ConfigError
+from tasks.errors import ConfigError, MillError
 from tasks.lean import importing
 
 if TYPE_CHECKING:
     from flows.settings import PrepareSettings
+
+
+class Declined(MillError):
+    """A person does not want the work that a run would do."""
 
 
 def run(args: argparse.Namespace) -> Exit:
@@ -28,8 +32,7 @@ def run(args: argparse.Namespace) -> Exit:
     settings = _settings(args)
     print("Looking at the sources and at earlier results …", file=sys.stderr, flush=True)
     if not asking.agreed(settings, args.yes):
-        print("Nothing was started.", file=sys.stderr)
-        return Exit.INTERRUPTED
+        raise Declined("nothing was started")
     return print_answer(args, launch.run(settings), runs.run)
 
 

@@ -175,8 +175,10 @@ def read(path: Path, start: float, end: float) -> NDArray[np.float32]:
     return np.asarray(samples[round(start * RATE) :], np.float32)
 
 
-def utterances(samples: NDArray[np.float32], block: int = 65_536) -> list[tuple[float, float]]:
-    segmenter = vad.start(vad.Settings(), RATE, ())
+def utterances(
+    samples: NDArray[np.float32], block: int = 65_536, **options: float
+) -> list[tuple[float, float]]:
+    segmenter = vad.start(vad.Settings.model_validate(options), RATE, ())
     spans: list[Span] = []
     for at in range(0, len(samples), block):
         spans += segmenter.push(samples[at : at + block, None])
@@ -216,6 +218,21 @@ def test_the_first_word_is_kept(
 def test_real_speech_is_cut_alike_whatever_the_blocks(librispeech: NDArray[np.float32]) -> None:
     samples = librispeech[: 90 * RATE]
     assert utterances(samples, 65_536) == utterances(samples, 4_999)
+
+
+@on_corpus
+def test_clips_seldom_begin_or_end_amid_sound(librispeech: NDArray[np.float32]) -> None:
+    """An edge is loud if its 20 ms are less than 12 dB below the clip's louder quarter. Cut as for
+    speech synthesis, 8.5 % were, where an end took the next word's onset from behind its pause."""
+    loud = edges = 0
+    cuts = utterances(librispeech, min_seconds=3, target_seconds=10, max_seconds=15)
+    for start, end in cuts:
+        clip = librispeech[round(start * RATE) : round(end * RATE)]
+        level = _edges.levels(clip[: len(clip) // 320 * 320].reshape(-1, 320))
+        edges += 2
+        loud += int((level[[0, -1]] > np.percentile(level, 75) - 12).sum())
+    assert edges > 300
+    assert loud <= 0.03 * edges
 
 
 @on_corpus

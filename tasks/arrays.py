@@ -1,7 +1,5 @@
 """Short names of NumPy's array types, for signatures."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,8 +1,6 @@
 """The main module of Dask's spawned workers: our first code that runs there, before Dask's own
 imports; `tasks.preload` comes second."""
 
-from __future__ import annotations
-
 from tasks.lean import search_seldom
 
 search_seldom()

@@ -14,6 +14,4 @@ limits that move by keyboard.
     page.py         everything as one file (page.html, page.css, page.js)
 """
 
-from __future__ import annotations
-
 from tasks.report.page import BYTES, Request, build

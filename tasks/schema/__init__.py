@@ -1,7 +1,5 @@
 """Every column of every table: name, type, unit and meaning. `uttermill schema` prints them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tasks.schema.checkpoints import AUDIO, CUTS, ENHANCED, RECORDINGS, TRANSCRIPTS

@@ -1,7 +1,5 @@
 """Tables that a shard's checkpoints hold, one for each stage."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from tasks.schema.columns import (

@@ -1,7 +1,5 @@
 """Tables of a published version, and the table of a run's metrics."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from tasks.schema.columns import F64, I64, SCORES, WORD, S, column

@@ -311,6 +311,13 @@ def test_a_recording_of_one_sample_has_no_player(tmp_path: Path) -> None:
     assert (made.audio, made.why) == (None, "it has no samples")
 
 
+def test_damaged_floats_are_shown_without_a_warning() -> None:
+    """numpy told the terminal of overflows in the page's pictures."""
+    noise = np.random.default_rng(1).normal(size=clips.RATE).astype(np.float32)
+    noise[1000:1010] = 3e38
+    assert clips.media(noise).picture
+
+
 def test_a_spectrogram_shows_where_the_sound_is() -> None:
     time = np.arange(clips.RATE) / clips.RATE
     tone = np.where(time < 0.5, np.sin(2 * np.pi * 1000 * time), 0).astype(np.float32)

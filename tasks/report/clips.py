@@ -34,6 +34,7 @@ BIT_RATE = 24_000  # bit/s
 WIDTH, HEIGHT = 320, 64  # of a spectrogram
 WINDOW = 512  # samples of its frames at RATE
 RANGE_DB = 60.0  # from its lightest grey to its darkest
+LOUDEST = 1e6  # of full scale: damaged floats are louder, and their squares overflow
 SEARCH = 3600.0  # s of audio, at most, that is decoded to reach rejected spans
 NO_SAMPLES = "it has no samples"
 TOO_FAR = "it is too far into its recording to be decoded again for this page"
@@ -130,6 +131,7 @@ def media(mono: Samples) -> Media:
     """The media that a page embeds, from samples at RATE."""
     if not len(mono):  # one sample at 48 kHz is none at RATE
         return Media(why=NO_SAMPLES)
+    mono = mono.clip(-LOUDEST, LOUDEST)
     pcm = (mono * 32767).round().clip(-32768, 32767).astype(np.int16)
     return Media(
         address("audio/mpeg", audio.write_mp3_bytes(pcm, RATE, BIT_RATE, quick=True)),

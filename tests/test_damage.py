@@ -285,6 +285,32 @@ def test_a_wav_that_follows_another_is_told(tmp_path: Path) -> None:
     assert fault.what == "another WAV file follows in it, which is not read; split the file"
 
 
+@pytest.mark.parametrize("outer", ["stale", "right"])
+def test_audio_that_the_header_of_a_wav_does_not_count_is_told(tmp_path: Path, outer: str) -> None:
+    """As a recorder that died leaves it, or 4 GiB more than 32 bits count: it was lost unseen."""
+    data = bytearray(whole("wav", seconds=8.0))
+    half = (len(data) - 44) // 2
+    struct.pack_into("<I", data, 40, half)
+    if outer == "stale":
+        struct.pack_into("<I", data, 4, 36 + half)
+    samples, faults = heard(bytes(data), tmp_path)
+    assert len(samples) == half // 2
+    assert [(f.start, f.end, f.shifts) for f in faults] == [(half // 2, half // 2, False)]
+    assert faults[0].what == (
+        f"its header does not count its last {half} bytes; correct its header"
+    )
+
+
+@pytest.mark.parametrize(
+    "rest", [bytes(200_000), b"LIST" + struct.pack("<I", 200_000) + b"x" * 200_000, b"x" * 9_999]
+)
+def test_chunks_and_padding_after_the_audio_are_no_audio(tmp_path: Path, rest: bytes) -> None:
+    good, _ = heard(whole("wav"), tmp_path)
+    samples, faults = heard(whole("wav") + rest, tmp_path)
+    assert faults == []
+    assert np.array_equal(samples, good)
+
+
 def test_what_breaks_midway_is_told_in_words(tmp_path: Path) -> None:
     """It was `[Errno 1094995529] Invalid data found when processing input: '<none>'; last …`."""
     data = whole("vorbis", seconds=40.0)

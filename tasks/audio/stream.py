@@ -93,9 +93,8 @@ class Stream:
                 f"{missing} of {found.promised} bytes fell out and what follows is misread; {AGAIN}"
             )
             self._lost.append(Fault(since, self.decoded, what, shifts=True))
-        elif found.followed:
-            what = "another WAV file follows in it, which is not read; split the file"
-            self._lost.append(Fault(self.decoded, self.decoded, what))
+        elif found.after:
+            self._lost.append(Fault(self.decoded, self.decoded, found.after))
         elif found.half_frame:
             self.notes.append(f"its last frame has {found.half_frame} of {found.frame} bytes")
 

@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 from tasks.recording.container import size_of, undisturbed
 
+UNCOUNTED = 1 << 16  # bytes after the audio that are more than padding and tags
 STREAMING_SLACK = 4096  # a streaming header holds the largest size, less its own length
 
 
@@ -29,7 +30,7 @@ class Promise:
     width: int = 0  # bytes of one channel's sample; 0: unknown, or compressed
     order: str = "<"
     floats: bool = False
-    followed: bool = False  # by another WAV file, which no decoder reads
+    after: str | None = None  # what follows and no decoder reads, with a remedy
 
     @property
     def half_frame(self) -> int:
@@ -86,8 +87,8 @@ def _riff(file: BinaryIO, size: int, head: bytes) -> Promise | None:
                 return Promise(0, held, unfinished=True)
             if whole or _streaming(length + skip):
                 length = min(length, held)
-            followed = whole and _is_wave(file, outer + 8 + outer % 2)
-            return Promise(length, held, False, start, frame, width, order, floats, followed)
+            after = _after(file, start + length, size, order)
+            return Promise(length, held, False, start, frame, width, order, floats, after)
         at += 8 + length + length % 2
     return None
 
@@ -99,10 +100,20 @@ def _is_chunk(file: BinaryIO, at: int, size: int, order: str) -> bool:
     return bool(name.isascii() and name.decode("ascii").isprintable() and at + 8 + length <= size)
 
 
-def _is_wave(file: BinaryIO, at: int) -> bool:
+def _after(file: BinaryIO, at: int, size: int, order: str) -> str | None:
+    """What follows the audio and its chunks: as `cat` joins files, or where a header counts too
+    little, because the recorder did not live to write it or the size needs more than 32 bits."""
+    at += at % 2
+    while at + 8 <= size and _is_chunk(file, at, size, order):
+        file.seek(at)
+        name, length = struct.unpack(order + "4sI", file.read(8))
+        if name == b"RIFF" and file.read(4) == b"WAVE":
+            return "another WAV file follows in it, which is not read; split the file"
+        at += 8 + length + length % 2
     file.seek(at)
-    head = file.read(12)
-    return head[:4] == b"RIFF" and head[8:] == b"WAVE"
+    if size - at < UNCOUNTED or not any(file.read(UNCOUNTED)):  # zeros are padding
+        return None
+    return f"its header does not count its last {size - at} bytes; correct its header"
 
 
 def _wave64(file: BinaryIO, size: int, head: bytes) -> Promise | None:

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 
 def print_answer(
-    args: argparse.Namespace,
-    result: JsonObject,
-    show: Callable[[JsonObject], Iterable[Line]],
+    args: argparse.Namespace, result: JsonObject, show: Callable[[JsonObject], Iterable[Line]]
 ) -> Exit:
     """Print a table for people, on stderr where stdout is not a terminal; with --json also one
     object on stdout."""

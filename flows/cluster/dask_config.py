@@ -47,10 +47,7 @@ DASK_CONFIG: JsonObject = {
         },
         "deploy": {"lost-worker-timeout": "1 hour"},
         "diagnostics": {"nvml": False},
-        "admin": {
-            "tick": {"interval": "1 second", "limit": "10 minutes"},
-            LOG_LENGTH: 20,
-        },
+        "admin": {"tick": {"interval": "1 second", "limit": "10 minutes"}, LOG_LENGTH: 20},
     }
 }
 

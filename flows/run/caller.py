@@ -137,13 +137,7 @@ class ClusterCaller:
         return ended
 
     def _run_stages(
-        self,
-        names: Sequence[str],
-        job: Job,
-        shard: str,
-        seconds: float,
-        kind: str,
-        trace: Trace,
+        self, names: Sequence[str], job: Job, shard: str, seconds: float, kind: str, trace: Trace
     ) -> Done | Exception:
         """How the first of the stages ended; the others' results are kept until asked for.
 

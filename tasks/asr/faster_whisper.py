@@ -20,13 +20,7 @@ from tasks.asr import Abilities, SpeechClip, Transcript, _batching, _model_folde
 from tasks.asr._whisper import chinese, loading
 from tasks.asr._whisper.loading import weights as weights
 from tasks.asr._whisper.long_clips import Long
-from tasks.asr._whisper.requests import (
-    PASSAGE_SECONDS,
-    Request,
-    is_long,
-    requests_of,
-    told_after,
-)
+from tasks.asr._whisper.requests import PASSAGE_SECONDS, Request, is_long, requests_of, told_after
 from tasks.asr._whisper.results import Context, Window
 from tasks.asr._whisper.settings import Settings as Settings
 from tasks.asr._whisper.settings import code

@@ -40,12 +40,7 @@ def sliders(columns: Columns, name: str, low: float, high: float) -> list[JsonOb
 
 
 def _curve(
-    columns: Columns,
-    asked: ShelfRule,
-    side: str,
-    today: float | None,
-    low: float,
-    high: float,
+    columns: Columns, asked: ShelfRule, side: str, today: float | None, low: float, high: float
 ) -> JsonObject:
     rule = asked.rule
     assert isinstance(rule, Limit)

@@ -83,9 +83,5 @@ def _recording(group: _Group, root: str) -> Recording:
     if not line.whole or one.words:
         return replace(found, segments=tuple(group.segments))
     return replace(
-        found,
-        source_id=one.source_id,
-        text=one.text,
-        speaker=one.speaker,
-        language=one.language,
+        found, source_id=one.source_id, text=one.text, speaker=one.speaker, language=one.language
     )

@@ -68,11 +68,7 @@ def pending(stage: str, job: Job, shard: str) -> tuple[int, int]:
 
 
 def run(
-    stage: str,
-    job: Job,
-    shard: str,
-    isolate: bool = False,
-    progress: Progress | None = None,
+    stage: str, job: Job, shard: str, isolate: bool = False, progress: Progress | None = None
 ) -> Done:
     """Compute and commit what the shard lacks. CorruptManifest if a part or blob that it needs
     is damaged: the caller removes that and asks again.

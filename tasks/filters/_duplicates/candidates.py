@@ -119,11 +119,7 @@ def _sorted(codes: UInt64s, clip: UInt32s) -> Int64s:
 
 
 def _neighbours(
-    key: UInt32s,
-    clip: UInt32s,
-    frame: UInt16s,
-    seconds: Float32s,
-    thresholds: Thresholds,
+    key: UInt32s, clip: UInt32s, frame: UInt16s, seconds: Float32s, thresholds: Thresholds
 ) -> UInt64s:
     """Pair sorted keys with the next few; see `_encoded` for the result."""
     max_difference = thresholds.max_padding + 1e-3

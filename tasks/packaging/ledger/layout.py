@@ -29,13 +29,7 @@ from tasks.dataset import versions
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.packaging.ledger import notes as ledger_notes
-from tasks.packaging.ledger.changes import (
-    Old,
-    compare,
-    departed,
-    enter_verdicts,
-    recordings_now,
-)
+from tasks.packaging.ledger.changes import Old, compare, departed, enter_verdicts, recordings_now
 from tasks.packaging.ledger.notes import LedgerPart
 from tasks.packaging.outcomes import shard_groups
 from tasks.packaging.outcomes.accounts import KEY

@@ -183,8 +183,13 @@ def test_folder_follows_links_once(tmp_path: Path) -> None:
 def test_folder_takes_one_file_and_special_files(tmp_path: Path) -> None:
     file = put(tmp_path / "a.Wav")
     assert [r.path for r in recs(listed("folder", file))] == ["a.Wav"]
-    with pytest.raises(ConfigError, match="neither a folder nor an audio file"):
-        listed("folder", put(tmp_path / "a.txt"))
+    for name, remedy in (
+        ("a.txt", ""), ("a.tar", "; give the source kind: tar"), ("a.ZIP", "; unpack it first")
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=f"neither a folder nor an audio file{remedy}$"):
+            listed("folder", put(tmp_path / name))
+        if remedy:
+            (tmp_path / name).unlink()
     os.mkfifo(tmp_path / "pipe.wav")
     assert ignored(listed("folder", tmp_path)) == {"pipe.wav": "not_a_file", "a.txt": "extension"}
 

@@ -24,6 +24,9 @@ from tasks.sources._objects import walk
 from tasks.sources._paths import RESULTS, is_results, results_above, skip_reason, source_root
 from tasks.storage.local import stat_guard
 
+#: Kinds of sources that read one file, by its ending.
+_KINDS = {".tar": "tar", ".jsonl": "jsonl", ".parquet": "hf_parquet"}
+_PACKED = (".zip", ".7z", ".rar", ".gz", ".tgz", ".bz2", ".xz", ".zst")
 MOST_LOOKED = 50_000  # entries that are looked at to find branches
 
 #: A folder's relative path with its `/`, and whether what lies below belongs to it.
@@ -55,8 +58,16 @@ def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
     if stat.S_ISREG(status.st_mode) and known(os.path.basename(root)):
         return iter([_recording(os.path.basename(root), root, status)])
     raise ConfigError(
-        f"source {display_text(settings.path)!r} is neither a folder nor an audio file"
+        f"source {display_text(settings.path)!r} is neither a folder nor an audio file{_hint(root)}"
     )
+
+
+def _hint(path: str) -> str:
+    """What to do about a file that is no folder; empty where its name does not tell."""
+    ending = os.path.splitext(path)[1].lower()
+    if ending in _PACKED:
+        return "; unpack it first"
+    return f"; give the source kind: {_KINDS[ending]}" if ending in _KINDS else ""
 
 
 def branches(settings: Settings, least: int) -> Sequence[Branch] | None:

@@ -37,8 +37,7 @@ class Version:
 
 class UpToDate:
     """Which shards were complete when a run began and which are when it ends; likewise the version.
-    Made after the shard stage, which lists the files.
-    """
+    Made after the shard stage, which lists the files."""
 
     def __init__(self, job: Job, shards: Sequence[str], index: Index) -> None:
         self._job, self._shards, self._index = job, sorted(shards), index

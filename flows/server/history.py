@@ -153,8 +153,7 @@ def wait_until_recorded(
 
 def complete(flow_run_id: UUID) -> int:
     """Set the open task runs of a completed flow run to Completed; returns how many. A killed
-    server loses the task runs' states of the last second, accepted but not yet written.
-    """
+    server loses the task runs' states of the last second, accepted but not yet written."""
     why = "The end of this task run was lost when Prefect's server ended; its flow run completed."
     with get_client(sync_client=True) as client:
         tasks = _open_task_runs(client, _with_children(client, flow_run_id))

@@ -38,8 +38,7 @@ def between(before: Job, after: Job) -> list[Change]:
 
 def of_models(described: JsonObject, job: Job) -> list[Change]:
     """Changes since the newest version that settings do not show: the recogniser's weights, the
-    model or code of a plug-in. `described`: the version's dataset.json.
-    """
+    model or code of a plug-in. `described`: the version's dataset.json."""
     then, now = described["recipes"], whole_job.recipes_of(job)
     before, after = described["settings"], whole_job.settings_of(job)
     found = []

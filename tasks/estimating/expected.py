@@ -85,8 +85,7 @@ class Expected:
 def lengths(rows: Sequence[Row]) -> dict[str, float]:
     """Seconds of new recordings, without those known to be unreadable. The headers of the first
     HEADERS are read in a separate process; the others are estimated from the bytes per second of
-    their extension.
-    """
+    their extension."""
     seconds: dict[str, float] = {}
     rates: dict[str, tuple[int, float]] = {}  # bytes, seconds by extension
     sound = [row for row in rows if not row["error_code"]]

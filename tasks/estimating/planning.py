@@ -1,6 +1,5 @@
 """What a run would compute and reuse, stage by stage, from manifests and headers; computes nothing.
-Recordings that are already cut are counted exactly, the others predicted (`expected.py`).
-"""
+Recordings that are already cut are counted exactly, the others predicted (`expected.py`)."""
 
 from __future__ import annotations
 

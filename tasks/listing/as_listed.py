@@ -20,8 +20,7 @@ from tasks.storage import sorted_keys
 
 class AsListed:
     """The known recordings as the sources list them now, for callers that do not commit them. Make
-    it while the survey's scratch folder exists.
-    """
+    it while the survey's scratch folder exists."""
 
     def __init__(self, out: Path, found: Survey) -> None:
         had = found.known

@@ -1,7 +1,6 @@
 """The agreement of several recognisers: what a limit on it would keep, and how accurate that would
 be. Covers utterances that at least two recognisers heard, whatever their other verdicts. A limit
-cannot separate equal values, so a curve has one point per distinct value, thinned out.
-"""
+cannot separate equal values, so a curve has one point per distinct value, thinned out."""
 
 from __future__ import annotations
 

@@ -42,8 +42,7 @@ class Uploads:
 
     def upload(self, source: Path, path: Path) -> None:
         """Put a local file exclusively; FileExistsError if another object exists. An object with
-        the same bytes is accepted: a worker that was thought dead may have put it.
-        """
+        the same bytes is accepted: a worker that was thought dead may have put it."""
         sha256, _ = Local().hashed(source)
         files, key = files_in(path)
         about = {"Metadata": {SHA256: sha256}} if "s3" in protocols(files) else {}
@@ -73,8 +72,7 @@ class Uploads:
     def link(self, old: Path, new: Path, sha256: str, size: int, guard: str = "") -> bool:
         """Copies within the store, never over an existing object: a worker that wakes up late does
         not write into a version. If `upload` left the hash with the object, that and the size are
-        proof, since overwriting an object overwrites its metadata. Otherwise all of it is read.
-        """
+        proof, since overwriting an object overwrites its metadata. Otherwise all of it is read."""
         files, key = files_in(old)
         try:
             if self.exists(new):

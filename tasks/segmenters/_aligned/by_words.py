@@ -3,8 +3,7 @@ found if enough of its words were heard in order, some of them at its very begin
 begins and ends in the pause next to those words: recognisers give a pause to one of the words at
 its ends, so pauses are those of the voice detector. Without a pause it begins halfway between two
 words; and unless the word before it is the last one of another sentence of the text, it is
-doubtful: its words are then part of something longer that the text does not have.
-"""
+doubtful: its words are then part of something longer that the text does not have."""
 
 from __future__ import annotations
 

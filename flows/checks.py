@@ -29,8 +29,8 @@ def check(settings: PrepareSettings) -> Job:
 
 
 def check_text(path: str) -> None:
-    """ConfigError for a path in settings that is not UTF-8, which neither YAML nor Prefect can
-    store. Names of files in a source may be any bytes."""
+    """ConfigError for a path in settings or of an OUT that is not UTF-8, which YAML, Prefect, JSON
+    and pyarrow cannot hold. Names of files in a source may be any bytes."""
     if not is_utf8(path):
         raise ConfigError(f"the path {display_text(path)} is not valid UTF-8; rename the folder")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -68,6 +69,18 @@ def test_a_wrong_argument(
 ) -> None:
     monkeypatch.chdir(home)
     assert said.format(home=home) in told(capsys, *words.split(), code=2)["error"]
+
+
+@pytest.mark.parametrize("command", ["status", "verify", "prune"])
+def test_an_out_whose_path_is_no_text(
+    home: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`verify` called it damaged, and others ended in a traceback."""
+    odd = home / os.fsdecode(b"b\xfccher")
+    if not odd.exists():
+        shutil.copytree(home / "out", odd)
+    said = told(capsys, command, str(odd), code=2)["error"]
+    assert said.endswith(r"b\xfccher is not valid UTF-8; rename the folder")
 
 
 @pytest.mark.parametrize(

@@ -153,9 +153,11 @@ def list_clips(args: argparse.Namespace) -> Exit:
 
 
 def _out(text: str) -> Path:
+    from flows import checks
     from tasks import storage
 
     out = storage.place(text)
+    checks.check_text(str(out))
     if not storage.query(out / "runs", storage.is_folder):
         lacks = storage.query(out, _lacks_folder) or "it holds no runs/"
         if storage.query(out / "dataset.json", storage.exists):
@@ -166,10 +168,12 @@ def _out(text: str) -> Path:
 
 def _dataset(text: str) -> Path:
     """A version's folder; OUT stands for its newest version."""
+    from flows import checks
     from tasks import storage
     from tasks.dataset import versions
 
     place = storage.place(text)
+    checks.check_text(str(place))
     if lacks := storage.query(place, _lacks_folder):
         raise ConfigError(f"{place} is no dataset: {lacks}")
     found = storage.query(place, versions.named)

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from pydantic import BaseModel, model_serializer
 
-from flows.cli import interrupts
+from flows import cli
+from flows.cli import interrupts, queries
 from tests.signals import interruptible, uninterruptible
 
 
@@ -109,3 +111,24 @@ def test_an_interrupt_while_the_command_still_imports_prints_no_traceback(module
     assert ended.returncode == 130
     assert "Traceback" not in ended.stderr
     assert ended.stdout == ""
+
+
+def test_an_interrupt_that_a_library_turned_into_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Importing Prefect serializes its settings: Ctrl-C then ended in a traceback."""
+
+    class Settings(BaseModel):
+        @model_serializer
+        def told(self) -> str:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(queries, "columns", lambda: Settings().model_dump())
+    assert cli.main(["schema"]) == 130
+    assert capsys.readouterr().err == "uttermill: interrupted; run it again to continue from here\n"
+
+
+def test_control_another_error_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "columns", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["schema"])

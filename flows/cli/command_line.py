@@ -27,6 +27,8 @@ ENVIRONMENT = {
     "DASK_LOGGING__DISTRIBUTED": "error",
 }
 
+INTERRUPTED = "interrupted; run it again to continue from here"
+
 COMMANDS: dict[str, Callable[[argparse.Namespace], Exit]] = {
     "demo": run_commands.demo,
     "run": run_commands.run,
@@ -82,7 +84,7 @@ def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
         sys.stdout.flush()
         return code
     except (KeyboardInterrupt, SystemExit):
-        return _fail(args, "interrupted; run it again to continue from here", Exit.INTERRUPTED)
+        return _fail(args, INTERRUPTED, Exit.INTERRUPTED)
     except ConfigError as error:
         return _fail(args, str(error), Exit.USAGE)
     except run_commands.Declined as error:
@@ -107,6 +109,10 @@ def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
         return _fail(args, f"{why}; set PYTHONUTF8=1", Exit.FAILED)
     except OSError as error:  # most often a full disk
         return _fail(args, f"the system refused: {error}", Exit.FAILED)
+    except Exception as error:
+        if not interrupts.became(error):
+            raise  # an error of ours
+        return _fail(args, INTERRUPTED, Exit.INTERRUPTED)
 
 
 def _fail(

@@ -26,6 +26,17 @@ def heard() -> Iterator[None]:
         yield
 
 
+def became(error: BaseException) -> bool:
+    """Whether an error is what a library made of an interrupt: of one in a serializer pydantic
+    makes an error that only names it."""
+    known: BaseException | None = error
+    while known is not None:
+        if isinstance(known, KeyboardInterrupt) or KeyboardInterrupt.__name__ in str(known):
+            return True
+        known = known.__cause__ or known.__context__
+    return False
+
+
 @contextmanager
 def _by_sigterm() -> Iterator[None]:
     """SIGTERM ends a command as Ctrl-C does, also where SIGINT is ignored (`nohup … &`)."""

@@ -311,6 +311,18 @@ def test_chunks_and_padding_after_the_audio_are_no_audio(tmp_path: Path, rest: b
     assert np.array_equal(samples, good)
 
 
+def test_a_wma_whose_end_is_zeros_is_doubtful_there(tmp_path: Path) -> None:
+    """As a copy that never ended leaves it; its packets have no length of the whole."""
+    data = whole("wma", seconds=8.0)
+    good, faults = heard(data, tmp_path)
+    assert faults == []
+    for kept in range(len(data) // 2, len(data) * 2 // 3, 1000):
+        samples, faults = heard(data[:kept] + bytes(len(data) - kept), tmp_path)
+        assert len(samples) < len(good) * 3 // 4
+        assert faults[-1].end == len(samples)
+        assert not faults[-1].shifts
+
+
 def test_what_breaks_midway_is_told_in_words(tmp_path: Path) -> None:
     """It was `[Errno 1094995529] Invalid data found when processing input: '<none>'; last …`."""
     data = whole("vorbis", seconds=40.0)

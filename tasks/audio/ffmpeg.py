@@ -20,6 +20,8 @@ from tasks.audio.timeline import Timeline
 from tasks.errors import ItemError
 from tasks.recording.faults import Fault
 
+#: The length that an ASF header states may be this much more than what is there, s.
+_LATE = 1.0
 _FLAC_FRAME = 4608  # most samples of a frame in the subset that nearly all encoders keep to
 
 
@@ -50,6 +52,9 @@ class FFmpeg(Decoder):
             if not gap.packets and not self._checked:
                 gap.said.clear()  # these messages are about the header, not about samples
             self.header = header_of(self._name, stream, self._first, size)
+            # With a picture, the length is that of the longer of both.
+            alone = self._name == "asf" and len(self._container.streams) == 1
+            self._stated = self.header.frames if alone else None
         except BaseException:
             self._container.close()
             raise
@@ -138,6 +143,9 @@ class FFmpeg(Decoder):
             yield from self._silence(timeline.fill(hole, gap, guess=False), frames)
         elif gap.said:
             self.faults.append(Fault(timeline.at, timeline.at, gap.words))
+        elif self._stated and self._stated - timeline.at > _LATE * self.header.rate:
+            short = (self._stated - timeline.at) / self.header.rate
+            self.faults.append(Fault(timeline.at, timeline.at, f"{short:.1f} s missing at its end"))
 
     def _counted(self, blocks: Iterable[Samples]) -> Iterator[Samples]:
         for block in blocks:

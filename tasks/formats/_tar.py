@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from types import TracebackType
 
 from tasks.arrays import Int64s
 from tasks.formats import Output
@@ -101,9 +100,7 @@ class Tar:
     def __enter__(self) -> Tar:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         try:
             if kind is None:
                 size = self._size + self._held + len(self._small) + 2 * BLOCK

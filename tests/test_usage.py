@@ -33,6 +33,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in {"damaged": "{", "other": '{"sources": []}'}.items():
         (home / name / "runs/a").mkdir(parents=True)
         (home / name / "runs/a/settings.json").write_text(text)
+    (home / "estimated/runs/a").mkdir(parents=True)
+    (home / "estimated/runs/a/estimate-settings.json").write_text("{}")
     return home
 
 
@@ -45,6 +47,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("ledger out/datasets/v0001", "it is one of its versions; give {home}/out"),
         ("status damaged", "runs/a/settings.json is damaged: it holds no JSON object; run again"),
         ("what-if other", "settings that this release does not take: sources needs at least 1"),
+        ("status estimated", "estimated holds an estimate and no run yet; `uttermill run` with"),
         ("verify missing", "missing is no dataset: there is no such folder"),
         ("list file", "file is no dataset: it is a file, not a folder"),
         ("verify empty", "empty holds no dataset.json; give a folder like OUT/datasets/latest"),

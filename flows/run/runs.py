@@ -141,6 +141,11 @@ def newest(out: Path, ended_well: bool = False) -> Path:
     """Folder of OUT's newest run; with `ended_well`, of the newest such run if there is one."""
     last = next(having(out, SETTINGS), None)
     if last is None:
+        if next(having(out, ESTIMATE_SETTINGS), None) is not None:
+            raise ConfigError(
+                f"{out} holds an estimate and no run yet; `uttermill run` with the same settings "
+                "continues from there"
+            )
         raise ConfigError(f"{out} holds no run; give the OUT of a run")
     good = (path for path in having(out, SETTINGS) if storage.exists(path / SUMMARY))
     return next(good, last) if ended_well else last

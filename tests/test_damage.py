@@ -473,6 +473,11 @@ def test_libraries_say_nothing_on_stderr(tmp_path: Path, capfd: pytest.CaptureFi
         data[len(data) // 2 : len(data) // 2 + 400] = bytes(400)
         with suppress(ItemError):
             heard(bytes(data), tmp_path)
+    for kind, at, bit in (("caf", 62, 5), ("w64", 56, 0)):  # sizes that lead nowhere
+        data = bytearray(whole(kind))
+        data[at] ^= 1 << bit
+        with suppress(ItemError):
+            heard(bytes(data), tmp_path)
     assert capfd.readouterr().err == ""
 
 

@@ -5,7 +5,9 @@ FFmpeg never sees a path or a name, and may open no other file: it judges by con
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from typing import BinaryIO, NoReturn
 
 import av
@@ -112,7 +114,15 @@ class _Nameless:
     """A file object without a name, so that FFmpeg can judge by content only."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self.read, self.seek, self.tell = file.read, file.seek, file.tell
+        self.read, self.tell, self._seek = file.read, file.tell, file.seek
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """A damaged header may lead to a place that no file has. PyAV would print an exception on
+        the terminal; FFmpeg takes a negative number for an error."""
+        try:
+            return self._seek(offset, whence)
+        except (OSError, ValueError):
+            return -errno.EINVAL
 
 
 def _refuse(url: str, flags: int, options: dict[str, str]) -> NoReturn:

@@ -212,8 +212,7 @@ def each_worker(workers: Facts) -> list[Finding]:
         seen = "not set" if fact["visible"] is None else repr(fact["visible"])
         where = f"{fact['address']} on {fact['host']}"
         has = f"resources {resources}; {gpus.VARIABLE} {seen}; {', '.join(fact['providers'])}"
-        detail = f"{where}; {has}"
-        shown.append(Finding(str(fact["name"]), True, detail))
+        shown.append(Finding(str(fact["name"]), True, f"{where}; {has}"))
     return shown
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,8 +43,7 @@ def load(
     cursor: duckdb.DuckDBPyConnection, out: Path, version: Path, name: str
 ) -> Mapping[str, Column]:
     """Create the table `name`; returns its columns."""
-    with ExitStack() as open_files:
-        views = open_files.enter_context(_parquet(cursor, out, version))
+    with _parquet(cursor, out, version) as views:
         cursor.execute(
             f"CREATE OR REPLACE TABLE {name} AS SELECT *, "
             f"lower(concat_ws(chr(10), {SEARCHED})) AS searched, "
@@ -76,9 +75,8 @@ def _parquet(
     """Views on the existing files: types of columns by name, by view."""
     store = storage.of(out)
     found: dict[str, dict[str, str]] = {}
-    with ExitStack() as scope:
-        wanted = [n for n in store.tree(version) if n.startswith(("ledger.", "utterances."))]
-        home = scope.enter_context(store.reading(version, wanted))
+    wanted = [n for n in store.tree(version) if n.startswith(("ledger.", "utterances."))]
+    with store.reading(version, wanted) as home:
         globs = {n: parquet_glob(home / f"{n}.parquet") for n in ("ledger", "utterances")}
         # Fetched from a bucket, checkpoints would be thousands of requests.
         if (manifests := store.mounted(out / "manifests")) is not None:

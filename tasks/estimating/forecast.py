@@ -107,16 +107,10 @@ class Forecast:
             return self.seen[m.recording].kept if dataset in (None, m.dataset) else 0.0
 
         known = sum(value(m) or 0.0 for m in self.members if m.recording in self.seen)
-        if dataset is None or all(
-            len({m.dataset for m in stratum}) == 1 for stratum in self.held.values()
-        ):
-            strata = [
-                s
-                for s, stratum in zip(self.strata(value), self.held.values(), strict=True)
-                if dataset in (None, stratum[0].dataset)
-            ]
-        else:
-            strata = self.strata(value)
+        strata = self.strata(value)
+        held = [{m.dataset for m in stratum} for stratum in self.held.values()]
+        if dataset is not None and all(len(names) == 1 for names in held):
+            strata = [s for s, names in zip(strata, held, strict=True) if dataset in names]
         return estimate.total(strata, known, share=True)
 
     def lap(self, m: Member, stage: str, what: str) -> float | None:

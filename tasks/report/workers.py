@@ -72,10 +72,9 @@ def _calls(table: pa.Table) -> _Calls | None:
     pairs = list(zip(table["worker"].to_pylist(), table["host"].to_pylist(), strict=True))
     names = sorted(set(pairs))
     place = {name: i for i, name in enumerate(names)}
-    order = {stage: i for i, stage in enumerate(STAGES)}
     return _Calls(
         np.array([place[pair] for pair in pairs]),
-        np.array([order[stage] for stage in table["stage"].to_pylist()]),
+        np.array([STAGES.index(stage) for stage in table["stage"].to_pylist()]),
         begin,
         end,
         names,

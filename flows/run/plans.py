@@ -84,10 +84,16 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
         "ignored": plan.ignored,
         "shards": plan.shards,
         **({"unread_bytes": plan.unread} if plan.unread else {}),
+        **({"unusable": _unusable(plan)} if plan.unusable else {}),
         **({"unjudged": plan.unjudged} if plan.unjudged else {}),
         **({"refusal": plan.refusal} if plan.refusal else {}),
         **({"shared": [_shared(job, each) for each in plan.shared]} if plan.shared else {}),
     }
+
+
+def _unusable(plan: planning.Plan) -> JsonObject:
+    """Recordings that will fail, as their sources say already."""
+    return {"items": plan.unusable, "first": masking.text(plan.first_unusable or "")}
 
 
 def _shared(job: Job, found: Shared) -> JsonObject:

@@ -72,6 +72,8 @@ class Plan:
     shared: list[Shared]  # recordings in two sources
     unjudged: int  # clips that filters have yet to measure: those may drop some, so all is at most
     refusal: str | None  # why the run will publish nothing, as far as it is known now
+    unusable: int  # new recordings of which their sources say already that they will fail
+    first_unusable: str | None  # one of these, and why
 
     @property
     def again(self) -> float:
@@ -135,7 +137,9 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     refusal = removals.refusal(job, listed, newest)
     if refusal is None and not clips[1] and not any(scan.stages[name].compute for name in HEARD):
         refusal = safeguards.nothing_left_in_words(job)
-    return Plan(*made, found.shared, scan.unjudged, refusal)
+    unusable = [row for row in listed.fresh if row["error_code"]]
+    told = [f"{r['source_path']} ({r['error_code']}: {r['error_detail']})" for r in unusable[:1]]
+    return Plan(*made, found.shared, scan.unjudged, refusal, len(unusable), next(iter(told), None))
 
 
 class _Scan:

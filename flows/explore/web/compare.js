@@ -39,7 +39,7 @@ function table(rows) {
     el("table", { class: "grid" },
       el("thead", {}, el("tr", {}, ["clip", "change", "then", "now", "text"].map((name) => el("th", { scope: "col" }, name)))),
       el("tbody", {}, rows.map((row) => el("tr", {},
-        el("td", { class: "t" }, row.item === null ? el("bdi", {}, row.id) : el("button", { type: "button", class: "plain", onclick: () => show(row.item) }, row.id)),
+        el("td", { class: "t id" }, row.item === null ? el("bdi", {}, row.id) : el("button", { type: "button", class: "plain", onclick: () => show(row.item) }, row.id)),
         el("td", {}, TITLES[row.change]),
         el("td", {}, tag(row.outcome_then, row.reason_then)),
         el("td", {}, tag(row.outcome, row.reason)),

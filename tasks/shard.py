@@ -28,7 +28,7 @@ from tasks.listing.shard_choice import in_shards, shards_of
 from tasks.listing.survey import Survey as Survey
 from tasks.listing.survey import as_known as as_known
 from tasks.listing.survey import survey as survey
-from tasks.schema import RECORDINGS, Row
+from tasks.schema import RECORDINGS
 from tasks.stages.contract import OfRecording
 from tasks.storage import tables
 
@@ -84,10 +84,9 @@ def _commit(
 ) -> Columns:
     """Commit a shard with its new rows, and without those that are gone."""
     shard = had.shards[number]
-    before = manifest.read(job.out, "shard", shard)
+    before = manifest.listed(job.out, shard).to_pylist()
     if before:
-        old: list[Row] = before[-1].table.to_pylist()
-        table = pa.Table.from_pylist(merged(old, rows, gone), schema=RECORDINGS)
+        table = pa.Table.from_pylist(merged(before, rows, gone), schema=RECORDINGS)
     else:
         assert rows is not None
         table = rows.select(RECORDINGS.names)
@@ -112,8 +111,7 @@ def broken_of(job: Job, found: Survey, exempt: Collection[str]) -> BrokenCount:
     named = (
         Broken(row["source_path"], f"shard.{row['error_code']}", row["error_detail"] or "")
         for number in sorted({number for number, _, bad in strict if bad})
-        for part in manifest.read(job.out, "shard", had.shards[number])[-1:]
-        for row in part.table.to_pylist()
+        for row in manifest.listed(job.out, had.shards[number]).to_pylist()
         if row["present"] and row["error_code"] and row["dataset"] not in exempt
     )
     return BrokenCount(recordings, failed, nsmallest(FIRST, named))

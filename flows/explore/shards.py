@@ -40,8 +40,7 @@ class Shards:
         shard = self.shard_of(recording)
         if shard is None:
             return None
-        parts = manifest.read(self._out, "shard", shard)
-        for each in parts[-1].table.to_pylist() if parts else []:
+        for each in manifest.listed(self._out, shard).to_pylist():
             if each["recording"] == recording:
                 return Locator.loads(each["locator"])
         return None

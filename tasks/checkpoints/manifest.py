@@ -27,7 +27,7 @@ from tasks import storage
 from tasks.errors import CorruptManifest
 from tasks.json_types import JsonObject
 from tasks.logs import log
-from tasks.schema import Row
+from tasks.schema import RECORDINGS, Row
 from tasks.storage import tables
 
 HOLDS = "holds"  # in a footer: (name, rows) of each part that the file holds
@@ -147,13 +147,18 @@ def _readable(home: Path) -> list[Part]:
     return [part for parts in files for part in parts]
 
 
-def snapshot(out: Path, shard: str, name: str) -> Part | None:
-    """The newest intact part of the shard stage; `name` is its file's name in a listing."""
+def listed(out: Path, shard: str) -> pa.Table:
+    """RECORDINGS of a shard, by the newest intact part of the shard stage; empty without one."""
+    parts = read(out, "shard", shard)
+    return parts[-1].table if parts else RECORDINGS.empty_table()
+
+
+def listed_in(out: Path, shard: str, name: str) -> pa.Table:
+    """The same, where a listing of OUT shows the newest part's file `name`."""
     try:
-        return open_parts(folder(out, "shard", shard) / name)[-1]
+        return open_parts(folder(out, "shard", shard) / name)[-1].table
     except CorruptManifest:
-        parts = read(out, "shard", shard)
-        return parts[-1] if parts else None
+        return listed(out, shard)
 
 
 def recordings(out: Path, shard: str) -> list[str]:

@@ -53,8 +53,7 @@ def frame(out: Path, shards: Iterable[str]) -> tuple[list[Member], int]:
     """All readable recordings of the listing, and the number of unreadable ones."""
     members, failed = [], 0
     for shard in shards:
-        parts = manifest.read(out, "shard", shard)
-        for row in parts[-1].table.select(FRAME).to_pylist() if parts else []:
+        for row in manifest.listed(out, shard).select(FRAME).to_pylist():
             if row["present"] and row["error_code"]:
                 failed += 1
             elif row["present"]:

@@ -58,8 +58,7 @@ class AsListed:
     def rows(self, shard: str) -> list[Row]:
         """All recordings of a shard, including those that are gone. A moved recording, whose guard
         is found under a new name or in another folder, gets that; `moved` records the old name."""
-        parts = manifest.read(self._out, "shard", shard)
-        old: list[Row] = parts[-1].table.to_pylist() if parts else []
+        old = manifest.listed(self._out, shard).to_pylist()
         of_shard = pc.equal(self._redescribed[PLACE], self._number[shard])
         listed = self._redescribed.filter(of_shard)
         listed = listed.append_column("probed", pa.array(np.zeros(len(listed), bool)))
@@ -96,8 +95,8 @@ class AsListed:
         """Names of the recordings with these keys, sorted, in some shards."""
         found: set[str] = set()
         for number in shards:
-            for part in manifest.read(self._out, "shard", self._had.shards[number])[-1:]:
-                names = part.table["recording"].to_pylist()
-                left = sorted_keys.index_in(keys, fingerprints.keys(names)) >= 0
-                found |= {name for name, gone in zip(names, left, strict=True) if gone}
+            table = manifest.listed(self._out, self._had.shards[number])
+            names = table["recording"].to_pylist()
+            left = sorted_keys.index_in(keys, fingerprints.keys(names)) >= 0
+            found |= {name for name, gone in zip(names, left, strict=True) if gone}
         return found

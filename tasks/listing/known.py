@@ -117,9 +117,8 @@ def of(out: Path, index: Index) -> KnownRecordings:
     lacking = sorted(set(range(len(names))) - set(moved.tolist()))
     known.stale = bool(lacking)
     for number in lacking:
-        newest_part = parts[number][0] and manifest.snapshot(out, names[number], parts[number][0])
-        if newest_part:
-            found.append(note(known, number, newest_part.table))
+        if file := parts[number][0]:
+            found.append(note(known, number, manifest.listed_in(out, names[number], file)))
     known.columns = _sorted(found)
     return known
 

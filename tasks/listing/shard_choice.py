@@ -92,10 +92,7 @@ def _known_bytes(out: Path, had: KnownRecordings, wanted: FixedBytes, left: Fixe
     away = (columns.flags & known.PRESENT == 0) | (sorted_keys.index_in(left, columns.keys) >= 0)
     found, where = [], []
     for number in np.unique(columns.shard[away]):
-        parts = manifest.read(out, "shard", had.shards[number])
-        if not parts:
-            continue
-        table = parts[-1].table
+        table = manifest.listed(out, had.shards[number])
         names = fingerprints.keys(table["recording"].to_pylist())
         stays = table["present"].to_numpy() & (sorted_keys.index_in(left, names) < 0)
         sound = pc.is_null(table["error_code"]).to_numpy()

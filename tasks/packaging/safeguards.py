@@ -74,12 +74,12 @@ def _moved(job: Job, gone: set[str]) -> set[str]:
     present: set[str] = set()
     content_of: dict[str, str] = {}
     for shard in manifest.shards(job.out):
-        for part in manifest.read(job.out, "shard", shard)[-1:]:
-            for row in part.table.select(["recording", "content", "present"]).to_pylist():
-                if row["present"] and row["content"]:
-                    present.add(row["content"])
-                elif row["recording"] in gone:
-                    content_of[row["recording"]] = row["content"]
+        table = manifest.listed(job.out, shard).select(["recording", "content", "present"])
+        for row in table.to_pylist():
+            if row["present"] and row["content"]:
+                present.add(row["content"])
+            elif row["recording"] in gone:
+                content_of[row["recording"]] = row["content"]
     return {name for name, content in content_of.items() if content in present}
 
 

@@ -59,9 +59,7 @@ class _View(ShardView):
 
     @cached_property
     def recordings(self) -> list[Row]:
-        parts = manifest.read(self.job.out, "shard", self.shard)
-        rows = parts[-1].table.to_pylist() if parts else []
-        live = self.live
+        rows, live = manifest.listed(self.job.out, self.shard).to_pylist(), self.live
         return [r for r in rows if r["present"] or live is None or r["recording"] in live]
 
     @cached_property

@@ -518,7 +518,7 @@ def test_times_are_those_of_the_commands(pages: Pages, served: Served) -> None:
 
 def test_changed_texts_have_room(pages: Pages, served: Served) -> None:
     """Long ids took it, and a sentence of 20 words stood on 12 lines."""
-    page = pages.page(served, "view=compare&against=1")
+    page = pages.page(served, "view=compare&against=1", pages.context(width=1200))
     width = page.locator("td.wide").first.evaluate("cell => cell.getBoundingClientRect().width")
     assert width >= 300
     region = page.get_by_role("region", name="Changes")

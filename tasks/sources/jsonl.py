@@ -4,7 +4,8 @@
     {"audio_filepath": …, "duration": …, "text": …[, "offset": …]}      NeMo
 
 Each line's keys tell its kind. Lines that name spans of one file become one recording with
-segments, in the place of the file's first line.
+segments, in the place of the file's first line. A file that is given whole once more is left aside,
+as `duplicate_line`, or as `other_text` if its text is another one.
 """
 
 from __future__ import annotations

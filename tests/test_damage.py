@@ -323,6 +323,16 @@ def test_a_wma_whose_end_is_zeros_is_doubtful_there(tmp_path: Path) -> None:
         assert not faults[-1].shifts
 
 
+def test_an_m4a_that_follows_another_is_told(tmp_path: Path) -> None:
+    data = whole("m4a")
+    good, _ = heard(data, tmp_path)
+    samples, faults = heard(data + data, tmp_path)
+    assert np.array_equal(samples, good)
+    assert [(f.start, f.end, f.what) for f in faults] == [
+        (len(good), len(good), "another MP4 follows in it, which is not read; split the file")
+    ]
+
+
 def test_what_breaks_midway_is_told_in_words(tmp_path: Path) -> None:
     """It was `[Errno 1094995529] Invalid data found when processing input: '<none>'; last …`."""
     data = whole("vorbis", seconds=40.0)

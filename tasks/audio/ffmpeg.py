@@ -9,7 +9,7 @@ from typing import BinaryIO
 import av
 import numpy as np
 
-from tasks.audio.damage import adts, matroska
+from tasks.audio.damage import adts, matroska, mp4
 from tasks.audio.damage.flac_md5 import Md5, flac_info
 from tasks.audio.damage.mp3 import has_frame_count
 from tasks.audio.frames import Assembler
@@ -42,6 +42,7 @@ class FFmpeg(Decoder):
             stream = audio_stream(self._container, check)
             self._checked = stream.codec_context.name in CHECKED
             self._name = self._container.format.name.split(",")[0]
+            self._joined = self._name == "mov" and mp4.is_joined(file, size)
             self._counts_frames = self._name == "mp3" and has_frame_count(file)
             self._packets = Packets(self._container, stream, self._name, break_after)
             self._frames = self._packets.frames()
@@ -143,6 +144,9 @@ class FFmpeg(Decoder):
             yield from self._silence(timeline.fill(hole, gap, guess=False), frames)
         elif gap.said:
             self.faults.append(Fault(timeline.at, timeline.at, gap.words))
+        elif self._joined:
+            what = "another MP4 follows in it, which is not read; split the file"
+            self.faults.append(Fault(timeline.at, timeline.at, what))
         elif self._stated and self._stated - timeline.at > _LATE * self.header.rate:
             short = (self._stated - timeline.at) / self.header.rate
             self.faults.append(Fault(timeline.at, timeline.at, f"{short:.1f} s missing at its end"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from flows import assignments, yaml_text
 from flows.cluster.settings import ClusterSettings
@@ -40,7 +40,7 @@ class PrepareSettings(StageSettings):
 
     sources: tuple[AnySource, ...] = Field(min_length=1, description="Where recordings come from.")
     out: str = Field(
-        description="Folder, or URL (s3://bucket/folder), for manifests, audio and datasets."
+        description="Folder, or URL (s3://bucket/folder), for manifests, audio and datasets.",
     )
     speakers: Diarizer = Field(
         Plugin(use="none"), description="Who speaks when in each recording, before it is cut."
@@ -60,6 +60,16 @@ class PrepareSettings(StageSettings):
         "of its own (own), on the configured one (server), nowhere (none); auto: on the configured "
         "one, else on its own.",
     )
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        """An empty path would be the current folder. No `min_length`: pydantic counts the letters
+        of UTF-8 only, and other paths have an error of their own."""
+        if not self.out:
+            raise ValueError("out must not be empty")
+        if not all(source.path for source in self.sources):
+            raise ValueError("the path of a source must not be empty")
+        return self
 
     @classmethod
     def of_flow(cls, parameters: Mapping[str, object]) -> PrepareSettings:

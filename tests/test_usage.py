@@ -76,6 +76,28 @@ def test_a_wrong_argument(
     assert said.format(home=home) in told(capsys, *words.split(), code=2)["error"]
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "--source", "in", "--out", ""], "out must not be empty"),
+        (["plan", "--source", "", "--out", "new"], "the path of a source must not be empty"),
+        (["status", ""], "the folder's name is empty; for the current one, give ."),
+        (["list", ""], "the folder's name is empty; for the current one, give ."),
+    ],
+)
+def test_an_empty_name_is_not_the_current_folder(
+    home: Path,
+    words: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As `--out "$OUT"` gives where that is not set: a run wrote into the current folder."""
+    monkeypatch.chdir(home)
+    assert said in told(capsys, *words, code=2)["error"]
+    assert not (home / "runs").exists()
+
+
 @pytest.mark.parametrize("command", ["status", "verify", "prune"])
 def test_an_out_whose_path_is_no_text(
     home: Path, command: str, capsys: pytest.CaptureFixture[str]

@@ -153,11 +153,9 @@ def list_clips(args: argparse.Namespace) -> Exit:
 
 
 def _out(text: str) -> Path:
-    from flows import checks
     from tasks import storage
 
-    out = storage.place(text)
-    checks.check_text(str(out))
+    out = _place(text)
     if not storage.query(out / "runs", storage.is_folder):
         lacks = storage.query(out, _lacks_folder) or "it holds no runs/"
         if storage.query(out / "dataset.json", storage.exists):
@@ -168,12 +166,10 @@ def _out(text: str) -> Path:
 
 def _dataset(text: str) -> Path:
     """A version's folder; OUT stands for its newest version."""
-    from flows import checks
     from tasks import storage
     from tasks.dataset import versions
 
-    place = storage.place(text)
-    checks.check_text(str(place))
+    place = _place(text)
     if lacks := storage.query(place, _lacks_folder):
         raise ConfigError(f"{place} is no dataset: {lacks}")
     found = storage.query(place, versions.named)
@@ -182,6 +178,17 @@ def _dataset(text: str) -> Path:
     ):
         raise ConfigError(versions.none_yet(place))
     return found
+
+
+def _place(text: str) -> Path:
+    from flows import checks
+    from tasks import storage
+
+    if not text:  # an unset variable of a shell, which would be the current folder
+        raise ConfigError("the folder's name is empty; for the current one, give .")
+    place = storage.place(text)
+    checks.check_text(str(place))
+    return place
 
 
 def _lacks_folder(place: Path) -> str | None:

@@ -4,7 +4,7 @@ Prefect has recorded all of it."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -92,8 +92,7 @@ def _recorded(wanted: History, opened: body.Body | None = None) -> Iterator[Loca
             opened.start_workers()
         yield None
         return
-    with ExitStack() as running:
-        server = running.enter_context(LocalServer())
+    with LocalServer() as server:
         if opened is not None:
             opened.start_workers()
         with waiting("Prefect's server starts"):
@@ -101,9 +100,9 @@ def _recorded(wanted: History, opened: body.Body | None = None) -> Iterator[Loca
                 import_module("flows.prepare")  # meanwhile
             url = server.wait_ready()
         values = {PREFECT_API_URL: url, PREFECT_CLIENT_MAX_RETRIES: CLIENT_RETRIES}
-        running.enter_context(temporary_settings(values))
         try:
-            yield server
+            with temporary_settings(values):
+                yield server
         except Exception as error:
             if not server.lost:
                 raise

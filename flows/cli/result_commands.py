@@ -170,9 +170,9 @@ def _dataset(text: str) -> Path:
     from tasks.dataset import versions
 
     place = _place(text)
-    if lacks := storage.query(place, _lacks_folder):
-        raise ConfigError(f"{place} is no dataset: {lacks}")
-    found = storage.query(place, versions.named)
+    found = storage.query(place, versions.named)  # in a bucket `latest` is a file
+    if lacks := storage.query(found, _lacks_folder):
+        raise ConfigError(f"{found} is no dataset: {lacks}")
     if not storage.query(found / "dataset.json", storage.exists) and storage.is_folder(
         place / "runs"
     ):

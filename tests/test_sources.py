@@ -423,6 +423,7 @@ def test_jsonl_names_outside_the_root_are_sane_and_apart(tmp_path: Path) -> None
         (b"PK\x03\x04" * 9, "is a ZIP archive; unpack it first"),
         ('{"wav": "a.wav"}'.encode("utf-16"), "is text in UTF-16; save it in UTF-8"),
     ],
+    ids=["gzip", "zip", "UTF-16"],  # gzip's bytes hold the time
 )
 def test_a_list_that_is_no_text_is_refused_as_a_whole(
     tmp_path: Path, kind: str, data: bytes, words: str

@@ -138,8 +138,8 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     if refusal is None and not clips[1] and not any(scan.stages[name].compute for name in HEARD):
         refusal = safeguards.nothing_left_in_words(job)
     unusable = [row for row in listed.fresh if row["error_code"]]
-    told = [f"{r['source_path']} ({r['error_code']}: {r['error_detail']})" for r in unusable[:1]]
-    return Plan(*made, found.shared, scan.unjudged, refusal, len(unusable), next(iter(told), None))
+    told = (f"{r['source_path']} ({r['error_code']}: {r['error_detail']})" for r in unusable)
+    return Plan(*made, found.shared, scan.unjudged, refusal, len(unusable), next(told, None))
 
 
 class _Scan:

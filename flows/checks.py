@@ -14,6 +14,7 @@ from tasks.logs import log
 from tasks.plugins import engines
 from tasks.plugins.explaining import joined
 from tasks.recording.names import display_text, is_utf8
+from tasks.storage import containment
 
 
 def check(settings: PrepareSettings) -> Job:
@@ -58,6 +59,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
         module, own = plugins.resolve(shelf, plugin)
         module.check_weights(own)
     enhanced.check(job)
+    containment.check(job.out)
     places.check(job)
     selection.check(job)
     recipe.weights(job.transcribe.recognisers)

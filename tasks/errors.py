@@ -7,6 +7,7 @@
     │   └── TooManyFailed     more recordings failed than max_failed_fraction allows
     ├── OutLocked             another run holds the lock of OUT (exit 4)
     ├── CorruptManifest       a checkpoint or blob is not what was committed: it is recomputed
+    ├── UnsafePlace           a name from data leads out of its folder, or a link lies on its way
     ├── ConservationError     samples were lost or counted twice: our bug, loud
     └── ItemError             one item is bad: quarantined as (code, detail), the shard goes on
 
@@ -81,6 +82,11 @@ class CorruptManifest(MillError):
     def __init__(self, message: str, path: str = "") -> None:
         super().__init__(message, path)
         self.path = path
+
+
+class UnsafePlace(MillError, ValueError):
+    """A name that data holds leads out of its folder, or over a link. A ValueError, too: a note
+    with such a name is as useless as one that is no JSON."""
 
 
 class ConservationError(MillError):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tasks import publishing, shard, storage, sweeping
 from tasks.callers import Caller, Here, Observer, Unobserved
+from tasks.checkpoints import manifest
 from tasks.checkpoints.index import Index
 from tasks.errors import CorruptManifest, NothingLeft
 from tasks.job import Done, Job
@@ -26,6 +27,7 @@ from tasks.results import Published, Sharded, Totals
 from tasks.reviews import applied
 from tasks.shard_chain import REPAIRS, chain
 from tasks.stages import quarantine, stage
+from tasks.storage import containment
 from tasks.up_to_date import UpToDate
 
 
@@ -67,9 +69,11 @@ def run(job: Job, caller: Caller, observer: Observer, begun: Begun | None = None
     `begun` records how far the run has come; pass it to the next call to continue there. Completed
     steps are reported again.
 
-    CorruptManifest when audio is still damaged after REPAIRS attempts to make it again; NothingLeft
-    when no utterance is left to package; TooManyFailed as soon as that is known.
+    ConfigError if a link leads out of OUT; CorruptManifest when audio is still damaged after
+    REPAIRS attempts to make it again; NothingLeft when no utterance is left to package;
+    TooManyFailed as soon as that is known.
     """
+    containment.check(job.out)
     totals = Totals()
     begun = begun or Begun()
     job = applied.pinned(job)
@@ -166,10 +170,19 @@ def _pass_over(
 
 def run_shard_stage(job: Job, caller: Caller, scratch: Path, begun: Begun | None = None) -> Sharded:
     """List the sources, probe new recordings on the workers, group and commit them; continues from
-    `begun`."""
+    `begun`. Where a shard's listing proves damaged, it is removed, and all is listed again."""
     begun = begun or Begun()
-    if begun.sharded is not None:
-        return begun.sharded
+    while begun.sharded is None:
+        try:
+            begun.sharded = _sharded(job, caller, scratch, begun)
+        except CorruptManifest as fault:
+            if not manifest.repair(job.out, fault):
+                raise
+            begun.forget()
+    return begun.sharded
+
+
+def _sharded(job: Job, caller: Caller, scratch: Path, begun: Begun) -> Sharded:
     began = time.monotonic()
     if begun.listed is None or begun.listed.scratch != scratch:
         begun.listed = _listed(job, scratch, caller)
@@ -190,8 +203,7 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path, begun: Begun | None
     # The longest shards first: no straggler at the end.
     shards = sorted(seconds, key=lambda name: (-seconds[name], name))
     listed = shard.broken_of(job, found, safeguards.exempt(job))
-    begun.sharded = Sharded(shards, done, index, found.ignored, found.left, seconds, listed)
-    return begun.sharded
+    return Sharded(shards, done, index, found.ignored, found.left, seconds, listed)
 
 
 def probe_batch(recordings: int) -> int:
@@ -204,8 +216,9 @@ def _listed(job: Job, scratch: Path, caller: Caller) -> Listing:
     """List OUT and the sources."""
     index = Index(job.out)
     sweeping.sweep(job.out, index)
+    index.warn_of_foreign()
     index.warn_of_gone()
-    found = shard.survey(job, index, scratch, caller.map)
+    found = shard.survey(job, index, scratch, caller.map, index.repair)
     for each in found.shared:
         log.warning("%s: %s", each, shared.outcome(job))
     return Listing(scratch, index, found)

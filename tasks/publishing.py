@@ -112,8 +112,7 @@ def _cleaned(out: Path) -> Iterator[None]:
     try:
         yield
     except CorruptManifest as fault:
-        log.warning("%s; what it held is made again", fault)
-        manifest.remove_damaged(fault)
+        manifest.repair(out, fault)
         versions.clean(out)
         raise
     except BaseException:

@@ -53,7 +53,8 @@ def commit(job: Job, found: Survey, results: Sequence[Path], index: Index) -> di
 
     `results`: what `probe` gave for `found.fresh`. A new recording with the bytes of one that is
     gone joins that one's shard: a source that was moved or renamed is neither cut nor transcribed
-    again.
+    again. CorruptManifest if the listing of a shard is damaged, to which recordings come or from
+    which they go: remove it, and survey again.
     """
     had = found.known
     leaving = np.concatenate([found.gone, found.failed])
@@ -84,7 +85,7 @@ def _commit(
 ) -> Columns:
     """Commit a shard with its new rows, and without those that are gone."""
     shard = had.shards[number]
-    before = manifest.listed(job.out, shard).to_pylist()
+    before = manifest.listed(job.out, shard, manifest.refuse).to_pylist()
     if before:
         table = pa.Table.from_pylist(merged(before, rows, gone), schema=RECORDINGS)
     else:

@@ -9,7 +9,6 @@ from tasks.callers import Caller, Observer
 from tasks.checkpoints import compaction, manifest
 from tasks.errors import CorruptManifest, RunError
 from tasks.job import Done, Job
-from tasks.logs import log
 from tasks.stages import stage
 
 REPAIRS = 3  # rounds of making damaged audio again before the disk is called bad
@@ -42,8 +41,7 @@ def chain(
                 dones.append(done)
             return dones
         except CorruptManifest as fault:
-            log.warning("%s; its contents are computed again", fault)
-            manifest.remove_damaged(fault)
+            manifest.repair(job.out, fault)
             if attempt == REPAIRS - 1:
                 raise RunError(
                     f"{fault}, again after {REPAIRS} repairs: is the disk sound?"

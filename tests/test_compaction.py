@@ -225,7 +225,7 @@ def test_killed_anywhere_while_it_joins(
 def _rows(out: Path) -> list[tuple[str, bytes]]:
     """Recipe and samples of each row of PCM."""
     found = []
-    for part in manifest.read(out, "resample", SHARD, strict=True):
+    for part in manifest.read(out, "resample", SHARD, manifest.refuse):
         for row in part.table.to_pylist():
             found.append((row["audio"], np.asarray(blobs.read(out, SHARD, row)).tobytes()))
     return found

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tasks import pipeline, recipe
@@ -183,6 +185,44 @@ def test_known_recordings_are_noted_and_shards_are_not_read_again(
     victim.write_bytes(data)
     assert corpus.surveyed(job).reused == 11
     assert set(read) == set(first.shards), "a damaged note is not used"
+
+
+@pytest.mark.parametrize("goes", [False, True], ids=["one changed", "one removed"])
+def test_a_damaged_listing_of_a_shard_that_changes(
+    tmp_path: Path, noted: None, caplog: pytest.LogCaptureFixture, goes: bool
+) -> None:
+    """It is not taken for an empty one: its recordings are probed again, and stay in its shard."""
+    folder = tmp_path / "in"
+    corpus.make(folder, 11)
+    job = corpus.job(tmp_path, shard={"settle_seconds": 0, "hours": 4 / 3600})
+    corpus.run(job)
+    before = rows(job.out)
+    crowd = max(
+        manifest.shards(job.out), key=lambda shard: len(manifest.recordings(job.out, shard))
+    )
+    first, second, *_ = manifest.recordings(job.out, crowd)
+    (path,) = (job.out / "manifests/shard" / crowd).iterdir()
+    status = path.stat()
+    corpus.flip(path, status.st_size // 2)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # so that its note is used
+    manifest._parts.clear()
+    if goes:
+        (folder / Path(first).name).unlink()
+    else:
+        corpus.add(folder, 5, seed=99, name=Path(first).name)
+    published, counts = corpus.run(job)
+    assert f"{path.name} does not match the hash in its name; removed" in caplog.text
+    after = rows(job.out)
+    assert after.keys() == before.keys() - ({first} if goes else set())
+    assert {name: row["shard"] for name, row in after.items()} == {
+        name: row["shard"] for name, row in before.items() if name in after
+    }
+    assert all(row["present"] for row in after.values())
+    assert counts["filter"][0] == (0 if goes else 1), "nothing else is computed again"
+    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    left = {row["recording"] for row in ledger if row["reason"] == "source_removed"}
+    assert left == ({first} if goes else set())
+    assert second in {row["recording"] for row in ledger if row["outcome"] == "packaged"}
 
 
 def test_what_changes_touches_its_own_shards_alone(tmp_path: Path, noted: None) -> None:

@@ -24,7 +24,9 @@ from tasks.corpuswide import outcome_table
 from tasks.dataset import versions
 from tasks.errors import RunError
 from tasks.job import Job
-from tasks.upkeep import needed
+from tasks.settings import Plugin
+from tasks.upkeep import needed, prune
+from tasks.upkeep.needed import KeptSettings
 from tasks.upkeep.verify import verify
 from tests import corpus
 from tests.pruned import copied
@@ -161,6 +163,29 @@ def test_settings_of_kept_versions_on_request(base: Path, out: Path) -> None:
     told = pruning.prune(out, 2, recipes=True, yes=True)
     assert told["kinds"]["audio"]["items"] == 4, "no kept version is at 16 kHz"
     assert again(base, out, **HISTORY[2])["filter"] == 0, "v0003 has these measures"
+
+
+@pytest.mark.usefixtures("quick_scores")
+@pytest.mark.parametrize(
+    ("step", "plugin"), [("speakers", "tests.plugins.halves"), ("enhance", "tests.plugins.quieter")]
+)
+def test_steps_of_kept_versions_on_request(
+    base: Path, tmp_path: Path, step: str, plugin: str
+) -> None:
+    """What a kept version was made with stays, though the step is off now."""
+    out = tmp_path / "out"
+    now = job(base / "in", out)
+    corpus.run(now)
+    then = job(base / "in", out, **{step: Plugin(use=plugin)})
+    corpus.run(then)
+    kept = prune.kept(out, 2)
+    asked = [KeptSettings(now, "")]
+    spare = prune.plan(out, kept, asked).goes
+    assert spare["manifests"], "nothing of now needs them"
+    goes = prune.plan(out, kept, [*asked, *prune.settings_of(out, kept)]).goes
+    assert (goes["manifests"], goes["audio"]) == ((), ())
+    shutil.rmtree(out / "manifests/package")
+    assert all(computed == 0 for computed, _ in list(corpus.run(then)[1].values())[:-1])
 
 
 def test_the_version_that_latest_names_stays(out: Path) -> None:

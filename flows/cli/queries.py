@@ -146,6 +146,8 @@ def data_list(
             f"{dataset} has no split {wanted!r}; it has {', '.join(described['splits'])}: "
             "choose one with --split"
         )
+    storage.check_name(wanted)
+    storage.refuse_links(dataset)
     listing = plugins.load("formats", chosen).listing
     assert listing is not None
     store = storage.of(dataset)

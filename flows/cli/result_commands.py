@@ -154,8 +154,10 @@ def list_clips(args: argparse.Namespace) -> Exit:
 
 def _out(text: str) -> Path:
     from tasks import storage
+    from tasks.storage import containment
 
     out = _place(text)
+    containment.check(out)
     if not storage.query(out / "runs", storage.is_folder):
         lacks = storage.query(out, _lacks_folder) or "it holds no runs/"
         if storage.query(out / "dataset.json", storage.exists):
@@ -168,8 +170,10 @@ def _dataset(text: str) -> Path:
     """A version's folder; OUT stands for its newest version."""
     from tasks import storage
     from tasks.dataset import versions
+    from tasks.storage import containment
 
     place = _place(text)
+    containment.check(place.parent.parent if place.parent.name == "datasets" else place)
     found = storage.query(place, versions.named)  # in a bucket `latest` is a file
     if lacks := storage.query(found, _lacks_folder):
         raise ConfigError(f"{found} is no dataset: {lacks}")

@@ -76,6 +76,8 @@ def _parquet(
     store = storage.of(out)
     found: dict[str, dict[str, str]] = {}
     wanted = [n for n in store.tree(version) if n.startswith(("ledger.", "utterances."))]
+    storage.refuse_links(version)  # DuckDB's globs follow them
+    storage.refuse_links(out / "manifests")
     with store.reading(version, wanted) as home:
         globs = {n: parquet_glob(home / f"{n}.parquet") for n in ("ledger", "utterances")}
         # Fetched from a bucket, checkpoints would be thousands of requests.

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from flows.explore.corpus import Gone
-from tasks import audio
+from tasks import audio, storage
 from tasks.arrays import Int16s
 from tasks.audio import decode_int16
 from tasks.checkpoints import blobs
-from tasks.errors import CorruptManifest, ItemError
+from tasks.errors import CorruptManifest, ItemError, UnsafePlace
 from tasks.json_types import JsonObject
 from tasks.recording import Locator
 from tasks.speech import silero
@@ -28,8 +28,11 @@ def published(version: Path, row: JsonObject) -> tuple[Int16s, int] | None:
     """The clip from the tar of a local version, if it is in one; int16 [n], Hz."""
     if row.get("shard") is None or row.get("offset") is None:
         return None
-    path = version / row["shard"]
-    if not path.is_file():
+    try:
+        path = storage.inside(version, row["shard"])
+    except UnsafePlace:
+        return None
+    if not storage.exists(path):
         return None
     with path.open("rb") as file:
         file.seek(int(row["offset"]))

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks import storage
@@ -23,7 +25,32 @@ Pcm = NDArray[np.int16]
 
 
 def folder(out: Path, shard: str) -> Path:
-    return out / "audio" / shard
+    return storage.inside(out / "audio", shard)
+
+
+def files(out: Path, shard: str) -> list[Path]:
+    """The shard's blobs, sorted by name; nothing else that lies there."""
+    return storage.named_by_hash(folder(out, shard), ".pcm")
+
+
+#: What the columns hold that say where PCM lies; RE2.
+_PLACES = {
+    "work_shard": r"\Ashard-[0-9]{6,}\z",
+    "blob": r"\A[0-9a-f]{16}\.pcm\z",
+    "beside_blob": r"\A[0-9a-f]{16}\.pcm\z",
+}
+
+
+_COUNTS = ("offset", "blob_offset", "beside_offset", "num_samples")
+
+
+def sound_places(table: pa.Table) -> bool:
+    """Whether the columns that say where PCM lies, those that a table has, name places in blobs."""
+    there = {*table.column_names}
+    for name in _PLACES.keys() & there:
+        if pc.any(pc.invert(pc.match_substring_regex(table[name], _PLACES[name]))).as_py():
+            return False
+    return not any((pc.min(table[name]).as_py() or 0) < 0 for name in there.intersection(_COUNTS))
 
 
 def beside(row: Row) -> list[Row]:
@@ -61,7 +88,7 @@ def reading(out: Path, rows: Sequence[Row], proved: bool = True) -> Iterator[Cal
 
     CorruptManifest when the blob is gone or too short or, if `proved`, has another hash.
     """
-    with storage.of(out).spans(out, [_span(row) for row in rows]) as read_span:
+    with storage.of(out).spans(out / "audio", [_span(row) for row in rows]) as read_span:
         yield lambda row: _sound(read_span(_span(row)), out, row, proved)
 
 
@@ -71,14 +98,14 @@ def _span(row: Row) -> storage.Span:
 
 
 def _name(row: Row) -> str:
-    return f"audio/{row['work_shard']}/{row['blob']}"
+    return f"{row['work_shard']}/{row['blob']}"
 
 
 def _sound(data: bytes | None, out: Path, row: Row, proved: bool) -> Pcm:
+    path = f"{out}/audio/{_name(row)}"
     if data is None:
-        raise CorruptManifest(f"audio blob {out}/{_name(row)} is gone", f"{out}/{_name(row)}")
+        raise CorruptManifest(f"audio blob {path} is gone", path)
     whole = len(data) == 2 * row["num_samples"]
     if not whole or (proved and hashlib.sha256(data).hexdigest() != row["sha256"]):
-        path = f"{out}/{_name(row)}"
         raise CorruptManifest(f"audio blob {path} does not match its manifest", path)
     return np.frombuffer(data, dtype="<i2")

@@ -30,11 +30,11 @@ PLACES = ["audio", "blob", "offset", "num_samples", "sha256", "error_code"]
 
 
 def due(out: Path, stage: str, shard: str) -> bool:
-    """Whether some files of the shard can be joined, or removed."""
+    """Whether some files of the shard can be joined, or removed; damaged ones are, at once."""
     paths, pcm = _listed(out, stage, shard)
     if len(paths) < 2 and len(pcm) < 2:
         return False
-    parts = manifest.read(out, stage, shard)
+    parts = manifest.read(out, stage, shard, manifest.repair)
     spare = _held(paths, parts) or _unnamed(pcm, parts)
     return bool(spare) or any(_several(group) for group in _groups(parts))
 
@@ -49,7 +49,7 @@ def compact(out: Path, stage: str, shard: str, schema: pa.Schema) -> bool:
     paths, pcm = _listed(out, stage, shard)
     if len(paths) < 2 and len(pcm) < 2:
         return False
-    parts = manifest.read(out, stage, shard, strict=True)
+    parts = manifest.read(out, stage, shard, manifest.refuse)
     goes = _held(paths, parts)
     for group in filter(_several, _groups(parts)):
         _join(out, stage, shard, group, schema)
@@ -64,8 +64,8 @@ def compact(out: Path, stage: str, shard: str, schema: pa.Schema) -> bool:
 
 def _listed(out: Path, stage: str, shard: str) -> tuple[list[Path], list[Path]]:
     """The files of a shard's parts and, of the stage that makes it, of its PCM."""
-    pcm = storage.names(blobs.folder(out, shard), ".pcm") if stage == "resample" else []
-    return storage.names(manifest.folder(out, stage, shard), ".parquet"), pcm
+    pcm = blobs.files(out, shard) if stage == "resample" else []
+    return manifest.files(out, stage, shard), pcm
 
 
 def _unnamed(pcm: Sequence[Path], parts: Sequence[Part]) -> list[Path]:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tasks import storage
 from tasks.checkpoints import manifest
+from tasks.errors import CorruptManifest
 from tasks.json_types import JsonObject, JsonValue
 from tasks.logs import log
 from tasks.storage.local import is_temporary
@@ -42,11 +43,12 @@ class Index:
         self._noted = _read(out)
         self._files_of: Counter[str] | None = None
         self.temporaries: list[str] = []  # files that were being written when a run died
+        self.foreign: set[str] = set()  # links, and files that no run writes
         self.refresh()
 
     def refresh(self) -> None:
         """List all files again."""
-        self.files, self.temporaries = {}, []
+        self.files, self.temporaries, self.foreign = {}, [], set()
         self._list(ROOTS)
 
     def look(self, shards: Collection[str], roots: Sequence[str] = ROOTS) -> None:
@@ -67,10 +69,12 @@ class Index:
         store = storage.of(self.out)
         for home in homes:
             for name, guard in store.guards(self.out / home):
-                if name.endswith((".parquet", ".pcm")):
-                    self.files[f"{home}/{name}"] = guard
+                if manifest.OWN.fullmatch(whole := f"{home}/{name}") and guard:
+                    self.files[whole] = guard
                 elif is_temporary(name):
-                    self.temporaries.append(f"{home}/{name}")
+                    self.temporaries.append(whole)
+                else:
+                    self.foreign.add(whole)
         self._files_of = None
 
     def names_hash(self) -> str:
@@ -88,8 +92,13 @@ class Index:
     def gone(self) -> list[str]:
         """Files that were there when the last run noted them, sorted, but for those whose rows or
         PCM another one holds now: a kill came before that was noted."""
-        gone = sorted(self._noted_files() - self.files.keys())
+        gone = filter(manifest.OWN.fullmatch, sorted(self._noted_files() - self.files.keys()))
         return [name for name in gone if not manifest.replaced(self.out, name)]
+
+    def repair(self, out: Path, fault: CorruptManifest) -> None:
+        """`manifest.repair`; what it removes is not missed."""
+        if manifest.repair(out, fault):
+            self.files.pop(fault.path.removeprefix(f"{out}/"), None)
 
     def most_files(self, shard: str) -> int:
         """Files of a shard of the stage after the first that has most of them, or its blobs."""
@@ -97,14 +106,18 @@ class Index:
             self._files_of = Counter(name.rpartition("/")[0] for name in self.files)
         return max(self._files_of[f"{root}/{shard}"] for root in ROOTS[1:])
 
+    def warn_of_foreign(self) -> None:
+        if self.foreign:
+            sentence = "%s: not written by uttermill, so not read, and left where it lies"
+            log.warning(sentence, _named(sorted(self.foreign)))
+
     def warn_of_gone(self) -> None:
         if gone := self.gone():
-            more = f" and {len(gone) - NAMED} more" if len(gone) > NAMED else ""
             files = (
                 "1 checkpoint file is" if len(gone) == 1 else f"{len(gone)} checkpoint files are"
             )
             sentence = "%s gone since the last run (%s); what was in there is made again"
-            log.warning(sentence, files, ", ".join(gone[:NAMED]) + more)
+            log.warning(sentence, files, _named(gone))
 
     def noted_shard(self, shard: str, key: str) -> Mapping[str, int] | None:
         """Items of each stage of a shard, if it was noted under this key."""
@@ -145,6 +158,11 @@ class Index:
             _path(self.out), f'{text[:-1]}, "sha256": "{_digest(text)}"}}'.encode()
         )
         self._noted = noted
+
+
+def _named(files: Sequence[str]) -> str:
+    more = f" and {len(files) - NAMED} more" if len(files) > NAMED else ""
+    return ", ".join(files[:NAMED]) + more
 
 
 def is_there(out: Path) -> bool:

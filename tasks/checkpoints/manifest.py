@@ -4,8 +4,9 @@
     audio/<shard>/<sha256[:16] of the file>.pcm                         int16 blobs of one part
 
 A part is staged and published (`tasks.storage.atomic`), so it is complete under its final name. The
-name holds the hash of the bytes, which finds a flipped bit or a truncated file on reading; such a
-part is removed, and its items are computed again.
+name holds the hash of the bytes, which finds a flipped bit or a truncated file on reading. Reading
+only tells of such a part: a run, which holds OUT's lock, removes it (`repair`) and computes its
+items again.
 Parts only add items, except in the shard stage: there the part with the highest `n` is the shard.
 A file may hold several parts (`compaction.py`): its footer names them with their rows, and each is
 read as if it still stood alone. Where both are there, the file that holds more counts.
@@ -15,7 +16,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tasks import storage
+from tasks.checkpoints import blobs
 from tasks.errors import CorruptManifest
 from tasks.json_types import JsonObject
 from tasks.logs import log
@@ -32,6 +35,14 @@ from tasks.storage import tables
 
 HOLDS = "holds"  # in a footer: (name, rows) of each part that the file holds
 LISTINGS = 3  # of a shard whose files are joined meanwhile
+SHARD = re.compile(r"shard-[0-9]{6,}")
+PART = re.compile(r"[0-9]{6,}-[0-9a-f]{16}")
+#: Files that a run commits and may remove, by their names in OUT.
+OWN = re.compile(
+    rf"manifests/(shard|filter|resample|transcribe)/{SHARD.pattern}/{PART.pattern}\.parquet"
+    rf"|audio/{SHARD.pattern}/[0-9a-f]{{16}}\.pcm"
+    r"|manifests/package/decided/[0-9a-f]{24}/facts\.json"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +56,58 @@ class Part:
 
     @property
     def number(self) -> int:
-        return number_of(self.path.with_name(self.name))
+        return _number(self.name)
 
 
 def folder(out: Path, stage: str, shard: str) -> Path:
-    return out / "manifests" / stage / shard
+    return storage.inside(out / "manifests" / stage, shard)
+
+
+def files(out: Path, stage: str, shard: str) -> list[Path]:
+    """The files of a shard's parts, sorted by name; nothing else that lies there."""
+    return _files(folder(out, stage, shard))
+
+
+def _files(home: Path) -> list[Path]:
+    return [path for path in storage.names(home, ".parquet") if PART.fullmatch(path.stem)]
 
 
 def shards(out: Path) -> list[str]:
     """Ids of all shards, in the order in which they were made."""
-    return storage.of(out).folders(out / "manifests" / "shard")
+    names = storage.of(out).folders(out / "manifests" / "shard")
+    return [name for name in names if SHARD.fullmatch(name)]
+
+
+#: What a reader does about damage.
+OnDamage = Callable[[Path, CorruptManifest], object]
+
+
+def leave(out: Path, fault: CorruptManifest) -> None:
+    """For commands that look."""
+    log.warning("%s; the next run removes it, and makes again what it held", fault)
+
+
+def refuse(out: Path, fault: CorruptManifest) -> None:
+    """Raise it."""
+    raise fault
+
+
+def repair(out: Path, fault: CorruptManifest) -> bool:
+    """Remove the damaged file, so that the run makes again what it held; returns whether it did.
+
+    Only for a run that holds OUT's lock, and for its workers. What is no file of uttermill's stays.
+    """
+    name = fault.path.removeprefix(f"{out}/")
+    if not OWN.fullmatch(name):
+        log.warning("%s; it is no file of uttermill's, so it stays", fault)
+        return False
+    top, _, rest = name.partition("/")
+    path = storage.inside(out / top, rest)
+    if not storage.exists(path):  # another row of it was met before
+        return False
+    storage.remove(path)
+    log.warning("%s; removed; what it held is made again", fault)
+    return True
 
 
 def commit(
@@ -72,7 +125,7 @@ def commit(
     """
     home = folder(out, stage, shard)
     if number is None:
-        numbers = [number_of(p) for p in storage.names(home, ".parquet")]
+        numbers = [number_of(path) for path in _files(home)]
         number = max(numbers, default=-1) + 1
     footer = {b"uttermill": json.dumps({"stage": stage, "shard": shard, **meta}).encode()}
     schema = schema.with_metadata(footer)
@@ -85,26 +138,19 @@ def commit(
         return publish(lambda name: f"{number:06d}-{name}.parquet")
 
 
-def read(out: Path, stage: str, shard: str, strict: bool = False) -> list[Part]:
-    """All intact parts of a shard, oldest first.
-
-    Damaged ones are removed, with a warning, so that their items are computed again; `strict`
-    raises CorruptManifest instead.
-    """
+def read(out: Path, stage: str, shard: str, damaged: OnDamage = leave) -> list[Part]:
+    """All intact parts of a shard, oldest first; `damaged` hears of each other file."""
     home = folder(out, stage, shard)
-    paths = storage.names(home, ".parquet")
-    files, faults = _opened(paths)
+    paths = _files(home)
+    opened, faults = _opened(paths)
     for _ in range(LISTINGS):
-        if not faults or (now := storage.names(home, ".parquet")) == paths:
+        if not faults or (now := _files(home)) == paths:
             break
         paths = now  # files were joined meanwhile
-        files, faults = _opened(paths)
+        opened, faults = _opened(paths)
     for fault in faults:
-        if strict:
-            raise fault
-        log.warning("%s; its items are computed again", fault)
-        remove_damaged(fault)
-    return sorted(_once(files), key=lambda part: (part.number, part.name))
+        damaged(out, fault)
+    return sorted(_once(opened), key=lambda part: (part.number, part.name))
 
 
 def _opened(paths: Sequence[Path]) -> tuple[list[list[Part]], list[CorruptManifest]]:
@@ -129,8 +175,8 @@ def _once(files: Sequence[Sequence[Part]]) -> list[Part]:
 
 
 def replaced(out: Path, name: str) -> bool:
-    """Whether a committed file, named relative to OUT, has become obsolete: another file holds its
-    contents, or no row names it."""
+    """Whether a committed file, named relative to OUT (one of OWN), has become obsolete: another
+    file holds its contents, or no row names it."""
     place = out / name
     if place.suffix == ".pcm":
         parts = _readable(folder(out, "resample", place.parent.name))
@@ -143,48 +189,50 @@ def replaced(out: Path, name: str) -> bool:
 
 
 def _readable(home: Path) -> list[Part]:
-    files, _ = _opened(storage.names(home, ".parquet"))
+    files, _ = _opened(_files(home))
     return [part for parts in files for part in parts]
 
 
-def listed(out: Path, shard: str) -> pa.Table:
+def listed(out: Path, shard: str, damaged: OnDamage = leave) -> pa.Table:
     """RECORDINGS of a shard, by the newest intact part of the shard stage; empty without one."""
-    parts = read(out, "shard", shard)
+    parts = read(out, "shard", shard, damaged)
     return parts[-1].table if parts else RECORDINGS.empty_table()
 
 
-def listed_in(out: Path, shard: str, name: str) -> pa.Table:
+def listed_in(out: Path, shard: str, name: str, damaged: OnDamage = leave) -> pa.Table:
     """The same, where a listing of OUT shows the newest part's file `name`."""
     try:
         return open_parts(folder(out, "shard", shard) / name)[-1].table
     except CorruptManifest:
-        return listed(out, shard)
+        return listed(out, shard, damaged)
 
 
 def recordings(out: Path, shard: str) -> list[str]:
-    """Names of a shard's recordings; nothing else is read."""
-    parts = storage.names(folder(out, "shard", shard), ".parquet")
-    newest = max(parts, key=number_of, default=None)
+    """Names of a shard's recordings; where the newest part is sound, nothing else is read."""
+    newest = max(files(out, "shard", shard), key=number_of, default=None)
     if newest is None:
         return []
-    names: list[str] = tables.read(newest, columns=["recording"])["recording"].to_pylist()
+    names: list[str]
+    try:
+        names = tables.read(newest, columns=["recording"])["recording"].to_pylist()
+    except (OSError, KeyError, pa.ArrowException):
+        names = listed(out, shard)["recording"].to_pylist()
     return names
 
 
 def supersede(out: Path, shard: str, path: Path) -> None:
     """Remove the shard stage's snapshots that are older than `path`."""
-    for other in storage.names(folder(out, "shard", shard), ".parquet"):
+    for other in files(out, "shard", shard):
         if other != path and number_of(other) < number_of(path):
             storage.remove(other)
 
 
-def remove_damaged(fault: CorruptManifest) -> None:
-    """Remove the damaged part or blob, so that its items are computed again."""
-    storage.remove(storage.place(fault.path))
-
-
 def number_of(path: Path) -> int:
-    head = path.name.split("-", 1)[0]
+    return _number(path.name)
+
+
+def _number(name: str) -> int:
+    head = name.split("-", 1)[0]
     return int(head) if head.isdigit() else -1
 
 
@@ -209,11 +257,18 @@ def open_parts(path: Path) -> list[Part]:
     named = path.stem.rsplit("-", 1)[-1]
     if hashlib.sha256(data).hexdigest()[:16] != named:
         raise CorruptManifest(f"manifest {path} does not match the hash in its name", str(path))
-    table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
-    meta: JsonObject = json.loads((table.schema.metadata or {})[b"uttermill"])
+    try:  # somebody may have given other bytes the right name
+        table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+        meta: JsonObject = json.loads((table.schema.metadata or {})[b"uttermill"])
+        parts = _parts_of(path, table, meta)
+        sound = blobs.sound_places(table) and all(PART.fullmatch(part.name) for part in parts)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
+        raise CorruptManifest(f"manifest {path} cannot be read: {error}", str(path)) from error
+    if not sound:
+        raise CorruptManifest(f"manifest {path} names files that no run writes", str(path))
     if len(_parts) >= PARTS_HELD:
         _parts.clear()
-    _parts[path] = parts = _parts_of(path, table, meta)
+    _parts[path] = parts
     return parts
 
 

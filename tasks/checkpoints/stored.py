@@ -43,8 +43,8 @@ def cut_recipes(segmenter: Plugin, speakers: Plugin) -> Callable[..., str]:
 class StoredShard:
     """The manifests of one shard, each read at its first use.
 
-    `strict`: a damaged manifest raises CorruptManifest instead of counting as missing. `listed`:
-    the shard's recordings as its sources list them now, before that is committed.
+    `damaged` hears of damaged manifests, which count as missing. `listed`: the shard's recordings
+    as its sources list them now, before that is committed.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class StoredShard:
         job: Job,
         shard: str,
         weights: str = "",
-        strict: bool = False,
+        damaged: manifest.OnDamage = manifest.leave,
         listed: Sequence[Row] | None = None,
     ) -> None:
-        self.job, self.shard, self.weights, self.strict = job, shard, weights, strict
+        self.job, self.shard, self.weights, self._damaged = job, shard, weights, damaged
         self._listed = listed
         self._read: dict[str, list[manifest.Part]] = {}
         self.lost: dict[str, str] = {}  # recipe of PCM whose blob is gone or cut short: the blob
@@ -63,7 +63,7 @@ class StoredShard:
     def _parts(self, stage: str) -> list[manifest.Part]:
         """The parts of a stage; listed once."""
         if stage not in self._read:
-            self._read[stage] = manifest.read(self.job.out, stage, self.shard, self.strict)
+            self._read[stage] = manifest.read(self.job.out, stage, self.shard, self._damaged)
         return self._read[stage]
 
     @cached_property

@@ -10,6 +10,7 @@ Every object of a version is put exclusively, so a worker that was thought dead 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from tasks.storage.objects import Objects
 
 SEAL = "dataset.json"
 LATEST = "latest"
+VERSION = re.compile(r"v[0-9]{4,}")  # name of a version's folder
 
 
 class Sealed:
@@ -99,9 +101,10 @@ class Sealed:
 
     def latest(self, home: Path) -> Path | None:
         try:
-            return home / self.store.read(home / LATEST).decode().strip()
+            name = self.store.read(home / LATEST).decode("utf-8", "replace").strip()
         except FileNotFoundError:
             return None
+        return home / name if VERSION.fullmatch(name) else None
 
     def check(self, home: Path) -> None:
         """An object is replaced, whatever it holds."""
@@ -120,7 +123,7 @@ class Sealed:
 
     def leftovers(self, home: Path) -> Iterator[Path]:
         for name in self.store.folders(home):
-            if name[:1] == "v" and name[1:].isdigit() and not self.complete(home / name):
+            if VERSION.fullmatch(name) and not self.complete(home / name):
                 yield home / name
 
     def withdraw(self, folders: Iterable[Path]) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tasks import storage
-from tasks.dataset._sealed import Sealed
+from tasks.dataset._sealed import LATEST, VERSION, Sealed
 from tasks.errors import ConfigError
 from tasks.storage.atomic import fsync
 
@@ -72,13 +72,16 @@ class Renamed:
         fsync(version.parent)
 
     def latest(self, home: Path) -> Path | None:
-        """The version that `home/latest` names; None if there is none."""
-        link = home / "latest"
-        return link.resolve() if link.exists() else None
+        """The version that `home/latest` names; None if there is none: the link may lead nowhere
+        else."""
+        link = home / LATEST
+        name = os.readlink(link) if link.is_symlink() else ""
+        there = VERSION.fullmatch(name) and name in storage.of(home).folders(home)
+        return (home / name).resolve() if there else None
 
     def check(self, home: Path) -> None:
         """ConfigError if `home/latest` is something that `point` does not replace."""
-        link = home / "latest"
+        link = home / LATEST
         if link.is_dir() and not link.is_symlink():
             raise ConfigError(
                 f"{link} is a folder, where a run keeps a link to the newest version: perhaps OUT "
@@ -88,7 +91,7 @@ class Renamed:
     def point(self, home: Path, version: Path) -> None:
         """Let `home/latest` name a version. ConfigError as by `check`."""
         self.check(home)
-        link = home / "latest"
+        link = home / LATEST
         if link.is_symlink() and os.readlink(link) == version.name:
             return
         temp = home / ".latest.tmp"
@@ -98,7 +101,12 @@ class Renamed:
         fsync(home)
 
     def follow(self, path: Path) -> Path:
-        """The version itself where `latest` was named."""
+        """The version itself where `latest` was named; ConfigError if it names none."""
+        if path.name == LATEST and path.parent.name == "datasets" and path.is_symlink():
+            version = self.latest(path.parent)
+            if version is None:
+                raise ConfigError(f"{path} names no version beside it; give one, such as v0001")
+            path = version
         return path.resolve()
 
     def clean(self, home: Path) -> None:

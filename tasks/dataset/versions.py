@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from tasks import storage
 from tasks.dataset import publication
-from tasks.errors import ConfigError, RunError
+from tasks.dataset._sealed import VERSION
+from tasks.errors import ConfigError, RunError, UnsafePlace
 from tasks.json_types import JsonObject, PublishedEntry
 from tasks.storage import tables
 
@@ -49,7 +50,7 @@ def newest(out: Path) -> Path | None:
 def _published(out: Path) -> Iterator[Path]:
     """Published versions, newest first."""
     published = publication.of(out)
-    names = (n for n in storage.of(out).folders(home(out)) if n[:1] == "v" and n[1:].isdigit())
+    names = (name for name in storage.of(out).folders(home(out)) if VERSION.fullmatch(name))
     places = sorted((home(out) / name for name in names), key=number, reverse=True)
     return (place for place in places if published.complete(place))
 
@@ -158,6 +159,13 @@ class Proved:
         """Whether a file is as it was published."""
         with tables.arrow(path) as file:
             return self._is_whole(path, file)
+
+    def holds(self, name: str) -> bool:
+        """Whether the version has a file of this name, as it was published."""
+        try:
+            return self.is_whole(storage.inside(self.version, name))
+        except (FileNotFoundError, UnsafePlace):
+            return False
 
     def name_of(self, path: Path) -> str:
         """Its name in the version."""

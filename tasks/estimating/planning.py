@@ -88,6 +88,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     # No wait for files that may still be growing: of those, nothing is read.
     quick = replace(job, shard=job.shard.model_copy(update={"settle_seconds": 0.0}))
     index = Index(job.out)
+    index.warn_of_foreign()
     with tempfile.TemporaryDirectory(prefix="uttermill-plan-") as home:
         look = shard.survey if listing else shard.as_known
         found = look(quick, index, Path(home))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, groupby
 from pathlib import Path
 
+from tasks import storage
 from tasks.formats import OutputShard
 from tasks.schema import UTTERANCES_FILE, Row
 from tasks.storage import tables, write_atomic
@@ -43,7 +44,13 @@ def clips(
 
 def prefixed(use: str, home: Path, split: str, head: str) -> list[str]:
     """`listing` of a format whose lists hold paths alone."""
-    return [f"{head}/{line}" for line in read(home, use, split)]
+    return [under(head, line) for line in read(home, use, split)]
+
+
+def under(head: str, path: str) -> str:
+    """A path that a list holds, below `head`; UnsafePlace if it leads out of the version."""
+    storage.check_name(path)
+    return f"{head}/{path}"
 
 
 def stream(

@@ -85,5 +85,5 @@ def listing(home: Path, split: str, head: str) -> list[str]:
     for scp in sorted(home.glob(f"kaldi/{split}/wav.scp")):
         for line in scp.read_text("ascii").splitlines():
             key, path = line.split(" ", 1)
-            lines.append(f"{key} {head}/{path}")
+            lines.append(f"{key} {_lists.under(head, path)}")
     return lines

@@ -29,6 +29,7 @@ from tasks.formats import (
     ReadPcm,
     Rows,
     _clips,
+    _lists,
     _tar,
     _tars,
 )
@@ -117,5 +118,6 @@ def listing(home: Path, split: str, head: str) -> list[str]:
         folder = manifest.parent.relative_to(home).as_posix()
         lines = manifest.read_text("utf-8").split("\n")
         numbers = {json.loads(line)["shard_id"] for line in lines if line}
-        found += [f"{head}/{folder}/audio_{number}.tar" for number in sorted(numbers)]
+        names = (f"{folder}/audio_{number}.tar" for number in sorted(numbers))
+        found += [_lists.under(head, name) for name in names]
     return found

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from tasks import storage
 from tasks.formats import OutputShard, _clips, _lists, _wavs
 from tasks.json_types import JsonObject
 from tasks.schema import Row
@@ -70,6 +71,13 @@ def _entry(path: str, row: Row) -> JsonObject:
     return entry | ({"language": escaped(row["language"])} if row["language"] else {})
 
 
+def _checked(line: str) -> str:
+    """A manifest's line; UnsafePlace if its file lies outside the version."""
+    for entry in json.loads(f"{{{line}}}").values():
+        storage.check_name(entry["wav"].removeprefix(f"{ROOT}/"))
+    return line
+
+
 def escaped(text: str) -> str:
     """A text that `str.format` leaves as it is."""
     return text.replace("{", "{{").replace("}", "}}")
@@ -79,7 +87,7 @@ def listing(home: Path, split: str, head: str) -> list[str]:
     """One manifest, with the folder filled in."""
     said = json.dumps(escaped(head), ensure_ascii=False)[1:-1]
     entries = [
-        line.rstrip(",").replace(f'"wav": "{ROOT}/', f'"wav": "{said}/', 1)
+        _checked(line.rstrip(",")).replace(f'"wav": "{ROOT}/', f'"wav": "{said}/', 1)
         for path in sorted(home.glob(f"speechbrain/{split}.json"))
         for line in path.read_text("utf-8").split("\n")
         if line not in ("", "{", "}")

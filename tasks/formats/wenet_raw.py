@@ -44,4 +44,6 @@ def _line(entry: dict[str, str]) -> str:
 
 def listing(home: Path, split: str, head: str) -> list[str]:
     entries = [json.loads(line) for line in _lists.read(home, "wenet_raw", split)]
-    return [_line({**entry, "wav": f"{head}/{entry['wav']}"}).rstrip("\n") for entry in entries]
+    return [
+        _line({**entry, "wav": _lists.under(head, entry["wav"])}).rstrip("\n") for entry in entries
+    ]

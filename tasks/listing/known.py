@@ -98,8 +98,10 @@ def home(out: Path) -> Path:
     return out / "manifests" / "known"
 
 
-def of(out: Path, index: Index) -> KnownRecordings:
-    """The recordings that an OUT knows, from the newest part of each shard."""
+def of(out: Path, index: Index, damaged: manifest.OnDamage = manifest.leave) -> KnownRecordings:
+    """The recordings that an OUT knows, from the newest part of each shard; `damaged` hears of
+    damaged parts. Those of a shard without an intact part are kept as the cache has them, but none
+    is present or unchanged: what the sources list is probed again, and stays in its shard."""
     names = manifest.shards(out)
     newest = _newest(index)
     noted = _noted(out)
@@ -116,9 +118,16 @@ def of(out: Path, index: Index) -> KnownRecordings:
     found = [noted.columns._replace(shard=shard).where(shard >= 0)]
     lacking = sorted(set(range(len(names))) - set(moved.tolist()))
     known.stale = bool(lacking)
+    cached = {name: old for old, name in enumerate(noted.shards)}
     for number in lacking:
-        if file := parts[number][0]:
-            found.append(note(known, number, manifest.listed_in(out, names[number], file)))
+        name, file = names[number], parts[number][0]
+        if file and len(table := manifest.listed_in(out, name, file, damaged)):
+            found.append(note(known, number, table))
+        elif name in cached:
+            lost = noted.columns.where(noted.columns.shard == cached[name])
+            unknown = {each: np.zeros_like(getattr(lost, each)) for each in ("states", "flags")}
+            shard = np.full_like(lost.shard, number)
+            found.append(lost._replace(shard=shard, **unknown))
     known.columns = _sorted(found)
     return known
 
@@ -164,7 +173,7 @@ def save(out: Path, known: KnownRecordings, index: Index) -> None:
     keys, *others = known.columns
     schema = SCHEMA.with_metadata({b"uttermill": json.dumps(header).encode()})
     table = pa.Table.from_arrays([fingerprints.stored(keys), *map(pa.array, others)], schema=schema)
-    before = storage.names(home(out), ".parquet")
+    before = storage.named_by_hash(home(out), ".parquet")
     with storage.of(out).staged(home(out)) as (handle, publish):
         pq.write_table(table, handle, compression="lz4", use_dictionary=False)
         path = publish(lambda name: f"{name}.parquet")
@@ -175,7 +184,7 @@ def save(out: Path, known: KnownRecordings, index: Index) -> None:
 
 def _noted(out: Path) -> KnownRecordings:
     """The last run's cache; without recordings if it is missing or damaged."""
-    for path in storage.names(home(out), ".parquet"):
+    for path in storage.named_by_hash(home(out), ".parquet"):
         data = storage.read(path)
         if hashlib.sha256(data).hexdigest()[:16] != path.stem:
             log.warning("%s does not match the hash in its name; all shards are read", path)

@@ -92,7 +92,7 @@ def _known_bytes(out: Path, had: KnownRecordings, wanted: FixedBytes, left: Fixe
     away = (columns.flags & known.PRESENT == 0) | (sorted_keys.index_in(left, columns.keys) >= 0)
     found, where = [], []
     for number in np.unique(columns.shard[away]):
-        table = manifest.listed(out, had.shards[number])
+        table = manifest.listed(out, had.shards[number], manifest.refuse)
         names = fingerprints.keys(table["recording"].to_pylist())
         stays = table["present"].to_numpy() & (sorted_keys.index_in(left, names) < 0)
         sound = pc.is_null(table["error_code"]).to_numpy()

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tasks import plugins
 from tasks.arrays import Bools, FixedBytes, Int32s, Int64s
+from tasks.checkpoints import manifest
 from tasks.checkpoints.index import Index
 from tasks.job import Job
 from tasks.listing import entries, fingerprints, known, on_workers, rttm
@@ -48,11 +49,17 @@ class Survey:
         return dict(sorted(self.left.reasons.items()))
 
 
-def survey(job: Job, index: Index, home: Path, run: on_workers.Map | None = None) -> Survey:
+def survey(
+    job: Job,
+    index: Index,
+    home: Path,
+    run: on_workers.Map | None = None,
+    damaged: manifest.OnDamage = manifest.leave,
+) -> Survey:
     """List all sources. `index`: a listing of OUT. `home`: a scratch folder for the rows that
     workers will probe. `run`: sends calls to workers, which list large sources; without it
-    everything is listed here."""
-    had = known.of(job.out, index)
+    everything is listed here. `damaged` hears of damaged listings of OUT."""
+    had = known.of(job.out, index, damaged)
     found = Survey(had, RowFiles(home, "listing"), RowFiles(home, "told"))
     looking = _Looking(job, found)
     datasets = plugins.datasets(job.sources)

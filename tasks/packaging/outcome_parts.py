@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from tasks.packaging.outcomes import shard_groups
 from tasks.storage import tables
 
 NAME = "decisions.parquet"
+#: Name of a part: of its group, with a hash of corpus-wide verdicts.
+PART = re.compile(rf"{shard_groups.KEY_NAME.pattern}(-[0-9a-f]{{16}})?")
 
 
 def note(job: Job, scratch: Path, judged: Sequence[int], manifests: str | None = None) -> None:
@@ -26,7 +29,7 @@ def note(job: Job, scratch: Path, judged: Sequence[int], manifests: str | None =
     home = outcome_table.place(job.out)
     at = {number: place for place, number in enumerate(judged)}
     outcome_table.unseal(job.out)
-    there = {path.name for path in storage.names(home, ".parquet")}
+    there = {path.name for path in storage.names(home, ".parquet") if PART.fullmatch(path.stem)}
     names = []
     with tables.arrow(scratch / judgements.FILE) as file:
         verdicts = pa.ipc.open_file(file)

@@ -84,6 +84,8 @@ def load(out: Path, newest: Path, described: JsonObject, seed: int) -> Published
     known = noted(out, described)
     with suppress(OSError, ValueError, KeyError, pa.ArrowException):
         if known.get("seed") == seed:
+            for name, _ in known["parts"]:
+                storage.inside(newest, name)
             return _assembled((name, file, read(out, file)) for name, file in known["parts"])
     proved, parts = Proved(newest), tables.parts(newest / UTTERANCES_FILE)
     return _assembled((proved.name_of(part), "", _made(part, seed, proved)) for part in parts)
@@ -108,7 +110,7 @@ def _assembled(parts: Iterable[tuple[str, str, pa.Table]]) -> Published:
 
 def read(out: Path, file: str) -> pa.Table:
     """The facts of a part; ValueError if they are damaged."""
-    data = storage.read(home(out) / file)
+    data = storage.read(storage.inside(home(out), file))
     if hashlib.sha256(data).hexdigest()[:16] != Path(file).stem:
         raise ValueError(f"{file} is damaged")
     return pa.ipc.open_file(pa.py_buffer(data)).read_all()
@@ -192,6 +194,6 @@ def save(
     noted = {"sealed": seal, "seed": seed, "parts": names, "ledger": ledger, "firsts": firsts}
     storage.write_atomic(home(out) / "version.json", json.dumps(noted).encode())
     kept = {file for _, file in (*names, *ledger)}
-    for path in storage.names(home(out), ".arrow"):
+    for path in storage.named_by_hash(home(out), ".arrow"):
         if path.name not in kept:
             storage.remove(path)

@@ -26,7 +26,8 @@ def forget(out: Path) -> int:
     count = 0
     for name in contract.PER_SHARD:
         for shard in manifest.shards(out):
-            parts = sorted(manifest.read(out, name, shard), key=lambda part: part.path)
+            parts = manifest.read(out, name, shard, manifest.repair)
+            parts = sorted(parts, key=lambda part: part.path)
             for path, held in groupby(parts, key=lambda part: part.path):
                 count += _forget(out, name, shard, path, [*held])
     return count

@@ -51,19 +51,20 @@ def weights_of(job: Job) -> str:
 _weights = lru_cache(maxsize=8)(recipe.weights)  # not of the job: its mappings have no hash
 
 
-def view_of(job: Job, shard: str, strict: bool = False) -> ShardView:
-    return ShardView(job, shard, weights_of(job), strict)
+def view_of(job: Job, shard: str, damaged: manifest.OnDamage = manifest.leave) -> ShardView:
+    return ShardView(job, shard, weights_of(job), damaged)
 
 
 def pending(stage: str, job: Job, shard: str) -> tuple[int, int]:
-    """(items that the stage would compute for the shard, items that it would reuse).
+    """(items that the stage would compute for the shard, items that it would reuse), without what
+    is damaged, which is removed.
 
-    A flow asks this for every new shard, so it looks nothing up if nothing is stored.
+    A run asks this for every new shard, so it looks nothing up if nothing is stored.
     """
-    stored = storage.names(manifest.folder(job.out, stage, shard), ".parquet")
-    if stage == PER_SHARD[0] and not stored:
-        return sum(not row["error_code"] for row in view_of(job, shard).recordings), 0
-    units, reused = contract.find(stage).todo(view_of(job, shard))
+    view = view_of(job, shard, manifest.repair)
+    if stage == PER_SHARD[0] and not manifest.files(job.out, stage, shard):
+        return sum(not row["error_code"] for row in view.recordings), 0
+    units, reused = contract.find(stage).todo(view)
     return sum(unit.items for unit in units), reused
 
 
@@ -96,7 +97,7 @@ def _round(stage: str, job: Job, shard: str, isolate: bool, progress: Progress |
     began = time.monotonic()
     module = contract.find(stage)
     with lean.uncollected():
-        units, reused = module.todo(view_of(job, shard))
+        units, reused = module.todo(view_of(job, shard, manifest.repair))
     if progress:
         progress.ahead(sum(unit.seconds for unit in units))
     load = _load(module, job) if units and not isolate else 0.0

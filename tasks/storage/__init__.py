@@ -3,18 +3,22 @@
     urls        a place: a path or a URL        store, local, objects   `Store` and its two kinds
     atomic      temp file, fsync, rename        answers, copies         talking to object stores
     lock        one run at a time in an OUT     tables                  Parquet and Arrow files
+    containment names from data                 `inside`: the one way from such a name to a place
 
 A `Store` is asked with full places; the functions here do the same for a single place.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from tasks.errors import ConfigError, RunError
+from tasks.errors import ConfigError, RunError, UnsafePlace
 from tasks.storage.answers import Archived
+from tasks.storage.containment import check_name as check_name
+from tasks.storage.containment import inside as inside
 from tasks.storage.local import Local
 from tasks.storage.objects import Objects
 from tasks.storage.store import File, Span, Store
@@ -22,6 +26,7 @@ from tasks.storage.urls import is_url, place
 
 LOCAL = Local()
 OBJECTS = Objects()
+HASH = re.compile(r"[0-9a-f]{16}")  # how the names of files begin that hold their own hash
 Result = TypeVar("Result")
 
 
@@ -49,6 +54,11 @@ def names(folder: Path, ending: str = "") -> list[Path]:
     return of(folder).names(folder, ending)
 
 
+def named_by_hash(folder: Path, ending: str) -> list[Path]:
+    """Those of the files whose names are their hashes: others are not ours."""
+    return [path for path in names(folder, ending) if HASH.fullmatch(path.stem)]
+
+
 def exists(path: Path) -> bool:
     """Whether there is a file or an object."""
     return of(path).exists(path)
@@ -57,6 +67,17 @@ def exists(path: Path) -> bool:
 def is_folder(path: Path) -> bool:
     """Whether there is a folder; in a bucket: anything below it."""
     return of(path).is_folder(path)
+
+
+def refuse_links(folder: Path) -> None:
+    """UnsafePlace if anything below a folder is neither a file nor a folder, for what follows links
+    that it meets."""
+    store = of(folder)
+    for name, guard in () if store.remote else store.guards(folder):
+        if not guard:
+            raise UnsafePlace(
+                f"{folder / name} is a link, or no file: uttermill wrote none there; remove it"
+            )
 
 
 def write_atomic(path: Path, data: bytes) -> None:

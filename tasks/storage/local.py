@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -13,9 +14,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.errors import ConfigError
+from tasks.errors import ConfigError, UnsafePlace
 from tasks.storage import atomic
 from tasks.storage.atomic import HashedFile
+from tasks.storage.containment import inside
 from tasks.storage.store import File, Publish, ReadSpan, Span
 
 OPEN = 128  # files that `spans` keeps open
@@ -28,12 +30,14 @@ class Local:
     remote = False
 
     def read(self, path: Path) -> bytes:
+        _regular(path)
         return path.read_bytes()
 
     def read_all(self, folder: Path) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in self.names(folder)}
 
     def hashed(self, path: Path) -> tuple[str, int]:
+        _regular(path)
         with path.open("rb", buffering=0) as handle:
             return hashlib.file_digest(handle, "sha256").hexdigest(), handle.tell()
 
@@ -49,7 +53,7 @@ class Local:
 
     def link(self, old: Path, new: Path, sha256: str, size: int, guard: str = "") -> bool:
         try:
-            untouched = guard and stat_guard(os.stat(old)) == guard
+            untouched = stat_guard(_regular(old)) == guard
             if not untouched and self.hashed(old) != (sha256, size):
                 return False
         except OSError:
@@ -73,28 +77,34 @@ class Local:
         shutil.rmtree(folder, ignore_errors=True)
 
     def exists(self, path: Path) -> bool:
-        return path.is_file()
+        with suppress(OSError):
+            return bool(_regular(path))
+        return False
 
     def is_folder(self, path: Path) -> bool:
         return path.is_dir()
 
     def size(self, path: Path) -> int:
-        return path.stat().st_size
+        return _regular(path).st_size
 
     def sizes(self, folder: Path) -> Callable[[str], int]:
         @cache
         def size(name: str) -> int:
-            path = folder / name
-            return path.stat().st_size if path.is_file() else -1
+            with suppress(OSError, UnsafePlace):
+                return _regular(inside(folder, name)).st_size
+            return -1
 
         return size
 
     def names(self, folder: Path, ending: str = "") -> list[Path]:
-        names = (e.name for e in _scanned(folder) if e.name.endswith(ending) and not e.is_dir())
+        found = (e for e in _scanned(folder) if e.name.endswith(ending))
+        names = (e.name for e in found if e.is_file(follow_symlinks=False))
         return [folder / name for name in sorted(names)]
 
     def folders(self, folder: Path) -> list[str]:
-        return sorted(entry.name for entry in _scanned(folder) if entry.is_dir())
+        return sorted(
+            entry.name for entry in _scanned(folder) if entry.is_dir(follow_symlinks=False)
+        )
 
     def tree(self, folder: Path) -> list[str]:
         return sorted(name for name, _ in _walked(folder))
@@ -111,7 +121,8 @@ class Local:
     def guards(self, folder: Path) -> Iterator[tuple[str, str]]:
         for name, entry in _walked(folder):
             with suppress(FileNotFoundError):  # the temporary file of a worker that is late
-                yield name, stat_guard(entry.stat(follow_symlinks=False))
+                status = entry.stat(follow_symlinks=False)
+                yield name, stat_guard(status) if stat.S_ISREG(status.st_mode) else ""
 
     def temporaries(self, folder: Path) -> Iterator[Path]:
         names = (name for name, _ in _walked(folder))
@@ -127,7 +138,9 @@ class Local:
                 if len(opened) == OPEN:
                     os.close(opened.pop(next(iter(opened))))
                 try:
-                    opened[name] = os.open(f"{folder}/{name}", os.O_RDONLY)
+                    place = inside(folder, name)
+                    _regular(place)
+                    opened[name] = os.open(place, os.O_RDONLY | os.O_NOFOLLOW)
                 except FileNotFoundError:
                     return None
             return os.pread(opened[name], high - low, low)
@@ -140,6 +153,7 @@ class Local:
 
     @contextmanager
     def arrow(self, path: Path) -> Iterator[pa.NativeFile]:
+        _regular(path)
         with pa.OSFile(str(path), "rb") as file:
             yield file
 
@@ -153,6 +167,8 @@ class Local:
     def reading(
         self, folder: Path, wanted: Iterable[str], scratch: Path | None = None
     ) -> Iterator[Path]:
+        for name in wanted:
+            inside(folder, name)
         yield folder
 
     @contextmanager
@@ -193,6 +209,15 @@ def is_temporary(name: str) -> bool:
 def stat_guard(status: os.stat_result) -> str:
     """`<size>-<mtime in ns>-<inode>` of a local file: cheap proof that it was not touched."""
     return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
+
+
+def _regular(path: Path) -> os.stat_result:
+    """The status of a file; FileNotFoundError for anything else: a link may lead anywhere, and a
+    pipe or a device may never end."""
+    status = os.lstat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise FileNotFoundError(errno.ENOENT, "no regular file", str(path))
+    return status
 
 
 def _file(path: Path, status: os.stat_result) -> File:

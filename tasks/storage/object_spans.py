@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tasks.errors import RunError
 from tasks.storage.answers import store_errors
+from tasks.storage.containment import inside
 from tasks.storage.filesystem import files_in
 from tasks.storage.store import ReadSpan, Span
 
@@ -40,6 +41,8 @@ def opened(folder: Path, wanted: Sequence[Span]) -> Iterator[ReadSpan]:
 def ranges(folder: Path, wanted: Sequence[Span]) -> list[bytes | None]:
     """Bytes of spans below a folder, all at once; see `ReadSpan`."""
     files, key = files_in(folder)
+    for name in {name for name, _, _ in wanted}:
+        inside(folder, name)
     paths = [f"{key}/{name}" for name, _, _ in wanted]
     low, high = [low for _, low, _ in wanted], [high for _, _, high in wanted]
     found = files.cat_ranges(paths, low, high, on_error="return")

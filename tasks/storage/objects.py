@@ -22,6 +22,7 @@ from tasks.errors import ConfigError, RunError
 from tasks.storage import copies, object_spans
 from tasks.storage.answers import asking, state_of, under
 from tasks.storage.atomic import HashedFile
+from tasks.storage.containment import inside
 from tasks.storage.filesystem import Entry, files_in, protocols
 from tasks.storage.store import File, Publish, ReadSpan, Span
 from tasks.storage.uploads import Uploads
@@ -151,9 +152,9 @@ class Objects(Uploads):
     ) -> Iterator[Path]:
         with _temporary(scratch) as home:
             for name in wanted:
-                target = home / name
+                target = inside(home, name)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                self.fetch(folder / name, target)
+                self.fetch(inside(folder, name), target)
             yield home
 
     @contextmanager

@@ -32,6 +32,9 @@ class File(NamedTuple):
 class Store(Protocol):
     """Reads, writes, lists and removes what lies at places of one kind.
 
+    A link, or what else is no regular file, is no file: it is neither read nor listed as one. Where
+    a method takes a folder and names in it, these may come from data (`containment.inside`).
+
     A missing file or object raises FileNotFoundError, unless said otherwise. If an object store is
     unreachable or refuses access, every method raises RunError.
     """
@@ -112,7 +115,7 @@ class Store(Protocol):
         """(relative name, guard) of all files below a folder.
 
         A guard changes whenever the bytes may have changed: size, times and inode of a file; size,
-        time and ETag of an object.
+        time and ETag of an object. It is empty for a link, or what else is no regular file.
         """
 
     def temporaries(self, folder: Path) -> Iterator[Path]:

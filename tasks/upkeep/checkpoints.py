@@ -16,7 +16,7 @@ from tasks import storage
 from tasks.checkpoints import blobs, manifest
 from tasks.checkpoints.index import Index
 from tasks.checkpoints.manifest import Part
-from tasks.errors import ConfigError, CorruptManifest
+from tasks.errors import ConfigError, CorruptManifest, UnsafePlace
 from tasks.listing import known
 from tasks.packaging import published
 from tasks.packaging.outcomes import shard_groups
@@ -71,42 +71,48 @@ def verify(out: Path) -> Checked:
             parts = [*_parts(out, name, shard, found)]
             if name == "resample":
                 found.faults += _lacking_blobs(out, shard, parts)
-        for path in storage.names(blobs.folder(out, shard), ".pcm"):
+        for path in blobs.files(out, shard):
             if _hashed(out, path, path.stem, found):
                 found.blobs += 1
     _outcomes(out, found)
     for home in (known.home(out), published.home(out)):  # notes, whose names are their hashes
         for ending in (".parquet", ".arrow"):
-            for path in storage.names(home, ending):
+            for path in storage.named_by_hash(home, ending):
                 _hashed(out, path, path.stem, found)
-    gone = Index(out).gone()
+    index = Index(out)
+    found.faults += [f"{name} is not uttermill's" for name in sorted(index.foreign)]
+    gone = index.gone()
     said = "\n".join(found.faults)
     found.faults += [f"{name} is gone since the last run" for name in gone if name not in said]
     return found
 
 
 def _parts(out: Path, name: str, shard: str, found: Checked) -> Iterator[Part]:
-    for path in storage.names(manifest.folder(out, name, shard), ".parquet"):
+    for path in manifest.files(out, name, shard):
         if not _hashed(out, path, path.stem.rsplit("-", 1)[-1], found):
             continue
         found.parts += 1
         try:
             yield from manifest.open_parts(path)
-        except CorruptManifest:  # removed meanwhile
-            continue
-        except Exception as error:  # intact bytes that are not part: any failure is a fault
-            found.faults.append(f"{_name(out, path)} cannot be read: {error}")
-            found.damaged.append(_name(out, path))
+        except CorruptManifest as error:
+            if storage.exists(path):  # else it was removed meanwhile
+                found.faults.append(str(error))
+                found.damaged.append(_name(out, path))
 
 
 def _outcomes(out: Path, found: Checked) -> None:
     """Kept outcomes have the hashes that their seal names; without a seal they are made again."""
     home = shard_groups.home(out)
-    for name in sorted(storage.of(out).folders(home)):
+    for name in shard_groups.kept_in(out):
         group = shard_groups.ShardGroup(home / name, ())
         with suppress(CorruptManifest):
             for file, digest in group.facts["files"].items():
-                path = group.home / file
+                try:
+                    path = storage.inside(group.home, file)
+                except UnsafePlace as error:
+                    found.faults.append(f"{_name(out, group.home)}: {error}")
+                    found.damaged.append(_name(out, group.home))
+                    continue
                 if storage.exists(path):
                     _hashed(out, path, digest, found, group.home)
                 else:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from tasks import plugins, recipe, storage
+from tasks import plugins, recipe
 from tasks.checkpoints import blobs, enhanced, llm_answers, manifest
 from tasks.checkpoints.cuts import TURNS
 from tasks.checkpoints.manifest import Part
@@ -115,8 +115,8 @@ class _View(ShardView):
 def unneeded(
     out: Path, shard: str, kept: Sequence[KeptSettings], live: Collection[str] | None
 ) -> Unneeded:
-    """The files of a shard that none of the settings needs. Damaged parts are removed, as on any
-    read. A shard whose own manifest is lost keeps everything, because its needs are unknown."""
+    """The files of a shard that none of the settings needs. Damaged parts are left to the next run.
+    A shard whose own manifest is lost keeps everything, because its needs are unknown."""
     snapshots = manifest.read(out, "shard", shard)
     if not snapshots:
         return Unneeded()
@@ -148,8 +148,7 @@ def unneeded(
         ):
             needed.add(part.path)
     found.manifests += _beside(parts, needed)
-    blobs_there = storage.names(blobs.folder(out, shard), ".pcm")
-    found.audio = [path for path in blobs_there if path.name not in named]
+    found.audio = [path for path in blobs.files(out, shard) if path.name not in named]
     return found
 
 

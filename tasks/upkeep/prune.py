@@ -32,14 +32,23 @@ from tasks.errors import ConfigError, RunError
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.schema import LEDGER_FILE
-from tasks.settings import FilterSettings, ResampleSettings, StageSettings, TranscribeSettings
+from tasks.settings import (
+    FilterSettings,
+    Plugin,
+    ResampleSettings,
+    StageSettings,
+    TranscribeSettings,
+)
 from tasks.storage import lock, tables
 from tasks.up_to_date import UpToDate
 from tasks.upkeep import needed
 from tasks.upkeep.needed import KeptSettings
 
-MODELS: dict[str, type[StageSettings]] = {
+#: Of the settings in dataset.json, those that name checkpoints. A step that is off is not there.
+MODELS: dict[str, type[StageSettings] | type[Plugin]] = {
+    "speakers": Plugin,
     "filter": FilterSettings,
+    "enhance": Plugin,
     "resample": ResampleSettings,
     "transcribe": TranscribeSettings,
 }
@@ -113,6 +122,7 @@ def _whole(out: Path, shards: Sequence[str], settings: Sequence[KeptSettings]) -
     """Shards of which nothing may go: the last run left them complete under settings that stay,
     and they have one part of each stage, so that each is needed. They are not read."""
     index = Index(out)
+    index.warn_of_foreign()
     counts = Counter(name.rpartition("/")[0] for name in index.files)
     found = {
         shard
@@ -137,6 +147,7 @@ def settings_of(out: Path, kept: Sequence[Path]) -> list[KeptSettings]:
         stages: JsonObject = {
             name: plugins.checked(model, described["settings"][name], f"{version.name}: {name}")
             for name, model in MODELS.items()
+            if name in described["settings"]
         }
         job = Job(out, **stages)
         found.append(KeptSettings(job, described["recipes"]["weights"], current=False))

@@ -16,7 +16,7 @@ from tasks.accounting import summary
 from tasks.accounting.ledger import PRECEDENCE
 from tasks.arrays import Bools, UInt64s
 from tasks.dataset import datacard, versions
-from tasks.errors import RunError
+from tasks.errors import RunError, UnsafePlace
 from tasks.json_types import JsonObject, PublishedEntry
 from tasks.packaging import seeded
 from tasks.packaging.choosing import candidates, components, splits
@@ -139,8 +139,13 @@ def _unread(version: Path, described: Described, seen: Collection[str]) -> list[
     """The hashes of all other files; of those that formats have read, each is read once."""
     faults: list[str] = []
     for name in sorted(described["files"].keys() - {*seen}):
-        if storage.exists(version / name):
-            faults += reading_back.differs(name, storage.hashed(version / name), described)
+        try:
+            path = storage.inside(version, name)
+        except UnsafePlace as error:
+            faults.append(str(error))
+            continue
+        if storage.exists(path):
+            faults += reading_back.differs(name, storage.hashed(path), described)
     return faults
 
 

@@ -78,6 +78,8 @@ def of_version(out: Path, newest: Path, described: JsonObject) -> list[LedgerPar
     damaged."""
     with suppress(OSError, ValueError, KeyError, pa.ArrowException):
         if known := published.noted(out, described):
+            for name, _ in known["ledger"]:
+                storage.inside(newest, name)
             return [LedgerPart(n, file, published.read(out, file)) for n, file in known["ledger"]]
     found, proved = [], Proved(newest)
     for part in tables.parts(newest / LEDGER_FILE):

@@ -85,7 +85,8 @@ def link(
         storage.of(staging).detach(staging / name)
         sha256, size = files[name]["sha256"], files[name]["bytes"]
         guard = published.guard(guards, newest, name)
-        if not storage.of(newest).link(newest / name, staging / name, sha256, size, guard):
+        old = storage.inside(newest, name)
+        if not storage.of(newest).link(old, staging / name, sha256, size, guard):
             raise RunError(versions.differs(newest, name))
         written.append(Written(name, (sha256, size), note_file, []))
     ledger_notes.note(scratch, 900_000 + number, written)
@@ -115,7 +116,7 @@ def _before(newest: Path, task: Task, kept: Path) -> tuple[pa.Table, pa.Table]:
     stays, gone = (known[KEY].filter(each) for each in (pc.invert(known["gone"]), known["gone"]))
     opened, rows, left = Proved(newest), [], []
     for name in task.before:
-        for table in tables.row_groups(newest / name, opened=opened):
+        for table in tables.row_groups(storage.inside(newest, name), opened=opened):
             ledger = tables.conformed(table, LEDGER)
             keys = pa.array(accounts.keys_of(ledger["recording"]))
             rows.append(ledger.filter(pc.is_in(keys, stays)))

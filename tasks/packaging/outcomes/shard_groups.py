@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ import pyarrow as pa
 
 from tasks import corpuswide, recipe, storage
 from tasks.arrays import Int64s, UInt64s
+from tasks.checkpoints import blobs
 from tasks.errors import CorruptManifest
 from tasks.job import Job
 from tasks.packaging.outcomes import shard_outcomes
@@ -44,6 +46,7 @@ AT_ONCE = 8  # shards of a group
 SLICES = 64  # of a ledger
 SMALL = 1 << 18  # bytes of a table
 LIST = "groups.json"
+KEY_NAME = re.compile(r"[0-9a-f]{24}")  # of a group's folder
 #: Columns of a row that are not part of its content: where it lies, and its split.
 PLACES = (*SOURCE_COLUMNS, *BESIDE_COLUMNS, *LAYOUT_COLUMNS, "split")
 KEYED = pa.schema([*LEDGER, pa.field(KEY, pa.uint64())])
@@ -107,18 +110,20 @@ class ShardGroup:
         return data
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """A table, or only these columns of it, in the file's order."""
+        """A table, or only these columns of it, in the file's order; CorruptManifest if it names
+        PCM outside the blobs."""
         data = pa.py_buffer(self.data(name))
         held = pa.ipc.open_file(data)
-        if columns is None:
-            return held.read_all()
         names = held.schema.names
-        fields = [at for at, each in enumerate(names) if each in set(columns)]
-        if len(data) < SMALL:  # reading it all is faster than opening it again
-            return held.read_all().select(fields)
-        return pa.ipc.open_file(
-            data, options=pa.ipc.IpcReadOptions(included_fields=fields)
-        ).read_all()
+        fields = [at for at, each in enumerate(names) if columns is None or each in set(columns)]
+        if columns is None or len(data) < SMALL:  # reading it all is faster than opening it again
+            table = held.read_all().select(fields)
+        else:
+            some = pa.ipc.IpcReadOptions(included_fields=fields)
+            table = pa.ipc.open_file(data, options=some).read_all()
+        if not blobs.sound_places(table):
+            raise self._damaged(name)
+        return table
 
     def ledger(self, slices: range) -> pa.Table:
         """Ledger rows (KEYED) of some of the SLICES; the rows of a recording are adjacent."""
@@ -145,6 +150,11 @@ def home(out: Path) -> Path:
     return out / "manifests" / "package" / "decided"
 
 
+def kept_in(out: Path) -> list[str]:
+    """Names of the groups' folders; nothing else that lies there."""
+    return [name for name in storage.of(out).folders(home(out)) if KEY_NAME.fullmatch(name)]
+
+
 def groups(job: Job, keys: Mapping[str, str]) -> list[ShardGroup]:
     """Groups of consecutive shards by name; `keys`: the key of each shard."""
     names = sorted(keys)
@@ -162,7 +172,7 @@ def groups(job: Job, keys: Mapping[str, str]) -> list[ShardGroup]:
 
 def missing(some: Sequence[ShardGroup], out: Path) -> list[ShardGroup]:
     """Groups without outcomes."""
-    there = set(storage.of(out).folders(home(out)))
+    there = set(kept_in(out))
     return [
         each
         for each in some
@@ -187,7 +197,7 @@ def forget(out: Path, kept: Sequence[ShardGroup], changed: Collection[str]) -> N
     `changed`, whose recordings changed during the run. Call it only while holding OUT's lock."""
     store = storage.of(out)
     names = {each.home.name for each in kept if not set(each.shards) & set(changed)}
-    for name in store.folders(home(out)):
+    for name in kept_in(out):
         if name not in names:
             store.remove_tree(home(out) / name)
 

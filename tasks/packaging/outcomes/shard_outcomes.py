@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tasks import corpuswide, lean, recipe, scoring
 from tasks.accounting import ledger
-from tasks.checkpoints import enhanced, hypotheses, llm_answers, texts
+from tasks.checkpoints import enhanced, hypotheses, llm_answers, manifest, texts
 from tasks.checkpoints.utterance import Outcome, Utterance
 from tasks.corpuswide import outcome_table, voices
 from tasks.job import Job
@@ -36,7 +36,7 @@ def of_shard(job: Job, shard: str, strict: bool = False) -> ShardOutcomes:
     meanwhile. A damaged manifest raises CorruptManifest, so that its content is computed again.
     Otherwise both are pending.
     """
-    known = view_of(job, shard, strict)
+    known = view_of(job, shard, manifest.refuse if strict else manifest.leave)
     outcome, reason = ("failed", "changed") if strict else (ledger.PENDING, ledger.PENDING)
     utterances = []
     for utterance in known.transcribed():

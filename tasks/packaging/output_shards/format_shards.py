@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks import plugins
+from tasks import plugins, storage
 from tasks.dataset import datacard
 from tasks.errors import ConfigError
 from tasks.formats import OutputShard, PublishedFile
@@ -55,7 +55,9 @@ class PreviousVersion:
         if any(path not in known for path in wanted):
             return ()
         return tuple(
-            PublishedFile(str(self.home / path), known[path]["sha256"], known[path]["bytes"])
+            PublishedFile(
+                str(storage.inside(self.home, path)), known[path]["sha256"], known[path]["bytes"]
+            )
             for path in wanted
         )
 

@@ -90,13 +90,18 @@ def _link(
     files = versions.files(newest)
     entry = files.get(part.name)
     guard = published.guard(published.guards(job.out, newest), newest, part.name)
+    try:
+        old = storage.inside(newest, part.name)
+        noted = published.shards(job.out, part.file)
+    except (OSError, ValueError, KeyError, TypeError):
+        return Damaged((part.name,))
     if entry is None or not storage.of(newest).link(
-        newest / part.name, staging / part.name, entry["sha256"], entry["bytes"], guard
+        old, staging / part.name, entry["sha256"], entry["bytes"], guard
     ):
         return Damaged((part.name,))
     previous = PreviousVersion(newest, {"files": files}, ())
     shards = []
-    for shard in published.shards(job.out, part.file):
+    for shard in noted:
         unchanged = previous.files(shard.files)
         if not unchanged and shard.files:
             return Damaged((part.name,))
@@ -112,7 +117,7 @@ def _with_rows(newest: Path, members: Sequence[PlannedGroup]) -> PreviousVersion
     """The previous version with the rows of these groups."""
     described, proved = versions.described(newest), Proved(newest)
     files = sorted({each.file for each in members if each.file})
-    if damaged := [name for name in files if not proved.is_whole(newest / name)]:
+    if damaged := [name for name in files if not proved.holds(name)]:
         return Damaged(tuple(damaged))
     found, places, at = [], {}, 0
     for name in files:

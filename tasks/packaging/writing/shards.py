@@ -125,7 +125,7 @@ def _check_blobs(job: Job, rows: list[Row]) -> None:
             try:
                 pcm(row)
             except CorruptManifest as fault:
-                manifest.remove_damaged(fault)
+                manifest.repair(job.out, fault)
                 damaged = damaged or fault
     if damaged:
         raise damaged
@@ -139,7 +139,7 @@ def _located(job: Job, rows: Sequence[Row]) -> list[Row]:
         return list(rows)
     found: dict[str, Row] = {}
     home = shard_groups.home(job.out)
-    for name in storage.of(job.out).folders(home):
+    for name in shard_groups.kept_in(job.out):
         group = shard_groups.ShardGroup(home / name, ())
         table = group.table("rows.arrow", ["id", *sources_of(job)])
         hit = pc.is_in(table["id"], pa.array(sorted(lacking - found.keys()), pa.string()))

@@ -47,6 +47,11 @@ class OutputShard:
     files: tuple[str, ...]
     unchanged: tuple[PublishedFile, ...] = ()  # the same content in the previous version, if any
 
+    def __post_init__(self) -> None:
+        """UnsafePlace if a file would lie outside its version: ids and splits come from data."""
+        for path in self.files:
+            storage.check_name(path)
+
     @property
     def path(self) -> str:
         """The main file."""

@@ -1,0 +1,111 @@
+"""Names that data holds and that become places: each stays in its folder.
+
+Rows of manifests, lists of files and notes on versions hold names. Whoever writes into an OUT
+chooses them, and links in it too, so such a name becomes a place by `inside` alone.
+
+The folder that holds the names may be reached by links: OUT, or one of its folders on a larger
+disk (`check`). Below it nothing of ours is a link, except `datasets/latest`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tasks.errors import ConfigError, UnsafePlace
+
+TOPS = ("manifests", "audio", "datasets", "runs")
+_STEP = re.compile(r"[^\x00-\x1f\x7f/\\]+")
+#: Most names; the others are looked at step by step.
+_PLAIN = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}/){0,6}[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
+_LONGEST, _LONGEST_STEP = 4096, 255  # bytes, as file systems and object stores have them
+_SHOWN = 80  # characters of a name in a message
+
+#: What a run keeps right in these folders of OUT.
+_KEPT = {
+    "manifests": r"shard|filter|resample|transcribe|package|known|\.listing|index\.json",
+    "manifests/package": r"decided|published|decisions\.parquet|decisions\.json",
+    "audio": r"shard-[0-9]{6,}",
+    "datasets": r"v[0-9]{4,}|latest|\.staging|\.pruned-[^/]+",
+    "runs": r"[0-9]{8}T[0-9.]+Z|\.pruned-[^/]+",
+}
+
+
+def inside(home: Path, name: str) -> Path:
+    """`home / name` for a name from data; UnsafePlace if it leads elsewhere, or over a link."""
+    check_name(name)
+    if isinstance(home, Path):
+        text = os.fspath(home)
+        for step in name.split("/"):
+            text = f"{text}/{step}"
+            if os.path.islink(text):
+                raise UnsafePlace(
+                    f"{text} is a link, where files of uttermill's own belong: remove it"
+                )
+    return home / name
+
+
+def check_name(name: str) -> None:
+    """UnsafePlace if a name leads out of the folder that it is for, or can be no file's."""
+    if isinstance(name, str) and _PLAIN.fullmatch(name):
+        return
+    if not isinstance(name, str) or not all(map(_is_step, name.split("/"))):
+        raise UnsafePlace(f"the name {str(name)[:_SHOWN]!r} leads out of its folder")
+    if len(os.fsencode(name)) > _LONGEST:
+        raise UnsafePlace(f"the name {name[:_SHOWN]!r}… is too long for a file's")
+
+
+def _is_step(step: str) -> bool:
+    try:
+        size = len(step.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        return False
+    return 0 < size <= _LONGEST_STEP and step not in (".", "..") and bool(_STEP.fullmatch(step))
+
+
+def check(out: Path) -> None:
+    """ConfigError if a link leads out of an OUT where a command would follow it.
+
+    OUT's own folders may be links to another disk: the user's own (or root's), to folders that
+    hold nothing but what uttermill keeps there.
+    """
+    if not isinstance(out, Path):
+        return
+    for top in TOPS:
+        link = out / top
+        if not link.is_symlink():
+            continue
+        if os.lstat(link).st_uid not in (os.geteuid(), 0):
+            raise ConfigError(f"{link} is a link that another user made: replace it by a folder")
+        if stranger := next(_strangers(link, re.compile(_KEPT[top])), None):
+            raise ConfigError(
+                f"{link} is a link to a folder that holds {stranger!r}, which is not uttermill's: "
+                "let it lead to an empty folder"
+            )
+    if (decisions := out / "reviews.jsonl").is_symlink():
+        raise ConfigError(f"{decisions} is a link: put the file that it leads to in its place")
+    for folder in ("manifests", "manifests/package", "datasets"):
+        kept = _KEPT[folder]
+        for entry in _entries(out / folder):
+            if entry.is_symlink() and entry.name != "latest" and re.fullmatch(kept, entry.name):
+                raise ConfigError(
+                    f"{entry.path} is a link, where files of uttermill's own belong: remove it; "
+                    f"to have them on another disk, make {out / folder.split('/')[0]} the link"
+                )
+
+
+def _strangers(folder: Path, kept: re.Pattern[str]) -> Iterator[str]:
+    """Names right in a folder that are not of `kept`, nor of temporary files."""
+    for entry in _entries(folder):
+        if not kept.fullmatch(entry.name) and not entry.name.endswith(".tmp"):
+            yield entry.name
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            yield from entries
+    except (FileNotFoundError, NotADirectoryError):
+        return

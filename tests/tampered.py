@@ -24,6 +24,7 @@ from flows.run import report, runs
 from tasks import pipeline
 from tasks.checkpoints import manifest
 from tasks.checkpoints.index import digest
+from tasks.dataset import datacard
 from tasks.errors import MillError
 from tasks.storage import tables
 from tests import corpus
@@ -55,10 +56,10 @@ def make(tmp: Path) -> Path:
     return tmp / "out"
 
 
-def run(out: Path) -> dict[str, tuple[int, int]]:
+def run(out: Path, *sets: str) -> dict[str, tuple[int, int]]:
     """A run in this process, with what it leaves in OUT/runs; items computed and reused."""
     manifest._parts.clear()  # of another process
-    chosen = settings.read(str(out.parent / "settings.yaml"), [], None, [f"out={out}"])
+    chosen = settings.read(str(out.parent / "settings.yaml"), [], None, [f"out={out}", *sets])
     with runs.record(out, chosen) as record:
         published, stages = pipeline.run_here(chosen.job())
         record.finish({"stages": stages, "dataset": str(published.path)})
@@ -196,14 +197,19 @@ def index_names(out: Path) -> None:
     path.write_text(json.dumps({**noted, "sha256": digest(noted)}))
 
 
+def described(out: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Another dataset.json, sealed as a run seals it."""
+    path = out / "datasets/v0001/dataset.json"
+    known = json.loads(path.read_text())
+    change(known)
+    path.write_bytes(datacard.sealed(known))
+
+
 def version_files(out: Path) -> None:
     """In dataset.json."""
-    path = out / "datasets/v0001/dataset.json"
-    described = json.loads(path.read_text())
     entry = {"sha256": hashlib.sha256(SECRET.encode()).hexdigest(), "bytes": len(SECRET)}
     outside = ("../../../victim/thesis.txt", str(out.parent / "victim/thesis.txt"), "a/../../x")
-    described["files"] |= dict.fromkeys(outside, entry)
-    path.write_text(json.dumps(described))
+    described(out, lambda known: known["files"].update(dict.fromkeys(outside, entry)))
 
 
 def published_columns(**values: str) -> Callable[[Path], None]:
@@ -215,16 +221,17 @@ def published_columns(**values: str) -> Callable[[Path], None]:
             column = pa.array([value] * len(table), pa.string())
             table = table.set_column(place, table.schema.field(place), column)
         pq.write_table(table, path)
+        data = path.read_bytes()
+        entry = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+        described(out, lambda known: known["files"].update({path.name: entry}))
         shutil.rmtree(out / "manifests/package/published")
 
     return tamper
 
 
 def split_named(out: Path) -> None:
-    path = out / "datasets/v0001/dataset.json"
-    described = json.loads(path.read_text())
-    described["splits"]["../../../../victim"] = described["splits"]["train"]
-    path.write_text(json.dumps(described))
+    name = "../../../../victim"
+    described(out, lambda known: known["splits"].update({name: known["splits"]["train"]}))
     (out.parent / "victim/data.list").write_text("outside\n")
 
 
@@ -264,8 +271,8 @@ NAMES: Sequence[str] = (
     "../../../victim/thesis.txt", "/etc/passwd", "a\0b.pcm", "..\\..\\x.pcm", "", ".", "..", LONG,
     f"../{SHARD}/{16 * '0'}.pcm", f"{16 * '0'}.pcm\n",
 )  # fmt: skip
-ODD_NAMES = {f"blob {name[:20]!r}": blob_named(name) for name in NAMES}
 IN_FILES = {
+    "blob of a manifest": blob_named(NAMES[0]),
     "blob of an outcome": outcome_named("blob", "../../../victim/thesis.txt"),
     "shard of an outcome": outcome_named("work_shard", "../../victim"),
     "facts of outcomes": facts_name,

@@ -13,6 +13,7 @@ import pytest
 from flows import cli
 from flows.run import runs
 from tasks.checkpoints import manifest
+from tasks.errors import CorruptManifest
 from tasks.upkeep.verify import verify
 from tests import corpus, tampered
 from tests.tampered import SHARD
@@ -130,7 +131,7 @@ def test_a_foreign_file_is_not_removed(out: Path, caplog: pytest.LogCaptureFixtu
         if not path.exists():
             path.write_text("mine")
         for said in (str(path), str(path.absolute()), f"{out}/audio/{SHARD}/../../{name}"):
-            fault = manifest.CorruptManifest(f"{name} is damaged", said)
+            fault = CorruptManifest(f"{name} is damaged", said)
             assert not manifest.repair(out, fault)
             assert path.exists()
     assert "it is no file of uttermill's, so it stays" in caplog.text

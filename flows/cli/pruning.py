@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from flows.run import runs
-from tasks import recipe
+from tasks import recipe, storage
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
 from tasks.storage import lock
@@ -44,6 +44,7 @@ def _old_runs(out: Path, keep: int | None) -> list[Path]:
         return []
     if keep < 1:
         raise ConfigError("--runs must be at least 1, because the newest run's settings are needed")
-    every = sorted(p for p in (out / "runs").iterdir() if p.is_dir() and p.name[:1] != ".")
+    home = out / "runs"
+    every = [home / name for name in storage.of(out).folders(home) if name[:1] != "."]
     stay = {*every[-keep:], runs.newest(out), runs.newest(out, ended_well=True)}
     return [path for path in every if path not in stay]

@@ -112,7 +112,7 @@ def _same_as_before(out: Path, folder: Path) -> bool:
 
 def _facts(path: Path) -> object:
     """Settings, or a summary's dataset version, without what depends on the clock."""
-    data = json.loads(path.read_text())
+    data = json.loads(storage.read(path))
     return data.get("dataset", data)
 
 
@@ -124,8 +124,8 @@ def request(job: Job, folder: Path) -> Request:
     from tasks.packaging import contents
 
     ended = folder / SUMMARY
-    facts = json.loads(ended.read_text()) if ended.is_file() else {}
-    settings = masking.value(json.loads((folder / SETTINGS).read_text()))
+    facts = json.loads(storage.read(ended)) if storage.exists(ended) else {}
+    settings = masking.value(json.loads(storage.read(folder / SETTINGS)))
     shown = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
     costs = folder / metrics.NAME
     measured = storage.of(costs).local(costs) if storage.exists(costs) else None
@@ -154,8 +154,9 @@ def request(job: Job, folder: Path) -> Request:
 
 def before(out: Path, folder: Path) -> Path | None:
     """The newest report of another run than that in `folder`."""
-    found = (path for path in (out / "runs").glob(f"*/{NAME}") if path.parent.name != folder.name)
-    return max(found, default=None)
+    home = out / "runs"
+    names = (name for name in reversed(storage.of(out).folders(home)) if name != folder.name)
+    return next((home / n / NAME for n in names if storage.exists(home / n / NAME)), None)
 
 
 def make(job: Job, folder: Path) -> None:

@@ -98,6 +98,7 @@ def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def parts(path: Path) -> list[Path]:
     """The files of a table: itself, or those of a folder of parts, in their order."""
+    path = storage.inside(path.parent, path.name)
     return storage.names(path, ".parquet") or [path]
 
 

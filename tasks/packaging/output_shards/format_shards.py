@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tasks import plugins, storage
 from tasks.dataset import datacard
-from tasks.errors import ConfigError
+from tasks.errors import ConfigError, UnsafePlace
 from tasks.formats import OutputShard, PublishedFile
 from tasks.job import Job
 from tasks.json_types import JsonObject, PublishedEntry
@@ -49,16 +49,19 @@ class PreviousVersion:
         return then == whole_job.settings_of_plugin("formats", plugin)
 
     def files(self, paths: Iterable[str]) -> tuple[PublishedFile, ...]:
-        """These of its files; empty if it lacks one of them."""
+        """These of its files; empty if it lacks one of them, or has a link in its place."""
         known: Mapping[str, PublishedEntry] = self.described["files"]
         wanted = list(paths)
         if any(path not in known for path in wanted):
             return ()
+        try:
+            places = [str(storage.inside(self.home, path)) for path in wanted]
+        except UnsafePlace:
+            return ()
+        entries = (known[path] for path in wanted)
         return tuple(
-            PublishedFile(
-                str(storage.inside(self.home, path)), known[path]["sha256"], known[path]["bytes"]
-            )
-            for path in wanted
+            PublishedFile(place, entry["sha256"], entry["bytes"])
+            for place, entry in zip(places, entries, strict=True)
         )
 
 

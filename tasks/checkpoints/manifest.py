@@ -60,7 +60,7 @@ class Part:
 
 
 def folder(out: Path, stage: str, shard: str) -> Path:
-    return storage.inside(out / "manifests" / stage, shard)
+    return storage.inside(out / "manifests", f"{stage}/{shard}")
 
 
 def files(out: Path, stage: str, shard: str) -> list[Path]:

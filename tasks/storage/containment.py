@@ -97,9 +97,11 @@ def check(out: Path) -> None:
 
 
 def _strangers(folder: Path, kept: re.Pattern[str]) -> Iterator[str]:
-    """Names right in a folder that are not of `kept`, nor of temporary files."""
+    """Names right in a folder that are not of `kept`; not what file systems and browsers of files
+    leave there."""
     for entry in _entries(folder):
-        if not kept.fullmatch(entry.name) and not entry.name.endswith(".tmp"):
+        name = entry.name
+        if not kept.fullmatch(name) and name[:1] != "." and name != "lost+found":
             yield entry.name
 
 

@@ -80,7 +80,7 @@ def verify(out: Path) -> Checked:
             for path in storage.named_by_hash(home, ending):
                 _hashed(out, path, path.stem, found)
     index = Index(out)
-    found.faults += [f"{name} is not uttermill's" for name in sorted(index.foreign)]
+    index.warn_of_foreign()
     gone = index.gone()
     said = "\n".join(found.faults)
     found.faults += [f"{name} is gone since the last run" for name in gone if name not in said]

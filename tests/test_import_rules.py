@@ -119,6 +119,7 @@ def test_tasks_do_not_know_flows_or_a_cluster() -> None:
 #: Packages and modules, lowest first. A module imports from its own line only what is its own
 #: package, and else from lines above: so no import climbs, and no two packages import each other.
 LAYERS = (
+    "tasks.control_characters",
     "tasks.arrays tasks.environment tasks.json_types tasks.masking tasks.shelves tasks.lean "
     "tasks.speech_rate tasks.language_codes",
     "tasks.errors tasks.logs",

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from flows.cli.exit_codes import Exit
+from tasks import masking
 
 SETTINGS = "settings of a run; `uttermill init` writes them"
 OUT = "folder or URL that a run wrote to"
@@ -27,8 +28,9 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        print(f"{self.prog}: error: {message}", file=sys.stderr)
-        raise WrongUsage(message)
+        sentence = masking.sentence(message)
+        print(f"{self.prog}: error: {sentence}", file=sys.stderr)
+        raise WrongUsage(sentence)
 
 
 def parser() -> argparse.ArgumentParser:

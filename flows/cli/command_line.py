@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from types import TracebackType
 
 from flows.cli import interrupts, result_commands, run_commands, tool_commands
 from flows.cli.arguments import WrongUsage, parser
 from flows.cli.exit_codes import Exit
 from tasks import environment, masking
+from tasks.control_characters import json_line
 from tasks.errors import ConfigError, MillError, NothingLeft, OutLocked, TooManyFailed
 from tasks.json_types import JsonObject
 from tasks.lean import importing, without_pandas, without_search_at_exit
@@ -54,6 +56,8 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], Exit]] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    if argv is None:
+        sys.excepthook = _show
     args = _parsed(sys.argv[1:] if argv is None else argv)
     with ExitStack() as scope:
         for name, value in ENVIRONMENT.items():
@@ -65,12 +69,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(args, is_own_process=argv is None)
 
 
+def _show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print the traceback of a bug of ours: an error of a library may name any path or URL."""
+    whole = "".join(traceback.format_exception(kind, error, trace))
+    print(masking.lines(whole), end="", file=sys.stderr)
+
+
 def _parsed(words: Sequence[str]) -> argparse.Namespace:
     try:
         return parser().parse_args(words)
     except WrongUsage as error:
         if "--json" in words:  # no parsed arguments say so
-            _print_error(masking.sentence(error.sentence), Exit.USAGE, {})
+            _print_error(error.sentence, Exit.USAGE, {})
         raise
 
 
@@ -127,4 +137,4 @@ def _fail(
 
 def _print_error(sentence: str, code: Exit, facts: JsonObject) -> None:
     with suppress(OSError):  # where nobody can read it, the exit code tells
-        print(json.dumps({"error": sentence, "exit": code, **facts}), flush=True)
+        print(json_line({"error": sentence, "exit": code, **facts}), flush=True)

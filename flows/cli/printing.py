@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from flows.cli.exit_codes import Exit
+from tasks import masking
+from tasks.control_characters import escaped, json_line
 from tasks.json_types import JsonObject
 
 if TYPE_CHECKING:
@@ -36,10 +37,22 @@ def print_lines(args: argparse.Namespace, result: JsonObject, lines: Iterable[st
     if args.json:
         _print_object(result)
     else:
-        sys.stdout.write("".join(f"{line}\n" for line in lines))
+        shown = readable()
+        sys.stdout.write("".join(f"{shown(line)}\n" for line in lines))
     return Exit.DONE
+
+
+def readable() -> Callable[[str], str]:
+    """What makes text fit for standard output: programs read it as it is; a terminal would obey the
+    control characters in it."""
+    return escaped if sys.stdout.isatty() else str
+
+
+def tell(sentence: str) -> None:
+    """Print a remark to standard error, beside the results."""
+    print(masking.sentence(sentence), file=sys.stderr)
 
 
 def _print_object(result: JsonObject) -> None:
     with suppress(BrokenPipeError):  # the exit code still tells
-        print(json.dumps(result, ensure_ascii=False), flush=True)
+        print(json_line(result), flush=True)

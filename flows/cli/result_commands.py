@@ -6,14 +6,14 @@ Modules are imported by the command that needs them, so that a command starts qu
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 
 from flows.cli.exit_codes import Exit
-from flows.cli.printing import print_answer, print_lines
+from flows.cli.printing import print_answer, print_lines, readable, tell
+from tasks.control_characters import json_line
 from tasks.errors import ConfigError, RunError
 from tasks.json_types import JsonObject
 
@@ -37,10 +37,10 @@ def ledger(args: argparse.Namespace) -> Exit:
     rows = queries.item_rows(_out(args.out), args.reason, args.dataset)
     first = next(rows, None)
     if first is None:
-        print(_none_because(args, _out(args.out)), file=sys.stderr)
+        tell(_none_because(args, _out(args.out)))
     rows = chain(() if first is None else (first,), rows)
     if args.csv:
-        items.write_csv(rows, sys.stdout)
+        items.write_csv(rows, sys.stdout, readable())
         return Exit.DONE
     return print_answer(args, {"items": [*rows]}, results.items)
 
@@ -96,8 +96,8 @@ def review(args: argparse.Namespace) -> Exit:
         return print_answer(args, reviews.import_file(_out(out), file), results.imported)
     found = reviews.decisions(_out(out), args.all)
     if not found:
-        print(f"There are no decisions by people in {out}.", file=sys.stderr)
-    lines = (json.dumps(each, ensure_ascii=False) for each in found)
+        tell(f"There are no decisions by people in {out}.")
+    lines = map(json_line, found)
     return print_lines(args, {"decisions": found}, lines)
 
 
@@ -145,10 +145,15 @@ def list_clips(args: argparse.Namespace) -> Exit:
     from flows.cli import queries
 
     found = queries.data_list(_dataset(args.dataset), args.prefix, args.format, args.split)
+    if not args.json and any("\n" in path or "\r" in path for path in found["paths"]):
+        raise ConfigError(
+            "a path here holds a line break, and a list has one path a line; use --json, or "
+            "--prefix for a folder without one"
+        )
     print_lines(args, found, found["paths"])
     if args.split is None and found["others"]:
         left_out = " and ".join(found["others"])
-        print(f"Only the split train of {found['format']}; --split for {left_out}", file=sys.stderr)
+        tell(f"Only the split train of {found['format']}; --split for {left_out}")
     return Exit.DONE
 
 

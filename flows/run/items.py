@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import TextIO
@@ -86,7 +86,10 @@ def _left_aside(each: LeftAside) -> JsonObject:
     }
 
 
-def write_csv(found: Iterable[JsonObject], file: TextIO) -> None:
-    lines = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-    lines.writeheader()
-    lines.writerows(found)
+def write_csv(found: Iterable[JsonObject], file: TextIO, shown: Callable[[str], str] = str) -> None:
+    """`shown` makes each text fit for who reads the file."""
+    lines = csv.writer(file, lineterminator="\n")
+    lines.writerow(COLUMNS)
+    for row in found:
+        cells = (row[name] for name in COLUMNS)
+        lines.writerow(shown(cell) if isinstance(cell, str) else cell for cell in cells)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
-from tasks import storage
+from tasks import masking, storage
 from tasks.arrays import FixedBytes, UInt64s
 from tasks.json_types import JsonObject
 from tasks.listing import fingerprints
@@ -87,7 +87,7 @@ def _row(name: str, settings: SourceSettings, r: Recording, turns: SideFiles | N
         "locator": r.locator.dumps(),
         "size": r.size,
         "guard": r.guard,
-        "source_id": r.source_id,
+        "source_id": _unsigned(r.source_id),
         "text": r.text,
         "speaker": r.speaker,
         "language": r.language or settings.language,
@@ -104,4 +104,10 @@ def _row(name: str, settings: SourceSettings, r: Recording, turns: SideFiles | N
 
 def _segment(s: Segment) -> JsonObject:
     words = {"words": [asdict(word) for word in s.words]} if s.words else {}
-    return {name: getattr(s, name) for name in s.__slots__ if name != "words"} | words
+    row = {name: getattr(s, name) for name in s.__slots__ if name != "words"} | words
+    return {**row, "source_id": _unsigned(s.source_id)}
+
+
+def _unsigned(key: str | None) -> str | None:
+    """A source's own key; of a signed link, which some take for one, what it links to."""
+    return masking.address(key) if key and masking.is_address(key) else key

@@ -46,7 +46,7 @@ class SideFiles:
         self._whole: Turns | None = None
         if settings.rttm is not None:
             try:
-                self._whole = read(settings.rttm)
+                self._whole = read(urls.checked(settings.rttm))
             except OSError as error:
                 why = error.strerror or "no such object"
                 raise ConfigError(

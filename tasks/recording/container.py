@@ -14,7 +14,7 @@ from typing import BinaryIO, TypeVar, cast
 from tasks import storage
 from tasks.errors import ItemError
 from tasks.recording import Locator
-from tasks.storage import urls
+from tasks.storage import redirects, urls
 
 Read = TypeVar("Read", bound=Callable[..., object])
 
@@ -136,6 +136,8 @@ def _fetched(url: str, offset: int | None = None, length: int | None = None) -> 
         return urls.fetched(url, offset, length)
     except FileNotFoundError as error:
         raise ItemError("missing", "no such object") from error
+    except redirects.Redirected as error:
+        raise _unreadable(error) from error
     except storage.Archived as error:
         raise ItemError("unreadable", "it is in cold storage; restore it") from error
 

@@ -35,7 +35,7 @@ def containers(path: str, wanted: Callable[[str], bool], what: str) -> Container
     followed. `what` names the kind of container in the message.
     """
     if glob.has_magic(path) and (storage.is_url(path) or not os.path.lexists(path)):
-        listed = _matching(path)
+        listed = _matching(urls.checked(path))
     else:
         root, status = source_root(path)
         if not stat.S_ISDIR(status.st_mode):

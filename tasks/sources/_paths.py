@@ -8,7 +8,7 @@ import posixpath
 import re
 import stat
 
-from tasks import masking, storage
+from tasks import storage
 from tasks.errors import ConfigError, ItemError, RunError
 from tasks.recording.names import display_text, safe_name
 from tasks.recording.not_audio import HEAD, packing
@@ -56,7 +56,7 @@ def source_root(path: str) -> tuple[str, os.stat_result]:
     if not path:
         raise ConfigError("a source's path is empty")
     try:
-        absolute = urls.absolute(path)
+        absolute = urls.absolute(urls.checked(path))
         return absolute, urls.status(absolute)
     except (OSError, ValueError, RunError) as error:
         raise ConfigError(
@@ -92,8 +92,13 @@ def text_list(path: str) -> str:
     """The same of a list of text. ConfigError if it is packed, or not in UTF-8 as a whole: every
     line of it would fail by itself."""
     found = list_file(path)
-    with urls.streamed(found) as file:
-        head = file.read(HEAD)
+    try:
+        with urls.streamed(found) as file:
+            head = file.read(HEAD)
+    except OSError as error:  # a server that answers otherwise than before
+        raise ConfigError(
+            f"source {display_text(path)!r} cannot be read ({_reason(error)})"
+        ) from None
     what = None
     if packed := packing(head):
         what = f"is {packed}"
@@ -104,25 +109,37 @@ def text_list(path: str) -> str:
     return found
 
 
+class Confined(str):
+    """A folder here, for a list that lies elsewhere: it may name files below this folder only."""
+
+
 def list_root(path: str, root: str | None) -> str:
     """Absolute folder that a list's relative paths start from. ConfigError if it is not there."""
-    return source_root(root)[0] if root else os.path.dirname(path)
+    if not root:
+        return os.path.dirname(path)
+    folder = source_root(root)[0]
+    return Confined(folder) if storage.is_url(path) and not storage.is_url(folder) else folder
 
 
 def resolve(root: str, written: object) -> str:
     """The path that a list means by `written`.
 
-    ValueError if it is not a path, ItemError `unsupported` if it leads to another store or bucket
-    than the settings name. `.` and `//` are folded so that two spellings are one file, but never
-    `x/..`, which is another folder if `x` is a link.
+    ValueError if it is not a path, ItemError `unsupported` if it leads to another store, bucket or
+    host than the settings name, or out of a `Confined` root. `.` and `//` are folded so that two
+    spellings are one file, but never `x/..`, which is another folder if `x` is a link.
     """
     if not isinstance(written, str) or not written.strip():
         raise ValueError("a path is expected")
     if storage.is_url(root):
         return _resolve_object(root, written)
     if _NO_PATH.match(written):
-        raise ItemError("unsupported", "a remote address or a command, not a path")
+        raise ItemError("unsupported", "a remote address or a command, not a path; fetch it first")
     path = os.path.join(root, written)
+    below = path.startswith(root.rstrip("/") + "/") and ".." not in path.split("/")
+    if isinstance(root, Confined) and not below:
+        raise ItemError(
+            "unsupported", f"not in {root}, which the settings name: the list is remote"
+        )
     return path if ".." in path.split("/") else os.path.normpath(path)
 
 
@@ -136,8 +153,10 @@ def _resolve_object(root: str, written: str) -> str:
     else:
         key = posixpath.join(root.removeprefix(bucket).lstrip("/"), written)
     url = f"{bucket}{posixpath.normpath(f'/{key}')}"
-    if masking.text(url) != url or "\0" in url:
-        raise ItemError("unsupported", "an address with credentials, which would be kept")
+    # A key of a bucket may hold `?`; to a server, and in a signed link, it begins a query.
+    query = r"[?#]|;[^/]*=" if scheme.startswith("http") else r"\?.*="
+    if re.search(query, key) or "\0" in url:
+        raise ItemError("unsupported", "an address with a query or fragment, which would be kept")
     return url
 
 

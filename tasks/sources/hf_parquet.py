@@ -22,7 +22,7 @@ from tasks.settings import SourceSettings
 from tasks.sources._containers import containers
 from tasks.sources._lists import Entries, failed, text_field
 from tasks.sources._parquet_columns import DEFAULTS, Columns, find_columns
-from tasks.sources._paths import display_path, resolve, source_root
+from tasks.sources._paths import display_path, list_root, resolve
 from tasks.storage import urls
 
 #: Rows per batch: of the small columns, and of audio.
@@ -48,7 +48,7 @@ def recordings(settings: Settings) -> Entries:
     found = containers(
         settings.path, lambda name: name.lower().endswith(".parquet"), "Parquet file"
     )
-    root = source_root(settings.root)[0] if settings.root else None
+    root = list_root(found.files[0][1], settings.root) if settings.root else None
     try:
         # Open one file now, so that a wrong column is reported before anything runs.
         with _open(found.files[0][1]) as file:

@@ -28,7 +28,7 @@ from tasks.sources._lists import (
     seconds_field,
     text_field,
 )
-from tasks.sources._paths import display_path, list_file, resolve, source_root
+from tasks.sources._paths import display_path, list_file, list_root, resolve, source_root
 from tasks.storage import urls
 
 _ARCHIVE_OFFSET = re.compile(r":\d+\Z")
@@ -56,11 +56,11 @@ def recordings(settings: Settings) -> Entries:
     folder, status = source_root(settings.path)
     if not stat.S_ISDIR(status.st_mode):
         raise ConfigError(f"source {display_text(settings.path)!r} is not a Kaldi data folder")
-    list_file(os.path.join(folder, "wav.scp"))
+    scp = list_file(os.path.join(folder, "wav.scp"))
     present = {n for n in ("text", "utt2spk", "segments") if urls.named(f"{folder}/{n}")}
     for name in present:
         list_file(os.path.join(folder, name))
-    root = source_root(settings.root)[0] if settings.root else folder
+    root = list_root(scp, settings.root)
     return _list(folder, root, present)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tasks.errors import RunError
+from tasks.storage import redirects
 from tasks.storage.filesystem import Entry, FileSystem, files_in
 
 #: Answers of S3 to a condition that does not hold, or to two conditional puts at the same time.
@@ -40,9 +41,10 @@ def store_errors(what: object) -> Iterator[None]:
     """Wraps every request to a store: raises its errors as ours."""
     try:
         yield
-    except (FileNotFoundError, FileExistsError):
-        raise
     except Exception as error:
+        redirects.refuse(error)
+        if isinstance(error, FileNotFoundError | FileExistsError):
+            raise
         codes = set(_codes(error))
         if codes & _CONDITION:
             raise FileExistsError(str(what)) from error

@@ -17,18 +17,21 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
 from tasks import masking
 from tasks.errors import ConfigError
-from tasks.storage import copies
+from tasks.storage import copies, redirects
 from tasks.storage.answers import ObjectState, state_of, store_errors
 from tasks.storage.filesystem import FileSystem
 from tasks.storage.local import stat_guard
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+#: Stores that settings may name. Other file systems of fsspec read this machine, or run through
+#: another one (`simplecache`, `zip`, `reference`, `local`).
+SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hf", "http", "https")
 
 
 def is_url(text: str) -> bool:
@@ -38,20 +41,19 @@ def is_url(text: str) -> bool:
 def place(text: str) -> Path:
     """An absolute place, without asking the network.
 
-    ConfigError if a URL is malformed, holds credentials, or needs a library that is missing.
+    ConfigError as `checked`, or if a URL needs a library that is missing.
     """
-    if not is_url(text):
+    if text.startswith("file:///"):
+        text = text.removeprefix("file://")
+    if not is_url(checked(text)):
         return Path(os.path.abspath(text))
-    if text.startswith("file://"):
-        return Path(os.path.abspath(text.removeprefix("file://")))
-    text = normal(text)
+    text, scheme = normal(text), text.split("://")[0]
     try:
         import fsspec
         from upath import UPath
 
-        fsspec.get_filesystem_class(text.split("://")[0])
-        # fsspec's listings cache would show a store as it was.
-        path = UPath(text, use_listings_cache=False)
+        fsspec.get_filesystem_class(scheme)
+        path = UPath(text, **_options(scheme))
     except (ImportError, ValueError) as error:
         raise ConfigError(_no_library(text, error)) from None
     return cast(Path, path)  # no Path, but it has the same steps; stores do the rest
@@ -63,13 +65,32 @@ def _no_library(text: str, error: Exception) -> str:
     return f"{what}; pip install 'uttermill[s3]' brings s3fs" if scheme == "s3" else what
 
 
-def normal(url: str) -> str:
-    """A URL without a trailing slash, `.` or `..`; ConfigError with credentials or no bucket."""
-    if masking.text(url) != url:
+def checked(text: str) -> str:
+    """A path or URL that settings or a command name, as it is. ConfigError for a URL that holds
+    what may grant access, which would be kept with the results; that is none, though it means to
+    be; or that is of no store."""
+    if not masking.is_address(text) and "::" not in text.split("/")[0]:
+        return text
+    shown = masking.address(text)
+    if shown != text or re.search("[?#]", text):
         raise ConfigError(
-            f"the URL {masking.text(url)} holds credentials, which would be kept with the results; "
-            "give them by the environment (AWS_ACCESS_KEY_ID, say)"
+            f"the URL {shown!r} must be scheme://host/path alone: user, password, query (`?`) and "
+            "fragment (`#`) would be kept with the results. Give an account by the environment "
+            "(AWS_ACCESS_KEY_ID, say), write `*` for `?` in a pattern, and fetch what has a signed "
+            "link only"
         )
+    scheme = text.split(":")[0]
+    if not is_url(text) or scheme not in SCHEMES or "::" in text:
+        raise ConfigError(
+            f"{text!r} is no URL of a store that is read: that begins with one of "
+            f"{', '.join(SCHEMES)} and `://`, and chains nothing (`::`); for a folder of this "
+            f"name, write './{text}'"
+        )
+    return text
+
+
+def normal(url: str) -> str:
+    """A URL without a trailing slash, `.` or `..`; ConfigError without a bucket."""
     scheme, _, rest = url.partition("://")
     host, slash, key = rest.partition("/")
     if not host:
@@ -79,14 +100,22 @@ def normal(url: str) -> str:
 
 
 def files_of(url: str) -> tuple[FileSystem, str]:
-    """fsspec's file system of a URL, and the path in it."""
+    """fsspec's file system of a URL, and the path in it. A name in a list may hold `::`, which
+    would chain file systems in `fsspec.core.url_to_fs`."""
+    scheme = url.split("://")[0]
     try:
         import fsspec
 
-        found: tuple[FileSystem, str] = fsspec.core.url_to_fs(url, use_listings_cache=False)
-        return found
+        found = fsspec.filesystem(scheme, **_options(scheme))
     except (ImportError, ValueError) as error:
         raise ConfigError(_no_library(url, error)) from None
+    return found, found._strip_protocol(url)
+
+
+def _options(scheme: str) -> dict[str, Any]:
+    """Of fsspec's file system."""
+    # Its listings cache would show a store as it was.
+    return {"use_listings_cache": False, **redirects.options(scheme)}
 
 
 def absolute(text: str) -> str:
@@ -95,8 +124,8 @@ def absolute(text: str) -> str:
 
 
 def real(text: str) -> str:
-    """A path without links, or a normal URL. ConfigError as `normal`."""
-    return normal(text) if is_url(text) else os.path.realpath(text)
+    """A path of settings without links, or a normal URL. ConfigError as `checked`."""
+    return normal(text) if is_url(checked(text)) else os.path.realpath(text)
 
 
 def named(text: str) -> bool:
@@ -134,11 +163,11 @@ def status(text: str) -> os.stat_result:
     if not is_url(text):
         return os.stat(text)
     files, key = files_of(text)
-    with store_errors(text):
-        try:
+    try:
+        with store_errors(text):
             entry = files.info(key)
-        except FileNotFoundError:
-            raise FileNotFoundError(errno.ENOENT, "no such object or folder", text) from None
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, "no such object or folder", text) from None
     mode = stat.S_IFREG if entry["type"] == "file" else stat.S_IFDIR
     return os.stat_result((mode, 0, 0, 1, 0, 0, int(entry.get("size") or 0), 0, 0, 0))
 
@@ -157,7 +186,7 @@ def matching(pattern: str) -> list[str]:
 def object_state(url: str) -> ObjectState:
     """FileNotFoundError if there is no such object."""
     files, key = files_of(url)
-    with store_errors(url), suppress(FileNotFoundError):
+    with suppress(FileNotFoundError), store_errors(url):
         entry = files.info(key)
         if entry["type"] == "file":
             return state_of(entry)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rich import filesize
 
 from flows import words
-from flows.cli.show.tables import Line, one_line, table
+from flows.cli.show.tables import Line, table
 from flows.words import clock, counted
 from tasks.json_types import JsonObject, JsonValue
 
@@ -30,7 +30,7 @@ def plan(result: JsonObject) -> Iterator[Line]:
     if "unusable" in result:
         items, first = result["unusable"]["items"], result["unusable"]["first"]
         which = first if items == 1 else f"the first is {first}"
-        yield one_line(f"{counted(items, 'new recording')} cannot be used: {which}.")
+        yield f"{counted(items, 'new recording')} cannot be used: {which}."
     if "refusal" in result:
         yield refusal(result)
     for each in result.get("shared", ()):

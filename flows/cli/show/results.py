@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from flows.cli.show import plans
-from flows.cli.show.tables import Line, funnel, one_line, table
+from flows.cli.show.tables import Line, funnel, table
 from flows.words import clock, counted
 from tasks.json_types import JsonObject
 
@@ -45,7 +45,7 @@ def items(result: JsonObject) -> Iterator[Line]:
         value = "" if row["value"] is None else f" ({row['value']:g}, limit {row['threshold']:g})"
         detail = f": {row['detail']}" if row["detail"] else ""
         line = f"{row['outcome']} {row['stage']}.{row['reason']}{value}{detail}"
-        yield one_line(f"{row['source_path']}{span}  {line}")
+        yield f"{row['source_path']}{span}  {line}"
     yield f"{counted(len(result['items']), 'item')}."
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -11,38 +10,37 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.words import clock, counted
+from tasks.control_characters import escaped
 from tasks.json_types import JsonObject
 
 Line = str | Text | Table  # a sentence, plain or in a colour, or a table
-#: Control characters, and Unicode's ends of lines and paragraphs.
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """A table whose cells are printed as they are, on more lines where the terminal is narrow; a
-    Text may have a colour. A column whose heading begins with `>` is aligned to the right."""
+    """A table whose cells take more lines where the terminal is narrow, and show control characters
+    as escapes; a Text may have a colour. A column whose heading begins with `>` is aligned to the
+    right."""
     shown = Text(title, style="table.title") if title else None
     made = Table(title=shown, title_justify="left", box=None, pad_edge=False)
     for name in columns:
         side: Literal["left", "right"] = "right" if name.startswith(">") else "left"
         made.add_column(Text(name.removeprefix(">")), justify=side, overflow="fold")
     for row in rows:
-        made.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+        made.add_row(
+            *(cell if isinstance(cell, Text) else Text(escaped(str(cell))) for cell in row)
+        )
     return made
 
 
 def print_to(console: Console, lines: Iterable[Line]) -> None:
-    """Print tables, and sentences as they are, each on one line however long."""
+    """Print tables and sentences, each sentence on one line however long, and as it is but for
+    control characters, which the names in it may hold."""
     for line in lines:
         if isinstance(line, Table):
             console.print(line)
-        else:
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def one_line(name: str) -> str:
-    """A name without what would break its line or move the cursor: `\\n` for a newline."""
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), name)
+            continue
+        shown = Text(escaped(line.plain), line.style) if isinstance(line, Text) else escaped(line)
+        console.print(shown, markup=False, highlight=False, soft_wrap=True)
 
 
 def funnel(result: JsonObject) -> Iterator[Line]:
@@ -68,6 +66,6 @@ def broken(files: Sequence[Mapping[str, str]], failed: int) -> Iterator[Line]:
     """The first recordings that failed, one a line."""
     for each in files:
         detail = f": {each['detail']}" if each["detail"] else ""
-        yield one_line(f"Broken: {each['source_path']}  {each['reason']}{detail}")
+        yield f"Broken: {each['source_path']}  {each['reason']}{detail}"
     if failed > len(files):
         yield f"{failed - len(files)} more failed: uttermill ledger OUT --items names all."

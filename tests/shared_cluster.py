@@ -47,7 +47,8 @@ def serving(folder: Path, environment: Mapping[str, str] | None = None) -> Itera
 if __name__ == "__main__":
     # By default its workers say twice a second that they are alive.
     scheduler.heartbeat_interval = lambda n: 5.0
+    settings = ClusterSettings(workers=2, tls="none")  # for tests, by its address alone
     # Most of its runs use no engine; each one that does loads it then.
-    with Cluster(ClusterSettings(workers=2), Path(sys.argv[1]), engines={}) as cluster:
+    with Cluster(settings, Path(sys.argv[1]), engines={}) as cluster:
         print(cluster.client.scheduler.address, flush=True)
         sys.stdin.read()

@@ -288,11 +288,10 @@ def test_another_version_does_not_join(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.cluster
 def test_a_scheduler_by_its_address(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shared_cluster: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    address = cluster.client.scheduler.address
-    with Cluster(ClusterSettings(kind="address", address=address), tmp_path / "s") as second:
+    with Cluster(ClusterSettings.model_validate(shared_cluster), tmp_path / "s") as second:
         assert second.size == 2
         assert second.submit(abs, -3).result() == 3
         with monkeypatch.context() as patch:
@@ -300,7 +299,8 @@ def test_a_scheduler_by_its_address(
             assert [second.submit(abs, -n).result() for n in range(20)] == list(range(20))
             assert second.live(CPU) == 2
         assert not asked, "who is there is known without a request for each call"
-    assert len(cluster.client.nthreads()) == 2
+    with Cluster(ClusterSettings.model_validate(shared_cluster), tmp_path / "s") as third:
+        assert third.size == 2
     assert not (tmp_path / "s").exists()
 
 

@@ -1,4 +1,5 @@
-"""What listens, and for whom: loopback only, the dashboard off; a server with basic auth."""
+"""What listens, and for whom: loopback only, Dask's pages where they are asked for; a server with
+basic auth."""
 
 from __future__ import annotations
 
@@ -18,68 +19,44 @@ from prefect.settings import PREFECT_API_AUTH_STRING, temporary_settings
 
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
-from tests import corpus, prefect_database
+from tests import corpus, listeners, prefect_database
 from tests.faults.command import Site
 from tests.shared_server import Server
 
 ROOT = Path(__file__).parent.parent
-LOOPBACK = ("127.0.0.1", "::1")
 AUTH = "admin:open sesame"
 
 
-def listening(pids: list[int]) -> set[str]:
-    """Addresses that processes listen at, TCP and UDP."""
-    return {
-        link.laddr.ip
-        for pid in pids
-        for link in psutil.Process(pid).net_connections("inet")
-        if link.status in (psutil.CONN_LISTEN, psutil.CONN_NONE) and link.laddr
-    }
-
-
 @pytest.mark.cluster
-def test_a_cluster_listens_on_the_loopback_only(tmp_path: Path) -> None:
-    settings = ClusterSettings(workers=1, memory_limit="2GB")
+def test_dask_shows_its_pages_where_they_are_asked_for(tmp_path: Path) -> None:
+    settings = ClusterSettings(workers=1, dashboard=True)
     with Cluster(settings, tmp_path / "s", engines={}) as cluster:
-        pids = [os.getpid(), *cluster.client.run(os.getpid).values()]
-        found = listening(pids)
-        assert found
-        assert found <= set(LOOPBACK)
-        info = cluster.client.scheduler_info()
-        port = info["services"].get("dashboard")
-        if port:  # Dask's HTTP server (health, metrics); the dashboard's pages are not there
-            with pytest.raises(URLError):
-                urlopen(f"http://127.0.0.1:{port}/status", timeout=5)
+        port = cluster.client.scheduler_info()["services"]["dashboard"]
+        with urlopen(f"http://127.0.0.1:{port}/status", timeout=5) as page:
+            assert b"Dask" in page.read()
+        assert listeners.hosts(listeners.tree(os.getpid())) <= listeners.LOOPBACK
 
 
 @pytest.mark.cluster
 def test_a_scheduler_by_address_gets_no_dashboard_of_ours(
     tmp_path: Path, shared_cluster: dict[str, Any]
 ) -> None:
-    before = listeners()
+    before = listeners.of([os.getpid()])
     with Cluster(ClusterSettings.model_validate(shared_cluster), tmp_path) as cluster:
         assert cluster.submit(abs, -1).result() == 1
-        assert listeners() == before
-
-
-def listeners() -> set[tuple[str, int]]:
-    """Addresses and ports that this process accepts connections at."""
-    links = psutil.Process().net_connections("tcp")
-    return {(each.laddr.ip, each.laddr.port) for each in links if each.status == psutil.CONN_LISTEN}
+        assert listeners.of([os.getpid()]) == before
 
 
 def test_control_an_open_socket_is_seen() -> None:
     with socket.create_server(("0.0.0.0", 0)):
-        assert "0.0.0.0" in listening([os.getpid()])
+        assert "0.0.0.0" in listeners.hosts([os.getpid()])
 
 
 @pytest.mark.server
 def test_the_runs_own_server_listens_on_the_loopback_only(prefect_server: Server) -> None:
-    pids = [prefect_server.pid]
-    pids += [child.pid for child in psutil.Process(prefect_server.pid).children(recursive=True)]
-    found = listening(pids)
-    assert found
-    assert found <= set(LOOPBACK)
+    hosts = listeners.hosts(listeners.tree(prefect_server.pid))
+    assert hosts
+    assert hosts <= listeners.LOOPBACK
     assert prefect_server.url.startswith("http://127.0.0.1:")
 
 

@@ -190,3 +190,17 @@ def test_relative_paths_are_kept_absolute(tmp_path: Path, monkeypatch: pytest.Mo
     assert read.cluster.tls == TlsSettings(
         ca_file=str(tmp_path / "a"), cert=str(tmp_path / "b"), key=str(tmp_path / "c")
     )
+
+
+@pytest.mark.parametrize("given", [{}, {"tls": None}, {"tls": "auto"}])
+def test_a_local_cluster_has_certificates_unless_told(given: dict[str, Any]) -> None:
+    """Null is what settings of earlier runs have."""
+    assert ClusterSettings.model_validate(given).tls == "auto"
+    assert ClusterSettings.model_validate({"tls": "none"}).tls == "none"
+
+
+def test_what_tls_may_be_is_told() -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings.read(None, ["in"], "out", ["cluster.tls=sometimes"])
+    assert "cluster.tls" in str(caught.value)
+    assert "auto" in str(caught.value)

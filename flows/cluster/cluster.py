@@ -12,15 +12,18 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from flows.cluster import dask_config, ending, fleet, local, spawning, worker
+from flows.cluster import certificates, dask_config, ending, fleet, local, spawning, worker
 from flows.cluster.connected import SchedulerElsewhere, SchedulerHere, despite_deaths
 from flows.cluster.fleet import CPU, GPU
 from flows.cluster.placement import Placement, await_admission
-from flows.cluster.settings import ClusterSettings
+from flows.cluster.settings import ClusterSettings, TlsSettings
 from tasks.errors import RunError
 from tasks.logs import log
+
+if TYPE_CHECKING:
+    from distributed import Security
 
 
 class Cluster:
@@ -44,7 +47,6 @@ class Cluster:
         """ConfigError when the settings name something that does not exist. Starts nothing."""
         settings.check()
         self.settings = settings
-        self._security = settings.tls.security() if settings.tls else None
         self._scratch = scratch
         self._common = common
         self._engines = engines
@@ -176,7 +178,9 @@ class Cluster:
         import distributed
 
         variables = dask_config.variables(self._engines)
-        config = dask_config.flat(variables, self.settings.performance_report)
+        config = dask_config.flat(
+            variables, self.settings.performance_report, self.settings.dashboard
+        )
         if self.settings.kind == "class":
             config["distributed.scheduler.no-workers-timeout"] = None  # a queue may be long
         environment = dask_config.environment(variables)
@@ -186,9 +190,10 @@ class Cluster:
         self._open.enter_context(spawning.restored(environment))
         with spawning.environment(environment):
             try:
-                target = self._address_or_cluster()
+                security = self._security()
+                target = self._address_or_cluster(security)
                 client_class: Any = distributed.Client  # untyped
-                self._client = client_class(target, set_as_default=False, security=self._security)
+                self._client = client_class(target, set_as_default=False, security=security)
             except (OSError, RuntimeError, TimeoutError) as error:
                 raise RunError(f"the Dask cluster does not start: {local.root(error)}") from error
         ours = getattr(self._cluster, "scheduler", None)  # any class by name: it may have none
@@ -206,7 +211,20 @@ class Cluster:
         for action in self._on_start:
             action(self._client)
 
-    def _address_or_cluster(self) -> Any:
+    def _security(self) -> Security | None:
+        """The certificates of all traffic; None: it is plain, or the cluster class knows."""
+        tls = self.settings.tls
+        if tls == "auto" and self.settings.kind == "local":
+            tls = certificates.make(self._folder())
+        return tls.security() if isinstance(tls, TlsSettings) else None
+
+    def _folder(self) -> Path:
+        """The scratch folder, which is there until the cluster ends."""
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        self._open.callback(shutil.rmtree, self._scratch, ignore_errors=True)
+        return self._scratch
+
+    def _address_or_cluster(self, security: Security | None) -> Any:
         if self.settings.kind == "address":
             return self.settings.address
         if self.settings.kind == "class":
@@ -214,13 +232,11 @@ class Cluster:
             if self.settings.workers and hasattr(self._cluster, "scale"):
                 self._cluster.scale(self.settings.workers)
             return self._cluster
-        self._scratch.mkdir(parents=True, exist_ok=True)
-        self._open.callback(shutil.rmtree, self._scratch, ignore_errors=True)
         self._cluster = local.start(
             self._fleet,
             fleet.memory(self.settings, self._fleet),
-            self._scratch,
-            self._security,
+            self._folder(),
+            security,
             self.settings.dashboard,
         )
         return self._cluster

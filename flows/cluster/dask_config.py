@@ -13,6 +13,7 @@ from tasks.environment import ENGINES_VARIABLE, VERSION_VARIABLE
 from tasks.json_types import JsonObject, JsonValue
 
 LOG_LENGTH = "low-level-log-length"
+HEALTH = ["distributed.http.health"]
 
 #: The same as `infra/dask.yaml`, which gives the reasons; a test keeps them equal.
 DASK_CONFIG: JsonObject = {
@@ -23,6 +24,7 @@ DASK_CONFIG: JsonObject = {
             "daemon": False,
             "memory": {"target": False, "spill": False, "pause": False, "terminate": 0.95},
             "profile": {"enabled": False},
+            "http": {"routes": HEALTH},
         },
         "nanny": {
             "pre-spawn-environ": {
@@ -44,6 +46,7 @@ DASK_CONFIG: JsonObject = {
             "worker-saturation": 1.0,
             "worker-ttl": "30 minutes",
             "no-workers-timeout": "2 minutes",
+            "http": {"routes": HEALTH},
         },
         "deploy": {"lost-worker-timeout": "1 hour"},
         "diagnostics": {"nvml": False},
@@ -60,14 +63,17 @@ def variables(engines: Mapping[str, str] | None = None) -> dict[str, str]:
     return {VERSION_VARIABLE: version("uttermill"), ENGINES_VARIABLE: reached}
 
 
-def flat(told: Mapping[str, str], profiled: bool = False) -> JsonObject:
+def flat(told: Mapping[str, str], profiled: bool = False, dashboard: bool = False) -> JsonObject:
     """`DASK_CONFIG` by dotted keys, with the variables of workers that replace others.
 
-    `profiled`: Dask samples what each worker does, as its performance report shows.
+    `profiled`: Dask samples what each worker does, as its performance report shows. `dashboard`:
+    the scheduler serves all of its pages.
     """
     config = dict(_flat(DASK_CONFIG)) | {"distributed.worker.profile.enabled": profiled}
     if profiled:  # what was sampled is one of Dask's logs
         del config[f"distributed.admin.{LOG_LENGTH}"]
+    if dashboard:
+        del config["distributed.scheduler.http.routes"]
     prefix = "distributed.nanny.pre-spawn-environ"
     return config | {f"{prefix}.{name}": value for name, value in told.items()}
 

@@ -29,16 +29,18 @@ def start(
     """
     import distributed
 
+    from flows.cluster import nodes
+
     both = {
         "host": "127.0.0.1",
         "protocol": "tls://" if security else "tcp://",
         "security": security,
         "local_directory": str(folder),
     }
-    # The HTTP server also runs without a dashboard: on any free port of the loopback.
     pages = {"dashboard": dashboard, "dashboard_address": "127.0.0.1:0"}
-    scheduler = {"cls": distributed.Scheduler, "options": {**both, **pages}}
-    workers = specs(fleet, **both, nthreads=1, dashboard=False, memory_limit=memory)
+    kind = distributed.Scheduler if dashboard else nodes.Scheduler
+    scheduler = {"cls": kind, "options": {**both, **pages}}
+    workers = specs(fleet, **both, nthreads=1, worker_class=nodes.Worker, memory_limit=memory)
     made: Any = distributed.SpecCluster  # untyped
     before = set(made._instances)
     for left in reversed(range(STARTS)):

@@ -120,7 +120,9 @@ class ClusterSettings(StageSettings):
     )
     options: JsonObject = Transient({}, "Arguments of the cluster class.")
     dashboard: bool = Transient(
-        False, "Run Dask's dashboard on a free port of the loopback; needs bokeh."
+        False,
+        "Run Dask's dashboard on a free port of the loopback, where all users of this machine see "
+        "it; needs bokeh.",
     )
     performance_report: bool = Transient(
         False, "Write Dask's performance report into the run's folder; needs bokeh."
@@ -128,9 +130,19 @@ class ClusterSettings(StageSettings):
     check_disk: bool = Transient(
         True, "Refuse to start when `uttermill estimate` forecast more disk than is free."
     )
-    tls: TlsSettings | None = Transient(
-        None, "Encrypts and authenticates all traffic of the cluster.", title="TLS"
+    tls: Literal["auto", "none"] | TlsSettings = Transient(
+        "auto",
+        "Encrypts and authenticates all traffic of the cluster. auto: a local cluster makes a "
+        "certificate of its own, others have none; none: any user of the machine may run code on "
+        "the workers; or the certificates to use.",
+        title="TLS",
     )
+
+    @field_validator("tls", mode="before")
+    @classmethod
+    def _as_before(cls, value: object) -> object:
+        """Settings of earlier runs have null for what is auto."""
+        return "auto" if value is None else value
 
     @field_validator("memory_limit")
     @classmethod
@@ -172,15 +184,19 @@ class ClusterSettings(StageSettings):
                 "a list in cluster.gpus is for the kind local; give workers that you start "
                 "yourself the Dask resource GPU=1, and CUDA_VISIBLE_DEVICES"
             )
-        if self.tls and self.kind == "class":
+        certificates = isinstance(self.tls, TlsSettings)
+        if certificates and self.kind == "class":
             raise ValueError("cluster.tls is for the kinds local and address; use cluster.options")
-        if self.tls and self.kind == "address" and not str(self.address).startswith("tls://"):
+        encrypted = str(self.address).startswith("tls://")
+        if certificates and self.kind == "address" and not encrypted:
             raise ValueError("with cluster.tls, cluster.address starts with tls://")
         return self
 
     def rooted(self) -> Self:
         """The same with absolute paths."""
-        return self.model_copy(update={"tls": self.tls.rooted()}) if self.tls else self
+        if not isinstance(self.tls, TlsSettings):
+            return self
+        return self.model_copy(update={"tls": self.tls.rooted()})
 
     def check(self) -> None:
         """ConfigError when the settings name something that does not exist. Starts nothing."""
@@ -194,7 +210,7 @@ class ClusterSettings(StageSettings):
         if self.kind == "class":
             cluster_class(self.class_name)
         check_devices(self.gpus)
-        if self.tls:
+        if isinstance(self.tls, TlsSettings):
             self.tls.check()
 
     def new_cluster(self) -> Any:

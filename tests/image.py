@@ -1,7 +1,8 @@
 """infra/Dockerfile without Docker: its steps, in a folder that stands for the image's root.
 
 COPY takes what .dockerignore lets through, RUN runs in a shell with the venv's commands first and
-with the image's folders replaced by those below `root`. Users and base images are not played.
+with the image's folders replaced by those below `root`. Users, base images and downloads are not
+played.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from docker.utils.build import exclude_paths
 from dockerfile_parse import DockerfileParser
 
 PLAYED = {"FROM", "ARG", "ENV", "COPY", "RUN", "USER", "WORKDIR", "ENTRYPOINT", "CMD", "COMMENT"}
+NOT_PLAYED = ("useradd ", "pip install --require-hashes ")
 
 
 @dataclass
@@ -39,7 +41,7 @@ class Image:
                 self.env |= dict(word.split("=", 1) for word in shlex.split(value))
             elif name == "COPY":
                 self.copy(*shlex.split(value))
-            elif name == "RUN" and not value.startswith("useradd "):
+            elif name == "RUN" and not value.startswith(NOT_PLAYED):
                 self.run(["sh", "-ec", self.here(value)])
             elif name == "WORKDIR":
                 self.cwd = value

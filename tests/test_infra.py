@@ -15,6 +15,7 @@ import stat
 import subprocess
 import sys
 import sysconfig
+import time
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
@@ -29,8 +30,9 @@ import yaml
 from flows import settings
 from flows.cli.arguments import parser as command_parser
 from flows.cluster.settings import ClusterSettings, cluster_class
-from tests import corpus, image
+from tests import corpus, image, listeners
 from tests.faults.command import Site, differences, soon
+from tests.listeners import Place
 
 ROOT = Path(__file__).parents[1]
 INFRA = ROOT / "infra"
@@ -79,6 +81,25 @@ def test_control_compose_file() -> None:
     data = load("compose.yaml")
     data["services"]["postgres"]["healthcheck"]["retries"] = [1]
     assert compose_faults(data)
+
+
+def test_compose_services_may_do_little() -> None:
+    services = load("compose.yaml")["services"]
+    for name, service in services.items():
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["read_only"], name
+        assert {"/tmp"} <= {*service.get("volumes", ()), *service.get("tmpfs", ())}, name
+        assert service.get("environment", {}).get("PREFECT_HOME", "/tmp/").startswith("/tmp/"), name
+    assert {name for name, service in services.items() if "ports" in service} == {"prefect-server"}
+    assert {name for name, s in services.items() if "cap_add" in s} == {"postgres"}
+    on = {net: {n for n, s in services.items() if net in s["networks"]}
+          for net in load("compose.yaml")["networks"]}  # fmt: skip
+    assert on == {
+        "dask": {"dask-scheduler", "dask-worker", "prefect-worker", "run"},
+        "prefect": {"prefect-server", "prefect-worker", "run"},
+        "database": {"postgres", "prefect-server"},
+    }
 
 
 def test_every_command_knows_its_options() -> None:
@@ -189,6 +210,85 @@ def test_kubernetes_files(release: str) -> None:
     assert "accessMode" in kubernetes_faults(claim, release)
 
 
+def locked(pod: Any) -> bool:
+    """Whether a pod has what Kubernetes' restricted profile asks for, and less."""
+    own = pod.get("securityContext", {})
+    mounts = {v["name"] for v in pod.get("volumes", ()) if "emptyDir" in v}
+    return (
+        pod.get("automountServiceAccountToken") is False
+        and own.get("runAsNonRoot") is True
+        and own.get("seccompProfile") == {"type": "RuntimeDefault"}
+        and all(
+            container.get("securityContext")
+            == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            and "/tmp" in {m["mountPath"] for m in container["volumeMounts"] if m["name"] in mounts}
+            for container in pod["containers"]
+        )
+    )
+
+
+def test_pods_may_do_little() -> None:
+    for name, pod in pods():
+        assert locked(pod), name
+        for key in ("automountServiceAccountToken", "securityContext", "volumes"):
+            assert not locked({k: v for k, v in pod.items() if k != key}), key
+        (container,) = pod["containers"]
+        assert not locked({**pod, "containers": [{**container, "securityContext": {}}]}), name
+
+
+def policies() -> dict[str, Any]:
+    documents = yaml.safe_load_all((INFRA / "k8s/network.yaml").read_text())
+    return {document["metadata"]["name"].removeprefix("uttermill-"): document
+            for document in documents}  # fmt: skip
+
+
+@pytest.mark.parametrize("release", [OLDEST, kubernetes_validate.latest_version()])
+def test_network_policies(release: str) -> None:
+    """Each pod takes calls only from those that work with it."""
+    from dask_kubernetes.operator.controller import controller
+
+    for name, policy in policies().items():
+        assert kubernetes_faults(policy, release) == "", name
+        assert policy["spec"]["policyTypes"] == ["Ingress"]
+    spec = load("k8s/dask-cluster.yaml")["spec"]
+    cluster = {"dask.org/cluster-name": "uttermill"}
+    makers = {
+        "scheduler": controller.build_scheduler_deployment_spec(
+            "uttermill", spec["scheduler"]["spec"], {}, {}
+        ),
+        "worker": controller.build_worker_deployment_spec(
+            "uttermill-default", None, "uttermill", "w", spec["worker"]["spec"], {}, {}
+        ),
+        "run": load("k8s/run.yaml"),
+    }
+    labels = {name: made["spec"]["template"]["metadata"]["labels"] for name, made in makers.items()}
+    assert labels["scheduler"].items() >= cluster.items()
+
+    def reached(name: str, by: str) -> set[int]:
+        """Ports of a pod that another reaches; 0 for all."""
+        policy = policies()[name]["spec"]
+        assert labels[name].items() >= policy["podSelector"]["matchLabels"].items()
+        return {
+            port["port"]
+            for rule in policy.get("ingress", ())
+            for who in rule["from"]
+            if labels[by].items() >= who.get("podSelector", {"matchLabels": {"": ""}})[
+                "matchLabels"].items()
+            for port in rule.get("ports", [{"port": 0}])
+        }  # fmt: skip
+
+    assert {(name, by): reached(name, by) for name in labels for by in labels} == {
+        ("scheduler", "scheduler"): set(), ("scheduler", "worker"): {8786},
+        ("scheduler", "run"): {8786}, ("worker", "scheduler"): {0}, ("worker", "worker"): {0},
+        ("worker", "run"): set(), ("run", "scheduler"): set(), ("run", "worker"): set(),
+        ("run", "run"): set(),
+    }  # fmt: skip
+
+
 def test_dask_cluster_is_one_for_the_operator(dask_cluster: Any) -> None:
     data = load("k8s/dask-cluster.yaml")
     assert list(dask_cluster.iter_errors(data)) == []
@@ -259,7 +359,9 @@ def test_slurm_job() -> None:
     """What is handed to sbatch: resources, our Dask configuration, preload, one thread each."""
     chosen = slurm()
     kind: Any = cluster_class(chosen.class_name)
-    script = kind.job_cls("tcp://10.0.0.1:8786", "w", **chosen.options).job_script()
+    of_cluster = {"scheduler_options", "security", "shared_temp_directory"}
+    options = {name: value for name, value in chosen.options.items() if name not in of_cluster}
+    script = kind.job_cls("tcp://10.0.0.1:8786", "w", **options).job_script()
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
     for line in ("#SBATCH -p cpu", "#SBATCH -A speech", "#SBATCH --cpus-per-task=8",
                  "#SBATCH --mem=30G", "#SBATCH -t 08:00:00", "#SBATCH --hint=nomultithread",
@@ -268,7 +370,7 @@ def test_slurm_job() -> None:
     (worker,) = (line for line in script.splitlines() if "dask_worker" in line)
     assert unknown(["dask", "worker", *worker.split()]) == []
     for words in ("--nthreads 1 ", "--nworkers 8 ", "--nanny", "--local-directory /tmp",
-                  "--preload tasks.preload"):  # fmt: skip
+                  "--preload tasks.preload", "--dashboard-address 127.0.0.1:0"):  # fmt: skip
         assert words in worker
     assert chosen.workers == 4 * chosen.options["processes"]
 
@@ -302,10 +404,17 @@ def test_a_run_on_slurm(tmp_path: Path, shared_cluster: dict[str, Any]) -> None:
     options = given["options"] | {
         "cores": 2, "processes": 2, "memory": "6GB", "local_directory": str(tmp_path / "local"),
         "job_script_prologue": [f"export DASK_CONFIG={INFRA / 'dask.yaml'}"],
-        "scheduler_options": {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"},
+        "scheduler_options": {**given["options"]["scheduler_options"], "host": "127.0.0.1"},
+        "shared_temp_directory": str(tmp_path),
     }  # fmt: skip
     chosen = site.settings("out", cluster={**given, "options": options})
     with site.start("run", chosen, "--json") as run:
+        seen: set[Place] = set()
+        while run.process.poll() is None:
+            seen |= (new := listeners.of(p.pid for p in run.alive()) - seen)
+            assert not any(listeners.HANDSHAKE in listeners.heard(place) for place in new)
+            time.sleep(0.2)
+        assert len(seen) >= 5  # scheduler, nannies, workers, and Dask's HTTP servers
         ended = run.end()
         # Jobs are told to end as the last thing of all.
         assert run.none_left(60.0), run.alive()
@@ -314,8 +423,10 @@ def test_a_run_on_slurm(tmp_path: Path, shared_cluster: dict[str, Any]) -> None:
     assert ended.result["utterances"] == quiet.result["utterances"]
     (script,) = jobs.glob("*.sh")
     assert "#SBATCH --hint=nomultithread" in script.read_text()
+    assert f"--tls-key {tmp_path}/.dask-jobqueue.worker.key" in script.read_text()
     assert "gets no work" not in ended.stderr  # so they were preloaded, and see OUT
     assert len((jobs / "cancelled").read_text().split()) == 1
+    assert list(tmp_path.glob(".dask-jobqueue*")) == []  # the key
 
 
 RUN = """#!{python}
@@ -416,16 +527,27 @@ def test_control_what_is_not_copied_is_missed(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"tests: not there, or \.dockerignore"):
         made.build(wrong)
     text = (INFRA / "Dockerfile").read_text()
-    wrong.write_text(text.replace("COPY tasks /src/tasks\n", "").split("RUN pip")[0])
+    wrong.write_text(text.replace("COPY tasks /src/tasks\n", "").split("# Extras")[0])
     made.build(wrong)
     assert (made.root / "src/flows").is_dir()
     assert not (made.root / "src/tasks").exists()
 
 
-def test_the_constraints_reach_pip(built: image.Image) -> None:
-    (install,) = (v for n, v in image.steps(INFRA / "Dockerfile") if n == "RUN" and "pip" in v)
+def test_hashes_and_constraints_reach_pip(built: image.Image) -> None:
+    hashed, install = (v for n, v in image.steps(INFRA / "Dockerfile") if n == "RUN" and "pip" in v)
+    assert hashed == "pip install --require-hashes -r /etc/uttermill/requirements-hashed.txt"
     assert "-c /etc/uttermill/constraints.txt" in install
+    assert "--no-build-isolation" in install  # it would fetch what builds, by no hash
     assert (built.root / "etc/uttermill/constraints.txt").is_file()
+    assert (built.root / "etc/uttermill/requirements-hashed.txt").is_file()
+
+
+def test_the_base_may_be_a_digest_and_the_user_is_not_root() -> None:
+    steps = image.steps(INFRA / "Dockerfile")
+    assert steps[:2] == [("ARG", "BASE=python:3.11-slim"), ("FROM", "${BASE}")]
+    assert [value for name, value in steps if name == "USER"] == ["1000"]
+    build = load("compose.yaml")["services"]["run"]["build"]
+    assert build["args"] == {"BASE": "${UTTERMILL_BASE:-python:3.11-slim}"}
 
 
 @pytest.mark.parametrize(

@@ -204,3 +204,12 @@ def test_what_tls_may_be_is_told() -> None:
         settings.read(None, ["in"], "out", ["cluster.tls=sometimes"])
     assert "cluster.tls" in str(caught.value)
     assert "auto" in str(caught.value)
+
+
+@pytest.mark.parametrize("tls", ["auto", "none"])
+def test_an_encrypted_address_needs_certificates(tls: str, tmp_path: Path) -> None:
+    chosen = ClusterSettings.model_validate(
+        {"kind": "address", "address": "tls://10.0.0.1:8786", "tls": tls}
+    )
+    with pytest.raises(ConfigError, match=r"cluster\.tls has to give the certificates"):
+        Cluster(chosen, tmp_path)

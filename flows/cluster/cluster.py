@@ -6,6 +6,7 @@ Dask is imported late for the same reason.
 
 from __future__ import annotations
 
+import gc
 import logging
 import shutil
 import threading
@@ -267,3 +268,5 @@ class Cluster:
             ending.kill(workers)
             self._client = self._cluster = self._scheduler = self._placement = None
             self._open.close()
+            if self.settings.kind == "class":
+                gc.collect()  # dask_jobqueue's clusters remove the files of their keys only then

@@ -212,6 +212,14 @@ class ClusterSettings(StageSettings):
         check_devices(self.gpus)
         if isinstance(self.tls, TlsSettings):
             self.tls.check()
+        elif self.kind == "address" and str(self.address).startswith("tls://"):
+            from dask.config import get
+
+            if not get("distributed.comm.tls.client.cert", None):
+                raise ConfigError(
+                    f"cluster.address is {self.address}, so cluster.tls has to give the "
+                    "certificates of that cluster: ca_file, cert and key"
+                )
 
     def new_cluster(self) -> Any:
         """A cluster of the class that they name; ConfigError when its options do not fit it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from pkgutil import resolve_name
@@ -156,25 +155,33 @@ def test_a_thousand_are_admitted_by_and_by_and_the_first_ones_work_meanwhile() -
     assert may == ["w999"]
 
 
-def worker(limit: int | None = 2_000_000_000) -> Any:
-    return SimpleNamespace(memory_manager=SimpleNamespace(memory_limit=limit))
+def worker(folder: Path, limit: int | None = 2_000_000_000) -> Any:
+    return SimpleNamespace(
+        memory_manager=SimpleNamespace(memory_limit=limit), local_directory=str(folder)
+    )
 
 
+@pytest.mark.parametrize("scratch", ["of another host", "a link", "of another user"])
 def test_a_job_elsewhere_keeps_to_the_workers_own_disk_and_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, scratch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "worker"))
+    there = worker(tmp_path / "worker")
     here = corpus.job(tmp_path, scratch=tmp_path)
-    assert on_worker.adapted(here, worker(None)) == here
-    assert on_worker.adapted(here, worker()).memory_limit == 2_000_000_000
-    elsewhere = corpus.job(tmp_path, scratch=tmp_path / "of-another-host")
-    moved = on_worker.adapted(elsewhere, worker()).scratch
+    assert on_worker.adapted(here, worker(tmp_path / "worker", None)) == here
+    assert on_worker.adapted(here, there).memory_limit == 2_000_000_000
+    if scratch == "a link":
+        (tmp_path / scratch).symlink_to(tmp_path)
+    elif scratch == "of another user":
+        (tmp_path / scratch).mkdir(0o777)
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    elsewhere = corpus.job(tmp_path, scratch=tmp_path / scratch)
+    moved = on_worker.adapted(elsewhere, there).scratch
     assert moved is not None
     assert moved.is_relative_to(tmp_path / "worker")
     (moved / "handover").mkdir(parents=True)
-    on_worker.remove_handover()
+    on_worker.remove_handover(there)
     assert not moved.exists()
-    on_worker.remove_handover()
+    on_worker.remove_handover(there)
 
 
 def test_workers_elsewhere_read_the_list_in_out(tmp_path: Path) -> None:

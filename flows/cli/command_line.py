@@ -20,6 +20,7 @@ from tasks.errors import ConfigError, MillError, NothingLeft, OutLocked, TooMany
 from tasks.json_types import JsonObject
 from tasks.lean import importing, without_pandas, without_search_at_exit
 from tasks.logs import log, sent_to
+from tasks.storage import owners
 
 #: Defaults for what this command and its children start; a value that is set already stays.
 ENVIRONMENT = {
@@ -118,7 +119,8 @@ def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
         why = f"this locale's encoding, {error.encoding}, lacks a letter of a name"
         return _fail(args, f"{why}; set PYTHONUTF8=1", Exit.FAILED)
     except OSError as error:  # most often a full disk
-        return _fail(args, f"the system refused: {error}", Exit.FAILED)
+        said = owners.told(error, ".") if isinstance(error, PermissionError) else error
+        return _fail(args, f"the system refused: {said}", Exit.FAILED)
     except Exception as error:
         if not interrupts.became(error):
             raise  # an error of ours

@@ -20,6 +20,7 @@ from tasks import language_codes
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
 from tasks.settings import TranscribeSettings
+from tasks.storage import regular
 
 PURPOSES = {
     "asr": "speech recognition: 16 kHz, WeNet shards",
@@ -33,6 +34,7 @@ TEMPLATES = resources.files("flows.cli") / "templates"
 def init(args: argparse.Namespace) -> JsonObject:
     """Write the file; ask at a terminal for what no flag gives. ConfigError if the file exists."""
     path = Path(args.file)
+    regular.check(path, follows=False)
     if path.exists() and not args.force:
         raise ConfigError(f"{path} is there already; name another file, or give --force")
     purpose = args.purpose or _answer(
@@ -49,7 +51,10 @@ def init(args: argparse.Namespace) -> JsonObject:
     for each in (source, out):
         checks.check_text(each)
     try:
-        path.write_text(text(purpose, codes, source, out, path.name), encoding="utf-8")
+        written = text(purpose, codes, source, out, path.name)
+        mode = "w" if args.force else "x"
+        with open(path, mode, encoding="utf-8", opener=regular.written) as file:
+            file.write(written)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
     return {"settings": str(path.absolute()), "purpose": purpose, "languages": codes}

@@ -5,9 +5,7 @@ Knows no Prefect.
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,11 +17,12 @@ from distributed import get_worker
 from tasks.job import Cost, Done, Job
 from tasks.stages import handover, stage
 from tasks.stages.cost import CostMeter
+from tasks.storage import temporary
 
 Result = TypeVar("Result")
 
 TOPIC = "uttermill-progress"
-HANDOVER = "uttermill"  # in a worker's temporary directory: PCM that filter leaves for resample
+HANDOVER = "uttermill"  # in a worker's own directory: PCM that filter leaves for resample
 #: Between two progress events of a call, s: doubled from the first to the most. A scheduler spends
 #: 0.2 ms on each, and has a thousand workers.
 FIRST_SECONDS, MOST_SECONDS = 0.5, 4.0
@@ -100,19 +99,19 @@ def run_call(
 
 def adapted(job: Job, worker: Any) -> Job:
     """The job with this worker's memory limit, and with a handover folder on its own disk where
-    the run's folder cannot be written to."""
+    the run's folder is not there, or another user's."""
     limit = worker.memory_manager.memory_limit
     if limit:
         job = replace(job, memory_limit=int(limit))
-    if job.scratch is not None and not os.access(job.scratch, os.W_OK):
-        job = replace(job, scratch=_handover())
+    if job.scratch is not None and not temporary.is_ours(job.scratch):
+        job = replace(job, scratch=_handover(worker))
     return job
 
 
-def remove_handover() -> None:
+def remove_handover(dask_worker: Any) -> None:
     """Remove this worker's handover cache; running runs decode those recordings a second time."""
-    shutil.rmtree(_handover(), ignore_errors=True)
+    shutil.rmtree(_handover(dask_worker), ignore_errors=True)
 
 
-def _handover() -> Path:
-    return Path(tempfile.gettempdir()) / HANDOVER
+def _handover(worker: Any) -> Path:
+    return Path(worker.local_directory) / HANDOVER

@@ -6,12 +6,9 @@ scratch folder in TMPDIR, which the next run removes if this one is killed.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import shutil
-import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
@@ -26,11 +23,10 @@ from tasks.errors import ConfigError, MillError
 from tasks.json_types import JsonObject
 from tasks.logs import log, sent_to
 from tasks.storage import write_atomic
+from tasks.storage.temporary import scratch as scratch
 
 ESTIMATE_SETTINGS = "estimate-settings.json"  # in that of an estimate, instead of SETTINGS
 ERROR = "error.json"  # in the folder of a run that has failed, instead of SUMMARY
-UNLOCKED_SECONDS = 60.0  # after which a scratch folder without a lock belongs to a dead run
-REMOVE_SECONDS = 5.0
 
 
 class Run:
@@ -75,8 +71,8 @@ def record(out: Path, settings: PrepareSettings, name: str = SETTINGS) -> Iterat
             folder = uploading.enter_context(scratch()) / place.name
             write_atomic(folder / name, kept)
             uploading.callback(_upload, folder, place)
-        file = logging.FileHandler(folder / "run.log", encoding="utf-8")
-        with sent_to(file, "%(asctime)s %(levelname)s %(message)s"):
+        file = uploading.enter_context((folder / "run.log").open("x", encoding="utf-8"))
+        with sent_to(logging.StreamHandler(file), "%(asctime)s %(levelname)s %(message)s"):
             yield Run(folder, place)
 
 
@@ -87,54 +83,6 @@ def _upload(folder: Path, place: Path) -> None:
             shutil.copytree(folder, home, dirs_exist_ok=True)
     except (MillError, OSError) as error:
         log.warning("the log of the run is not in %s: %s", place, error)
-
-
-@contextmanager
-def scratch() -> Iterator[Path]:
-    """A disposable folder in TMPDIR; removes those that killed runs left there."""
-    folder = Path(tempfile.mkdtemp(prefix="uttermill-run-"))
-    try:
-        with (folder / "lock.new").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            (folder / "lock.new").rename(folder / "lock")  # locked from the moment it has this name
-            for old in folder.parent.glob("uttermill-run-*"):
-                if old != folder:
-                    _remove_unheld(old)
-            yield folder
-    finally:
-        _remove(folder)
-
-
-def _remove_unheld(folder: Path) -> None:
-    with suppress(OSError):
-        try:
-            lock = (folder / "lock").open("r+")
-        except FileNotFoundError:  # it is being made just now, or its run was killed while doing so
-            if time.time() - folder.stat().st_mtime > UNLOCKED_SECONDS:
-                _remove(folder)
-            return
-        with lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _remove(folder)
-
-
-def _remove(folder: Path) -> None:
-    """Remove the folder, its lock last, so that a kill meanwhile leaves a folder that is recognised
-    as dead. Repeated for a while, because a dying worker may still write."""
-    until = time.monotonic() + REMOVE_SECONDS
-    while True:
-        with suppress(OSError):
-            for entry in folder.iterdir():
-                if entry.is_dir():
-                    shutil.rmtree(entry, ignore_errors=True)
-                elif entry.name != "lock":
-                    entry.unlink(missing_ok=True)
-            if all(entry.name == "lock" for entry in folder.iterdir()):
-                (folder / "lock").unlink(missing_ok=True)
-                folder.rmdir()
-        if not folder.exists() or time.monotonic() > until:
-            return
-        time.sleep(0.05)
 
 
 def newest(out: Path, ended_well: bool = False) -> Path:
@@ -162,10 +110,11 @@ def was_killed(out: Path) -> bool:
 
 
 def having(out: Path, name: str) -> Iterator[Path]:
-    """Folders of runs that hold the file `name`, newest first."""
+    """Folders of runs that hold the file `name`, newest first. No run is a link: reports are
+    written there."""
     home = out / "runs"
     folders = (home / name for name in reversed(storage.of(out).folders(home)))
-    return (each for each in folders if storage.exists(each / name))
+    return (each for each in folders if storage.exists(each / name) and not each.is_symlink())
 
 
 def settings_of(out: Path, ended_well: bool = False) -> PrepareSettings:

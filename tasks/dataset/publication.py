@@ -35,7 +35,7 @@ class Renamed:
     def staging(self, version: Path) -> Path:
         """The folder in which a version is prepared; a local one is made, empty."""
         staging = version.with_name(STAGING)
-        shutil.rmtree(staging, ignore_errors=True)
+        storage.LOCAL.clear(staging)
         staging.mkdir(parents=True)
         return staging
 
@@ -111,7 +111,7 @@ class Renamed:
 
     def clean(self, home: Path) -> None:
         """Remove a dead run's leftovers of a version that it did not publish."""
-        shutil.rmtree(home / STAGING, ignore_errors=True)
+        storage.LOCAL.clear(home / STAGING)
 
     def leftovers(self, home: Path) -> Iterator[Path]:
         """What `clean` removes, and leftovers of a dead `withdraw`."""

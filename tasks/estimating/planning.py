@@ -3,11 +3,9 @@ Recordings that are already cut are counted exactly, the others predicted (`expe
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from pathlib import Path
 
 from tasks import corpuswide, recipe, shard
 from tasks.checkpoints import enhanced, llm_answers, manifest
@@ -29,6 +27,7 @@ from tasks.recipe import whole_job
 from tasks.schema import Row
 from tasks.stages import stage
 from tasks.stages.contract import STAGES
+from tasks.storage import temporary
 from tasks.up_to_date import UpToDate
 
 UNJUDGED = Outcome("pending", "filter")
@@ -89,9 +88,9 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     quick = replace(job, shard=job.shard.model_copy(update={"settle_seconds": 0.0}))
     index = Index(job.out)
     index.warn_of_foreign()
-    with tempfile.TemporaryDirectory(prefix="uttermill-plan-") as home:
+    with temporary.scratch() as home:
         look = shard.survey if listing else shard.as_known
-        found = look(quick, index, Path(home))
+        found = look(quick, index, home)
         listed = AsListed(job.out, found)
     shards = manifest.shards(job.out)
     newest = versions.newest(job.out)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import stat
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import wraps
@@ -14,7 +13,7 @@ from typing import BinaryIO, TypeVar, cast
 from tasks import storage
 from tasks.errors import ItemError
 from tasks.recording import Locator
-from tasks.storage import redirects, urls
+from tasks.storage import redirects, regular, urls
 
 Read = TypeVar("Read", bound=Callable[..., object])
 
@@ -114,9 +113,9 @@ def open_regular(path: str) -> BinaryIO:
     if storage.is_url(path):
         return _fetched(path)
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise ItemError("unreadable", "not a regular file")
-        return open(path, "rb", buffering=0)
+        return open(path, "rb", buffering=0, opener=regular.read)
+    except regular.NotAFile as error:
+        raise ItemError("unreadable", "not a regular file") from error
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ItemError("missing", error.strerror or "not there") from error
     except (OSError, ValueError) as error:

@@ -13,12 +13,11 @@ from tasks.errors import ConfigError, ItemError, RunError
 from tasks.recording.names import display_text, safe_name
 from tasks.recording.not_audio import HEAD, packing
 from tasks.storage import urls
+from tasks.storage.local import OUT_FOLDERS
 
 #: Endings (lower case) that programs give to files they have not finished writing.
 TEMPORARY = ("~", ".part", ".partial", ".tmp", ".crdownload")
 
-#: What a run makes in its OUT, where nothing is ever a recording.
-OUT_FOLDERS = frozenset({"manifests", "audio", "runs", "datasets"})
 OUT_SIGN = os.path.join("manifests", "index.json")
 RESULTS = "results_of_uttermill"  # of files and folders that are left aside
 
@@ -34,7 +33,7 @@ def skip_reason(name: str) -> str | None:
 
 
 def is_results(folder: str) -> bool:
-    """Whether a local folder is one of OUT_FOLDERS of an OUT."""
+    """Whether a local folder is one of OUT_FOLDERS of an OUT, where nothing is a recording."""
     home, name = os.path.split(folder)
     return name in OUT_FOLDERS and os.path.isfile(os.path.join(home, OUT_SIGN))
 

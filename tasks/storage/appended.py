@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tasks import storage
 from tasks.errors import ConfigError
+from tasks.storage import owners, regular
 from tasks.storage.objects import Objects
 
 KEPT = 20_000  # objects whose bytes a process remembers: they never change
@@ -27,12 +28,15 @@ _known: dict[str, bytes] = {}
 
 
 def append(path: Path, folder: Path, data: bytes) -> None:
-    """Append lines, all or none. ConfigError if a store lets objects be written over, since two
-    writers could then lose what the other wrote."""
+    """Append lines, all or none. ConfigError if the file may not be written, or if a store lets
+    objects be written over, since two writers could then lose what the other wrote."""
     if not isinstance(path, Path):
         _put(folder, data)
         return
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        handle = regular.written(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {path}: {owners.told(error, path)}") from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         size = os.fstat(handle).st_size

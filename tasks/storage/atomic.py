@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,15 +40,14 @@ class HashedFile:
 def staged(folder: Path) -> Iterator[tuple[HashedFile, Callable[[Callable[[str], str]], Path]]]:
     """A temp file in a local folder, and `publish`, which fsyncs and renames it."""
     folder.mkdir(parents=True, exist_ok=True)
-    fd, temp = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=folder)
-    with os.fdopen(fd, "wb") as raw:
+    temp = folder / f".{secrets.token_hex(8)}.tmp"
+    with temp.open("xb") as raw:  # never through a link, and with what the umask leaves
         handle = HashedFile(raw)
 
         def publish(name_of: Callable[[str], str]) -> Path:
             raw.flush()
             os.fsync(raw.fileno())
             final = folder / name_of(handle.name)
-            os.chmod(temp, 0o644)
             # The folder is not synced: a rename that a power cut undoes is work done again, never
             # a wrong result. A version's folders are synced when it is published.
             os.replace(temp, final)
@@ -57,7 +56,7 @@ def staged(folder: Path) -> Iterator[tuple[HashedFile, Callable[[Callable[[str],
         try:
             yield handle, publish
         finally:
-            Path(temp).unlink(missing_ok=True)
+            temp.unlink(missing_ok=True)
 
 
 def fsync(path: Path) -> None:

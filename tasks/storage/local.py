@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import stat
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
@@ -15,11 +16,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from tasks.errors import ConfigError, UnsafePlace
-from tasks.storage import atomic
+from tasks.storage import atomic, owners, regular
 from tasks.storage.atomic import HashedFile
 from tasks.storage.containment import inside
 from tasks.storage.store import File, Publish, ReadSpan, Span
 
+#: What a run makes in its OUT.
+OUT_FOLDERS = ("manifests", "audio", "runs", "datasets")
 OPEN = 128  # files that `spans` keeps open
 LEAST_FREE = 200 << 20  # bytes that OUT's disk must have free before anything starts
 
@@ -30,20 +33,20 @@ class Local:
     remote = False
 
     def read(self, path: Path) -> bytes:
-        _regular(path)
-        return path.read_bytes()
+        with open(path, "rb", buffering=0, opener=_opened) as file:
+            return file.readall()
 
     def read_all(self, folder: Path) -> dict[str, bytes]:
-        return {path.name: path.read_bytes() for path in self.names(folder)}
+        return {path.name: self.read(path) for path in self.names(folder)}
 
     def hashed(self, path: Path) -> tuple[str, int]:
-        _regular(path)
-        with path.open("rb", buffering=0) as handle:
+        with open(path, "rb", buffering=0, opener=_opened) as handle:
             return hashlib.file_digest(handle, "sha256").hexdigest(), handle.tell()
 
     def write(self, path: Path, data: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        with open(path, "wb", opener=regular.written) as file:
+            file.write(data)
 
     def staged(self, folder: Path) -> AbstractContextManager[tuple[HashedFile, Publish]]:
         return atomic.staged(folder)
@@ -74,6 +77,8 @@ class Local:
             shutil.rmtree(folder)
 
     def clear(self, folder: Path) -> None:
+        if folder.is_symlink():  # what it leads to is nobody's scratch
+            folder.unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
 
     def exists(self, path: Path) -> bool:
@@ -125,6 +130,8 @@ class Local:
                 yield name, stat_guard(status) if stat.S_ISREG(status.st_mode) else ""
 
     def temporaries(self, folder: Path) -> Iterator[Path]:
+        if folder.is_symlink():  # what lies there may be anybody's
+            return iter(())
         names = (name for name, _ in _walked(folder))
         return (folder / name for name in names if is_temporary(name))
 
@@ -138,9 +145,7 @@ class Local:
                 if len(opened) == OPEN:
                     os.close(opened.pop(next(iter(opened))))
                 try:
-                    place = inside(folder, name)
-                    _regular(place)
-                    opened[name] = os.open(place, os.O_RDONLY | os.O_NOFOLLOW)
+                    opened[name] = _opened(inside(folder, name))
                 except FileNotFoundError:
                     return None
             return os.pread(opened[name], high - low, low)
@@ -185,13 +190,14 @@ class Local:
     def check(self, out: Path) -> None:
         try:
             out.mkdir(parents=True, exist_ok=True)
-            probe = out / ".writable"
-            probe.write_bytes(b"")
-            probe.unlink()
+            tempfile.TemporaryFile(dir=out).close()
+            for folder in (out / name for name in OUT_FOLDERS):
+                if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
             free = self.free(out)
         except OSError as error:
             raise ConfigError(
-                f"OUT {out} cannot be written: {error.strerror}; choose another folder"
+                f"OUT {out} cannot be written: {owners.told(error, out)}; choose another folder"
             ) from None
         if free < LEAST_FREE:
             raise ConfigError(f"only {free >> 20} MiB are free at {out}; free some, or move OUT")
@@ -209,6 +215,14 @@ def is_temporary(name: str) -> bool:
 def stat_guard(status: os.stat_result) -> str:
     """`<size>-<mtime in ns>-<inode>` of a local file: cheap proof that it was not touched."""
     return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
+
+
+def _opened(path: str | Path, flags: int = os.O_RDONLY) -> int:
+    """A descriptor of a file to read; FileNotFoundError as `_regular`."""
+    try:
+        return regular.written(path, flags)
+    except regular.NotAFile as error:
+        raise FileNotFoundError(errno.ENOENT, str(error), str(path)) from None
 
 
 def _regular(path: Path) -> os.stat_result:

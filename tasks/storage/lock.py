@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tasks import storage
 from tasks.errors import ConfigError, OutLocked
-from tasks.storage import lease
+from tasks.storage import lease, owners, regular
 from tasks.storage.lease import check as check
 
 NAME = ".lock"
@@ -36,7 +36,7 @@ def refuse_held(out: Path) -> None:
         lease.refuse_held(out)
         return
     try:
-        descriptor = os.open(out / NAME, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = regular.written(out / NAME, os.O_RDONLY)
     except FileNotFoundError:
         return
     try:
@@ -56,9 +56,9 @@ def _locked(out: Path, owner: lease.Owner) -> Iterator[None]:
     try:
         out.mkdir(parents=True, exist_ok=True)
         # Not inherited by workers or servers: a child that outlives a killed run holds nothing.
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = regular.written(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
-        raise ConfigError(f"cannot write to {out}: {error.strerror}") from error
+        raise ConfigError(f"cannot write to {out}: {owners.told(error, path)}") from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -88,7 +88,7 @@ def _owner() -> lease.Owner:
 
 def _held(out: Path) -> OutLocked:
     try:
-        owner = lease.describe(json.loads((out / NAME).read_text()))
+        owner = lease.describe(json.loads(storage.read(out / NAME)))
     except (OSError, ValueError):  # it is writing these lines just now
         owner = "it has only just begun"
     return OutLocked(f"another run holds {out}: {owner}")

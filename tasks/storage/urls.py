@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from tasks import masking
 from tasks.errors import ConfigError
-from tasks.storage import copies, redirects
+from tasks.storage import copies, redirects, regular
 from tasks.storage.answers import ObjectState, state_of, store_errors
 from tasks.storage.filesystem import FileSystem
 from tasks.storage.local import stat_guard
@@ -204,7 +204,7 @@ def fetched(url: str, offset: int | None = None, length: int | None = None) -> B
 def streamed(text: str) -> BinaryIO:
     """A file or object to read once from start to end; an object is fetched as it is read."""
     if not is_url(text):
-        return open(text, "rb")
+        return open(text, "rb", opener=regular.read)
     files, key = files_of(text)
     with store_errors(text):
         file = files.open(key, "rb", block_size=1 << 20, cache_type="readahead")
@@ -215,7 +215,10 @@ def streamed(text: str) -> BinaryIO:
 def arrow(text: str) -> pa.NativeFile | BinaryIO:
     """A file or object that pyarrow reads; an object is fetched as it is read."""
     # As bytes: pyarrow would refuse a name that is not UTF-8.
-    return streamed(text) if is_url(text) else pa.OSFile(os.fsencode(text))
+    if is_url(text):
+        return streamed(text)
+    regular.check(text)
+    return pa.OSFile(os.fsencode(text))
 
 
 #: A longer line is a bad line; it is skipped without being held in memory.
@@ -246,5 +249,5 @@ def lines(text: str) -> Iterator[tuple[int, str | None]]:
 
 def _buffered(text: str) -> BinaryIO:
     if not is_url(text):
-        return open(text, "rb")
+        return open(text, "rb", opener=regular.read)
     return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, fetched(text))))

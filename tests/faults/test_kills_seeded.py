@@ -32,6 +32,7 @@ import pytest
 from flows.run import runs
 from flows.settings import parse
 from tasks import storage
+from tasks.storage import temporary
 from tests import corpus
 from tests.conftest import KILLS, SOME_KILLS, kills
 from tests.faults.command import ROOT, Site, Started, differences, packaged, soon, still_open
@@ -253,7 +254,7 @@ def test_scratch_of_a_killed_run_goes(
     left = tmp_path / "uttermill-run-killed"
     left.mkdir()
     if moment == "half removed":
-        (left / "lock").touch()
+        (left / temporary.LOCK).write_bytes(temporary.MARK)
     elif moment == "before its lock":
         os.utime(left, (0, 0))
     else:

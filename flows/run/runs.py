@@ -110,11 +110,10 @@ def was_killed(out: Path) -> bool:
 
 
 def having(out: Path, name: str) -> Iterator[Path]:
-    """Folders of runs that hold the file `name`, newest first. No run is a link: reports are
-    written there."""
+    """Folders of runs that hold the file `name`, newest first."""
     home = out / "runs"
     folders = (home / name for name in reversed(storage.of(out).folders(home)))
-    return (each for each in folders if storage.exists(each / name) and not each.is_symlink())
+    return (each for each in folders if storage.exists(each / name))
 
 
 def settings_of(out: Path, ended_well: bool = False) -> PrepareSettings:

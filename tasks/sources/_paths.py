@@ -12,7 +12,7 @@ from tasks import storage
 from tasks.errors import ConfigError, ItemError, RunError
 from tasks.recording.names import display_text, safe_name
 from tasks.recording.not_audio import HEAD, packing
-from tasks.storage import urls
+from tasks.storage import regular, urls
 from tasks.storage.local import OUT_FOLDERS
 
 #: Endings (lower case) that programs give to files they have not finished writing.
@@ -79,8 +79,8 @@ def list_file(path: str) -> str:
     if storage.is_url(absolute):
         return absolute
     try:
-        with open(absolute, "rb"):
-            return absolute
+        os.close(regular.read(absolute))
+        return absolute
     except OSError as error:
         raise ConfigError(
             f"source {display_text(path)!r} cannot be read ({error.strerror})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tasks.errors import ConfigError, OutLocked
+from tasks.storage import owners
 from tasks.storage.lock import hold, refuse_held
 
 OWNER = """
@@ -71,6 +73,15 @@ def test_it_is_released_when_the_run_fails(tmp_path: Path) -> None:
         raise ValueError("failed")
     with hold(tmp_path):
         pass
+
+
+@pytest.mark.parametrize("gone", ["", "gone/file"])
+def test_who_is_refused_is_told_of_the_nearest_owner(tmp_path: Path, gone: str) -> None:
+    error = PermissionError(errno.EACCES, "Permission denied", str(tmp_path / gone))
+    said = owners.told(error, "elsewhere")
+    assert f"Permission denied: {tmp_path} belongs to " in said
+    assert said.endswith("; chmod it")
+    assert owners.told(OSError(errno.ENOSPC, "No space left"), tmp_path) == "No space left"
 
 
 def test_a_place_that_cannot_be_written_is_a_settings_error(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 from flows.demo.encoding import encode
 from flows.demo.speech import Line, Samples, speak
 from flows.demo.voice import RATE
+from tasks import storage
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
 from tasks.storage import write_atomic
@@ -81,7 +82,7 @@ def make_corpus(folder: Path) -> list[JsonObject]:
 
 def _is_made(folder: Path) -> bool:
     try:
-        return bool(json.loads((folder / MARKER).read_bytes()).get("version") == VERSION)
+        return bool(json.loads(storage.read(folder / MARKER)).get("version") == VERSION)
     except (OSError, ValueError, AttributeError):
         return False
 

@@ -1,4 +1,4 @@
-"""Who owns what this user may not write, in words."""
+"""Who owns what this user may not use, in words."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ def told(error: OSError, path: str | Path) -> str:
             path = path.parent
         status = os.lstat(path)
         owner, us = _user(status.st_uid), _user(os.geteuid())
+        remedy = f"let {owner} give you, or a group that you share, the right to it"
         return (
             f"{said}: {path} belongs to {owner}, group {_group(status.st_gid)}, with mode "
-            f"{stat.filemode(status.st_mode)}, and this is {us}; let {owner} give the group you "
-            "share the right to write there"
+            f"{stat.filemode(status.st_mode)}, and this is {us}; "
+            + ("chmod it" if owner == us else remedy)
         )
     return said
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import duckdb
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from flows.explore.corpus import Gone
+from flows.explore.corpus import Ended, Gone
 from tasks.errors import ConfigError, MillError
 from tasks.json_types import JsonValue
 
@@ -23,8 +23,33 @@ def asked(request: Request) -> list[tuple[str, str]]:
 
 
 def answer(data: JsonValue, status: int = 200) -> Response:
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return Response(text.encode("utf-8", "replace"), status, media_type="application/json")
+    return Response(written(data), status, media_type="application/json")
+
+
+def written(data: JsonValue) -> bytes:
+    """JSON as UTF-8. Half of a surrogate pair, as a file's name that is no UTF-8 has it in Python,
+    cannot be UTF-8: it stays an escape, as all others beside it."""
+    form: Any = {"separators": (",", ":"), "allow_nan": False}
+    try:
+        return json.dumps(data, ensure_ascii=False, **form).encode()
+    except UnicodeEncodeError:
+        return json.dumps(data, **form).encode()
+
+
+def parsed(text: str | bytes, what: str = "the request") -> JsonValue:
+    """JSON of a request; ConfigError if it is none, or if it cannot be written as UTF-8 again."""
+    try:
+        found: JsonValue = json.loads(text)
+        json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
+    except RecursionError:
+        raise ConfigError(f"{what} is nested too deeply for JSON") from None
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"{what} has half of a surrogate pair in a text; no file can hold that"
+        ) from None
+    except ValueError:
+        raise ConfigError(f"{what} is not JSON") from None
+    return found
 
 
 def _failed(status: int, sentence: Callable[[Exception], str] = str) -> Handler:
@@ -36,6 +61,10 @@ def _refused(error: Exception) -> str:
     return f"the query was refused: {str(error).splitlines()[0]}"
 
 
+def _broken(error: Exception) -> str:
+    return f"DuckDB cannot read its file any more; start again: {str(error).splitlines()[0]}"
+
+
 def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return answer({"error": error.detail}, error.status_code)
@@ -44,9 +73,14 @@ def _http(request: Request, error: Exception) -> Response:
 #: What an error is answered with.
 HANDLERS: dict[Any, Handler] = {
     Gone: _failed(404),
+    Ended: _failed(503),
     ConfigError: _failed(400),
     MillError: _failed(500),
     OSError: _failed(500),
     duckdb.Error: _failed(400, _refused),
+    duckdb.InterruptException: _failed(503, lambda _: "the explorer ends"),
+    duckdb.IOException: _failed(500, _broken),
+    duckdb.FatalException: _failed(500, _broken),
+    ClientDisconnect: _failed(400, lambda _: "the client went away"),
     HTTPException: _http,
 }

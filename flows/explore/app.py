@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
 
 from starlette.applications import Starlette
-from starlette.background import BackgroundTask
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
-from flows.explore import charts, clip, export, overview, query, reviewing, sound
-from flows.explore.answers import HANDLERS, answer, asked
+from flows.explore import charts, clip, export, overview, query, reviewing, sending, sound
+from flows.explore.answers import HANDLERS, answer, asked, parsed
 from flows.explore.corpus import Corpus, Gone, Items
 from flows.explore.gate import Gate
 from flows.explore.loading import Column
 from tasks.audio import write_wav_bytes
 from tasks.dataset import versions
 from tasks.errors import ConfigError
-from tasks.json_types import JsonObject
+from tasks.json_types import JsonObject, JsonValue
 
 KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-BODY = 16_000_000  # bytes of a request, at most
+BODY = 2_000_000  # bytes of a request, at most
+HEAVY = 4  # answers with audio, and exports, that are made at once; others wait
 WEB = resources.files("flows.explore") / "web"
 
 Asking = Callable[[Corpus, Items, query.Parameters], JsonObject]
@@ -40,6 +39,12 @@ class Explorer:
 
     def __init__(self, corpus: Corpus, against: int | None, token: str, home: Path) -> None:
         self.corpus, self.against, self.home, self.token = corpus, against, home, token
+        self._heavy, self._storing = ThreadPoolExecutor(HEAVY), ThreadPoolExecutor(1)
+
+    def close(self) -> None:
+        """Wait for what is being made: the corpus must have ended."""
+        for threads in (self._heavy, self._storing):
+            threads.shutdown(cancel_futures=True)
 
     def page(self, request: Request) -> Response:
         text = (WEB / "index.html").read_text(encoding="utf-8")
@@ -89,12 +94,21 @@ class Explorer:
         return answer(overview.compared(self.corpus, items, other, asked(request)))
 
     def clip(self, request: Request) -> Response:
-        item = request.path_params["item"]
-        return answer(clip.detail(self.corpus, self._items(request), item))
+        return answer(clip.detail(self.corpus, self._items(request), _item(request)))
+
+    def heavy(
+        self, make: Callable[[Request], Response]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """A handler whose answer takes memory or long to make: few at once, and no thread waits."""
+
+        async def handler(request: Request) -> Response:
+            return await asyncio.wrap_future(self._heavy.submit(make, request))
+
+        return handler
 
     def speech(self, request: Request) -> Response:
         name = request.query_params.get("recording", "")
-        return answer(sound.speech(self.corpus.shards.locator(name)))
+        return answer(sound.speech(self.corpus.shards.locator(name), self.corpus.going_on))
 
     def audio(self, request: Request) -> Response:
         """WAV of an item, or of `start` to `end` of its recording; ranges as players ask them.
@@ -109,43 +123,31 @@ class Explorer:
             return answer({"error": str(error)}, 200 if single.get("explain") == "1" else 404)
 
     def _audio(self, request: Request, single: Mapping[str, str]) -> Response:
-        items, item = self._items(request), request.path_params["item"]
+        items, item = self._items(request), _item(request)
         if "start" in single:
             row = clip.row(self.corpus, items, item)
-            low, high = (query.number(single.get(n, ""), n) for n in ("start", "end"))
+            low, high = (query.number(single.get(n, ""), n, clip.LATEST) for n in ("start", "end"))
             if not 0 <= low < high:
                 raise ConfigError("start must lie before end")
-            pcm = clip.span(self.corpus, row["recording"], low, high, int(row["sample_rate"]))
+            pcm = clip.span(self.corpus, row["recording"], low, high, clip.bounds(row)[2])
         else:
             more = clip.NEIGHBOURS if single.get("around") == "1" else 0.0
             pcm = clip.audio_of(self.corpus, items, item, more)
-        data, status, headers = sound.part(write_wav_bytes(*pcm), request.headers.get("range"))
-        return Response(data, status, headers, media_type="audio/wav")
+        file, size = sending.made(self.home, lambda file: file.write(write_wav_bytes(*pcm)))
+        first, size, status, headers = sound.part(size, request.headers.get("range"))
+        file.seek(first)
+        return sending.Sent(file, size, "audio/wav", headers, status)
 
     def export(self, request: Request) -> Response:
-        items, kind, wanted = self._items(request), request.path_params["kind"], asked(request)
-        name = f"uttermill-v{items.number:04d}.{kind}"
-        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-        if kind == "jsonl":
-            export.chosen(items, wanted)  # bad parameters fail before the answer begins
-            lines: Iterator[bytes] = export.jsonl(self.corpus, items, wanted)
-            return StreamingResponse(lines, media_type=export.KINDS[kind], headers=headers)
-        with tempfile.NamedTemporaryFile(dir=self.home, suffix=f".{kind}", delete=False) as file:
-            path = Path(file.name)
-        try:
-            if kind == "parquet":
-                export.parquet(self.corpus, items, wanted, path)
-            elif kind == "zip":
-                export.archive(self.corpus, items, wanted, path)
-            else:
-                raise ConfigError(f"{kind!r} is none of jsonl, parquet and zip")
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
-        media = export.KINDS.get(kind, "application/zip")
-        return FileResponse(
-            path, media_type=media, headers=headers, background=BackgroundTask(path.unlink)
+        items, kind = self._items(request), request.path_params["kind"]
+        if kind not in export.KINDS:
+            raise ConfigError(f"{kind!r} is none of jsonl, parquet and zip")
+        media, write = export.KINDS[kind]
+        file, size = sending.made(
+            self.home, lambda file: write(self.corpus, items, asked(request), file)
         )
+        name = f"attachment; filename=uttermill-v{items.number:04d}.{kind}"
+        return sending.Sent(file, size, media, {"Content-Disposition": name})
 
     def reviews(self, request: Request) -> Response:
         line = query.integer(request.query_params, "since", 0)
@@ -160,29 +162,26 @@ class Explorer:
     async def _posted(self, request: Request, store: Storing) -> Response:
         if "json" not in request.headers.get("content-type", ""):
             raise ConfigError("send JSON")
-        data = b""
+        data = bytearray()
         async for piece in request.stream():
             data += piece
             if len(data) > BODY:
                 raise HTTPException(413, f"a request holds up to {BODY:,} bytes")
-        try:
-            given = json.loads(data)
-        except ValueError:
-            raise ConfigError("the request is not JSON") from None
+        return await asyncio.wrap_future(self._storing.submit(self._stored, bytes(data), store))
+
+    def _stored(self, data: bytes, store: Storing) -> Response:
+        given: JsonValue = parsed(data)
         if not isinstance(given, dict):
             raise ConfigError("send one JSON object")
-        number = given.get("version")
-        if number is not None and not str(number).isdecimal():
-            raise ConfigError(f"version is {number!r}; give a whole number")
-
-        def work() -> Response:
-            items = self.corpus.items(None if number is None else int(number))
-            return answer(store(self.corpus, items, given))
-
-        return await run_in_threadpool(work)
+        items = self.corpus.items(query.integer(given, "version"))
+        return answer(store(self.corpus, items, given))
 
     def _items(self, request: Request) -> Items:
         return self.corpus.items(query.integer(request.query_params, "version"))
+
+
+def _item(request: Request) -> int:
+    return query.integer(request.path_params, "item") or 0
 
 
 def _columns(columns: Mapping[str, Column]) -> list[dict[str, str]]:
@@ -202,11 +201,11 @@ def make(explorer: Explorer) -> Gate:
         Route("/api/kept", e.of_items(charts.kept)),
         Route("/api/table", e.of_items(overview.table)),
         Route("/api/compare", e.compare),
-        Route("/api/clip/{item:int}", e.clip),
-        Route("/api/audio/{item:int}", e.audio),
+        Route("/api/clip/{item}", e.clip),
+        Route("/api/audio/{item}", e.heavy(e.audio)),
         Route("/api/timeline", e.of_items(clip.timeline)),
-        Route("/api/speech", e.speech),
-        Route("/api/export/{kind}", e.export),
+        Route("/api/speech", e.heavy(e.speech)),
+        Route("/api/export/{kind}", e.heavy(e.export)),
         Route("/api/reviews", e.reviews, methods=["GET"]),
         Route("/api/reviews", e.store_review, methods=["POST"]),
         Route("/api/reviews/selection", e.store_selection, methods=["POST"]),

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
 
 from flows.explore import query
+from flows.explore.answers import parsed
 from flows.explore.corpus import Corpus, Items
 from flows.explore.loading import SqlValue
 from flows.explore.query import Parameters
+from flows.explore.sql import identifier
 from tasks import plugins
 from tasks.errors import ConfigError
 from tasks.job import Job
@@ -51,7 +52,7 @@ def histogram(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     width = (high - low) / BINS or 1.0
     counts = corpus.rows(
         f"SELECT greatest(least(floor(({column} - ?) / ?), {BINS - 1}), 0)::INT AS bin, "
-        f'"{by}" AS name, count(*) AS count, sum(seconds) / 3600 AS hours FROM {where} '
+        f"{identifier(by)} AS name, count(*) AS count, sum(seconds) / 3600 AS hours FROM {where} "
         "GROUP BY ALL ORDER BY name, bin",
         [low, width, *chosen.values],
     )
@@ -129,9 +130,11 @@ def kept(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     """
     single = dict(asked)
     try:
-        wanted: list[JsonObject] = json.loads(single.get("limits") or "[]")
-        moved = {(str(w["column"]), str(w["side"])): float(w["value"]) for w in wanted}
-    except (ValueError, TypeError, KeyError):
+        wanted: Any = parsed(single.get("limits") or "[]", "limits")
+        moved = {
+            (str(w["column"]), str(w["side"])): query.number(w["value"], "value") for w in wanted
+        }
+    except (TypeError, KeyError):
         raise ConfigError("limits is not a JSON list of column, side and value") from None
     chosen = query.choice(items.columns, asked)
     known = limits(corpus.job())

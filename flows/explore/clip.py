@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import duckdb
+
 from flows.explore import sound
 from flows.explore.corpus import Corpus, Gone, Items
-from flows.explore.loading import parquet_glob
+from flows.explore.loading import first_line, parquet_glob
 from flows.explore.query import Parameters
 from tasks import storage
 from tasks.arrays import Int16s
@@ -14,6 +16,8 @@ from tasks.checkpoints.utterance import Utterance
 from tasks.json_types import JsonObject
 from tasks.schema import UTTERANCES_FILE
 
+LATEST = 1e7  # seconds of a recording that can be asked for
+RATES = range(1, 1_000_000)  # Hz
 NEIGHBOURS = 3.0  # s before and after a clip that can be heard with it
 
 
@@ -58,8 +62,8 @@ def _others(corpus: Corpus, utterance: Utterance) -> list[str]:
         return []
     pattern = str(home / "*" / "*.parquet")
     found = corpus.rows(
-        "SELECT DISTINCT text FROM read_parquet(?, union_by_name=true) WHERE audio = ? "
-        "AND text IS NOT NULL AND transcript <> ? ORDER BY text",
+        "SELECT DISTINCT text::VARCHAR AS text FROM read_parquet(?, union_by_name=true) "
+        "WHERE audio::VARCHAR = ? AND text IS NOT NULL AND transcript::VARCHAR <> ? ORDER BY text",
         [pattern, utterance.audio, (utterance.heard or {}).get("transcript") or ""],
     )
     mine = (utterance.heard or {}).get("text")
@@ -70,8 +74,7 @@ def audio_of(corpus: Corpus, items: Items, item: int, more: float = 0.0) -> tupl
     """PCM of an item, with `more` seconds of its source before and after; int16 [n], Hz. Gone, with
     the reason, if none is left."""
     found = row(corpus, items, item)
-    if found["start"] >= found["end"]:
-        raise Gone("it has no samples: the recording could not be decoded")
+    start, end, rate = bounds(found)
     if not more:
         if found["outcome"] == "packaged" and (ready := _tar(corpus, items, found["id"])):
             return ready
@@ -81,14 +84,23 @@ def audio_of(corpus: Corpus, items: Items, item: int, more: float = 0.0) -> tupl
             made = pcm is not None and not pcm["error_code"]
             if pcm and made and (ready := sound.of_blob(corpus.out, known[0], pcm)):
                 return ready
-    start = max(found["start"] - more, 0.0)
-    end = found["end"] + more
+    end += more
     if more:
         last = corpus.rows(
             f'SELECT max("end") AS last FROM {items.name} WHERE recording = ?', [found["recording"]]
         )
         end = min(end, last[0]["last"])
-    return span(corpus, found["recording"], start, end, int(found["sample_rate"]))
+    return span(corpus, found["recording"], max(start - more, 0.0), end, rate)
+
+
+def bounds(row: JsonObject) -> tuple[float, float, int]:
+    """(start, end, rate) of an item, in seconds and Hz; Gone if the ledger has none that can be."""
+    start, end, rate = row["start"], row["end"], row["sample_rate"]
+    if start is not None and start == end:
+        raise Gone("it has no samples: the recording could not be decoded")
+    if start is None or end is None or not (0 <= start < end < LATEST and rate in RATES):
+        raise Gone("its start, end and sample rate in the ledger are none of a recording")
+    return start, end, rate
 
 
 def span(corpus: Corpus, recording: str, start: float, end: float, rate: int) -> tuple[Int16s, int]:
@@ -107,11 +119,12 @@ def _tar(corpus: Corpus, items: Items, key: str) -> tuple[Int16s, int] | None:
         return None
     try:
         found = corpus.rows(
-            'SELECT shard, "offset" FROM read_parquet(?, union_by_name=true) WHERE id = ?',
+            'SELECT shard::VARCHAR AS shard, "offset"::BIGINT AS "offset" '
+            'FROM read_parquet(?, union_by_name=true) WHERE id::VARCHAR = ? AND "offset" >= 0',
             [parquet_glob(table), key],
         )
-    except Exception as error:  # DuckDB's, where the version was removed meanwhile
-        raise Gone(f"version {items.number} cannot be read any more: {error}") from None
+    except duckdb.Error as error:  # the version was removed meanwhile, or names no tars
+        raise Gone(f"version {items.number} cannot be read any more: {first_line(error)}") from None
     return sound.published(version, found[0]) if found else None
 
 
@@ -126,4 +139,4 @@ def timeline(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     )
     if not spans:
         raise Gone(f"version {items.number} has no recording {json.dumps(recording)}")
-    return {"recording": recording, "spans": spans, "end": max(s["end"] for s in spans)}
+    return {"recording": recording, "spans": spans, "end": max(s["end"] or 0.0 for s in spans)}

@@ -13,26 +13,31 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pyarrow as pa
 
-from flows.explore import loading, vocabulary
+from flows.explore import loading, sql, vocabulary
 from flows.explore.loading import Column, SqlValue
 from flows.explore.selection import Selection
 from flows.explore.shards import Shards
+from flows.explore.sql import identifier
 from flows.explore.vocabulary import Vocabulary
 from flows.run import runs
+from tasks import storage
 from tasks.dataset import versions
 from tasks.errors import ConfigError, MillError
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.logs import log
 
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
 ANSWERS = 500  # results of `once` that stay cached
 BATCH = 50_000  # texts that are read at once
-MEMORY = "1GB"  # that DuckDB may take; beyond it, it uses its file
+ANSWER = 32_000_000  # characters of the texts of an answer, at most
+ROWS = 16  # that are fetched at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +52,15 @@ class Items:
     @property
     def listed(self) -> str:
         """Its columns, for SQL."""
-        return ", ".join(f'"{name}"' for name in self.columns)
+        return ", ".join(map(identifier, self.columns))
 
 
 class Gone(MillError):
     """The requested thing is not in this OUT, or no longer."""
+
+
+class Ended(MillError):
+    """The explorer ends while it is asked."""
 
 
 class Corpus:
@@ -60,10 +69,7 @@ class Corpus:
     def __init__(self, out: Path, home: Path) -> None:
         self.out, self._home = out, home
         self.shards = Shards(out, self.job)
-        self._database = duckdb.connect(
-            str(home / "explore.duckdb"),
-            config={"memory_limit": MEMORY, "temp_directory": str(home)},
-        )
+        self._database = sql.connect(home, _inside(out))
         self._lock = threading.Lock()
         self._items: dict[int, Items] = {}
         self._once = lru_cache(ANSWERS)(self.rows)
@@ -71,8 +77,8 @@ class Corpus:
         self._counting = threading.Lock()
         self._ahead: list[threading.Thread] = []
         self._asking = threading.Lock()
-        self._cursors: set[duckdb.DuckDBPyConnection] = set()
-        self._closing = False
+        self._cursors: set[DuckDBPyConnection] = set()
+        self._ending = False
 
     def versions(self) -> list[int]:
         """Numbers of the published versions, newest first; ConfigError without any."""
@@ -100,7 +106,7 @@ class Corpus:
             if number not in self._items:
                 name = f"items_{number}"
                 with self.cursor() as cursor:
-                    columns = loading.load(cursor, self.out, self.place(number), name)
+                    columns = loading.load(cursor, self.out, self.place(number), self._home, name)
                 selection = Selection(self.arrays, name, columns)
                 self._items[number] = items = Items(number, name, columns, selection)
                 self._in_background(number, self._read_ahead, items)
@@ -115,7 +121,7 @@ class Corpus:
             try:
                 work(about)
             except Exception as error:
-                if not self._closing:  # the page shows it when it asks for the same
+                if not self._ending:  # the page shows it when it asks for the same
                     log.warning("version %d cannot be read ahead: %s", number, error)
 
         thread = threading.Thread(target=run, daemon=True)
@@ -153,11 +159,10 @@ class Corpus:
                 yield batch.column(0)
 
     @contextmanager
-    def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection for one thread; Gone once the corpus closes."""
+    def cursor(self) -> Iterator[DuckDBPyConnection]:
+        """A connection for one thread; Ended once the explorer ends."""
         with self._asking:
-            if self._closing:
-                raise Gone("the explorer ends")
+            self.going_on()
             cursor = self._database.cursor()
             self._cursors.add(cursor)
         try:
@@ -168,14 +173,26 @@ class Corpus:
             cursor.close()
 
     def rows(self, sql: str, values: Sequence[SqlValue] = ()) -> list[JsonObject]:
+        """The rows of a query, by column; ConfigError if their texts are more than ANSWER."""
+        found, size = list[JsonObject](), 0
+        for batch in self.batches(sql, values):
+            found += batch
+            size += sum(len(v) for row in batch for v in row.values() if isinstance(v, str))
+            if size > ANSWER:
+                raise ConfigError(
+                    f"an answer holds up to {ANSWER:,} characters of text; ask for fewer rows"
+                )
+        return found
+
+    def batches(
+        self, sql: str, values: Sequence[SqlValue] = (), size: int = ROWS
+    ) -> Iterator[list[JsonObject]]:
         """The rows of a query, by column; floats that JSON cannot hold are None."""
         with self.cursor() as cursor:
             found = cursor.execute(sql, list(values))
             names = [each[0] for each in found.description]
-            return [
-                {name: _plain(value) for name, value in zip(names, row, strict=True)}
-                for row in found.fetchall()
-            ]
+            while batch := found.fetchmany(size):
+                yield [dict(zip(names, map(_plain, row), strict=True)) for row in batch]
 
     def arrays(self, sql: str, values: Sequence[SqlValue] = ()) -> Mapping[str, Any]:
         """A query's columns as arrays; masked where they have nulls."""
@@ -191,15 +208,32 @@ class Corpus:
         settings = runs.known_settings(self.out, ended_well=True)
         return settings.job() if settings else None
 
-    def close(self) -> None:
-        """Interrupt all queries, and wait for what runs in the background: a thread that still
-        reads when the process ends keeps DuckDB's objects, and its binding complains of each."""
+    def going_on(self) -> None:
+        """Ended if the explorer ends: what takes long asks it now and then."""
+        if self._ending:
+            raise Ended("the explorer ends")
+
+    def end(self) -> None:
+        """Interrupt all queries, and let none begin."""
         with self._asking:
-            self._closing = True
+            self._ending = True
             for cursor in self._cursors:
                 cursor.interrupt()
+
+    def close(self) -> None:
+        """End, and wait for what runs in the background: a thread that still reads when the process
+        ends keeps DuckDB's objects, and its binding complains of each."""
+        self.end()
         self.wait()
         self._database.close()
+
+
+def _inside(out: Path) -> list[Path]:
+    """The folders of a local OUT that hold tables; none that a link leads out of it."""
+    if storage.of(out).mounted(out) is None:
+        return []
+    folders = [out / name for name in ("datasets", "manifests")]
+    return [folder for folder in folders if folder.resolve().is_relative_to(out.resolve())]
 
 
 def _plain(value: object) -> object:

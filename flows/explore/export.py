@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import io
-import json
+import re
 import zipfile
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
+from typing import IO
 
 from flows.explore import clip, query
+from flows.explore.answers import written
 from flows.explore.corpus import Corpus, Gone, Items
 from flows.explore.query import Choice, Parameters
+from flows.explore.sql import literal
 from tasks.audio import write_wav_bytes
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
 
-KINDS = {"jsonl": "application/x-ndjson", "parquet": "application/vnd.apache.parquet"}
-BATCH = 2000
 CLIPS = 2000  # of a zip, at most
 
 
@@ -30,39 +30,32 @@ def chosen(items: Items, asked: Parameters) -> tuple[Choice, str]:
     return picked, query.order(items.columns, dict(asked).get("sort"))
 
 
-def jsonl(corpus: Corpus, items: Items, asked: Parameters) -> Iterator[bytes]:
+def jsonl(corpus: Corpus, items: Items, asked: Parameters, file: IO[bytes]) -> None:
     """One JSON object a line, without columns that are null."""
     picked, by = chosen(items, asked)
-    with corpus.cursor() as cursor:
-        found = cursor.execute(
-            f"SELECT {items.listed} FROM {items.name} WHERE {picked.sql} ORDER BY {by}",
-            list(picked.values),
-        )
-        names = [each[0] for each in found.description]
-        while batch := found.fetchmany(BATCH):
-            yield b"".join(_line(dict(zip(names, row, strict=True))) for row in batch)
+    sql = f"SELECT {items.listed} FROM {items.name} WHERE {picked.sql} ORDER BY {by}"
+    for batch in corpus.batches(sql, picked.values):
+        file.writelines(map(_line, batch))
 
 
 def _line(row: JsonObject) -> bytes:
-    known = {name: value for name, value in row.items() if value is not None}
-    return json.dumps(known, ensure_ascii=False).encode() + b"\n"
+    return written({name: value for name, value in row.items() if value is not None}) + b"\n"
 
 
-def parquet(corpus: Corpus, items: Items, asked: Parameters, path: Path) -> None:
-    """Write the selection to a local file."""
+def parquet(corpus: Corpus, items: Items, asked: Parameters, file: IO[bytes]) -> None:
+    """One row an item, with all columns."""
     picked, by = chosen(items, asked)
     with corpus.cursor() as cursor:
-        target = str(path).replace("'", "''")
         cursor.execute(
             f"COPY (SELECT {items.listed} FROM {items.name} WHERE {picked.sql} ORDER BY {by}) "
-            f"TO '{target}' (FORMAT parquet, COMPRESSION zstd)",
+            f"TO {literal(file.name)} (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)",
             list(picked.values),
         )
 
 
-def archive(corpus: Corpus, items: Items, asked: Parameters, path: Path) -> None:
-    """Write a zip to a local file: `<id>.wav` of each clip whose audio is left, and `items.jsonl`;
-    ConfigError if it would hold more than CLIPS."""
+def archive(corpus: Corpus, items: Items, asked: Parameters, file: IO[bytes]) -> None:
+    """`<id>.wav` of each clip whose audio is left, and `items.jsonl`; ConfigError if that would be
+    more than CLIPS."""
     picked, by = chosen(items, asked)
     rows = corpus.rows(
         f"SELECT item, {items.listed} FROM {items.name} WHERE {picked.sql} ORDER BY {by} "
@@ -71,11 +64,11 @@ def archive(corpus: Corpus, items: Items, asked: Parameters, path: Path) -> None
     )
     if len(rows) > CLIPS:
         raise ConfigError(f"a zip holds up to {CLIPS} clips; choose fewer, or export a table")
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as whole:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as whole:
         lines = io.BytesIO()
         for row in rows:
             item = row.pop("item")
-            name = f"{row['id'] or f'item-{item}'}.wav"
+            name = f"{row['id'] if _is_plain(row['id']) else f'item-{item}'}.wav"
             try:
                 whole.writestr(name, write_wav_bytes(*clip.audio_of(corpus, items, item)))
                 row["audio"] = name
@@ -83,3 +76,17 @@ def archive(corpus: Corpus, items: Items, asked: Parameters, path: Path) -> None
                 row["audio_missing"] = str(error)
             lines.write(_line(row))
         whole.writestr("items.jsonl", lines.getvalue())
+
+
+def _is_plain(key: str | None) -> bool:
+    """Whether an id is as uttermill makes them: one that is not could lead a zip's reader to
+    another folder."""
+    return key is not None and re.fullmatch(r"[A-Za-z0-9_-]{1,200}", key) is not None
+
+
+#: Content types and writers, by ending.
+KINDS: dict[str, tuple[str, Callable[[Corpus, Items, Parameters, IO[bytes]], None]]] = {
+    "jsonl": ("application/x-ndjson", jsonl),
+    "parquet": ("application/vnd.apache.parquet", parquet),
+    "zip": ("application/zip", archive),
+}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 
+from flows.explore.sql import identifier, literal
 from tasks import plugins, schema, shelves, storage
 from tasks.corpuswide import outcome_table
+from tasks.errors import ConfigError
 
 #: Columns of every item, in the order in which the page offers them.
 FIRST = (
@@ -23,11 +26,14 @@ SEARCHED = (
     "id, source_path, speaker, text, CASE WHEN hypothesis IS DISTINCT FROM text THEN hypothesis END"
 )
 HIDDEN = ("item", "searched", "spoken")  # columns that the page does not offer
-TEXTS = "VARCHAR"
+TEXT, NUMBER = "VARCHAR", "DOUBLE"
 SKIPPED = frozenset({"offset", "sha256", "generation", "shard", "blob", "word_times", "heard"})
+LONGEST = 65_536  # characters of a text that are shown
 
 #: A value that a query is given.
 SqlValue = str | float | bool | None
+#: TEXT or NUMBER for each column of a view, by name.
+Types = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +46,33 @@ class Column:
 
 
 def load(
-    cursor: duckdb.DuckDBPyConnection, out: Path, version: Path, name: str
+    cursor: duckdb.DuckDBPyConnection, out: Path, version: Path, home: Path, name: str
 ) -> Mapping[str, Column]:
-    """Create the table `name`; returns its columns."""
-    with _parquet(cursor, out, version) as views:
-        cursor.execute(
-            f"CREATE OR REPLACE TABLE {name} AS SELECT *, "
-            f"lower(concat_ws(chr(10), {SEARCHED})) AS searched, "
-            "length(trim(text)) - length(replace(trim(text), ' ', '')) + 1 AS spoken "
-            f"FROM ({_select(views, _numbered(cursor))})"
-        )
-    # A page is a hundred rows from anywhere: without an index each costs a block of every column.
-    cursor.execute(f"CREATE UNIQUE INDEX {name}_item ON {name} (item)")
+    """Create the table `name`; returns its columns. `home`: for copies of objects. ConfigError,
+    with the reason, if the version's tables cannot be shown."""
+    try:
+        with _parquet(cursor, out, version, home) as views:
+            cursor.execute(
+                f"CREATE OR REPLACE TABLE {name} AS SELECT *, "
+                f"lower(concat_ws(chr(10), {SEARCHED})) AS searched, "
+                "length(trim(text)) - length(replace(trim(text), ' ', '')) + 1 AS spoken "
+                f"FROM ({_select(views, _numbered(cursor))})"
+            )
+        # A page is a hundred rows from anywhere: without an index each costs a block of every
+        # column.
+        cursor.execute(f"CREATE UNIQUE INDEX {name}_item ON {name} (item)")
+    except duckdb.PermissionException as error:
+        raise ConfigError(
+            f"a link in {out} leads to a file elsewhere, which the explorer does not read; "
+            f"put the file itself there: {first_line(error)}"
+        ) from None
+    except duckdb.ConstraintException:
+        raise ConfigError(f"{version}: an id stands twice in {schema.UTTERANCES_FILE}") from None
     return _described(cursor, name)
+
+
+def first_line(error: duckdb.Error) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _numbered(cursor: duckdb.DuckDBPyConnection) -> str:
@@ -70,32 +90,84 @@ def _numbered(cursor: duckdb.DuckDBPyConnection) -> str:
 
 @contextmanager
 def _parquet(
-    cursor: duckdb.DuckDBPyConnection, out: Path, version: Path
-) -> Iterator[dict[str, dict[str, str]]]:
+    cursor: duckdb.DuckDBPyConnection, out: Path, version: Path, home: Path
+) -> Iterator[dict[str, Types]]:
     """Views on the existing files: types of columns by name, by view."""
     store = storage.of(out)
-    found: dict[str, dict[str, str]] = {}
+    found: dict[str, Types] = {}
     wanted = [n for n in store.tree(version) if n.startswith(("ledger.", "utterances."))]
     storage.refuse_links(version)  # DuckDB's globs follow them
     storage.refuse_links(out / "manifests")
-    with store.reading(version, wanted) as home:
-        globs = {n: parquet_glob(home / f"{n}.parquet") for n in ("ledger", "utterances")}
+    with store.reading(version, wanted, home) as folder:
+        globs = {n: parquet_glob(folder / f"{n}.parquet") for n in ("ledger", "utterances")}
         # Fetched from a bucket, checkpoints would be thousands of requests.
         if (manifests := store.mounted(out / "manifests")) is not None:
             globs["outcomes"] = parquet_glob(outcome_table.place(out))
             for stage in ("shard", "resample", "transcribe"):
                 globs[stage] = str(manifests / stage / "*" / "*.parquet")
         for view, pattern in globs.items():
-            if not cursor.execute("SELECT 1 FROM glob(?) LIMIT 1", [pattern]).fetchone():
-                continue
-            quoted = pattern.replace("'", "''")
-            cursor.execute(
-                f"CREATE OR REPLACE TEMP VIEW {view} AS SELECT * FROM "
-                f"read_parquet('{quoted}', union_by_name=true, filename='part')"
-            )
-            types = cursor.execute(f"DESCRIBE {view}").fetchall()
-            found[view] = {row[0]: row[1] for row in types}
+            if cursor.execute("SELECT 1 FROM glob(?) LIMIT 1", [pattern]).fetchone():
+                found[view] = _view(cursor, view, pattern)
+        _require(found.get("ledger", {}), LEDGER_NEEDS, f"{version}/{schema.LEDGER_FILE}")
+        if "utterances" in found:
+            _require(found["utterances"], {"id"}, f"{version}/{schema.UTTERANCES_FILE}")
         yield found
+
+
+#: Columns without which nothing of a version can be shown.
+LEDGER_NEEDS = {"recording", "utterance", "start", "end", "seconds", "sample_rate", "outcome"}
+
+
+def _require(types: Types, names: Collection[str], place: str) -> None:
+    if missing := sorted(set(names) - types.keys()):
+        raise ConfigError(f"{place} lacks the column {missing[0]}; `uttermill verify` says more")
+
+
+def _view(cursor: duckdb.DuckDBPyConnection, view: str, pattern: str) -> Types:
+    """Create a view whose columns all have names of their own, as DuckDB compares names, and are
+    texts and numbers alone: what a file holds beside them is shown as a text."""
+    table = f"read_parquet({literal(pattern)}, union_by_name=true)"
+    meant = {"ledger": schema.LEDGER, "utterances": schema.UTTERANCES}.get(view)
+    taken = {_compared(name) for name in (*HIDDEN, "part")}
+    types, columns = dict[str, str](), list[str]()
+    for name, kind, *_ in cursor.execute(f"DESCRIBE SELECT * FROM {table}").fetchall():
+        field = meant.field(name) if meant and name in meant.names else None
+        types[free := _free(name, taken)] = target = _type(kind, field)
+        columns.append(f"{_as(target, identifier(name))} AS {identifier(free)}")
+    part = "filename AS part"  # the newest part of a checkpoint has the last name
+    cursor.execute(
+        f"CREATE OR REPLACE TEMP VIEW {view} AS SELECT {', '.join([*columns, part])} FROM {table}"
+    )
+    return types
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """The name, with a number behind it if it is taken; it is taken from then on."""
+    free, number = name, 2
+    while _compared(free) in taken:
+        free, number = f"{name}_{number}", number + 1
+    taken.add(_compared(free))
+    return free
+
+
+def _compared(name: str) -> bytes:
+    """What DuckDB compares of a name: upper case is lower case, in ASCII alone."""
+    return name.encode().lower()
+
+
+def _type(kind: str, field: pa.Field | None) -> str:
+    """What a column of one of DuckDB's types is shown as, or what its `field` says that it is."""
+    if field is None:
+        return NUMBER if _number(kind) else TEXT
+    return NUMBER if pa.types.is_primitive(field.type) else TEXT
+
+
+def _as(target: str, column: str) -> str:
+    if target == NUMBER:
+        return f"TRY_CAST({column} AS {NUMBER})"
+    text = f"{column}::{TEXT}"
+    cut = f"left({text}, {LONGEST}) || ' … (' || length({text}) || ' characters)'"
+    return f"CASE WHEN length({text}) > {LONGEST} THEN {cut} ELSE {text} END"
 
 
 def parquet_glob(path: Path) -> str:
@@ -103,34 +175,44 @@ def parquet_glob(path: Path) -> str:
     return str(path / "**" / "*.parquet") if path.is_dir() else str(path)
 
 
-def _select(views: Mapping[str, Mapping[str, str]], ledger: str) -> str:
+def _select(views: Mapping[str, Types], ledger: str) -> str:
     u, d = views.get("utterances", {}), views.get("outcomes", {})
     joins = [f"FROM ({ledger}) l"]
-    known: dict[str, list[str]] = {}
+    known: dict[str, list[str]] = {name: [] for name in FIRST}
+    kinds: dict[str, str] = {}
+    taken = {_compared(name) for name in (*HIDDEN, *FIRST)}
 
-    def add(name: str, expression: str) -> None:
+    def add(name: str, kind: str, expression: str) -> None:
+        """Another place where a column's value may be; of another type, it is another column."""
+        if kinds.get(name, kind) != kind or (name not in known and _compared(name) in taken):
+            name = _free(name, taken)
+        taken.add(_compared(name))
+        kinds[name] = kind
         known.setdefault(name, []).append(expression)
 
-    for column in views["ledger"]:
-        if column not in ("utterance", "part", "samples", "overlap_samples", "language"):
-            add(column, f'l."{column}"')
-    add("id", "l.utterance")
+    for column, kind in views["ledger"].items():
+        if column not in ("utterance", "samples", "overlap_samples", "language", "sample_rate"):
+            add(column, kind, f"l.{identifier(column)}")
+    add("sample_rate", NUMBER, "TRY_CAST(l.sample_rate AS BIGINT)")
+    add("id", TEXT, "l.utterance")
     for column, kind in u.items():
-        if column not in SKIPPED | {"part", "start", "end"} | known.keys() - {"language"}:
-            add(column, f'u."{column}"::DOUBLE' if _number(kind) else f'u."{column}"')
-    add("language", "l.language")
-    if {"words", "word_errors"} <= u.keys():
-        add("wer", "u.word_errors / nullif(u.words, 0)")
-        add("cer", "u.char_errors / nullif(u.chars, 0)")
-    joins.append("LEFT JOIN utterances u ON u.id = l.utterance")
-    if d:
+        if column not in SKIPPED | {"start", "end"} | kinds.keys():
+            add(column, kind, f"u.{identifier(column)}")
+    if "language" in views["ledger"]:
+        add("language", TEXT, "l.language")
+    if {"words", "word_errors", "chars", "char_errors"} <= u.keys():
+        add("wer", NUMBER, "u.word_errors / nullif(u.words, 0)")
+        add("cer", NUMBER, "u.char_errors / nullif(u.chars, 0)")
+    if u:
+        joins.append("LEFT JOIN utterances u ON u.id = l.utterance")
+    if d.get("id") == TEXT:
         for column, kind in d.items():
-            if _number(kind) and column not in ("seconds", "heard", "part"):
-                add(column, f'd."{column}"::DOUBLE')
+            if kind == NUMBER and column not in ("seconds", "heard"):
+                add(column, kind, f"d.{identifier(column)}")
         joins.append("LEFT JOIN outcomes d ON d.id = l.utterance")
-    if {"resample", "transcribe"} <= views.keys():
-        add("text", "t.text")
-        add("hypothesis", "t.text")
+    if _has(views, "resample", RESAMPLED) and _has(views, "transcribe", TRANSCRIBED):
+        add("text", TEXT, "t.text")
+        add("hypothesis", TEXT, "t.text")
         joins.append(
             'LEFT JOIN (SELECT a.recording, a.start, a."end", arg_max(h.text, h.part) AS text '
             'FROM (SELECT DISTINCT audio, recording, start, "end" FROM resample) a '
@@ -139,21 +221,33 @@ def _select(views: Mapping[str, Mapping[str, str]], ledger: str) -> str:
             'AND t.start = round(l.start * l.sample_rate) AND t."end" = round(l."end" * '
             "l.sample_rate)"
         )
-    if "shard" in views:
-        add("speaker", "r.speaker")
+    if _has(views, "shard", SPEAKING):
+        add("speaker", TEXT, "r.speaker")
         joins.append(
             "LEFT JOIN (SELECT recording, any_value(speaker) AS speaker FROM shard "
             "WHERE speaker IS NOT NULL GROUP BY recording) r ON r.recording = l.recording"
         )
-    for name in FIRST:
-        known.setdefault(name, [f"NULL::{TEXTS}"])
-    names = [*FIRST, *(name for name in known if name not in FIRST)]
-    columns = (f'coalesce({", ".join(known[name])}) AS "{name}"' for name in names)
+    columns = (
+        f"coalesce({', '.join(values or [f'NULL::{TEXT}'])}) AS {identifier(name)}"
+        for name, values in known.items()
+    )
     return f"SELECT l.item, {', '.join(columns)} {' '.join(joins)}"
 
 
+#: What the checkpoints must hold to be joined.
+RESAMPLED = {"audio": TEXT, "recording": TEXT, "start": NUMBER, "end": NUMBER}
+TRANSCRIBED = {"audio": TEXT, "text": TEXT}
+SPEAKING = {"recording": TEXT, "speaker": TEXT}
+
+
+def _has(views: Mapping[str, Types], view: str, columns: Types) -> bool:
+    return columns.items() <= views.get(view, {}).items()
+
+
 def _number(kind: str) -> bool:
-    return kind in ("DOUBLE", "FLOAT", "BIGINT", "INTEGER", "UBIGINT", "UINTEGER", "SMALLINT")
+    """Whether one of DuckDB's types is a number: `BIGINT`, `DECIMAL(38,10)`."""
+    others = ("DOUBLE", "FLOAT", "INTEGER", "UINTEGER")
+    return kind in others or kind.endswith("INT") or kind.startswith("DECIMAL")
 
 
 def _described(cursor: duckdb.DuckDBPyConnection, name: str) -> dict[str, Column]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from flows.explore import query
 from flows.explore.corpus import Corpus, Items
 from flows.explore.query import Parameters
+from flows.explore.sql import identifier
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
 
@@ -80,7 +81,7 @@ def facets(corpus: Corpus, items: Items) -> Mapping[str, list[JsonObject]]:
     found = {}
     for name in ("outcome", "reason", "dataset", "language", "split", "stage"):
         found[name] = corpus.once(
-            f'SELECT "{name}" AS value, count(*) AS items FROM {items.name} '
+            f"SELECT {identifier(name)} AS value, count(*) AS items FROM {items.name} "
             f"WHERE {query.UTTERANCES} GROUP BY ALL ORDER BY items DESC, value LIMIT 100"
         )
     return found

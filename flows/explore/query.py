@@ -10,6 +10,9 @@ sort=-snr         by a column, `-` largest first
 
 from __future__ import annotations
 
+import math
+import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,12 +22,14 @@ from flows.explore import selection
 from flows.explore.corpus import Corpus, Items
 from flows.explore.loading import Column, SqlValue
 from flows.explore.selection import Places
+from flows.explore.sql import identifier, literal
 from tasks.accounting.ledger import PRECEDENCE
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
 
 Parameters = Sequence[tuple[str, str]]
 MOST = 1000  # rows of an answer
+LARGEST = 10**15  # a whole number of a request is below it
 UTTERANCES = "outcome IN ('packaged', 'dropped', 'failed')"
 
 
@@ -80,24 +85,37 @@ def quoted(columns: Mapping[str, Column], name: str) -> str:
     """A column's name for SQL; ConfigError if no column has this name."""
     if name not in columns:
         raise ConfigError(f"there is no column {name!r} in this version")
-    return f'"{name}"'
+    return identifier(name)
 
 
-def number(text: str, name: str) -> float:
+def number(text: object, name: str, most: float = sys.float_info.max) -> float:
+    """A number of a request, no larger than `most` either way; ConfigError if it is none."""
     try:
-        return float(text)
-    except ValueError:
-        raise ConfigError(f"{name} is {text!r}; give a number") from None
+        value = float(text)  # type: ignore[arg-type]
+    except (ValueError, TypeError, OverflowError):
+        value = math.nan
+    if not abs(value) <= most:
+        raise ConfigError(f"{name} is {_shown(text)}; give a number{_up_to(most)}")
+    return value
 
 
-def integer(asked: Mapping[str, str], name: str, default: int | None = None) -> int | None:
-    text = asked.get(name) or ""
+def integer(asked: Mapping[str, object], name: str, default: int | None = None) -> int | None:
+    """A whole number of a request, as DuckDB and numpy can count with it."""
+    text = str(asked.get(name) or "")
     if not text:
         return default
-    try:
-        return int(text)
-    except ValueError:
-        raise ConfigError(f"{name} is {text!r}; give a whole number") from None
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) < len(str(LARGEST))):
+        raise ConfigError(f"{name} is {_shown(text)}; give a whole number below {LARGEST:,}")
+    return int(text)
+
+
+def _up_to(most: float) -> str:
+    return "" if most == sys.float_info.max else f" up to {most:,.0f}"
+
+
+def _shown(given: object) -> str:
+    return textwrap.shorten(repr(given), 80, placeholder="…")
 
 
 def window(asked: Mapping[str, str]) -> tuple[int, int]:
@@ -148,7 +166,8 @@ def _places(
 
 
 _SUMS = {
-    outcome: f"coalesce(sum(seconds) FILTER (outcome = '{outcome}'), 0)" for outcome in PRECEDENCE
+    outcome: f"coalesce(sum(seconds) FILTER (outcome = {literal(outcome)}), 0)"
+    for outcome in PRECEDENCE
 }
 _WHY = "string_agg(DISTINCT reason, ', ' ORDER BY reason) FILTER (outcome IN ('dropped', 'failed'))"
 #: The columns of a recording, and how each but the first follows from its items.
@@ -183,13 +202,13 @@ def recordings(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     # First choose them by their sort keys alone; then read all their columns.
     by = order(RECORDINGS, single.get("sort"), "recording")
     key = (single.get("sort") or "recording").removeprefix("-")
-    first = "" if key == "recording" else f', {_SUMMED[key][1]} AS "{key}"'
+    first = "" if key == "recording" else f", {_SUMMED[key][1]} AS {identifier(key)}"
     grouped = f"SELECT recording{first} FROM {items.name} WHERE {chosen.sql} GROUP BY recording"
     names = corpus.once(
         f"SELECT recording FROM ({grouped}) ORDER BY {by} {page(single)}", chosen.values
     )
     wanted = [row["recording"] for row in names]
-    summed = ", ".join(f'{sql} AS "{name}"' for name, (_, sql) in _SUMMED.items() if sql)
+    summed = ", ".join(f"{sql} AS {identifier(name)}" for name, (_, sql) in _SUMMED.items() if sql)
     found = corpus.rows(
         f"SELECT recording, {summed} FROM {items.name} WHERE {chosen.sql} AND recording IN "
         f"({', '.join('?' * len(wanted)) or 'NULL'}) GROUP BY recording",

@@ -35,7 +35,9 @@ def store(corpus: Corpus, items: Items, given: JsonObject) -> JsonObject:
 def store_selection(corpus: Corpus, items: Items, given: JsonObject) -> JsonObject:
     """Store one decision on many: on `items`, or on all that the filters `selection` choose."""
     if picked := given.get("items"):
-        if not isinstance(picked, list) or not all(isinstance(each, int) for each in picked):
+        if not isinstance(picked, list) or not all(
+            type(each) is int and abs(each) < query.LARGEST for each in picked
+        ):
             raise ConfigError("items must be a list of numbers")
         where, values = f"item IN ({', '.join('?' * len(picked))})", tuple(picked)
     else:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flows.explore.loading import Column, SqlValue
+from flows.explore.sql import identifier
 from tasks.arrays import Float64s, Int32s, Int64s
 
 Places = Int32s  # items, ascending
@@ -50,8 +51,8 @@ class Selection:
     def numbers(self, column: str) -> Float64s:
         """A column of numbers by item, NaN if it is null; float64 [items]."""
         if (known := self._get(("keys", column))) is None:
-            sql = f'SELECT item, "{column}"::DOUBLE AS v FROM {self.name}'
-            found = self.arrays(sql)
+            name = identifier(column)
+            found = self.arrays(f"SELECT item, {name}::DOUBLE AS v FROM {self.name}")
             values = np.full(len(found["item"]), np.nan)
             values[found["item"]] = np.ma.filled(found["v"], np.nan)
             known = self._put(("keys", column), values)
@@ -65,7 +66,7 @@ class Selection:
 
     def rank(self, column: str) -> Keys:
         """Find the places of a column of texts; int32 [items], -1 if it is null."""
-        name = f'"{column}"'
+        name = identifier(column)
         found = self.arrays(
             f"SELECT item, {name} IS NULL AS lacks, "
             f"{name} IS DISTINCT FROM lag({name}) OVER (ORDER BY {name} NULLS LAST) AS new "

@@ -9,9 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import uvicorn
-
-from flows.explore import app
+from flows.explore import app, connections
 from flows.explore.corpus import Corpus
 from flows.run import runs
 from tasks.errors import ConfigError, MillError
@@ -54,10 +52,11 @@ def explore(
                         chosen,
                     )
                 )
-                config = uvicorn.Config(
-                    app.make(explorer), log_level="warning", access_log=False, lifespan="off"
-                )
-                uvicorn.Server(config).run([listener])
+                try:
+                    connections.server(app.make(explorer), corpus.end).run([listener])
+                finally:
+                    corpus.end()
+                    explorer.close()
         finally:
             corpus.close()
 

@@ -3,7 +3,9 @@ speech is in a recording."""
 
 from __future__ import annotations
 
+import re
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,7 @@ from tasks.speech import silero
 from tasks.speech_rate import RATE
 
 LONGEST = 600.0  # s of a source that one answer holds
+ENCODED, DECODED = 400_000_000, 200_000_000  # bytes, samples of a clip: an hour at 48 kHz
 HEARD = 3600.0  # s of a source that the voice detector hears for one answer
 POINTS = 2000  # of its answer: the largest probability of each stretch
 
@@ -35,7 +38,7 @@ def published(version: Path, row: JsonObject) -> tuple[Int16s, int] | None:
     if not storage.exists(path):
         return None
     with path.open("rb") as file:
-        file.seek(int(row["offset"]))
+        file.seek(row["offset"])
         try:
             with tarfile.open(fileobj=file, mode="r:") as tar:
                 for _ in range(3):
@@ -44,7 +47,7 @@ def published(version: Path, row: JsonObject) -> tuple[Int16s, int] | None:
                         return None
                     if member.name.endswith((".wav", ".flac")):
                         held = tar.extractfile(member)
-                        return decode_int16(held.read()) if held else None
+                        return decode_int16(held.read(ENCODED), DECODED) if held else None
         except (tarfile.TarError, ItemError, OSError):
             return None
     return None
@@ -71,9 +74,9 @@ def of_source(locator: Locator, start: float, end: float, rate: int) -> tuple[In
     return (mono * 32767).round().clip(-32768, 32767).astype(np.int16), rate
 
 
-def speech(locator: Locator | None) -> JsonObject:
+def speech(locator: Locator | None, going_on: Callable[[], None]) -> JsonObject:
     """Speech over a recording, as the voice detector hears it: `values` of stretches of `step`
-    seconds; Gone if it cannot be decoded."""
+    seconds; Gone if it cannot be decoded. `going_on` ends it by an exception."""
     if locator is None:
         raise Gone("its source is unknown")
     found = []
@@ -81,6 +84,7 @@ def speech(locator: Locator | None) -> JsonObject:
         with audio.open_stream(locator) as stream:
             detector = silero.Probabilities(stream.rate)
             for block in stream.blocks():
+                going_on()
                 found.append(detector.push(block))
                 if stream.decoded > HEARD * stream.rate:
                     break
@@ -96,16 +100,16 @@ def speech(locator: Locator | None) -> JsonObject:
     }
 
 
-def part(data: bytes, asked: str | None) -> tuple[bytes, int, dict[str, str]]:
-    """Bytes, status and headers for a `Range` (RFC 9110, 14): one range, else the whole."""
-    size = len(data)
+def part(size: int, asked: str | None) -> tuple[int, int, int, dict[str, str]]:
+    """(first byte, bytes, status, headers) for a `Range` (RFC 9110, 14) of `size` bytes: one range,
+    else the whole."""
     headers = {"Accept-Ranges": "bytes"}
-    unit, _, spec = (asked or "").partition("=")
-    first, dash, last = spec.partition("-")
-    if unit.strip() != "bytes" or not dash or "," in spec or not (first or last).isdigit():
-        return data, 200, headers
+    ranged = re.fullmatch(r"\s*bytes\s*=([0-9]{0,18})-([0-9]{0,18})", asked or "")
+    first, last = ranged.groups() if ranged else ("", "")
+    if not (first or last):
+        return 0, size, 200, headers
     low = int(first) if first else max(size - int(last), 0)
-    high = min(int(last), size - 1) if first and last.isdigit() else size - 1
+    high = min(int(last), size - 1) if first and last else size - 1
     if low >= size or low > high:
-        return b"", 416, {**headers, "Content-Range": f"bytes */{size}"}
-    return data[low : high + 1], 206, {**headers, "Content-Range": f"bytes {low}-{high}/{size}"}
+        return 0, 0, 416, {**headers, "Content-Range": f"bytes */{size}"}
+    return low, high + 1 - low, 206, {**headers, "Content-Range": f"bytes {low}-{high}/{size}"}

@@ -42,13 +42,14 @@ def write_mp3_bytes(pcm: Int16s, rate: int, bit_rate: int = 128_000, quick: bool
     return memory.getvalue()
 
 
-def decode_int16(data: bytes) -> tuple[Int16s, int]:
-    """Decode a whole mono file in memory as int16 [n], without any conversion; (samples, Hz).
+def decode_int16(data: bytes, most: int = -1) -> tuple[Int16s, int]:
+    """Decode a mono file in memory as int16 [n], without any conversion; (samples, Hz). `most`: the
+    samples that are decoded, at most; -1: all.
 
     ItemError `decode_error` if it cannot be decoded.
     """
     try:
-        samples, rate = sf.read(io.BytesIO(data), dtype="int16")
+        samples, rate = sf.read(io.BytesIO(data), most, dtype="int16")
     except BROKEN as error:
         raise ItemError("decode_error", str(error)) from None
     return samples, int(rate)

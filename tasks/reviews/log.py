@@ -12,6 +12,7 @@ those of an OUT/reviews.jsonl that was copied there (`tasks.storage.appended`).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -26,6 +27,7 @@ FOLDER = "reviews"  # of a bucket
 DECISIONS = ("keep", "drop", "retext", "undo")
 RETEXT = ("re-text", "text")  # other words for `retext`
 SAME = {"why": "note", "utterance": "id"}  # other names of keys
+HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair: no text in UTF-8 holds one
 LONGEST = 20_000  # characters of a text or a note
 
 
@@ -75,6 +77,8 @@ def checked(given: JsonObject, when: str, place: str = "") -> Decision:
     for name, value in given.items():
         if value is not None and not isinstance(value, str):
             raise ConfigError(f"{said}{name} must be a text")
+        if value is not None and HALF.search(value):
+            raise ConfigError(f"{said}{name} has half of a surrogate pair, which no file can hold")
         if value is not None and len(value) > LONGEST:
             raise ConfigError(f"{said}{name} is longer than {LONGEST} characters")
     known = {name: value for name, value in given.items() if value is not None}
@@ -98,7 +102,7 @@ def append(out: Path, decisions: Sequence[Decision]) -> None:
 
 def _line(decision: Decision) -> bytes:
     known = {name: value for name, value in asdict(decision).items() if value}
-    return json.dumps(known, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    return json.dumps(known, ensure_ascii=False).encode() + b"\n"
 
 
 def read(data: bytes) -> list[Decision]:

@@ -61,6 +61,8 @@ def _others(corpus: Corpus, utterance: Utterance) -> list[str]:
     if home is None:
         return []
     pattern = str(home / "*" / "*.parquet")
+    if not corpus.rows("SELECT 1 FROM glob(?) LIMIT 1", [pattern]):
+        return []
     found = corpus.rows(
         "SELECT DISTINCT text::VARCHAR AS text FROM read_parquet(?, union_by_name=true) "
         "WHERE audio::VARCHAR = ? AND text IS NOT NULL AND transcript::VARCHAR <> ? ORDER BY text",

@@ -65,10 +65,11 @@ def archive(corpus: Corpus, items: Items, asked: Parameters, file: IO[bytes]) ->
     if len(rows) > CLIPS:
         raise ConfigError(f"a zip holds up to {CLIPS} clips; choose fewer, or export a table")
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as whole:
-        lines = io.BytesIO()
+        lines, taken = io.BytesIO(), set[str]()
         for row in rows:
             item = row.pop("item")
-            name = f"{row['id'] if _is_plain(row['id']) else f'item-{item}'}.wav"
+            plain = _is_plain(row["id"]) and f"{row['id']}.wav" not in taken
+            taken.add(name := f"{row['id'] if plain else f'item-{item}'}.wav")
             try:
                 whole.writestr(name, write_wav_bytes(*clip.audio_of(corpus, items, item)))
                 row["audio"] = name

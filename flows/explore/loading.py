@@ -29,6 +29,7 @@ HIDDEN = ("item", "searched", "spoken")  # columns that the page does not offer
 TEXT, NUMBER = "VARCHAR", "DOUBLE"
 SKIPPED = frozenset({"offset", "sha256", "generation", "shard", "blob", "word_times", "heard"})
 LONGEST = 65_536  # characters of a text that are shown
+LARGEST = "1e300"  # numbers below it have sums and differences; all else is shown as none
 
 #: A value that a query is given.
 SqlValue = str | float | bool | None
@@ -114,6 +115,9 @@ def _parquet(
         yield found
 
 
+LEDGER_APART = frozenset(
+    ("utterance", "samples", "overlap_samples", "language", "sample_rate", "recording")
+)
 #: Columns without which nothing of a version can be shown.
 LEDGER_NEEDS = {"recording", "utterance", "start", "end", "seconds", "sample_rate", "outcome"}
 
@@ -164,7 +168,8 @@ def _type(kind: str, field: pa.Field | None) -> str:
 
 def _as(target: str, column: str) -> str:
     if target == NUMBER:
-        return f"TRY_CAST({column} AS {NUMBER})"
+        number = f"TRY_CAST({column} AS {NUMBER})"
+        return f"CASE WHEN abs({number}) < {LARGEST} THEN {number} END"
     text = f"{column}::{TEXT}"
     cut = f"left({text}, {LONGEST}) || ' … (' || length({text}) || ' characters)'"
     return f"CASE WHEN length({text}) > {LONGEST} THEN {cut} ELSE {text} END"
@@ -191,8 +196,9 @@ def _select(views: Mapping[str, Types], ledger: str) -> str:
         known.setdefault(name, []).append(expression)
 
     for column, kind in views["ledger"].items():
-        if column not in ("utterance", "samples", "overlap_samples", "language", "sample_rate"):
+        if column not in LEDGER_APART:
             add(column, kind, f"l.{identifier(column)}")
+    add("recording", TEXT, "coalesce(l.recording, '')")
     add("sample_rate", NUMBER, "TRY_CAST(l.sample_rate AS BIGINT)")
     add("id", TEXT, "l.utterance")
     for column, kind in u.items():

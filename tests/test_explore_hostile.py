@@ -271,9 +271,13 @@ def test_a_tar_elsewhere_is_not_heard(
     client = client_of(out, tmp_path / "home")
     before = [client.get(f"/api/audio/{n}").content for n in range(2, 7)]
     rewritten(table_of(out, "utterances"), {"shard": pa.array([shard] * 5)})
-    opened = set[Path]()
-    is_file = Path.is_file
-    monkeypatch.setattr(Path, "is_file", lambda self: opened.add(self) or is_file(self))
+    opened, is_file = list[Path](), Path.is_file
+
+    def asked(self: Path) -> bool:
+        opened.append(self)
+        return is_file(self)
+
+    monkeypatch.setattr(Path, "is_file", asked)
     assert [client.get(f"/api/audio/{n}").content for n in range(2, 7)] == before
     assert other not in opened
 
@@ -320,7 +324,8 @@ def test_duckdb_reaches_no_other_file(out: Path, tmp_path: Path) -> None:
 
 def test_control_duckdb_as_it_comes_reaches_every_file(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
-    found = duckdb.sql(f"SELECT content FROM read_text('{tmp_path}/secret')").fetchall()
+    with duckdb.connect() as database:
+        found = database.execute(f"SELECT content FROM read_text('{tmp_path}/secret')").fetchall()
     assert found == [("secret",)]
 
 
@@ -371,7 +376,7 @@ def quoted_by_hand(source: str) -> list[str]:
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.JoinedStr):
-            parts = [p.value if isinstance(p, ast.Constant) else None for p in node.values]
+            parts = [str(p.value) if isinstance(p, ast.Constant) else None for p in node.values]
             for before, value, after in zip(parts, parts[1:], [*parts[2:], ""], strict=False):
                 if value is None and before and before[-1] in "'\"":
                     found += [ast.unparse(node)] * bool(after and after[0] == before[-1])
@@ -490,11 +495,15 @@ BODIES: dict[str, Any] = {
 }
 
 
+def posted(client: TestClient, path: str, content: Any) -> Any:
+    headers = {"content-type": "application/json"}
+    return client.post(f"/api/{path}", content=content, headers=headers)
+
+
 @pytest.mark.parametrize("path", ["reviews", "reviews/selection"])
 @pytest.mark.parametrize("body", BODIES)
 def test_bodies_that_are_none(client: TestClient, out: Path, path: str, body: str) -> None:
-    sent = {"content": BODIES[body], "headers": {"content-type": "application/json"}}
-    answer = client.post(f"/api/{path}", **sent)
+    answer = posted(client, path, BODIES[body])
     assert answer.status_code in (200, 400), answer.text
     assert answer.status_code == 200 or answer.json()["error"]
     assert log.stored(out) == b"" or answer.status_code == 200
@@ -518,17 +527,14 @@ def test_any_body(
     client = client_of(tmp / "out", tmp / "home")
     for body in bodies:
         for path in ("reviews", "reviews/selection"):
-            answer = client.post(
-                f"/api/{path}", content=json.dumps(body), headers={"content-type": "text/json"}
-            )
+            answer = posted(client, path, json.dumps(body))
             assert answer.status_code in (200, 400, 404), (body, answer.text)
             assert answer.status_code == 200 or answer.json()["error"]
     shutil.rmtree(tmp)
 
 
 def test_a_body_has_a_size(client: TestClient) -> None:
-    sent = {"content": b" " * 2_000_001, "headers": {"content-type": "application/json"}}
-    answer = client.post("/api/reviews", **sent)
+    answer = posted(client, "reviews", b" " * 2_000_001)
     assert answer.status_code == 413
     assert "2,000,000 bytes" in answer.json()["error"]
 
@@ -549,8 +555,7 @@ def test_text_is_sent_as_it_is() -> None:
 def test_half_of_a_pair_is_stored_nowhere(client: TestClient, out: Path) -> None:
     found = client.get("/api/rows").json()["rows"][0]["id"]
     body = {"decisions": [{"id": found, "decision": "retext", "text": "a\ud800b"}]}
-    sent = {"content": json.dumps(body), "headers": {"content-type": "application/json"}}
-    answer = client.post("/api/reviews", **sent)
+    answer = posted(client, "reviews", json.dumps(body))
     assert answer.status_code == 400
     assert "half of a surrogate pair" in answer.json()["error"]
     with pytest.raises(ConfigError, match="line 3: text has half of a surrogate pair"):

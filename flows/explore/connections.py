@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 MOST = 256  # connections; further ones are closed at once
 REQUEST_SECONDS = 10.0  # from a request's first byte, or the connection, to its last byte
 READ_SECONDS = 60.0  # in which a client reads nothing of what waits for it
-END_SECONDS = 2  # for running answers, once the explorer is interrupted
+END_SECONDS = 1.0  # for clients, once the explorer is interrupted
 
 
 class Bounded(H11Protocol):
@@ -40,7 +40,9 @@ class Bounded(H11Protocol):
     def _wait_for_request(self) -> None:
         """Start the clock if a request is not whole yet, and leave it running until it is."""
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
-            self._asking = _stopped(self._asking)
+            if self._asking is not None:
+                self._asking.cancel()
+            self._asking = None
         elif self._asking is None:
             self._asking = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
 
@@ -54,16 +56,14 @@ class Bounded(H11Protocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._reading = _stopped(self._reading)
+        if self._reading is not None:
+            self._reading.cancel()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._asking, self._reading = _stopped(self._asking), _stopped(self._reading)
+        for timer in (self._asking, self._reading):
+            if timer is not None:
+                timer.cancel()
         super().connection_lost(exc)
-
-
-def _stopped(timer: asyncio.TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()
 
 
 class Server(uvicorn.Server):
@@ -75,7 +75,11 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[Any] | None = None) -> None:
         self._ending()
+        late = asyncio.get_running_loop().call_later(END_SECONDS, self._abort)
         await super().shutdown(sockets)
+        late.cancel()
+
+    def _abort(self) -> None:
         for connection in [*self.server_state.connections]:
             connection.transport.abort()
 
@@ -89,6 +93,5 @@ def server(app: ASGIApp, ending: Callable[[], None]) -> Server:
         log_level="warning",
         access_log=False,
         lifespan="off",
-        timeout_graceful_shutdown=END_SECONDS,
     )
     return Server(config, ending)

@@ -145,7 +145,7 @@ def _view(cursor: duckdb.DuckDBPyConnection, view: str, pattern: str) -> Types:
     return types
 
 
-def _free(name: str, taken: set[str]) -> str:
+def _free(name: str, taken: set[bytes]) -> str:
     """The name, with a number behind it if it is taken; it is taken from then on."""
     free, number = name, 2
     while _compared(free) in taken:

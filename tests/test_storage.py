@@ -84,7 +84,7 @@ def test_a_url_is_a_place_and_a_path_stays_a_path(tmp_path: Path) -> None:
         ("s3://name:secret@bucket/out", "holds credentials"),
         ("https://host/a?X-Amz-Signature=abc", "holds credentials"),
         ("s3:///out", "names no bucket"),
-        ("nothing-like-it://bucket/out", "needs a library"),
+        ("gs://bucket/out", "needs a library"),
     ],
 )
 def test_a_url_that_cannot_be_used_is_a_settings_error(text: str, words: str) -> None:

@@ -74,10 +74,10 @@ def checked(text: str) -> str:
     shown = masking.address(text)
     if shown != text or re.search("[?#]", text):
         raise ConfigError(
-            f"the URL {shown!r} must be scheme://host/path alone: user, password, query (`?`) and "
-            "fragment (`#`) would be kept with the results. Give an account by the environment "
-            "(AWS_ACCESS_KEY_ID, say), write `*` for `?` in a pattern, and fetch what has a signed "
-            "link only"
+            f"the URL {shown!r} holds credentials, a query (`?`) or a fragment (`#`), which would be "
+            "kept with the results: give scheme://host/path alone, an account by the environment "
+            "(AWS_ACCESS_KEY_ID, say), and `*` for `?` in a pattern; fetch what has only a signed "
+            "link"
         )
     scheme = text.split(":")[0]
     if not is_url(text) or scheme not in SCHEMES or "::" in text:

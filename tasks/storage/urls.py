@@ -75,7 +75,7 @@ def checked(text: str) -> str:
     if shown != text or re.search("[?#]", text):
         raise ConfigError(
             f"the URL {shown!r} holds credentials, a query (`?`) or a fragment (`#`), which would "
-            "be kept with the results: give scheme://host/path alone, an account by the environment "
+            "be kept with results: give scheme://host/path alone, an account by the environment "
             "(AWS_ACCESS_KEY_ID, say), and `*` for `?` in a pattern; fetch what has only a signed "
             "link"
         )

@@ -125,9 +125,8 @@ def of(out: Path, index: Index, damaged: manifest.OnDamage = manifest.leave) -> 
             found.append(note(known, number, table))
         elif name in cached:
             lost = noted.columns.where(noted.columns.shard == cached[name])
-            unknown = {each: np.zeros_like(getattr(lost, each)) for each in ("states", "flags")}
-            shard = np.full_like(lost.shard, number)
-            found.append(lost._replace(shard=shard, **unknown))
+            none = {"states": np.zeros_like(lost.states), "flags": np.zeros_like(lost.flags)}
+            found.append(lost._replace(shard=np.full_like(lost.shard, number), **none))
     known.columns = _sorted(found)
     return known
 

@@ -55,8 +55,8 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def cluster(notes: Path) -> Iterator[Cluster]:
     """Two workers with a GPU each, and one without. They need no engines, whose loading would take
-    each of them, and each successor, a second of CPU."""
-    chosen, scratch = ClusterSettings.model_validate(CLUSTER), notes.parent / "s"
+    each of them, and each successor, a second of CPU. Others join by the address alone."""
+    chosen, scratch = ClusterSettings.model_validate({**CLUSTER, "tls": "none"}), notes.parent / "s"
     with Cluster(chosen, scratch, gpu=True, engines={}) as made:
         yield made
 

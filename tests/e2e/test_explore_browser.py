@@ -12,10 +12,14 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 import uvicorn
@@ -23,6 +27,7 @@ import uvicorn
 from flows import words
 from flows.explore import app
 from flows.explore.corpus import Corpus
+from tasks.dataset import versions
 from tasks.reviews import log
 from tests import corpus
 from tests.e2e.test_report_access import SHAPES
@@ -580,3 +585,29 @@ def test_a_million_rows(pages: Pages, tmp_path: Path) -> None:
             print(f"{name}: {1000 * (time.monotonic() - began):.0f} ms")
             assert page.locator("#fault").is_hidden(), name
             picture(page, f"million-{name.replace(' ', '-')}")
+
+
+def test_names_and_texts_of_others_are_no_markup(whole: Path, tmp_path: Path, browser: Any) -> None:
+    """In each view: nothing is asked for, said to the console, or made into an element."""
+    names = [EVIL, "javascript:alert(1)", "__proto__", "{{7*7}}"]
+    out = tmp_path / "out"
+    shutil.copytree(whole, out, symlinks=True)
+    table = versions.numbered(out, 2) / "utterances.parquet"
+    texts = dict.fromkeys(("text", "speaker", "hypothesis", "normalised", "split"), EVIL)
+    kept = pq.read_table(table).drop_columns([*texts])
+    columns = [*kept.columns, *(pa.array([text] * len(kept)) for text in (*texts.values(), *names))]
+    table.unlink()
+    pq.write_table(pa.table(columns, [*kept.column_names, *texts, *names]), table)
+    pages = Pages(browser)
+    shown = quote(",".join(name for name in ("text", *names) if "," not in name))
+    views = {**VIEWS, "clips": f"view=clips&cols={shown}"}
+    with contextmanager(serve)(out, tmp_path / "home") as served:
+        for view in views.values():
+            page = pages.page(served, view)
+            assert page.locator("main img[src=x], main script").count() == 0
+        page = pages.page(served, views["clips"])
+        assert page.get_by_text("onerror=alert(1)").count() > 0, "it is shown, as a text"
+        for context in pages.contexts:
+            context.close()
+    faults = [fault for fault in pages.faults if "400 (Bad Request)" not in fault]
+    assert faults == []

@@ -29,7 +29,7 @@ _KEPT = {
     "manifests/package": r"decided|published|decisions\.parquet|decisions\.json",
     "audio": r"shard-[0-9]{6,}",
     "datasets": r"v[0-9]{4,}|latest|\.staging|\.pruned-[^/]+",
-    "runs": r"[0-9]{8}T[0-9.]+Z|\.pruned-[^/]+",
+    "runs": r"(?:r[0-9]+-)?[0-9]{8}T[0-9.]+Z|\.pruned-[^/]+",
 }
 
 

@@ -31,7 +31,7 @@ from tasks.storage.local import stat_guard
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 #: Stores that settings may name. Other file systems of fsspec read this machine, or run through
 #: another one (`simplecache`, `zip`, `reference`, `local`).
-SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hf", "http", "https")
+SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "hdfs", "hf", "http", "https")
 
 
 def is_url(text: str) -> bool:

@@ -70,6 +70,7 @@ def test_damage_is_told_and_repaired_by_a_run(
 def damaged_everywhere(out: Path) -> list[str]:
     """A byte of each kind of file, what no run writes, and links, where they are not refused; the
     names of what is damaged in checkpoints."""
+    names = [flip(path) for kind in KINDS.values() for path in out.glob(kind)]
     for name in ("version.json", "guards.json"):
         (out / "manifests/package/published" / name).write_bytes(b"{")
     for path in (*out.glob("manifests/package/*/*.*"), *out.glob("manifests/package/decided/*/*")):
@@ -87,7 +88,7 @@ def damaged_everywhere(out: Path) -> list[str]:
     for home in ("decisions.parquet", "published"):
         (out / f"manifests/package/{home}/mine.parquet").write_text("mine")
         (out / f"manifests/package/{home}/mine.arrow").write_text("mine")
-    return [flip(path) for kind in KINDS.values() for path in out.glob(kind) if path.is_file()]
+    return names
 
 
 FOREIGN = (

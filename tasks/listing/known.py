@@ -124,9 +124,11 @@ def of(out: Path, index: Index, damaged: manifest.OnDamage = manifest.leave) -> 
         if file and len(table := manifest.listed_in(out, name, file, damaged)):
             found.append(note(known, number, table))
         elif name in cached:
-            lost = noted.columns.where(noted.columns.shard == cached[name])
-            none = {"states": np.zeros_like(lost.states), "flags": np.zeros_like(lost.flags)}
-            found.append(lost._replace(shard=np.full_like(lost.shard, number), **none))
+            keys, states, heads, shard, flags = noted.columns.where(
+                noted.columns.shard == cached[name]
+            )
+            shard, none = np.full_like(shard, number), np.zeros_like
+            found.append(Columns(keys, none(states), heads, shard, none(flags)))
     known.columns = _sorted(found)
     return known
 

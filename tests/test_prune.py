@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -390,3 +391,35 @@ def test_shards_that_the_last_run_left_complete_are_not_read(
     looked.clear()
     pruning.prune(out, 1)
     assert len(looked) == 5
+
+
+def test_a_clock_that_was_ahead_once_misleads_nobody(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run of next year is the older one: what is needed follows the last run."""
+
+    class Ahead(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return datetime.now(tz) + timedelta(days=400)
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as clock:
+        clock.setattr(runs, "datetime", Ahead)
+        recorded(job(base / "in", out, **HISTORY[0]))
+    recorded(job(base / "in", out, **HISTORY[1]))
+    assert runs.settings_of(out).resample.rate == 8000
+    assert runs.newest(out, ended_well=True) == runs.newest(out)
+    assert len(pruning.prune(out, 1, keep_runs=1)["runs"]) == 1
+    pruning.prune(out, 1, keep_runs=1, yes=True)
+    assert runs.settings_of(out).resample.rate == 8000
+    assert again(base, out, **HISTORY[1]) == NOTHING
+
+
+def test_runs_of_earlier_releases_are_older(base: Path, out: Path) -> None:
+    """Their folders have a time and no number for a name, here one that is still to come."""
+    home = out / "runs"
+    (home / runs.newest(out).name).rename(home / "29991231T235959.000000Z")
+    recorded(job(base / "in", out, **HISTORY[0]))
+    assert runs.settings_of(out).resample.rate == 16000
+    assert [path.name[:1] for path in runs.having(out, runs.SETTINGS)][:2] == ["r", "r"]

@@ -44,7 +44,6 @@ def _old_runs(out: Path, keep: int | None) -> list[Path]:
         return []
     if keep < 1:
         raise ConfigError("--runs must be at least 1, because the newest run's settings are needed")
-    home = out / "runs"
-    every = [home / name for name in storage.of(out).folders(home) if name[:1] != "."]
-    stay = {*every[-keep:], runs.newest(out), runs.newest(out, ended_well=True)}
-    return [path for path in every if path not in stay]
+    every = [folder for folder in runs.folders(out) if folder.name[:1] != "."]
+    stay = {*every[:keep], runs.newest(out), runs.newest(out, ended_well=True)}
+    return [folder for folder in reversed(every) if folder not in stay]

@@ -88,7 +88,7 @@ def check_disk(job: Job, cluster: ClusterSettings) -> None:
     if not cluster.check_disk or storage.of(job.out).remote or (found := newest(job)) is None:
         return
     ended = next(runs.having(job.out, runs.SUMMARY), None)
-    if ended and ended.name > found["run"]:
+    if ended and runs.order(ended.name) > runs.order(found["run"]):
         return
     if short := lacking(found, job.out):
         need, room = short

@@ -154,9 +154,10 @@ def request(job: Job, folder: Path) -> Request:
 
 def before(out: Path, folder: Path) -> Path | None:
     """The newest report of another run than that in `folder`."""
-    home = out / "runs"
-    names = (name for name in reversed(storage.of(out).folders(home)) if name != folder.name)
-    return next((home / n / NAME for n in names if storage.exists(home / n / NAME)), None)
+    from flows.run import runs
+
+    others = (run for run in runs.having(out, NAME) if run.name != folder.name)
+    return next((run / NAME for run in others), None)
 
 
 def make(job: Job, folder: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -27,6 +28,7 @@ from tasks.storage.temporary import scratch as scratch
 
 ESTIMATE_SETTINGS = "estimate-settings.json"  # in that of an estimate, instead of SETTINGS
 ERROR = "error.json"  # in the folder of a run that has failed, instead of SUMMARY
+_NUMBERED = re.compile(r"r([0-9]{6,9})-")
 
 
 class Run:
@@ -59,7 +61,7 @@ def record(out: Path, settings: PrepareSettings, name: str = SETTINGS) -> Iterat
     `newest` only counts folders with the default file name as runs. Call it while holding OUT's
     lock.
     """
-    place = out / "runs" / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    place = out / "runs" / _next_name(out)
     kept = settings.rooted().model_dump_json(indent=1).encode()
     store = storage.of(out)
     for temp in [*store.temporaries(out / "runs")]:  # of a killed run: this one holds OUT's lock
@@ -74,6 +76,19 @@ def record(out: Path, settings: PrepareSettings, name: str = SETTINGS) -> Iterat
         file = uploading.enter_context((folder / "run.log").open("x", encoding="utf-8"))
         with sent_to(logging.StreamHandler(file), "%(asctime)s %(levelname)s %(message)s"):
             yield Run(folder, place)
+
+
+def _next_name(out: Path) -> str:
+    """`r000012-20261126T020000.000000Z`: runs are ordered by their number, because a clock that was
+    ahead once would stay the newest for ever. The time is for people."""
+    last = max((order(folder.name)[0] for folder in folders(out)), default=0)
+    return f"r{last + 1:06d}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+
+
+def order(name: str) -> tuple[int, str]:
+    """Sorts names of run folders, oldest first. Those of earlier releases have a time only."""
+    numbered = _NUMBERED.match(name)
+    return int(numbered[1]) if numbered else 0, name
 
 
 def _upload(folder: Path, place: Path) -> None:
@@ -111,9 +126,14 @@ def was_killed(out: Path) -> bool:
 
 def having(out: Path, name: str) -> Iterator[Path]:
     """Folders of runs that hold the file `name`, newest first."""
+    return (folder for folder in folders(out) if storage.exists(folder / name))
+
+
+def folders(out: Path) -> list[Path]:
+    """Folders of runs, newest first."""
     home = out / "runs"
-    folders = (home / name for name in reversed(storage.of(out).folders(home)))
-    return (each for each in folders if storage.exists(each / name))
+    names = sorted(storage.of(out).folders(home), key=order, reverse=True)
+    return [home / name for name in names]
 
 
 def settings_of(out: Path, ended_well: bool = False) -> PrepareSettings:

@@ -35,12 +35,20 @@ def alternatives(shelf: str) -> list[JsonObject]:
     groups: dict[frozenset[str], list[str]] = {}
     for name, fields in plugins.items():
         groups.setdefault(frozenset(fields), []).append(name)
+    if shelf == "sources":  # what all kinds have, so that a value without more fits each of them
+        common = frozenset[str].intersection(*groups)
+        if "folder" not in groups.setdefault(common, []):
+            groups[common].append("folder")
     found = [] if shelf == "sources" else [_alternative(key, "with its defaults", list(plugins))]
     for settings, names in sorted(groups.items(), key=lambda group: len(group[0])):
         if settings:
             wider = [n for n in plugins if n not in names and {*settings} <= plugins[n].keys()]
             order = plugins[names[0]]
-            fields = {each: _shared({n: plugins[n][each] for n in names}) for each in order}
+            fields = {
+                each: _shared({n: plugins[n][each] for n in names})
+                for each in order
+                if each in settings
+            }
             found.append(_alternative(key, ", ".join(names), [*names, *wider], fields))
     return [*found, _alternative(key, "of your own", None)]
 

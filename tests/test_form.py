@@ -98,6 +98,7 @@ def chosen(offered: list[dict[str, Any]], value: dict[str, Any]) -> int:
         ("formats", {"use": "nemo", "audio": "flac"}),
         ("sources", {"kind": "kaldi", "path": "/x", "name": "c"}),
         ("sources", {"kind": "tar", "path": "/x", "root": "/y"}),
+        ("sources", {"kind": "folder", "path": "/x", "system_folders": True}),
     ],
 )
 def test_what_is_given_is_shown_under_its_own_name(shelf: str, value: dict[str, Any]) -> None:

@@ -73,6 +73,29 @@ def test_the_shelf_holds_the_seven_kinds() -> None:
     assert names("sources") == kinds
 
 
+SYSTEM = ("#recycle", "$RECYCLE.BIN", "@eaDir", "~snapshot", "lost+found", "__MACOSX")
+
+
+@pytest.mark.parametrize("name", [*SYSTEM, ".snapshot", "#RECYCLE"])
+def test_what_was_thrown_away_is_no_recording(tmp_path: Path, name: str) -> None:
+    for path in ("talk.wav", f"{name}/talk.wav", f"deep/{name}/below/old.wav", "deep/._talk.wav"):
+        put(tmp_path / path)
+    found = listed("folder", tmp_path)
+    assert [item.path for item in recs(found)] == ["talk.wav"]
+    reason = "hidden" if name.startswith(".") else "system_folder"
+    assert {*ignored(found).values()} == {reason, "hidden"}
+    assert len(ignored(found)) == 3
+
+
+def test_system_folders_on_request_or_by_their_own_path(tmp_path: Path) -> None:
+    put(tmp_path / "#recycle/old.wav")
+    put(tmp_path / "lost+found/#123.wav")
+    both = {"#recycle/old.wav", "lost+found/#123.wav"}
+    found = recs(listed("folder", tmp_path, system_folders=True))
+    assert {os.path.relpath(item.source_path, tmp_path) for item in found} == both
+    assert len(recs(listed("folder", tmp_path / "#recycle"))) == 1
+
+
 @pytest.mark.parametrize("kind", ["folder", "kaldi", "jsonl", "tar", "datajuicer", "hf_parquet"])
 def test_a_missing_path_is_refused_at_once(kind: str, tmp_path: Path) -> None:
     module, settings = resolve_source(Source(kind=kind, path=str(tmp_path / "nowhere")))

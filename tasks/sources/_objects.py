@@ -23,7 +23,7 @@ class Object(NamedTuple):
     guard: str
 
 
-def walk(root: str) -> Iterator[Object | Ignored]:
+def walk(root: str, system_folders: bool = False) -> Iterator[Object | Ignored]:
     """Objects below a URL in the byte order of their names. ConfigError if it cannot be listed.
 
     A skipped folder (a hidden one, say) is reported once, however many objects it holds.
@@ -40,7 +40,7 @@ def walk(root: str) -> Iterator[Object | Ignored]:
     def reason(parts: list[str], at: int) -> str | None:
         if parts[at] in OUT_FOLDERS and "".join(f"{part}/" for part in parts[:at]) in outs:
             return RESULTS
-        return skip_reason(parts[at])
+        return skip_reason(parts[at], system_folders)
 
     for relative in sorted(found, key=os.fsencode):
         parts = relative.split("/")

@@ -18,6 +18,16 @@ from tasks.storage.local import OUT_FOLDERS
 #: Endings (lower case) that programs give to files they have not finished writing.
 TEMPORARY = ("~", ".part", ".partial", ".tmp", ".crdownload")
 
+#: Folders (lower case) in which systems keep deleted, former and derived files: recycle bins,
+#: snapshots, thumbnails, forks of packed files. A recording in one is a copy, or was thrown away.
+SYSTEM_FOLDERS = frozenset(
+    {
+        *("#recycle", "@recycle", "$recycle.bin", "recycler", "recycled"),
+        *("#snapshot", "~snapshot", "@snapshots", "@eadir", "lost+found", "__macosx"),
+        *("system volume information", "network trash folder", "temporary items"),
+    }
+)
+
 OUT_SIGN = os.path.join("manifests", "index.json")
 RESULTS = "results_of_uttermill"  # of files and folders that are left aside
 
@@ -25,10 +35,12 @@ RESULTS = "results_of_uttermill"  # of files and folders that are left aside
 _NO_PATH = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://|pipe:)")
 
 
-def skip_reason(name: str) -> str | None:
-    """Why a file or folder of this name is skipped, or None."""
+def skip_reason(name: str, system_folders: bool = False) -> str | None:
+    """Why a file or folder of this name is skipped, or None. `system_folders`: those are taken."""
     if name.startswith("."):
         return "hidden"
+    if not system_folders and name.lower() in SYSTEM_FOLDERS:
+        return "system_folder"
     return "temporary" if name.lower().endswith(TEMPORARY) else None
 
 

@@ -12,6 +12,8 @@ import stat
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from pydantic import Field
+
 from tasks import storage
 from tasks.errors import ConfigError
 from tasks.recording import Ignored, Locator, Recording
@@ -35,13 +37,16 @@ Branch = tuple[str, bool]
 
 class Settings(SourceSettings):
     kind: Literal["folder"] = "folder"
+    system_folders: bool = Field(
+        False, description="Also take what lies in recycle bins, snapshots and thumbnail folders."
+    )
 
 
 def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
     """Walks lazily. ConfigError at once if the path cannot be read."""
     root, status = source_root(settings.path)
     if storage.is_url(root):
-        return _objects(root) if stat.S_ISDIR(status.st_mode) else _object(root, settings)
+        return _objects(root, settings) if stat.S_ISDIR(status.st_mode) else _object(root, settings)
     if results := results_above(root):
         raise ConfigError(
             f"source {display_text(settings.path)!r} lies in {display_text(results)}, which holds "
@@ -54,7 +59,7 @@ def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
             raise ConfigError(
                 f"source {display_text(settings.path)!r} cannot be listed ({error.strerror})"
             ) from None
-        return _walk(root, status)
+        return _walk(root, status, settings)
     if stat.S_ISREG(status.st_mode) and known(os.path.basename(root)):
         return iter([_recording(os.path.basename(root), root, status)])
     raise ConfigError(
@@ -85,7 +90,7 @@ def branches(settings: Settings, least: int) -> Sequence[Branch] | None:
         except OSError:
             return None
         looked += len(entries)
-        trees += [f"{above}{each.name}/" for each in entries if _is_tree(each)]
+        trees += [f"{above}{each.name}/" for each in entries if _is_tree(each, settings)]
     if len(trees) < least:
         return None
     return sorted([(each, False) for each in alone] + [(each, True) for each in trees])
@@ -96,7 +101,7 @@ def branch(settings: Settings, branch: Branch) -> Iterator[Recording | Ignored] 
     only who sees all of them knows which comes first."""
     root, status = source_root(settings.path)
     try:
-        return iter(list(_walk_apart(root, status, *branch)))
+        return iter(list(_walk_apart(root, status, settings, *branch)))
     except _Linked:
         return None
 
@@ -105,12 +110,14 @@ class _Linked(Exception):
     """A folder that may lie in two branches."""
 
 
-def _is_tree(entry: os.DirEntry[str]) -> bool:
-    return not skip_reason(entry.name) and entry.is_dir(follow_symlinks=False)
+def _is_tree(entry: os.DirEntry[str], settings: Settings) -> bool:
+    return not skip_reason(entry.name, settings.system_folders) and entry.is_dir(
+        follow_symlinks=False
+    )
 
 
 def _walk_apart(
-    root: str, status: os.stat_result, below: str, deep: bool
+    root: str, status: os.stat_result, settings: Settings, below: str, deep: bool
 ) -> Iterator[Recording | Ignored]:
     stack = [below]
     while stack:
@@ -124,7 +131,7 @@ def _walk_apart(
         trees = []
         for entry in entries:
             relative = above + entry.name
-            if reason := skip_reason(entry.name):
+            if reason := skip_reason(entry.name, settings.system_folders):
                 yield Ignored(recording_name(relative), reason)
             elif not _is_folder(entry):
                 yield _file(relative, entry)
@@ -140,8 +147,8 @@ def _unlisted(relative: str, path: str, error: OSError) -> Recording:
     return failed(recording_name(relative), display_text(path), path, "unreadable", detail)
 
 
-def _objects(root: str) -> Iterator[Recording | Ignored]:
-    for found in walk(root):
+def _objects(root: str, settings: Settings) -> Iterator[Recording | Ignored]:
+    for found in walk(root, settings.system_folders):
         if isinstance(found, Ignored):
             yield found
         elif known(found.relative):
@@ -188,17 +195,18 @@ def _entries(path: str) -> Iterator[os.DirEntry[str]]:
         return iter(sorted(found, key=_order))
 
 
-def _reached_anyway(path: str, real_root: str) -> bool:
+def _reached_anyway(path: str, real_root: str, settings: Settings) -> bool:
     """Whether a linked folder is inside the tree, where the walk visits it anyway."""
     real = os.path.realpath(path)
     if real == real_root:
         return True
     prefix = real_root.rstrip("/") + "/"
     inside = real.startswith(prefix)
-    return inside and not any(skip_reason(part) for part in real[len(prefix) :].split("/"))
+    parts = real[len(prefix) :].split("/")
+    return inside and not any(skip_reason(part, settings.system_folders) for part in parts)
 
 
-def _walk(root: str, status: os.stat_result) -> Iterator[Recording | Ignored]:
+def _walk(root: str, status: os.stat_result, settings: Settings) -> Iterator[Recording | Ignored]:
     real_root = os.path.realpath(root)
     visited = {(status.st_dev, status.st_ino)}
     # A stack of open listings, not recursion: a tree may be deeper than Python's limit.
@@ -210,7 +218,7 @@ def _walk(root: str, status: os.stat_result) -> Iterator[Recording | Ignored]:
             stack.pop()
             continue
         relative = above + entry.name
-        if reason := skip_reason(entry.name):
+        if reason := skip_reason(entry.name, settings.system_folders):
             yield Ignored(recording_name(relative), reason)
             continue
         try:
@@ -220,7 +228,7 @@ def _walk(root: str, status: os.stat_result) -> Iterator[Recording | Ignored]:
             if results_above(entry.path) if entry.is_symlink() else is_results(entry.path):
                 yield Ignored(recording_name(relative), RESULTS)
                 continue
-            if entry.is_symlink() and _reached_anyway(entry.path, real_root):
+            if entry.is_symlink() and _reached_anyway(entry.path, real_root, settings):
                 yield Ignored(recording_name(relative), "duplicate_folder")
                 continue
             # Not entry.stat(): at a mount point it gives the inode below the mounted disk.

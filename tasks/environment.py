@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 #: Set by the client that spawns workers; absent where workers are started by hand.
@@ -19,6 +19,7 @@ VERSION_VARIABLE = "UTTERMILL_VERSION"
 #: Set by a client that spawns workers for one run: what its settings reach, as JSON (see
 #: `tasks.plugins.engines`). Empty or absent where workers may serve any run.
 ENGINES_VARIABLE = "UTTERMILL_ENGINES"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def no_telemetry() -> None:
@@ -82,3 +83,17 @@ def setting(name: str, value: str | None) -> Iterator[None]:
             del os.environ[name]
         else:
             os.environ[name] = before
+
+
+@contextmanager
+def loopback_without_proxy() -> Iterator[None]:
+    """Servers on this machine are reached directly, whichever proxy leads to others: `http_proxy`
+    without `no_proxy` is common in companies, and no proxy there knows this machine's loopback."""
+    # Libraries read the name in small letters first.
+    exceptions = os.environ.get("no_proxy", os.environ.get("NO_PROXY", ""))
+    missing = [host for host in LOOPBACK if host not in exceptions.split(",")]
+    value = ",".join([*filter(None, [exceptions]), *missing])
+    with ExitStack() as names:
+        for name in ("no_proxy", "NO_PROXY"):
+            names.enter_context(setting(name, value))
+        yield

@@ -63,6 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with ExitStack() as scope:
         for name, value in ENVIRONMENT.items():
             scope.enter_context(environment.setting(name, os.environ.get(name, value)))
+        scope.enter_context(environment.loopback_without_proxy())
         scope.enter_context(interrupts.heard())
         scope.callback(log.setLevel, log.level)
         log.setLevel(logging.INFO)

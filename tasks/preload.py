@@ -81,6 +81,15 @@ def agree(expected: str | None, found: str) -> None:
         )
 
 
+def reads_utf8(encoding: str) -> None:
+    """RunError when names of files are read in another encoding, which would give other ids."""
+    if encoding != "utf-8":
+        raise RunError(
+            f"this worker reads names of files as {encoding}; start it with PYTHONUTF8=1 in its "
+            "environment"
+        )
+
+
 #: The GPUs that this worker sees, as its nanny set them before any import below.
 VISIBLE = environment.visible_gpus()
 
@@ -90,6 +99,7 @@ if not started_afresh(command_line()):
         "distributed.worker.multiprocessing-method to spawn"
     )
 die_with_parent()
+reads_utf8(sys.getfilesystemencoding())
 agree(environment.client_version(), version("uttermill"))
 # Ctrl-C reaches the whole process group, but the client decides when its workers end.
 signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -27,6 +27,7 @@ from tasks.recording.names import is_utf8, printable, recording_name
 from tasks.results import Published
 from tasks.upkeep.verify import verify
 from tests import corpus, fuzz
+from tests.faults.command import Site, differences
 
 ROOT = Path(__file__).parent.parent
 NFC, NFD = unicodedata.normalize("NFC", "Café.wav"), unicodedata.normalize("NFD", "Café.wav")
@@ -232,3 +233,20 @@ def test_two_names_never_become_one(one: bytes, other: bytes) -> None:
     assert (names[0] == names[1]) == (shown[0] == shown[1]) == (one == other)
     assert (made[0] == made[1]) == (one == other)
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,100}", each) for each in made)
+
+
+#: Python takes an ASCII locale for what it is only if it is told to, as it takes one in Latin-1.
+OTHER_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.mark.cluster
+def test_names_and_ids_are_the_same_in_every_locale(tmp_path: Path) -> None:
+    site = Site(tmp_path, api="", history="none")
+    for number, name in enumerate((b"m\xc3\xbcll.wav", b"\xc3\x9f.wav", b"lat\xfc.wav")):
+        made = corpus.add(site.source, number)
+        made.rename(made.with_name(os.fsdecode(name)))
+    site.undisturbed(site.settings("here"))
+    elsewhere = Site(tmp_path, api="", history="none", environment=OTHER_LOCALE)
+    ended = elsewhere.apart("run", site.settings("there"))
+    assert ended.code == 0, ended.stderr
+    assert differences(tmp_path / "here", tmp_path / "there") == []

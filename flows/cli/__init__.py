@@ -9,8 +9,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command, `sys.argv`'s by default, and return its exit code."""
     if argv is not None:
         return _main(argv)
-    from flows.cli import streams
+    from flows.cli import encoding, streams
 
+    encoding.ensure_utf8()
     with streams.kept():
         return _main(None)
 

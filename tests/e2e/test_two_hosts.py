@@ -29,6 +29,7 @@ from tests import corpus
 from tests.e2e import hosts
 from tests.faults.command import Ended, Site, differences, packaged, soon
 from tests.shared_server import Server
+from tests.test_names import OTHER_LOCALE
 from tests.test_openai_api import Request, Stub
 
 pytestmark = [
@@ -228,6 +229,7 @@ def test_workers_that_are_not_fit_are_refused(
     cluster.worker(other, "old", DASK_CONFIG=CONFIG, PYTHONPATH=str(other_version.parent))
     # What the client of a local cluster sets: such a worker compares by itself, and ends.
     alone = cluster.worker(one, "alone", DASK_CONFIG=CONFIG, UTTERMILL_VERSION="9.9")
+    ascii_only = cluster.worker(other, "ascii", DASK_CONFIG=CONFIG, **OTHER_LOCALE)
     assert soon(lambda: {"bare", "old"} <= set(cluster.there()), 60, every=0.3)
     there = cluster.there()
     bare = f"worker {there['bare']} gets no work: it was started without the preload; start it with"
@@ -259,7 +261,9 @@ def test_workers_that_are_not_fit_are_refused(
     assert alone.wait(60) != 0
     assert "this worker has uttermill" in cluster.said()
     assert "and the client 9.9; install 9.9 here" in cluster.said()
-    assert "alone" not in cluster.there()
+    assert ascii_only.wait(60) != 0
+    assert "this worker reads names of files as ascii; start it with PYTHONUTF8=1" in cluster.said()
+    assert not {"alone", "ascii"} & {*cluster.there()}
 
     for host in cluster.site.hosts:
         end(cluster.workers.pop(host.name))

@@ -337,7 +337,7 @@ def test_a_refusal_is_told_before_the_run(
         path.unlink()
     refusal = told(capsys, "plan", str(file))["refusal"]
     assert "2 of the 10 recordings of v0001 are gone from the sources" in refusal
-    assert "raise the setting if they were removed on purpose" in refusal
+    assert "if they were removed on purpose, raise the setting" in refusal
     monkeypatch.setattr(sys, "stderr", said := io.StringIO())
     assert asking.agreed(settings.read(str(file), [], None, []), False)
     assert said.getvalue().splitlines()[3:] == [f"A run will refuse to publish: {refusal}."]

@@ -70,6 +70,7 @@ STAGES: dict[str, Entry] = {
     "package.refit": Entry(THRESHOLD, True),
     "package.max_failed_fraction": Entry(TRANSIENT, 0.5),
     "package.max_removed_fraction": Entry(TRANSIENT, 0.5),
+    "package.removed_ok": Entry(TRANSIENT, ["c"]),
 }
 #: Stages that compute something again when a recipe field gets its other value.
 COST: dict[str, set[str]] = {

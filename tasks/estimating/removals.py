@@ -8,22 +8,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.accounting import summary
-from tasks.dataset import versions
+from tasks.checkpoints import manifest
 from tasks.job import Job
 from tasks.listing.as_listed import AsListed
-from tasks.packaging import safeguards
+from tasks.packaging import removals
 
 
 def refusal(job: Job, listed: AsListed, newest: Path | None) -> str | None:
     """The sentence with which the run will refuse, with its remedy; None if it will not. Ask when
     `listed` has been asked for the rows of its shards, since these tell which recordings moved."""
-    before = versions.described(newest)["recordings"]["in"] if newest else 0
-    if newest is None or not safeguards.too_many_removed(job, listed.absent_count, before):
+    if newest is None or not listed.absent_count:
         return None
-    wanted = pa.array(sorted(listed.absent() - {*listed.moved.values()}), pa.string())
+    absent = pa.array(sorted(listed.absent() - {*listed.moved.values()}), pa.string())
     gone = set[str]()
     for names in summary.live_recordings(newest):
-        gone |= {*names.filter(pc.is_in(names, wanted)).to_pylist()}
-    if not safeguards.too_many_removed(job, len(gone), before):
+        gone |= {*names.filter(pc.is_in(names, absent)).to_pylist()}
+    if not gone:
         return None
-    return safeguards.removed_in_words(job, gone, before, newest)
+    unreadable = {row["recording"] for row in listed.fresh if row["error_code"] == "unreadable"}
+    known = (manifest.listed(job.out, shard) for shard in manifest.shards(job.out))
+    unreadable |= removals.unreadable(known) - listed.absent()
+    if removals.refusal(job, gone, unreadable, newest) is None:
+        return None
+    gone -= listed.same_content(gone)
+    return removals.refusal(job, gone, unreadable, newest)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tasks import audio
 from tasks.arrays import FixedBytes, Int32s
 from tasks.checkpoints import manifest
+from tasks.errors import ItemError
 from tasks.listing import fingerprints
-from tasks.listing.known import PRESENT
 from tasks.listing.row_files import LISTED, PLACE, merged
 from tasks.listing.survey import Survey
+from tasks.recording import Locator
 from tasks.schema import RECORDINGS, Row
 from tasks.storage import sorted_keys
 
@@ -28,6 +32,7 @@ class AsListed:
         self.moved: dict[str, str] = {}  # new to former names, in the shards asked for so far
         leaving = np.concatenate([found.gone, found.failed])
         self._gone = np.sort(had.columns.keys[leaving])
+        self._absent = found.absent
         fresh = list(found.fresh.tables())
         self.fresh: list[Row] = []  # new and changed recordings, as they are to be probed
         self._homeless: dict[str, Row] = {}  # files that are new by name only, by guard
@@ -82,14 +87,29 @@ class AsListed:
     @property
     def absent_count(self) -> int:
         """Recordings that OUT knows, and that no source lists now, whenever they left."""
-        return int((self._had.columns.flags & PRESENT == 0).sum()) + len(self._gone)
+        return len(self._absent)
 
     def absent(self) -> set[str]:
         """Their names."""
         columns = self._had.columns
-        away = columns.flags & PRESENT == 0
-        away |= sorted_keys.index_in(self._gone, columns.keys) >= 0
-        return self._names(np.unique(columns.shard[away]), columns.keys[away])
+        return self._names(np.unique(columns.shard[self._absent]), columns.keys[self._absent])
+
+    def same_content(self, names: Collection[str]) -> set[str]:
+        """Those of some absent recordings whose bytes a new file has: a copy under another name
+        differs in all that a listing shows. Files of the same size are read."""
+        name_of: dict[str, set[str]] = {}
+        sizes = set[int]()
+        for number in np.unique(self._had.columns.shard[self._absent]):
+            for row in manifest.listed(self._out, self._had.shards[number]).to_pylist():
+                if row["recording"] in names and row["content"]:
+                    name_of.setdefault(row["content"], set()).add(row["recording"])
+                    sizes.add(row["size"])
+        same = set[str]()
+        for row in self.fresh:
+            if row["size"] in sizes and not row["error_code"]:
+                with suppress(OSError, ItemError):  # the run will say so
+                    same |= name_of.get(audio.digest(Locator.loads(row["locator"]))[0], set())
+        return same
 
     def _names(self, shards: Int32s, keys: FixedBytes) -> set[str]:
         """Names of the recordings with these keys, sorted, in some shards."""

@@ -40,8 +40,11 @@ class Survey:
     used_scratch: bool = False
     reused: int = 0
     shared: list[Shared] = field(default_factory=list)  # recordings in two sources
-    gone: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))  # rows of `known`
-    failed: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))  # still being written
+    # Rows of `known`: those that have left the sources since the last listing, all that no source
+    # lists now, and those that are still being written.
+    gone: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    absent: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    failed: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def ignored(self) -> dict[str, int]:
@@ -75,14 +78,19 @@ def survey(
     found.used_scratch |= bool(found.fresh.files or found.redescribed.files)
     present = (had.columns.flags & PRESENT) > 0
     found.gone = np.flatnonzero(present & ~looking.listed)
+    found.absent = np.flatnonzero(~looking.listed)
     return found
 
 
 def as_known(job: Job, index: Index, home: Path) -> Survey:
     """What `survey` finds if the sources hold just what the last run listed; looks at none."""
     had = known.of(job.out, index)
-    present = int((had.columns.flags & PRESENT > 0).sum())
-    return Survey(had, RowFiles(home, "listing"), RowFiles(home, "told"), reused=present)
+    present = had.columns.flags & PRESENT > 0
+    found = Survey(
+        had, RowFiles(home, "listing"), RowFiles(home, "told"), reused=int(present.sum())
+    )
+    found.absent = np.flatnonzero(~present)
+    return found
 
 
 def _listed(

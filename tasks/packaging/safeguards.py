@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from heapq import nsmallest
 from pathlib import Path
+
+import pyarrow as pa
 
 from tasks import plugins
 from tasks.accounting import broken, summary
 from tasks.accounting.broken import BrokenCount
 from tasks.accounting.summary import Totals
 from tasks.checkpoints import manifest
-from tasks.dataset import versions
 from tasks.errors import NothingLeft, RunError, TooManyFailed
 from tasks.job import Job
+from tasks.packaging import removals
 from tasks.packaging.ledger.notes import Portion
 
 
@@ -23,7 +26,7 @@ def check(
     """RunError if more recordings were removed or failed than the settings allow; NothingLeft if no
     clip is left to package."""
     if newest is not None:
-        _check_removed(job, portions, newest)
+        _check_removed(job, totals, portions, newest)
     check_failed(job, _failed(job, totals, portions))
     if not packaged:
         raise NothingLeft(nothing_left_in_words(job), summary.reasons(totals.sums))
@@ -45,37 +48,29 @@ def _remedy(job: Job) -> str:
     return "see the ledger's reasons, and loosen filter.filters or transcribe.verdicts"
 
 
-def _check_removed(job: Job, portions: Sequence[Portion], newest: Path) -> None:
-    before: int = versions.described(newest)["recordings"]["in"]
-    if too_many_removed(job, sum(len(portion.gone) for portion in portions), before):
-        names = {name for portion in portions for name in portion.gone}
-        names -= _moved(job, names)
-        if too_many_removed(job, len(names), before):
-            raise RunError(removed_in_words(job, names, before, newest))
+def _check_removed(job: Job, totals: Totals, portions: Sequence[Portion], newest: Path) -> None:
+    gone = {name for portion in portions for name in portion.gone}
+    if not gone:
+        return
+    reasons = totals.sums["reason"].to_pylist()
+    listings = partial(_listings, job.out)
+    unreadable = removals.unreadable(listings()) if "unreadable" in reasons else set[str]()
+    if removals.refusal(job, gone, unreadable, newest):
+        gone -= _moved(listings(), gone)
+        if sentence := removals.refusal(job, gone, unreadable, newest):
+            raise RunError(sentence)
 
 
-def too_many_removed(job: Job, gone: int, before: int) -> bool:
-    """Whether so many of the newest version's recordings may not be gone from the sources."""
-    return bool(before) and gone / before > job.package.max_removed_fraction
+def _listings(out: Path) -> Iterator[pa.Table]:
+    return (manifest.listed(out, shard) for shard in manifest.shards(out))
 
 
-def removed_in_words(job: Job, gone: Collection[str], before: int, newest: Path) -> str:
-    """Why a version without the recordings `gone` is refused, and the remedy."""
-    limit, verb = job.package.max_removed_fraction, "is" if len(gone) == 1 else "are"
-    return (
-        f"{len(gone)} of the {before} recordings of {newest.name} {verb} gone from the sources, "
-        f"such as {min(gone)}: more than package.max_removed_fraction ({limit:g}) allows; "
-        "is a source not mounted? raise the setting if they were removed on purpose"
-    )
-
-
-def _moved(job: Job, gone: set[str]) -> set[str]:
+def _moved(listings: Iterable[pa.Table], gone: set[str]) -> set[str]:
     """Recordings whose content a source still has under another name."""
     present: set[str] = set()
     content_of: dict[str, str] = {}
-    for shard in manifest.shards(job.out):
-        table = manifest.listed(job.out, shard).select(["recording", "content", "present"])
-        for row in table.to_pylist():
+    for table in listings:
+        for row in table.select(["recording", "content", "present"]).to_pylist():
             if row["present"] and row["content"]:
                 present.add(row["content"])
             elif row["recording"] in gone:

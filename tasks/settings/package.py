@@ -88,6 +88,10 @@ class PackageSettings(StageSettings):
         le=1,
     )
 
+    removed_ok: tuple[str, ...] = Transient(
+        (), "Names of sources of which any number of recordings may be gone."
+    )
+
     @field_validator("formats")
     @classmethod
     def _refuse_twice(cls, value: tuple[Plugin, ...]) -> tuple[Plugin, ...]:

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from flows.run import runs
-from tasks import recipe, storage
+from tasks import recipe
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
 from tasks.storage import lock

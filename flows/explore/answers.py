@@ -26,10 +26,10 @@ def answer(data: JsonValue, status: int = 200) -> Response:
     return Response(written(data), status, media_type="application/json")
 
 
-def written(data: JsonValue) -> bytes:
+def written(data: JsonValue, separators: tuple[str, str] = (",", ":")) -> bytes:
     """JSON as UTF-8. Half of a surrogate pair, as a file's name that is no UTF-8 has it in Python,
     cannot be UTF-8: it stays an escape, as all others beside it."""
-    form: Any = {"separators": (",", ":"), "allow_nan": False}
+    form: Any = {"separators": separators, "allow_nan": False}
     try:
         return json.dumps(data, ensure_ascii=False, **form).encode()
     except UnicodeEncodeError:

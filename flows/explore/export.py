@@ -39,7 +39,8 @@ def jsonl(corpus: Corpus, items: Items, asked: Parameters, file: IO[bytes]) -> N
 
 
 def _line(row: JsonObject) -> bytes:
-    return written({name: value for name, value in row.items() if value is not None}) + b"\n"
+    known = {name: value for name, value in row.items() if value is not None}
+    return written(known, (", ", ": ")) + b"\n"
 
 
 def parquet(corpus: Corpus, items: Items, asked: Parameters, file: IO[bytes]) -> None:

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from flows.explore.corpus import Ended, Gone
-from tasks.errors import ConfigError, MillError
+from tasks.errors import ConfigError, MillError, UnsafePlace
 from tasks.json_types import JsonValue
 
 Handler = Callable[[Request, Exception], Response]
@@ -75,6 +75,7 @@ HANDLERS: dict[Any, Handler] = {
     Gone: _failed(404),
     Ended: _failed(503),
     ConfigError: _failed(400),
+    UnsafePlace: _failed(400),
     MillError: _failed(500),
     OSError: _failed(500),
     duckdb.Error: _failed(400, _refused),

@@ -229,11 +229,11 @@ class Corpus:
 
 
 def _inside(out: Path) -> list[Path]:
-    """The folders of a local OUT that hold tables; none that a link leads out of it."""
+    """The folders of a local OUT that hold tables, where they lie: each may be a link of its
+    user's to a larger disk (`tasks.storage.containment`)."""
     if storage.of(out).mounted(out) is None:
         return []
-    folders = [out / name for name in ("datasets", "manifests")]
-    return [folder for folder in folders if folder.resolve().is_relative_to(out.resolve())]
+    return [(out / name).resolve() for name in ("datasets", "manifests")]
 
 
 def _plain(value: object) -> object:

@@ -18,6 +18,7 @@ from flows.settings import PrepareSettings
 from tasks import masking
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
+from tasks.logs import log
 
 if TYPE_CHECKING:
     from prefect.runner import Runner
@@ -29,10 +30,16 @@ FORBIDDEN = "/%&<>"  # by Prefect, in the name of a deployment
 
 @dataclass(frozen=True)
 class Served:
-    """What was started: the deployment's name, the UI's address, the schedule."""
+    """What was started: the deployment's name, the UI's address, the schedule.
+
+    `open` is the UI's address that signs a browser in; `auth`, the password of the API, is None
+    where the user configured a server, whose password we do not tell.
+    """
 
     deployment: str
     ui: str
+    open: str
+    auth: str | None
     cron: str | None
     timezone: str | None
 
@@ -55,8 +62,9 @@ def serve(
     schedule = schedule_of(cron, timezone)
     from flows.server import history
 
-    with _api() as ui:
-        served = Served(f"prepare/{name}", ui, cron, schedule.timezone if schedule else None)
+    zone = schedule.timezone if schedule else None
+    with _api() as (ui, opened, auth):
+        served = Served(f"prepare/{name}", ui, opened, auth, cron, zone)
         asyncio.run(_serve(parameters, name, schedule, lambda: ready(served)))
         # Before the server ends, and outside of the loop: within one it would not wait.
         history.drain(timeout=10)
@@ -116,19 +124,33 @@ def _hidden(found: object, place: str) -> str:
 
 
 @contextmanager
-def _api() -> Iterator[str]:
-    """Gives Prefect an API, the configured one or a local server; yields the address of its UI."""
+def _api() -> Iterator[tuple[str, str, str | None]]:
+    """Gives Prefect an API, the configured one or a local server; yields the address of its UI, the
+    one that signs a browser in, and the local server's password."""
     from prefect.settings import get_current_settings
 
-    from flows.server import api
+    from flows.server import api, login
     from flows.server.server import LocalServer, configured_url, using
 
     if (configured := configured_url()) is not None:
         api.check(configured)
-        yield get_current_settings().ui_url or configured.removesuffix("/api")
+        client = get_current_settings()
+        ui = client.ui_url or configured.removesuffix("/api")
+        if client.api.auth_string is None and client.api.key is None:
+            log.warning(
+                "the Prefect server at %s asks for no login: whoever reaches it can start runs of "
+                "this deployment; set PREFECT_SERVER_API_AUTH_STRING there",
+                ui,
+            )
+        yield ui, ui, None
         return
-    with LocalServer(port=PORT, scheduling=True) as server, using(server.wait_ready()):
-        yield server.url.removesuffix("/api")
+    auth = login.chosen() or login.kept()
+    with (
+        LocalServer(port=PORT, scheduling=True, auth=auth) as server,
+        using(server.wait_ready(), server.auth),
+    ):
+        ui = server.url.removesuffix("/api")
+        yield ui, login.address(ui, server.auth), server.auth
 
 
 async def _serve(

@@ -57,6 +57,10 @@ _HOME = tempfile.mkdtemp(prefix="uttermill-test-prefect-")
 os.environ["PREFECT_HOME"] = _HOME
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "1"
+# Of all servers of the tests, and what their clients send: a client need not be told. Tests of the
+# password that we make remove it.
+for _name in ("PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING"):
+    os.environ[_name] = "tests:of no value"
 # Of the server: how long a run that found no free slot waits before it asks again; 30 s else.
 os.environ["PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS"] = "2"
 

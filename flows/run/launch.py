@@ -76,10 +76,10 @@ def _recorded(wanted: History, opened: body.Body | None = None) -> Iterator[Loca
     """Give Prefect its API: the configured server (None), or one of this run; while that starts,
     the workers of `opened` start, too."""
     with importing():  # here because they import Prefect, which takes a second
-        from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+        from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
         from flows.server import api
-        from flows.server.server import LocalServer, configured_url
+        from flows.server.server import LocalServer, configured_url, using
 
     configured = None if wanted == "own" else configured_url()
     if wanted == "server" and configured is None:
@@ -99,9 +99,9 @@ def _recorded(wanted: History, opened: body.Body | None = None) -> Iterator[Loca
             with importing():
                 import_module("flows.prepare")  # meanwhile
             url = server.wait_ready()
-        values = {PREFECT_API_URL: url, PREFECT_CLIENT_MAX_RETRIES: CLIENT_RETRIES}
+        patience = temporary_settings({PREFECT_CLIENT_MAX_RETRIES: CLIENT_RETRIES})
         try:
-            with temporary_settings(values):
+            with using(url, server.auth), patience:
                 yield server
         except Exception as error:
             if not server.lost:

@@ -37,6 +37,7 @@ def main(socket_fd: int) -> None:
         import uvicorn
 
         from flows.server._lazy_routes import prepare_late
+        from flows.server.door import Door
 
         prepare_late()
         from prefect.server.api.server import create_app
@@ -58,7 +59,7 @@ def main(socket_fd: int) -> None:
             finally:
                 os.close(gate)
 
-    config = uvicorn.Config(app, log_level="warning")
+    config = uvicorn.Config(Door(app), log_level="warning")
     Server(config).run(sockets=[socket.socket(fileno=socket_fd)])
 
 

@@ -33,9 +33,10 @@ SCHEDULING = ("SCHEDULER", "LATE_RUNS", "PAUSE_EXPIRATIONS", "CLEANUP_RECONCILER
 
 
 def started(
-    listener: socket.socket, url: str, scheduling: bool, log: IO[bytes]
+    listener: socket.socket, url: str, auth: str, scheduling: bool, log: IO[bytes]
 ) -> subprocess.Popen[bytes]:
-    """A server that listens on a socket of this process, in a process group of its own.
+    """A server that listens on a socket of this process, in a process group of its own. `auth` is
+    its password, which no command line shows.
 
     Being in its own group it gets no Ctrl-C from the terminal: an interrupted run still has a
     server to record the interrupt.
@@ -46,7 +47,11 @@ def started(
         **ENVIRONMENT,
         **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": on for name in SCHEDULING},
         "PREFECT_API_URL": url,
-        "PREFECT_SERVER_UI_API_URL": url,  # else the UI asks port 4200, and stays blank
+        "PREFECT_SERVER_UI_API_URL": "/api",  # its own origin, by whatever name or port
+        "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": url.removesuffix("/api"),
+        "PREFECT_SERVER_API_CSRF_PROTECTION_ENABLED": "true",
+        "PREFECT_SERVER_API_AUTH_STRING": auth,
+        "PREFECT_API_AUTH_STRING": auth,
         "PREFECT_SERVER_API_HOST": "127.0.0.1",
         "PREFECT_SERVER_API_PORT": str(listener.getsockname()[1]),
     }

@@ -14,13 +14,19 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from subprocess import Popen
-from typing import Self
+from typing import Any, Self
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
+from prefect.settings import (
+    PREFECT_API_AUTH_STRING,
+    PREFECT_API_URL,
+    PREFECT_CLIENT_CSRF_SUPPORT_ENABLED,
+    get_current_settings,
+    temporary_settings,
+)
 
-from flows.server import history, process
+from flows.server import history, login, process
 from flows.server.process import last_line, listening
 from tasks.errors import RunError
 from tasks.logs import log
@@ -47,13 +53,15 @@ class LocalServer:
     that were cut off, and its last events. The run only sees a slow answer.
     """
 
-    def __init__(self, port: int = 0, scheduling: bool = False) -> None:
-        """`port` is used if it is free, else another one; `scheduling`: run schedules."""
+    def __init__(self, port: int = 0, scheduling: bool = False, auth: str | None = None) -> None:
+        """`port` is used if it is free, else another one; `scheduling`: run schedules; `auth`: its
+        password, if the user has not chosen one; by default one that nobody else learns."""
         # Bound here and passed on: the URL is known at once and the port cannot be taken.
         self._socket = listening(port)
         self._scheduling = scheduling
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/api"
+        self.auth = login.chosen() or auth or login.fresh()
         self._open = ExitStack()  # closed when it has stopped
         # What it prints; closed with the rest.
         self._log = self._open.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
@@ -65,7 +73,9 @@ class LocalServer:
         self.lost = ""  # why it is gone for good; empty while it is not
 
     def _spawned(self) -> Popen[bytes]:
-        return process.started(self._socket, self.url, self._scheduling, self._log)
+        return process.started(
+            self._socket, self.url, self.auth, self._scheduling, self._log
+        )
 
     @property
     def pid(self) -> int:
@@ -151,7 +161,11 @@ class LocalServer:
 
 
 @contextmanager
-def using(url: str) -> Iterator[str]:
-    """Inside, flows and clients of this process use the API at `url`."""
-    with temporary_settings({PREFECT_API_URL: url}):
+def using(url: str, auth: str | None = None) -> Iterator[str]:
+    """Inside, flows and clients of this process use the API at `url`; `auth`: its password, else
+    that of the environment or the active Prefect profile."""
+    values: dict[Any, Any] = {PREFECT_API_URL: url}
+    if auth is not None:
+        values |= {PREFECT_API_AUTH_STRING: auth, PREFECT_CLIENT_CSRF_SUPPORT_ENABLED: True}
+    with temporary_settings(values):
         yield url

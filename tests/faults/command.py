@@ -20,7 +20,6 @@ from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 from uuid import uuid4
 
 import psutil
@@ -326,10 +325,13 @@ def differences(one: Path, other: Path) -> list[str]:
 
 
 def _post(api: str, path: str, body: dict[str, Any]) -> list[dict[str, Any]]:
-    data = json.dumps(body).encode()
-    request = Request(f"{api}{path}", data, {"Content-Type": "application/json"})
-    with urlopen(request, timeout=30) as reply:
-        found: list[dict[str, Any]] = json.load(reply)
+    from prefect.client.orchestration import get_client  # it takes a second
+
+    from flows.server.server import using
+
+    with using(api), get_client(sync_client=True) as client:
+        where: Any = path
+        found: list[dict[str, Any]] = client.request("POST", where, json=body).json()
     return found
 
 

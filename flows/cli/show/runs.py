@@ -65,7 +65,9 @@ def _tars(tars: JsonObject, new: bool) -> Iterator[str]:
 def serve(result: JsonObject) -> Iterator[Line]:
     when = f"at {result['cron']} ({result['timezone']})" if result["cron"] else "on request only"
     yield f"Serving {result['deployment']}: {when}; one run at a time, until Ctrl-C."
-    yield f"Form, runs and results: {result['ui']}"
+    yield f"Form, runs and results: {result['open']}"
+    if result["auth"]:
+        yield f"Password, for another browser or PREFECT_API_AUTH_STRING: {result['auth']}"
 
 
 def estimate(result: JsonObject) -> Iterator[Line]:

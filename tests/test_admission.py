@@ -200,6 +200,7 @@ def test_a_cluster_of_unfit_workers_is_refused_at_once(
     """Any class by name; its workers were not told of the preload."""
     chosen = ClusterSettings(
         kind="class", class_name="tests.plugins.bare_cluster.BareCluster", workers=1,
+        class_packages=("tests.plugins",),
         options={"directory": str(tmp_path / "w")},
     )  # fmt: skip
     with (

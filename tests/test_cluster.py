@@ -22,15 +22,17 @@ from distributed import KilledWorker
 from pydantic import ValidationError
 
 from flows.cli import proofs
+from flows.cli.command_line import main
 from flows.cluster import dask_config, facts, fleet
 from flows.cluster.cluster import Cluster
 from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.fleet import CPU
-from flows.cluster.settings import ClusterSettings
+from flows.cluster.settings import ClusterSettings, cluster_class
 from flows.run import runs
+from flows.settings import parse
 from tasks.errors import ConfigError, RunError
-from tasks.settings import TRANSIENT
-from tests import signals
+from tasks.settings import role
+from tests import corpus, signals
 from tests.on_worker import confined, hold_the_gil, kill_me, say
 
 ROOT = Path(__file__).parent.parent
@@ -72,8 +74,8 @@ def test_yaml_says_what_the_code_sets() -> None:
 
 def test_no_cluster_setting_is_part_of_a_recipe() -> None:
     assert ClusterSettings().recipe() == {}
-    for name, field in ClusterSettings.model_fields.items():
-        assert field.json_schema_extra == TRANSIENT, name
+    for name in ClusterSettings.model_fields:
+        assert role(ClusterSettings, name) == "transient", name
 
 
 @pytest.mark.parametrize(
@@ -104,9 +106,49 @@ def test_sizes() -> None:
 
 
 def test_what_is_not_installed_is_told_before_any_start(tmp_path: Path) -> None:
-    settings = ClusterSettings(kind="class", class_name="nonesuch.Cluster")
+    settings = ClusterSettings(
+        kind="class", class_name="nonesuch.Cluster", class_packages=("nonesuch",)
+    )
     with pytest.raises(ConfigError, match=r"nonesuch\.Cluster.*cannot be imported"):
         Cluster(settings, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["subprocess.Popen", "os.system", "distributedly.Cluster", "builtins.eval",
+     "dask.utils.Dispatch", "tests.plugins.bare_cluster.BareCluster", ".Cluster", "Cluster"],
+)  # fmt: skip
+def test_a_class_of_another_package_is_refused_before_it_is_imported(name: str) -> None:
+    before = {*sys.modules}
+    cluster = {"kind": "class", "class_name": name, "options": {"args": ["true"]}}
+    with pytest.raises(ConfigError, match=r"cluster\.class_packages"):
+        parse({"sources": [{"path": "/in"}], "out": "/out", "cluster": cluster})
+    assert {*sys.modules} == before
+
+
+@pytest.mark.parametrize(
+    "name", ["SSHCluster", "Client", "", "nosuch.Cluster", "nanny.Nanny", "deploy.Cluster.__init__"]
+)
+def test_what_is_no_cluster_class_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"is not a Dask cluster class|cannot be imported"):
+        cluster_class(f"distributed.{name}".rstrip("."))
+    assert issubclass(cluster_class("dask.distributed.LocalCluster"), distributed.LocalCluster)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "doctor"])
+def test_every_command_refuses_another_class(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    corpus.make(tmp_path / "in", 1)
+    mark = tmp_path / "ran"
+    file = tmp_path / "settings.yaml"
+    cluster = {"kind": "class", "class_name": "subprocess.Popen",
+               "options": {"args": ["touch", str(mark)]}}  # fmt: skip
+    data = {"sources": [{"path": str(tmp_path / "in")}], "out": str(tmp_path / "out")}
+    file.write_text(yaml.safe_dump({**data, "cluster": cluster}))
+    assert main([command, str(file)]) == 2
+    assert "'subprocess.Popen' is in none of the packages" in capsys.readouterr().err
+    assert not mark.exists()
 
 
 def test_unused_it_starts_nothing(tmp_path: Path) -> None:
@@ -328,8 +370,9 @@ import sys, time
 from pathlib import Path
 import prefect
 from flows.cluster.cluster import Cluster
-from flows.cluster.settings import ClusterSettings
+from flows.cluster.settings import ClusterSettings, cluster_class
 from flows.run import runs
+from flows.settings import parse
 sys.path.insert(0, {root!r})
 from tests.on_worker import confined, hold_the_gil
 settings = ClusterSettings(workers=1)

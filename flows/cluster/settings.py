@@ -18,9 +18,22 @@ from tasks import masking
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
 from tasks.settings import StageSettings, Transient
+from tasks.settings.base import FIXED, WORDS
 
 if TYPE_CHECKING:
     from distributed import Security
+
+
+#: Packages of Dask cluster classes, all of which derive from distributed's.
+CLASS_PACKAGES = (
+    "distributed",
+    "dask.distributed",
+    "dask_jobqueue",
+    "dask_kubernetes",
+    "dask_cuda",
+    "dask_cloudprovider",
+    "coiled",
+)
 
 
 class TlsSettings(StageSettings):
@@ -81,6 +94,7 @@ class ClusterSettings(StageSettings):
         "local",
         "local: workers on this machine; address: a running scheduler; class: any Dask "
         "cluster class.",
+        mark=FIXED,
     )
     workers: int | None = Transient(
         None,
@@ -92,12 +106,14 @@ class ClusterSettings(StageSettings):
         "auto",
         "GPUs for stages that can use one: auto (all that CUDA_VISIBLE_DEVICES "
         "allows), none, or a list of indices or UUIDs as shown by nvidia-smi -L.",
+        mark=WORDS,
     )
     workers_per_gpu: int = Transient(1, "Worker processes per GPU; each loads the model.", ge=1)
     memory_limit: str = Transient(
         "auto",
         "Memory of a worker, such as 2GB; at 95 % of it the worker is killed and the "
         "culprit is found. auto: an equal share of 90 % of the machine's, at least 1.5 GB.",
+        mark=WORDS,
     )
     asr_threads: int | None = Transient(
         None, "CPU threads of a recogniser; default: CPUs per worker, or 1 with a GPU.", ge=1
@@ -114,11 +130,17 @@ class ClusterSettings(StageSettings):
         "decodes again; 0: none.",
         ge=0,
     )
-    address: str | None = Transient(None, "Scheduler, such as tcp://host:8786.")
+    address: str | None = Transient(None, "Scheduler, such as tcp://host:8786.", mark=FIXED)
     class_name: str | None = Transient(
-        None, "Dotted name of a cluster class, such as dask_jobqueue.SLURMCluster."
+        None, "Dotted name of a cluster class, such as dask_jobqueue.SLURMCluster.", mark=FIXED
     )
-    options: JsonObject = Transient({}, "Arguments of the cluster class.")
+    class_packages: tuple[str, ...] = Transient(
+        CLASS_PACKAGES,
+        "Packages, or modules in them, that the cluster class may come from; given, it is the "
+        "whole list.",
+        mark=FIXED,
+    )
+    options: JsonObject = Transient({}, "Arguments of the cluster class.", mark=FIXED)
     dashboard: bool = Transient(
         False,
         "Run Dask's dashboard on a free port of the loopback, where all users of this machine see "
@@ -136,6 +158,7 @@ class ClusterSettings(StageSettings):
         "certificate of its own, others have none; none: any user of the machine may run code on "
         "the workers; or the certificates to use.",
         title="TLS",
+        mark=FIXED,
     )
 
     @field_validator("tls", mode="before")
@@ -178,6 +201,15 @@ class ClusterSettings(StageSettings):
         if self.kind == "class" and not self.class_name:
             raise ValueError(
                 "kind class needs cluster.class_name, such as dask_jobqueue.SLURMCluster"
+            )
+        # Before anything is imported, which would run the module's code.
+        if self.class_name and not f"{self.class_name}.".startswith(
+            tuple(f"{package}." for package in self.class_packages if package)
+        ):
+            raise ValueError(
+                f"cluster.class_name: {self.class_name!r} is in none of the packages of Dask "
+                f"cluster classes ({', '.join(self.class_packages)}); for a class of your own, "
+                "list its package in cluster.class_packages"
             )
         if self.kind != "local" and isinstance(self.gpus, tuple):
             raise ValueError(
@@ -231,13 +263,20 @@ class ClusterSettings(StageSettings):
 
 
 def cluster_class(name: str | None) -> Callable[..., Any]:
-    """A cluster class by its dotted name; ConfigError when it cannot be imported."""
+    """A cluster class by its dotted name; ConfigError when it cannot be imported, or is none."""
     module, _, attribute = (name or "").rpartition(".")
     try:
         with _interrupts_kept():
+            from distributed.deploy.cluster import Cluster
+
             found: Callable[..., Any] = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"cluster.class_name: {name!r} cannot be imported: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Cluster)):
+        raise ConfigError(
+            f"cluster.class_name: {name!r} is not a Dask cluster class, which derives from "
+            "distributed.deploy.Cluster"
+        )
     return found
 
 

@@ -26,6 +26,7 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
+from prefect.settings import Settings
 
 from flows import settings
 from flows.cli.arguments import parser as command_parser
@@ -67,6 +68,21 @@ def test_compose_file() -> None:
         for volume in service.get("volumes", ()):
             source = volume.split(":")[0]
             assert source.startswith(("$", ".", "/")) or source in data["volumes"], name
+
+
+def test_the_prefect_server_of_compose_keeps_other_sites_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As Prefect reads its environment."""
+    variables = load("compose.yaml")["services"]["prefect-server"]["environment"]
+    assert variables["PREFECT_SERVER_API_AUTH_STRING"] == "${PREFECT_AUTH}"
+    for name, value in variables.items():
+        monkeypatch.setenv(name, re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value))
+    server = Settings().server
+    assert server.api.auth_string is not None
+    assert server.api.csrf_protection_enabled
+    assert server.api.cors_allowed_origins == "http://127.0.0.1:4200"
+    assert server.ui.api_url == "/api"
 
 
 def test_control_compose_file() -> None:

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
+from flows import parameters
 from flows.checks import check
-from flows.settings import PrepareSettings
+from flows.cluster import spawning
+from flows.settings import PrepareSettings, parse
 from tasks import masking
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
 from tasks.logs import log
 
 if TYPE_CHECKING:
+    from prefect.flows import Flow
     from prefect.runner import Runner
     from prefect.schedules import Schedule
 
@@ -50,13 +54,18 @@ def serve(
     cron: str | None,
     timezone: str | None,
     ready: Callable[[Served], None],
+    trust: bool = False,
+    allow: Sequence[str] = (),
 ) -> None:
     """Check everything, then serve until SIGINT or SIGTERM, which also cancel a running flow run.
 
-    `ready` is called once runs can be requested. ConfigError before anything starts.
+    `ready` is called once runs can be requested. `trust`: whoever starts a run may name code and
+    files; `allow`: folders for sources and results beside those of the settings. ConfigError before
+    anything starts.
     """
     check(settings)
-    parameters = without_secrets(settings)
+    policy = None if trust else parameters.policy(settings, allow)
+    known = without_secrets(settings)
     if not name or any(letter in name for letter in FORBIDDEN):
         raise ConfigError(f"--name {name!r}: a name without any of {' '.join(FORBIDDEN)} is needed")
     schedule = schedule_of(cron, timezone)
@@ -65,7 +74,7 @@ def serve(
     zone = schedule.timezone if schedule else None
     with _api() as (ui, opened, auth):
         served = Served(f"prepare/{name}", ui, opened, auth, cron, zone)
-        asyncio.run(_serve(parameters, name, schedule, lambda: ready(served)))
+        asyncio.run(_serve(policy, known, name, schedule, lambda: ready(served)))
         # Before the server ends, and outside of the loop: within one it would not wait.
         history.drain(timeout=10)
 
@@ -99,13 +108,13 @@ def schedule_of(cron: str | None, timezone: str | None) -> Schedule | None:
 
 def without_secrets(settings: PrepareSettings) -> JsonObject:
     """The settings as parameters of a flow run; ConfigError when they hold a secret."""
-    parameters = settings.model_dump(mode="json", exclude_unset=True)
-    if place := _hidden(parameters, ""):
+    known = settings.model_dump(mode="json", exclude_unset=True)
+    if place := _hidden(known, ""):
         raise ConfigError(
             f"{place} holds a secret, which must not be stored in Prefect's database; give it in "
             "an environment variable (api_key_env, or the variables that the storage reads)"
         )
-    return parameters
+    return known
 
 
 def _hidden(found: object, place: str) -> str:
@@ -145,16 +154,45 @@ def _api() -> Iterator[tuple[str, str, str | None]]:
         yield ui, ui, None
         return
     auth = login.chosen() or login.kept()
+    # Flow runs are processes, in which the environment wins over Prefect's settings of this one:
+    # there, the user may have the password of another server.
+    told = {"PREFECT_API_AUTH_STRING": auth, "PREFECT_CLIENT_CSRF_SUPPORT_ENABLED": "true"}
     with (
         LocalServer(port=PORT, scheduling=True, auth=auth) as server,
-        using(server.wait_ready(), server.auth),
+        using(server.wait_ready(), auth),
+        spawning.environment(told),
     ):
         ui = server.url.removesuffix("/api")
-        yield ui, login.address(ui, server.auth), server.auth
+        yield ui, login.address(ui, auth), auth
+
+
+def guarded(policy: parameters.Policy) -> Flow[..., JsonObject]:
+    """The flow `prepare` that looks at its parameters first.
+
+    The runner hands each flow run's process this object, not what the deployment says, which an API
+    client may change: its entrypoint, its job variables. Prefect does not validate its parameters,
+    for which it would import what they name.
+    """
+    from flows.prepare import prepare
+
+    @wraps(prepare.fn)
+    def run(**given: Any) -> JsonObject:
+        chosen = parse(given)
+        policy.check(chosen)
+        return prepare.fn(**{name: getattr(chosen, name) for name in type(chosen).model_fields})
+
+    flow: Any = prepare.with_options(validate_parameters=False)
+    flow.fn = run
+    guarded: Flow[..., JsonObject] = flow
+    return guarded
 
 
 async def _serve(
-    parameters: JsonObject, name: str, schedule: Schedule | None, ready: Callable[[], None]
+    policy: parameters.Policy | None,
+    known: JsonObject,
+    name: str,
+    schedule: Schedule | None,
+    ready: Callable[[], None],
 ) -> None:
     from prefect.runner import Runner
     from prefect.types.entrypoint import EntrypointType
@@ -165,10 +203,10 @@ async def _serve(
     with quiet():
         runner = Runner(name=name, limit=1)
         await runner.aadd_flow(
-            prepare,
+            prepare if policy is None else guarded(policy),
             name=name,
             schedule=schedule,
-            parameters=parameters,
+            parameters=known,
             tags=["uttermill"],
             description="What `uttermill serve` runs; its settings are a form.",
             entrypoint_type=EntrypointType.MODULE_PATH,

@@ -30,6 +30,7 @@ from tasks.settings import (
     StageSettings,
     TranscribeSettings,
 )
+from tasks.settings.base import WRITE
 
 #: Where a local run records itself in Prefect.
 History = Literal["auto", "own", "none", "server"]
@@ -41,6 +42,7 @@ class PrepareSettings(StageSettings):
     sources: tuple[AnySource, ...] = Field(min_length=1, description="Where recordings come from.")
     out: str = Field(
         description="Folder, or URL (s3://bucket/folder), for manifests, audio and datasets.",
+        json_schema_extra=WRITE,
     )
     speakers: Diarizer = Field(
         Plugin(use="none"), description="Who speaks when in each recording, before it is cut."

@@ -85,14 +85,18 @@ def _fields(shelf: str, name: str, key: str) -> Fields:
 
 
 def _resolved(found: Any, known: Fields) -> Any:
-    """A schema without references, roles and titles of classes."""
+    """A schema without references, marks and titles of classes."""
     if isinstance(found, list):
         return [_resolved(each, known) for each in found]
     if not isinstance(found, dict):
         return found
     if "$ref" in found:
         return _resolved(known[found["$ref"].rpartition("/")[2]], known)
-    return {name: _resolved(value, known) for name, value in found.items() if name != "role"}
+    return {
+        name: _resolved(value, known)
+        for name, value in found.items()
+        if name not in ("role", "form")
+    }
 
 
 def _shared(schemas: Fields) -> JsonObject:

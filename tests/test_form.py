@@ -110,6 +110,8 @@ def test_what_is_given_is_shown_under_its_own_name(shelf: str, value: dict[str, 
 def test_sources_have_kind_name_and_licence() -> None:
     entry = SCHEMA["properties"]["sources"]["items"]
     assert [*entry["properties"]][:4] == ["kind", "path", "name", "licence"]
+    for kind in shelves.names("sources"):  # the form sends them all, whatever the kind
+        assert {*entry["properties"]} <= {*plugins.load("sources", kind).Settings.model_fields}
     offered = entry["anyOf"]
     assert offered[0]["properties"]["kind"]["enum"] == ["folder", *sorted(
         {*shelves.names("sources")} - {"folder"}

@@ -156,7 +156,7 @@ LAYERS = (
     "flows.progress",
     "flows.assignments flows.cluster",
     "flows.settings",
-    "flows.checks",
+    "flows.checks flows.parameters",
     "flows.server",
     "flows.run",
     "flows.prepare flows.sample_costs",

@@ -99,7 +99,8 @@ def serving(tmp_path: Path, empty_database: Path) -> Iterator[Serving]:
     site = Site(tmp_path, "", environment, interruptible=False)
     corpus.make(site.source, COUNT)
     chosen = site.settings("out", transcribe={"backend": {"use": "tests.plugins.gated_asr"}})
-    schedule = ("--cron", "0 2 * * *", "--timezone", "Europe/Berlin", "--name", "nights")
+    schedule = ("--cron", "0 2 * * *", "--timezone", "Europe/Berlin", "--name", "nights",
+                "--allow", str(site.home / "other"))  # fmt: skip
     with site.start("serve", chosen, *schedule, "--json") as started:
         assert soon(started.stdout, 90, every=0.1), started.stderr()
         told = json.loads(started.stdout())
@@ -142,6 +143,9 @@ def test_serve(serving: Serving) -> None:
         "prepare/nights", "0 2 * * *", "Europe/Berlin"
     )  # fmt: skip
     assert "Serving prepare/nights" in serving.process.stderr()
+    assert told["open"] in serving.process.stderr()
+    assert told["auth"] == "tests:of no value", "the user's own, where there is one"
+    assert not (serving.home / "uttermill-login").exists()
     with get_client(sync_client=True) as client:
         deployment = client.read_deployment_by_name("prepare/nights")
     assert deployment.entrypoint == "flows.prepare.prepare"

@@ -86,9 +86,12 @@ def test_a_request_that_changes_needs_a_token_beside_the_password(own: Own) -> N
 
 def test_prefects_client_knows_both_whatever_the_environment_says(own: Own) -> None:
     other = {PREFECT_API_AUTH_STRING: "of:another", PREFECT_CLIENT_CSRF_SUPPORT_ENABLED: False}
-    with temporary_settings(other), using(f"{own.base}/api", own.auth):
-        with get_client(sync_client=True) as client:
-            assert client.read_deployments() == []
+    with (
+        temporary_settings(other),
+        using(f"{own.base}/api", own.auth),
+        get_client(sync_client=True) as client,
+    ):
+        assert client.read_deployments() == []
 
 
 @pytest.mark.parametrize(
@@ -171,7 +174,8 @@ def test_websockets_ask_as_well(own: Own, path: str) -> None:
     assert spoken(own, path, own.auth, origin=FOREIGN) == "403"
     assert spoken(own, path, own.auth, origin=own.base) == "auth_success"
     upgrade = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
-               "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol: prefect")  # fmt: skip
+               "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+               "Sec-WebSocket-Protocol: prefect")  # fmt: skip
     for host, expected in (("127.0.0.1:4200", 101), ("evil.example:4200", 403)):
         assert status(own, f"GET /api/{path} HTTP/1.1", f"Host: {host}", *upgrade) == expected
 

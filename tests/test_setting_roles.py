@@ -295,8 +295,9 @@ SOURCES: dict[str, set[str]] = {
 
 #: Where the work is done never changes what comes out: transient, all of it.
 CLUSTER = {"kind", "workers", "gpus", "workers_per_gpu", "memory_limit", "asr_threads",
-           "item_timeout", "timeout_factor", "cache_gb", "address", "class_name", "options",
-           "dashboard", "performance_report", "check_disk", "tls"}  # fmt: skip
+           "item_timeout", "timeout_factor", "cache_gb", "address", "class_name",
+           "class_packages", "options", "dashboard", "performance_report", "check_disk",
+           "tls"}  # fmt: skip
 TLS = {"ca_file", "cert", "key"}
 
 #: No rule on one clip: `test_duplicates.py` sees that these thresholds decide.

@@ -164,6 +164,18 @@ def _making(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--timezone", metavar="ZONE", help="of the schedule, such as Europe/Berlin (UTC)"
     )
     serve.add_argument("--name", help="name of the deployment (the file's name)")
+    serve.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="folder or URL that runs may also read sources from and write to; repeat it for each",
+    )
+    serve.add_argument(
+        "--trust-parameters",
+        action="store_true",
+        help="let whoever starts a run name modules, files, servers and clusters",
+    )
     _sets(serve)
 
 

@@ -35,11 +35,13 @@ fetch("/api/admin/version", {{headers: {{Authorization: "Basic " + key}}}}).then
     localStorage.setItem("{KEY}", key);
     location.replace("/");
   }} else {{
-    document.body.textContent = "This address is out of date; open the one that serve printed last.";
+    document.body.textContent = "Open the address that serve printed last.";
   }}
 }});
 """
-PAGE = f'<!doctype html><meta charset="utf-8"><title>uttermill</title><body><script>{SCRIPT}</script>'
+PAGE = (
+    f'<!doctype html><meta charset="utf-8"><title>uttermill</title><body><script>{SCRIPT}</script>'
+)
 _DIGEST = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
 PAGE_HEADERS = {
     "Cache-Control": "no-store",

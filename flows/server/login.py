@@ -10,6 +10,7 @@ import base64
 import os
 import secrets
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from prefect.settings import get_current_settings
@@ -53,10 +54,8 @@ def _make(path: Path) -> None:
     try:
         with os.fdopen(os.open(part, flags, 0o600), "w") as new:
             new.write(fresh() + "\n")
-        try:
+        with suppress(FileExistsError):
             os.link(part, path)
-        except FileExistsError:
-            pass
     finally:
         part.unlink(missing_ok=True)
 

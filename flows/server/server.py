@@ -73,9 +73,7 @@ class LocalServer:
         self.lost = ""  # why it is gone for good; empty while it is not
 
     def _spawned(self) -> Popen[bytes]:
-        return process.started(
-            self._socket, self.url, self.auth, self._scheduling, self._log
-        )
+        return process.started(self._socket, self.url, self.auth, self._scheduling, self._log)
 
     @property
     def pid(self) -> int:

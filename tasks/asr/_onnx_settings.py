@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from tasks.settings import StageSettings, Transient
+from tasks.settings.base import WORDS
 
 #: Names of the library onnx-asr (0.12), as `model_type` in a model's config.json has them.
 Family = Literal[
@@ -77,6 +78,7 @@ class Settings(StageSettings):
         None,
         description="Language of clips whose source forces none: ISO 639-1. Whisper and Canary go "
         "by it; Canary takes English where there is none.",
+        json_schema_extra=WORDS,
     )
     max_seconds: float | None = Field(
         None,

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from tasks.asr import Abilities, SpeechClip, Transcript
-from tasks.settings import StageSettings
+from tasks.settings import StageSettings, base
 
 VERSION = 2
 LISTENS = False  # its texts cast no doubt on a reference
@@ -26,7 +26,11 @@ WORDS = _WORDS.split()
 
 
 class Settings(StageSettings):
-    language: str | None = Field(None, description="Language of clips that force none: ISO 639-1.")
+    language: str | None = Field(
+        None,
+        description="Language of clips that force none: ISO 639-1.",
+        json_schema_extra=base.WORDS,
+    )
     seed: int = Field(0, description="Another seed gives other words, as another model would.")
 
 

@@ -26,6 +26,7 @@ from tasks.served import asking
 from tasks.served.asking import Client, Failed
 from tasks.served.http import Body, Server, Service
 from tasks.settings import SECRET
+from tasks.settings.base import WORDS
 from tasks.settings.servers import ServerSettings
 from tasks.speech_rate import RATE
 
@@ -43,10 +44,14 @@ class Settings(ServerSettings):
         description="Key; prefer api_key_env, since Prefect stores parameters without secrets.",
     )
     language: str | None = Field(
-        None, description="Language of clips whose source forces none: ISO 639-1."
+        None,
+        description="Language of clips whose source forces none: ISO 639-1.",
+        json_schema_extra=WORDS,
     )
     prompt: str | dict[str, str] | None = Field(
-        None, description="Text before each clip that sets the style; or one per language."
+        None,
+        description="Text before each clip that sets the style; or one per language.",
+        json_schema_extra=WORDS,
     )
     temperature: float = Field(
         0.0, ge=0, le=1, description="Randomness, 0 to 1; 0: the likeliest words."

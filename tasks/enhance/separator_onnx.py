@@ -21,6 +21,7 @@ from tasks.arrays import Float32s, Float64s
 from tasks.enhance import Enhancer, EnhancerSettings
 from tasks.errors import ConfigError
 from tasks.settings import Threshold, Transient
+from tasks.settings.base import WORDS
 from tasks.weights import entries, finding, onnx_session
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Settings(EnhancerSettings):
     path: str = Transient(
         "", "The graph, or a folder that holds one: UVR-MDX-NET-Inst_HQ_3.onnx for Emilia."
     )
-    licence: str = Threshold("unknown", "Of the weights, for the data card.")
+    licence: str = Threshold("unknown", "Of the weights, for the data card.", mark=WORDS)
     n_fft: int = Field(6144, ge=64, multiple_of=2, description="Samples of a frame.")
     hop: int = Field(1024, ge=16, description="Samples from a frame to the next.")
     gives: Literal["music", "voice"] = Field(

@@ -8,6 +8,15 @@ A field is one of four kinds:
     SECRET       marks a Field that grants access: a `SecretStr` with a name that
                  `masking.is_secret` knows
 
+A text among settings may name code, a file, an address or a variable. So parameters that come from
+a form or an API may differ from a deployment's settings file only in numbers, choices, and texts
+that are marked as harmless (`flows/parameters.py`):
+
+    WORDS        says something, and names nothing that is opened, called or run
+    READ         what is read as a source: it may be another below the folders of the file's
+    WRITE        where results go: likewise
+    FIXED        as the settings file has it, even if that is the default
+
 Serialising hides secrets and the credentials of URLs (`masking.py`): settings that are written
 down, by us or by Prefect, never hold them; objects in memory and on their way to workers do.
 """
@@ -37,17 +46,23 @@ from tasks.json_types import JsonObject
 THRESHOLD: JsonDict = {"role": "threshold"}
 TRANSIENT: JsonDict = {"role": "transient"}
 SECRET: JsonDict = {"role": "secret"}
+WORDS: JsonDict = {"form": "words"}
+READ: JsonDict = {"form": "read"}
+WRITE: JsonDict = {"form": "write"}
+FIXED: JsonDict = {"form": "fixed"}
 FORMS = Path(__file__).with_name("forms.json")  # written by `python -m tests.pages`
 
 
-def Threshold(default: Any, description: str, **limits: Any) -> Any:
-    """A field that judges measures. `limits`: of `pydantic.Field`."""
-    return Field(default, description=description, json_schema_extra=THRESHOLD, **limits)
+def Threshold(default: Any, description: str, mark: JsonDict | None = None, **limits: Any) -> Any:
+    """A field that judges measures. `mark`: see above; `limits`: of `pydantic.Field`."""
+    kind = THRESHOLD | (mark or {})
+    return Field(default, description=description, json_schema_extra=kind, **limits)
 
 
-def Transient(default: Any, description: str, **limits: Any) -> Any:
+def Transient(default: Any, description: str, mark: JsonDict | None = None, **limits: Any) -> Any:
     """A field that changes speed or looks only."""
-    return Field(default, description=description, json_schema_extra=TRANSIENT, **limits)
+    kind = TRANSIENT | (mark or {})
+    return Field(default, description=description, json_schema_extra=kind, **limits)
 
 
 class Masked(BaseModel):
@@ -81,6 +96,12 @@ def role(model: type[BaseModel], field: str) -> str | None:
     return str(extra["role"]) if isinstance(extra, dict) and "role" in extra else None
 
 
+def form(model: type[BaseModel], field: str) -> str | None:
+    """`words`, `read`, `write` or `fixed`; None: only a settings file gives the field's texts."""
+    extra = model.model_fields[field].json_schema_extra
+    return str(extra["form"]) if isinstance(extra, dict) and "form" in extra else None
+
+
 class Plugin(Masked):
     """A plug-in by file name, with its own settings beside it: `{use: vad, min_seconds: 3}`."""
 
@@ -103,8 +124,8 @@ class Shelf:
     plug-in with its settings; plug-ins with the same settings share one.
 
     `listed`: for the entries of a list, where Prefect's form shows alternatives as bare JSON. Such
-    an entry also gets a type and properties: those that all plug-ins of the shelf have, for sources
-    those of any.
+    an entry also gets a type and properties: those that all plug-ins of the shelf have. (The form
+    sends all that it shows, and a plug-in refuses settings of another.)
     """
 
     def __init__(self, name: str, title: str, listed: bool = False) -> None:
@@ -126,8 +147,8 @@ class Shelf:
         own = {**offered[-1]["properties"][key], "title": "of your own"}
         properties: JsonObject = {key: {**own, "title": key.title(), "anyOf": [on_shelf, own]}}
         del properties[key]["pattern"], properties[key]["type"]
-        for each in shown:
-            for name, about in each["properties"].items():
+        for name, about in shown[0]["properties"].items():
+            if all(name in each["properties"] for each in shown):
                 properties.setdefault(name, about)
         entry = {"title": self.title, "type": "object", "properties": properties}
         return {**entry, "required": offered[0]["required"], "anyOf": offered}

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, field_validator
 
 from tasks.settings import portions
-from tasks.settings.base import Plugin, Shelf, StageSettings, Threshold, Transient, named
+from tasks.settings.base import WORDS, Plugin, Shelf, StageSettings, Threshold, Transient, named
 from tasks.settings.portions import Split
 
 #: `wenet` stands for `{use: wenet}`.
@@ -41,12 +41,15 @@ class PackageSettings(StageSettings):
         {},
         "Splits beside train: a fraction of the hours, {hours: …} or {list: …} each. "
         "No speaker and no recording is in two, and what was published stays where it is.",
+        mark=WORDS,
     )
     resplit: bool = Threshold(
         False, "Deal the splits anew: what was published may come to another one."
     )
     weights: dict[str, float] = Threshold(
-        {}, "Share of a dataset's clips that is packaged, by its name; above 0, up to 1."
+        {},
+        "Share of a dataset's clips that is packaged, by its name; above 0, up to 1.",
+        mark=WORDS,
     )
     max_hours_per_speaker: float | None = Threshold(
         None,

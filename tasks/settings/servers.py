@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from tasks.settings.base import StageSettings, Transient
+from tasks.settings.base import WORDS, StageSettings, Transient
 
 
 class ServerSettings(StageSettings):
@@ -19,7 +19,7 @@ class ServerSettings(StageSettings):
 
     url: str | None = Transient(None, "Base address, such as http://gpu-box:8000/v1.")
     model: str | None = Transient(
-        None, "Name of the model on the server; part of the recipe.", min_length=1
+        None, "Name of the model on the server; part of the recipe.", min_length=1, mark=WORDS
     )
     api_key_env: str | None = Transient(
         None,
@@ -84,6 +84,7 @@ class LlmText(ServerSettings):
         "with that text alone.",
         min_length=1,
         description="What the model is told before each text.",
+        json_schema_extra=WORDS,
     )
     temperature: float | None = Field(
         0.0,

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from tasks.json_types import JsonObject
-from tasks.settings.base import Masked, Plugin, Shelf, StageSettings, Transient
+from tasks.settings.base import READ, WORDS, Masked, Plugin, Shelf, StageSettings, Transient
 
 Diarizer = Annotated[Plugin, Shelf("diarizers", "Diarizer")]
 Segmenter = Annotated[Plugin, Shelf("segmenters", "Segmenter")]
@@ -45,14 +45,24 @@ class SourceSettings(StageSettings):
     """Fields that all kinds of sources share; each kind adds its own."""
 
     kind: str
-    path: str = Field(description="Folder, list or file to read.")
-    name: str = Field("", pattern=r"^[A-Za-z0-9_-]{0,40}$", description="Dataset name in ids.")
-    licence: str | None = Field(None, description="Carried through to the data card.")
-    language: str | None = Field(None, description="Forces this language (ISO 639-1) for ASR.")
+    path: str = Field(description="Folder, list or file to read.", json_schema_extra=READ)
+    name: str = Field(
+        "",
+        pattern=r"^[A-Za-z0-9_-]{0,40}$",
+        description="Dataset name in ids.",
+        json_schema_extra=WORDS,
+    )
+    licence: str | None = Field(
+        None, description="Carried through to the data card.", json_schema_extra=WORDS
+    )
+    language: str | None = Field(
+        None, description="Forces this language (ISO 639-1) for ASR.", json_schema_extra=WORDS
+    )
     rttm: str | None = Field(
         None,
         description="RTTM file with who speaks when, for `speakers: {use: given}`; X.rttm beside "
         "a recording is read without it.",
+        json_schema_extra=READ,
     )
     expect_broken: bool = Field(
         False, description="Exempt from max_failed_fraction: broken files are normal here."

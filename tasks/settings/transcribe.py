@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from tasks.settings.base import Plugin, Shelf, StageSettings, Threshold, named
+from tasks.settings.base import WORDS, Plugin, Shelf, StageSettings, Threshold, named
 from tasks.settings.servers import LlmText
 
 Backend = Annotated[Plugin, Shelf("asr", "Recogniser")]
@@ -49,6 +49,7 @@ class TranscribeSettings(StageSettings):
         "Further recognisers hear only what the first leaves doubtful: "
         "{avg_logprob: {max: -0.4}}; a score that it does not give counts as doubtful. "
         "Default: everything.",
+        mark=WORDS,
     )
     asr: Literal["first", "rover", "medoid"] = Threshold(
         "first",

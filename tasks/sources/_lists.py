@@ -19,6 +19,7 @@ from tasks.recording import Ignored, Locator, Recording, TimedWord
 from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, is_utf8, recording_name
 from tasks.settings import SourceSettings
+from tasks.settings.base import READ
 from tasks.sources._paths import display_path
 
 Entries = Iterator[Recording | Ignored]
@@ -31,7 +32,9 @@ class ListSettings(SourceSettings):
     """Settings of a source that is one list of files."""
 
     root: str | None = Field(
-        None, description="Folder that relative paths start from; default: the list's folder."
+        None,
+        description="Folder that relative paths start from; default: the list's folder.",
+        json_schema_extra=READ,
     )
 
 

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from tasks.errors import ItemError
 from tasks.recording import Ignored
+from tasks.settings.base import WORDS
 from tasks.sources._lists import (
     Entries,
     ListSettings,
@@ -33,8 +34,10 @@ _TOKENS = re.compile(r"\s*(?:<__dj__\w+>|<\|__dj__\w+\|>)\s*")
 
 class Settings(ListSettings):
     kind: Literal["datajuicer"] = "datajuicer"
-    text_key: str = Field("text", description="Data-Juicer's `text_keys`.")
-    audio_key: str = Field("audios", description="Data-Juicer's `audio_key`.")
+    text_key: str = Field("text", description="Data-Juicer's `text_keys`.", json_schema_extra=WORDS)
+    audio_key: str = Field(
+        "audios", description="Data-Juicer's `audio_key`.", json_schema_extra=WORDS
+    )
 
 
 def recordings(settings: Settings) -> Entries:

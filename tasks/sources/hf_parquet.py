@@ -19,6 +19,7 @@ from tasks.recording import Ignored, Locator, Recording
 from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, safe_name
 from tasks.settings import SourceSettings
+from tasks.settings.base import READ, WORDS
 from tasks.sources._containers import containers
 from tasks.sources._lists import Entries, failed, text_field
 from tasks.sources._parquet_columns import DEFAULTS, Columns, find_columns
@@ -32,15 +33,27 @@ ROWS, AUDIO_ROWS = 1024, 8
 class Settings(SourceSettings):
     kind: Literal["hf_parquet"] = "hf_parquet"
     root: str | None = Field(
-        None, description="Folder that relative paths in cells start from; default: the file's."
+        None,
+        description="Folder that relative paths in cells start from; default: the file's.",
+        json_schema_extra=READ,
     )
-    audio_column: str | None = Field(None, description="Default: the first struct(bytes, path).")
+    audio_column: str | None = Field(
+        None, description="Default: the first struct(bytes, path).", json_schema_extra=WORDS
+    )
     text_column: str | None = Field(
-        None, description=f"Default: the first of {', '.join(DEFAULTS['text'])}."
+        None,
+        description=f"Default: the first of {', '.join(DEFAULTS['text'])}.",
+        json_schema_extra=WORDS,
     )
-    id_column: str | None = Field(None, description="Default: id, else the path in the audio.")
-    speaker_column: str | None = Field(None, description="Default: speaker, speaker_id.")
-    language_column: str | None = Field(None, description="Default: language, lang, locale.")
+    id_column: str | None = Field(
+        None, description="Default: id, else the path in the audio.", json_schema_extra=WORDS
+    )
+    speaker_column: str | None = Field(
+        None, description="Default: speaker, speaker_id.", json_schema_extra=WORDS
+    )
+    language_column: str | None = Field(
+        None, description="Default: language, lang, locale.", json_schema_extra=WORDS
+    )
 
 
 def recordings(settings: Settings) -> Entries:

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from tasks.recording import Segment
 from tasks.settings import StageSettings
+from tasks.settings.base import WORDS
 from tasks.sources._lists import (
     Entries,
     ListSettings,
@@ -53,18 +54,21 @@ _NEMO: Columns = {
 class ColumnSettings(StageSettings):
     """The keys that the list uses; times in seconds."""
 
-    audio: str
-    text: str | None = None
-    id: str | None = None
-    speaker: str | None = None
-    language: str | None = None
-    start: str | None = None
-    end: str | None = None
-    duration: str | None = Field(None, description="Length of the span; used where start is.")
+    audio: str = Field(json_schema_extra=WORDS)
+    text: str | None = Field(None, json_schema_extra=WORDS)
+    id: str | None = Field(None, json_schema_extra=WORDS)
+    speaker: str | None = Field(None, json_schema_extra=WORDS)
+    language: str | None = Field(None, json_schema_extra=WORDS)
+    start: str | None = Field(None, json_schema_extra=WORDS)
+    end: str | None = Field(None, json_schema_extra=WORDS)
+    duration: str | None = Field(
+        None, description="Length of the span; used where start is.", json_schema_extra=WORDS
+    )
     words: str | None = Field(
         None,
         description="Times of words in the file, in their order: a list of {word, start, end} or "
         "of [word, start, duration].",
+        json_schema_extra=WORDS,
     )
 
 

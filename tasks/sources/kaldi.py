@@ -18,6 +18,7 @@ from tasks.errors import ConfigError, ItemError
 from tasks.recording import Ignored, Recording, Segment
 from tasks.recording.names import display_text, recording_name, safe_name
 from tasks.settings import SourceSettings
+from tasks.settings.base import READ
 from tasks.sources._lists import (
     Entries,
     again,
@@ -37,7 +38,9 @@ _ARCHIVE_OFFSET = re.compile(r":\d+\Z")
 class Settings(SourceSettings):
     kind: Literal["kaldi"] = "kaldi"
     root: str | None = Field(
-        None, description="Folder that relative paths in wav.scp start from; default: path."
+        None,
+        description="Folder that relative paths in wav.scp start from; default: path.",
+        json_schema_extra=READ,
     )
 
 

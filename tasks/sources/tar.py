@@ -21,6 +21,7 @@ from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, safe_name
 from tasks.recording.not_audio import compression
 from tasks.settings import SourceSettings
+from tasks.settings.base import READ
 from tasks.sources._containers import containers
 from tasks.sources._lists import Entries, bad_line, failed, json_value, line_name, text_field
 from tasks.sources._paths import display_path, list_file, list_root, listed_name, resolve
@@ -36,7 +37,9 @@ _COMPRESSED = "a {}-compressed tar cannot be read in parts; decompress it first"
 class Settings(SourceSettings):
     kind: Literal["tar"] = "tar"
     root: str | None = Field(
-        None, description="For a list: folder its relative paths start from; default: its own."
+        None,
+        description="For a list: folder its relative paths start from; default: its own.",
+        json_schema_extra=READ,
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from tasks.plugins.rules import Limit, Rule
 from tasks.scoring import UNSPACED_CHARACTER, agreement
 from tasks.settings import StageSettings, Threshold
+from tasks.settings.base import WORDS
 from tasks.text import ScoredTranscript
 
 COLUMNS = {
@@ -27,7 +28,7 @@ COLUMNS = {
 class Settings(StageSettings):
     min: float | None = Threshold(0.8, "Least agreement kept.", ge=0, le=1)
     by_language: Mapping[str, float] = Threshold(
-        {}, "Least agreement kept of a language, by its code, in place of `min`."
+        {}, "Least agreement kept of a language, by its code, in place of `min`.", mark=WORDS
     )
     max_worst: float | None = Threshold(None, "Largest rate of errors kept between any two.", ge=0)
     min_votes: float | None = Threshold(None, "Smallest mean share of votes kept.", ge=0, le=1)

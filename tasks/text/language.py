@@ -16,12 +16,13 @@ from pydantic import field_validator
 
 from tasks.plugins.rules import Allowed, Limit, Rule
 from tasks.settings import Threshold
+from tasks.settings.base import WORDS
 from tasks.text import Exemption, sure
 
 
 class Settings(Exemption):
     allowed: tuple[str, ...] | None = Threshold(
-        None, "Languages to keep, ISO 639-1 codes; none given: any.", min_length=1
+        None, "Languages to keep, ISO 639-1 codes; none given: any.", min_length=1, mark=WORDS
     )
     min_probability: float = Threshold(
         0.6, "Least probability of the detected language; Emilia's is 0.8.", ge=0, le=1

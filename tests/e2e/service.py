@@ -87,10 +87,11 @@ _client: ContextVar[SyncPrefectClient] = ContextVar("client")
 
 
 @contextmanager
-def asked(url: str) -> Iterator[None]:
+def asked(url: str, auth: str | None = None) -> Iterator[None]:
     """Within, flows use the API at `url`, and so do the questions of here, with one client: to make
-    one takes 30 ms of CPU, an answer 8, and most questions here are asked again and again."""
-    with using(url), get_client(sync_client=True) as client:
+    one takes 30 ms of CPU, an answer 8, and most questions here are asked again and again. `auth`:
+    the server's password, if it is not that of the tests."""
+    with using(url, auth), get_client(sync_client=True) as client:
         token = _client.set(client)
         try:
             yield

@@ -6,6 +6,7 @@ Needs Debian's `chromium`; Playwright's own driver comes with its wheel and down
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from prefect.types.entrypoint import EntrypointType
 
 from flows.prepare import prepare
 from flows.run import launch
+from flows.server.door import KEY
 from flows.server.server import using
 from flows.settings import parse
 from tasks import shelves
@@ -98,6 +100,9 @@ def context(tmp_path_factory: pytest.TempPathFactory, made: Made) -> Iterator[An
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS, env=env)
         context = browser.new_context(viewport={"width": 1280, "height": 1200})
         context.route("**/*", route)
+        # Signed in, as by the address that `serve` prints.
+        password = base64.b64encode(os.environ["PREFECT_API_AUTH_STRING"].encode()).decode()
+        context.add_init_script(f"localStorage.setItem('{KEY}', '{password}')")
         yield context
         context.close()
         browser.close()

@@ -9,6 +9,7 @@ from pydantic import Field
 from tasks import language_codes
 from tasks.asr._whisper.chinese import Script
 from tasks.settings import StageSettings, Transient
+from tasks.settings.base import WORDS
 
 Size = Annotated[int, Field(ge=1)]
 Value = TypeVar("Value")
@@ -36,14 +37,20 @@ class Settings(StageSettings):
         "already stored are kept.",
     )
     compute_type: str = Field(
-        "auto", description="auto: float16 on a GPU, int8 on a CPU; else CTranslate2's name."
+        "auto",
+        description="auto: float16 on a GPU, int8 on a CPU; else CTranslate2's name.",
+        json_schema_extra=WORDS,
     )
     beam_size: int = Field(5, ge=1, le=50, description="Hypotheses kept in beam search.")
     language: str | None = Field(
-        None, description="Forces a language on clips whose source forces none."
+        None,
+        description="Forces a language on clips whose source forces none.",
+        json_schema_extra=WORDS,
     )
     prompt: str | dict[str, str] | None = Field(
-        None, description="Text before each clip that sets the style; or one per language."
+        None,
+        description="Text before each clip that sets the style; or one per language.",
+        json_schema_extra=WORDS,
     )
     short_windows: Literal["auto"] | bool = Field(
         "auto",
@@ -70,6 +77,7 @@ class Settings(StageSettings):
         "auto",
         "Clips of up to 30 s at once, or one number per forced language and `default`; "
         "auto: 4 on a CPU, 16 on a GPU. Halved for good when memory runs out.",
+        mark=WORDS,
     )
     threads: int | None = Transient(
         None, "CPU threads of a worker; default: OMP_NUM_THREADS, which workers set to 1.", ge=1

@@ -1,0 +1,303 @@
+"""Pages of other sites, and a host name that is made to point here, against `uttermill serve`: a
+real browser, signed in and not. And what a signed-in person can do: start a run from the form.
+
+Needs Debian's `chromium`; Playwright's own driver comes with its wheel and downloads nothing.
+"""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+import yaml
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import DeploymentFilter
+from prefect.client.schemas.objects import FlowRun
+
+from flows.server.server import using
+from tests import corpus, prefect_database
+from tests.e2e import service
+from tests.e2e.test_report_browser import CHROMIUM, FLAGS
+from tests.faults.command import Site, Started, soon
+
+EVIL = "evil.example"  # the browser is told that it is this machine
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.cluster,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine"),
+]
+
+#: Reads the deployments and starts a run of another program, in every way that a page has.
+ATTACK = """
+async ([api, mark]) => {
+  const said = {};
+  const tried = async (name, work) => {
+    try { said[name] = await work(); } catch (error) { said[name] = "blocked"; }
+  };
+  const parameters = {
+    sources: [], out: mark, history: "none",
+    cluster: {kind: "class", class_name: "subprocess.Popen", options: {args: ["touch", mark]}},
+  };
+  const body = JSON.stringify({parameters, state: {type: "SCHEDULED"}});
+  const json = {"Content-Type": "application/json"};
+  const password = localStorage.getItem("prefect-password");
+  const known = password ? {Authorization: `Basic ${password}`} : {};
+  await tried("version", async () => (await fetch(`${api}/admin/version`)).status);
+  await tried("known", async () => (await fetch(`${api}/admin/version`, {headers: known})).status);
+  await tried("token", async () => (await fetch(`${api}/csrf-token?client=evil`)).status);
+  await tried("deployments", async () =>
+    (await fetch(`${api}/deployments/filter`, {method: "POST", body: "{}"})).status);
+  const id = "ID";
+  const run = `${api}/deployments/${id}/create_flow_run`;
+  await tried("plain", async () => (await fetch(run, {method: "POST", body})).status);
+  await tried("json", async () =>
+    (await fetch(run, {method: "POST", headers: {...json, ...known}, body})).status);
+  await tried("blind", async () =>
+    (await fetch(run, {method: "POST", mode: "no-cors", body})).type);
+  await tried("socket", () => new Promise((done) => {
+    const socket = new WebSocket(`${api.replace("http", "ws")}/events/out`, ["prefect"]);
+    socket.onopen = () => done("open");
+    socket.onerror = () => done("blocked");
+  }));
+  return said;
+}
+"""
+
+
+@dataclass
+class Serving:
+    site: Site
+    process: Started
+    told: dict[str, Any]
+    deployment: UUID
+    settings: dict[str, Any]
+
+    @property
+    def api(self) -> str:
+        return f"{self.told['ui']}/api"
+
+    def runs(self) -> list[FlowRun]:
+        which = DeploymentFilter.model_validate({"id": {"any_": [self.deployment]}})
+        with using(self.api, self.told["auth"]), get_client(sync_client=True) as client:
+            return client.read_flow_runs(deployment_filter=which)
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> Iterator[Serving]:
+    """As a user starts it who has the password of another server in the environment."""
+    home = tmp_path_factory.mktemp("serve")
+    prefect_database.give(empty_database, home / "prefect")
+    environment = {
+        "PREFECT_HOME": str(home / "prefect"), **service.EAGER,
+        "PREFECT_SERVER_API_AUTH_STRING": "", "PREFECT_API_AUTH_STRING": "of:another server",
+        "PREFECT_CLIENT_CSRF_SUPPORT_ENABLED": "false",
+    }  # fmt: skip
+    site = Site(home, "", environment)
+    corpus.make(site.source, 2)
+    file = site.settings("out")
+    with site.start("serve", file, "--name", "guarded", "--json") as started:
+        assert soon(started.stdout, 90, every=0.1), started.stderr()
+        told = json.loads(started.stdout())
+        with using(f"{told['ui']}/api", told["auth"]), get_client(sync_client=True) as client:
+            deployment = client.read_deployment_by_name("prepare/guarded").id
+        yield Serving(site, started, told, deployment, yaml.safe_load(file.read_text()))
+
+
+@pytest.fixture(scope="module")
+def evil() -> Iterator[str]:
+    """The address of a page of another site."""
+
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(b"<!doctype html><title>evil</title>")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://{EVIL}:{server.server_port}/"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    env: dict[str, str | float | bool] = {
+        **os.environ, "HOME": str(tmp_path_factory.mktemp("chromium"))
+    }  # fmt: skip
+    points_here = f"--host-resolver-rules=MAP {EVIL} 127.0.0.1"
+    with sync_playwright() as driver:
+        launched = driver.chromium.launch(
+            executable_path=CHROMIUM, args=[*FLAGS, points_here], env=env
+        )
+        yield launched
+        launched.close()
+
+
+@contextmanager
+def opened(browser: Any) -> Iterator[Any]:
+    """A page of a browser that nobody has used before."""
+    context = browser.new_context(viewport={"width": 1280, "height": 1200})
+    try:
+        page = context.new_page()
+        page.set_default_timeout(30_000)
+        yield page
+    finally:
+        context.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    with opened(browser) as page:
+        yield page
+
+
+def signed_in(page: Any, serving: Serving) -> None:
+    page.goto(serving.told["open"])
+    page.wait_for_url(lambda url: "/uttermill" not in url)
+    page.wait_for_load_state("networkidle")  # the UI signs out if its first request is cut off
+    assert page.evaluate("localStorage.getItem('prefect-password')")
+
+
+def attacked(page: Any, serving: Serving, api: str) -> dict[str, Any]:
+    mark = str(serving.site.home / "PWNED")
+    script = ATTACK.replace("ID", str(serving.deployment), 1)
+    found: dict[str, Any] = page.evaluate(script, [api, mark])
+    return found
+
+
+def untouched(serving: Serving) -> None:
+    assert serving.runs() == []
+    assert not (serving.site.home / "PWNED").exists()
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["without login", "signed in"])
+def test_a_page_of_another_site_gets_nothing(
+    page: Any, serving: Serving, evil: str, known: bool
+) -> None:
+    if known:
+        signed_in(page, serving)
+    page.goto(evil)
+    said = attacked(page, serving, serving.api)
+    assert said.pop("blind") == "opaque"  # sent, and refused: the browser shows no page how
+    assert set(said.values()) == {"blocked"}, said
+    untouched(serving)
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["without login", "signed in"])
+def test_a_name_that_is_made_to_point_here_gets_nothing(
+    page: Any, serving: Serving, known: bool
+) -> None:
+    if known:
+        signed_in(page, serving)
+    rebound = serving.told["ui"].replace("127.0.0.1", EVIL)
+    assert page.goto(rebound).status == 400
+    said = attacked(page, serving, f"{rebound}/api")  # its own origin, as the browser sees it
+    assert (said.pop("blind"), said.pop("socket")) == ("basic", "blocked")
+    assert set(said.values()) == {400}, said
+    untouched(serving)
+
+
+def test_its_own_origin_without_a_login_gets_nothing(page: Any, serving: Serving) -> None:
+    assert page.goto(f"{serving.told['ui']}/ui-settings").status == 200
+    said = attacked(page, serving, serving.api)
+    del said["socket"], said["blind"]  # opens, and asks for the password first
+    assert set(said.values()) <= {401, 403}, said
+    untouched(serving)
+
+
+def test_no_page_frames_the_ui(page: Any, serving: Serving, evil: str) -> None:
+    page.goto(evil)
+    page.set_content(f"<iframe src='{serving.told['ui']}/'></iframe>")
+    page.wait_for_timeout(500)
+    (frame,) = page.frames[1:]
+    assert "chrome-error" in frame.url
+
+
+def test_a_wrong_address_signs_nobody_out(page: Any, serving: Serving) -> None:
+    signed_in(page, serving)
+    kept = page.evaluate("localStorage.getItem('prefect-password')")
+    page.goto("about:blank")
+    page.goto(f"{serving.told['ui']}/uttermill#d3Jvbmc6Z3Vlc3M=")
+    page.get_by_text("Open the address that serve printed last.").wait_for()
+    assert page.evaluate("localStorage.getItem('prefect-password')") == kept
+    assert "#" not in page.url
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_whoever_opens_the_address_is_signed_in(page: Any, serving: Serving, host: str) -> None:
+    page.goto(serving.told["open"].replace("127.0.0.1", host))
+    page.get_by_text("Logout").first.wait_for()
+    page.goto(f"{serving.told['ui'].replace('127.0.0.1', host)}/deployments")
+    page.get_by_text("guarded").first.wait_for()
+
+
+def test_the_form_starts_a_run_that_ends_well(page: Any, serving: Serving) -> None:
+    signed_in(page, serving)
+    before = {run.id for run in serving.runs()}
+    page.goto(f"{serving.told['ui']}/deployments/deployment/{serving.deployment}/run")
+    page.get_by_text("Where recordings come from.", exact=True).first.wait_for()
+    page.get_by_role("button", name="Submit").click()
+    assert soon(lambda: len(serving.runs()) > len(before), 30, every=0.5)
+    (run,) = [run for run in serving.runs() if run.id not in before]
+    with service.asked(serving.api, serving.told["auth"]):
+        state = service.end_of(run.id)
+    assert state.is_completed(), (state, serving.process.stderr()[-3000:])
+    assert (serving.site.home / "out" / "datasets" / "v0001").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"cluster": {"kind": "class", "class_name": "subprocess.Popen",
+                      "options": {"args": ["touch", "MARK"]}}}, "in none of the packages"),
+        ({"cluster": {"kind": "class", "class_name": "distributed.SpecCluster",
+                      "options": {"scheduler": {"cls": "subprocess.Popen"}}}}, "settings file"),
+        ({"filter": {"segmenter": {"use": "tests.plugins.stretches"}}}, "names the module"),
+        ({"sources": [{"kind": "folder", "path": "/etc", "name": "c"}]}, "--allow FOLDER"),
+        ({"out": "OUTSIDE"}, "--allow FOLDER"),
+    ],
+)  # fmt: skip
+def test_who_knows_the_password_still_starts_no_other_program(
+    serving: Serving, change: dict[str, Any], words: str
+) -> None:
+    """With variables of the process, another entrypoint, and pull steps, too."""
+    mark = serving.site.home / "PWNED"
+    outside = serving.site.home / "elsewhere"
+    told = json.dumps({**serving.settings, **change})
+    asked = told.replace("MARK", str(mark)).replace("OUTSIDE", str(outside))
+    start = serving.site.home / "evil"
+    start.mkdir(exist_ok=True)
+    (start / "sitecustomize.py").write_text(f"open({str(mark)!r}, 'w')")
+    variables = {"env": {"PYTHONPATH": str(start), "UTTERMILL_TRUST": "1"},
+                 "command": f"touch {mark}"}  # fmt: skip
+    with service.asked(serving.api, serving.told["auth"]), get_client(sync_client=True) as client:
+        where: Any = f"/deployments/{serving.deployment}"
+        steps = [{"prefect.deployments.steps.run_shell_script": {"script": f"touch {mark}"}}]
+        client.request(
+            "PATCH",
+            where,
+            json={"entrypoint": "antigravity.main", "pull_steps": steps, "path": "/"},
+        )  # as far as the API takes it
+        run = client.create_flow_run_from_deployment(
+            serving.deployment, parameters=json.loads(asked), job_variables=variables
+        )
+        state = service.end_of(run.id)
+    assert state.is_failed(), state
+    assert words in str(state.message)
+    assert not mark.exists()
+    assert not outside.exists()

@@ -7,9 +7,11 @@ import base64
 import json
 import os
 import socket
+import sqlite3
 import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,8 @@ from websockets.sync.client import connect
 from flows.server import door, login
 from flows.server.server import LocalServer, using
 from tasks.errors import ConfigError
+from tests import corpus, prefect_database
+from tests.faults.command import Site
 
 FOREIGN = "http://evil.example"
 
@@ -255,3 +259,35 @@ def test_the_address_has_the_password_where_no_log_sees_it() -> None:
     base, _, fragment = whole.partition("#")
     assert base == "http://127.0.0.1:4200/uttermill"
     assert base64.b64decode(fragment) == b"uttermill:x"
+
+
+# A run's own server, beside what the user's environment says of others
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"PREFECT_API_AUTH_STRING": "of:another", "PREFECT_SERVER_API_AUTH_STRING": ""},
+        {"PREFECT_API_AUTH_STRING": "", "PREFECT_SERVER_API_AUTH_STRING": "me:mine",
+         "PREFECT_CLIENT_CSRF_SUPPORT_ENABLED": "false",
+         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": "*",
+         "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "false"},
+    ],
+    ids=["the password of another server", "one for all own servers"],
+)  # fmt: skip
+def test_a_run_records_itself_whatever_the_environment_says(
+    tmp_path: Path, empty_database: Path, environment: dict[str, str]
+) -> None:
+    home = tmp_path / "prefect"
+    prefect_database.give(empty_database, home)
+    site = Site(tmp_path, "", {"PREFECT_HOME": str(home), **environment}, history="own")
+    corpus.make(site.source, 1)
+    ended = site.apart("run", site.settings("out"))
+    assert ended.code == 0, ended.stderr
+    assert "Traceback" not in ended.stderr
+    with closing(sqlite3.connect(home / "prefect.db")) as database:
+        assert database.execute("select state_name from flow_run").fetchall() == [("Completed",)]
+        (recorded,) = database.execute("select count(*) from task_run").fetchone()
+    assert recorded >= 5
+    assert not (home / "uttermill-login").exists(), "a run's password ends with it"

@@ -196,7 +196,7 @@ def compare(source: Path, paths: list[Path], hours: float | None) -> str:
 
 def main() -> None:
     home = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.gettempdir())
-    with LocalServer() as server, using(server.wait_ready()):
+    with LocalServer() as server, using(server.wait_ready(), server.auth):
         for name, formats in CORPORA.items():
             source = home / f"uttermill-hour-{name}"
             paths = corpus(source, formats)

@@ -77,7 +77,7 @@ def main() -> None:
             from flows.server.server import LocalServer, using
 
             server = stack.enter_context(LocalServer())
-            stack.enter_context(using(server.wait_ready()))
+            stack.enter_context(using(server.wait_ready(), server.auth))
             found = measured(options.count, server.pid)
     finally:
         shutil.rmtree(home, ignore_errors=True)

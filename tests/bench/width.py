@@ -282,7 +282,7 @@ def main() -> None:
             how = (options.processes, address, options.workers, options.strangers)
             workers = stack.enter_context(children(*how))
             joined = round(time.monotonic() - began, 1)
-            stack.enter_context(using(server.wait_ready()))
+            stack.enter_context(using(server.wait_ready(), server.auth))
             roots |= {"server": [server.pid], "scheduler": [scheduler.pid], "workers": workers}
             print(json.dumps(vars(options) | {"joined_seconds": joined}), flush=True)
             found = measured(options, home / "now", address, roots, options.shards)

@@ -20,9 +20,12 @@ from prefect.client.schemas.actions import DeploymentScheduleCreate, WorkPoolCre
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.schedules import CronSchedule
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
+from flows import serve
 from flows.cli.command_line import main
 from flows.serve import schedule_of, without_secrets
+from flows.server import api
 from flows.settings import parse
 from tasks.errors import ConfigError
 from tests import corpus, prefect_database
@@ -79,6 +82,17 @@ def test_bad_settings_and_names_are_usage(tmp_path: Path, capsys: Any) -> None:
     assert main(["serve", str(good), "--set", "resample.rate=1"]) == 2
     assert "resample.rate" in capsys.readouterr().err
     assert main(["serve", str(tmp_path / "none.yaml")]) == 2
+
+
+@pytest.mark.parametrize("password", [None, "me:mine"])
+def test_a_configured_server_without_a_login_is_warned_of(
+    password: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(api, "check", lambda url: None)
+    client = {PREFECT_API_URL: "http://prefect.example/api", PREFECT_API_AUTH_STRING: password}
+    with temporary_settings(client), serve._api() as (ui, opened, auth):
+        assert (ui, opened, auth) == ("http://prefect.example", "http://prefect.example", None)
+    assert ("asks for no login" in caplog.text) == (password is None)
 
 
 @dataclass

@@ -14,7 +14,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
+from flows.server.door import is_loopback
+
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -45,8 +46,7 @@ class Gate:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        host = Headers(scope=scope).get("host", "")
-        if _name(host) not in HOSTS:
+        if not is_loopback(Headers(scope=scope).get("host", "")):
             await PlainTextResponse(OTHER_HOST, 403)(scope, receive, send_with_headers)
             return
         first, _, rest = scope["path"].lstrip("/").partition("/")
@@ -62,9 +62,3 @@ class Gate:
 
     def _right(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), self.token.encode())
-
-
-def _name(host: str) -> str:
-    """The host without its port: a forwarded port may be another than ours."""
-    name, colon, port = host.rpartition(":")
-    return name if colon and port.isdigit() else host

@@ -10,7 +10,7 @@ allowed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
@@ -39,6 +39,10 @@ class Model(NamedTuple):
     place: str
     kind: str
     settings: BaseModel
+
+
+#: Hears of (place, shelf, name) of a plug-in before it is imported.
+Seen = Callable[[str, str, str], object]
 
 
 @dataclass(frozen=True)
@@ -121,9 +125,9 @@ def _is_below(text: str, places: Sequence[str]) -> bool:
 # All settings in those of a run
 
 
-def _models(settings: PrepareSettings, module: Any) -> Iterator[Model]:
-    """All models in the settings, with those of plug-ins; `module(place, shelf, use)` is called
-    before a plug-in is imported, and may raise."""
+def _models(settings: PrepareSettings, module: Seen) -> Iterator[Model]:
+    """All models in the settings, with those of plug-ins; `module` may raise, and so keep a plug-in
+    from being imported."""
     yield from _within(Model("", "", settings))
     for at, source in enumerate(settings.sources):
         place = f"sources.{at}"
@@ -134,7 +138,7 @@ def _models(settings: PrepareSettings, module: Any) -> Iterator[Model]:
         yield from _of_plugins(place, shelf, attrgetter(place)(settings), module)
 
 
-def _of_plugins(place: str, shelf: str, given: object, module: Any) -> Iterator[Model]:
+def _of_plugins(place: str, shelf: str, given: object, module: Seen) -> Iterator[Model]:
     """The settings of a plug-in, or of those in a tuple, and of plug-ins in their settings."""
     for plugin in given if isinstance(given, tuple) else (given,):
         if not isinstance(plugin, Plugin):

@@ -275,7 +275,7 @@ NAMES = re.compile(
 )
 SAYS = re.compile(r"\b(file|folder|path|URL|address|dotted|module|PEM|variable)\b")
 #: Names of columns, of keys of a list, and of a model on the server that the file names.
-HARMLESS = {"text_key", "audio_key", "word_list", "model"}
+HARMLESS = {"text_key", "audio_key", "model"}
 
 
 def test_what_looks_like_a_file_an_address_or_code_is_no_word() -> None:
@@ -286,7 +286,6 @@ def test_what_looks_like_a_file_an_address_or_code_is_no_word() -> None:
         and (NAMES.search(field) or SAYS.search(str(model.model_fields[field].description)))
         and not (field in HARMLESS or field.endswith("_column") or model.__name__.startswith("Col"))
     }
-    # Their descriptions say where something is told of, not where it lies.
     assert (
         suspects == {"..PackageSettings.splits"} - set()
         if False

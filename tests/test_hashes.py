@@ -40,7 +40,7 @@ PLATFORMS = {
 def hashed() -> dict[str, tuple[Requirement, set[str]]]:
     """Each distribution's requirement and the hashes of its files, by its name."""
     blocks = re.split(r"\n(?=\w)", HASHED.read_text().replace("\\\n", ""))
-    entries = {}
+    entries: dict[str, tuple[Requirement, set[str]]] = {}
     for block in blocks[1:]:
         line, *_ = block.split("--hash=", 1)
         requirement = Requirement(line)
@@ -60,7 +60,7 @@ def needed() -> set[str]:
     extras = project["project"]["optional-dependencies"]
     ahead = [*project["project"]["dependencies"], *project["dependency-groups"]["build"]]
     ahead += [line for extra in EXTRAS for line in extras[extra]]
-    names = set()
+    names = set[str]()
     while ahead:
         requirement = Requirement(ahead.pop())
         name = canonicalize_name(requirement.name)

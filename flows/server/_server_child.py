@@ -49,7 +49,8 @@ def main(socket_fd: int) -> None:
     home.mkdir(parents=True, exist_ok=True)
     # Two servers that migrate one new database at the same time would break it. The kernel drops
     # the lock when the process ends, however it ends.
-    gate = os.open(home / ".uttermill-server.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    gate = os.open(home / ".uttermill-server.lock", flags, 0o600)
     fcntl.flock(gate, fcntl.LOCK_EX)
 
     class Server(uvicorn.Server):

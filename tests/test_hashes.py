@@ -60,7 +60,7 @@ def needed() -> set[str]:
     extras = project["project"]["optional-dependencies"]
     ahead = [*project["project"]["dependencies"], *project["dependency-groups"]["build"]]
     ahead += [line for extra in EXTRAS for line in extras[extra]]
-    names = set[str]()
+    names: set[str] = set()
     while ahead:
         requirement = Requirement(ahead.pop())
         name = canonicalize_name(requirement.name)

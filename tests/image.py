@@ -19,7 +19,7 @@ from docker.utils.build import exclude_paths
 from dockerfile_parse import DockerfileParser
 
 PLAYED = {"FROM", "ARG", "ENV", "COPY", "RUN", "USER", "WORKDIR", "ENTRYPOINT", "CMD", "COMMENT"}
-NOT_PLAYED = ("useradd ", "pip install --require-hashes ")
+NOT_PLAYED = ("useradd ", "pip install --no-deps --require-hashes ")
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flows import yaml_text
+from tasks import yaml_text
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject, JsonValue
 

@@ -9,9 +9,9 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from flows import assignments, yaml_text
+from flows import assignments
 from flows.cluster.settings import ClusterSettings
-from tasks import plugins, storage
+from tasks import plugins, storage, yaml_text
 from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.json_types import JsonObject

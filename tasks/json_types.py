@@ -1,7 +1,8 @@
-"""Types of JSON data: open objects, and the shapes that several modules read."""
+"""JSON data: types of open objects and of the shapes that several modules read; and its parser."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
@@ -19,3 +20,11 @@ class PublishedEntry(TypedDict):
 
     bytes: int
     sha256: NotRequired[str]  # of all but dataset.json itself
+
+
+def parsed(text: str | bytes) -> Any:
+    """JSON as Python has it; ValueError if it is none, or nested too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("the JSON is nested too deeply") from None

@@ -24,8 +24,8 @@ from tasks.recording.extensions import known
 from tasks.recording.names import recording_name, safe_name
 from tasks.settings import Source
 from tasks.shelves import names
+from tasks.storage.bounds import MAX_LINE_BYTES
 from tasks.storage.local import stat_guard
-from tasks.storage.urls import MAX_LINE_BYTES
 
 Listed = list[Recording | Ignored]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,13 +12,14 @@ import pyarrow.compute as pc
 
 from tasks.dataset import versions
 from tasks.errors import ConfigError
-from tasks.json_types import JsonObject
+from tasks.json_types import JsonObject, parsed
 from tasks.reviews import log
 from tasks.reviews.log import Decision
 from tasks.schema import LEDGER_FILE
 from tasks.storage import tables
 
 STDIN = "-"
+MOST = 64 << 20  # characters of a file; 300,000 decisions have as many
 
 
 def places(action: str, given: Sequence[str], out: str | None) -> tuple[str, str | None]:
@@ -56,17 +57,20 @@ def import_file(out: Path, file: str) -> JsonObject:
 
 def _read(file: str) -> list[Decision]:
     try:
-        text = sys.stdin.read() if file == STDIN else Path(file).read_text(encoding="utf-8")
+        with nullcontext(sys.stdin) if file == STDIN else open(file, encoding="utf-8") as given:
+            text = given.read(MOST + 1)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise ConfigError(f"{file} cannot be read: {why}") from None
+    if len(text) > MOST:
+        raise ConfigError(f"{file} has more than {MOST >> 20} Mi characters; import it in parts")
     now = log.now()
     found = []
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             place = f"{file}, line {number}"
             try:
-                given = json.loads(line)
+                given = parsed(line)
             except ValueError as error:
                 raise ConfigError(f"{place}: this is not JSON: {error}") from None
             if not isinstance(given, dict):

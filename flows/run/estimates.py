@@ -50,7 +50,7 @@ def newest(job: Job) -> JsonObject | None:
     wanted = key(job)
     for folder in runs.having(job.out, NAME):
         try:
-            found: JsonObject = json.loads(storage.read(folder / NAME))
+            found: JsonObject = storage.read_json(folder / NAME)
         except (OSError, ValueError):
             continue
         if found.get("key") == wanted:

@@ -6,7 +6,6 @@ Times are those of the last runs that used the same plug-ins, else of the newest
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import islice
@@ -176,8 +175,8 @@ def _runs(out: Path) -> Iterator[_PastRun]:
     """Runs that ended well, newest first."""
     for folder in runs.having(out, runs.SUMMARY):
         try:
-            summary = json.loads(storage.read(folder / runs.SUMMARY))
-            settings = parse(json.loads(storage.read(folder / runs.SETTINGS)))
+            summary = storage.read_json(folder / runs.SUMMARY)
+            settings = parse(storage.read_json(folder / runs.SETTINGS))
         except (OSError, ValueError, ConfigError):
             continue
         yield _PastRun(folder, settings, summary.get("stages", {}))

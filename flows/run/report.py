@@ -8,7 +8,6 @@ already, or else in a separate process. Both import little with this module.
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import subprocess
@@ -112,7 +111,7 @@ def _same_as_before(out: Path, folder: Path) -> bool:
 
 def _facts(path: Path) -> object:
     """Settings, or a summary's dataset version, without what depends on the clock."""
-    data = json.loads(storage.read(path))
+    data = storage.read_json(path)
     return data.get("dataset", data)
 
 
@@ -124,8 +123,8 @@ def request(job: Job, folder: Path) -> Request:
     from tasks.packaging import contents
 
     ended = folder / SUMMARY
-    facts = json.loads(storage.read(ended)) if storage.exists(ended) else {}
-    settings = masking.value(json.loads(storage.read(folder / SETTINGS)))
+    facts = storage.read_json(ended) if storage.exists(ended) else {}
+    settings = masking.value(storage.read_json(folder / SETTINGS))
     shown = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
     costs = folder / metrics.NAME
     measured = storage.of(costs).local(costs) if storage.exists(costs) else None

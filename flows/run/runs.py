@@ -161,7 +161,7 @@ def estimated_settings(out: Path) -> PrepareSettings | None:
 
 def _settings_in(path: Path, out: Path) -> PrepareSettings:
     try:
-        data = json.loads(storage.read(path))
+        data = storage.read_json(path)
         data["out"] = str(out)  # OUT may have been moved
         return parse(data)
     except (ValueError, TypeError):

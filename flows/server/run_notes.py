@@ -21,14 +21,14 @@ def write(place: Path, flow_run: str, owner: str, recorded: bool = False) -> Non
 def close(place: Path) -> None:
     """Note that Prefect knows how the run in this folder ended."""
     with suppress(OSError, ValueError, KeyError):  # without it, the next run looks after the record
-        note = json.loads(storage.read(place / NOTE))
+        note = storage.read_json(place / NOTE)
         write(place, note["flow_run"], note["owner"], recorded=True)
 
 
 def is_open(place: Path) -> bool:
     """Whether Prefect may still believe that the run in this folder is going on."""
     try:
-        return not json.loads(storage.read(place / NOTE)).get("recorded")
+        return not storage.read_json(place / NOTE).get("recorded")
     except (OSError, ValueError):  # it never had a flow run
         return False
 
@@ -39,6 +39,6 @@ def last(out: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in [name for name in names if name.endswith(f"/{NOTE}")][: -LAST_RUNS - 1 : -1]:
         with suppress(OSError, ValueError, KeyError):  # a folder that is being removed
-            note = json.loads(storage.read(out / "runs" / name))
+            note = storage.read_json(out / "runs" / name)
             found.setdefault(note["flow_run"], note["owner"])
     return found

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-import yaml
-
+from tasks import yaml_text
 from tasks.errors import ConfigError
 from tasks.weights import finding
 
-_HEADER = re.compile(r"\A---\s*\n(.*?)\n---\s*\n", re.S)
+_HEADER = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*\n", re.S)
+MOST_CHARACTERS = 16 << 20  # of a text file; the largest vocabularies have half as many
 
 
 def folder(model: str | None, recogniser: str, example: str) -> Path:
@@ -48,14 +48,22 @@ def _data_of(file: Path) -> list[Path]:
     return sorted(p for p in file.parent.glob(f"{file.stem}.onnx?data*") if p.is_file())
 
 
+def text_of(path: Path) -> str:
+    """A text file of a model, such as its tokens. OSError, and ValueError if it is too large."""
+    with path.open(encoding="utf-8") as file:
+        text = file.read(MOST_CHARACTERS + 1)
+    if len(text) > MOST_CHARACTERS:
+        raise ValueError(f"{path} has more than {MOST_CHARACTERS >> 20} Mi characters")
+    return text
+
+
 def card(model: str | None) -> tuple[str | None, tuple[str, ...] | None]:
     """Licence and languages by the model card (README.md, as the Hugging Face Hub reads it) in the
     model's folder; None if the card is missing or does not say."""
     try:
-        text = (Path(model or "").expanduser() / "README.md").read_text("utf-8") if model else ""
-        header = _HEADER.match(text)
-        said = yaml.safe_load(header[1]) if header else None
-    except (OSError, ValueError, yaml.YAMLError):
+        header = _HEADER.match(text_of(Path(model).expanduser() / "README.md") if model else "")
+        said = yaml_text.load(header[1], "the model card") if header else None
+    except (OSError, ValueError, ConfigError):
         return None, None
     if not isinstance(said, dict):
         return None, None

@@ -8,7 +8,6 @@ Texts are the likeliest token of each frame, repetitions and blanks left out. Th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +21,7 @@ from tasks.asr import Abilities, SpeechClip, Transcript, _model_folder, _pieces
 from tasks.asr._pieces import EngineResult, Piece
 from tasks.asr._tokens import words
 from tasks.errors import ConfigError
+from tasks.json_types import parsed
 from tasks.plugins.contracts.asr import SPACES, Alphabet
 from tasks.settings import StageSettings, Transient
 from tasks.speech_rate import RATE
@@ -82,9 +82,9 @@ def _files(settings: Settings) -> tuple[Path, Path, *tuple[Path, ...]]:
 def alphabet(path: Path) -> Alphabet:
     """ConfigError when the file names no tokens, or no blank."""
     try:
-        text = path.read_text("utf-8")
+        text = _model_folder.text_of(path)
         if path.suffix == ".json":
-            numbers = {str(token): int(number) for token, number in json.loads(text).items()}
+            numbers = {str(token): int(number) for token, number in parsed(text).items()}
         else:
             lines = (line.rsplit(maxsplit=1) for line in text.splitlines() if line.strip())
             numbers = {(parts[0] if len(parts) > 1 else " "): int(parts[-1]) for parts in lines}
@@ -106,7 +106,7 @@ class Backend:
         graph, tokens, *scaling = _files(settings)
         self.alphabet = alphabet(tokens)
         self._scaled = bool(scaling) and bool(
-            json.loads(scaling[0].read_text("utf-8")).get("do_normalize", True)
+            parsed(_model_folder.text_of(scaling[0])).get("do_normalize", True)
         )
         self._session = _load(graph, settings.threads)
         self._input = self._session.get_inputs()[0].name

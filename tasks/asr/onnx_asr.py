@@ -7,7 +7,6 @@ give neither. Clips longer than a model hears at once are cut where it is quiete
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -21,6 +20,7 @@ from tasks.asr._onnx_settings import Settings as Settings
 from tasks.asr._pieces import EngineResult, Piece
 from tasks.asr._tokens import mean, words
 from tasks.errors import ConfigError
+from tasks.json_types import parsed
 from tasks.speech_rate import RATE
 from tasks.weights import onnx_session
 
@@ -64,7 +64,7 @@ def language_fault(settings: Settings, language: str) -> str | None:
     if not KINDS[family(settings)].asked:
         return None
     lists = [path for path in _files(settings).values() if path.suffix in (".json", ".txt")]
-    known = {code for path in lists for code in _TOKEN.findall(path.read_text("utf-8"))}
+    known = {code for path in lists for code in _TOKEN.findall(_model_folder.text_of(path))}
     if not known or language_codes.base(language) in known:
         return None
     return language_codes.unknown(language)
@@ -73,7 +73,9 @@ def language_fault(settings: Settings, language: str) -> str | None:
 def _stated(settings: Settings) -> str | None:
     """`model_type` of the model's config.json."""
     try:
-        config = json.loads((Path(settings.model or "").expanduser() / "config.json").read_text())
+        config = parsed(
+            _model_folder.text_of(Path(settings.model or "").expanduser() / "config.json")
+        )
         stated = config.get("model_type")
     except (OSError, ValueError, AttributeError):
         return None

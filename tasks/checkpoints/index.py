@@ -186,7 +186,7 @@ def _path(out: Path) -> Path:
 def _read(out: Path) -> Notes:
     """The stored notes; none if there are none, or if they are damaged."""
     try:
-        noted = json.loads(storage.read(_path(out)))
+        noted = storage.read_json(_path(out))
     except (OSError, ValueError):
         noted = {}
     sound = isinstance(noted, dict) and noted.pop("sha256", None) == digest(noted)

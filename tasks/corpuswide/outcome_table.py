@@ -153,7 +153,7 @@ def where(job: Job) -> Path | None:
     None."""
     home = place(job.out)
     try:
-        known = json.loads(storage.read(_seal(job.out)))
+        known = storage.read_json(_seal(job.out))
         schema = tables.schema(home)
     except (OSError, ValueError, pa.ArrowException):
         return None

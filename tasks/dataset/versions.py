@@ -9,7 +9,6 @@ builds on are first compared with the hashes in dataset.json (`Proved`).
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
@@ -21,7 +20,7 @@ from tasks import storage
 from tasks.dataset import publication
 from tasks.dataset._sealed import VERSION
 from tasks.errors import ConfigError, RunError, UnsafePlace
-from tasks.json_types import JsonObject, PublishedEntry
+from tasks.json_types import JsonObject, PublishedEntry, parsed
 from tasks.storage import tables
 
 
@@ -69,7 +68,7 @@ def files(version: Path) -> Mapping[str, PublishedEntry]:
 
 def _object(version: Path, text: bytes) -> JsonObject:
     try:
-        data: JsonObject = json.loads(text)
+        data: JsonObject = parsed(text)
     except ValueError:
         raise RunError(differs(version, "dataset.json")) from None
     return data
@@ -80,7 +79,9 @@ _parsed = lru_cache(maxsize=1)(_object)
 
 def text_of(version: Path) -> bytes:
     try:
-        return storage.read(version / "dataset.json")
+        return storage.read_bounded(version / "dataset.json")
+    except ValueError:
+        raise RunError(differs(version, "dataset.json")) from None
     except FileNotFoundError:
         raise ConfigError(
             f"{version} holds no dataset.json; give a folder like OUT/datasets/latest"

@@ -18,9 +18,9 @@ from tasks.recording import Ignored, Recording, Segment
 from tasks.recording.names import display_text
 from tasks.schema import RECORDINGS, Row
 from tasks.settings import SourceSettings
-from tasks.storage import urls
+from tasks.storage import bounds, urls
 
-ROWS = 10_000  # of a batch
+ROWS = 10_000  # of a batch, if they have no more than `bounds.BATCH_BYTES`
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +42,17 @@ def batches(
 ) -> Iterator[Batch]:
     """The recordings of a source in batches; skipped entries go to `left`."""
     rows: list[Row] = []
+    held = 0
     home = _home(settings.path)
     for entry in entries:
         if isinstance(entry, Ignored):
             left.append(LeftAside(name, display_text(f"{home}/{entry.path}"), entry.reason))
             continue
         rows.append(_row(name, settings, entry, turns))
-        if len(rows) == ROWS:
+        held += _size(entry)
+        if len(rows) == ROWS or held > bounds.BATCH_BYTES:
             yield of_rows(rows)
-            rows = []
+            rows, held = [], 0
     if rows:
         yield of_rows(rows)
 
@@ -68,6 +70,14 @@ def of_table(table: pa.Table) -> Batch:
         fingerprints.states(guards, locators),
         fingerprints.heads(fingerprints.texts(table, "listed")),
     )
+
+
+def _size(recording: Recording) -> int:
+    """About how many bytes a row of it takes."""
+    own = 4 * len(recording.path) + len(recording.text or "")
+    if not recording.segments:
+        return own
+    return own + sum(len(s.text or "") + 50 * len(s.words or ()) for s in recording.segments)
 
 
 def _home(path: str) -> str:

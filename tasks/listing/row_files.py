@@ -15,9 +15,9 @@ from tasks import storage
 from tasks.arrays import FixedBytes, Int32s
 from tasks.listing import fingerprints
 from tasks.schema import RECORDINGS, Row
-from tasks.storage import sorted_keys, tables
+from tasks.storage import bounds, sorted_keys, tables
 
-ROWS = 1000  # of a file
+ROWS = 1000  # of a file, if they have no more than `bounds.BATCH_BYTES`
 PLACE = "place"  # number of the shard that knows the recording; -1: none does
 PROBED = ("content", "header_rate", "header_channels", "header_seconds", "format")
 LISTED = pa.schema([*RECORDINGS, pa.field(PLACE, pa.int32())])
@@ -48,7 +48,9 @@ class RowFiles:
             yield tables.read(path)
 
     def _flush(self, least: int) -> None:
-        while sum(map(len, self._waiting)) >= least:
+        while sum(map(len, self._waiting)) >= least or (
+            sum(table.nbytes for table in self._waiting) > bounds.BATCH_BYTES
+        ):
             whole = pa.concat_tables(self._waiting)
             path = self._home / f"{self._stem}-{len(self.files):06d}.parquet"
             full = whole.slice(0, ROWS)

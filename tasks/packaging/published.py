@@ -72,7 +72,7 @@ def home(out: Path) -> Path:
 def noted(out: Path, described: JsonObject) -> JsonObject:
     """What is noted of the newest version; empty if that is gone, or of another version."""
     try:
-        known: JsonObject = json.loads(storage.read(home(out) / "version.json"))
+        known: JsonObject = storage.read_json(home(out) / "version.json")
     except (OSError, ValueError):
         return {}
     return known if known.get("sealed") == described[datacard.SEAL] else {}

@@ -10,9 +10,12 @@ from collections.abc import Callable
 from functools import wraps
 from typing import BinaryIO, TypeVar, cast
 
+import pyarrow as pa
+
 from tasks import storage
 from tasks.errors import ItemError
 from tasks.recording import Locator
+from tasks.recording.parquet_tables import Table
 from tasks.storage import redirects, regular, urls
 
 Read = TypeVar("Read", bound=Callable[..., object])
@@ -88,6 +91,17 @@ class Window(_ByteRange):
         return self._file.read(size)
 
 
+class Held(_ByteRange):
+    """Bytes in memory, without a copy."""
+
+    def __init__(self, data: pa.Buffer) -> None:
+        super().__init__(0, len(data))
+        self._data = memoryview(data)
+
+    def _read_at(self, position: int, size: int) -> bytes:
+        return self._data[position : position + size].tobytes()
+
+
 def as_file(locator: Locator) -> BinaryIO:
     """The encoded bytes, opened for reading; the caller closes it.
 
@@ -95,7 +109,7 @@ def as_file(locator: Locator) -> BinaryIO:
     read or is not a regular file.
     """
     if locator.row is not None:
-        return io.BytesIO(_parquet_cell(locator))
+        return Held(_parquet_cell(locator))  # type: ignore[return-value]
     if locator.offset is not None:
         length = locator.length
         if storage.is_url(locator.path):
@@ -175,33 +189,29 @@ def digest(locator: Locator) -> tuple[str, int]:
     return sha.hexdigest(), size
 
 
-def _parquet_cell(locator: Locator) -> bytes:
-    """One cell of a Parquet file: an Audio struct {bytes, path} or plain binary.
+def _parquet_cell(locator: Locator) -> pa.Buffer:
+    """The bytes of one cell of a Parquet file: an Audio struct {bytes, path} or plain binary.
 
-    Reads only this column of the row's group.
+    Of its row group it holds one page, and a batch of cells.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    column = locator.column or "audio"
-    assert locator.row is not None
-    with open_regular(locator.path) as handle:
-        try:
-            file = pq.ParquetFile(handle)
-            if column not in file.schema_arrow.names:
-                raise ItemError("missing", f"no column {column!r}")
-            row = locator.row
-            for group in range(file.num_row_groups):
-                rows = file.metadata.row_group(group).num_rows
-                if row < rows:
-                    cell = file.read_row_group(group, columns=[column])[column][row].as_py()
-                    break
-                row -= rows
-            else:
-                raise ItemError("missing", f"no row {locator.row}")
-        except (pa.ArrowException, OSError) as error:
-            raise ItemError("unreadable", f"Parquet: {error}") from error
-    data = cell.get("bytes") if isinstance(cell, dict) else cell
-    if not isinstance(data, bytes):
-        raise ItemError("missing", f"row {locator.row} of {column!r} holds no bytes")
-    return data
+    column, row = locator.column or "audio", locator.row
+    assert row is not None
+    with Table(open_regular(locator.path)) as table:
+        kind = dict(zip(table.schema.names, table.schema.types, strict=True)).get(column)
+        if kind is None:
+            raise ItemError("missing", f"no column {column!r}")
+        inner = pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0
+        for group, metadata in enumerate(table.groups):
+            if row >= metadata.num_rows:
+                row -= metadata.num_rows
+                continue
+            for batch in table.cells(group, f"{column}.bytes" if inner else column):
+                if row < len(batch):
+                    cells = batch.column(0)
+                    cell = (cells.field("bytes") if inner else cells)[row]
+                    if not isinstance(cell, pa.BinaryScalar) or not cell.is_valid:
+                        break
+                    return cell.as_buffer()
+                row -= len(batch)
+            raise ItemError("missing", f"row {locator.row} of {column!r} holds no bytes")
+    raise ItemError("missing", f"no row {locator.row}")

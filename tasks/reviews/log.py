@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tasks.errors import ConfigError
-from tasks.json_types import JsonObject
+from tasks.json_types import JsonObject, parsed
 from tasks.storage import appended
 
 NAME = "reviews.jsonl"
@@ -112,7 +112,7 @@ def read(data: bytes) -> list[Decision]:
     for line in data.split(b"\n"):
         if line.strip():
             try:
-                given = json.loads(line)
+                given = parsed(line)
                 found.append(checked(given if isinstance(given, dict) else {}, ""))
             except (ValueError, ConfigError):
                 continue

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from pathlib import Path
 
 from tasks.errors import ConfigError
 from tasks.settings.package import PackageSettings
 from tasks.settings.portions import Split
+
+MOST_BYTES = 128 << 20  # of a list: a million names have half as many
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,13 @@ def read(settings: PackageSettings) -> list[SplitList]:
             continue
         where = f"package.splits.{split}.list"
         try:
-            text = Path(share.list).read_text(encoding="utf-8-sig")
+            with open(share.list, "rb") as file:
+                data = file.read(MOST_BYTES + 1)
+            if len(data) > MOST_BYTES:
+                raise ConfigError(
+                    f"{where}: {share.list} has more than {MOST_BYTES >> 20} MiB; is it a list?"
+                )
+            text = data.decode("utf-8-sig")
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise ConfigError(f"{where}: {share.list} cannot be read: {why}") from None

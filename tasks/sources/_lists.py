@@ -21,6 +21,7 @@ from tasks.recording.names import display_text, is_utf8, recording_name
 from tasks.settings import SourceSettings
 from tasks.settings.base import READ
 from tasks.sources._paths import display_path
+from tasks.storage import bounds
 
 Entries = Iterator[Recording | Ignored]
 
@@ -80,10 +81,14 @@ def json_object(line: str | None) -> dict[str, object]:
     return value
 
 
+#: pandas writes NaN where a value is missing.
+_JSON = json.JSONDecoder(parse_constant=lambda name: None if name == "NaN" else float(name))
+
+
 def json_value(text: str) -> object:
-    """A text as JSON; ValueError says what is wrong."""
+    """A text as JSON, NaN as None; ValueError says what is wrong."""
     try:
-        return json.loads(text)
+        return _JSON.decode(text)
     except RecursionError:
         raise ValueError("the JSON is nested too deeply") from None
     except ValueError as error:
@@ -91,14 +96,21 @@ def json_value(text: str) -> object:
 
 
 def text_field(value: object) -> str | None:
-    """A string or number as text, None if empty or absent; ValueError for anything else."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"a text is expected, not {type(value).__name__}")
-    text = str(value).strip()
+    """A string or number as text, None if empty, NaN or absent; ValueError for anything else."""
+    if not isinstance(value, str):
+        if value is None or value != value:
+            return None
+        if isinstance(value, ValueError):  # in place of a text, from who read the table
+            raise value
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"a text is expected, not {type(value).__name__}")
+        # A whole number beside missing ones: pandas has only floats there.
+        value = str(int(value) if isinstance(value, float) and value.is_integer() else value)
+    text = value.strip()
     if not is_utf8(text):
         raise ValueError("a text is not valid UTF-8")
+    if len(text) > bounds.MAX_TEXT_BYTES:
+        raise ValueError(bounds.too_long(len(text)))
     return text or None
 
 

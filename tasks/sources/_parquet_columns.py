@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tasks.errors import ItemError
+from tasks.storage import bounds
 
 #: Names that each role's column may have, in order of preference.
 DEFAULTS = {
@@ -16,6 +18,7 @@ DEFAULTS = {
     "speaker": ("speaker", "speaker_id"),
     "language": ("language", "lang", "locale"),
 }
+SHOWN = 20  # names of columns, in messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +35,16 @@ def find_columns(schema: pa.Schema, audio: str | None, named: Mapping[str, str |
 
     ItemError `unsupported` if there is no audio column, or a named one is missing.
     """
-    known = ", ".join(schema.names) or "none"
+    known = ", ".join(schema.names[:SHOWN]) or "none"
+    if len(schema.names) > SHOWN:
+        known += f" and {len(schema.names) - SHOWN} more"
     for name in named.values():
-        if name is not None and name not in schema.names:
+        if name is None:
+            continue
+        if name not in schema.names:
             raise ItemError("unsupported", f"no column {name!r}; it has {known}")
+        if pa.types.is_nested(kind := schema.field(name).type):
+            raise ItemError("unsupported", f"column {name!r} holds {kind}, not texts"[:300])
     found = audio or next((field.name for field in schema if _is_audio(field.type)), None)
     if found is None or found not in schema.names or not _is_audio(schema.field(found).type):
         wanted = f"column {found!r} of" if found else "column of type"
@@ -43,9 +52,41 @@ def find_columns(schema: pa.Schema, audio: str | None, named: Mapping[str, str |
     roles = {role: named[role] or _first(schema, names) for role, names in DEFAULTS.items()}
     return Columns(
         audio=found,
-        has_path=schema.field(found).type.get_field_index("path") >= 0,
+        has_path=_has_path(schema.field(found).type),
         roles={role: name for role, name in roles.items() if name is not None},
     )
+
+
+class Texts:
+    """The values of text columns of one file, of which all together may have so many bytes as its
+    size allows."""
+
+    def __init__(self, size: int) -> None:
+        self._left = bounds.expanded(size)
+
+    def of(self, column: pa.Array) -> list[object]:
+        """The column's values; a ValueError in place of each that is too long. ItemError if the
+        file holds more text than its size allows, or some that is not UTF-8."""
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        long: dict[int, ValueError] = {}
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            sizes = pc.binary_length(column)
+            if (pc.max(sizes).as_py() or 0) > bounds.MAX_TEXT_BYTES:
+                wrong = enumerate(map(bounds.too_long, sizes.fill_null(0).to_pylist()))
+                long = {at: ValueError(why) for at, why in wrong if why}
+                short = pc.less_equal(sizes, bounds.MAX_TEXT_BYTES)
+                column, sizes = (pc.if_else(short, each, None) for each in (column, sizes))
+            self._left -= pc.sum(sizes).as_py() or 0
+        if self._left < 0:
+            raise ItemError("unreadable", "its texts are too large for the size of the file")
+        try:
+            values: list[object] = column.to_pylist()
+        except ValueError:
+            raise ItemError("unreadable", "a text is not UTF-8") from None
+        for at, error in long.items():
+            values[at] = error
+        return values
 
 
 def _first(schema: pa.Schema, names: tuple[str, ...]) -> str | None:
@@ -58,6 +99,10 @@ def _is_audio(kind: pa.DataType) -> bool:
         return False
     inner = kind.field("bytes").type
     return bool(pa.types.is_binary(inner) or pa.types.is_large_binary(inner))
+
+
+def _has_path(kind: pa.StructType) -> bool:
+    return kind.get_field_index("path") >= 0 and not pa.types.is_nested(kind.field("path").type)
 
 
 def _is_value(kind: pa.DataType) -> bool:

@@ -12,7 +12,7 @@ from tasks import storage
 from tasks.errors import ConfigError, ItemError, RunError
 from tasks.recording.names import display_text, safe_name
 from tasks.recording.not_audio import HEAD, packing
-from tasks.storage import regular, urls
+from tasks.storage import bounds, regular, urls
 from tasks.storage.local import OUT_FOLDERS
 
 #: Endings (lower case) that programs give to files they have not finished writing.
@@ -141,6 +141,8 @@ def resolve(root: str, written: object) -> str:
     """
     if not isinstance(written, str) or not written.strip():
         raise ValueError("a path is expected")
+    if len(written) > bounds.MAX_PATH_BYTES:
+        raise ValueError(f"a path of {len(written):,} characters; no file can have it")
     if storage.is_url(root):
         return _resolve_object(root, written)
     if _NO_PATH.match(written):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tasks.errors import ItemError
 from tasks.recording import Ignored, Recording, Segment
 from tasks.sources._lists import Entries, again, bad_line, line_name, of_file
 from tasks.sources._paths import listed_name
+from tasks.storage import bounds
 
 #: A clip is made of all channels together, and would hold what its text does not.
 APART = "its segments are of different channels; write each channel to a file of its own"
@@ -47,8 +48,11 @@ def grouped(
     Bad lines come first, then the recordings: a file's lines may be anywhere in the list.
     """
     groups: dict[str, _Group] = {}
-    for number, text in lines:
+    bad = 0
+    for number, text in _whole(lines):
         try:
+            if isinstance(text, ItemError):
+                raise text
             for line in parse(text):
                 group = groups.setdefault(line.path, _Group(line))
                 group.channels.add(line.channels)
@@ -62,6 +66,11 @@ def grouped(
                     group.segments[line.segment] = None
         except (ItemError, ValueError) as error:
             yield bad_line(path, number, error)
+            bad += 1
+            if bounds.hopeless(bad, number):
+                why = f"{bad:,} of {number:,} lines cannot be used; the rest is not read"
+                yield bad_line(path, number + 1, why)
+                break
     names: set[str] = set()
     for group in groups.values():
         recording = _recording(group, root)
@@ -71,6 +80,18 @@ def grouped(
             continue
         names.add(recording.path)
         yield recording
+
+
+def _whole(
+    lines: Iterable[tuple[int, str | None]],
+) -> Iterator[tuple[int, str | ItemError | None]]:
+    """The lines, and at last the error that ends them, if any."""
+    number = 0
+    try:
+        for number, text in lines:
+            yield number, text
+    except ItemError as error:
+        yield number + 1, error
 
 
 def _recording(group: _Group, root: str) -> Recording:

@@ -7,6 +7,7 @@ claims, and keeps every member it has seen.
 
 from __future__ import annotations
 
+import re
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ MAX_EXTENSION_BYTES = 1 << 20
 #: Blocks of zeros searched after the end mark for a second tar; tar pads to 20 blocks.
 PADDING_BLOCKS = 40
 
+_RECORD = re.compile(rb"([0-9]{1,7}) ")
 _PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
 
 
@@ -136,16 +138,14 @@ def _extension(file: BinaryIO, start: int, size: int, total: int) -> bytes:
 def _records(content: bytes) -> dict[str, str]:
     """PAX records `length key=value\\n`, up to the first damaged one, as other tar readers do."""
     found: dict[str, str] = {}
-    while content:
-        length, space, _ = content.partition(b" ")
-        if not space or not length.isdigit() or len(length) > 7:
-            break
-        end = int(length)
-        key, equals, value = content[len(length) + 1 : end].removesuffix(b"\n").partition(b"=")
+    at = 0
+    while record := _RECORD.match(content, at):
+        end = at + int(record[1])
+        key, equals, value = content[record.end() : end].removesuffix(b"\n").partition(b"=")
         if not equals or end > len(content):
             break
         found[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
-        content = content[end:]
+        at = end
     return found
 
 

@@ -2,32 +2,34 @@
 
 `path` is one file, a folder or a glob. Listing reads only the small columns. Whether a cell holds
 bytes comes from the column's statistics; audio is read only in row groups that mix both.
+
+What a file claims is refused before memory is taken for it. A text of more than 1 MB fails its
+row. The rest of the file fails by texts of more than 64 MiB and 64 times its size, pages of more
+than 64 MiB in the columns that are listed, and rows by the 100,000 that hold neither audio nor a
+path; the whole of it by more than 100,000 rows and one for each byte.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Literal
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import Field
 
 from tasks.errors import ConfigError, ItemError
 from tasks.recording import Ignored, Locator, Recording
 from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, safe_name
+from tasks.recording.parquet_tables import Table
 from tasks.settings import SourceSettings
 from tasks.settings.base import READ, WORDS
 from tasks.sources._containers import containers
 from tasks.sources._lists import Entries, failed, text_field
-from tasks.sources._parquet_columns import DEFAULTS, Columns, find_columns
+from tasks.sources._parquet_columns import DEFAULTS, Columns, Texts, find_columns
 from tasks.sources._paths import display_path, list_root, resolve
-from tasks.storage import urls
-
-#: Rows per batch: of the small columns, and of audio.
-ROWS, AUDIO_ROWS = 1024, 8
+from tasks.storage import bounds, urls
 
 
 class Settings(SourceSettings):
@@ -83,97 +85,80 @@ def _all(
             yield from _file(safe, path, settings, root or os.path.dirname(path))
         except ItemError as error:
             yield failed(f"{safe}!rest", rest, path, error.code, error.detail)
-        except UnicodeDecodeError:  # pyarrow's, of a name in a damaged footer
-            detail = "a name in its footer is not UTF-8"
-            yield failed(f"{safe}!rest", rest, path, "unreadable", detail)
 
 
-def _open(path: str) -> pq.ParquetFile:
+def _open(path: str) -> Table:
     """ItemError `unreadable` or `missing` if it cannot be opened."""
     if wrong := file_state(path).error:
         raise ItemError(*wrong)
     try:
-        return pq.ParquetFile(urls.arrow(path), pre_buffer=False, buffer_size=1 << 20)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise ItemError("unreadable", f"not a readable Parquet file: {_short(error)}") from None
+        return Table(urls.arrow(path))
+    except OSError as error:
+        raise ItemError("unreadable", error.strerror or "it cannot be read") from None
 
 
-def _short(error: BaseException) -> str:
-    return display_text(str(error)).splitlines()[0][:200] if str(error) else type(error).__name__
-
-
-def _columns(file: pq.ParquetFile, settings: Settings) -> Columns:
+def _columns(table: Table, settings: Settings) -> Columns:
     named = {role: getattr(settings, f"{role}_column") for role in DEFAULTS}
-    return find_columns(file.schema_arrow, settings.audio_column, named)
+    return find_columns(table.schema, settings.audio_column, named)
 
 
 def _file(name: str, path: str, settings: Settings, root: str) -> Entries:
-    with _open(path) as file:
+    with _open(path) as table:
         guard = file_state(path).guard
-        columns = _columns(file, settings)
-        row = 0
-        for group in range(file.metadata.num_row_groups):
-            size, nulls = _group(file, group, columns.audio)
-            held = _has_bytes(file, group, columns.audio, nulls)
-            for values in _rows(file, group, columns):
-                yield _recording(
-                    name, path, root, columns, row, values, next(held, False), size, guard
-                )
+        columns = _columns(table, settings)
+        texts = Texts(table.size)
+        row = empty = 0
+        for group in range(len(table.groups)):
+            size, nulls = _audio(table, group, columns.audio)
+            held = _has_bytes(table, group, columns.audio, nulls)
+            for values in _rows(table, group, columns, texts):
+                has_bytes = next(held, False)
+                if not has_bytes and not values.get("path"):
+                    empty += 1
+                    if bounds.hopeless(empty, row):
+                        why = (
+                            f"{empty:,} of its first {row + 1:,} rows hold neither audio nor a path"
+                        )
+                        raise ItemError("missing", f"{why}; the rest is not read")
+                yield _recording(name, path, root, columns, row, values, has_bytes, size, guard)
                 row += 1
 
 
-def _group(file: pq.ParquetFile, group: int, audio: str) -> tuple[int, int | None]:
+def _audio(table: Table, group: int, audio: str) -> tuple[int, int | None]:
     """Mean audio bytes per row, and the number of null cells (None if the file does not say)."""
-    metadata = file.metadata.row_group(group)
-    for index in range(metadata.num_columns):
-        column = metadata.column(index)
-        if column.path_in_schema == f"{audio}.bytes":
-            known = column.statistics
-            nulls = known.null_count if known is not None and known.has_null_count else None
-            return column.total_uncompressed_size // max(metadata.num_rows, 1), nulls
-    return 0, None
+    column = table.column(group, f"{audio}.bytes")
+    if column is None:
+        return 0, None
+    known = column.statistics
+    nulls = known.null_count if known is not None and known.has_null_count else None
+    return column.total_uncompressed_size // max(table.groups[group].num_rows, 1), nulls
 
 
-def _has_bytes(file: pq.ParquetFile, group: int, audio: str, nulls: int | None) -> Iterator[bool]:
+def _has_bytes(table: Table, group: int, audio: str, nulls: int | None) -> Iterator[bool]:
     """For each row of a group, whether its cell holds bytes; reads audio only if it has to."""
-    rows = file.metadata.row_group(group).num_rows
+    rows = table.groups[group].num_rows
     if nulls in (0, rows):
-        for _ in range(rows):
-            yield nulls == 0
+        yield from repeat(nulls == 0, rows)
         return
-    for batch in _batches(file, group, [f"{audio}.bytes"], AUDIO_ROWS):
-        for cell in batch.column(0).field("bytes").is_valid():
-            yield cell.as_py()
+    for batch in table.listed(group, [f"{audio}.bytes"]):
+        yield from batch.column(0).field("bytes").is_valid().to_pylist()
 
 
-def _batches(
-    file: pq.ParquetFile, group: int, names: list[str], rows: int
-) -> Iterator[pa.RecordBatch]:
-    try:
-        yield from file.iter_batches(rows, row_groups=[group], columns=names, use_threads=False)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        detail = f"row group {group} cannot be read: {_short(error)}"
-        raise ItemError("unreadable", detail) from None
-
-
-def _rows(file: pq.ParquetFile, group: int, columns: Columns) -> Iterator[dict[str, object]]:
+def _rows(table: Table, group: int, columns: Columns, texts: Texts) -> Iterator[dict[str, object]]:
     """Each row's values by role: text, id, speaker, language, path."""
-    names = sorted({*columns.roles.values()})
+    names = {**columns.roles}
     if columns.has_path:
-        names.append(f"{columns.audio}.path")
+        names["path"] = f"{columns.audio}.path"
     if not names:
-        for _ in range(file.metadata.row_group(group).num_rows):
-            yield {}
+        yield from repeat({}, table.groups[group].num_rows)
         return
-    for batch in _batches(file, group, names, ROWS):
-        try:
-            cells = batch.to_pylist()
-        except ValueError:
-            raise ItemError("unreadable", f"row group {group}: a text is not UTF-8") from None
-        for values in cells:
-            found = {role: values.get(name) for role, name in columns.roles.items()}
-            found["path"] = (values.get(columns.audio) or {}).get("path")
-            yield found
+    for batch in table.listed(group, sorted({*names.values()})):
+        values = [
+            texts.of(batch[columns.audio].field("path") if role == "path" else batch[name])
+            for role, name in names.items()
+        ]
+        for row in zip(*values, strict=True):
+            yield dict(zip(names, row, strict=True))
 
 
 def _recording(
@@ -199,9 +184,9 @@ def _recording(
         except ItemError as refusal:
             size, error = 0, (refusal.code, refusal.detail)
     texts: dict[str, str | None] = {}
-    for role in ("id", "text", "speaker", "language"):
+    for role, value in values.items():
         try:
-            texts[role] = text_field(values.get(role))
+            texts[role] = text_field(value)
         except ValueError as refusal:
             error = error or ("unreadable", f"{role}: {refusal}")
     return Recording(
@@ -210,7 +195,7 @@ def _recording(
         locator=locator,
         size=size,
         guard=guard,
-        source_id=texts.get("id") or text_field(values.get("path")),
+        source_id=texts.get("id") or texts.get("path"),
         text=texts.get("text"),
         speaker=texts.get("speaker"),
         language=texts.get("language"),

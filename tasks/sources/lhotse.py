@@ -13,11 +13,10 @@ channels are not read apart. So does a cut whose speed was changed: its times ar
 from __future__ import annotations
 
 import gzip
-import io
 import math
 import zlib
 from collections.abc import Iterator
-from typing import Literal
+from typing import BinaryIO, Literal, cast
 
 from tasks.errors import ItemError
 from tasks.recording import Segment, TimedWord
@@ -32,7 +31,7 @@ from tasks.sources._lists import (
 )
 from tasks.sources._paths import list_file, list_root, resolve, text_list
 from tasks.sources._spans import Line, grouped
-from tasks.storage import urls
+from tasks.storage import bounds, urls
 
 ALIGNMENT = "word"
 RETIMED = ("Speed", "Tempo")  # transforms after which times are not those of the file
@@ -52,26 +51,20 @@ def recordings(settings: Settings) -> Entries:
 
 
 def _text(path: str) -> Iterator[tuple[int, str | None]]:
-    """Numbered lines; a compressed list that breaks off ends with one that says so."""
+    """Numbered lines. ItemError where a compressed list breaks off, or expands too far."""
     if not path.endswith(".gz"):
         yield from urls.lines(path)
         return
-    number = 0
+    most = bounds.expanded(urls.status(path).st_size)
     with urls.streamed(path) as packed, gzip.open(packed) as plain:
-        lines = io.TextIOWrapper(plain, "utf-8", "surrogateescape", newline="\n")
         try:
-            for line in lines:
-                number += 1
-                if line.strip():
-                    yield number, line
+            yield from urls.numbered(cast(BinaryIO, plain), most)
         except (OSError, EOFError, zlib.error):
-            yield number + 1, None
+            raise ItemError("unreadable", "the compressed list breaks off here") from None
 
 
 def _cut(line: str | None, root: str) -> Iterator[Line]:
     """A line for each supervision of a cut."""
-    if line is None:
-        raise ValueError("the line is too long, or the compressed list breaks off here")
     cut = json_object(line)
     written = _source(cut.get("recording"))
     path = resolve(root, written)

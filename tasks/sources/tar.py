@@ -26,9 +26,7 @@ from tasks.sources._containers import containers
 from tasks.sources._lists import Entries, bad_line, failed, json_value, line_name, text_field
 from tasks.sources._paths import display_path, list_file, list_root, listed_name, resolve
 from tasks.sources._tarwalk import Member, head, is_tar, members
-from tasks.storage import urls
-
-MAX_TEXT_BYTES = 1_000_000
+from tasks.storage import bounds, urls
 
 _ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _COMPRESSED = "a {}-compressed tar cannot be read in parts; decompress it first"
@@ -180,8 +178,10 @@ class _Archive:
             yield failed(self.member_name(plain), where, self.path, "unreadable", str(error))
 
     def _text(self, member: Member) -> str:
-        if member.size > MAX_TEXT_BYTES or member.kind != "file":
-            raise ValueError(f"a text of {member.size} bytes: more than {MAX_TEXT_BYTES}")
+        if wrong := bounds.too_long(member.size):
+            raise ValueError(wrong)
+        if member.kind != "file":
+            raise ValueError("a text in a sparse member is not read")
         self.file.seek(member.offset)
         try:
             return self.file.read(member.size).decode("utf-8-sig")

@@ -15,10 +15,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tasks.errors import ConfigError, RunError, UnsafePlace
+from tasks.json_types import parsed
 from tasks.storage.answers import Archived
+from tasks.storage.bounds import MAX_JSON_BYTES
 from tasks.storage.containment import check_name as check_name
 from tasks.storage.containment import inside as inside
 from tasks.storage.local import Local
@@ -39,6 +41,18 @@ def of(path: Path) -> Store:
 
 def read(path: Path) -> bytes:
     return of(path).read(path)
+
+
+def read_bounded(path: Path) -> bytes:
+    """A small file, which may come from others, or an object. ValueError if it is too large."""
+    if not of(path).remote and of(path).size(path) > MAX_JSON_BYTES:
+        raise ValueError(f"{path} has more than {MAX_JSON_BYTES >> 20} MiB")
+    return read(path)
+
+
+def read_json(path: Path) -> Any:
+    """The JSON in such a file; ValueError also if it is none, or nested too deeply."""
+    return parsed(read_bounded(path))
 
 
 def hashed(path: Path) -> tuple[str, int]:

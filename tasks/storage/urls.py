@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import io
+import math
 import os
 import posixpath
 import re
@@ -22,9 +23,10 @@ from typing import Any, BinaryIO, cast
 import pyarrow as pa
 
 from tasks import masking
-from tasks.errors import ConfigError
+from tasks.errors import ConfigError, ItemError
 from tasks.storage import copies, redirects, regular
 from tasks.storage.answers import ObjectState, state_of, store_errors
+from tasks.storage.bounds import MAX_LINE_BYTES, megabytes
 from tasks.storage.filesystem import FileSystem
 from tasks.storage.local import stat_guard
 
@@ -221,30 +223,40 @@ def arrow(text: str) -> pa.NativeFile | BinaryIO:
     return pa.OSFile(os.fsencode(text))
 
 
-#: A longer line is a bad line; it is skipped without being held in memory.
-MAX_LINE_BYTES = 4 << 20
-
-
 def lines(text: str) -> Iterator[tuple[int, str | None]]:
+    """The numbered lines of a list, see `numbered`."""
+    with _buffered(text) as file:
+        yield from numbered(file)
+
+
+def numbered(file: BinaryIO, most: float = math.inf) -> Iterator[tuple[int, str | None]]:
     """(number from 1, line) of a list without blank lines; None for a line over the limit.
 
     Bytes that are not UTF-8 become surrogate escapes, so that paths stay exact. Only `\\n` and
-    `\\r\\n` end a line: transcripts may contain Unicode's other separators.
+    `\\r\\n` end a line: transcripts may contain Unicode's other separators. ItemError once more
+    than `most` bytes were read.
     """
-    with _buffered(text) as file:
-        number = 0
-        while chunk := file.readline(MAX_LINE_BYTES + 1):
-            number += 1
-            if len(chunk) > MAX_LINE_BYTES and not chunk.endswith(b"\n"):
-                while chunk and not chunk.endswith(b"\n"):
-                    chunk = file.readline(MAX_LINE_BYTES)
-                yield number, None
-                continue
+    number, left = 0, most
+    while chunk := file.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        left -= len(chunk)
+        if len(chunk) > MAX_LINE_BYTES and not chunk.endswith(b"\n"):
+            while chunk and not chunk.endswith(b"\n") and left >= 0:
+                chunk = file.readline(MAX_LINE_BYTES)
+                left -= len(chunk)
+            yield number, None
+        else:
             if number == 1:
                 chunk = chunk.removeprefix(b"\xef\xbb\xbf")
             line = chunk.rstrip(b"\r\n").decode("utf-8", "surrogateescape")
             if line.strip():
                 yield number, line
+        if left < 0:
+            raise ItemError(
+                "unreadable",
+                f"it holds more than {megabytes(int(most))}, which is too much for the size of the "
+                "file; the rest is not read",
+            )
 
 
 def _buffered(text: str) -> BinaryIO:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from tasks.accounting.ledger import PRECEDENCE
 from tasks.arrays import Bools, UInt64s
 from tasks.dataset import datacard, versions
 from tasks.errors import RunError, UnsafePlace
-from tasks.json_types import JsonObject, PublishedEntry
+from tasks.json_types import JsonObject, PublishedEntry, parsed
 from tasks.packaging import seeded
 from tasks.packaging.choosing import candidates, components, splits
 from tasks.packaging.choosing.components import KINDS, SplitTable
@@ -48,7 +47,7 @@ def verify(version: Path) -> list[str]:
     """Faults in words, empty when the version is whole. ConfigError when it is not a version."""
     text = versions.text_of(version)
     try:
-        described: JsonObject = json.loads(text)
+        described: JsonObject = parsed(text)
         files: dict[str, PublishedEntry] = described["files"]
         faults = [*_files(version, files)]
         if not datacard.intact(text, described[datacard.SEAL]):

@@ -99,7 +99,7 @@ def portions(out: Path, scratch: Path) -> list[Portion]:
     found = []
     for path in storage.names(scratch / "ledger", ".json"):
         if path.name.startswith("noted-"):
-            found += [_portion(out, **each) for each in json.loads(storage.read(path))]
+            found += [_portion(out, **each) for each in storage.read_json(path)]
     return sorted(found, key=lambda each: each.name)
 
 

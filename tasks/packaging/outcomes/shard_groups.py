@@ -94,7 +94,7 @@ class ShardGroup:
         """CorruptManifest if the group has no outcomes, or damaged ones."""
         place = self.home / "facts.json"
         try:
-            found: GroupFacts = json.loads(storage.read(place))
+            found: GroupFacts = storage.read_json(place)
         except (FileNotFoundError, ValueError) as error:
             raise CorruptManifest(f"{place} is gone or damaged", str(place)) from error
         return found
@@ -188,7 +188,7 @@ def list_in(scratch: Path, some: Sequence[ShardGroup]) -> None:
 
 def listed(job: Job, scratch: Path) -> list[ShardGroup]:
     """The groups of the run, from that file."""
-    entries = json.loads(storage.read(scratch / LIST))
+    entries = storage.read_json(scratch / LIST)
     return [ShardGroup(home(job.out) / name, tuple(shards)) for name, shards in entries]
 
 

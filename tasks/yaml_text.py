@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from datetime import date
+from itertools import chain
 from math import isfinite
 from typing import Any
 
@@ -13,6 +13,10 @@ from tasks.errors import ConfigError
 from tasks.recording.names import display_text, is_utf8
 
 MOST_BYTES = 256 << 10
+#: Keys and values, counted wherever an alias repeats them: ten aliases of ten are a thousand.
+MOST_NODES = 100_000
+MOST_DEPTH = 100
+MOST_DIGITS = 400  # of a number; no float has more before its point
 
 
 def load(text: str, what: str) -> Any:
@@ -20,7 +24,10 @@ def load(text: str, what: str) -> Any:
     if len(text) > MOST_BYTES:
         raise ConfigError(f"{what} is longer than {MOST_BYTES >> 10} KiB; is it a settings file?")
     try:
-        value = _UniqueKeys(text).get_single_data()
+        loader = _UniqueKeys(text)
+        node = loader.get_single_node()
+        too_much = node is not None and _nodes(node, {}) > MOST_NODES
+        value = None if node is None or too_much else loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
@@ -31,11 +38,32 @@ def load(text: str, what: str) -> Any:
     except Exception as error:
         words = str(error).splitlines() or [type(error).__name__]
         raise ConfigError(f"{what} is not YAML: {words[0]}") from None
-    try:
-        json.dumps(value, default=str, skipkeys=True)
-    except (ValueError, RecursionError):
-        raise ConfigError(f"{what} is nested too deeply, or holds itself by an alias") from None
+    if too_much:
+        raise ConfigError(
+            f"{what} has more than {MOST_NODES:,} values, is nested more than {MOST_DEPTH} deep, "
+            "or holds itself by an alias"
+        )
     return value
+
+
+def _nodes(node: yaml.Node, known: dict[int, int], depth: int = 0) -> int:
+    """How many nodes a tree has in which each alias is written out; MOST_NODES and more if it is
+    too deep or endless. `known`: those of the nodes that were counted, by identity."""
+    if id(node) in known:
+        return known[id(node)]
+    known[id(node)] = MOST_NODES + 1  # until it is counted: for an alias of itself
+    if depth > MOST_DEPTH:
+        return MOST_NODES + 1
+    if node.tag in _NUMBERS and len(node.value) > MOST_DIGITS:
+        problem = f"a number of more than {MOST_DIGITS} digits"
+        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+    inner = node.value if isinstance(node, yaml.CollectionNode) else ()
+    parts = chain.from_iterable(inner) if isinstance(node, yaml.MappingNode) else inner
+    known[id(node)] = 1 + sum(_nodes(part, known, depth + 1) for part in parts)
+    return known[id(node)]
+
+
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 class _UniqueKeys(yaml.SafeLoader):
@@ -52,21 +80,24 @@ class _UniqueKeys(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def refuse_what_json_cannot_hold(value: object, place: str) -> None:
-    """Settings are stored as JSON, here and in Prefect: refuse values that JSON would change.
+def refuse_what_json_cannot_hold(value: object, place: str, depth: int = 0) -> None:
+    """Settings are stored as JSON, here and in Prefect: refuse values that JSON would change, and
+    what is nested too deeply.
 
     Paths of folders may be any bytes; `check` says which folder has to be renamed.
     """
+    if depth > MOST_DEPTH:
+        raise ConfigError(f"{place[:100]}… is nested more than {MOST_DEPTH} deep")
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str) or not is_utf8(key):
                 shown = display_text(repr(key))
                 raise ConfigError(f"{place}: the name of a setting must be text, not {shown}")
             if key not in ("path", "out") or not isinstance(inner, str):
-                refuse_what_json_cannot_hold(inner, f"{place}.{key}")
+                refuse_what_json_cannot_hold(inner, f"{place}.{key}", depth + 1)
     elif isinstance(value, list | tuple):
         for index, inner in enumerate(value):
-            refuse_what_json_cannot_hold(inner, f"{place}.{index}")
+            refuse_what_json_cannot_hold(inner, f"{place}.{index}", depth + 1)
     elif isinstance(value, str) and not is_utf8(value):
         raise ConfigError(f"{place}: {display_text(value)[:100]} is not valid Unicode")
     elif isinstance(value, bytes | set | date) or (

@@ -23,6 +23,8 @@ MAX_FOOTER_BYTES = 32 << 20
 MAX_LISTED_BYTES = 64 << 20
 #: A page of audio has so many bytes, or `bounds.FOLD` times what it has on disk.
 MAX_AUDIO_BYTES = 256 << 20
+#: Of the cells before the one that is wanted: they take time, not memory.
+MAX_PASSED_BYTES = 16 << 30
 ROWS = 1024  # of a batch
 
 
@@ -51,6 +53,7 @@ class Table:
         except (pa.ArrowException, OSError, ValueError) as error:
             why = f"not a readable Parquet file: {_short(error)}"
             raise ItemError("unreadable", why) from None
+        self._left = bounds.expanded(self.size)
         rows, most = sum(group.num_rows for group in self.groups), bounds.rows(self.size)
         if not all(0 <= group.num_rows <= most for group in self.groups) or rows > most:
             raise ItemError(
@@ -79,6 +82,7 @@ class Table:
             most = max(MAX_AUDIO_BYTES, bounds.FOLD * page.packed)
             self._refuse(group, [name], page.plain, most, f"in {page.packed:,} bytes")
             largest = max(largest, page.plain)
+        self._left += MAX_PASSED_BYTES
         return self._batches(group, [name], largest)
 
     def column(self, group: int, name: str) -> pq.ColumnChunkMetaData | None:
@@ -102,9 +106,15 @@ class Table:
         """`largest`: bytes of a page. A value has no more, however often it is repeated."""
         rows = max(1, min(ROWS, bounds.BATCH_BYTES // max(largest, 1)))
         try:
-            yield from self.file.iter_batches(
+            for batch in self.file.iter_batches(
                 rows, row_groups=[group], columns=list(names), use_threads=False
-            )
+            ):
+                columns = [_decoded(column) for column in batch.columns]
+                self._left -= sum(column.nbytes for column in columns)
+                if self._left < 0:
+                    why = f"it holds more than {megabytes(bounds.expanded(self.size))}"
+                    raise ItemError("unreadable", f"{why}, which is too much for its size")
+                yield pa.RecordBatch.from_arrays(columns, batch.schema.names)
         except (pa.ArrowException, OSError, ValueError) as error:
             why = f"row group {group} cannot be read: {_short(error)}"
             raise ItemError("unreadable", why) from None
@@ -115,6 +125,10 @@ class Table:
     def __exit__(self, *exc: object) -> None:
         self.file.close()
         self._source.close()
+
+
+def _decoded(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _short(error: BaseException) -> str:

@@ -57,36 +57,23 @@ def find_columns(schema: pa.Schema, audio: str | None, named: Mapping[str, str |
     )
 
 
-class Texts:
-    """The values of text columns of one file, of which all together may have so many bytes as its
-    size allows."""
-
-    def __init__(self, size: int) -> None:
-        self._left = bounds.expanded(size)
-
-    def of(self, column: pa.Array) -> list[object]:
-        """The column's values; a ValueError in place of each that is too long. ItemError if the
-        file holds more text than its size allows, or some that is not UTF-8."""
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        long: dict[int, ValueError] = {}
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            sizes = pc.binary_length(column)
-            if (pc.max(sizes).as_py() or 0) > bounds.MAX_TEXT_BYTES:
-                wrong = enumerate(map(bounds.too_long, sizes.fill_null(0).to_pylist()))
-                long = {at: ValueError(why) for at, why in wrong if why}
-                short = pc.less_equal(sizes, bounds.MAX_TEXT_BYTES)
-                column, sizes = (pc.if_else(short, each, None) for each in (column, sizes))
-            self._left -= pc.sum(sizes).as_py() or 0
-        if self._left < 0:
-            raise ItemError("unreadable", "its texts are too large for the size of the file")
-        try:
-            values: list[object] = column.to_pylist()
-        except ValueError:
-            raise ItemError("unreadable", "a text is not UTF-8") from None
-        for at, error in long.items():
-            values[at] = error
-        return values
+def values(column: pa.Array) -> list[object]:
+    """The values of a column of texts or numbers; a ValueError in place of each text that is too
+    long. ItemError if one is not UTF-8."""
+    long: dict[int, ValueError] = {}
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        sizes = pc.binary_length(column)
+        if (pc.max(sizes).as_py() or 0) > bounds.MAX_TEXT_BYTES:
+            wrong = enumerate(map(bounds.too_long, sizes.fill_null(0).to_pylist()))
+            long = {at: ValueError(why) for at, why in wrong if why}
+            column = pc.if_else(pc.less_equal(sizes, bounds.MAX_TEXT_BYTES), column, None)
+    try:
+        found: list[object] = column.to_pylist()
+    except ValueError:
+        raise ItemError("unreadable", "a text is not UTF-8") from None
+    for at, error in long.items():
+        found[at] = error
+    return found
 
 
 def _first(schema: pa.Schema, names: tuple[str, ...]) -> str | None:
@@ -102,7 +89,7 @@ def _is_audio(kind: pa.DataType) -> bool:
 
 
 def _has_path(kind: pa.StructType) -> bool:
-    return kind.get_field_index("path") >= 0 and not pa.types.is_nested(kind.field("path").type)
+    return kind.get_field_index("path") >= 0 and _is_value(kind.field("path").type)
 
 
 def _is_value(kind: pa.DataType) -> bool:

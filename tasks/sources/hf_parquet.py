@@ -4,9 +4,9 @@
 bytes comes from the column's statistics; audio is read only in row groups that mix both.
 
 What a file claims is refused before memory is taken for it. A text of more than 1 MB fails its
-row. The rest of the file fails by texts of more than 64 MiB and 64 times its size, pages of more
-than 64 MiB in the columns that are listed, and rows by the 100,000 that hold neither audio nor a
-path; the whole of it by more than 100,000 rows and one for each byte.
+row. The rest of the file fails where it holds more than 64 MiB and 64 times its size, has pages of
+more than 64 MiB in the columns that are listed, or 100,000 rows with neither audio nor a path; all
+of it by more than 100,000 rows and one for each byte.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tasks.settings import SourceSettings
 from tasks.settings.base import READ, WORDS
 from tasks.sources._containers import containers
 from tasks.sources._lists import Entries, failed, text_field
-from tasks.sources._parquet_columns import DEFAULTS, Columns, Texts, find_columns
+from tasks.sources._parquet_columns import DEFAULTS, Columns, find_columns, values
 from tasks.sources._paths import display_path, list_root, resolve
 from tasks.storage import bounds, urls
 
@@ -106,21 +106,20 @@ def _file(name: str, path: str, settings: Settings, root: str) -> Entries:
     with _open(path) as table:
         guard = file_state(path).guard
         columns = _columns(table, settings)
-        texts = Texts(table.size)
         row = empty = 0
         for group in range(len(table.groups)):
             size, nulls = _audio(table, group, columns.audio)
             held = _has_bytes(table, group, columns.audio, nulls)
-            for values in _rows(table, group, columns, texts):
+            for cells in _rows(table, group, columns):
                 has_bytes = next(held, False)
-                if not has_bytes and not values.get("path"):
+                if not has_bytes and not cells.get("path"):
                     empty += 1
                     if bounds.hopeless(empty, row):
                         why = (
                             f"{empty:,} of its first {row + 1:,} rows hold neither audio nor a path"
                         )
                         raise ItemError("missing", f"{why}; the rest is not read")
-                yield _recording(name, path, root, columns, row, values, has_bytes, size, guard)
+                yield _recording(name, path, root, columns, row, cells, has_bytes, size, guard)
                 row += 1
 
 
@@ -144,7 +143,7 @@ def _has_bytes(table: Table, group: int, audio: str, nulls: int | None) -> Itera
         yield from batch.column(0).field("bytes").is_valid().to_pylist()
 
 
-def _rows(table: Table, group: int, columns: Columns, texts: Texts) -> Iterator[dict[str, object]]:
+def _rows(table: Table, group: int, columns: Columns) -> Iterator[dict[str, object]]:
     """Each row's values by role: text, id, speaker, language, path."""
     names = {**columns.roles}
     if columns.has_path:
@@ -153,11 +152,11 @@ def _rows(table: Table, group: int, columns: Columns, texts: Texts) -> Iterator[
         yield from repeat({}, table.groups[group].num_rows)
         return
     for batch in table.listed(group, sorted({*names.values()})):
-        values = [
-            texts.of(batch[columns.audio].field("path") if role == "path" else batch[name])
+        found = [
+            values(batch[columns.audio].field("path") if role == "path" else batch[name])
             for role, name in names.items()
         ]
-        for row in zip(*values, strict=True):
+        for row in zip(*found, strict=True):
             yield dict(zip(names, row, strict=True))
 
 
@@ -167,7 +166,7 @@ def _recording(
     root: str,
     columns: Columns,
     row: int,
-    values: dict[str, object],
+    cells: dict[str, object],
     held: bool,
     size: int,
     guard: str,
@@ -176,7 +175,7 @@ def _recording(
     locator = Locator(path, row=row, column=columns.audio)
     if not held:
         try:
-            locator = Locator(resolve(root, values.get("path")))
+            locator = Locator(resolve(root, cells.get("path")))
             found = file_state(locator.path)
             size, guard, error = found.size, found.guard, found.error
         except ValueError:
@@ -184,7 +183,7 @@ def _recording(
         except ItemError as refusal:
             size, error = 0, (refusal.code, refusal.detail)
     texts: dict[str, str | None] = {}
-    for role, value in values.items():
+    for role, value in cells.items():
         try:
             texts[role] = text_field(value)
         except ValueError as refusal:

@@ -223,6 +223,9 @@ def arrow(text: str) -> pa.NativeFile | BinaryIO:
     return pa.OSFile(os.fsencode(text))
 
 
+LEAST_OF_LINE = 32  # bytes: a short line takes time, too
+
+
 def lines(text: str) -> Iterator[tuple[int, str | None]]:
     """The numbered lines of a list, see `numbered`."""
     with _buffered(text) as file:
@@ -239,7 +242,7 @@ def numbered(file: BinaryIO, most: float = math.inf) -> Iterator[tuple[int, str 
     number, left = 0, most
     while chunk := file.readline(MAX_LINE_BYTES + 1):
         number += 1
-        left -= len(chunk)
+        left -= max(len(chunk), LEAST_OF_LINE)
         if len(chunk) > MAX_LINE_BYTES and not chunk.endswith(b"\n"):
             while chunk and not chunk.endswith(b"\n") and left >= 0:
                 chunk = file.readline(MAX_LINE_BYTES)

@@ -120,6 +120,8 @@ CODES = {
     "truncated": "the container promises more audio than the file holds",
     "non_finite": "samples are NaN or infinite",
     "bad_sample_rate": "the sample rate is outside 1 kHz to 768 kHz",
+    "too_long": "it is longer than `filter.max_hours` allows; what was decoded by then is counted",
+    "expands": "more audio comes out of its bytes than `filter.max_expansion` allows",
     "missing": "the list names a file that is not there",
     "unsupported": "the list asks for something that is not run (a Kaldi pipe, say)",
     "bad_rttm": "its RTTM file, which says who speaks when, cannot be understood",

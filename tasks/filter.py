@@ -76,9 +76,8 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
     for recording in shard.recordings:
         if recording["error_code"]:
             continue
-        name = shard.cut_recipe(recording)
+        name, cut = shard.cut_recipe(recording), shard.cut_of(recording)
         speaks = shard.turned(recording)
-        cut = shard.cuts.get(name)
         if cut is None or not cut.known:
             stored = frozenset(shard.audio) if stored is None else stored
             units.append(Unit(recording, name, None, stored, 0, (), *speaks))
@@ -158,7 +157,8 @@ def _heard(unit: Unit, locator: Locator, chosen: Chosen) -> RecordingTranscript 
     if not recogniser or not unit.recording["text"]:
         return None
     emitting = chosen.segmenter.wants_emissions(chosen.settings)
-    return hearing.heard(locator, recogniser, unit.recording["language"], emitting)
+    language, limits = unit.recording["language"], chosen.limits
+    return hearing.heard(locator, recogniser, language, limits, emitting)
 
 
 class _Cutter:
@@ -188,7 +188,8 @@ class _Cutter:
             return KnownSpans(known, at)
 
         first = min((span.start for span in known or ()), default=0)
-        return cutting.spans(locator, self.facts, begin, first, self._readers)
+        limits = self._chosen.limits
+        return cutting.spans(locator, self.facts, begin, limits, first, self._readers)
 
     def _readers(self, start: int) -> Readers:
         """What reads a long clip while it is decoded."""

@@ -86,7 +86,9 @@ def _of_recording(
     if cut is None or not cut.known:
         return [_row(recording, 0, 0, 0, 1, uncut)]
     if cut.error_code:
-        outcome = Outcome("failed", "filter", cut.error_code, detail=cut.error_detail or "")
+        no = cut.refusal
+        limits = (no.value, no.threshold) if no else (None, None)
+        outcome = Outcome("failed", "filter", cut.error_code, *limits, cut.error_detail or "")
         return [_row(recording, 0, cut.decoded, cut.decoded, cut.rate or 1, outcome)]
     spans = [(u.start, u.end, u.outcome, u) for u in utterances]
     spans.sort(key=lambda s: (_RANKS.index(s[2].outcome), s[0], s[1], s[3].id))

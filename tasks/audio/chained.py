@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
+from tasks.audio.damage.ogg_pages import MOST_LINKS
 from tasks.audio.kinds import Decoder, Header, Samples
 from tasks.audio.like_first import LikeFirst
 from tasks.recording.container import Window
@@ -52,6 +53,9 @@ class Chained(Decoder):
                     yield ready
             finally:
                 self.faults += [f.moved(begins, rate / own.rate) for f in self._current.faults]
+        if len(self._links) >= MOST_LINKS:
+            what = f"it joins more than {MOST_LINKS} files, of which no more are read; split the file"
+            self.faults.append(Fault(at, at, what))
 
     def close(self) -> None:
         self._current.close()

@@ -130,7 +130,7 @@ class FFmpeg(Decoder):
                 if full := assembler.push(frame):
                     yield from self._counted(full)
                 frame, gap = next(self._frames)
-        except av.FFmpegError:
+        except (av.FFmpegError, ItemError):
             yield from self._counted(assembler.flush())
             raise
         yield from self._counted(assembler.finish())

@@ -14,6 +14,8 @@ from av.packet import Packet
 
 from tasks.audio.damage import adts
 from tasks.audio.damage.mp3 import frame_bytes
+from tasks.audio.kinds import AGAIN
+from tasks.errors import ItemError
 
 #: FFmpeg's own WavPack encoder gets one checksum of 32-bit samples wrong, and its decoder says so.
 EXTRA_BITS = "Extra bits CRC error"
@@ -28,6 +30,10 @@ _BARE = {"mp3", "ac3", "eac3"}
 _FRAME_BYTES = {"mp3": frame_bytes, "aac": adts.frame_bytes}
 #: FFmpeg's number for a time that it does not know (AV_NOPTS_VALUE), as it stands in a message.
 _NO_TIME = re.compile(r"(?: at)?(?: [PD]TS)?[ =:]*-9223372036854775808\b", re.IGNORECASE)
+MOST_SAID = 100  # messages that are kept between two frames
+#: Packets that may be rejected in a row, half an hour of AMR: each costs 10 µs, though it
+#: may be of one byte.
+MOST_REJECTED = 100_000
 #: Packets that are decoded at a time, and their bytes: a second of speech or less.
 _BATCH, _BATCH_BYTES = 32, 1 << 16
 
@@ -41,6 +47,11 @@ class Gap:
     size: int = 0  # bytes in those packets
     frames: int = 0  # of those packets, those as long as the header of their own frame says
     astray: bool = False  # the frames of an ADTS stream do not follow each other
+
+    def hear(self, said: Sequence[str]) -> None:
+        """Keep the first messages alone: there may be millions of packets."""
+        if len(self.said) < MOST_SAID:
+            self.said += said[: MOST_SAID - len(self.said)]
 
     @property
     def words(self) -> str:
@@ -77,17 +88,22 @@ class Packets:
         gap, done = Gap(), 0
         pcm = self._stream.codec_context.name.startswith("pcm_")
         for each in self._decoded():
-            gap.said += each.said
+            gap.hear(each.said)
             packet = each.packet
             if packet is None:
                 break
             if each.failed is not None:
                 self._reject(packet, each.failed, gap)
+                if gap.packets >= MOST_REJECTED:
+                    if not self._usual:
+                        break
+                    what = f"{gap.packets} packets in a row cannot be decoded: {gap.words}; {AGAIN}"
+                    raise ItemError("decode_error", what)
             if packet.size:
                 done += 1
                 gap.astray = gap.astray or done == self._break_after
             if packet.is_corrupt and not pcm:  # in PCM this marks the end of the file
-                gap.said.append("a corrupt packet")
+                gap.hear(["a corrupt packet"])
             for frame in each.frames:
                 self._usual = packet.size or self._usual
                 yield frame, gap

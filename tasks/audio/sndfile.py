@@ -55,7 +55,8 @@ class SoundFile:
             if not len(block):
                 return
             at += len(block)
-            yield block
+            # A short block is a view of memory for a whole one: thousands, of joined files, add up.
+            yield block if 2 * len(block) > frames else block.copy()
 
     def skip_to(self, sample: int) -> bool:
         if not self._exact_seek:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from typing import Self
+from typing import NoReturn, Self
 
 import numpy as np
 
@@ -16,15 +17,18 @@ from tasks.errors import ItemError
 from tasks.recording import Locator
 from tasks.recording.container import as_file, size_of
 from tasks.recording.faults import Fault, merged
+from tasks.recording.limits import Limits
 
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz
 
 
 class Stream:
-    """A recording that is decoded once, in order. `decoded`: samples so far."""
+    """A recording that is decoded once, in order, up to its limits. `decoded`: samples so far."""
 
-    def __init__(self, locator: Locator, header_only: bool = False) -> None:
-        self._file = as_file(locator)
+    def __init__(
+        self, locator: Locator, header_only: bool = False, limits: Limits | None = None
+    ) -> None:
+        self._file, self._limits = as_file(locator), limits
         self.decoded = 0
         try:
             self._size = size_of(self._file)
@@ -54,15 +58,20 @@ class Stream:
         """float32 [n, channels], n at most `frames`. Samples from a block with a NaN on are counted
         and not delivered.
 
-        ItemError `decode_error`, `truncated`, `non_finite` or `empty`, with the samples decoded.
+        ItemError `decode_error`, `truncated`, `non_finite`, `empty`, or that of a limit, with the
+        samples decoded.
         """
         frames = max(min(frames, BLOCK_VALUES // max(self.channels, 1)), 1)
         bad: int | None = None  # the first sample that is not finite
+        limits = self._limits
+        most = limits.most(self.rate, self.channels, self._size) if limits else sys.maxsize
         try:
             for block in self._decoder.read(frames):
                 if bad is None and not all_finite(block):
                     bad = self.decoded + int(np.isfinite(block).all(axis=1).argmin())
                 self.decoded += len(block)
+                if self.decoded > most:
+                    self._refuse()
                 if bad is None:
                     yield block
         except ItemError as error:
@@ -76,6 +85,13 @@ class Stream:
         if not self.decoded:
             raise self._error("empty", f"it decodes to no samples; {AGAIN}")
         self._check_promise()
+
+    def _refuse(self) -> NoReturn:
+        assert self._limits is not None
+        no = self._limits.of_decoded(self.rate, self.channels, self._size, self.decoded)
+        assert no is not None
+        self.decoded = no.decoded
+        raise ItemError(no.code, no.detail)
 
     def _check_promise(self) -> None:
         found = promise(self._file)
@@ -116,9 +132,9 @@ class Stream:
         self.close()
 
 
-def open_stream(locator: Locator) -> Stream:
+def open_stream(locator: Locator, limits: Limits | None = None) -> Stream:
     """Open a recording. ItemError: `missing`, `empty`, `unreadable`, `bad_sample_rate`."""
-    return Stream(locator)
+    return Stream(locator, limits=limits)
 
 
 def probe(locator: Locator) -> Header:

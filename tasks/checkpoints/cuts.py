@@ -14,6 +14,7 @@ from tasks.checkpoints.verdicts import cheap_rules, costly
 from tasks.plugins.rules import judge
 from tasks.recording import Segment, TimedWord
 from tasks.recording.faults import Fault
+from tasks.recording.limits import REFUSED, Limits, Refusal
 from tasks.recording.turns import Turn
 from tasks.schema import Row
 from tasks.settings import Plugin
@@ -54,9 +55,22 @@ class Cut:
     error_detail: str | None = None
     faults: tuple[Fault, ...] = ()
     known: bool = False  # the row of kind `recording` was read
+    refusal: Refusal | None = None  # it is beyond a limit of today
     spans: list[Row] = field(default_factory=list)
     measures: dict[Key, dict[str, float | None]] = field(default_factory=dict)
     fingerprints: dict[Key, dict[str, bytes]] = field(default_factory=dict)
+
+    def within(self, limits: Limits, size: int, channels: int) -> Cut | None:
+        """The same, or the refusal of a recording that is beyond a limit of today. None where it was
+        refused by a lower one: nobody knows yet what it holds."""
+        no = limits.of_decoded(self.rate, channels, size, self.decoded) if self.decoded else None
+        if no is not None:
+            return Cut.refused(no, self.rate)
+        return None if self.error_code in REFUSED else self
+
+    @classmethod
+    def refused(cls, no: Refusal, rate: int) -> Cut:
+        return cls(no.decoded, rate, 0, no.code, no.detail, known=True, refusal=no)
 
     def lacks(self, key: Key, filters: FilterColumns, measure_all: bool) -> tuple[Plugin, ...]:
         """Filters that still have to measure the utterance. Once a cheap one rejects it, costly
@@ -122,7 +136,8 @@ def merge_turns(found: dict[str, tuple[Turn, ...]], table: pa.Table) -> None:
 
 
 def merge(found: dict[str, Cut], rows: list[Row], usable: set[str], failures_stand: bool) -> None:
-    """Add the rows of one part to the cuts known so far; the first cut of a recipe stands.
+    """Add the rows of one part to the cuts known so far; the first cut of a recipe stands, unless a
+    limit broke it off.
 
     `usable`: filters whose stored measures have today's recipe. `failures_stand`: keep failed rows.
     """
@@ -130,7 +145,9 @@ def merge(found: dict[str, Cut], rows: list[Row], usable: set[str], failures_sta
     rows = [row for row in rows if failures_stand or not row["error_code"]]
     rows = [row for row in rows if row["kind"] != TURNS]
     fresh = {row["cut"] for row in rows if row["kind"] == "recording"}
-    fresh -= {name for name, cut in found.items() if cut.known}
+    fresh -= {
+        name for name, cut in found.items() if cut.known and cut.error_code not in REFUSED
+    }
     first: dict[str, str] = {}  # equal files share a recipe: take the first's spans
     for row in rows:
         if first.setdefault(row["cut"], row["recording"]) != row["recording"]:

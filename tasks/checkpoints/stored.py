@@ -14,6 +14,7 @@ from tasks.checkpoints.cuts import Cut, segments_of, speakers_of
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
 from tasks.recording import Segment
+from tasks.recording.limits import Limits
 from tasks.recording.turns import Turn
 from tasks.schema import Row
 from tasks.settings import Plugin
@@ -116,8 +117,20 @@ class StoredShard:
         return found
 
     def cut_of(self, recording: Row) -> Cut | None:
-        """What the filter stage stored of a recording; None if it failed before, or nothing yet."""
-        return None if recording["error_code"] else self.cuts.get(self.cut_recipe(recording))
+        """What the filter stage stored of a recording, or its refusal where that is beyond a limit;
+        None if it failed before, or nothing yet."""
+        if recording["error_code"]:
+            return None
+        stated = recording["header_rate"], _channels(recording), recording["size"]
+        if seconds := recording["header_seconds"]:
+            if no := self._limits.of_header(recording["format"], *stated, seconds):
+                return Cut.refused(no, recording["header_rate"])
+        cut = self.cuts.get(self.cut_recipe(recording))
+        return cut and cut.within(self._limits, *stated[1:])
+
+    @cached_property
+    def _limits(self) -> Limits:
+        return Limits.of(self.job.filter)
 
     @cached_property
     def turns(self) -> dict[str, tuple[Turn, ...]]:

@@ -14,7 +14,16 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from tasks.json_types import JsonObject
-from tasks.settings.base import READ, WORDS, Masked, Plugin, Shelf, StageSettings, Transient
+from tasks.settings.base import (
+    READ,
+    WORDS,
+    Masked,
+    Plugin,
+    Shelf,
+    StageSettings,
+    Threshold,
+    Transient,
+)
 
 Diarizer = Annotated[Plugin, Shelf("diarizers", "Diarizer")]
 Segmenter = Annotated[Plugin, Shelf("segmenters", "Segmenter")]
@@ -107,6 +116,15 @@ class FilterSettings(StageSettings):
             Plugin(use="decode_faults"),
         ),
         description="What is measured, and limits of what is kept; given, it is the whole list.",
+    )
+    max_hours: float = Threshold(
+        48.0, "Longest recording, hours; a longer one fails as `too_long`.", gt=0, le=100_000
+    )
+    max_expansion: float = Threshold(
+        3000.0,
+        "Most bytes of 16-bit audio that one byte of a recording may decode to, beyond its first "
+        "ten minutes; a recording that passes it fails as `expands`.",
+        ge=1,
     )
     measure_all: bool = Transient(
         False, "Take costly measures of utterances too that a cheap one already rejects."

@@ -10,6 +10,7 @@ from tasks import audio
 from tasks.arrays import Float32s
 from tasks.recording import Locator
 from tasks.recording.faults import Fault
+from tasks.recording.limits import Limits
 from tasks.segmenters import Segmenter, Span
 from tasks.stages.arriving import Readers
 from tasks.storage import urls
@@ -60,6 +61,7 @@ def spans(
     locator: Locator,
     facts: StreamFacts,
     begin: Callable[[int, int], Segmenter],
+    limits: Limits,
     first: int = 0,
     readers: Callable[[int], Readers] | None = None,
 ) -> Iterator[tuple[Span, audio.Clip | None]]:
@@ -67,14 +69,14 @@ def spans(
 
     `begin(rate, at)` makes the segmenter; decoding starts at sample `at`: `first`, before which
     nothing is wanted, where the format can seek exactly, else 0. Raises ItemError when the
-    recording cannot be decoded to its end.
+    recording cannot be decoded to its end, or is beyond the limits.
 
     The clip of an utterance longer than HELD_SECONDS is decoded again when it is read. If it lasts
     to the end of the recording, as `whole` cuts it, `readers(start)` may read it while it arrives;
     `facts.long` has them then.
     """
     tail = _Tail()
-    with audio.open_stream(locator) as stream:
+    with audio.open_stream(locator, limits) as stream:
         facts.rate, facts.channels = stream.rate, stream.channels
         at = first if first and stream.skip_to(first) else 0
         tail.start = tail.end = facts.decoded = at

@@ -22,6 +22,7 @@ from tasks.plugins import backends
 from tasks.plugins.contracts.asr import Backend, EmittingBackend
 from tasks.plugins.contracts.segmenters import Emissions, RecordingTranscript, Segmenter
 from tasks.recording import Locator, TimedWord
+from tasks.recording.limits import Limits
 from tasks.recording.turns import merged
 from tasks.segmenters import vad
 from tasks.settings import Plugin
@@ -41,18 +42,22 @@ Piece = tuple[float, Float32s]  # where it begins, s; mono at the recogniser's r
 
 
 def heard(
-    locator: Locator, recogniser: Plugin, language: str | None, emitting: bool = False
+    locator: Locator,
+    recogniser: Plugin,
+    language: str | None,
+    limits: Limits,
+    emitting: bool = False,
 ) -> RecordingTranscript:
     """Everything that the recogniser hears in a recording; `emitting`: its emissions, no words.
     ItemError when it cannot be decoded to its end, or when the recogniser gives no times of words.
     """
     backend = _backend(recogniser)
     if emitting:
-        return _emitted(locator, backend, recogniser, language)
+        return _emitted(locator, backend, recogniser, language, limits)
     words: list[TimedWord] = []
     spoken: list[tuple[float, float]] = []
     languages: dict[str, float] = {}
-    for batch in _batches(_pieces(locator, backend.RATE or speech.RATE)):
+    for batch in _batches(_pieces(locator, backend.RATE or speech.RATE, limits)):
         clips = [SpeechClip(samples, language) for _, samples in batch]
         for (begin, _), clip, found in zip(batch, clips, backend.transcribe(clips), strict=True):
             edges = _edges(clip.samples, clip.speech)
@@ -74,14 +79,14 @@ def heard(
 
 
 def _emitted(
-    locator: Locator, backend: Backend, recogniser: Plugin, language: str | None
+    locator: Locator, backend: Backend, recogniser: Plugin, language: str | None, limits: Limits
 ) -> RecordingTranscript:
     """In half precision: log-probabilities to a thousandth, and an hour of 32 tokens in 12 MB."""
     if not isinstance(backend, EmittingBackend):
         raise ConfigError(f"the recogniser {recogniser.use!r} emits no scores of tokens: use ctc")
     pieces = []
     spoken: list[tuple[float, float]] = []
-    for begin, samples in _pieces(locator, backend.RATE or speech.RATE):
+    for begin, samples in _pieces(locator, backend.RATE or speech.RATE, limits):
         try:
             scores = backend.emissions(samples)
         except RuntimeError as error:
@@ -140,13 +145,13 @@ def _outwards(level: Float64s, spans: tuple[speech.Span, ...]) -> list[speech.Sp
     return found
 
 
-def _pieces(locator: Locator, rate: int) -> Iterator[Piece]:
+def _pieces(locator: Locator, rate: int, limits: Limits) -> Iterator[Piece]:
     facts = cutting.StreamFacts()
 
     def begin(native: int, at: int) -> Segmenter:
         return vad.start(CUTS, native, ())
 
-    for span, clip in cutting.spans(locator, facts, begin):
+    for span, clip in cutting.spans(locator, facts, begin, limits):
         if clip is not None:
             yield span.start / facts.rate, _mono(clip, rate)
 

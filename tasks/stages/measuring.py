@@ -18,6 +18,7 @@ from tasks.plugins.contracts.base import PluginSettings
 from tasks.plugins.rules import Rule, judge
 from tasks.recording import turns
 from tasks.recording.faults import Fault, touching
+from tasks.recording.limits import Limits
 from tasks.recording.turns import Turn
 from tasks.schema import Row
 from tasks.settings import Plugin, StageSettings
@@ -65,6 +66,7 @@ class Chosen:
     hears: Plugin | None  # recogniser of whole recordings, if the segmenter cuts by one
     rules: tuple[Rule, ...]
     filters: tuple[Step, ...]
+    limits: Limits
     some: dict[tuple[Plugin, ...], tuple[Step, ...]] = field(default_factory=dict)
 
     @classmethod
@@ -72,7 +74,8 @@ class Chosen:
         segmenter, settings = plugins.resolve("segmenters", job.filter.segmenter)
         rules = verdicts.filter_rules(job.filter.filters)
         filters = steps(job.filter.filters)
-        return cls(job, segmenter, settings, segmenter.hears(settings), rules, filters)
+        hears, limits = segmenter.hears(settings), Limits.of(job.filter)
+        return cls(job, segmenter, settings, hears, rules, filters, limits)
 
     def lacking(self, filters: tuple[Plugin, ...]) -> tuple[Step, ...]:
         """Those filters that some stored spans lack."""

@@ -11,6 +11,7 @@ from tasks.errors import ItemError
 from tasks.job import Job
 from tasks.plugins.contracts import SegmenterPlugin
 from tasks.recording import Locator, Segment
+from tasks.recording.limits import Limits
 from tasks.recording.turns import Turn, Voices, voices_in
 from tasks.schema import Row
 from tasks.segmenters import Segmenter, Span
@@ -23,13 +24,14 @@ def turns_of(
     recipe: str | None, known: Turns | None, recording: Row, job: Job
 ) -> tuple[Turns | None, list[Row]]:
     """A recording's turns, and the row that stores them if they are new; None without diarization.
-    ItemError if it cannot be decoded to its end."""
+    ItemError if it cannot be decoded to its end, or is beyond a limit."""
     if recipe is None or known is not None:
         return known, []
     module, settings = plugins.resolve("diarizers", job.speakers)
     if module.USES_SPEAKERS and (wrong := recording.get("rttm_error")):
         raise ItemError("bad_rttm", wrong)
-    with audio.open_stream(Locator.loads(recording["locator"])) as stream:
+    locator, limits = Locator.loads(recording["locator"]), Limits.of(job.filter)
+    with audio.open_stream(locator, limits) as stream:
         diarizer = module.start(settings, stream.rate, cuts.speakers_of(recording) or ())
         for block in stream.blocks():
             diarizer.push(block)

@@ -21,6 +21,7 @@ from tasks.checkpoints.utterance import Utterance
 from tasks.checkpoints.view import ShardView
 from tasks.job import Job
 from tasks.json_types import JsonObject
+from tasks.recording.limits import REFUSED
 from tasks.schema import Row
 
 
@@ -72,7 +73,7 @@ class _View(ShardView):
 
     @cached_property
     def uncut(self) -> int:
-        found = (self.cuts.get(name) for name in self.wanted_cuts)
+        found = (self.cut_of(row) for row in self.recordings if not row["error_code"])
         return sum(cut is None or not cut.known for cut in found)
 
     @cached_property
@@ -175,7 +176,7 @@ def _cuts(view: _View, parts: Sequence[Part]) -> list[Path]:
             if row["cut"] in view.wanted_cuts and (stands or not row["error_code"])
         ]
         fresh = {r["cut"] for r in rows if r["kind"] == "recording"} - known
-        known |= fresh
+        known |= {r["cut"] for r in rows if r["cut"] in fresh and r["error_code"] not in REFUSED}
         if rows and (fresh or any(r["error_code"] for r in rows) or _measured(part) & _of(usable)):
             needed.append(part.path)
     return needed

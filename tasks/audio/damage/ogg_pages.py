@@ -18,7 +18,7 @@ MAGIC = b"OggS"
 _HEADER = 27
 _LARGEST = 65_307  # bytes of a page
 _BLOCK = 1 << 20
-_MOST_LINKS = 10_000
+MOST_LINKS = 10_000  # joined files that are read
 _NUMBERS = struct.Struct("<II")  # serial number of the stream, number of the page
 _REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
@@ -60,7 +60,7 @@ def scan(file: BinaryIO, size: int) -> Pages | None:
         if not page.sound:
             continue
         if page.begins:
-            if not beginning and len(starts) < _MOST_LINKS:
+            if not beginning and len(starts) < MOST_LINKS:
                 starts.append(page.at)
                 expected = {}
             expected[page.serial] = page.number

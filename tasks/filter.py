@@ -158,7 +158,7 @@ def _heard(unit: Unit, locator: Locator, chosen: Chosen) -> RecordingTranscript 
         return None
     emitting = chosen.segmenter.wants_emissions(chosen.settings)
     language, limits = unit.recording["language"], chosen.limits
-    return hearing.heard(locator, recogniser, language, limits, emitting)
+    return hearing.heard(locator, recogniser, language, emitting, limits)
 
 
 class _Cutter:
@@ -189,7 +189,7 @@ class _Cutter:
 
         first = min((span.start for span in known or ()), default=0)
         limits = self._chosen.limits
-        return cutting.spans(locator, self.facts, begin, limits, first, self._readers)
+        return cutting.spans(locator, self.facts, begin, first, self._readers, limits)
 
     def _readers(self, start: int) -> Readers:
         """What reads a long clip while it is decoded."""

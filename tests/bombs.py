@@ -1,8 +1,8 @@
 """Small recordings that cost far more than their size: endless silence, absurd counts and times.
 
 Run as a program it probes and cuts them in a process of its own: `python -m tests.bombs FOLDER
-SETTINGS [NAME ...]`, with the settings of the filter stage as JSON, prints a JSON object for each: its
-code or None, what that says, seconds of audio, of the clock and of CPU, and the peak of memory.
+SETTINGS [NAME ...]`, with the settings of the filter stage as JSON, prints a JSON object for each:
+its code or None, what that says, seconds of audio, of the clock and of CPU, and the peak of memory.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _utf8(number: int) -> bytes:
     """The number of a FLAC frame (RFC 9639, 9.1.5): UTF-8, up to 36 bits."""
     if number < 128:
         return bytes([number])
-    rest = []
+    rest: list[int] = []
     while number >= 1 << (6 - len(rest) if rest else 6):
         rest.append(0x80 | number & 63)
         number >>= 6
@@ -265,9 +265,7 @@ def wavpack(seconds: float, rate: int = 44_100) -> bytes:
 def ape(frames: int, per_frame: int = 73_728 * 4) -> bytes:
     """Monkey's Audio whose frames say that they are silent: a few bytes for seconds."""
     size = 16
-    table = b"".join(
-        struct.pack("<I", 52 + 24 + 4 * frames + size * n) for n in range(frames)
-    )
+    table = b"".join(struct.pack("<I", 52 + 24 + 4 * frames + size * n) for n in range(frames))
     descriptor = struct.pack("<4sHHIIIIIII16x", b"MAC ", 3990, 0, 52, 24, 4 * frames, 0,
                              size * frames, 0, 0)  # fmt: skip
     header = struct.pack("<HHIIIHHI", 1000, 0, per_frame, per_frame, frames, 16, 2, 44_100)
@@ -289,8 +287,10 @@ def flac_pictures(count: int, size: int = (1 << 24) - 1) -> Iterator[bytes | int
     """A second of FLAC behind pictures of 16 MB each."""
     sound = sounding.by_sndfile("FLAC", "PCM_16", 16_000, sounding.sound(16_000, 1, 1.0))
     yield sound[:4] + b"\0" + sound[5:42]
-    picture = struct.pack(">II", 3, 10) + b"image/jpeg" + struct.pack(
-        ">IIIIII", 0, 10, 10, 24, 0, size - 42
+    picture = (
+        struct.pack(">II", 3, 10)
+        + b"image/jpeg"
+        + struct.pack(">IIIIII", 0, 10, 10, 24, 0, size - 42)
     )
     for _ in range(count):
         yield b"\6" + size.to_bytes(3, "big") + picture

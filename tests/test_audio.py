@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import http.server
 import io
 import json
 import os
@@ -12,8 +14,10 @@ import struct
 import subprocess
 import sys
 import tarfile
+import threading
 import tracemalloc
 import wave
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +35,7 @@ from tasks.audio.damage.crc16 import crc16
 from tasks.errors import CODES, ItemError
 from tasks.recording import Locator, container
 from tasks.recording.faults import Fault
+from tests import bombs
 
 Samples = NDArray[np.float32]
 
@@ -504,27 +509,109 @@ def test_no_samples_and_odd_rates(tmp_path: Path) -> None:
         assert fails(odd).code == "bad_sample_rate"
 
 
-def scripts(secret: Path) -> dict[str, str]:
+def scripts(secret: Path, url: str) -> dict[str, str]:
+    """Texts that FFmpeg would follow to another file or address."""
+    hls = "#EXTM3U\n#EXT-X-TARGETDURATION:10\n"
+    dash = '<MPD xmlns="urn:mpeg:dash:schema:mpd:2011" type="static"><Period><AdaptationSet>'
     return {
         "concat": f"ffconcat version 1.0\nfile '{secret}'\n",
         "relative": f"ffconcat version 1.0\nfile {secret.name}\n",
-        "m3u8": f"#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:1,\n{secret}\n#EXT-X-ENDLIST\n",
-        "url": "#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:1,\nhttp://127.0.0.1:9/a.wav\n",
-        "dash": f'<MPD><Period><BaseURL>{secret}</BaseURL></Period></MPD>',
+        "concat of a url": f"ffconcat version 1.0\nfile '{url}'\n",
+        "m3u8": f"{hls}#EXTINF:1,\n{secret}\n#EXT-X-ENDLIST\n",
+        "m3u8 of a url": f"{hls}#EXTINF:1,\n{url}\n#EXT-X-ENDLIST\n",
+        "m3u8 with a key": f'{hls}#EXT-X-KEY:METHOD=AES-128,URI="{url}"\n#EXTINF:1,\n{secret}\n',
+        "m3u8 with a map": f'{hls}#EXT-X-MAP:URI="{url}"\n#EXTINF:1,\nconcat:{secret}|{url}\n',
+        "m3u": f"{secret}\n{url}\n",
+        "dash": f"<MPD><Period><BaseURL>{secret}</BaseURL></Period></MPD>",
+        "dash of a url": f'{dash}<Representation id="1"><BaseURL>{url}</BaseURL>'
+        "</Representation></AdaptationSet></Period></MPD>",
+        "smooth streaming": f'<SmoothStreamingMedia><StreamIndex Url="{url}"/>',
         "sdp": "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nm=audio 5004 RTP/AVP 0\n",
+        "cue": f'FILE "{secret}" WAVE\n  TRACK 01 AUDIO\n    INDEX 01 00:00:00\n',
+        "pls": f"[playlist]\nFile1={url}\nNumberOfEntries=1\n",
+        "asx": f'<asx version="3.0"><entry><ref href="{url}"/></entry></asx>',
+        "rtsp text": f"[Reference]\nRef1={url}\n",
+        "subtitles": f"1\n00:00:00,000 --> 00:00:01,000\n{url}\n",
+        "webvtt": f"WEBVTT\n\n00:00.000 --> 00:01.000\n{url}\n",
+        "filter graph": f"amovie={secret}",
+        "image": f"P6 {secret} 1 1 255 ",
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["concat", "relative", "m3u8", "url", "dash", "sdp"])
-@pytest.mark.parametrize("extension", ["m4a", "mp4", "aac"])
+@pytest.fixture
+def asked() -> Iterator[tuple[str, list[str]]]:
+    """A URL on this machine, and what was asked of its server."""
+    seen: list[str] = []
+
+    class Note(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.path)
+            self.send_error(404)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Note) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/a.wav", seen
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("kind", scripts(Path("x"), ""))
+@pytest.mark.parametrize("extension", ["m4a", "mp4", "wav", "m3u8"])
 def test_a_script_cannot_make_ffmpeg_open_files(
-    tmp_path: Path, kind: str, extension: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    kind: str,
+    extension: str,
+    asked: tuple[str, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write(tmp_path / "secret.wav", tones(16_000), subtype="PCM_16")
     path = tmp_path / f"song.{extension}"
-    path.write_text(scripts(tmp_path / "secret.wav")[kind])
+    path.write_text(scripts(tmp_path / "secret.wav", asked[0])[kind])
     monkeypatch.chdir(tmp_path)
     assert fails(Locator(str(path))).code == "unreadable"
+    assert asked[1] == []
+
+
+@pytest.mark.parametrize("kind", ["url ", "urn ", "alis", "rsrc"])
+def test_an_mp4_reads_no_other_file(
+    tmp_path: Path, kind: str, asked: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its samples may be said to lie in another file (ISO/IEC 14496-12, 8.7.2)."""
+    secret = tmp_path / "secret.wav"
+    write(secret, tones(16_000), 8000, subtype="PCM_16")
+    monkeypatch.chdir(tmp_path)
+    name = secret.name.encode()
+    alias = struct.pack(">I4xHHH", 0, 150, 2, 0) + bytes([len(name)]) + name.ljust(63, b"\0")
+    alias = alias.ljust(150, b"\0") + struct.pack(">HH", 2, len(str(secret))) + str(secret).encode()
+    said = {"alis": alias + struct.pack(">hH", -1, 0), "url ": bytes(4) + asked[0].encode()}
+    body = said.get(kind, bytes(4) + f"file://{secret}".encode()) + b"\0"
+    path = tmp_path / "a.m4a"
+    path.write_bytes(bombs.m4a(reference=struct.pack(">II", 0, 1) + bombs.box(kind.encode(), body)))
+    own = tmp_path / "own.m4a"
+    own.write_bytes(bombs.m4a())
+    with contextlib.suppress(ItemError):  # it may be refused
+        np.testing.assert_array_equal(decode(Locator(str(path))), decode(Locator(str(own))))
+    assert asked[1] == []
+
+
+def test_control_ffmpeg_follows_a_script_that_it_may_read(
+    tmp_path: Path, asked: tuple[str, list[str]]
+) -> None:
+    write(tmp_path / "secret.wav", tones(16_000), subtype="PCM_16")
+    path = tmp_path / "song.m4a"
+    path.write_text(scripts(tmp_path / "secret.wav", asked[0])["concat"])
+    with av.open(str(path), format="concat", options={"safe": "0"}) as found:
+        assert found.streams.audio[0].rate == 16_000
+    path.write_text(scripts(tmp_path / "secret.wav", asked[0])["concat of a url"])
+    with pytest.raises(av.FFmpegError):
+        av.open(
+            str(path), format="concat", options={"safe": "0", "protocol_whitelist": "file,http,tcp"}
+        )
+    assert asked[1] != []
 
 
 def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_a_file_that_changes_while_it_is_decoded_waits_for_the_next_run(
                     other.join()
                 yield block
 
-        decoder.read = blocks
+        monkeypatch.setattr(decoder, "read", blocks)
         return decoder
 
     monkeypatch.setattr(stream, "opened", disturbed)

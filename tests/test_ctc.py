@@ -376,3 +376,41 @@ def test_it_says_what_it_can(tmp_path: Path) -> None:
     assert (able.licence, able.languages, able.longest) == ("mit", ("en",), 30.0)
     with pytest.raises(ConfigError, match="needs the folder of a model"):
         recogniser.weights(ctc.Settings())
+
+
+def _outside(home: Path, location: str) -> None:
+    """Let a constant of a model lie in another file."""
+    path = home / "model.onnx"
+    graph = onnx.load(path)
+    tensor = next(each for each in graph.graph.initializer if each.name == "centres")
+    size = len(tensor.raw_data)
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", "0"), ("length", str(size))):
+        tensor.external_data.add(key=key, value=value)
+    path.write_bytes(graph.SerializeToString())
+
+
+@pytest.mark.parametrize("location", ["../secret", "link", "/etc/passwd", "inside"])
+def test_weights_outside_of_the_model_folder_are_refused(tmp_path: Path, location: str) -> None:
+    """ONNX Runtime sees to it; the versions that we allow all do."""
+    home = tmp_path / "model"
+    home.mkdir()
+    model(home)
+    (tmp_path / "secret").write_bytes(bytes(1 << 20))
+    (home / "link").symlink_to(tmp_path / "secret")
+    (home / "inside").write_bytes(bytes(1 << 20))
+    _outside(home, location)
+    if location == "inside":
+        backend(home)
+        return
+    with pytest.raises(ConfigError, match=r"cannot be loaded: .*(escapes model dir|Absolute)"):
+        backend(home)
+
+
+def test_lists_too_large_for_a_model_are_not_read(tmp_path: Path) -> None:
+    model(tmp_path)
+    with (tmp_path / "tokens.txt").open("ab") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ConfigError, match="no list or settings of a model have more"):
+        backend(tmp_path)

@@ -1,4 +1,4 @@
-"""Limits on how long a recording is and how much its bytes expand: thresholds, named in the ledger."""
+"""Limits on the length of a recording and on what its bytes expand to; both are thresholds."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ TWO_SECONDS = 1.9 / 3600
 def job(tmp: Path, out: Path | None = None, **limits: float) -> Job:
     source = {"kind": "folder", "path": str(tmp / "in"), "name": "c", "expect_broken": True}
     package = {"max_removed_fraction": 1.0}
-    return corpus.job(
-        tmp, out=out or tmp / "out", filter=limits, sources=[source], package=package
-    )
+    return corpus.job(tmp, out=out or tmp / "out", filter=limits, sources=[source], package=package)
 
 
 def outcomes(out: Path) -> list[tuple[Any, ...]]:

@@ -36,6 +36,8 @@ STAGES: dict[str, Entry] = {
     "shard.retry": Entry(TRANSIENT, True),
     "filter.segmenter": Entry(RECIPE, {"use": "auto"}),
     "filter.filters": Entry(RECIPE, [{"use": "duration"}, {"use": "file_size"}]),
+    "filter.max_hours": Entry(THRESHOLD, 47.0),
+    "filter.max_expansion": Entry(THRESHOLD, 2999.0),
     "filter.measure_all": Entry(TRANSIENT, True),
     "resample.rate": Entry(RECIPE, 8000),
     "resample.levels": Entry(RECIPE, [{"use": "peak"}]),

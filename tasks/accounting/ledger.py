@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from tasks.checkpoints.cuts import Cut
@@ -86,9 +87,10 @@ def _of_recording(
     if cut is None or not cut.known:
         return [_row(recording, 0, 0, 0, 1, uncut)]
     if cut.error_code:
-        no = cut.refusal
-        limits = (no.value, no.threshold) if no else (None, None)
-        outcome = Outcome("failed", "filter", cut.error_code, *limits, cut.error_detail or "")
+        no, detail = cut.refusal, cut.error_detail or ""
+        outcome = Outcome("failed", "filter", cut.error_code, detail=detail)
+        if no is not None:
+            outcome = replace(outcome, value=no.value, threshold=no.threshold)
         return [_row(recording, 0, cut.decoded, cut.decoded, cut.rate or 1, outcome)]
     spans = [(u.start, u.end, u.outcome, u) for u in utterances]
     spans.sort(key=lambda s: (_RANKS.index(s[2].outcome), s[0], s[1], s[3].id))

@@ -11,8 +11,8 @@ from tasks import yaml_text
 from tasks.errors import ConfigError
 from tasks.weights import finding
 
+MOST_LIST = 1 << 26  # bytes; the largest tokenizers have 35 MB
 _HEADER = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*\n", re.S)
-MOST_CHARACTERS = 16 << 20  # of a text file; the largest vocabularies have half as many
 
 
 def folder(model: str | None, recogniser: str, example: str) -> Path:
@@ -32,6 +32,16 @@ def folder(model: str | None, recogniser: str, example: str) -> Path:
     return found
 
 
+def checked(*files: Path) -> None:
+    """ConfigError where a file of words or settings is too large for one: it is read whole."""
+    for path in files:
+        if path.is_file() and (size := path.stat().st_size) > MOST_LIST:
+            raise ConfigError(
+                f"{path} has {size} bytes, and no list or settings of a model have more than "
+                f"{MOST_LIST}: get the model again from its owner"
+            )
+
+
 def identity(files: Iterable[Path]) -> str:
     """sha256 over names and contents of files, sorted by name. Includes weights that a graph keeps
     in separate files (`model.onnx.data`, `model.onnx_data`)."""
@@ -49,12 +59,9 @@ def _data_of(file: Path) -> list[Path]:
 
 
 def text_of(path: Path) -> str:
-    """A text file of a model, such as its tokens. OSError, and ValueError if it is too large."""
-    with path.open(encoding="utf-8") as file:
-        text = file.read(MOST_CHARACTERS + 1)
-    if len(text) > MOST_CHARACTERS:
-        raise ValueError(f"{path} has more than {MOST_CHARACTERS >> 20} Mi characters")
-    return text
+    """A text file of a model, such as its tokens. OSError; ConfigError as `checked`."""
+    checked(path)
+    return path.read_text("utf-8")
 
 
 def card(model: str | None) -> tuple[str | None, tuple[str, ...] | None]:

@@ -76,6 +76,7 @@ def _files(settings: Settings) -> tuple[Path, Path, *tuple[Path, ...]]:
             "gives: tokens.txt or vocab.json"
         )
     scaling = folder / "preprocessor_config.json"
+    _model_folder.checked(tokens, scaling)
     return (graph, tokens, scaling) if scaling.is_file() else (graph, tokens)
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 SHORTEST = RATE // 2  # samples; features of a shorter clip may have no frame, so it is padded
+WORD_FILES = (".json", ".txt")  # suffixes of files of words and settings
 ENGINES = {"onnx_asr": "load_model", "onnxruntime": "InferenceSession"}
 EXAMPLE = "istupakov/parakeet-tdt-0.6b-v3-onnx"
 _TOKEN = re.compile(r"<\|([a-z]{2,3})\|>")
@@ -63,7 +64,7 @@ def language_fault(settings: Settings, language: str) -> str | None:
     """Only models that are told the language refuse one: those without a token for it."""
     if not KINDS[family(settings)].asked:
         return None
-    lists = [path for path in _files(settings).values() if path.suffix in (".json", ".txt")]
+    lists = [path for path in _files(settings).values() if path.suffix in WORD_FILES]
     known = {code for path in lists for code in _TOKEN.findall(_model_folder.text_of(path))}
     if not known or language_codes.base(language) in known:
         return None
@@ -72,10 +73,9 @@ def language_fault(settings: Settings, language: str) -> str | None:
 
 def _stated(settings: Settings) -> str | None:
     """`model_type` of the model's config.json."""
+    path = Path(settings.model or "").expanduser() / "config.json"
     try:
-        config = parsed(
-            _model_folder.text_of(Path(settings.model or "").expanduser() / "config.json")
-        )
+        config = parsed(_model_folder.text_of(path))
         stated = config.get("model_type")
     except (OSError, ValueError, AttributeError):
         return None
@@ -105,7 +105,9 @@ def _files(settings: Settings) -> dict[str, Path]:
 
     try:
         resolver = create_asr_resolver(kind, folder, offline=True)
-        return dict(resolver.resolve_model(quantization=settings.quantization))
+        found = dict(resolver.resolve_model(quantization=settings.quantization))
+        _model_folder.checked(*(path for path in found.values() if path.suffix in WORD_FILES))
+        return found
     except (ModelLoadingError, OSError, ValueError) as error:
         raise ConfigError(
             f"transcribe.backend.model {settings.model!r} is not a {kind} model: {error}; "

@@ -101,6 +101,7 @@ def _files(settings: Settings) -> tuple[Path, Path]:
         raise ConfigError(
             f"transcribe.backend.model {settings.model!r} lacks {' and '.join(lacking)}"
         )
+    _model_folder.checked(tokens)
     return graph, tokens
 
 

@@ -54,7 +54,9 @@ class Chained(Decoder):
             finally:
                 self.faults += [f.moved(begins, rate / own.rate) for f in self._current.faults]
         if len(self._links) >= MOST_LINKS:
-            what = f"it joins more than {MOST_LINKS} files, of which no more are read; split the file"
+            what = (
+                f"it joins more than {MOST_LINKS} files, of which no more are read; split the file"
+            )
             self.faults.append(Fault(at, at, what))
 
     def close(self) -> None:

@@ -60,8 +60,8 @@ class Cut:
     measures: dict[Key, dict[str, float | None]] = field(default_factory=dict)
     fingerprints: dict[Key, dict[str, bytes]] = field(default_factory=dict)
 
-    def within(self, limits: Limits, size: int, channels: int) -> Cut | None:
-        """The same, or the refusal of a recording that is beyond a limit of today. None where it was
+    def within(self, limits: Limits, channels: int, size: int) -> Cut | None:
+        """The same, or the refusal of a recording beyond a limit of today. None where it was
         refused by a lower one: nobody knows yet what it holds."""
         no = limits.of_decoded(self.rate, channels, size, self.decoded) if self.decoded else None
         if no is not None:
@@ -145,9 +145,7 @@ def merge(found: dict[str, Cut], rows: list[Row], usable: set[str], failures_sta
     rows = [row for row in rows if failures_stand or not row["error_code"]]
     rows = [row for row in rows if row["kind"] != TURNS]
     fresh = {row["cut"] for row in rows if row["kind"] == "recording"}
-    fresh -= {
-        name for name, cut in found.items() if cut.known and cut.error_code not in REFUSED
-    }
+    fresh -= {name for name, cut in found.items() if cut.known and cut.error_code not in REFUSED}
     first: dict[str, str] = {}  # equal files share a recipe: take the first's spans
     for row in rows:
         if first.setdefault(row["cut"], row["recording"]) != row["recording"]:

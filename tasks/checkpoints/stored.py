@@ -121,12 +121,13 @@ class StoredShard:
         None if it failed before, or nothing yet."""
         if recording["error_code"]:
             return None
-        stated = recording["header_rate"], _channels(recording), recording["size"]
-        if seconds := recording["header_seconds"]:
-            if no := self._limits.of_header(recording["format"], *stated, seconds):
-                return Cut.refused(no, recording["header_rate"])
+        rate, channels, size = recording["header_rate"], _channels(recording), recording["size"]
+        seconds = recording["header_seconds"] or 0.0
+        no = self._limits.of_header(recording["format"] or "", rate or 1, channels, size, seconds)
+        if no is not None:
+            return Cut.refused(no, rate)
         cut = self.cuts.get(self.cut_recipe(recording))
-        return cut and cut.within(self._limits, *stated[1:])
+        return cut and cut.within(self._limits, channels, size)
 
     @cached_property
     def _limits(self) -> Limits:

@@ -72,7 +72,7 @@ class Limits:
             return Refusal(TOO_LONG, decoded, hours, self.hours, what)
         expansion = samples * WIDTH * channels / size
         what = (
-            f"{how} {hours:.4g} h in {size} bytes, {expansion:.0f} bytes of audio from each, as only "
-            "silence does; take it out, or raise filter.max_expansion"
+            f"{how} {hours:.4g} h in {size} bytes, {expansion:.0f} bytes of audio from each, as "
+            "only silence does; take it out, or raise filter.max_expansion"
         )
         return Refusal(EXPANDS, decoded, expansion, self.expansion, what)

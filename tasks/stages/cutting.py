@@ -61,9 +61,9 @@ def spans(
     locator: Locator,
     facts: StreamFacts,
     begin: Callable[[int, int], Segmenter],
-    limits: Limits,
     first: int = 0,
     readers: Callable[[int], Readers] | None = None,
+    limits: Limits | None = None,
 ) -> Iterator[tuple[Span, audio.Clip | None]]:
     """Decode once; yield every span as soon as it is final, utterances with their clip.
 

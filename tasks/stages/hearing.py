@@ -45,8 +45,8 @@ def heard(
     locator: Locator,
     recogniser: Plugin,
     language: str | None,
-    limits: Limits,
     emitting: bool = False,
+    limits: Limits | None = None,
 ) -> RecordingTranscript:
     """Everything that the recogniser hears in a recording; `emitting`: its emissions, no words.
     ItemError when it cannot be decoded to its end, or when the recogniser gives no times of words.
@@ -79,7 +79,11 @@ def heard(
 
 
 def _emitted(
-    locator: Locator, backend: Backend, recogniser: Plugin, language: str | None, limits: Limits
+    locator: Locator,
+    backend: Backend,
+    recogniser: Plugin,
+    language: str | None,
+    limits: Limits | None,
 ) -> RecordingTranscript:
     """In half precision: log-probabilities to a thousandth, and an hour of 32 tokens in 12 MB."""
     if not isinstance(backend, EmittingBackend):
@@ -145,13 +149,13 @@ def _outwards(level: Float64s, spans: tuple[speech.Span, ...]) -> list[speech.Sp
     return found
 
 
-def _pieces(locator: Locator, rate: int, limits: Limits) -> Iterator[Piece]:
+def _pieces(locator: Locator, rate: int, limits: Limits | None) -> Iterator[Piece]:
     facts = cutting.StreamFacts()
 
     def begin(native: int, at: int) -> Segmenter:
         return vad.start(CUTS, native, ())
 
-    for span, clip in cutting.spans(locator, facts, begin, limits):
+    for span, clip in cutting.spans(locator, facts, begin, limits=limits):
         if clip is not None:
             yield span.start / facts.rate, _mono(clip, rate)
 

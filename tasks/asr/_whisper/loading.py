@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tasks import environment, language_codes
+from tasks.asr import _model_folder
 from tasks.asr._whisper import bundled
 from tasks.asr._whisper.settings import Settings, code
 from tasks.errors import ConfigError
@@ -62,6 +63,7 @@ def locate(settings: Settings) -> Path:
     if lacking:
         # Without tokenizer.json the engine would fetch one.
         raise ConfigError(f"transcribe.backend.model {settings.model!r} lacks {', '.join(lacking)}")
+    _model_folder.checked(*folder.glob("*.json"), *folder.glob("*.txt"))
     return folder
 
 

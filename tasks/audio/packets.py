@@ -88,7 +88,8 @@ class Packets:
         gap, done = Gap(), 0
         pcm = self._stream.codec_context.name.startswith("pcm_")
         for each in self._decoded():
-            gap.hear(each.said)
+            if each.said:
+                gap.hear(each.said)
             packet = each.packet
             if packet is None:
                 break

@@ -61,6 +61,8 @@ def ends_within_frame(file: BinaryIO, size: int) -> bool:
             if not length or _kind(head) != kind:
                 return False
             place += length
+        if not place:  # the file has become shorter since
+            return False
         at += place
         if at < size <= at + 4:
             return True

@@ -125,7 +125,7 @@ def test_every_item_is_named(prepared: Prepared, capsys: pytest.CaptureFixture[s
     assert cli.main(["ledger", str(prepared.out), "--items", "--csv", "--dataset", "in"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 13
     assert cli.main(["ledger", str(prepared.out), "--items"]) == 0
-    assert "notes.txt  left_aside shard.extension" in capsys.readouterr().err
+    assert "notes.txt  left_aside shard.extension" in capsys.readouterr().out
     listed = max((prepared.out / "runs").glob("*/left_aside.csv"))
     assert listed.read_text().splitlines()[1] == f"in,{prepared.source}/notes.txt,extension"
 

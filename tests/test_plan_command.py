@@ -74,10 +74,10 @@ def test_people_are_told_which_setting_costs_what(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["plan", str(file), "--set", "resample.rate=24000"]) == 0
-    said = capsys.readouterr().err
+    said = capsys.readouterr().out
     assert "resample.rate 16000 → 24000: resample, transcribe and package 10 items, 0.00 h" in said
     assert cli.main(["plan", str(file)]) == 0
-    assert "v0001 stays as it is, with 10 clips." in capsys.readouterr().err
+    assert "v0001 stays as it is, with 10 clips." in capsys.readouterr().out
 
 
 def test_a_limit_of_a_filter_of_ones_own_is_a_limit(
@@ -136,7 +136,7 @@ def test_an_out_without_its_sources_still_answers(
     assert then == what_if
     for words in (["status", out], ["what-if", out, *tight]):
         assert cli.main(words) == 0
-        said = capsys.readouterr().err
+        said = capsys.readouterr().out
         assert f"Counted as the last run found the sources, which cannot be listed: {why}" in said
     assert told(capsys, "plan", str(file), code=2)["error"].startswith(why)
 
@@ -343,7 +343,7 @@ def test_a_refusal_is_told_before_the_run(
     assert said.getvalue().splitlines()[3:] == [f"A run will refuse to publish: {refusal}."]
     corpus.add(file.parent / "in", 12)
     assert cli.main(["plan", str(file)]) == 0
-    shown = " ".join(said.getvalue().split())
+    shown = " ".join(capsys.readouterr().out.split())
     assert "unless new recordings are the same files under other names: 2 of the 10" in shown
 
 
@@ -364,7 +364,7 @@ def test_a_plan_that_leaves_no_clip_says_that_the_run_will_refuse(
     plan = told(capsys, "plan", str(file), *none)
     assert plan["version"] == {"newest": "v0001", "clips": 10, "clips_then": 0, "new": True}
     assert cli.main(["what-if", str(file.parent / "out"), *none]) == 0
-    assert f"A run will refuse to publish: {plan['refusal']}." in capsys.readouterr().err
+    assert f"A run will refuse to publish: {plan['refusal']}." in capsys.readouterr().out
     monkeypatch.setattr(sys, "stderr", said := io.StringIO())
     assert asking.agreed(settings.read(str(file), [], None, none[1:]), False)
     lines = said.getvalue().splitlines()
@@ -438,7 +438,7 @@ def test_decisions_by_people_are_a_cause(file: Path, capsys: pytest.CaptureFixtu
     assert told(capsys, "plan", str(file), "--set", *short)["changes"] == []
     log.append(out, [Decision(ids["r05"], "drop")])
     assert cli.main(["plan", str(file), "--set", *short]) == 0
-    assert "reviews 1 drop → 2 drop: package 8 items" in capsys.readouterr().err
+    assert "reviews 1 drop → 2 drop: package 8 items" in capsys.readouterr().out
 
 
 def runs_summary(out: Path) -> dict[str, Any]:

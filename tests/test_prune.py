@@ -327,7 +327,7 @@ def test_the_command(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert told("--keep", "1", "--yes")["removed"]
     assert [v.name for v in versions.all_of(out)] == ["v0004"]
     assert cli.main(["prune", str(out), "--keep", "1"]) == 0
-    assert "Nothing to remove" in capsys.readouterr().err
+    assert "Nothing to remove" in capsys.readouterr().out
 
 
 def test_a_damaged_ledger_is_said_before_anything_goes(

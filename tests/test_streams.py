@@ -11,6 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from flows import cli
+
 #: What is done to a stream, by the shell's word for it; none: its reader has ended.
 CLOSED, FULL, UNREAD = ">&-", ">/dev/full", ""
 
@@ -69,3 +71,16 @@ def test_no_file_gets_the_number_of_a_closed_stream() -> None:
     whole = f"{sys.executable} -c '{code}' <&- 2>&-"
     done = subprocess.run(["bash", "-c", whole], stdout=subprocess.PIPE, text=True)
     assert int(done.stdout) > 2
+
+
+def test_results_in_a_pipe_are_plain_and_whole(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As other programs read them: each row on one line, however narrow the terminal would be."""
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert cli.main(["plugins", "filters.duration"]) == 0
+    told = capsys.readouterr()
+    assert "\x1b" not in told.out
+    assert any(line.split()[:3] == ["max", "s", "30.0"] for line in told.out.splitlines()), told.out
+    assert not told.err

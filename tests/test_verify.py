@@ -182,7 +182,7 @@ def test_what_readers_put_beside_the_data_is_named_and_no_fault(
         "webdataset/.nv-meta/index.sqlite", "wenet/train/shards_000000000.tar.idx",
     ]  # fmt: skip
     assert cli.main(["verify", str(version)]) == 0
-    assert "A reader's own file, not part of the dataset: webdataset/.nv" in capsys.readouterr().err
+    assert "A reader's own file, not part of the dataset: webdataset/.nv" in capsys.readouterr().out
     (version / "wenet/train/other.tar").write_bytes(b"x")
     assert verify(version) == ["wenet/train/other.tar is there, but dataset.json does not name it"]
 

@@ -14,22 +14,34 @@ from tasks.control_characters import escaped, json_line
 from tasks.json_types import JsonObject
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from flows.cli.show.tables import Line
+
+
+UNLIMITED = 1 << 20  # columns; more than any row has
 
 
 def print_answer(
     args: argparse.Namespace, result: JsonObject, show: Callable[[JsonObject], Iterable[Line]]
 ) -> Exit:
-    """Print a table for people, on stderr where stdout is not a terminal; with --json also one
-    object on stdout."""
-    from rich.console import Console
-
+    """Print a result as text on stdout; with --json there is one object, and the text on stderr."""
     from flows.cli.show.tables import print_to
 
-    print_to(Console(stderr=args.json or not sys.stdout.isatty()), show(result))
+    print_to(_console(args.json), show(result))
     if args.json:
         _print_object(result)
     return Exit.DONE
+
+
+def _console(stderr: bool) -> Console:
+    """Where people read: in colours and as wide as a terminal; plain in a file or pipe, each row on
+    one line, so that other programs find it whole."""
+    from rich.console import Console
+
+    if (sys.stderr if stderr else sys.stdout).isatty():
+        return Console(stderr=stderr)
+    return Console(stderr=stderr, width=UNLIMITED, color_system=None)
 
 
 def print_lines(args: argparse.Namespace, result: JsonObject, lines: Iterable[str]) -> Exit:

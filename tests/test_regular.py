@@ -116,14 +116,16 @@ def test_what_is_no_file_is_refused_by_name(
 def test_what_is_no_file_is_not_read(out: Path, plant: Plant) -> None:
     plant(out / "x.parquet")
     for read in (
-        storage.read, storage.hashed, lambda path: LOCAL.read_all(path.parent),
+        storage.read, storage.hashed,
         lambda path: LOCAL.arrow(path).__enter__(), lambda path: urls.streamed(str(path)),
         lambda path: urls.arrow(str(path)), lambda path: next(urls.lines(str(path))),
         lambda path: appended.read(path, path.parent),
-        lambda path: LOCAL.spans(path.parent, []).__enter__()((path.name, 0, 1)),
     ):  # fmt: skip
         with pytest.raises((regular.NotAFile, FileNotFoundError)):
             read(out / "x.parquet")
+    assert LOCAL.read_all(out) == {}
+    with LOCAL.spans(out, []) as read_span:
+        assert read_span(("x.parquet", 0, 1)) is None
 
 
 def test_what_took_the_name_meanwhile_is_neither_followed_nor_waited_for(

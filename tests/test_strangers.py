@@ -41,7 +41,13 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cluster(scratch: Path) -> Iterator[Cluster]:
+def others() -> set[listeners.Place]:
+    """Where servers of other tests listen, which this process has started before."""
+    return listeners.of(listeners.tree(os.getpid()))
+
+
+@pytest.fixture(scope="module")
+def cluster(scratch: Path, others: set[listeners.Place]) -> Iterator[Cluster]:
     before = os.umask(0)
     try:
         with Cluster(ClusterSettings(workers=2), scratch, engines={}) as made:
@@ -64,9 +70,12 @@ def told(
 
 
 def test_no_listener_of_a_cluster_tells_a_stranger_anything(
-    cluster: Cluster, scratch: Path, strangers: dict[str, ssl.SSLContext | None]
+    cluster: Cluster,
+    others: set[listeners.Place],
+    scratch: Path,
+    strangers: dict[str, ssl.SSLContext | None],
 ) -> None:
-    places = listeners.of(listeners.tree(os.getpid()))
+    places = listeners.of(listeners.tree(os.getpid())) - others
     addresses = [cluster.client.scheduler.address, *cluster.client.nthreads()]
     assert {f"tls://{host}:{port}" for host, port in places} >= set(addresses)
     assert len(places) >= LISTENERS

@@ -7,8 +7,6 @@ reaches and it does not: the services of a cloud's own network, say.
 from __future__ import annotations
 
 import errno
-from functools import cache, partial
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -43,26 +41,14 @@ async def _same_host(_: object, __: object, asked: aiohttp.TraceRequestRedirectP
         raise Redirected(errno.EACCES, reason)
 
 
-@cache
-def _s3_session() -> type:
-    """aiobotocore's, which follows redirects, unlike botocore. That finds a bucket's region by
-    itself."""
-    from aiobotocore.httpsession import AIOHTTPSession
-
-    class Staying(AIOHTTPSession):  # type: ignore[misc]  # it has no types
-        async def _get_session(self, proxy_url: str | None) -> SimpleNamespace:
-            session = await super()._get_session(proxy_url)
-            return SimpleNamespace(request=partial(session.request, allow_redirects=False))
-
-    return Staying
-
-
 def options(scheme: str) -> dict[str, Any]:
     """fsspec's options for a scheme. ImportError if its library is missing."""
     if scheme in ("http", "https"):  # links of a listing lead to files below it only
         return {"get_client": _client, "same_scheme": False}
     if scheme in ("s3", "s3a"):
-        return {"config_kwargs": {"http_session_cls": _s3_session()}}
+        from tasks.storage.s3_session import Staying
+
+        return {"config_kwargs": {"http_session_cls": Staying}}
     return {}
 
 

@@ -55,7 +55,10 @@ def append(path: Path, folder: Path, data: bytes) -> None:
 
 
 def read(path: Path, folder: Path) -> bytes:
-    """Everything appended so far, in order."""
+    """Everything appended so far, in order. NotAFile if something else has the name: it would be
+    taken for none."""
+    if isinstance(path, Path):
+        regular.check(path, follows=False)
     try:
         data = storage.read(path)
     except FileNotFoundError:

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tasks import storage
 from tasks.errors import RunError
 from tasks.json_types import PublishedEntry
 from tasks.storage import lock
@@ -23,6 +24,15 @@ from tasks.storage.objects import Objects
 SEAL = "dataset.json"
 LATEST = "latest"
 VERSION = re.compile(r"v[0-9]{4,}")  # name of a version's folder
+
+
+def named(latest: Path) -> str | None:
+    """The version whose name an object holds, or a small file."""
+    try:
+        name = storage.read_bounded(latest).decode("utf-8", "replace").strip()
+    except (FileNotFoundError, ValueError):
+        return None
+    return name if VERSION.fullmatch(name) else None
 
 
 class Sealed:
@@ -100,11 +110,8 @@ class Sealed:
             )
 
     def latest(self, home: Path) -> Path | None:
-        try:
-            name = self.store.read(home / LATEST).decode("utf-8", "replace").strip()
-        except FileNotFoundError:
-            return None
-        return home / name if VERSION.fullmatch(name) else None
+        name = named(home / LATEST)
+        return home / name if name else None
 
     def check(self, home: Path) -> None:
         """An object is replaced, whatever it holds."""

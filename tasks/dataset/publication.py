@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tasks import storage
-from tasks.dataset._sealed import LATEST, VERSION, Sealed
+from tasks.dataset._sealed import LATEST, VERSION, Sealed, named
 from tasks.errors import ConfigError
 from tasks.storage.atomic import fsync
 
@@ -25,7 +25,8 @@ class Renamed:
 
     datasets/.staging/     being written
     datasets/v0001/        the staging folder, renamed once everything in it is durable
-    datasets/latest        a link to the newest version, replaced last
+    datasets/latest        a link to the newest version, replaced last; without links in this file
+                           system a file that holds its name
     """
 
     def complete(self, version: Path) -> bool:
@@ -72,12 +73,13 @@ class Renamed:
         fsync(version.parent)
 
     def latest(self, home: Path) -> Path | None:
-        """The version that `home/latest` names; None if there is none: the link may lead nowhere
-        else."""
-        link = home / LATEST
-        name = os.readlink(link) if link.is_symlink() else ""
+        """The version that `home/latest` names; None if there is none: it may lead nowhere else."""
+        name = self._named(home / LATEST)
         there = VERSION.fullmatch(name) and name in storage.of(home).folders(home)
         return (home / name).resolve() if there else None
+
+    def _named(self, latest: Path) -> str:
+        return os.readlink(latest) if latest.is_symlink() else named(latest) or ""
 
     def check(self, home: Path) -> None:
         """ConfigError if `home/latest` is something that `point` does not replace."""
@@ -92,17 +94,21 @@ class Renamed:
         """Let `home/latest` name a version. ConfigError as by `check`."""
         self.check(home)
         link = home / LATEST
-        if link.is_symlink() and os.readlink(link) == version.name:
+        if self._named(link) == version.name:
             return
         temp = home / ".latest.tmp"
         temp.unlink(missing_ok=True)
-        temp.symlink_to(version.name)
-        os.replace(temp, link)
+        try:
+            temp.symlink_to(version.name)
+        except OSError:  # a file system without links says so in one of many ways
+            storage.write_atomic(link, version.name.encode())
+        else:
+            os.replace(temp, link)
         fsync(home)
 
     def follow(self, path: Path) -> Path:
         """The version itself where `latest` was named; ConfigError if it names none."""
-        if path.name == LATEST and path.parent.name == "datasets" and path.is_symlink():
+        if path.name == LATEST and path.parent.name == "datasets" and _is_name(path):
             version = self.latest(path.parent)
             if version is None:
                 raise ConfigError(f"{path} names no version beside it; give one, such as v0001")
@@ -128,6 +134,10 @@ class Renamed:
             fsync(home)
         for name in aside.values():
             shutil.rmtree(name)
+
+
+def _is_name(latest: Path) -> bool:
+    return latest.is_symlink() or latest.is_file()
 
 
 def of(out: Path) -> Renamed | Sealed:

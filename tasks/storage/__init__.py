@@ -5,7 +5,7 @@
     lock        one run at a time in an OUT     tables                  Parquet and Arrow files
     containment names from data                 `inside`: the one way from such a name to a place
     regular     files, and nothing else         temporary               folders that go again
-    owners      who may not write, in words
+    owners      who may not write, in words     probe                   what OUT's disk must do
 
 A `Store` is asked with full places; the functions here do the same for a single place.
 """

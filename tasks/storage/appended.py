@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tasks import storage
 from tasks.errors import ConfigError
-from tasks.storage import owners, regular
+from tasks.storage import owners, probe, regular
 from tasks.storage.objects import Objects
 
 KEPT = 20_000  # objects whose bytes a process remembers: they never change
@@ -38,7 +38,10 @@ def append(path: Path, folder: Path, data: bytes) -> None:
     except OSError as error:
         raise ConfigError(f"cannot write to {path}: {owners.told(error, path)}") from None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError as error:
+            raise probe.no_locks(path, error) from error
         size = os.fstat(handle).st_size
         if size and os.pread(handle, 1, size - 1) != b"\n":  # a line that a crash cut short
             data = b"\n" + data

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +14,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+
+_UNKNOWN = (errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.ENOTSUP)
 
 
 class HashedFile:
@@ -64,5 +68,10 @@ def fsync(path: Path) -> None:
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
+    except OSError as error:
+        # SMB and FUSE may know no sync of a folder: they make a rename durable by themselves, or
+        # have nothing that could.
+        if error.errno not in _UNKNOWN or not stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise
     finally:
         os.close(fd)

@@ -7,7 +7,6 @@ import hashlib
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
@@ -16,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tasks.errors import ConfigError, UnsafePlace
-from tasks.storage import atomic, owners, regular
+from tasks.storage import atomic, owners, probe, regular
 from tasks.storage.atomic import HashedFile
 from tasks.storage.containment import inside
 from tasks.storage.store import File, Publish, ReadSpan, Span
@@ -190,7 +189,7 @@ class Local:
     def check(self, out: Path) -> None:
         try:
             out.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=out).close()
+            probe.check(out)
             for folder in (out / name for name in OUT_FOLDERS):
                 if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
                     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))

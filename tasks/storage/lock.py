@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tasks import storage
 from tasks.errors import ConfigError, OutLocked
-from tasks.storage import lease, owners, regular
+from tasks.storage import lease, owners, probe, regular
 from tasks.storage.lease import check as check
 
 NAME = ".lock"
@@ -65,9 +65,7 @@ def _locked(out: Path, owner: lease.Owner) -> Iterator[None]:
         except BlockingIOError:
             raise _held(out) from None
         except OSError as error:
-            raise ConfigError(
-                f"the file system of {out} has no locks ({error.strerror}); use another folder"
-            ) from error
+            raise probe.no_locks(out, error) from error
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(owner).encode(), 0)
         yield

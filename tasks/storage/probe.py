@@ -1,0 +1,70 @@
+"""What the file system of an OUT must be able to do, tried out there before any work.
+
+Without symbolic links `datasets/latest` is a small file, without hard links files are copied, and
+nothing needs chmod. The rest has no honest substitute: a rename is what makes a version appear
+whole, a lock is what keeps two runs apart.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tasks.errors import ConfigError
+from tasks.storage import atomic
+
+ELSEWHERE = (
+    "let OUT lie on a local disk or NFS, and copy the dataset from there; a bucket that is mounted "
+    "as a folder is an OUT by its URL, s3://…"
+)
+LOCKS = (
+    "so two runs could publish over each other; mount it with locks (Lustre: -o flock; NFS: with "
+    "lockd), or let OUT lie on another disk"
+)
+
+
+def check(out: Path) -> None:
+    """ConfigError that names the first thing that a run will need and that cannot be done in this
+    folder; OSError if nothing can be written there."""
+    # By its name it is a file that is being written (`local.is_temporary`).
+    with tempfile.TemporaryDirectory("x.tmp", ".", out, ignore_cleanup_errors=True) as name:
+        home = Path(name)
+        new, old, folder = home / ".new.tmp", home / ".old.tmp", home / "folder"
+        for path in (new, old):
+            path.write_bytes(b"probe\n")
+        folder.mkdir()
+        (folder / ".in.tmp").write_bytes(b"")
+        with _needed(out, "write a file through to its disk"):
+            atomic.fsync(new)
+            atomic.fsync(home)
+        with _needed(out, "rename a file over another"):
+            os.replace(new, old)
+        with _needed(out, "rename a folder"):
+            os.rename(folder, home / "renamed")
+        with _needed(out, "change a file in place"), old.open("r+b", buffering=0) as file:
+            file.truncate(1)
+            os.pwrite(file.fileno(), b"again", 0)
+        with old.open("r+b", buffering=0) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise no_locks(out, error) from None
+
+
+def no_locks(place: Path, error: OSError) -> ConfigError:
+    """The refusal of a file system on which `flock` fails."""
+    return ConfigError(f"the file system of {place} has no locks ({error.strerror}), {LOCKS}")
+
+
+@contextmanager
+def _needed(out: Path, what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"the file system of OUT {out} cannot {what} ({error.strerror}); {ELSEWHERE}"
+        ) from None

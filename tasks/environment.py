@@ -86,6 +86,19 @@ def setting(name: str, value: str | None) -> Iterator[None]:
 
 
 @contextmanager
+def with_home() -> Iterator[None]:
+    """A user without HOME whom no list of users has either, as in a container that runs under any
+    number, gets `/` for a home, as login gives it: libraries ask for one when imported."""
+    try:
+        Path.home()
+    except RuntimeError:
+        with setting("HOME", "/"):
+            yield
+    else:
+        yield
+
+
+@contextmanager
 def loopback_without_proxy() -> Iterator[None]:
     """Servers on this machine are reached directly, whichever proxy leads to others: `http_proxy`
     without `no_proxy` is common in companies, and no proxy there knows this machine's loopback."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tasks.dataset import versions
 from tasks.errors import MillError
+from tasks.storage import owners
 from tasks.upkeep.verify import verify
 from tests import corpus
 
@@ -29,10 +30,12 @@ def main(small: Path, tmp: Path) -> int:
         resize(disk, pages)
         job = corpus.job(small, out=disk / f"out{pages}")
         try:
-            corpus.run(job)
+            with owners.naming(tmp, job.out):
+                corpus.run(job)
         except (OSError, MillError) as error:
             full += 1
-            if os.strerror(errno.ENOSPC) not in str(error):
+            said = owners.sentence(error) if isinstance(error, OSError) else str(error)
+            if os.strerror(errno.ENOSPC) not in said or f"no space left on {job.out}" not in said:
                 faults.append(f"{pages} pages: unclear: {error!r}")
         for version in versions.all_of(job.out):
             faults += [f"{pages} pages: {fault}" for fault in verify(version)]

@@ -154,7 +154,7 @@ LAYERS = (
     "tasks.upkeep tasks.report tasks.estimating",
     "tasks.prefect_tasks tasks.preload",
     "flows.words",
-    "flows.progress",
+    "flows.progress flows.machine",
     "flows.assignments flows.cluster",
     "flows.settings",
     "flows.checks flows.parameters",

@@ -81,7 +81,7 @@ def test_who_is_refused_is_told_of_the_nearest_owner(tmp_path: Path, gone: str) 
     said = owners.told(error, "elsewhere")
     assert f"Permission denied: {tmp_path} belongs to " in said
     assert said.endswith("; chmod it")
-    assert owners.told(OSError(errno.ENOSPC, "No space left"), tmp_path) == "No space left"
+    assert owners.told(OSError(errno.EIO, "Input/output error"), tmp_path) == "Input/output error"
 
 
 def test_a_place_that_cannot_be_written_is_a_settings_error(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from types import TracebackType
 from flows.cli import interrupts, result_commands, run_commands, tool_commands
 from flows.cli.arguments import WrongUsage, parser
 from flows.cli.exit_codes import Exit
+from flows.machine import NO_THREAD, RAISE
 from tasks import environment, masking
 from tasks.control_characters import json_line
 from tasks.errors import ConfigError, MillError, NothingLeft, OutLocked, TooManyFailed
@@ -63,6 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with ExitStack() as scope:
         for name, value in ENVIRONMENT.items():
             scope.enter_context(environment.setting(name, os.environ.get(name, value)))
+        scope.enter_context(environment.with_home())
         scope.enter_context(environment.loopback_without_proxy())
         scope.enter_context(interrupts.heard())
         scope.callback(log.setLevel, log.level)
@@ -119,10 +121,12 @@ def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
             raise  # an error of ours
         why = f"this locale's encoding, {error.encoding}, lacks a letter of a name"
         return _fail(args, f"{why}; set PYTHONUTF8=1", Exit.FAILED)
-    except OSError as error:  # most often a full disk
-        said = owners.told(error, ".") if isinstance(error, PermissionError) else error
-        return _fail(args, f"the system refused: {said}", Exit.FAILED)
+    except OSError as error:
+        return _fail(args, owners.sentence(error), Exit.FAILED)
     except Exception as error:
+        if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
+            sentence = f"this user may start no more threads or processes here: {RAISE}"
+            return _fail(args, sentence, Exit.FAILED)
         if not interrupts.became(error):
             raise  # an error of ours
         return _fail(args, INTERRUPTED, Exit.INTERRUPTED)

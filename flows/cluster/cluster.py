@@ -15,6 +15,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from flows import machine
 from flows.cluster import certificates, dask_config, ending, fleet, local, spawning, worker
 from flows.cluster.connected import SchedulerElsewhere, SchedulerHere, despite_deaths
 from flows.cluster.fleet import CPU, GPU
@@ -25,6 +26,8 @@ from tasks.logs import log
 
 if TYPE_CHECKING:
     from distributed import Security
+
+THREADS, OWN_THREADS = 8, 12  # that a worker starts, and that its cluster starts here
 
 
 class Cluster:
@@ -189,6 +192,10 @@ class Cluster:
         self._open.enter_context(spawning.without_main())
         self._open.enter_context(dask.config.set(config))
         self._open.enter_context(spawning.restored(environment))
+        if self.settings.kind == "local":
+            workers = self.size
+            needed = OWN_THREADS + THREADS * workers
+            machine.check(needed, f"a cluster of {workers} workers", "lower cluster.workers")
         with spawning.environment(environment):
             try:
                 security = self._security()

@@ -7,6 +7,7 @@ and no flow run. `Body.work` runs it, or the rest of it, on the cluster.
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from flows.checks import check
 from flows.cluster import fleet
 from flows.run import estimates, items, metrics, report, runs
 from flows.settings import PrepareSettings
-from tasks import pipeline, sweeping
+from tasks import pipeline, storage, sweeping
 from tasks.accounting import broken, summary
 from tasks.callers import Alone, WorkersNeeded
 from tasks.checkpoints import index
@@ -33,7 +34,7 @@ from tasks.json_types import JsonObject
 from tasks.logs import log
 from tasks.results import Published
 from tasks.schema import LEDGER_FILE
-from tasks.storage import lock, tables
+from tasks.storage import lock, owners, tables
 
 if TYPE_CHECKING:  # imports Dask and Prefect, which a run with nothing to do does without
     from flows.cluster.cluster import Cluster
@@ -149,7 +150,9 @@ def opened(settings: PrepareSettings) -> Iterator[Body]:
     began = time.monotonic()
     job = check(settings)
     estimates.check_disk(job, settings.cluster)
-    with lock.hold(job.out):
+    # On an object store only temporary copies take room here.
+    places = [Path(tempfile.gettempdir()), *([] if storage.of(job.out).remote else [job.out])]
+    with owners.naming(*places), lock.hold(job.out):
         new, after_kill = not index.is_there(job.out), runs.was_killed(job.out)
         with (
             runs.record(job.out, settings) as run,

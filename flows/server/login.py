@@ -10,7 +10,6 @@ import base64
 import os
 import secrets
 import stat
-from contextlib import suppress
 from pathlib import Path
 
 from prefect.settings import get_current_settings
@@ -54,8 +53,12 @@ def _make(path: Path) -> None:
     try:
         with os.fdopen(os.open(part, flags, 0o600), "w") as new:
             new.write(fresh() + "\n")
-        with suppress(FileExistsError):
+        try:
             os.link(part, path)
+        except FileExistsError:
+            pass
+        except OSError:  # no hard links here
+            os.rename(part, path)
     finally:
         part.unlink(missing_ok=True)
 

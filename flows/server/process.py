@@ -97,11 +97,3 @@ def listening(port: int) -> socket.socket:
         return socket.create_server(("127.0.0.1", port), backlog=128, reuse_port=False)
     except OSError:
         return socket.create_server(("127.0.0.1", 0), backlog=128, reuse_port=False)
-
-
-def last_line(log: IO[bytes]) -> str:
-    """The last line of the server's output."""
-    size = log.seek(0, os.SEEK_END)
-    log.seek(max(0, size - 1000))
-    text = log.read().decode(errors="replace").strip()
-    return text.splitlines()[-1] if text else "it said nothing; is the disk full or very slow?"

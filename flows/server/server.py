@@ -8,6 +8,7 @@ server's UI.
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 import time
@@ -26,13 +27,16 @@ from prefect.settings import (
     temporary_settings,
 )
 
-from flows.server import history, login, process
-from flows.server.process import last_line, listening
+from flows import machine
+from flows.server import causes, history, login, process
+from flows.server.process import listening
 from tasks.errors import RunError
 from tasks.logs import log
 
 STARTS = 3  # tries, when a server ends while it starts (its database is locked, say)
+THREADS = 12  # that a server starts
 START_SECONDS = 120.0  # a new database takes 11 s on two idle cores
+SHOWN = 1 << 16  # bytes of its output that are looked at
 WATCH_SECONDS = 0.2  # between two looks whether the server has ended
 DISCARD_SECONDS = 5.0  # to empty Prefect's queues when there is no server any more
 
@@ -56,6 +60,7 @@ class LocalServer:
     def __init__(self, port: int = 0, scheduling: bool = False, auth: str | None = None) -> None:
         """`port` is used if it is free, else another one; `scheduling`: run schedules; `auth`: its
         password, if the user has not chosen one; by default one that nobody else learns."""
+        machine.check(THREADS, "Prefect's server", "set history=none")
         # Bound here and passed on: the URL is known at once and the port cannot be taken.
         self._socket = listening(port)
         self._scheduling = scheduling
@@ -65,6 +70,7 @@ class LocalServer:
         self._open = ExitStack()  # closed when it has stopped
         # What it prints; closed with the rest.
         self._log = self._open.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        self._said = 0  # bytes in it before this process
         self._process = self._spawned()
         self._turn = threading.Lock()  # to start a process, or to stop for good
         self._stopped = threading.Event()
@@ -73,6 +79,7 @@ class LocalServer:
         self.lost = ""  # why it is gone for good; empty while it is not
 
     def _spawned(self) -> Popen[bytes]:
+        self._said = os.fstat(self._log.fileno()).st_size
         return process.started(self._socket, self.url, self.auth, self._scheduling, self._log)
 
     @property
@@ -80,14 +87,14 @@ class LocalServer:
         return self._process.pid
 
     def wait_ready(self) -> str:
-        """The API's URL once it answers; RunError with the server's last line if it does not.
+        """The API's URL once it answers; RunError that says why if it does not.
 
         From then on the server is watched, and started again when it ends.
         """
         if self._watcher is not None:
             raise RuntimeError("the server is watched already")
         if not self._starts():
-            raise RunError(f"the local Prefect server did not start: {last_line(self._log)}")
+            raise RunError(f"the local Prefect server did not start: {self._cause()}")
         self._watcher = threading.Thread(target=self._watch, name="watch-server", daemon=True)
         self._watcher.start()
         return self.url
@@ -98,7 +105,7 @@ class LocalServer:
         starts = 1
         while time.monotonic() < until and not self._stopped.is_set():
             if self._process.poll() is not None:
-                if starts == STARTS:
+                if starts == STARTS or causes.lasting(self._output()):
                     break
                 starts += 1
                 self._respawn()
@@ -106,6 +113,22 @@ class LocalServer:
                 return True
             self._stopped.wait(0.05)
         return False
+
+    def _output(self) -> str:
+        """What the process that was started last has printed, the end of it."""
+        size = os.fstat(self._log.fileno()).st_size
+        low = max(self._said, size - SHOWN)
+        return os.pread(self._log.fileno(), size - low, low).decode(errors="replace")
+
+    def _cause(self) -> str:
+        """Why that process does not answer, and what to do."""
+        if (said := causes.told(self._output())) is None:
+            code = self._process.poll()
+            ended = process.cause(self._process) if code is not None else ""
+            said = f"it ended ({ended})" if ended else f"no answer in {START_SECONDS:.0f} s"
+            said += " and it printed nothing"
+        elsewhere = "" if self._scheduling else "; --set history=none does without it"
+        return f"{said}{elsewhere}"
 
     def _respawn(self) -> None:
         with self._turn:
@@ -123,7 +146,7 @@ class LocalServer:
             log.warning("the run's Prefect server ended (%s); it starts again", why)
             self._respawn()
             if not self._starts() and not self._stopped.is_set():
-                self.lost = last_line(self._log)
+                self.lost = self._cause()
                 log.error("the run's Prefect server does not start again: %s", self.lost)
                 self._open.enter_context(history.discarded())
                 with self._turn:

@@ -1,18 +1,56 @@
-"""Who owns what this user may not use, in words."""
+"""What the system refuses, in words: who owns what this user may not use, which disk is full."""
 
 from __future__ import annotations
 
+import errno
 import grp
 import os
 import pwd
+import shutil
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def naming(*places: Path) -> Iterator[None]:
+    """Inside, the error of a full disk that names no file, as that of a write does not, names the
+    place with the least room."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL and error.filename is None:
+            error.filename = os.fspath(min(places, key=_room))
+        raise
+
+
+def _room(place: Path) -> float:
+    try:
+        return shutil.disk_usage(place).free
+    except OSError:
+        return float("inf")
+
+
+def sentence(error: OSError) -> str:
+    """What happened, where, and for a full disk and a refused access the remedy."""
+    said = told(error, ".")
+    if error.errno in FULL or isinstance(error, PermissionError) or not error.filename:
+        return said
+    what = "cannot write" if error.errno == errno.EROFS else "the system refused"
+    return f"{what} {os.fsdecode(error.filename)}: {said[:1].lower()}{said[1:]}"
 
 
 def told(error: OSError, path: str | Path) -> str:
-    """The error's words, without its number. If access was refused, also to whom the file that it
-    names belongs (else `path`, or the nearest folder above it that is there), and what to do."""
+    """The error's words, without its number, and of a full disk and a refused access where (the
+    file that it names, else `path`) and what to do; of the latter also to whom that file belongs,
+    or the nearest folder above it that is there."""
+    if error.errno in FULL:
+        place = os.fsdecode(error.filename or path)
+        said = os.strerror(error.errno)  # a library adds its own words
+        return f"no space left on {place} ({said}): free some, then run it again to go on from here"
     said = error.strerror or str(error)
     if not isinstance(error, PermissionError):
         return said

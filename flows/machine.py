@@ -1,0 +1,54 @@
+"""What this machine must let a run do: reach itself, and start threads. Tried out, because limits
+of users, containers and services all hold at once, and what goes beyond one fails obscurely."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import threading
+
+from tasks.errors import RunError
+
+ANSWER_SECONDS = 5.0
+NO_THREAD = "can't start new thread"  # Python's RuntimeError
+RAISE = "raise the limit (`ulimit -u`, or the container's on pids)"
+MOST = 256  # threads that are tried: the least address space, and milliseconds
+
+
+def check(threads: int, what: str, instead: str) -> None:
+    """RunError with the remedy if `what`, which starts about `threads` threads, cannot work here;
+    `instead` of it one may do something else."""
+    _check_loopback()
+    if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:  # it is per process
+        _check_threads(min(threads, MOST), what, instead)
+
+
+def _check_loopback() -> None:
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            socket.create_connection(server.getsockname(), ANSWER_SECONDS).close()
+    except OSError as error:
+        raise RunError(
+            "this machine does not reach itself at 127.0.0.1, where the processes of a run talk to "
+            f"each other ({error.strerror or error}): bring its loopback up (`ip link set lo up`), "
+            "or let the firewall or sandbox pass it"
+        ) from None
+
+
+def _check_threads(count: int, what: str, instead: str) -> None:
+    over = threading.Event()
+    started: list[threading.Thread] = []
+    try:
+        for _ in range(count):
+            thread = threading.Thread(target=over.wait, daemon=True)
+            thread.start()
+            started.append(thread)
+    except RuntimeError:
+        raise RunError(
+            f"this user may start only {len(started)} more threads or processes here, and {what} "
+            f"needs about {count}: {RAISE}, or {instead}"
+        ) from None
+    finally:
+        over.set()
+        for thread in started:
+            thread.join()

@@ -227,7 +227,10 @@ def test_a_loopback_that_is_down(place: Path, sets: tuple[str, ...]) -> None:
 @needs_root
 @pytest.mark.parametrize(
     ("sets", "what"),
-    [((), "Prefect's server needs about"), (("history=none",), "a cluster of 1 workers needs")],
+    [
+        ((), "a run with Prefect's server needs about"),
+        (("history=none",), "a cluster of 1 workers needs"),
+    ],
 )
 def test_a_limit_of_threads(place: Path, sets: tuple[str, ...], what: str) -> None:
     said = refusal(ran(place, *sets, within=nobody("prlimit", "--nproc=10")))

@@ -34,7 +34,7 @@ from tasks.errors import RunError
 from tasks.logs import log
 
 STARTS = 3  # tries, when a server ends while it starts (its database is locked, say)
-THREADS = 12  # that a server starts
+THREADS = 40  # that a server, its client in a run and the least cluster start
 START_SECONDS = 120.0  # a new database takes 11 s on two idle cores
 SHOWN = 1 << 16  # bytes of its output that are looked at
 WATCH_SECONDS = 0.2  # between two looks whether the server has ended
@@ -60,7 +60,7 @@ class LocalServer:
     def __init__(self, port: int = 0, scheduling: bool = False, auth: str | None = None) -> None:
         """`port` is used if it is free, else another one; `scheduling`: run schedules; `auth`: its
         password, if the user has not chosen one; by default one that nobody else learns."""
-        machine.check(THREADS, "Prefect's server", "set history=none")
+        machine.check(THREADS, "a run with Prefect's server", "set history=none")
         # Bound here and passed on: the URL is known at once and the port cannot be taken.
         self._socket = listening(port)
         self._scheduling = scheduling

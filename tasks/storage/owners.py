@@ -23,7 +23,7 @@ def naming(*places: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in FULL and error.filename is None:
-            error.filename = os.fspath(min(places, key=_room))
+            error.filename = str(min(places, key=_room))
         raise
 
 

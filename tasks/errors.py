@@ -112,6 +112,7 @@ class ItemError(MillError):
         return f"{self.code}: {self.detail}" if self.detail else self.code
 
 
+UNREACHABLE = "unreachable"
 #: Stable codes of quarantined recordings and utterances, with their meaning.
 CODES = {
     "unreadable": "no decoder opens it",
@@ -130,6 +131,7 @@ CODES = {
     "crashed": "a native library crashed on it, in a process of its own",
     "out_of_memory": "it needs more memory than a worker may have",
     "timeout": "it did not finish within its deadline",
+    UNREACHABLE: "its disk, share or store failed, or refused it; the next run tries it again",
     "changed": "the file changed while the run read it; the next run takes it",
     "channels_cancel": "its channels cancel each other: their mean leaves nothing of it",
     "over_full_scale": "too much of it lies beyond full scale, where it is cut off",
@@ -141,6 +143,9 @@ CODES = {
     "person": "a person decided so: `uttermill review export` says who and why",
 }
 
+#: Codes of failures that are no fault of the item. They count in the version that is published
+#: then, and each run tries the items again by itself.
+PASSING = (UNREACHABLE,)
 #: Codes of failures that may be temporary, because the machine or a remote recogniser caused them;
 #: `shard.retry` tries such items again.
 MAY_PASS = ("crashed", "timeout", "out_of_memory", "asr_error", "no_answer")

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 from tasks import recipe
 from tasks.accounting import ledger
 from tasks.audio import Clip
 from tasks.checkpoints import cuts, verdicts, view
-from tasks.errors import ItemError
+from tasks.errors import UNREACHABLE, ItemError
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.plugins.contracts.segmenters import RecordingTranscript
 from tasks.plugins.rules import judge
-from tasks.recording import Locator
+from tasks.recording import Locator, unreachable
 from tasks.recording.faults import Fault
 from tasks.recording.turns import Turn
 from tasks.schema import CUTS, Row
@@ -110,26 +111,37 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
     """Rows of each unit, in order. A bad recording gives the row of its failure."""
     chosen = Chosen.of(job)
     for unit in units:
-        locator = Locator.loads(unit.recording["locator"])
-        writer = handover.Writer(job, str(unit.recording["content"]), unit.stored)
+        try:
+            yield unreachable.patience.read(partial(_rows, unit, chosen))
+        except ItemError as error:
+            yield failure(unit, error.code, error.detail, error.decoded, error.rate)
+
+
+def _rows(unit: Unit, chosen: Chosen) -> list[Row]:
+    """Rows of a unit; none if its file changed, as the samples do not belong to its digest then.
+    ItemError `unreachable` if it may be tried again."""
+    locator = Locator.loads(unit.recording["locator"])
+    writer = handover.Writer(chosen.job, str(unit.recording["content"]), unit.stored)
+    try:
         try:
             rows = _cut(unit, locator, chosen, writer)
-        except (ItemError, MemoryError) as error:
+        except ItemError as error:
+            if error.code == UNREACHABLE:
+                raise
             writer.discard()
-            if isinstance(error, ItemError):
-                rows = failure(unit, error.code, error.detail, error.decoded, error.rate)
-            else:
-                rows = failure(unit, "out_of_memory", str(error))
-        except BaseException:
+            rows = failure(unit, error.code, error.detail, error.decoded, error.rate)
+        except MemoryError as error:
             writer.discard()
-            raise
-        # If the file changed meanwhile, the samples do not belong to its digest.
-        if cutting.unchanged(locator, unit.recording["guard"]):
-            writer.publish()
-        else:
-            rows = []
-            writer.discard()
-        yield rows
+            rows = failure(unit, "out_of_memory", str(error))
+        sound = cutting.unchanged(locator, unit.recording["guard"])
+    except BaseException:
+        writer.discard()
+        raise
+    if sound:
+        writer.publish()
+        return rows
+    writer.discard()
+    return []
 
 
 def failure(unit: Unit, code: str, detail: str, decoded: int = 0, rate: int = 0) -> list[Row]:

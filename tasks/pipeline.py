@@ -83,6 +83,7 @@ def run(job: Job, caller: Caller, observer: Observer, begun: Begun | None = None
     for attempt in range(REPAIRS):
         found = sharded(job, caller, observer, begun)
         totals.add(found.done)
+        safeguards.check_readable(job, found.unreachable)
         safeguards.check_failed(job, found.listed)
         state = begun.state = begun.state or UpToDate(job, found.shards, found.index)
         _chains(job, found, caller, observer, state, totals)
@@ -203,7 +204,8 @@ def _sharded(job: Job, caller: Caller, scratch: Path, begun: Begun) -> Sharded:
     # The longest shards first: no straggler at the end.
     shards = sorted(seconds, key=lambda name: (-seconds[name], name))
     listed = shard.broken_of(job, found, safeguards.exempt(job))
-    return Sharded(shards, done, index, found.ignored, found.left, seconds, listed)
+    away = shard.unreachable_of(job, found)
+    return Sharded(shards, done, index, found.ignored, found.left, seconds, listed, away)
 
 
 def probe_batch(recordings: int) -> int:

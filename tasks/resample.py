@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from tasks.checkpoints.utterance import Utterance
 from tasks.errors import ItemError
 from tasks.job import Job
 from tasks.logs import log
-from tasks.recording import Locator
+from tasks.recording import Locator, unreachable
 from tasks.schema import AUDIO, ENHANCED, Row
 from tasks.segmenters import KnownSpans, Span
 from tasks.stages import cutting, enhancing, handover, pcm
@@ -156,7 +157,7 @@ def _convert(units: list[Unit], job: Job) -> Iterator[list[Row]]:
         for span in spans
         if span[1] - span[0] <= most and not handover.holds(job, span[2])
     }
-    clips = _clips(locator, list(absent))  # a generator: opens the recording at the first `next`
+    clips = _Clips(locator, list(absent))
     broken: tuple[str, str] | None = None
     for unit in units:
         rows = []
@@ -166,16 +167,19 @@ def _convert(units: list[Unit], job: Job) -> Iterator[list[Row]]:
             if held is None and fault is None:
                 shared = span in absent
                 try:
-                    clip = next(clips) if shared else _alone(locator, span)
+                    clip = clips.next() if shared else _alone(locator, span)
                 except (ItemError, MemoryError) as error:
                     fault = _code(error)
                     broken = fault if shared else None  # the shared decode has ended
                 else:
                     try:
                         if unit.enhanced:
-                            samples, scores = enhancing.of_clip(clip, job, unit.scores)
-                        else:
-                            samples = pcm.of_clip(clip, job.resample)
+                            work = partial(enhancing.of_clip, clip, job, unit.scores)
+                            samples, scores = unreachable.patience.read(work)
+                        else:  # a long clip is decoded here
+                            samples = unreachable.patience.read(
+                                partial(pcm.of_clip, clip, job.resample)
+                            )
                         held = samples, blobs.sha256(samples)
                     except (ItemError, MemoryError) as error:
                         fault = _code(error)
@@ -186,8 +190,11 @@ def _convert(units: list[Unit], job: Job) -> Iterator[list[Row]]:
             else:
                 assert fault is not None
                 rows += failure(replace(unit, spans=(span,)), *fault)
-        # If the file changed meanwhile, the samples do not belong to its digest.
-        yield rows if cutting.unchanged(locator, recording["guard"]) else []
+        try:
+            # If the file changed meanwhile, the samples do not belong to its digest.
+            yield rows if cutting.unchanged(locator, recording["guard"]) else []
+        except ItemError as error:
+            yield failure(unit, *_code(error))
 
 
 def _code(error: ItemError | MemoryError) -> tuple[str, str]:
@@ -196,8 +203,29 @@ def _code(error: ItemError | MemoryError) -> tuple[str, str]:
     return "out_of_memory", str(error)
 
 
-def _clips(locator: Locator, spans: list[Wanted]) -> Iterator[audio.Clip]:
-    """A clip of each span, in order, from one decode."""
+class _Clips:
+    """The clips of spans, in order, from one decode; one more where that could not be read on."""
+
+    def __init__(self, locator: Locator, spans: list[Wanted]) -> None:
+        self._locator, self._spans = locator, spans
+        self._clips: Iterator[audio.Clip] | None = None
+
+    def next(self) -> audio.Clip:
+        clip = unreachable.patience.read(self._next)
+        del self._spans[0]
+        return clip
+
+    def _next(self) -> audio.Clip:
+        if self._clips is None:
+            self._clips = _decoded(self._locator, self._spans)
+        try:
+            return next(self._clips)
+        except ItemError:
+            self._clips = None
+            raise
+
+
+def _decoded(locator: Locator, spans: Sequence[Wanted]) -> Iterator[audio.Clip]:
     first = min(start for start, _, _ in spans)
     wanted = [Span(start, end) for start, end, _ in spans]
     facts = cutting.StreamFacts()

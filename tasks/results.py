@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tasks.accounting.broken import BrokenCount
+from tasks.accounting.broken import BrokenCount, Unreachable
 from tasks.checkpoints.index import Index
 from tasks.job import Done
 from tasks.json_types import JsonObject
@@ -24,6 +24,7 @@ class Sharded:
     left: LeftAsides = field(default_factory=LeftAsides)
     seconds: dict[str, float] = field(default_factory=dict)  # audio of each shard by header
     listed: BrokenCount = field(default_factory=BrokenCount)  # of sources that must not be broken
+    unreachable: dict[str, Unreachable] = field(default_factory=dict)  # by dataset
 
 
 @dataclass(slots=True)

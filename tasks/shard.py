@@ -8,6 +8,7 @@ recording stays in its shard for ever; one that has left its source is only mark
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from heapq import nsmallest
 from pathlib import Path
@@ -16,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.accounting.broken import FIRST, Broken, BrokenCount
+from tasks.accounting.broken import FIRST, Broken, BrokenCount, Unreachable
 from tasks.arrays import FixedBytes
-from tasks.checkpoints import manifest
+from tasks.checkpoints import manifest, passing
 from tasks.checkpoints.index import Index
 from tasks.job import Job
 from tasks.listing import known, row_files
@@ -28,6 +29,7 @@ from tasks.listing.shard_choice import in_shards, shards_of
 from tasks.listing.survey import Survey as Survey
 from tasks.listing.survey import as_known as as_known
 from tasks.listing.survey import survey as survey
+from tasks.recording import unreachable
 from tasks.schema import RECORDINGS
 from tasks.stages.contract import OfRecording
 from tasks.storage import tables
@@ -116,3 +118,20 @@ def broken_of(job: Job, found: Survey, exempt: Collection[str]) -> BrokenCount:
         if row["present"] and row["error_code"] and row["dataset"] not in exempt
     )
     return BrokenCount(recordings, failed, nsmallest(FIRST, named))
+
+
+def unreachable_of(job: Job, found: Survey) -> dict[str, Unreachable]:
+    """By dataset, the recordings that could not be read now."""
+    had = found.known
+    now = known.PRESENT | known.PASSING
+    failed, why = Counter[str](), dict[str, str]()
+    for number in np.unique(had.columns.shard[had.columns.flags & now == now]):
+        table = manifest.listed(job.out, had.shards[number])
+        for row in table.filter(pa.array(passing.passing(table))).to_pylist():
+            if row["present"]:
+                failed[row["dataset"]] += 1
+                why.setdefault(row["dataset"], unreachable.why(row["error_detail"] or ""))
+    recordings = Counter[str]()
+    for each in had.counts if failed else ():
+        recordings.update({name: count for name, (count, _) in each.items()})
+    return {name: Unreachable(failed[name], recordings[name], why[name]) for name in failed}

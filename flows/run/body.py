@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
@@ -28,10 +29,11 @@ from tasks.accounting import broken, summary
 from tasks.callers import Alone, WorkersNeeded
 from tasks.checkpoints import index
 from tasks.dataset import reader_drops, versions
-from tasks.errors import MillError
+from tasks.errors import UNREACHABLE, MillError
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.logs import log
+from tasks.recording import unreachable
 from tasks.results import Published
 from tasks.schema import LEDGER_FILE
 from tasks.storage import lock, owners, tables
@@ -175,6 +177,7 @@ def result_of(job: Job, ended: pipeline.Run) -> JsonObject:
         **published.summary,
         "ignored": found.ignored,
         "broken": _broken(published),
+        "unreachable": _unreachable(published),
         "stages": totals.stages,
         "package_walls": published.walls,
         "tars": {**published.balance, "written": published.written, "linked": published.linked},
@@ -208,6 +211,19 @@ def _broken(published: Published) -> list[dict[str, str]]:
             ledger = tables.read(path, columns=broken.COLUMNS, filters=theirs)
             found = [each._asdict() for each in broken.of_ledger(ledger)]
     return found
+
+
+def _unreachable(published: Published) -> dict[str, int]:
+    """Recordings of the published version that could not be read, by the system's words."""
+    found = Counter[str]()
+    if any(name.endswith(f".{UNREACHABLE}") for name in published.summary["reasons"]):
+        with _spared_unless_new(published, "the recordings that could not be read"):
+            theirs = pc.field("reason") == UNREACHABLE
+            columns = ["recording", "detail"]
+            rows = tables.read(published.path / LEDGER_FILE, columns=columns, filters=theirs)
+            detail_of = {row["recording"]: row["detail"] for row in rows.to_pylist()}
+            found.update(unreachable.why(detail or "") for detail in detail_of.values())
+    return dict(found)
 
 
 @contextmanager

@@ -27,6 +27,15 @@ class Broken(NamedTuple):
         return f"{self.source_path} ({self.reason}{f': {self.detail}' if self.detail else ''})"
 
 
+class Unreachable(NamedTuple):
+    """How many of a source's recordings could not be read now, of how many, and the first error in
+    the system's words."""
+
+    failed: int
+    recordings: int
+    why: str
+
+
 @dataclass(slots=True)
 class BrokenCount:
     """How many recordings there are, how many of them failed, and the first of these by name."""

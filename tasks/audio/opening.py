@@ -5,9 +5,7 @@ FFmpeg never sees a path or a name, and may open no other file: it judges by con
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 from typing import BinaryIO, NoReturn
 
 import av
@@ -18,6 +16,7 @@ from av.container import InputContainer
 
 from tasks.audio.damage.flac_md5 import STREAMINFO, info_in
 from tasks.audio.kinds import AGAIN, Header
+from tasks.audio.nameless import Nameless
 from tasks.audio.packets import in_words, listening
 from tasks.errors import ItemError
 
@@ -52,7 +51,7 @@ def open_container(file: BinaryIO) -> InputContainer:
     av.FFmpegError where it gives none."""
     with listening() as heard:
         try:
-            return av.open(_Nameless(file), "r", container_options=_OPTIONS, io_open=_refuse)
+            return av.open(Nameless(file), "r", container_options=_OPTIONS, io_open=_refuse)
         except av.FFmpegError as error:
             if not heard:
                 raise
@@ -108,21 +107,6 @@ def _number_channels(context: AudioCodecContext) -> None:
 
 
 _KEPT: list[AudioLayout] = []  # a few bytes each, never freed here because FFmpeg frees them
-
-
-class _Nameless:
-    """A file object without a name, so that FFmpeg can judge by content only."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.read, self.tell, self._seek = file.read, file.tell, file.seek
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """A damaged header may lead to a place that no file has. PyAV would print an exception on
-        the terminal; FFmpeg takes a negative number for an error."""
-        try:
-            return self._seek(offset, whence)
-        except (OSError, ValueError):
-            return -errno.EINVAL
 
 
 def _refuse(url: str, flags: int, options: dict[str, str]) -> NoReturn:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import BinaryIO
@@ -10,6 +9,7 @@ from typing import BinaryIO
 import soundfile as sf
 
 from tasks.audio.kinds import Header, Samples
+from tasks.audio.nameless import Nameless
 from tasks.audio.opening import FRAMES_PER_BYTE
 from tasks.recording.faults import Fault
 
@@ -39,10 +39,9 @@ class SoundFile:
         self._exact_seek = info.format in _SEEKABLE and info.subtype.startswith(_PLAIN)
 
     def _open(self) -> sf.SoundFile:
-        # By descriptor where there is one: given a name, soundfile takes `.raw` for headerless PCM,
-        # and libsndfile guesses formats by extension.
-        named = isinstance(self._bytes, io.FileIO)
-        return sf.SoundFile(self._bytes.fileno() if named else self._bytes, closefd=False)
+        # Not by name: soundfile takes `.raw` for headerless PCM, and libsndfile guesses formats by
+        # extension. Nor by descriptor: libsndfile would hide which error a read ended with.
+        return sf.SoundFile(Nameless(self._bytes))
 
     def read(self, frames: int) -> Iterator[Samples]:
         at = self._file.tell() if self._exact_seek else 0  # tell() seeks, see above

@@ -15,9 +15,10 @@ from tasks.audio.decoders import BROKEN, opened, said
 from tasks.audio.kinds import AGAIN, Header, Samples
 from tasks.errors import ItemError
 from tasks.recording import Locator
-from tasks.recording.container import as_file, size_of
+from tasks.recording.container import as_file, failure, size_of
 from tasks.recording.faults import Fault, merged
 from tasks.recording.limits import Limits
+from tasks.recording.unreachable import item_error
 
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz
 
@@ -35,8 +36,14 @@ class Stream:
             if not self._size:
                 raise ItemError("empty", f"the file has no bytes; {AGAIN}")
             self._decoder = opened(self._file, self._size, header_only)
-        except BaseException:
+            if failed := failure(self._file):  # the decoder took the place for the end
+                self._decoder.close()
+                raise failed
+        except BaseException as error:
             self._file.close()
+            failed = error if isinstance(error, OSError) else failure(self._file)
+            if failed is not None:
+                raise item_error(failed) from failed
             raise
         self.header = self._decoder.header
         self.rate, self.channels = self.header.rate, self.header.channels
@@ -58,8 +65,8 @@ class Stream:
         """float32 [n, channels], n at most `frames`. Samples from a block with a NaN on are counted
         and not delivered.
 
-        ItemError `decode_error`, `truncated`, `non_finite`, `empty`, or that of a limit, with the
-        samples decoded.
+        ItemError `decode_error`, `truncated`, `non_finite`, `empty`, `unreachable`, or that of a
+        limit, with the samples decoded.
         """
         frames = max(min(frames, BLOCK_VALUES // max(self.channels, 1)), 1)
         bad: int | None = None  # the first sample that is not finite
@@ -75,9 +82,12 @@ class Stream:
                 if bad is None:
                     yield block
         except ItemError as error:
+            self._check_reads()
             raise self._error(error.code, error.detail) from error
         except BROKEN as error:
+            self._check_reads()
             raise self._error("decode_error", f"{said(error)}; {AGAIN}") from error
+        self._check_reads()
         if bad is not None:
             self._check_promise()  # missing bytes may be the cause
             what = f"a sample at {bad / self.rate:.2f} s is NaN or infinite; convert the file again"
@@ -92,6 +102,12 @@ class Stream:
         assert no is not None
         self.decoded = no.decoded
         raise ItemError(no.code, no.detail)
+
+    def _check_reads(self) -> None:
+        """ItemError `unreachable` if a read has failed, whatever the decoder made of it."""
+        if failed := failure(self._file):
+            error = item_error(failed)
+            raise self._error(error.code, error.detail) from failed
 
     def _check_promise(self) -> None:
         found = promise(self._file)

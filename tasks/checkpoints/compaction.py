@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import storage
-from tasks.checkpoints import blobs, manifest
+from tasks.checkpoints import blobs, manifest, passing
 from tasks.checkpoints.manifest import HOLDS, Part
 from tasks.schema import Row
 
@@ -97,7 +97,7 @@ def _held(paths: Sequence[Path], parts: Sequence[Part]) -> list[Path]:
 
 def _join(out: Path, stage: str, shard: str, group: Sequence[Part], schema: pa.Schema) -> None:
     """Write the file that holds all parts of a group."""
-    tables = [part.table for part in group]
+    tables = passing.last(stage, [part.table for part in group])
     if stage == "resample":
         tables = _joined_blobs(out, shard, tables)
     holds = [[part.name, len(table)] for part, table in zip(group, tables, strict=True)]

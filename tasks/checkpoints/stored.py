@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 
 from tasks import recipe
-from tasks.checkpoints import blobs, cuts, hypotheses, manifest
+from tasks.checkpoints import blobs, cuts, hypotheses, manifest, passing
 from tasks.checkpoints.cuts import Cut, segments_of, speakers_of
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
@@ -45,7 +45,8 @@ class StoredShard:
     """The manifests of one shard, each read at its first use.
 
     `damaged` hears of damaged manifests, which count as missing. `listed`: the shard's recordings
-    as its sources list them now, before that is committed.
+    as its sources list them now, before that is committed. `again`: failures that are no fault of
+    the item count as no result, as for a run that tries them again.
     """
 
     def __init__(
@@ -55,16 +56,20 @@ class StoredShard:
         weights: str = "",
         damaged: manifest.OnDamage = manifest.leave,
         listed: Sequence[Row] | None = None,
+        again: bool = False,
     ) -> None:
         self.job, self.shard, self.weights, self._damaged = job, shard, weights, damaged
-        self._listed = listed
+        self._listed, self._again = listed, again
         self._read: dict[str, list[manifest.Part]] = {}
         self.lost: dict[str, str] = {}  # recipe of PCM whose blob is gone or cut short: the blob
 
     def _parts(self, stage: str) -> list[manifest.Part]:
         """The parts of a stage; listed once."""
         if stage not in self._read:
-            self._read[stage] = manifest.read(self.job.out, stage, self.shard, self._damaged)
+            parts = manifest.read(self.job.out, stage, self.shard, self._damaged)
+            if stage in passing.KEYS:
+                parts = passing.without(parts) if self._again else passing.standing(stage, parts)
+            self._read[stage] = parts
         return self._read[stage]
 
     @cached_property

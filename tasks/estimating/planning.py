@@ -158,7 +158,7 @@ class _Scan:
 
     def shard(self, name: str, rows: list[Row]) -> None:
         """Count a shard that may lack something; `rows`: its known recordings."""
-        view = ShardView(self.job, name, stage.weights_of(self.job), listed=rows)
+        view = ShardView(self.job, name, stage.weights_of(self.job), listed=rows, again=True)
         self._clips.shard(view)
         self.scanned |= {row["recording"] for row in rows}
         causes = self.causes.measures or self.causes.limits
@@ -170,7 +170,7 @@ class _Scan:
             if unit.spans is None:
                 self.expected.add(unit.recording, unit.seconds, tuple(causes), again)
         if self._cut_before is not None and any(unit.spans is None for unit in units):
-            former = ShardView(self._cut_before, name, view.weights, listed=rows)
+            former = ShardView(self._cut_before, name, view.weights, listed=rows, again=True)
             for utterance in former.transcribed():
                 self.expected.saw(utterance, _passes(utterance.outcome))
         seen: set[str] = set()

@@ -23,17 +23,17 @@ from numpy.typing import NDArray
 
 from tasks import storage
 from tasks.arrays import FixedBytes, Float64s, Int32s, Int64s, UInt8s, UInt64s
-from tasks.checkpoints import manifest
+from tasks.checkpoints import manifest, passing
 from tasks.checkpoints.index import Index
 from tasks.errors import MAY_PASS
 from tasks.listing import entries, fingerprints
 from tasks.logs import log
 from tasks.storage import sorted_keys
 
-PRESENT, MAY_BE_TRIED = 1, 2  # bits of `flags`
+PRESENT, MAY_BE_TRIED, PASSING = 1, 2, 4  # bits of `flags`
 LEAST = 20_000  # recordings; reading fewer takes no longer than writing the cache
 BYTES_A_SECOND = 16000  # of a recording whose header does not tell its length: 128 kbit/s
-FORMAT = 1
+FORMAT = 2
 ROOT = "manifests/shard"
 
 SCHEMA = pa.schema(
@@ -146,6 +146,7 @@ def note(known: KnownRecordings, number: int, table: pa.Table) -> Columns:
     }
     again = pc.is_in(table["error_code"], pa.array(sorted(MAY_PASS), pa.string())).to_numpy()
     flags = np.where(present, PRESENT, 0) | np.where(again, MAY_BE_TRIED, 0)
+    flags |= np.where(passing.passing(table), PASSING, 0)
     batch = entries.of_table(table)
     shard = np.full(len(table), number, np.int32)
     return Columns(batch.keys, batch.states, batch.heads, shard, flags.astype(np.uint8))

@@ -17,7 +17,7 @@ from tasks.checkpoints.index import Index
 from tasks.job import Job
 from tasks.listing import entries, fingerprints, known, on_workers, rttm
 from tasks.listing.entries import Batch
-from tasks.listing.known import MAY_BE_TRIED, PRESENT, KnownRecordings
+from tasks.listing.known import MAY_BE_TRIED, PASSING, PRESENT, KnownRecordings
 from tasks.listing.left_aside import LeftAsides
 from tasks.listing.row_files import RowFiles
 from tasks.listing.shared import LOCAL_GUARD, Shared, SharedRecordings
@@ -140,7 +140,7 @@ class _Looking:
             known_rows = row[knows]
             flags = columns.flags[known_rows]
             place[knows] = columns.shard[known_rows]
-            again = (flags & MAY_BE_TRIED > 0) & self._again
+            again = (flags & PASSING > 0) | ((flags & MAY_BE_TRIED > 0) & self._again)
             same[knows] = (columns.states[known_rows] == batch.states[knows]) & ~again
             news[knows] = (columns.heads[known_rows] != batch.heads[knows]) | (flags & PRESENT == 0)
         same &= ~twice

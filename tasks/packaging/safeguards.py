@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from heapq import nsmallest
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tasks import plugins
 from tasks.accounting import broken, summary
-from tasks.accounting.broken import BrokenCount
+from tasks.accounting.broken import BrokenCount, Unreachable
 from tasks.accounting.summary import Totals
 from tasks.checkpoints import manifest
-from tasks.errors import NothingLeft, RunError, TooManyFailed
+from tasks.errors import UNREACHABLE, NothingLeft, RunError, TooManyFailed
 from tasks.job import Job
 from tasks.packaging import removals
 from tasks.packaging.ledger.notes import Portion
+from tasks.recording import unreachable
+
+MANY = 5  # recordings that say of themselves that their source is out of order
 
 
 def check(
@@ -27,6 +31,7 @@ def check(
     clip is left to package."""
     if newest is not None:
         _check_removed(job, totals, portions, newest)
+    check_readable(job, _unreachable(totals, portions))
     check_failed(job, _failed(job, totals, portions))
     if not packaged:
         raise NothingLeft(nothing_left_in_words(job), summary.reasons(totals.sums))
@@ -95,6 +100,39 @@ def _failed(job: Job, totals: Totals, portions: Sequence[Portion]) -> BrokenCoun
         if dataset not in free
     )
     return BrokenCount(count, failed, nsmallest(broken.FIRST, named))
+
+
+def _unreachable(totals: Totals, portions: Sequence[Portion]) -> dict[str, Unreachable]:
+    """By dataset, the recordings that could not be read. A recording that was lost in the stage
+    resample has a row for each of its clips."""
+    sums = totals.sums.filter(pc.equal(totals.sums["reason"], UNREACHABLE))
+    items = summary.sums_by(sums, ["dataset"], ["items"])
+    found = {}
+    for name, rows in zip(items["dataset"].to_pylist(), items["items"].to_pylist(), strict=True):
+        recordings, failed = totals.recordings[name]
+        told = (each for portion in portions for each in portion.broken.get(name, ()))
+        why = (unreachable.why(e.detail) for e in told if e.reason.endswith(f".{UNREACHABLE}"))
+        found[name] = Unreachable(min(rows, failed), recordings, next(why, "an error"))
+    return found
+
+
+def check_readable(job: Job, found: Mapping[str, Unreachable]) -> None:
+    """RunError if so much of a source cannot be read that the source itself is out of order: then
+    its recordings are as good as gone."""
+    for name, (failed, recordings, why) in found.items():
+        many = failed >= MANY or 2 * failed > recordings
+        if (
+            many
+            and name not in job.package.removed_ok
+            and removals.too_many(job, failed, recordings)
+        ):
+            limit = job.package.max_removed_fraction
+            raise RunError(
+                f"the source {name} is not readable: {failed} of its {recordings} recordings "
+                f"failed with {why}, more than package.max_removed_fraction ({limit:g}) allows; "
+                "nothing is published, and the next run tries them again; to publish without them, "
+                f"raise the setting or set package.removed_ok: [{name}]"
+            )
 
 
 def check_failed(job: Job, found: BrokenCount) -> None:

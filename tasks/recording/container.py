@@ -16,12 +16,53 @@ from tasks import storage
 from tasks.errors import ItemError
 from tasks.recording import Locator
 from tasks.recording.parquet_tables import Table
+from tasks.recording.unreachable import item_error
 from tasks.storage import redirects, regular, urls
 
 Read = TypeVar("Read", bound=Callable[..., object])
 
 DIGEST_BLOCK = 1 << 20
 TO_THE_END = 1 << 62  # a length beyond any file's
+
+
+class Source(io.RawIOBase):
+    """A local file that keeps the error with which a read of it failed: decoders hide it, or take
+    the place for the file's end."""
+
+    def __init__(self, file: io.FileIO) -> None:
+        super().__init__()
+        self._file = file
+        self.failure: OSError | None = None
+        self.seek, self.tell, self.fileno = file.seek, file.tell, file.fileno  # type: ignore[method-assign]
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        try:
+            return self._file.read(-1 if size is None else size)
+        except OSError as error:
+            self.failure = error
+            raise
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        try:
+            return self._file.readinto(buffer)
+        except OSError as error:
+            self.failure = error
+            raise
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def failure(file: BinaryIO) -> OSError | None:
+    """With what error a read of an open file failed, if one did."""
+    return getattr(file, "failure", None)
 
 
 class _ByteRange(io.RawIOBase):
@@ -62,23 +103,6 @@ class _ByteRange(io.RawIOBase):
         return len(data)
 
 
-class SubFile(_ByteRange):
-    """A byte range of a file that it opens and closes itself (a tar member, read in place)."""
-
-    def __init__(self, path: str, offset: int, length: int) -> None:
-        self._file = open_regular(path)
-        available = max(os.fstat(self._file.fileno()).st_size - offset, 0)
-        super().__init__(offset, min(length, available))
-
-    def _read_at(self, position: int, size: int) -> bytes:
-        return os.pread(self._file.fileno(), size, position)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()
-
-
 class Window(_ByteRange):
     """A byte range of an open file that others may read meanwhile; closing it leaves that open."""
 
@@ -86,9 +110,26 @@ class Window(_ByteRange):
         super().__init__(offset, length)
         self._file = file
 
+    @property
+    def failure(self) -> OSError | None:
+        return failure(self._file)
+
     def _read_at(self, position: int, size: int) -> bytes:
         self._file.seek(position)
         return self._file.read(size)
+
+
+class SubFile(Window):
+    """A byte range of a file that it opens and closes itself (a tar member, read in place)."""
+
+    def __init__(self, path: str, offset: int, length: int) -> None:
+        file = open_regular(path)
+        super().__init__(file, offset, min(length, max(size_of(file) - offset, 0)))
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
 
 
 class Held(_ByteRange):
@@ -105,8 +146,8 @@ class Held(_ByteRange):
 def as_file(locator: Locator) -> BinaryIO:
     """The encoded bytes, opened for reading; the caller closes it.
 
-    Raises ItemError `missing` if there is no such file, row or cell, `unreadable` if it may not be
-    read or is not a regular file.
+    Raises ItemError `missing` if there is no such file, row or cell, `unreachable` if it cannot be
+    read now, `unreadable` if it is not a regular file.
     """
     if locator.row is not None:
         return Held(_parquet_cell(locator))  # type: ignore[return-value]
@@ -127,21 +168,13 @@ def open_regular(path: str) -> BinaryIO:
     if storage.is_url(path):
         return _fetched(path)
     try:
-        return open(path, "rb", buffering=0, opener=regular.read)
+        return Source(open(path, "rb", buffering=0, opener=regular.read))  # type: ignore[return-value]
     except regular.NotAFile as error:
         raise ItemError("unreadable", "not a regular file") from error
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ItemError("missing", error.strerror or "not there") from error
     except (OSError, ValueError) as error:
-        raise _unreadable(error) from error
-
-
-def _unreadable(error: OSError | ValueError) -> ItemError:
-    """In words, without a number and the path, which stands beside it."""
-    what = f"it cannot be read ({getattr(error, 'strerror', None) or error})"
-    if isinstance(error, PermissionError):
-        what += "; let the account that runs this read it"
-    return ItemError("unreadable", what)
+        raise item_error(error) from error
 
 
 def _fetched(url: str, offset: int | None = None, length: int | None = None) -> BinaryIO:
@@ -150,7 +183,7 @@ def _fetched(url: str, offset: int | None = None, length: int | None = None) -> 
     except FileNotFoundError as error:
         raise ItemError("missing", "no such object") from error
     except redirects.Redirected as error:
-        raise _unreadable(error) from error
+        raise item_error(error) from error
     except storage.Archived as error:
         raise ItemError("unreadable", "it is in cold storage; restore it") from error
 
@@ -185,7 +218,7 @@ def digest(locator: Locator) -> tuple[str, int]:
                 sha.update(block)
                 size += len(block)
         except OSError as error:
-            raise _unreadable(error) from error
+            raise item_error(error) from error
     return sha.hexdigest(), size
 
 
@@ -196,22 +229,33 @@ def _parquet_cell(locator: Locator) -> pa.Buffer:
     """
     column, row = locator.column or "audio", locator.row
     assert row is not None
-    with Table(open_regular(locator.path)) as table:
-        kind = dict(zip(table.schema.names, table.schema.types, strict=True)).get(column)
-        if kind is None:
-            raise ItemError("missing", f"no column {column!r}")
-        inner = pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0
-        for group, metadata in enumerate(table.groups):
-            if row >= metadata.num_rows:
-                row -= metadata.num_rows
-                continue
-            for batch in table.cells(group, f"{column}.bytes" if inner else column):
-                if row < len(batch):
-                    cells = batch.column(0)
-                    cell = (cells.field("bytes") if inner else cells)[row]
-                    if not isinstance(cell, pa.BinaryScalar) or not cell.is_valid:
-                        break
-                    return cell.as_buffer()
-                row -= len(batch)
-            raise ItemError("missing", f"row {locator.row} of {column!r} holds no bytes")
-    raise ItemError("missing", f"no row {locator.row}")
+    handle = open_regular(locator.path)
+    try:
+        with Table(handle) as table:
+            return _cell(table, column, row)
+    except (ItemError, OSError, pa.ArrowException) as error:
+        if failed := failure(handle):
+            raise item_error(failed) from failed
+        raise
+
+
+def _cell(table: Table, column: str, row: int) -> pa.Buffer:
+    wanted = row
+    kind = dict(zip(table.schema.names, table.schema.types, strict=True)).get(column)
+    if kind is None:
+        raise ItemError("missing", f"no column {column!r}")
+    inner = pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0
+    for group, metadata in enumerate(table.groups):
+        if row >= metadata.num_rows:
+            row -= metadata.num_rows
+            continue
+        for batch in table.cells(group, f"{column}.bytes" if inner else column):
+            if row < len(batch):
+                cells = batch.column(0)
+                cell = (cells.field("bytes") if inner else cells)[row]
+                if not isinstance(cell, pa.BinaryScalar) or not cell.is_valid:
+                    break
+                return cell.as_buffer()
+            row -= len(batch)
+        raise ItemError("missing", f"row {wanted} of {column!r} holds no bytes")
+    raise ItemError("missing", f"no row {wanted}")

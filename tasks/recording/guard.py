@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass
+from functools import partial
 
+from tasks.errors import UNREACHABLE, ItemError
+from tasks.recording import unreachable
 from tasks.storage import urls
+from tasks.storage.answers import ObjectState
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +28,11 @@ class FileState:
 def file_state(path: str) -> FileState:
     """Size and guard of a listed file or object, without opening it. Never raises OSError."""
     try:
-        found = urls.state(path)
+        found = unreachable.patience.read(partial(_state, path))
     except ValueError:  # a null byte, or a lone surrogate
         return FileState(error=("missing", "no file can have this name"))
+    except ItemError as error:
+        return FileState(error=(error.code, error.detail))
     except OSError as error:
         return FileState(error=stat_error(error))
     if not found.guard:
@@ -35,8 +41,24 @@ def file_state(path: str) -> FileState:
     return FileState(found.size, found.guard)
 
 
+def _state(path: str) -> ObjectState:
+    try:
+        return urls.state(path)
+    except OSError as error:
+        if unreachable.passes(error):
+            raise unreachable.item_error(error) from error
+        raise
+
+
 def stat_error(error: OSError) -> tuple[str, str]:
-    """(code, detail) of a failed `os.stat`: `missing` if nothing is there, else `unreadable`."""
+    """(code, detail) of a failed `os.stat`: `missing` if nothing is there; `unreachable` where that
+    may pass, else `unreadable`."""
     gone = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
-    code = "missing" if error.errno in gone else "unreadable"
+    code = (
+        "missing"
+        if error.errno in gone
+        else UNREACHABLE
+        if unreachable.passes(error)
+        else "unreadable"
+    )
     return code, error.strerror or "cannot be reached"

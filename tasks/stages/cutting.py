@@ -11,9 +11,10 @@ from tasks.arrays import Float32s
 from tasks.recording import Locator
 from tasks.recording.faults import Fault
 from tasks.recording.limits import Limits
+from tasks.recording.unreachable import item_error
 from tasks.segmenters import Segmenter, Span
 from tasks.stages.arriving import Readers
-from tasks.storage import urls
+from tasks.storage import Away, urls
 
 HELD_SECONDS = 120.0  # longest utterance that is kept in memory; longer ones are decoded again
 
@@ -118,8 +119,9 @@ def _clip(span: Span, tail: _Tail, facts: StreamFacts, locator: Locator) -> audi
 
 
 def unchanged(locator: Locator, known: str) -> bool:
-    """Whether a recording's file is still the one that was hashed."""
+    """Whether a recording's file is still the one that was hashed. ItemError `unreachable` where
+    that cannot be told."""
     try:
         return urls.guard(locator.path) == known
-    except OSError:
-        return False
+    except (OSError, Away) as error:
+        raise item_error(error, listed=True) from error

@@ -7,11 +7,14 @@ quarantined in the same way.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from tasks import audio
-from tasks.errors import ItemError
+from tasks.audio.kinds import Header
+from tasks.errors import UNREACHABLE, ItemError
 from tasks.job import Job
-from tasks.recording import Locator
+from tasks.recording import Locator, unreachable
+from tasks.recording.guard import file_state
 from tasks.schema import Row
 from tasks.stages.contract import OfRecording
 from tasks.storage import urls
@@ -28,26 +31,39 @@ def failure(unit: OfRecording, code: str, detail: str) -> list[Row]:
 
 
 def _probed(row: Row) -> Row:
-    if row["error_code"]:
+    probed = dict(row)
+    if row["error_code"] == UNREACHABLE:  # while it was listed
+        state = file_state(Locator.loads(row["locator"]).path)
+        if state.error is None:
+            probed |= {"size": state.size, "guard": state.guard, "error_code": None}
+            probed["error_detail"] = None
+    if probed["error_code"]:
         return row
-    locator = Locator.loads(row["locator"])
     try:
-        content, size = audio.digest(locator)
-        row = {**row, "content": content, "size": size}
-        if urls.guard(locator.path) != row["guard"]:
-            raise ItemError("changed", "it was written to while it was hashed")
-        header = audio.probe(locator)
+        header = unreachable.patience.read(partial(_looked_into, probed))
     except ItemError as error:
-        return {**row, "error_code": error.code, "error_detail": error.detail[:500]}
-    except FileNotFoundError:
-        return {**row, "error_code": "missing", "error_detail": "it vanished during the run"}
-    except OSError as error:
-        return {**row, "error_code": "unreadable", "error_detail": error.strerror or str(error)}
+        return {**probed, "error_code": error.code, "error_detail": error.detail[:500]}
     seconds = header.frames / header.rate if header.frames is not None else None
     return {
-        **row,
+        **probed,
         "header_rate": header.rate,
         "header_channels": header.channels,
         "header_seconds": seconds,
         "format": header.format,
     }
+
+
+def _looked_into(row: Row) -> Header:
+    """The header; notes content and size in the row. ItemError."""
+    locator = Locator.loads(row["locator"])
+    try:
+        row["content"], row["size"] = audio.digest(locator)
+        if urls.guard(locator.path) != row["guard"]:
+            raise ItemError("changed", "it was written to while it was hashed")
+        return audio.probe(locator)
+    except ItemError as error:
+        if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):  # it was listed
+            raise unreachable.item_error(error.__cause__, listed=True) from error
+        raise
+    except OSError as error:
+        raise unreachable.item_error(error, listed=True) from error

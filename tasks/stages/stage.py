@@ -51,8 +51,10 @@ def weights_of(job: Job) -> str:
 _weights = lru_cache(maxsize=8)(recipe.weights)  # not of the job: its mappings have no hash
 
 
-def view_of(job: Job, shard: str, damaged: manifest.OnDamage = manifest.leave) -> ShardView:
-    return ShardView(job, shard, weights_of(job), damaged)
+def view_of(
+    job: Job, shard: str, damaged: manifest.OnDamage = manifest.leave, again: bool = False
+) -> ShardView:
+    return ShardView(job, shard, weights_of(job), damaged, again=again)
 
 
 def pending(stage: str, job: Job, shard: str) -> tuple[int, int]:
@@ -61,7 +63,7 @@ def pending(stage: str, job: Job, shard: str) -> tuple[int, int]:
 
     A run asks this for every new shard, so it looks nothing up if nothing is stored.
     """
-    view = view_of(job, shard, manifest.repair)
+    view = view_of(job, shard, manifest.repair, again=True)
     if stage == PER_SHARD[0] and not manifest.files(job.out, stage, shard):
         return sum(not row["error_code"] for row in view.recordings), 0
     units, reused = contract.find(stage).todo(view)
@@ -97,7 +99,7 @@ def _round(stage: str, job: Job, shard: str, isolate: bool, progress: Progress |
     began = time.monotonic()
     module = contract.find(stage)
     with lean.uncollected():
-        units, reused = module.todo(view_of(job, shard, manifest.repair))
+        units, reused = module.todo(view_of(job, shard, manifest.repair, again=True))
     if progress:
         progress.ahead(sum(unit.seconds for unit in units))
     load = _load(module, job) if units and not isolate else 0.0

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from tasks.errors import ConfigError, RunError, UnsafePlace
 from tasks.json_types import parsed
 from tasks.storage.answers import Archived
+from tasks.storage.answers import Away as Away
 from tasks.storage.bounds import MAX_JSON_BYTES
 from tasks.storage.containment import check_name as check_name
 from tasks.storage.containment import inside as inside

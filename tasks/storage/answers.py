@@ -25,6 +25,10 @@ _NETWORK = {
 }
 
 
+class Away(RunError):
+    """A store that cannot be reached, or refuses us: perhaps not for long."""
+
+
 class Archived(RunError):
     """An object in cold storage: it cannot be read before it is restored."""
 
@@ -56,11 +60,11 @@ def store_errors(what: object) -> Iterator[None]:
                 f"{tempfile.gettempdir()} (TMPDIR)"
             ) from error
         if isinstance(error, PermissionError):
-            raise RunError(
+            raise Away(
                 f"{what}: access is refused ({_short(error)}); check the account and its rights"
             ) from error
         if isinstance(error, OSError) or type(error).__module__.split(".")[0] in _NETWORK:
-            raise RunError(f"{what} cannot be reached: {_short(error)}") from error
+            raise Away(f"{what} cannot be reached: {_short(error)}") from error
         raise
 
 

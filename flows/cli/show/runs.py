@@ -17,6 +17,9 @@ IDLE_SHARE = 0.7  # an estimate says that workers waited when they computed for 
 def run(result: JsonObject) -> Iterator[Line]:
     yield from funnel(result)
     yield from broken(result.get("broken", []), result["recordings"].get("failed", 0))
+    for why, count in result.get("unreachable", {}).items():
+        words = f"{counted(count, 'recording')} could not be read ({why}); the next run tries "
+        yield Text(f"warning: {words}{'it' if count == 1 else 'them'} again", "yellow")
     computed = sum(s["items_computed"] for s in result["stages"].values())
     reused = sum(s["items_reused"] for s in result["stages"].values())
     if not computed and not result["new"]:

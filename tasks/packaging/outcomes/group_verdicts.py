@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import corpuswide, recipe, storage
+from tasks.errors import PASSING
 from tasks.job import Job
 from tasks.packaging import row_digests, seeded, speakers
 from tasks.packaging.outcomes import accounts, shard_outcomes
@@ -57,12 +58,18 @@ def judge(job: Job, group: ShardGroup) -> None:
         "changed": [
             shard
             for shard, each in zip(group.shards, parts, strict=True)
-            if pc.any(pc.equal(each.ledger["reason"], "changed")).as_py()
+            if pc.any(_unsettled(each.ledger)).as_py()
         ],
     }
     for name, each in data.items():
         storage.write_atomic(group.home / name, each)
     storage.write_atomic(group.home / "facts.json", json.dumps(facts).encode())
+
+
+def _unsettled(ledger: pa.Table) -> pa.ChunkedArray:
+    """Rows that the next run looks at again. It finds those of the stage shard by itself."""
+    reasons = pa.array(["changed", *PASSING])
+    return pc.and_(pc.is_in(ledger["reason"], reasons), pc.not_equal(ledger["stage"], "shard"))
 
 
 def _digests(job: Job, rows: pa.Table, ledger: pa.Table) -> pa.Table:

@@ -78,7 +78,7 @@ class GroupFacts(TypedDict):
     slices: list[tuple[int, int, int]]  # first byte, bytes and CRC-32 of each portion of the ledger
     rows: int
     ledger: int  # rows
-    changed: list[str]  # shards with recordings that changed during the run
+    changed: list[str]  # shards that the next run looks at again
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def listed(job: Job, scratch: Path) -> list[ShardGroup]:
 
 def forget(out: Path, kept: Sequence[ShardGroup], changed: Collection[str]) -> None:
     """Remove the outcomes of groups that are not in `kept`, or that have one of the shards
-    `changed`, whose recordings changed during the run. Call it only while holding OUT's lock."""
+    `changed`, which the next run looks at again. Call it only while holding OUT's lock."""
     store = storage.of(out)
     names = {each.home.name for each in kept if not set(each.shards) & set(changed)}
     for name in kept_in(out):

@@ -1,0 +1,102 @@
+"""Reads that fail through no fault of the item: its disk, share, network or store is away, or a
+right is missing. What is there may be sound, so it is read again: after a pause, and by the next
+run.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from tasks.errors import UNREACHABLE, ItemError
+from tasks.storage import Away, redirects
+
+Result = TypeVar("Result")
+
+#: Errors that tell about a name or a file itself. All others come from what lies between.
+_OWN = {
+    *(errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EISDIR),
+    *(errno.EINVAL, errno.EILSEQ, errno.EOVERFLOW, errno.EFBIG, errno.ENXIO),
+}
+_LASTING = (errno.EACCES, errno.EPERM)  # nobody grants a right within seconds
+_PAUSES = (0.5, 1.0, 2.0)  # s before a failed read is tried again
+_SLOW = 10.0  # s: a read that fails only then has been patient itself
+_MOST = 60.0  # s of pauses that a process may make; each sound read gives _BACK of it back
+_BACK = 0.1
+_OUTAGE = 5  # items in a row after which a store is away
+_WORDS = re.compile(r"it cannot be read \((.*?)\)")
+
+
+def passes(error: Exception) -> bool:
+    """Whether an error may be gone at the next try."""
+    if isinstance(error, ItemError):
+        return error.code == UNREACHABLE
+    if isinstance(error, OSError) and not isinstance(error, redirects.Redirected):
+        lost = isinstance(error, ConnectionError | TimeoutError)
+        return lost or (error.errno is not None and error.errno not in _OWN)
+    return isinstance(error, Away)
+
+
+def item_error(error: Exception, listed: bool = False) -> ItemError:
+    """A failed read as `unreachable` or `unreadable`, in words, without a number and the path,
+    which stands beside it. `listed`: the file was there a moment ago, and may be again."""
+    what = f"it cannot be read ({getattr(error, 'strerror', None) or error})"
+    if isinstance(error, PermissionError) and not isinstance(error, redirects.Redirected):
+        what += "; let the account that runs this read it"
+    return ItemError(UNREACHABLE if listed or passes(error) else "unreadable", what)
+
+
+def why(detail: str) -> str:
+    """The system's words in the detail of an `item_error`."""
+    said = _WORDS.match(detail)
+    return said[1] if said else detail
+
+
+class Patience:
+    """Reads again what could not be read. A process has one, so that hundreds of failures cost no
+    more pauses than one: after an item that pauses did not help, none is made until something can
+    be read again."""
+
+    def __init__(self) -> None:
+        self._left = _MOST
+        self._failed = 0  # items in a row
+
+    def read(self, work: Callable[[], Result]) -> Result:
+        """What `work` returns. It is called again while it raises ItemError `unreachable` or Away.
+
+        The last ItemError in the end; Away where a store has given nothing for long.
+        """
+        for pause in (*_PAUSES, None):
+            began = time.monotonic()
+            try:
+                result = work()
+            except (ItemError, Away) as error:
+                if not passes(error):
+                    raise
+                slow = time.monotonic() - began > _SLOW
+                if pause is None or slow or not self._waits(error, pause):
+                    self._failed += 1
+                    if isinstance(error, ItemError) or self._failed >= _OUTAGE:
+                        raise
+                    raise item_error(error) from error
+            else:
+                self._failed, self._left = 0, min(self._left + _BACK, _MOST)
+                return result
+            time.sleep(pause)
+        raise AssertionError
+
+    def _waits(self, error: Exception, pause: float) -> bool:
+        """Whether to pause and try again; counts the pause."""
+        said = error.__cause__ or error
+        lasting = isinstance(said, OSError) and said.errno in _LASTING
+        if lasting or self._failed or self._left < pause:
+            return False
+        self._left -= pause
+        return True
+
+
+#: Of this process.
+patience = Patience()

@@ -22,6 +22,7 @@ def check(settings: PrepareSettings) -> Job:
     job = check_wishes(settings)
     storage.of(job.out).check(job.out)
     versions.check(job.out)
+    fleet.check_memory(job, settings.cluster, settings.history)
     try:
         os.getcwd()
     except FileNotFoundError:  # workers and a Prefect server start there

@@ -4,7 +4,8 @@
     ├── ConfigError           settings or usage; raised before a worker starts (exit 2)
     ├── RunError              the run cannot go on or refuses to publish (exit 1)
     │   ├── NothingLeft       every recording was dropped or failed, with the reasons
-    │   └── TooManyFailed     more recordings failed than max_failed_fraction allows
+    │   ├── TooManyFailed     more recordings failed than max_failed_fraction allows
+    │   └── KilledFromOutside an item's process was killed, by no fault of the item as far as known
     ├── OutLocked             another run holds the lock of OUT (exit 4)
     ├── CorruptManifest       a checkpoint or blob is not what was committed: it is recomputed
     ├── UnsafePlace           a name from data leads out of its folder, or a link lies on its way
@@ -72,6 +73,10 @@ class TooManyFailed(RunError):
         return masking.sentence(f"{self.args[0]}{named}")
 
 
+class KilledFromOutside(RunError):
+    pass
+
+
 class OutLocked(MillError):
     pass
 
@@ -112,7 +117,7 @@ class ItemError(MillError):
         return f"{self.code}: {self.detail}" if self.detail else self.code
 
 
-UNREACHABLE = "unreachable"
+UNREACHABLE, KILLED = "unreachable", "killed"
 #: Stable codes of quarantined recordings and utterances, with their meaning.
 CODES = {
     "unreadable": "no decoder opens it",
@@ -132,6 +137,8 @@ CODES = {
     "out_of_memory": "it needs more memory than a worker may have",
     "timeout": "it did not finish within its deadline",
     UNREACHABLE: "its disk, share or store failed, or refused it; the next run tries it again",
+    KILLED: "its process was killed from outside, for want of memory, say; the next run tries it "
+    "again",
     "changed": "the file changed while the run read it; the next run takes it",
     "channels_cancel": "its channels cancel each other: their mean leaves nothing of it",
     "over_full_scale": "too much of it lies beyond full scale, where it is cut off",
@@ -145,7 +152,7 @@ CODES = {
 
 #: Codes of failures that are no fault of the item. They count in the version that is published
 #: then, and each run tries the items again by itself.
-PASSING = (UNREACHABLE,)
+PASSING = (UNREACHABLE, KILLED)
 #: Codes of failures that may be temporary, because the machine or a remote recogniser caused them;
 #: `shard.retry` tries such items again.
 MAY_PASS = ("crashed", "timeout", "out_of_memory", "asr_error", "no_answer")

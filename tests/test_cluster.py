@@ -27,15 +27,21 @@ from flows.cluster import dask_config, facts, fleet
 from flows.cluster.cluster import Cluster
 from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.fleet import CPU
+from flows.cluster.memory import Needs
 from flows.cluster.settings import ClusterSettings, cluster_class
 from flows.run import runs
 from flows.settings import parse
+from tasks import memory_limits
 from tasks.errors import ConfigError, RunError
+from tasks.job import Job
+from tasks.memory_limits import Limit
 from tasks.settings import role
 from tests import corpus, signals
 from tests.on_worker import confined, hold_the_gil, kill_me, say
 
 ROOT = Path(__file__).parent.parent
+GB = 10**9
+NEEDED = Needs()
 
 
 #: What workers load that compute nothing: a second of CPU less for each of them.
@@ -93,16 +99,92 @@ def test_bad_settings(values: dict[str, Any], words: str) -> None:
         ClusterSettings.model_validate(values)
 
 
-def test_sizes() -> None:
-    def sized(**values: Any) -> tuple[int, int]:
-        settings = ClusterSettings(**values)
-        workers = fleet.of(settings, gpu=False)
-        return workers.size, fleet.memory(settings, workers)
+def sized(
+    monkeypatch: pytest.MonkeyPatch, limit: int, needed: Needs = NEEDED, **values: Any
+) -> tuple[int, int]:
+    """Number of workers on 8 CPUs, and memory of each, where a run may take so many bytes."""
+    monkeypatch.setattr(memory_limits, "of_run", lambda: Limit(limit, "a cgroup"))
+    monkeypatch.setattr("dask.system.CPU_COUNT", 8)
+    settings = ClusterSettings(**values)
+    workers = fleet.of(settings, False, needed)
+    return workers.size, fleet.memory(settings, workers, needed)
 
-    assert 1 <= sized()[0] <= 8
-    assert sized(workers=13)[0] == 13
-    assert sized(workers=1000)[1] == fleet.LEAST_MEMORY
-    assert sized(memory_limit="3 GB")[1] == 3_000_000_000
+
+def test_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sized(monkeypatch, 100 * GB) == (8, int(0.9 * (100 * GB - NEEDED.main)) // 8)
+    assert sized(monkeypatch, 4 * GB)[0] == 3
+    assert sized(monkeypatch, 100 * GB, workers=13)[0] == 13
+    assert sized(monkeypatch, 24 * GB, memory_limit="3 GB")[1] == 3_000_000_000
+
+
+def test_workers_are_as_many_as_fit_with_their_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = Needs(models=(("large", 3 * GB),), hearing=True)
+    assert sized(monkeypatch, 20 * GB)[0] == 8
+    assert sized(monkeypatch, 20 * GB, large)[0] == 4
+    assert sized(monkeypatch, 20 * GB, large, workers=8)[0] == 5, "the least of each, if wished"
+    alone, memory = sized(monkeypatch, 4 * GB, large, workers=8)
+    assert alone == 1
+    assert memory >= large.worker, "a worker that fits is not killed for what it needs"
+
+
+def job_of(tmp_path: Path, use: str = "fake") -> Job:
+    return corpus.job(tmp_path, transcribe={"backend": {"use": use}})
+
+
+def test_a_limit_below_the_least_is_refused_with_the_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    job = job_of(tmp_path)
+    monkeypatch.setattr(memory_limits, "of_run", lambda: Limit(200_000_000, "the cgroup /slurm/7"))
+    words = (
+        r"may take 0\.20 GB of memory \(the cgroup /slurm/7\), and needs at least 0\.22 GB: "
+        r"0\.11 GB for the main process and 0\.11 GB for each worker; raise the limit"
+    )
+    with pytest.raises(ConfigError, match=words):
+        fleet.check_memory(job, ClusterSettings(), "none")
+    with pytest.raises(ConfigError, match=r"needs at least 0\.45 GB.*set history: none"):
+        fleet.check_memory(job, ClusterSettings(), "own")
+    elsewhere = ClusterSettings(kind="address", address="tcp://h:1")
+    fleet.check_memory(job, elsewhere, "none")
+    monkeypatch.setattr(memory_limits, "of_run", lambda: Limit(231_000_000, "as measured"))
+    fleet.check_memory(job, ClusterSettings(), "none")
+
+
+def test_whisper_base_is_let_into_what_it_ran_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_of(tmp_path, "faster_whisper")
+    monkeypatch.setattr(memory_limits, "of_run", lambda: Limit(600 << 20, "as measured"))
+    fleet.check_memory(job, ClusterSettings(), "none")
+    monkeypatch.setattr(memory_limits, "of_run", lambda: Limit(540 << 20, "as measured"))
+    with pytest.raises(ConfigError, match=r"weights: faster_whisper 0\.07 GB"):
+        fleet.check_memory(job, ClusterSettings(), "none")
+
+
+def test_wishes_beyond_the_limit_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(memory_limits, "of_run", lambda: Limit(GB, "the cgroup /a"))
+    job = job_of(tmp_path)
+    with caplog.at_level("WARNING", "uttermill"):
+        fleet.check_memory(job, ClusterSettings(workers=2), "none")
+        assert caplog.text == ""
+        fleet.check_memory(job, ClusterSettings(workers=20), "none")
+        assert "cluster.workers is 20, but 6 fit into 1.00 GB (the cgroup /a)" in caplog.text
+        fleet.check_memory(job, ClusterSettings(workers=2, memory_limit="0.6 GB"), "none")
+    assert "2 workers with cluster.memory_limit 0.6 GB are more than the 1.00 GB" in caplog.text
+
+
+def test_too_little_address_space_is_refused(tmp_path: Path) -> None:
+    script = (
+        "import resource, sys; from pathlib import Path\n"
+        "from flows.cluster.memory import Needs; from tasks.memory_limits import Limit\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2_300_000_000,) * 2)\n"
+        "Needs().check(Limit(10**11, 'a machine'))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert "may take 2.30 GB of address space (ulimit -v), and needs 2.40 GB" in done.stderr
 
 
 def test_what_is_not_installed_is_told_before_any_start(tmp_path: Path) -> None:

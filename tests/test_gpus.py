@@ -13,10 +13,11 @@ import pytest
 from pydantic import ValidationError
 
 from flows import checks, settings
-from flows.cluster import fleet, gpus
+from flows.cluster import fleet, gpus, memory
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
 from flows.run.caller import ClusterCaller
+from tasks import memory_limits
 from tasks.errors import ConfigError
 from tasks.job import Done, Job
 from tasks.plugins import gpu
@@ -135,14 +136,14 @@ def test_bad_settings(values: dict[str, Any]) -> None:
 
 def test_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     import dask.system
-    import distributed.system
 
     monkeypatch.setattr(dask.system, "CPU_COUNT", 8)
-    monkeypatch.setattr(distributed.system, "MEMORY_LIMIT", 20_000_000_000)
+    limit = memory_limits.Limit(20_000_000_000, "a cgroup")
+    monkeypatch.setattr(memory_limits, "of_run", lambda: limit)
     two = ClusterSettings(gpus=(0, 1), workers_per_gpu=2)
     workers = fleet.of(two, gpu=True)
     assert workers == fleet.Fleet(4, ("0", "0", "1", "1"))
-    assert fleet.memory(two, workers) == int(0.9 * 20e9) // 8
+    assert fleet.memory(two, workers) == int(0.9 * (20e9 - memory.Needs().main)) // 8
     assert fleet.asr_threads(two, workers, on_gpu=True) == 1
     assert fleet.asr_threads(two, workers, on_gpu=False) == 2
     assert fleet.of(two, gpu=False) == fleet.Fleet(8)

@@ -121,7 +121,7 @@ def test_tasks_do_not_know_flows_or_a_cluster() -> None:
 LAYERS = (
     "tasks.control_characters",
     "tasks.arrays tasks.environment tasks.json_types tasks.masking tasks.shelves tasks.lean "
-    "tasks.speech_rate tasks.language_codes",
+    "tasks.speech_rate tasks.language_codes tasks.memory_limits",
     "tasks.errors tasks.logs",
     "tasks.schema tasks.settings",
     "tasks.job",

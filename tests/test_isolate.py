@@ -5,6 +5,7 @@ These items take a real process with them. A control shows what they do without 
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import signal
@@ -18,9 +19,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks import pipeline
+from tasks import memory_limits, pipeline
 from tasks.callers import Here
 from tasks.checkpoints import manifest
+from tasks.errors import KILLED, KilledFromOutside, RunError
 from tasks.job import Job
 from tasks.settings import Plugin
 from tasks.stages import isolate, stage
@@ -139,6 +141,90 @@ def test_isolated_and_ordinary_run_publish_the_same(source: Path, tmp_path: Path
     assert corpus.content(published.path) == corpus.content(quiet.path)
 
 
+def killed(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int, seconds: float
+) -> Job:
+    """A job whose clip of this length (0: each one) is killed so many times, ready to be cut."""
+    monkeypatch.setattr(isolate, "PAUSE", 0.0)
+    monkeypatch.setattr(memory_limits, "kills", lambda: 7)
+    (tmp_path / "kills").write_text(times * "once\n")
+    monkeypatch.setenv("UTTERMILL_KILLS", str(tmp_path / "kills"))
+    poison = corpus.filters({"use": "tests.plugins.poison", "how": "kill", "seconds": seconds})
+    job = corpus.job(source, out=tmp_path / "out", filter=poison, memory_limit=8192 * MIB)
+    prepare(job, "filter")
+    return job
+
+
+def alone(job: Job) -> int:
+    done = isolate.alone(functools.partial(stage.run, isolate=True), "filter", job, SHARD)
+    return done.computed
+
+
+BAD_SECONDS = corpus.seconds_of(BAD)
+
+
+def test_a_kill_from_outside_is_no_fault_of_the_item(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What other calls may have caused is nobody's fault; what went before it is kept."""
+    job = killed(source, tmp_path, monkeypatch, 2, BAD_SECONDS)
+    with pytest.raises(KilledFromOutside, match=r"r02\.wav: .*killed from outside \(signal 9\)"):
+        stage.run("filter", job, SHARD, isolate=True)
+    assert failures(job, "filter") == []
+    assert stage.pending("filter", job, SHARD) == (COUNT - BAD, BAD)
+    assert alone(job) == COUNT - BAD, "killed once more, and good then"
+    assert failures(job, "filter") == []
+
+
+def test_an_item_that_dies_alone_with_memory_to_spare_is_blamed(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = killed(source, tmp_path, monkeypatch, 2, BAD_SECONDS)
+    assert alone(job) == COUNT
+    assert failures(job, "filter") == ["crashed"]
+    assert stage.pending("filter", job, SHARD) == (0, COUNT), "it stays so until somebody asks"
+
+
+@pytest.mark.parametrize("why", ["the kernel killed", "most of its limit"])
+def test_an_item_that_dies_for_want_of_memory_is_not_blamed(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    job = killed(source, tmp_path, monkeypatch, 2, BAD_SECONDS)
+    if why == "the kernel killed":
+        monkeypatch.setattr(memory_limits, "kills", iter(range(1000)).__next__)
+    else:
+        monkeypatch.setattr(isolate, "SPARE", 1e-4)
+    assert alone(job) == COUNT
+    assert failures(job, "filter") == [KILLED]
+
+
+def test_where_nothing_lives_the_caller_decides(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shard's only item, killed for want of memory: other shards tell whose fault that is."""
+    job = killed(source, tmp_path, monkeypatch, 1000, corpus.seconds_of(COUNT - 1))
+    with pytest.raises(KilledFromOutside):
+        stage.run("filter", job, SHARD, isolate=True)
+    monkeypatch.setattr(memory_limits, "kills", iter(range(1000)).__next__)
+    with pytest.raises(KilledFromOutside, match="those of 1 items in a row"):
+        alone(job)
+    assert stage.pending("filter", job, SHARD) == (1, COUNT - 1)
+    assert isolate.resigned(functools.partial(stage.run, isolate=True), "filter", job, SHARD)
+    assert failures(job, "filter") == [KILLED]
+
+
+def test_what_kills_item_after_item_ends_the_run_and_blames_none(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = killed(source, tmp_path, monkeypatch, 1000, 0.0)
+    with pytest.raises(RunError, match=r"those of 3 items in a row, 2 times each.*the limit is"):
+        alone(job)
+    assert stage.pending("filter", job, SHARD) == (COUNT, 0)
+    (tmp_path / "kills").write_text("")
+    published, _ = corpus.run(job)
+    assert published.summary["utterances"]["packaged"] == COUNT
+
+
 @pytest.mark.parametrize(
     ("how", "error", "words"),
     [("bug", ValueError, "our own bug"), ("odd_bug", RuntimeError, "OddError: our own")],
@@ -187,6 +273,7 @@ def _fake_child(answers: int, cut: int = 0) -> isolate._Child:
     )
     child = isolate._Child.__new__(isolate._Child)
     child.ready = True
+    child.peak = 0
     child.job = Job(Path("nowhere"), item_timeout=1.0)
     here, there = os.pipe()
     child.process = subprocess.Popen([sys.executable, "-c", code], stdout=there)

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -28,7 +29,8 @@ from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.fleet import CPU, GPU
 from flows.cluster.settings import ClusterSettings
 from flows.server import history
-from tasks.errors import ItemError, RunError
+from tasks.errors import ItemError, KilledFromOutside, RunError
+from tasks.stages.isolate import alone_now
 from tests import signals
 from tests.on_worker import work_on
 from tests.shared_server import Server
@@ -142,6 +144,7 @@ class FakeWorkers:
         self.there: dict[str, int] = {}
         self.most = 0
         self.submitted = 0
+        self.renewed = 0
         self._lost = lost  # calls that no worker ever takes
         self._now: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -169,6 +172,10 @@ class FakeWorkers:
     def restart_worker_of(self, future: Any) -> bool:
         future.cancel()
         return False
+
+    def renew(self) -> None:
+        assert not any(self._now.values()), "a call runs"
+        self.renewed += 1
 
 
 def nap(shard: int, isolate: bool = False) -> int:
@@ -272,6 +279,56 @@ def test_a_call_that_no_worker_took_is_handed_out_again_without_a_charge() -> No
     assert dispatcher.run(nap, 7, within=lambda isolated: 0.2) == 7
     assert workers.submitted == 3
     assert (dispatcher.losses.deaths, dispatcher.losses.timeouts) == (0, 0)
+
+
+def test_what_is_killed_from_outside_runs_again_with_nothing_beside_it() -> None:
+    workers = FakeWorkers()
+    workers.there[CPU] = 4
+    dispatcher = Dispatcher(workers)
+    running, beside, lonely = Counter[str](), list[int](), list[bool]()
+
+    def work(number: int, isolate: bool = False) -> int:
+        running["now"] += 1
+        try:
+            time.sleep(0.02)
+            if number % 10 == 0:
+                if not isolate:
+                    raise MemoryError("so that it is isolated")
+                lonely.append(alone_now())
+                if not lonely[-1]:
+                    raise KilledFromOutside("killed")
+                time.sleep(0.1)
+                beside.append(running["now"])
+            return number
+        finally:
+            running["now"] -= 1
+
+    numbers = list(range(20))
+    call = partial(dispatcher.run, work, within=within)
+    assert map_chains(numbers, lambda number: call(number), 8, dispatcher.cancel) == numbers
+    assert sorted(lonely) == [False, False, True, True]
+    assert beside == [1, 1]
+    assert workers.renewed == 2
+    assert workers.most > 1, "control: others did run beside each other"
+
+
+def test_calls_that_are_killed_even_alone_end_the_run() -> None:
+    """One may be too large for the machine; three tell that the machine is too small."""
+    dispatcher = Dispatcher(FakeWorkers())
+    tried: list[tuple[int, bool]] = []
+
+    def work(number: int, isolate: bool = False) -> int:
+        if not isolate:
+            raise MemoryError("so that it is isolated")
+        tried.append((number, alone_now()))
+        if (number, True) in tried[:-1]:
+            return number  # resigned
+        raise KilledFromOutside("the limit is 0.65 GB")
+
+    assert [dispatcher.run(work, number, within=within) for number in (1, 2)] == [1, 2]
+    assert tried == [(n, alone) for n in (1, 2) for alone in (False, True, True)]
+    with pytest.raises(RunError, match=r"the limit is 0\.65 GB"):
+        dispatcher.run(work, 3, within=within)
 
 
 def test_chains_begin_in_order_and_results_keep_it() -> None:

@@ -56,7 +56,7 @@ def checkup(settings: ClusterSettings, folders: Sequence[str]) -> list[Finding]:
     pins = proofs.pinned(workers, settings.workers_per_gpu)
     proven = [proof(workers) for proof in proofs.PROOFS]
     each = proofs.each_worker(workers)
-    both = [proofs.scheduler(scheduler), *([proofs.folders(seen)] if seen else [])]
+    both = [proofs.memory(), proofs.scheduler(scheduler), *([proofs.folders(seen)] if seen else [])]
     return [proofs.joined(workers), *silent, *each, *proven, pins, *both]
 
 

@@ -13,6 +13,8 @@ from flows.cluster import gpus
 from flows.cluster.dask_config import DASK_CONFIG
 from flows.cluster.facts import ENGINES, Facts, versions
 from flows.cluster.fleet import CPU, GPU
+from flows.cluster.memory import Needs, in_gb
+from tasks import memory_limits
 from tasks.json_types import JsonObject
 from tasks.stages.process import started_afresh
 
@@ -163,6 +165,14 @@ def no_prefect(workers: Facts) -> Finding:
     """No worker imported Prefect, which takes 45 MB and would start a server of its own."""
     with_it = [address for address, fact in workers.items() if fact["prefect"]]
     return _finding("no Prefect", with_it, "not imported on workers", "imported by a task")
+
+
+def memory() -> Finding:
+    """The main process and a worker fit into the memory that a run on this machine may take."""
+    limit, least = memory_limits.of_run(), Needs()
+    here = f"{in_gb(limit.bytes)} for a run on this machine ({limit.source})"
+    fits = least.fitting(limit) > 0
+    return Finding("memory", fits, here if fits else f"{here}, which needs at least {least}")
 
 
 def scheduler(found: JsonObject) -> Finding:

@@ -19,6 +19,7 @@ from flows import machine
 from flows.cluster import certificates, dask_config, ending, fleet, local, spawning, worker
 from flows.cluster.connected import SchedulerElsewhere, SchedulerHere, despite_deaths
 from flows.cluster.fleet import CPU, GPU
+from flows.cluster.memory import Needs
 from flows.cluster.placement import Placement, await_admission
 from flows.cluster.settings import ClusterSettings, TlsSettings
 from tasks.errors import RunError
@@ -37,7 +38,8 @@ class Cluster:
     after a kill, the folder around it is removed by its owner. `gpu`: whether any call needs a
     GPU; otherwise all workers are alike and none sees a GPU. `common`: a folder that workers
     started by others must be able to write to; see `flows.cluster.admission`. `engines`: what local
-    workers load before their first task; None: all that `tasks.preload` knows.
+    workers load before their first task; None: all that `tasks.preload` knows. `needed`: the memory
+    that they need.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Cluster:
         gpu: bool = False,
         common: Path | None = None,
         engines: Mapping[str, str] | None = None,
+        needed: Needs = Needs(),  # noqa: B008 - frozen
     ) -> None:
         """ConfigError when the settings name something that does not exist. Starts nothing."""
         settings.check()
@@ -55,7 +58,8 @@ class Cluster:
         self._common = common
         self._engines = engines
         self._gpu = gpu and settings.gpus != "none"
-        self._fleet = fleet.of(settings, gpu)
+        self._needed = needed
+        self._fleet = fleet.of(settings, gpu, needed)
         self._lock = threading.RLock()
         self._on_start: list[Callable[[Any], object]] = []
         self._client: Any = None
@@ -145,6 +149,13 @@ class Cluster:
                     "Start workers without --no-nanny"
                 ) from error
         return bool(holders)
+
+    def renew(self) -> None:
+        """Replace the processes of all local workers, none of which runs a call: new ones hold no
+        models in memory. Workers that others started may be at work for others."""
+        if self.settings.kind == "local":
+            workers = list(self.client.scheduler_info(n_workers=-1)["workers"])
+            self.client.restart_workers(workers, timeout=30, raise_for_error=False)
 
     def subscribe(self, topic: str, handler: Callable[[Any], object]) -> None:
         """Call `handler((time, message))` for each event that workers log; starts nothing."""
@@ -242,7 +253,7 @@ class Cluster:
             return self._cluster
         self._cluster = local.start(
             self._fleet,
-            fleet.memory(self.settings, self._fleet),
+            fleet.memory(self.settings, self._fleet, self._needed),
             self._folder(),
             security,
             self.settings.dashboard,

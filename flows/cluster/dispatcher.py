@@ -26,13 +26,15 @@ from flows.cluster.calls import (
 )
 from flows.cluster.fleet import CPU
 from tasks.accounting.metrics import Trace
-from tasks.errors import RunError
+from tasks.errors import KilledFromOutside, RunError
 from tasks.logs import log
+from tasks.stages import isolate
 
 Result = TypeVar("Result")
 
 SHARED_TRIES = 2  # deaths before the shard's items run one by one
 ISOLATED_TRIES = 4  # deaths of the worker itself while it isolates; more is not plausible
+MOST_KILLED = 3  # calls that are killed from outside even alone
 POLL_SECONDS = 0.05  # between two looks for an idle worker, by the call at the head of a queue
 QUEUE_SECONDS = 0.5  # after which a queued call looks whether the run was cancelled
 
@@ -49,6 +51,9 @@ class Workers(Protocol):
     def restart_worker_of(self, future: Future) -> bool:
         """Replace the worker that runs a call; False when none does."""
 
+    def renew(self) -> None:
+        """Replace all workers, none of which runs a call: new ones hold no models in memory."""
+
 
 class Dispatcher:
     """Runs calls on the workers, at most one per worker.
@@ -58,8 +63,8 @@ class Dispatcher:
     a GPU hold up no call that needs none.
 
     After a first death the call runs again; after a second death or a missed deadline its items
-    run one by one in disposable processes. Errors that the function raises reach the caller
-    unchanged.
+    run one by one in disposable processes; if one of these is killed from outside, alone, with no
+    other call running. Errors that the function raises reach the caller unchanged.
     """
 
     def __init__(self, cluster: Workers) -> None:
@@ -70,6 +75,9 @@ class Dispatcher:
         self._no_worker: RunError | None = None
         self._cancelled = threading.Event()
         self._draining = threading.Event()
+        self._alone = threading.Event()  # a call runs, or waits to run, with no other beside it
+        self._one_alone = threading.Lock()
+        self._killed = 0  # calls of which nothing lived, even alone
 
     def run(
         self,
@@ -112,11 +120,20 @@ class Dispatcher:
                 self.losses.isolated += 1
             trace.isolated = True
             isolated = partial(fn, isolate=True)
+            alone = False
             for _ in range(ISOLATED_TRIES):
                 try:
+                    if alone:
+                        return self._attempt_alone(trace, calls, isolated, args, within(True))
                     return self._attempt(trace, calls, isolated, args, within(True))
                 except WorkerLost as loss:
                     log.warning("%s, item by item: %s", what, loss)
+                except KilledFromOutside as error:
+                    log.warning("%s; it runs again with nothing beside it", error)
+                    if alone and self._all_killed():
+                        raise
+                    again_so = isolate.resigned if alone else isolate.alone
+                    isolated, alone = partial(again_so, partial(fn, isolate=True)), True
         one_by_one = ", even with its items run one by one" if isolates else ""
         raise RunError(
             f"{what} ended {tries} workers{one_by_one}: check whether the machine is out of "
@@ -160,14 +177,16 @@ class Dispatcher:
         fn: Callable[..., Result],
         args: tuple[object, ...],
         seconds: float,
+        alone: bool = False,
     ) -> Result:
-        """One try of a call; WorkerLost if its worker dies or is restarted."""
+        """One try of a call; WorkerLost if its worker dies or is restarted. `alone`: it does not
+        wait for its turn."""
         trace.attempts += 1
         began = time.time()
         if retry := trace.attempts > 1:
             trace.wanted = began
         while True:
-            future = self._submit_in_turn(calls, fn, args, retry)
+            future = self._submit_in_turn(calls, fn, args, retry, alone)
             try:
                 result: Result = self._wait(future, seconds)
                 return result
@@ -180,8 +199,48 @@ class Dispatcher:
             finally:
                 calls.finished(future)
 
+    def _attempt_alone(
+        self,
+        trace: Trace,
+        calls: CallQueue,
+        fn: Callable[..., Result],
+        args: tuple[object, ...],
+        seconds: float,
+    ) -> Result:
+        """`_attempt` with no other call running, on workers that hold no models in memory."""
+        with self._one_alone:
+            self._alone.set()
+            try:
+                while self._running():
+                    self.sleep(POLL_SECONDS)
+                self._cluster.renew()
+                return self._attempt(trace, calls, fn, args, seconds, alone=True)
+            finally:
+                self._alone.clear()
+
+    def _all_killed(self) -> bool:
+        """Whether so many calls were killed alone that no item is to blame."""
+        with self._lock:
+            self._killed += 1
+            return self._killed == MOST_KILLED
+
+    def _running(self) -> bool:
+        """Whether any call runs; once `_alone` is set, none begins."""
+        with self._lock:
+            queues = list(self._queues.values())
+        for calls in queues:
+            with calls.submitting:
+                if calls.running:
+                    return True
+        return False
+
     def _submit_in_turn(
-        self, calls: CallQueue, fn: Callable[..., Result], args: tuple[object, ...], retry: bool
+        self,
+        calls: CallQueue,
+        fn: Callable[..., Result],
+        args: tuple[object, ...],
+        retry: bool,
+        alone: bool,
     ) -> Future:
         """Submit when it is this call's turn and a worker is idle.
 
@@ -196,7 +255,7 @@ class Dispatcher:
                     raise self._no_worker
                 if self._drained(retry):
                     raise NotBegun("it did not begin, because another shard failed")
-                if not turn.wait(QUEUE_SECONDS):
+                if not alone and not turn.wait(QUEUE_SECONDS):
                     continue
                 calls.ended.clear()
                 with calls.submitting:
@@ -205,7 +264,8 @@ class Dispatcher:
                     busy = len(calls.running)
                     idle = not busy or busy < self._cluster.live(calls.kind)
                     # Meanwhile another call may have come to the head, or failed.
-                    if idle and turn.is_set() and not self._drained(retry):
+                    next_one = alone or (turn.is_set() and not self._alone.is_set())
+                    if idle and next_one and not self._drained(retry):
                         future = self._cluster.submit(fn, *args, kind=calls.kind)
                         calls.started(future)
                         return future

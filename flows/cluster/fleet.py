@@ -9,20 +9,20 @@ shards overlap.
 from __future__ import annotations
 
 import os
+import resource
 from dataclasses import dataclass, replace
 
 from flows.cluster import gpus
+from flows.cluster.memory import SPACIOUS, Needs, in_gb, needs
 from flows.cluster.settings import ClusterSettings
-from tasks import plugins
+from tasks import memory_limits, plugins
 from tasks.errors import ConfigError
 from tasks.job import Job
+from tasks.logs import log
 from tasks.plugins import gpu
 from tasks.settings import Plugin
 
 CPU, GPU = "CPU", "GPU"  # kinds of workers, and the names of their Dask resources
-
-#: A worker's imports take 0.4 GB, a Whisper base model 0.3 GB, blocks and batches the rest.
-LEAST_MEMORY = 1_500_000_000
 MOST_WORKERS = 8
 
 
@@ -41,28 +41,59 @@ class Fleet:
         return len(self.pins) if kind == GPU else self.cpus
 
 
-def of(settings: ClusterSettings, gpu: bool) -> Fleet:
-    """The local workers. `gpu`: whether any call needs a GPU; otherwise there are no GPU workers.
+def of(settings: ClusterSettings, gpu: bool, needed: Needs = Needs()) -> Fleet:  # noqa: B008
+    """The local workers: as many as fit into the memory that the run may take. `gpu`: whether any
+    call needs a GPU; otherwise there are no GPU workers.
 
     A GPU worker keeps one CPU busy and takes as much memory as any worker.
     """
-    from dask.system import CPU_COUNT  # respects cgroups, as does MEMORY_LIMIT
-    from distributed.system import MEMORY_LIMIT
+    from dask.system import CPU_COUNT  # respects cgroups
 
     found = gpus.devices(settings.gpus) if gpu and settings.kind == "local" else ()
     pins = tuple(device for device in found for _ in range(settings.workers_per_gpu))
-    room = min(CPU_COUNT, MEMORY_LIMIT // LEAST_MEMORY) - len(pins)
-    return Fleet(settings.workers or max(1, min(room, MOST_WORKERS)), pins)
+    limit = memory_limits.of_run()
+    room = min(CPU_COUNT, needed.fitting(limit, SPACIOUS)) - len(pins)
+    wanted = min(room, MOST_WORKERS)
+    if settings.workers:
+        wanted = min(settings.workers, needed.fitting(limit) - len(pins))
+    return Fleet(max(1, wanted), pins)
 
 
-def memory(settings: ClusterSettings, fleet: Fleet) -> int:
-    """Memory limit of a local worker, bytes."""
+def memory(settings: ClusterSettings, fleet: Fleet, needed: Needs = Needs()) -> int:  # noqa: B008
+    """Memory limit of a local worker, bytes of resident memory."""
     from dask.utils import parse_bytes
-    from distributed.system import MEMORY_LIMIT
 
     if settings.memory_limit != "auto":
         return int(parse_bytes(settings.memory_limit))
-    return max(LEAST_MEMORY, int(0.9 * MEMORY_LIMIT) // fleet.size)
+    share = int(0.9 * (memory_limits.of_run().bytes - needed.main)) // fleet.size
+    own = memory_limits.of_process(resource.RLIMIT_DATA)
+    # Below a spacious share the kernel decides, which the run survives: no item is to blame for what
+    # a plug-in's model takes unsaid.
+    found = max(needed.worker + SPACIOUS, share)
+    return found if own is None else min(found, own)
+
+
+def check_memory(job: Job, settings: ClusterSettings, history: str) -> None:
+    """ConfigError when no local worker fits into the memory that the run may take. A warning when
+    fewer fit than the settings want, or less than they promise to each."""
+    if settings.kind != "local":
+        return
+    limit = memory_limits.of_run()
+    needs(job, history).check(limit)
+    needed = needs(job)
+    workers = of(settings, bool(gpu.stages(job)), needed)
+    if settings.workers and workers.cpus < settings.workers:
+        log.warning(
+            "cluster.workers is %d, but %d fit into %s (%s): %s; this run has so many",
+            settings.workers, workers.cpus, in_gb(limit.bytes), limit.source, needed,
+        )  # fmt: skip
+    promised = workers.size * memory(settings, workers, needed)
+    if settings.memory_limit != "auto" and promised > limit.bytes:
+        log.warning(
+            "%d workers with cluster.memory_limit %s are more than the %s that this run may take "
+            "(%s); where that runs out, the kernel kills: take fewer workers, or less for each",
+            workers.size, settings.memory_limit, in_gb(limit.bytes), limit.source,
+        )  # fmt: skip
 
 
 def with_threads(job: Job, settings: ClusterSettings) -> Job:
@@ -73,7 +104,8 @@ def with_threads(job: Job, settings: ClusterSettings) -> Job:
     if "threads" not in module.Settings.model_fields or "threads" in backend.options:
         return job
     on_gpu = gpu.stages(job)
-    threads = asr_threads(settings, of(settings, bool(on_gpu)), "transcribe" in on_gpu)
+    workers = of(settings, bool(on_gpu), needs(job))
+    threads = asr_threads(settings, workers, "transcribe" in on_gpu)
     shared = Plugin(use=backend.use, **backend.options, threads=threads)
     return replace(job, transcribe=job.transcribe.model_copy(update={"backend": shared}))
 

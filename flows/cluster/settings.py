@@ -99,7 +99,7 @@ class ClusterSettings(StageSettings):
     workers: int | None = Transient(
         None,
         "Worker processes without a GPU; default: one per CPU that no GPU worker "
-        "uses, at most 8, each with at least 1.5 GB.",
+        "uses, at most 8, each with 1 GB beyond its libraries and models.",
         ge=1,
     )
     gpus: Chosen = Transient(
@@ -112,7 +112,7 @@ class ClusterSettings(StageSettings):
     memory_limit: str = Transient(
         "auto",
         "Memory of a worker, such as 2GB; at 95 % of it the worker is killed and the "
-        "culprit is found. auto: an equal share of 90 % of the machine's, at least 1.5 GB.",
+        "culprit is found. auto: an equal share of 90 % of what this run may take.",
         mark=WORDS,
     )
     asr_threads: int | None = Transient(

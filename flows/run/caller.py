@@ -8,7 +8,7 @@ from functools import partial
 from inspect import signature
 from pathlib import Path
 
-from flows.cluster import deadlines, worker
+from flows.cluster import deadlines, memory, worker
 from flows.cluster.chains import map_chains
 from flows.cluster.cluster import Cluster
 from flows.cluster.dispatcher import Dispatcher
@@ -34,7 +34,8 @@ def cluster_of(job: Job, settings: ClusterSettings, folder: Path) -> Cluster:
     # Workers that others start must see a folder, unless OUT is in a store they have access to.
     common = storage.of(job.out).mounted(folder)
     reached = engines.of(job)
-    return Cluster(settings, job.scratch / "workers", bool(gpu.stages(job)), common, reached)
+    gpus, needed = bool(gpu.stages(job)), memory.needs(job)
+    return Cluster(settings, job.scratch / "workers", gpus, common, reached, needed)
 
 
 @contextmanager

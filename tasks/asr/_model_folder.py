@@ -45,11 +45,19 @@ def checked(*files: Path) -> None:
 def identity(files: Iterable[Path]) -> str:
     """sha256 over names and contents of files, sorted by name. Includes weights that a graph keeps
     in separate files (`model.onnx.data`, `model.onnx_data`)."""
-    found = {beside for file in files for beside in (file, *_data_of(file))}
     whole = hashlib.sha256()
-    for path in sorted(found, key=lambda path: (path.name, str(path))):
+    for path in sorted(_with_data(files), key=lambda path: (path.name, str(path))):
         whole.update(f"{path.name} {finding.sha256(path)}\n".encode())
     return whole.hexdigest()
+
+
+def size(files: Iterable[Path]) -> int:
+    """Bytes of the same files."""
+    return sum(path.stat().st_size for path in _with_data(files))
+
+
+def _with_data(files: Iterable[Path]) -> set[Path]:
+    return {beside for file in files for beside in (file, *_data_of(file))}
 
 
 def _data_of(file: Path) -> list[Path]:

@@ -64,6 +64,10 @@ def weights(settings: Settings) -> str:
     return _model_folder.identity(files)
 
 
+def model_bytes(settings: Settings) -> int:
+    return _model_folder.size(_files(settings))
+
+
 def _files(settings: Settings) -> tuple[Path, Path, *tuple[Path, ...]]:
     """Graph, tokens and, if it exists, the file that says how samples are scaled."""
     folder = _model_folder.folder(settings.model, "ctc", EXAMPLE)

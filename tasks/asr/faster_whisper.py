@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from tasks import language_codes
 from tasks.asr import Abilities, SpeechClip, Transcript, _batching, _model_folder, _pieces
 from tasks.asr._whisper import chinese, loading
+from tasks.asr._whisper.loading import model_bytes as model_bytes
 from tasks.asr._whisper.loading import weights as weights
 from tasks.asr._whisper.long_clips import Long
 from tasks.asr._whisper.requests import PASSAGE_SECONDS, Request, is_long, requests_of, told_after

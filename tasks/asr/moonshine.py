@@ -65,6 +65,10 @@ def weights(settings: Settings) -> str:
     return hashlib.sha256(b"".join(hashes)).hexdigest()
 
 
+def model_bytes(settings: Settings) -> int:
+    return registry.MOONSHINE.size
+
+
 def abilities(settings: Settings) -> Abilities:
     return Abilities(("en",), LONGEST / RATE, (), "MIT")
 

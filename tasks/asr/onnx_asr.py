@@ -60,6 +60,10 @@ def weights(settings: Settings) -> str:
     return _model_folder.identity(_files(settings).values())
 
 
+def model_bytes(settings: Settings) -> int:
+    return _model_folder.size(_files(settings).values())
+
+
 def language_fault(settings: Settings, language: str) -> str | None:
     """Only models that are told the language refuse one: those without a token for it."""
     if not KINDS[family(settings)].asked:

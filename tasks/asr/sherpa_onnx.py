@@ -86,6 +86,10 @@ def weights(settings: Settings) -> str:
     return _model_folder.identity(_files(settings))
 
 
+def model_bytes(settings: Settings) -> int:
+    return _model_folder.size(_files(settings))
+
+
 def _files(settings: Settings) -> tuple[Path, Path]:
     """(graph, tokens)."""
     folder = _model_folder.folder(settings.model, "sherpa_onnx", EXAMPLES[settings.family])

@@ -233,7 +233,7 @@ def _parquet_cell(locator: Locator) -> pa.Buffer:
     try:
         with Table(handle) as table:
             return _cell(table, column, row)
-    except (ItemError, OSError, pa.ArrowException) as error:
+    except (ItemError, OSError, pa.ArrowException):
         if failed := failure(handle):
             raise item_error(failed) from failed
         raise

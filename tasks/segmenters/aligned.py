@@ -63,6 +63,11 @@ def identity(settings: Settings) -> str:
     return recipe.digest(recipe.of_plugin("asr", settings.backend), recogniser.weights(own))
 
 
+def model_bytes(settings: Settings) -> int:
+    recogniser, own = plugins.resolve("asr", settings.backend)
+    return recogniser.model_bytes(own)
+
+
 def check_weights(settings: Settings) -> None:
     """ConfigError when the recogniser cannot do what the engine asks for."""
     recogniser, _ = plugins.resolve("asr", settings.backend)

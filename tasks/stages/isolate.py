@@ -3,22 +3,31 @@
 The parent sends units; the child returns the rows of each. When the child dies, hangs or exceeds
 the memory limit, its current unit is quarantined and a new child continues with the next one. Each
 culprit costs one start of an interpreter (a second or two), and a hang the item's timeout.
+
+A SIGKILL that the parent did not send is most often the kernel's, for want of memory, and says
+nothing of the unit: it runs again `alone`, where the caller sees to it that nothing of the run is
+at work beside it. What is killed there again and again is blamed only if it had memory to spare and
+the next unit lives.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from multiprocessing.connection import Connection
+from typing import NamedTuple, TypeVar
 
 import psutil
 
-from tasks import environment
+from tasks import environment, memory_limits
+from tasks.errors import KILLED, KilledFromOutside, RunError
 from tasks.job import Job
 from tasks.logs import log
 from tasks.schema import Row
@@ -26,16 +35,75 @@ from tasks.stages import contract
 
 POLL = 0.2  # s between checks of the child's memory
 START = 120.0  # s that a new process may take to reach its first unit
+TRIES = 2  # of a unit that is killed from outside while it runs alone
+PAUSE = 3.0  # s before the second
+MOST_KILLED = 3  # units in a row: whatever kills them has nothing to do with them
+SPARE = 0.8  # share of the memory limit below which a unit had memory to spare
+
+Result = TypeVar("Result")
+_alone: ContextVar[bool] = ContextVar("alone", default=False)
+_resigned: ContextVar[bool] = ContextVar("resigned", default=False)
+
+
+def alone(work: Callable[..., Result], *args: object) -> Result:
+    """`work(*args)`, which isolates its units, where nothing else of the run is at work."""
+    token = _alone.set(True)
+    try:
+        return work(*args)
+    finally:
+        _alone.reset(token)
+
+
+def resigned(work: Callable[..., Result], *args: object) -> Result:
+    """The same, once more: units that are killed from outside get rows that say so."""
+    token = _resigned.set(True)
+    try:
+        return alone(work, *args)
+    finally:
+        _resigned.reset(token)
+
+
+def alone_now() -> bool:
+    """Whether this runs in `alone`."""
+    return _alone.get()
+
+
+class _Death(NamedTuple):
+    """A unit that was killed from outside each time; `spare`: it had memory to spare."""
+
+    unit: contract.Work
+    peak: int  # bytes
+    spare: bool
 
 
 def results(stage: str, job: Job, units: Sequence[contract.Work]) -> Iterator[list[Row]]:
-    """Rows of each unit, in order; a unit that kills its process gives the rows of its failure."""
+    """Rows of each unit, in order; a unit that kills its process gives the rows of its failure.
+
+    KilledFromOutside when the process of one was killed while others may have been at work: call
+    again `alone`, for the units whose rows did not come; also when none lives there, for want of
+    memory: others may tell whether that is the machine's or the unit's (`resigned`). RunError when
+    unit after unit is killed, none of which is blamed.
+    """
     module = contract.worker(stage)
-    at = 0
+    at = tries = lived = 0
+    deaths: list[_Death] = []  # of the units before, whose rows are still to come
     while at < len(units):
         with _Child(stage, job, units[at:]) as child:
             while at < len(units):
                 rows, code, detail = child.next()
+                if code == KILLED:
+                    if not alone_now():
+                        raise KilledFromOutside(f"{stage}: {units[at].name}: {detail}")
+                    if (tries := tries + 1) < TRIES:
+                        time.sleep(PAUSE)
+                        break
+                    deaths.append(_Death(units[at], child.peak, child.had_spare_memory()))
+                    if len(deaths) == MOST_KILLED:
+                        raise RunError(_again_and_again(stage, deaths))
+                    at, tries = at + 1, 0
+                    break
+                yield from _failures(stage, deaths, job)
+                deaths, tries, lived = [], 0, lived + 1
                 if code:
                     log.warning("%s: %s is quarantined as %s", stage, units[at].name, code)
                     rows = module.failure(units[at], code, detail)
@@ -43,6 +111,33 @@ def results(stage: str, job: Job, units: Sequence[contract.Work]) -> Iterator[li
                 yield rows
                 if code:
                     break
+    if not (lived or _resigned.get() or all(death.spare for death in deaths)):
+        raise KilledFromOutside(_again_and_again(stage, deaths))
+    yield from _failures(stage, deaths, job)
+
+
+def _failures(stage: str, deaths: Sequence[_Death], job: Job) -> Iterator[list[Row]]:
+    """The rows of units that were killed one after another, and not the next one. A single one with
+    memory to spare is to blame itself."""
+    for unit, peak, spare in deaths:
+        took = f"with {peak >> 20} MiB of the {job.memory_limit >> 20} that a worker may take"
+        if spare and len(deaths) == 1:
+            code, detail = "crashed", f"it was killed (signal 9) {TRIES} times by itself, {took}"
+        else:
+            code, detail = KILLED, f"its process was killed from outside (signal 9), {took}"
+        log.warning("%s: %s is quarantined as %s", stage, unit.name, code)
+        yield contract.worker(stage).failure(unit, code, detail)
+
+
+def _again_and_again(stage: str, deaths: Sequence[_Death]) -> str:
+    limit = memory_limits.of_run()
+    return (
+        f"{stage}: something kills this run's processes (signal 9): those of {len(deaths)} items "
+        f"in a row, {TRIES} times each, with nothing else of the run at work; the last one took "
+        f"{deaths[-1].peak >> 20} MiB. Most often memory runs out: the limit is "
+        f"{limit.bytes / 1e9:.2f} GB ({limit.source}); raise it, or end what else takes memory, "
+        "then run again to continue from here"
+    )
 
 
 class _Child:
@@ -51,6 +146,8 @@ class _Child:
     def __init__(self, stage: str, job: Job, units: Sequence[contract.Work]) -> None:
         self.job = job
         self.ready = False
+        self.peak = 0  # bytes of resident memory, as seen every POLL
+        self._kills = memory_limits.kills()
         reading, writing = os.pipe()
         self.answers = Connection(reading, writable=False)
         try:
@@ -90,6 +187,8 @@ class _Child:
             answer = self.answers.recv()
         except (EOFError, OSError):  # at an answer's begin, or within one
             status = self.process.wait()
+            if status == -signal.SIGKILL:
+                return [], KILLED, "its process was killed from outside (signal 9)"
             return [], "crashed", f"its process ended with status {status}"
         if isinstance(answer, MemoryError):
             return [], "out_of_memory", str(answer)
@@ -97,11 +196,16 @@ class _Child:
             raise answer
         return answer, None, ""
 
+    def had_spare_memory(self) -> bool:
+        """Of a child that was killed: whether neither it nor the machine was short of memory."""
+        return self.peak < SPARE * self.job.memory_limit and memory_limits.kills() == self._kills
+
     def _memory(self) -> int:
-        try:
-            return int(psutil.Process(self.process.pid).memory_info().rss)
-        except psutil.NoSuchProcess:
-            return 0
+        with suppress(psutil.NoSuchProcess):
+            taken = int(psutil.Process(self.process.pid).memory_info().rss)
+            self.peak = max(self.peak, taken)
+            return taken
+        return 0
 
     def __enter__(self) -> _Child:
         return self

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import time
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -19,11 +21,13 @@ VERSION = 1
 COLUMNS = {"poison": ("1", "twice the length")}
 HELD: list[np.ndarray[tuple[int], np.dtype[np.uint8]]] = []
 
-How = Literal["nothing", "segv", "memory", "hang", "item_error", "memory_error", "bug", "odd_bug"]
+How = Literal[
+    "nothing", "segv", "memory", "hang", "item_error", "memory_error", "bug", "odd_bug", "kill"
+]
 
 
 class Settings(StageSettings):
-    seconds: float = -1.0
+    seconds: float = -1.0  # of the clip; 0: of every one
     how: How = "nothing"
     max: float | None = Field(None, json_schema_extra=THRESHOLD)
 
@@ -44,6 +48,11 @@ def harm(how: How) -> None:
             time.sleep(0.05)
     elif how == "hang":
         time.sleep(3600)
+    elif how == "kill":  # as the kernel does for want of memory, while UTTERMILL_KILLS has lines
+        left = Path(os.environ["UTTERMILL_KILLS"])
+        if lines := left.read_text().splitlines(keepends=True):
+            left.write_text("".join(lines[1:]))
+            os.kill(os.getpid(), signal.SIGKILL)
     elif how == "item_error":
         raise ItemError("decode_error", "it does not please")
     elif how == "memory_error":
@@ -59,7 +68,7 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     if path := os.environ.get("UTTERMILL_COUNT"):
         with open(path, "a") as handle:
             handle.write(f"{clip.seconds:.3f}\n")
-    if abs(clip.seconds - settings.seconds) < 1e-3:
+    if settings.seconds == 0 or abs(clip.seconds - settings.seconds) < 1e-3:
         harm(settings.how)
     return {"poison": 2 * clip.seconds}
 

@@ -35,6 +35,13 @@ def weights(settings: Settings) -> str:
     return found
 
 
+def model_bytes(settings: Settings) -> int:
+    """Those of model.bin, which mostly holds float16: half of them as int8."""
+    size = (locate(settings) / "model.bin").stat().st_size
+    halved = settings.compute_type == "auto" or "int8" in settings.compute_type
+    return size // 2 if halved else size
+
+
 def short_windows(settings: Settings) -> bool:
     """Whether clips get windows shorter than 30 s. It follows from the settings and from `weights`;
     the recipe of a transcript has both."""

@@ -53,6 +53,11 @@ class LoadedPlugin(Protocol):
         """The models of the registry that it computes with: a version's data card names them."""
         return ()
 
+    def model_bytes(self, settings: PluginSettings) -> int:
+        """What the weights that it loads take of a worker's memory, bytes, about. Asked before a
+        worker starts; ConfigError when they are missing."""
+        return sum(model.size for model in self.known_models(settings))
+
     def check_weights(self, settings: PluginSettings) -> None:
         """Look for what it needs on this machine; ConfigError with the command that brings it.
         Asked before a worker starts."""

@@ -1,0 +1,134 @@
+"""How much memory this process may take, and how often the kernel killed for want of it.
+
+Slurm's `--mem`, systemd's `MemoryMax` and containers put a process into a control group below the
+file system's top. The limit of each group on the way up counts, so all of them are read, v1 and v2.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+ROOT = Path("/")
+#: Files with a limit in bytes; v2 says `max` for none, v1 a number beyond all memory.
+FILES = {"cgroup": ("memory.limit_in_bytes",), "cgroup2": ("memory.max", "memory.high")}
+#: Files that count the processes that the kernel killed for want of memory.
+KILLS = {"cgroup": "memory.oom_control", "cgroup2": "memory.events"}
+
+
+class Limit(NamedTuple):
+    bytes: int
+    source: str  # in words
+
+
+class Group(NamedTuple):
+    """A control group for memory: its files lie in `folder`; `name` as /proc/self/cgroup has it."""
+
+    kind: str  # cgroup, cgroup2: the file system's type
+    folder: Path
+    name: str
+
+
+def of_run(root: Path = ROOT) -> Limit:
+    """The least that all processes of this group may take together. `root`: of the file system."""
+    limits = [Limit(psutil.virtual_memory().total, "the machine's memory"), *_of_groups(root)]
+    if (size := of_process(resource.RLIMIT_RSS)) is not None:  # which no kernel enforces
+        limits.append(Limit(size, "ulimit -m"))
+    return min(limits)
+
+
+def of_process(kind: int) -> int | None:
+    """A limit of each single process by its number in `resource`, bytes; None: as much as there
+    is."""
+    soft = resource.getrlimit(kind)[0]
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def kills(root: Path = ROOT) -> int:
+    """Processes that the kernel has killed for want of memory: in this process's groups and, where
+    it says so, on the machine. A number to compare with an earlier one."""
+    files = [group.folder / KILLS[group.kind] for group in groups(root)]
+    return sum(_named(path, "oom_kill") or 0 for path in (*files, root / "proc/vmstat"))
+
+
+def groups(root: Path = ROOT) -> list[Group]:
+    """The process's groups for memory, each from the leaf up to the top that is mounted here."""
+    found: list[Group] = []
+    named = _names(root)
+    for kind, (top, place) in _mounts(root).items():
+        if (name := named.get(kind)) is None:
+            continue
+        inside = os.path.relpath(name, top)
+        # A group beside or above what is mounted cannot be seen: its top is the nearest.
+        parts = () if ".." in (*Path(top).parts, *Path(inside).parts) else Path(inside).parts
+        for length in range(len(parts), -1, -1):
+            below = Path(*parts[:length])
+            found.append(Group(kind, root / place.lstrip("/") / below, str(Path(top) / below)))
+    return found
+
+
+def _of_groups(root: Path) -> Iterator[Limit]:
+    for kind, folder, name in groups(root):
+        for file in FILES[kind]:
+            if (size := _number(folder / file)) is not None:
+                yield Limit(size, f"{file} of the cgroup {name}")
+        if kind == "cgroup":  # also of groups above the mount, as in a container
+            size = _named(folder / "memory.stat", "hierarchical_memory_limit")
+            if size is not None:
+                yield Limit(size, f"the memory limit above the cgroup {name}")
+
+
+def _names(root: Path) -> dict[str, str]:
+    """The process's group by kind: lines are `number:controllers:name`."""
+    found: dict[str, str] = {}
+    for line in _lines(root / "proc/self/cgroup"):
+        number, controllers, name = line.split(":", 2)
+        if number == "0" and not controllers:
+            found["cgroup2"] = name
+        elif "memory" in controllers.split(","):
+            found["cgroup"] = name
+    return found
+
+
+def _mounts(root: Path) -> dict[str, tuple[str, str]]:
+    """By kind: which group is mounted, and where. Of several mounts, the last lies on top."""
+    found: dict[str, tuple[str, str]] = {}
+    for line in _lines(root / "proc/self/mountinfo"):
+        mount, _, file_system = line.partition(" - ")
+        kind, _, options = file_system.split(" ", 2)
+        if kind == "cgroup2" or (kind == "cgroup" and "memory" in re.split("[, ]", options)):
+            top, place = map(_unescaped, mount.split(" ")[3:5])
+            found[kind] = top, place
+    return found
+
+
+def _unescaped(path: str) -> str:
+    """mountinfo writes a space as \\040."""
+    return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), path)
+
+
+def _number(path: Path) -> int | None:
+    text = next(iter(_lines(path)), "")
+    return int(text) if text.isdecimal() else None
+
+
+def _named(path: Path, name: str) -> int | None:
+    """The number behind a name at the begin of a line."""
+    for line in _lines(path):
+        first, _, rest = line.partition(" ")
+        if first == name and rest.isdecimal():
+            return int(rest)
+    return None
+
+
+def _lines(path: Path) -> list[str]:
+    with suppress(OSError):  # no Linux, no such group, or a file that this kernel lacks
+        return path.read_text(errors="replace").splitlines()
+    return []

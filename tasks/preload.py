@@ -29,7 +29,13 @@ from typing import Protocol
 from tasks import environment
 from tasks.errors import RunError
 from tasks.lean import importing, search_as_usual, without_pandas
-from tasks.stages.process import command_line, die_with_parent, started_afresh
+from tasks.stages.process import (
+    OF_WORKER,
+    command_line,
+    die_first,
+    die_with_parent,
+    started_afresh,
+)
 
 #: Module, and an attribute whose reading loads it: what every run needs. The stages are here
 #: because importing them would take half a second of each worker's first task.
@@ -99,6 +105,7 @@ if not started_afresh(command_line()):
         "distributed.worker.multiprocessing-method to spawn"
     )
 die_with_parent()
+die_first(OF_WORKER)
 reads_utf8(sys.getfilesystemencoding())
 agree(environment.client_version(), version("uttermill"))
 # Ctrl-C reaches the whole process group, but the client decides when its workers end.

@@ -15,6 +15,7 @@ from flows.cli import doctor, proofs
 from flows.cli.proofs import Finding
 from flows.cluster import dask_config, facts
 from flows.cluster.settings import ClusterSettings
+from tasks import memory_limits
 from tasks.audio import codecs
 from tasks.stages.process import started_afresh
 from tests.test_show import said
@@ -137,6 +138,16 @@ def test_each_proof_has_a_control(proof: Any, wrong: dict[str, Any]) -> None:
     assert "a" in found.detail
 
 
+def test_the_memory_limit_is_shown_with_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    for size, fits in ((10**9, True), (10**8, False)):
+        limit = memory_limits.Limit(size, "memory.max of the cgroup /slurm/7")
+        monkeypatch.setattr(memory_limits, "of_run", lambda limit=limit: limit)
+        found = proofs.memory()
+        assert found.ok == fits
+        assert f"{size / 1e9:.2f} GB for a run on this machine (memory.max of" in found.detail
+    assert "GB for the main process" in proofs.memory().detail
+
+
 def test_pins() -> None:
     assert proofs.pinned(good()).ok
     found = proofs.pinned(on_gpus("0", "1"))
@@ -227,7 +238,7 @@ def test_doctor_proves_real_workers(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(out)
     assert found["ok"] is True
     # Joined, two workers, their pins, and their scheduler.
-    assert len(found["findings"]) == 5 + len(proofs.PROOFS)
+    assert len(found["findings"]) == 6 + len(proofs.PROOFS)
     assert all(set(finding) == {"name", "ok", "detail"} for finding in found["findings"])
 
 

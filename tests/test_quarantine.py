@@ -3,16 +3,53 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import soundfile as sf
 
-from tasks.stages import pcm
+from tasks import pipeline
+from tasks.callers import Here
+from tasks.errors import KILLED
+from tasks.job import Job
+from tasks.schema import Row
+from tasks.stages import contract, isolate, pcm, stage
 from tests import corpus
 
 RETRY = {"shard": {"retry": True}}
+
+
+@pytest.mark.parametrize(
+    ("code", "detail", "again"),
+    [
+        (KILLED, "its process was killed from outside (signal 9)", 1),
+        ("crashed", "its process ended with status -9", 1),  # as former releases blamed the item
+        ("crashed", "its process ended with status -11", 0),
+        ("crashed", "it was killed (signal 9) 2 times by itself, with 3 MiB of the 9", 0),
+    ],
+)
+@pytest.mark.parametrize("name", stage.PER_SHARD)
+def test_what_was_killed_from_outside_heals_at_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, code: str, detail: str, again: int
+) -> None:
+    corpus.make(tmp_path / "in", 4)
+    job = corpus.job(tmp_path, package={"max_failed_fraction": 1.0})
+    pipeline.run_shard_stage(job, Here(), tmp_path / "scratch")
+    for before in stage.PER_SHARD[: stage.PER_SHARD.index(name)]:
+        stage.run(before, job, "shard-000000")
+
+    def first_fails(name: str, job: Job, units: list[Any]) -> Iterator[list[Row]]:
+        yield from (contract.find(name).failure(unit, code, detail) for unit in units[:1])
+        yield from contract.find(name).compute(units[1:], job)
+
+    with monkeypatch.context() as killing:
+        killing.setattr(isolate, "results", first_fails)
+        stage.run(name, job, "shard-000000", isolate=True)
+    healed, counts = corpus.run(job)
+    assert counts[name] == (again, 4 - again)
+    assert (f"{name}.{code}" in healed.summary["reasons"]) != bool(again)
 
 
 def test_one_utterance_that_cannot_be_converted_costs_no_other(tmp_path: Path) -> None:

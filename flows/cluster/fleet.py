@@ -67,8 +67,8 @@ def memory(settings: ClusterSettings, fleet: Fleet, needed: Needs = Needs()) -> 
         return int(parse_bytes(settings.memory_limit))
     share = int(0.9 * (memory_limits.of_run().bytes - needed.main)) // fleet.size
     own = memory_limits.of_process(resource.RLIMIT_DATA)
-    # Below a spacious share the kernel decides, which the run survives: no item is to blame for what
-    # a plug-in's model takes unsaid.
+    # Below a spacious share the kernel decides, which the run survives: no item is to blame for
+    # what a plug-in's model takes unsaid.
     found = max(needed.worker + SPACIOUS, share)
     return found if own is None else min(found, own)
 
@@ -85,15 +85,22 @@ def check_memory(job: Job, settings: ClusterSettings, history: str) -> None:
     if settings.workers and workers.cpus < settings.workers:
         log.warning(
             "cluster.workers is %d, but %d fit into %s (%s): %s; this run has so many",
-            settings.workers, workers.cpus, in_gb(limit.bytes), limit.source, needed,
-        )  # fmt: skip
+            settings.workers,
+            workers.cpus,
+            in_gb(limit.bytes),
+            limit.source,
+            needed,
+        )
     promised = workers.size * memory(settings, workers, needed)
     if settings.memory_limit != "auto" and promised > limit.bytes:
         log.warning(
             "%d workers with cluster.memory_limit %s are more than the %s that this run may take "
             "(%s); where that runs out, the kernel kills: take fewer workers, or less for each",
-            workers.size, settings.memory_limit, in_gb(limit.bytes), limit.source,
-        )  # fmt: skip
+            workers.size,
+            settings.memory_limit,
+            in_gb(limit.bytes),
+            limit.source,
+        )
 
 
 def with_threads(job: Job, settings: ClusterSettings) -> Job:

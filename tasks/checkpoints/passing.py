@@ -29,6 +29,7 @@ _ERRORS = (
     *(errno.EINTR, errno.ENFILE, errno.EMFILE, errno.EACCES, errno.EPERM, errno.EBUSY),
     *(errno.ECONNRESET, errno.ECONNREFUSED, errno.ECONNABORTED, errno.ENODEV, errno.ENOMEM),
 )
+_KILLED = "its process ended with status -9"  # and what the kernel killed for want of memory
 _WORDS = rf"^(it cannot be read \(|.*FFmpeg: )?({'|'.join(map(os.strerror, _ERRORS))})\b"
 
 
@@ -40,7 +41,8 @@ def passing(table: pa.Table) -> Bools:
     own = pc.is_in(code, pa.array(PASSING))
     said = pc.match_substring_regex(table["error_detail"], _WORDS)
     formerly = pc.and_(pc.is_in(code, _FORMERLY), pc.fill_null(said, False))
-    found: Bools = pc.or_(own, formerly).to_numpy()
+    killed = pc.and_(pc.equal(code, "crashed"), pc.equal(table["error_detail"], _KILLED))
+    found: Bools = pc.or_(pc.or_(own, formerly), pc.fill_null(killed, False)).to_numpy()
     return found
 
 

@@ -221,6 +221,7 @@ def main() -> None:
     from tasks.stages import process
 
     process.die_with_parent(int(sys.argv[1]))
+    process.die_first(process.OF_ISOLATED)
     answers = Connection(os.dup(1), readable=False)
     os.dup2(2, 1)  # a library's output must not end up between the answers
     stage, job, units = pickle.load(sys.stdin.buffer)

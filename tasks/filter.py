@@ -121,6 +121,8 @@ def _rows(unit: Unit, chosen: Chosen) -> list[Row]:
     """Rows of a unit; none if its file changed, as the samples do not belong to its digest then.
     ItemError `unreachable` if it may be tried again."""
     locator = Locator.loads(unit.recording["locator"])
+    if not cutting.as_hashed(locator, unit.recording):
+        return []
     writer = handover.Writer(chosen.job, str(unit.recording["content"]), unit.stored)
     try:
         try:

@@ -41,6 +41,7 @@ class Job:
     package: PackageSettings = field(default_factory=PackageSettings)
     reviews: Pinned | None = None  # decisions by people; None: those of OUT as they are when asked
     only: frozenset[str] | None = None  # recordings to work on: a sample; None: all of a shard
+    number: int = 0  # of the run in OUT
     scratch: Path | None = None  # disposable; None: no hand-over cache
     cache_bytes: int = GIB  # bound of the hand-over cache of one shard
     item_timeout: float = 600.0  # s; beyond it an isolated item is quarantined as `timeout`

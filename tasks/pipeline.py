@@ -20,7 +20,7 @@ from tasks.checkpoints.index import Index
 from tasks.errors import CorruptManifest, NothingLeft
 from tasks.job import Done, Job
 from tasks.json_types import JsonObject
-from tasks.listing import shared
+from tasks.listing import rehash, shared
 from tasks.logs import log
 from tasks.packaging import safeguards
 from tasks.results import Published, Sharded, Totals
@@ -220,7 +220,8 @@ def _listed(job: Job, scratch: Path, caller: Caller) -> Listing:
     sweeping.sweep(job.out, index)
     index.warn_of_foreign()
     index.warn_of_gone()
-    found = shard.survey(job, index, scratch, caller.map, index.repair)
+    doubted = rehash.doubted(job)
+    found = shard.survey(job, index, scratch, caller.map, index.repair, doubted)
     for each in found.shared:
         log.warning("%s: %s", each, shared.outcome(job))
     return Listing(scratch, index, found)

@@ -33,6 +33,7 @@ STAGES: dict[str, Entry] = {
     "shard.hours": Entry(TRANSIENT, 0.0001),
     "shard.settle_seconds": Entry(TRANSIENT, 0.01),
     "shard.probe_batch": Entry(TRANSIENT, 1),
+    "shard.rehash": Entry(TRANSIENT, 1.0),
     "shard.retry": Entry(TRANSIENT, True),
     "filter.segmenter": Entry(RECIPE, {"use": "auto"}),
     "filter.filters": Entry(RECIPE, [{"use": "duration"}, {"use": "file_size"}]),

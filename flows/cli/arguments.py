@@ -212,7 +212,9 @@ def _publishing(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     verify.add_argument("dataset", metavar="DATASET", help=DATASET)
     verify.add_argument(
-        "--deep", action="store_true", help="also verify every checkpoint of the OUT it is in"
+        "--deep",
+        action="store_true",
+        help="also verify every checkpoint of the OUT it is in, and the bytes of its local sources",
     )
     prune = _add(
         commands, "prune", "list or remove what no kept version and no current settings need"

@@ -162,7 +162,7 @@ def opened(settings: PrepareSettings) -> Iterator[Body]:
             runs.scratch() as scratch,
             ExitStack() as open_later,
         ):
-            own = replace(job, scratch=scratch)
+            own = replace(job, scratch=scratch, number=runs.order(run.folder.name)[0])
             yield Body(settings, own, run, new, after_kill, began, open_later)
 
 

@@ -18,6 +18,7 @@ from tasks.listing import fingerprints
 from tasks.listing.row_files import LISTED, PLACE, merged
 from tasks.listing.survey import Survey
 from tasks.recording import Locator
+from tasks.recording.guard import identity
 from tasks.schema import RECORDINGS, Row
 from tasks.storage import sorted_keys
 
@@ -44,7 +45,7 @@ class AsListed:
             for row, place in zip(rows, places, strict=True):
                 if row["guard"] and not row["error_code"]:
                     if place < 0:
-                        self._homeless[row["guard"]] = row
+                        self._homeless[identity(row["guard"])] = row
                     else:
                         self._elsewhere[row["recording"]] = row
         tables = list(found.redescribed.tables())
@@ -73,8 +74,8 @@ class AsListed:
         if row["present"]:
             new = self._elsewhere.get(row["recording"])
         else:
-            new = self._homeless.pop(row["guard"] or "", None)
-        if new is None or new["guard"] != row["guard"] or row["error_code"]:
+            new = self._homeless.pop(identity(row["guard"] or ""), None)
+        if new is None or identity(new["guard"]) != identity(row["guard"]) or row["error_code"]:
             return row
         self.moved[new["recording"]] = row["recording"]
         known = {"content", "format", "header_rate", "header_channels", "header_seconds"}

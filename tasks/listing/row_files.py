@@ -14,6 +14,7 @@ import pyarrow as pa
 from tasks import storage
 from tasks.arrays import FixedBytes, Int32s
 from tasks.listing import fingerprints
+from tasks.recording.guard import adopted
 from tasks.schema import RECORDINGS, Row
 from tasks.storage import bounds, sorted_keys, tables
 
@@ -87,6 +88,7 @@ def merged(old: list[Row], rows: pa.Table | None, gone: FixedBytes) -> list[Row]
 def _redescribed(old: Row, row: Row) -> Row:
     """What the source now says about unchanged bytes: texts, segments."""
     merged = {**row, **{name: old[name] for name in PROBED}}
+    merged["guard"] = adopted(old["guard"], row["guard"])
     if old["error_code"] and not row["error_code"] and old["content"] is None:
         merged["error_code"], merged["error_detail"] = old["error_code"], old["error_detail"]
     return merged

@@ -7,7 +7,6 @@ recording with segments is compared segment by segment.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -18,10 +17,8 @@ import pyarrow.compute as pc
 from tasks.arrays import Int64s, UInt64s
 from tasks.job import Job
 from tasks.recording import Locator
+from tasks.recording.guard import LOCAL_GUARD, identity
 from tasks.storage import sorted_keys
-
-#: A local file's guard, with the time of its last change (see `tasks.storage.local.stat_guard`).
-LOCAL_GUARD = re.compile(r"\d+-(-?\d+)-\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +131,11 @@ def _files(rows: pa.Table) -> UInt64s:
 def _place(guard: str, locator: str) -> str:
     if not LOCAL_GUARD.fullmatch(guard):
         return f"{guard}\0{locator}"
+    file = identity(guard)
     if locator.endswith('"}') and '"column": ' not in locator:
-        return guard  # a whole file
+        return file  # as a whole
     where = Locator.loads(locator)
-    return f"{guard}\0{where.offset} {where.length} {where.row} {where.column}"
+    return f"{file}\0{where.offset} {where.length} {where.row} {where.column}"
 
 
 def _spans(rows: pa.Table, files: UInt64s) -> tuple[UInt64s, Int64s]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tasks import plugins
-from tasks.arrays import Bools, FixedBytes, Int32s, Int64s
+from tasks.arrays import Bools, FixedBytes, Int32s, Int64s, UInt64s
 from tasks.checkpoints import manifest
 from tasks.checkpoints.index import Index
 from tasks.job import Job
@@ -20,8 +20,9 @@ from tasks.listing.entries import Batch
 from tasks.listing.known import MAY_BE_TRIED, PASSING, PRESENT, KnownRecordings
 from tasks.listing.left_aside import LeftAsides
 from tasks.listing.row_files import RowFiles
-from tasks.listing.shared import LOCAL_GUARD, Shared, SharedRecordings
+from tasks.listing.shared import Shared, SharedRecordings
 from tasks.recording import Locator
+from tasks.recording.guard import LOCAL_GUARD, UNPROVEN, identity
 from tasks.schema import Row
 from tasks.storage import urls
 
@@ -58,13 +59,15 @@ def survey(
     home: Path,
     run: on_workers.Map | None = None,
     damaged: manifest.OnDamage = manifest.leave,
+    doubted: Collection[str] = (),
 ) -> Survey:
     """List all sources. `index`: a listing of OUT. `home`: a scratch folder for the rows that
     workers will probe. `run`: sends calls to workers, which list large sources; without it
-    everything is listed here. `damaged` hears of damaged listings of OUT."""
+    everything is listed here. `damaged` hears of damaged listings of OUT. `doubted`:
+    recordings that count as changed, whatever their guards say."""
     had = known.of(job.out, index, damaged)
     found = Survey(had, RowFiles(home, "listing"), RowFiles(home, "told"))
-    looking = _Looking(job, found)
+    looking = _Looking(job, found, doubted)
     datasets = plugins.datasets(job.sources)
     shared = SharedRecordings([dataset.name for dataset in datasets])
     for number, dataset in enumerate(datasets):
@@ -118,10 +121,11 @@ def _listed(
 class _Looking:
     """Compares listed recordings with known ones, batch by batch."""
 
-    def __init__(self, job: Job, found: Survey) -> None:
+    def __init__(self, job: Job, found: Survey, doubted: Collection[str]) -> None:
         self.found = found
         self.listed = np.zeros(len(found.known.columns.keys), bool)  # rows of `known`
         self._settle, self._again = job.shard.settle_seconds, job.shard.retry
+        self._doubted = fingerprints.keys(doubted)
         self._seen = fingerprints.Seen()  # of recordings that are not known
         self._young: list[tuple[pa.Table, Int32s, Int64s]] = []
         self._youngest = 0.0  # Unix time at which the last of them changed
@@ -141,8 +145,17 @@ class _Looking:
             flags = columns.flags[known_rows]
             place[knows] = columns.shard[known_rows]
             again = (flags & PASSING > 0) | ((flags & MAY_BE_TRIED > 0) & self._again)
-            same[knows] = (columns.states[known_rows] == batch.states[knows]) & ~again
+            again |= np.isin(columns.keys[known_rows], self._doubted)
+            stored = columns.states[known_rows]
+            untouched = stored == batch.states[knows]
+            adopted = ~untouched
+            if adopted.any():
+                former, unproven = _other_states(batch, knows, adopted)
+                untouched[adopted] = stored[adopted] == unproven
+                adopted[adopted] = stored[adopted] == former
+            same[knows] = (untouched | adopted) & ~again
             news[knows] = (columns.heads[known_rows] != batch.heads[knows]) | (flags & PRESENT == 0)
+            news[knows] |= adopted
         same &= ~twice
         self.found.reused += int(same.sum())
         redescribed = same & news
@@ -179,7 +192,7 @@ class _Looking:
         """Whether a local file changed so recently that it may still be written. Objects in a store
         are always complete."""
         local = LOCAL_GUARD.fullmatch(guard)
-        changed = int(local[1]) / 1e9 if local else 0.0
+        changed = int(local[2]) / 1e9 if local else 0.0
         if not local or not 0 <= now - changed < self._settle:
             return False
         self._youngest = max(self._youngest, changed)
@@ -198,6 +211,17 @@ class _Looking:
             failed = row[still & (place >= 0)]
             self.found.failed = np.concatenate([self.found.failed, failed])
             self.found.fresh.add(rows.filter(pa.array(~still)), place[~still])
+
+
+def _other_states(batch: Batch, knows: Bools, chosen: Bools) -> tuple[UInt64s, UInt64s]:
+    """States of some of the known rows of a batch: as earlier releases stored them, without ctime,
+    which is noted now; and as they were stored then."""
+    rows = batch.rows.filter(pa.array(knows)).filter(pa.array(chosen))
+    guards, locators = ([*fingerprints.texts(rows, name)] for name in ("guard", "locator"))
+    unproven = (guard + UNPROVEN for guard in guards)
+    return fingerprints.states(map(identity, guards), locators), fingerprints.states(
+        unproven, locators
+    )
 
 
 def _changed(row: Row) -> bool:

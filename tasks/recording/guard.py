@@ -1,12 +1,13 @@
 """Guards: short texts that change whenever the bytes of a file or object may have changed.
 
-A local file's guard is its size, mtime and inode; an object's is what its store says about the
-version. Comparing guards is cheap; only a file whose guard changed is hashed again.
+A local file's guard is its size, mtime, inode and ctime; an object's is what its store says about
+the version. Comparing guards is cheap; only a file whose guard changed is hashed again.
 """
 
 from __future__ import annotations
 
 import errno
+import re
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,6 +15,23 @@ from tasks.errors import UNREACHABLE, ItemError
 from tasks.recording import unreachable
 from tasks.storage import urls
 from tasks.storage.answers import ObjectState
+
+UNPROVEN = "?"  # ends a stored guard under which the file was not hashed
+#: A local file's guard (`tasks.storage.local.stat_guard`): what earlier releases stored, which is
+#: all but the ctime, and in it the time of the file's last change.
+LOCAL_GUARD = re.compile(r"(\d+-(-?\d+)-\d+)(?:-\d+\??)?")
+
+
+def identity(guard: str) -> str:
+    """A local file's guard without the ctime, which a new name for the file changes. Other guards
+    as they are."""
+    local = LOCAL_GUARD.fullmatch(guard)
+    return local[1] if local else guard
+
+
+def adopted(known: str, now: str) -> str:
+    """The guard to store of a file with the guard `now`, whose digest was taken under `known`."""
+    return now if now == known else now + UNPROVEN
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import errno
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from tasks.errors import UNREACHABLE, ItemError
@@ -40,13 +41,27 @@ def passes(error: Exception) -> bool:
     return isinstance(error, Away)
 
 
-def item_error(error: Exception, listed: bool = False) -> ItemError:
+@contextmanager
+def listed() -> Iterator[None]:
+    """For reads of a file that was there when it was listed: if it is gone, its share may be."""
+    try:
+        yield
+    except (ItemError, OSError) as error:
+        said = error if isinstance(error, OSError) else error.__cause__
+        if isinstance(said, FileNotFoundError | NotADirectoryError):
+            raise ItemError(UNREACHABLE, item_error(said).detail) from said
+        if isinstance(error, OSError):
+            raise item_error(error) from error
+        raise
+
+
+def item_error(error: Exception) -> ItemError:
     """A failed read as `unreachable` or `unreadable`, in words, without a number and the path,
-    which stands beside it. `listed`: the file was there a moment ago, and may be again."""
+    which stands beside it."""
     what = f"it cannot be read ({getattr(error, 'strerror', None) or error})"
     if isinstance(error, PermissionError) and not isinstance(error, redirects.Redirected):
         what += "; let the account that runs this read it"
-    return ItemError(UNREACHABLE if listed or passes(error) else "unreadable", what)
+    return ItemError(UNREACHABLE if passes(error) else "unreadable", what)
 
 
 def why(detail: str) -> str:

@@ -97,6 +97,13 @@ class ShardSettings(StageSettings):
     probe_batch: int | None = Transient(
         None, "Recordings probed per worker call; if not set, 50 to 200 by their number.", ge=1
     )
+    rehash: float | None = Transient(
+        None,
+        "Share of the known local recordings whose bytes a run hashes again, another one each "
+        "time; default: 0.03, but no longer than 5 s.",
+        ge=0,
+        le=1,
+    )
     retry: bool = Transient(
         False, "Try crashed, timeout, out_of_memory, asr_error and no_answer items again."
     )

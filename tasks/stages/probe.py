@@ -56,14 +56,8 @@ def _probed(row: Row) -> Row:
 def _looked_into(row: Row) -> Header:
     """The header; notes content and size in the row. ItemError."""
     locator = Locator.loads(row["locator"])
-    try:
+    with unreachable.listed():
         row["content"], row["size"] = audio.digest(locator)
         if urls.guard(locator.path) != row["guard"]:
             raise ItemError("changed", "it was written to while it was hashed")
         return audio.probe(locator)
-    except ItemError as error:
-        if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):  # it was listed
-            raise unreachable.item_error(error.__cause__, listed=True) from error
-        raise
-    except OSError as error:
-        raise unreachable.item_error(error, listed=True) from error

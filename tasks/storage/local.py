@@ -55,7 +55,7 @@ class Local:
 
     def link(self, old: Path, new: Path, sha256: str, size: int, guard: str = "") -> bool:
         try:
-            untouched = stat_guard(_regular(old)) == guard
+            untouched = own_guard(_regular(old)) == guard
             if not untouched and self.hashed(old) != (sha256, size):
                 return False
         except OSError:
@@ -126,7 +126,7 @@ class Local:
         for name, entry in _walked(folder):
             with suppress(FileNotFoundError):  # the temporary file of a worker that is late
                 status = entry.stat(follow_symlinks=False)
-                yield name, stat_guard(status) if stat.S_ISREG(status.st_mode) else ""
+                yield name, own_guard(status) if stat.S_ISREG(status.st_mode) else ""
 
     def temporaries(self, folder: Path) -> Iterator[Path]:
         if folder.is_symlink():  # what lies there may be anybody's
@@ -212,7 +212,14 @@ def is_temporary(name: str) -> bool:
 
 
 def stat_guard(status: os.stat_result) -> str:
-    """`<size>-<mtime in ns>-<inode>` of a local file: cheap proof that it was not touched."""
+    """`<size>-<mtime in ns>-<inode>-<ctime in ns>` of a source's file: cheap proof that it was not
+    touched. Nobody can set back the ctime, in which the system notes every change; it also notes
+    a new name, link or right, which changes no bytes."""
+    return f"{own_guard(status)}-{status.st_ctime_ns}"
+
+
+def own_guard(status: os.stat_result) -> str:
+    """The same without the ctime, for files of OUT: versions are linked."""
     return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
 
 

@@ -1,4 +1,5 @@
-"""`verify --deep`: compare every checkpoint of an OUT with the hash in its name.
+"""`verify --deep`: compare every checkpoint of an OUT with the hash in its name, and the local
+sources with their digests.
 
 Nothing is decoded or changed. The next run makes again what is gone; it removes a damaged file only
 if it reads it, so the remedy is to remove it. A run that works meanwhile may replace snapshots of
@@ -17,7 +18,7 @@ from tasks.checkpoints import blobs, manifest
 from tasks.checkpoints.index import Index
 from tasks.checkpoints.manifest import Part
 from tasks.errors import ConfigError, CorruptManifest, UnsafePlace
-from tasks.listing import known
+from tasks.listing import known, rehash
 from tasks.packaging import published
 from tasks.packaging.outcomes import shard_groups
 from tasks.recording.names import display_text
@@ -36,12 +37,15 @@ class Checked:
     parts: int = 0
     blobs: int = 0
     bytes: int = 0
+    changed: bool = False  # a source has other bytes than its digest says
 
 
 def remedy(found: Checked, out: Path) -> str | None:
     """What makes good the faults; None if there are none."""
     if not found.faults:
         return None
+    if found.changed:
+        return "run once with --set shard.rehash=1, which takes these recordings as changed"
     if not found.damaged:
         return "the next run makes again what is gone, from the sources; no published file changes"
     names = [*dict.fromkeys(found.damaged)]
@@ -74,6 +78,11 @@ def verify(out: Path) -> Checked:
         for path in blobs.files(out, shard):
             if _hashed(out, path, path.stem, found):
                 found.blobs += 1
+    for name in rehash.differing(out, manifest.shards(out)):
+        found.changed = True
+        found.faults.append(
+            f"{display_text(name)} has changed under the same size and times since it was hashed"
+        )
     _outcomes(out, found)
     for home in (known.home(out), published.home(out)):  # notes, whose names are their hashes
         for ending in (".parquet", ".arrow"):

@@ -79,7 +79,7 @@ def _differs(row: Row) -> bool:
     try:
         if identity(urls.guard(locator.path)) != identity(row["guard"]):
             return False  # the listing sees that
-        return audio.digest(locator)[0] != row["content"]
+        return bool(audio.digest(locator)[0] != row["content"])
     except (ItemError, OSError):  # the run will say so
         return False
 

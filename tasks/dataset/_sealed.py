@@ -30,7 +30,7 @@ def named(latest: Path) -> str | None:
     """The version whose name an object holds, or a small file."""
     try:
         name = storage.read_bounded(latest).decode("utf-8", "replace").strip()
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     return name if VERSION.fullmatch(name) else None
 

@@ -220,7 +220,7 @@ def _listed(job: Job, scratch: Path, caller: Caller) -> Listing:
     sweeping.sweep(job.out, index)
     index.warn_of_foreign()
     index.warn_of_gone()
-    doubted = rehash.doubted(job)
+    doubted = rehash.doubted(job, index)
     found = shard.survey(job, index, scratch, caller.map, index.repair, doubted)
     for each in found.shared:
         log.warning("%s: %s", each, shared.outcome(job))

@@ -16,9 +16,11 @@ import pyarrow.compute as pc
 
 from tasks import audio
 from tasks.checkpoints import manifest
+from tasks.checkpoints.index import Index
 from tasks.dataset import versions
 from tasks.errors import ItemError
 from tasks.job import Job
+from tasks.listing.known import ROOT
 from tasks.logs import log
 from tasks.recording import Locator
 from tasks.recording.guard import identity
@@ -29,13 +31,14 @@ SHARE, MOST_SECONDS = 0.03, 5.0  # by default: a run with nothing to do takes se
 THREADS = 4
 
 
-def doubted(job: Job) -> set[str]:
-    """Names of recordings whose bytes are not those of their digest; only a share of all is read,
-    another one in each run. Those that changed while the last run read them are among them."""
+def doubted(job: Job, index: Index) -> set[str]:
+    """Names of recordings whose bytes are not those of their digest: of a share of all, another one
+    in each run, and of those that changed while the last run read them. `index`: a listing of
+    OUT."""
     share, deadline = job.shard.rehash, math.inf
     if share is None:  # without a run in OUT there is no turn to take
         share, deadline = SHARE if job.number else 0.0, time.monotonic() + MOST_SECONDS
-    changed = set(differing(job.out, due(manifest.shards(job.out), share, job.number), deadline))
+    changed = set(differing(job.out, due(_shards(index), share, job.number), deadline))
     if changed:
         log.warning(
             "%d of the recordings have changed under the same size and times, such as %s; what "
@@ -44,6 +47,11 @@ def doubted(job: Job) -> set[str]:
             min(changed),
         )
     return changed | _changed_meanwhile(job)
+
+
+def _shards(index: Index) -> list[str]:
+    """Those that have a listing of recordings."""
+    return sorted({name.split("/")[2] for name in index.files if name.startswith(f"{ROOT}/")})
 
 
 def due(shards: Sequence[str], share: float, number: int) -> list[str]:

@@ -47,23 +47,24 @@ def of(settings: ClusterSettings, gpu: bool, needed: Needs = Needs()) -> Fleet: 
 
     A GPU worker keeps one CPU busy and takes as much memory as any worker.
     """
-    from dask.system import CPU_COUNT  # respects cgroups
-
     found = gpus.devices(settings.gpus) if gpu and settings.kind == "local" else ()
     pins = tuple(device for device in found for _ in range(settings.workers_per_gpu))
     limit = memory_limits.of_run()
-    room = min(CPU_COUNT, needed.fitting(limit, SPACIOUS)) - len(pins)
-    wanted = min(room, MOST_WORKERS)
     if settings.workers:
         wanted = min(settings.workers, needed.fitting(limit) - len(pins))
+    else:
+        from dask.system import CPU_COUNT  # respects cgroups
+
+        room = min(CPU_COUNT, needed.fitting(limit, SPACIOUS)) - len(pins)
+        wanted = min(room, MOST_WORKERS)
     return Fleet(max(1, wanted), pins)
 
 
 def memory(settings: ClusterSettings, fleet: Fleet, needed: Needs = Needs()) -> int:  # noqa: B008
     """Memory limit of a local worker, bytes of resident memory."""
-    from dask.utils import parse_bytes
-
     if settings.memory_limit != "auto":
+        from dask.utils import parse_bytes
+
         return int(parse_bytes(settings.memory_limit))
     share = int(0.9 * (memory_limits.of_run().bytes - needed.main)) // fleet.size
     own = memory_limits.of_process(resource.RLIMIT_DATA)
@@ -80,6 +81,8 @@ def check_memory(job: Job, settings: ClusterSettings, history: str) -> None:
         return
     limit = memory_limits.of_run()
     needs(job, history).check(limit)
+    if not settings.workers and settings.memory_limit == "auto":
+        return  # a run with nothing to do imports no Dask
     needed = needs(job)
     workers = of(settings, bool(gpu.stages(job)), needed)
     if settings.workers and workers.cpus < settings.workers:

@@ -173,6 +173,6 @@ def remedy_of(out: Path, capsys: pytest.CaptureFixture[str]) -> str:
     assert cli.main([*command, "--json"]) == 3
     found: str = json.loads(capsys.readouterr().out)["remedy"]
     assert cli.main(command) == 3
-    shown = "".join(capsys.readouterr().err.split())
+    shown = "".join(capsys.readouterr().out.split())
     assert shown.endswith(f"Remedy:{found}.".replace(" ", ""))
     return found

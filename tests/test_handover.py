@@ -19,6 +19,7 @@ from tasks.checkpoints import manifest
 from tasks.errors import ItemError
 from tasks.job import Job
 from tasks.recording import Locator
+from tasks.recording.limits import Limits
 from tasks.stages import handover, pcm, stage
 from tasks.stages.disk_budget import PENDING, DiskBudget
 from tests import corpus
@@ -44,9 +45,9 @@ def decodes(monkeypatch: pytest.MonkeyPatch) -> Decodes:
     opened: list[Locator] = []
     real = audio.open_stream
 
-    def counted(where: Locator) -> audio.Stream:
+    def counted(where: Locator, limits: Limits | None = None) -> audio.Stream:
         opened.append(where)
-        return real(where)
+        return real(where, limits)
 
     monkeypatch.setattr(audio, "open_stream", counted)
     return lambda: len(opened)

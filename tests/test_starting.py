@@ -142,7 +142,7 @@ def test_one_plugin_with_all_its_settings(capsys: pytest.CaptureFixture[str]) ->
         "silence_fraction", "silence_leading", "silence_trailing", "silence_longest",
     ]  # fmt: skip
     assert cli.main(["plugins", "filters.silence"]) == 0
-    said = capsys.readouterr().err
+    said = capsys.readouterr().out
     assert "max_fraction" in said
     assert "Largest silent share kept" in said
 

@@ -414,7 +414,7 @@ def test_command(
     assert told["silero-vad-v6"]["state"] == "ok"
     monkeypatch.setattr(finding, "state", lambda model: "missing")
     assert cli.main(["models"]) == 0
-    said = capsys.readouterr().err
+    said = capsys.readouterr().out
     assert "dnsmos-p835 is missing: pip install 'uttermill[dnsmos]'" in said, "no markup"
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

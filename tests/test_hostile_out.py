@@ -109,7 +109,7 @@ def test_no_link_on_the_way(tmp_path: Path) -> None:
             containment.inside(tmp_path, name)
 
 
-@pytest.mark.parametrize("moved", ["", *containment.TOPS])
+@pytest.mark.parametrize("moved", ["", *containment.OUT_FOLDERS])
 def test_a_larger_disk(out: Path, moved: str) -> None:
     """OUT itself, or one of its folders, may be a link of the user's own."""
     here, there = out / moved if moved else out, out.parent / "disk"

@@ -11,7 +11,7 @@ from tasks.recording import Ignored
 from tasks.recording.names import display_text, recording_name
 from tasks.sources._paths import OUT_SIGN, RESULTS, skip_reason
 from tasks.storage import answers, urls
-from tasks.storage.local import OUT_FOLDERS
+from tasks.storage.containment import OUT_FOLDERS
 
 
 class Object(NamedTuple):

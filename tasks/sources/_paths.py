@@ -13,7 +13,7 @@ from tasks.errors import ConfigError, ItemError, RunError
 from tasks.recording.names import display_text, safe_name
 from tasks.recording.not_audio import HEAD, packing
 from tasks.storage import bounds, regular, urls
-from tasks.storage.local import OUT_FOLDERS
+from tasks.storage.containment import OUT_FOLDERS
 
 #: Endings (lower case) that programs give to files they have not finished writing.
 TEMPORARY = ("~", ".part", ".partial", ".tmp", ".crdownload")

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from tasks.errors import ConfigError, UnsafePlace
 
-TOPS = ("manifests", "audio", "datasets", "runs")
+#: What a run makes in its OUT.
+OUT_FOLDERS = ("manifests", "audio", "datasets", "runs")
 _STEP = re.compile(r"[^\x00-\x1f\x7f/\\]+")
 #: Most names; the others are looked at step by step.
 _PLAIN = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}/){0,6}[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
@@ -73,7 +74,7 @@ def check(out: Path) -> None:
     """
     if not isinstance(out, Path):
         return
-    for top in TOPS:
+    for top in OUT_FOLDERS:
         link = out / top
         if not link.is_symlink():
             continue

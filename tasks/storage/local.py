@@ -17,11 +17,9 @@ import pyarrow as pa
 from tasks.errors import ConfigError, UnsafePlace
 from tasks.storage import atomic, owners, probe, regular
 from tasks.storage.atomic import HashedFile
-from tasks.storage.containment import inside
+from tasks.storage.containment import OUT_FOLDERS, inside
 from tasks.storage.store import File, Publish, ReadSpan, Span
 
-#: What a run makes in its OUT.
-OUT_FOLDERS = ("manifests", "audio", "runs", "datasets")
 OPEN = 128  # files that `spans` keeps open
 LEAST_FREE = 200 << 20  # bytes that OUT's disk must have free before anything starts
 

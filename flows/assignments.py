@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tasks import yaml_text
-from tasks.errors import ConfigError
-from tasks.json_types import JsonObject, JsonValue
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonObject, JsonValue
+from tasks.recording import yaml_text
 
 #: What holds a setting: a mapping, or a list of plug-ins.
 Holder = dict[str, JsonValue] | list[JsonValue]

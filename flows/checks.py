@@ -6,15 +6,15 @@ import os
 
 from flows.cluster import fleet
 from flows.settings import PrepareSettings
-from tasks import language_codes, plugins, storage
-from tasks.dataset import versions
-from tasks.errors import ConfigError
-from tasks.job import Job
-from tasks.logs import log
+from tasks import plugins, storage
+from tasks.base import language_codes
+from tasks.base.errors import ConfigError
+from tasks.base.logs import log
 from tasks.plugins import engines
 from tasks.plugins.explaining import joined
 from tasks.recording.names import display_text, is_utf8
-from tasks.storage import containment
+from tasks.settings.job import Job
+from tasks.storage import containment, versions
 
 
 def check(settings: PrepareSettings) -> Job:
@@ -39,10 +39,10 @@ def check_text(path: str) -> None:
 
 def check_wishes(settings: PrepareSettings) -> Job:
     """`check` without OUT, which may be read-only here."""
-    from tasks import places, recipe
-    from tasks.checkpoints import enhanced
-    from tasks.packaging.choosing import selection
+    from tasks.publish.choosing import selection
+    from tasks.runs import source_checks
     from tasks.served import llm_text
+    from tasks.shard_store import enhanced, recipe
 
     job = settings.job()
     for path in (settings.out, *(source.path for source in settings.sources)):
@@ -61,7 +61,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
         module.check_weights(own)
     enhanced.check(job)
     containment.check(job.out)
-    places.check(job)
+    source_checks.check(job)
     selection.check(job)
     recipe.weights(job.transcribe.recognisers)
     if settings.transcribe.llm_text is not None:

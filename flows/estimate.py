@@ -24,13 +24,13 @@ from flows.run import estimates, metrics, runs
 from flows.run.caller import ClusterCaller, opened
 from flows.server import artifacts, posting
 from flows.settings import History, PrepareSettings
-from tasks import pipeline, shard_chain, storage
-from tasks.callers import Caller, Observer
-from tasks.estimating import sample, trial
-from tasks.estimating.forecast import Costs, Forecast
-from tasks.estimating.sample import Member
-from tasks.job import Done, Job
-from tasks.json_types import JsonObject
+from tasks import pipeline, storage
+from tasks.base.json_types import JsonObject
+from tasks.insight.estimating import sample, sample_results
+from tasks.insight.estimating.forecast import Costs, Forecast
+from tasks.insight.estimating.sample import Member
+from tasks.runs import shard_chain
+from tasks.runs.executor import Caller, Observer
 from tasks.settings import (
     AnySource,
     Diarizer,
@@ -42,6 +42,7 @@ from tasks.settings import (
     ShardSettings,
     TranscribeSettings,
 )
+from tasks.settings.job import Done, Job
 from tasks.stages.stage import PER_SHARD
 from tasks.storage import lock
 
@@ -117,7 +118,7 @@ def run_sample(
     """Run the sample on a cluster, within a flow run; returns the forecast and its costs."""
     observer = prepare.TaskRuns(job, caller, progress)
     found = pipeline.sharded(job, caller, observer)
-    members, failed = trial.frame(job.out, found.shards)
+    members, failed = sample_results.frame(job.out, found.shards)
     wanted = sample.size(len(members), fraction, least)
     drawn = sample.draw(members, wanted, job.package.seed)
     chosen = [m for stratum in drawn.values() for m in stratum]
@@ -138,7 +139,7 @@ def run_sample(
         "items_computed": {
             stage: sum(d.computed for d in dones if d.stage == stage) for stage in PER_SHARD
         },
-        **trial.results_of(seen[m.recording] for m in chosen if m.recording in seen),
+        **sample_results.results_of(seen[m.recording] for m in chosen if m.recording in seen),
     }
     result = {
         "sample": sampled,
@@ -154,7 +155,7 @@ def run_sample(
 
 def known_results(
     job: Job, shards: Sequence[str], chosen: list[Member], caller: Caller
-) -> dict[str, trial.SampleResult]:
+) -> dict[str, sample_results.SampleResult]:
     """Every recording whose work is done; the workers look."""
     sampled = _by_shard(chosen)
     calls = []
@@ -162,8 +163,8 @@ def known_results(
         asked = shards[low : low + AT_ONCE]
         names = frozenset(m.recording for shard in asked for m in sampled.get(shard, ()))
         calls.append((job, asked, names))
-    seen: dict[str, trial.SampleResult] = {}
-    for each in caller.map(trial.known, calls):
+    seen: dict[str, sample_results.SampleResult] = {}
+    for each in caller.map(sample_results.known, calls):
         seen.update(each)
     return seen
 

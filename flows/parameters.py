@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from flows.settings import PrepareSettings
 from tasks import plugins
-from tasks.errors import ConfigError
+from tasks.base.errors import ConfigError
 from tasks.plugins.complaints import PLACES
 from tasks.recording.names import display_text
 from tasks.settings import Plugin, StageSettings

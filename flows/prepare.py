@@ -25,10 +25,9 @@ from flows.server import api, live_artifacts, pace, posting, run_names, run_note
 from flows.server import history as records
 from flows.settings import History, PrepareSettings
 from tasks import plugins, prefect_tasks
-from tasks.callers import Chain, Step
-from tasks.job import Done, Job
-from tasks.json_types import JsonObject
-from tasks.logs import log
+from tasks.base.json_types import JsonObject
+from tasks.base.logs import log
+from tasks.runs.executor import Chain, Step
 from tasks.settings import (
     AnySource,
     Diarizer,
@@ -40,6 +39,7 @@ from tasks.settings import (
     ShardSettings,
     TranscribeSettings,
 )
+from tasks.settings.job import Done, Job
 
 SHARDS_PER_FLOW = 100  # three task runs each: Prefect's server records some 300 a flow run well
 

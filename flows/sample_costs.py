@@ -9,13 +9,13 @@ import pyarrow.compute as pc
 from flows.run import estimates
 from flows.run.caller import ClusterCaller
 from tasks import storage
-from tasks.dataset import versions
-from tasks.estimating import forecast, trial
-from tasks.estimating.forecast import Costs, Sizes
-from tasks.estimating.sample import Member
-from tasks.job import Done, Job, Spent
-from tasks.packaging.writing import shards as output_shards
+from tasks.insight.estimating import forecast, sample_results
+from tasks.insight.estimating.forecast import Costs, Sizes
+from tasks.insight.estimating.sample import Member
+from tasks.publish.writing import shards as output_shards
+from tasks.settings.job import Done, Job, Spent
 from tasks.stages.stage import PER_SHARD
+from tasks.storage import versions
 
 
 def of(job: Job, dones: list[Done], caller: ClusterCaller) -> Costs:
@@ -43,7 +43,7 @@ def packaged(
     job: Job,
     members: list[Member],
     chosen: list[Member],
-    seen: dict[str, trial.SampleResult],
+    seen: dict[str, sample_results.SampleResult],
     caller: ClusterCaller,
     costs: Costs,
 ) -> Sizes:
@@ -54,11 +54,11 @@ def packaged(
     only = replace(job, only=frozenset(m.recording for m in chosen))
     home = caller.listing(job)
     staging = home.with_name(f"{home.name}-trial")
-    rows, part = trial.manifest_bytes(job, shards)
+    rows, part = sample_results.manifest_bytes(job, shards)
     published = linked(job)
     formats: dict[str, float] = {}
     try:
-        planned = caller.call(trial.plan, only, shards, staging)
+        planned = caller.call(sample_results.plan, only, shards, staging)
         if planned["seconds"]:
             numbers = [(job, staging, number) for number in planned["shards"]]
             since = caller.metrics.table().num_rows
@@ -69,7 +69,7 @@ def packaged(
             caller.map(output_shards.check, numbers)
             walls = caller.metrics.table().slice(since)["wall_seconds"]
             costs.package = (pc.sum(walls).as_py() or 0.0) / planned["seconds"]
-            found = {**trial.bytes_of(staging), "tables": planned["tables"]}
+            found = {**sample_results.bytes_of(staging), "tables": planned["tables"]}
             formats = {name: size / planned["seconds"] for name, size in found.items()}
     finally:
         storage.of(staging).clear(staging)

@@ -18,10 +18,10 @@ from flows import parameters
 from flows.checks import check
 from flows.cluster import spawning
 from flows.settings import PrepareSettings, parse
-from tasks import masking
-from tasks.errors import ConfigError
-from tasks.json_types import JsonObject
-from tasks.logs import log
+from tasks.base import masking
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonObject
+from tasks.base.logs import log
 
 if TYPE_CHECKING:
     from prefect.flows import Flow

@@ -11,11 +11,11 @@ from pydantic import Field, ValidationError, model_validator
 
 from flows import assignments
 from flows.cluster.settings import ClusterSettings
-from tasks import plugins, storage, yaml_text
-from tasks.errors import ConfigError
-from tasks.job import Job
-from tasks.json_types import JsonObject
+from tasks import plugins, storage
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonObject
 from tasks.plugins import explaining
+from tasks.recording import yaml_text
 from tasks.settings import (
     AnySource,
     Diarizer,
@@ -31,6 +31,7 @@ from tasks.settings import (
     TranscribeSettings,
 )
 from tasks.settings.base import WRITE
+from tasks.settings.job import Job
 
 #: Where a local run records itself in Prefect.
 History = Literal["auto", "own", "none", "server"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tasks.json_types import JsonObject
+from tasks.base.json_types import JsonObject
 
 
 def hours(seconds: float) -> str:

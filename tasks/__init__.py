@@ -1,5 +1,5 @@
 """uttermill's library: the five stages, without Prefect and without a cluster."""
 
-from tasks import environment
+from tasks.base import environment
 
 environment.no_telemetry()  # before any module can import ONNX Runtime, in workers too

@@ -2,7 +2,7 @@
 
 An item is a recording. Before: a row of the shard's recordings. After: one row of kind `recording`
 (decoded length, or the error), and one row a span; utterances have their measures. Verdicts are not
-stored: `tasks.checkpoints` applies the limits to the measures at every run.
+stored: `tasks.shard_store` applies the limits to the measures at every run.
 """
 
 from __future__ import annotations
@@ -12,25 +12,24 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
-from tasks import recipe
 from tasks.accounting import ledger
 from tasks.audio import Clip
-from tasks.checkpoints import cuts, verdicts, view
-from tasks.errors import UNREACHABLE, ItemError
-from tasks.job import Job
-from tasks.json_types import JsonObject
+from tasks.base.errors import UNREACHABLE, ItemError
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import CUTS, Row
 from tasks.plugins.contracts.segmenters import RecordingTranscript
 from tasks.plugins.rules import judge
 from tasks.recording import Locator, unreachable
 from tasks.recording.faults import Fault
 from tasks.recording.turns import Turn
-from tasks.schema import CUTS, Row
 from tasks.segmenters import KnownSpans, Segmenter, Span
 from tasks.settings import Plugin
-from tasks.stages import cut_rows, cutting, handover, hearing, measuring, speaking
-from tasks.stages.arriving import Readers
+from tasks.settings.job import Job
+from tasks.shard_store import cuts, judged_shard, recipe, verdicts
+from tasks.stages import cut_rows, cutting, handover, measuring, recording_turns, whole_transcript
 from tasks.stages.contract import OfRecording
 from tasks.stages.measuring import Chosen
+from tasks.stages.shared_decode import Readers
 
 SCHEMA = CUTS
 
@@ -70,7 +69,7 @@ def meta(job: Job) -> JsonObject:
     return {"measures": wanted}
 
 
-def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
+def todo(shard: judged_shard.ShardView) -> tuple[list[Unit], int]:
     """Recordings that lack cuts or measures, and how many lack nothing."""
     units, reused = [], 0
     stored: frozenset[str] | None = None  # one set for all units, and only if there are any
@@ -95,7 +94,9 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
     return units, reused
 
 
-def _lacking(cut: cuts.Cut, shard: view.ShardView) -> tuple[tuple[Span, tuple[Plugin, ...]], ...]:
+def _lacking(
+    cut: cuts.Cut, shard: judged_shard.ShardView
+) -> tuple[tuple[Span, tuple[Plugin, ...]], ...]:
     """Utterances of a known cut that lack measures, with the filters that they lack."""
     found = []
     for s in cut.spans:
@@ -154,7 +155,7 @@ def failure(unit: Unit, code: str, detail: str, decoded: int = 0, rate: int = 0)
 def _cut(unit: Unit, locator: Locator, chosen: Chosen, writer: handover.Writer) -> list[Row]:
     """The rows of a unit. If it is cut anew, `writer` gets the clips that pass all filters."""
     heard = _heard(unit, locator, chosen)
-    turns, new = speaking.turns_of(unit.turned, unit.turns, unit.recording, chosen.job)
+    turns, new = recording_turns.turns_of(unit.turned, unit.turns, unit.recording, chosen.job)
     cutter = _Cutter(unit, chosen, writer, turns)
     rows = [cutter.measured(span, clip) for span, clip in cutter.spans(locator, heard)]
     cutter.finish(rows)
@@ -172,7 +173,7 @@ def _heard(unit: Unit, locator: Locator, chosen: Chosen) -> RecordingTranscript 
         return None
     emitting = chosen.segmenter.wants_emissions(chosen.settings)
     language, limits = unit.recording["language"], chosen.limits
-    return hearing.heard(locator, recogniser, language, emitting, limits)
+    return whole_transcript.heard(locator, recogniser, language, emitting, limits)
 
 
 class _Cutter:
@@ -192,13 +193,13 @@ class _Cutter:
         unit, known = self._unit, self._known
         segmenter, settings = self._chosen.segmenter, self._chosen.settings
         given = cuts.segments_of(unit.recording) or ()
-        voices = speaking.voices(self._turns, self._chosen.job)
+        voices = recording_turns.voices(self._turns, self._chosen.job)
 
         def begin(rate: int, at: int) -> Segmenter:
             if heard is not None:
                 return segmenter.start_heard(settings, rate, unit.recording["text"], heard)
             if known is None:
-                return speaking.segmenter(segmenter, settings, rate, given, voices(rate))
+                return recording_turns.segmenter(segmenter, settings, rate, given, voices(rate))
             return KnownSpans(known, at)
 
         first = min((span.start for span in known or ()), default=0)
@@ -233,7 +234,7 @@ class _Cutter:
             found = measuring.measured(clip, self._filters(span), measure_all, read)
             if self._known is None and judge(found.measures, self._chosen.rules) is None:
                 self._writer.add(span.start, span.end, clip, read)
-        voice = speaking.voice_of(span, self._turns)
+        voice = recording_turns.voice_of(span, self._turns)
         return cut_rows.of_span(self._unit.cut, self._unit.name, facts, span, found, voice)
 
     def finish(self, rows: list[Row]) -> None:

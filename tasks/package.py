@@ -28,23 +28,22 @@ import pyarrow as pa
 
 from tasks import plugins, storage
 from tasks.accounting import summary
-from tasks.arrays import UInt64s
-from tasks.dataset import datacard, versions
-from tasks.errors import RunError
+from tasks.base.arrays import UInt64s
+from tasks.base.errors import RunError
+from tasks.base.json_types import JsonObject
 from tasks.formats import Hashes
-from tasks.job import Job
-from tasks.json_types import JsonObject
-from tasks.packaging import published, row_digests, safeguards, speakers
-from tasks.packaging.choosing import corpus_clips, splits
-from tasks.packaging.ledger import notes as ledger_notes
-from tasks.packaging.outcomes import shard_groups
-from tasks.packaging.output_shards import balance, layout, plan
-from tasks.packaging.published import Published
-from tasks.packaging.writing import parts
-from tasks.packaging.writing.shards import finished
-from tasks.recipe import whole_job
-from tasks.reviews import applied
-from tasks.storage import sorted_keys, tables
+from tasks.publish import previous_version, row_digests, safeguards, speakers
+from tasks.publish.choosing import corpus_clips, splits
+from tasks.publish.dataset import datacard
+from tasks.publish.ledger import ledger_index as ledger_notes
+from tasks.publish.outcomes import shard_groups
+from tasks.publish.output_shards import balance, layout, plan
+from tasks.publish.previous_version import Published
+from tasks.publish.writing import table_parts
+from tasks.publish.writing.shards import finished
+from tasks.settings.job import Job
+from tasks.shard_store import decisions, whole_job
+from tasks.storage import sorted_keys, tables, versions
 
 PACKAGE_VERSION = 4
 
@@ -87,18 +86,18 @@ def gather(
         if described["fingerprint"] == gathered["fingerprint"]:
             return {**gathered, "version": number, "new": False, "balance": described["balance"]}
         version = number + 1
-        before = published.load(job.out, newest, described, job.package.seed)
+        before = previous_version.load(job.out, newest, described, job.package.seed)
         settings_then = described["settings"]["package"]
         if settings_then.get("seed") == job.package.seed:
             old = _before(before, found)
         nothing = np.zeros(0, np.uint64)
         before = before._replace(high=nothing, low=nothing)  # only their content from here on
-        linkable = parts.all_linkable(job, newest, described)
+        linkable = table_parts.all_linkable(job, newest, described)
     clips = layout.LayoutClips(found.clips.high, found.clips.seconds, found.split, found.names)
     laid_out = layout.lay_out_clips(clips, job.package, version, old, settings_then)
     if before is not None and old is not None:
         laid_out = _compared(laid_out, before, content)
-    planned, needed = parts.save(
+    planned, needed = table_parts.save(
         job, scratch, laid_out, found, content, more, spoken, before, linkable, damaged
     )
     _tables(scratch, staging, job)
@@ -114,7 +113,7 @@ def gather(
         "needed": needed,
         "balance": _balance(job, loads),
         "tars": {split: len(tars) for split, tars in loads.items()},
-        "layout": parts.rule(job.package),
+        "layout": table_parts.rule(job.package),
         "frozen": chosen["frozen"],
         "split_lists": chosen["split_lists"],
         "firsts": chosen["firsts"],
@@ -131,7 +130,7 @@ def _with_content(
         content = speakers.content(found.clips.content, found.clips.speaker, found.speakers)
         found = found._replace(clips=found.clips._replace(content=content))
         spoken = speakers.names_of(found.clips.speaker, pa.array(found.speakers))
-    content, more = found.clips.content, parts.derived(job, groups, found.clips)
+    content, more = found.clips.content, table_parts.derived(job, groups, found.clips)
     if more:
         content = content * np.uint64(0x9E3779B97F4A7C15) ^ row_digests.of_rows(pa.table(more))
     return found, content, more, spoken
@@ -196,7 +195,7 @@ def fingerprint(job: Job, found: corpus_clips.Chosen, ledger: str, chosen: JsonO
         ledger,
         found.names,
     ]
-    if reviews := applied.identity(job):
+    if reviews := decisions.identity(job):
         what.append(reviews)
     state.update(json.dumps(what, sort_keys=True).encode())
     return state.hexdigest()
@@ -219,8 +218,8 @@ def publish(job: Job, gathered: JsonObject) -> Path:
         version = versions.publish(job.out, staging, gathered["version"], home, staged)
     seal = versions.described(version)[datacard.SEAL]
     ledger, firsts = gathered["ledger"], gathered["firsts"]
-    published.save(job.out, notes, ledger, firsts, seal, job.package.seed)
-    published.save_guards(job.out, version)
+    previous_version.save(job.out, notes, ledger, firsts, seal, job.package.seed)
+    previous_version.save_guards(job.out, version)
     return version
 
 

@@ -13,22 +13,22 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tasks import publishing, shard, storage, sweeping
-from tasks.callers import Caller, Here, Observer, Unobserved
-from tasks.checkpoints import manifest
-from tasks.checkpoints.index import Index
-from tasks.errors import CorruptManifest, NothingLeft
-from tasks.job import Done, Job
-from tasks.json_types import JsonObject
-from tasks.listing import rehash, shared
-from tasks.logs import log
-from tasks.packaging import safeguards
-from tasks.results import Published, Sharded, Totals
-from tasks.reviews import applied
-from tasks.shard_chain import REPAIRS, chain
+from tasks import shard, storage
+from tasks.base.errors import CorruptManifest, NothingLeft
+from tasks.base.json_types import JsonObject
+from tasks.base.logs import log
+from tasks.publish import safeguards
+from tasks.publish.unchanged import UpToDate
+from tasks.runs import publish, temporary_files
+from tasks.runs.executor import Caller, Here, Observer, Unobserved
+from tasks.runs.results import Published, Sharded, Totals
+from tasks.runs.shard_chain import REPAIRS, chain
+from tasks.settings.job import Done, Job
+from tasks.shard_store import decisions, manifest
+from tasks.shard_store.index import Index
 from tasks.stages import quarantine, stage
+from tasks.stages.listing import overlapping_sources, rehash
 from tasks.storage import containment
-from tasks.up_to_date import UpToDate
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def run(job: Job, caller: Caller, observer: Observer, begun: Begun | None = None
     containment.check(job.out)
     totals = Totals()
     begun = begun or Begun()
-    job = applied.pinned(job)
+    job = decisions.pinned(job)
     if job.shard.retry and begun.listed is None:
         again = quarantine.forget(job.out)
         log.info("%d items that were quarantined for a death are tried again", again)
@@ -88,7 +88,7 @@ def run(job: Job, caller: Caller, observer: Observer, begun: Begun | None = None
         state = begun.state = begun.state or UpToDate(job, found.shards, found.index)
         _chains(job, found, caller, observer, state, totals)
         observer.start("package", found.done.seconds)
-        work = partial(publishing.publish, job, found.shards, caller, caller.listing(job), state)
+        work = partial(publish.publish, job, found.shards, caller, caller.listing(job), state)
         try:
             published = observer.step("package", work)
         except NothingLeft as error:
@@ -217,11 +217,11 @@ def probe_batch(recordings: int) -> int:
 def _listed(job: Job, scratch: Path, caller: Caller) -> Listing:
     """List OUT and the sources."""
     index = Index(job.out)
-    sweeping.sweep(job.out, index)
+    temporary_files.sweep(job.out, index)
     index.warn_of_foreign()
     index.warn_of_gone()
     doubted = rehash.doubted(job, index)
     found = shard.survey(job, index, scratch, caller.map, index.repair, doubted)
     for each in found.shared:
-        log.warning("%s: %s", each, shared.outcome(job))
+        log.warning("%s: %s", each, overlapping_sources.outcome(job))
     return Listing(scratch, index, found)

@@ -14,8 +14,8 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import TaskRunContext
 from prefect.states import Completed
 
-from tasks.callers import Step
-from tasks.job import Done
+from tasks.runs.executor import Step
+from tasks.settings.job import Done
 from tasks.stages.contract import STAGES
 
 

@@ -26,10 +26,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
-from tasks import environment
-from tasks.errors import RunError
-from tasks.lean import importing, search_as_usual, without_pandas
-from tasks.stages.process import (
+from tasks.base import environment
+from tasks.base.errors import RunError
+from tasks.base.process_memory import importing, search_as_usual, without_pandas
+from tasks.stages.spawn_check import (
     OF_WORKER,
     command_line,
     die_first,

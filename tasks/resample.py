@@ -18,14 +18,14 @@ from itertools import groupby
 import pyarrow as pa
 
 from tasks import audio
-from tasks.checkpoints import blobs, enhanced, view
-from tasks.checkpoints.utterance import Utterance
-from tasks.errors import ItemError
-from tasks.job import Job
-from tasks.logs import log
+from tasks.base.errors import ItemError
+from tasks.base.logs import log
+from tasks.base.schema import AUDIO, ENHANCED, Row
 from tasks.recording import Locator, unreachable
-from tasks.schema import AUDIO, ENHANCED, Row
 from tasks.segmenters import KnownSpans, Span
+from tasks.settings.job import Job
+from tasks.shard_store import blobs, enhanced, judged_shard
+from tasks.shard_store.utterance import Utterance
 from tasks.stages import cutting, enhancing, handover, pcm
 from tasks.stages.contract import OfRecording
 
@@ -58,7 +58,7 @@ def schema_of(rows: Sequence[Row]) -> pa.Schema:
     return ENHANCED if any("measures" in row for row in rows) else AUDIO
 
 
-def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
+def todo(shard: judged_shard.ShardView) -> tuple[list[Unit], int]:
     """Units of kept utterances that lack PCM, and how many utterances have it."""
     missing: dict[str, list[Utterance]] = {}
     unclean: dict[str, dict[str, Utterance]] = {}  # without enhanced PCM, by recording and recipe

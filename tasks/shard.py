@@ -18,20 +18,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.accounting.broken import FIRST, Broken, BrokenCount, Unreachable
-from tasks.arrays import FixedBytes
-from tasks.checkpoints import manifest, passing
-from tasks.checkpoints.index import Index
-from tasks.job import Job
-from tasks.listing import known, row_files
-from tasks.listing.known import Columns, KnownRecordings
-from tasks.listing.row_files import LISTED, PLACE, merged
-from tasks.listing.shard_choice import in_shards, shards_of
-from tasks.listing.survey import Survey as Survey
-from tasks.listing.survey import as_known as as_known
-from tasks.listing.survey import survey as survey
+from tasks.base.arrays import FixedBytes
+from tasks.base.schema import RECORDINGS
 from tasks.recording import unreachable
-from tasks.schema import RECORDINGS
+from tasks.settings.job import Job
+from tasks.shard_store import manifest, passing
+from tasks.shard_store.index import Index
 from tasks.stages.contract import OfRecording
+from tasks.stages.listing import known_recordings, row_files
+from tasks.stages.listing.known_recordings import Columns, KnownRecordings
+from tasks.stages.listing.row_files import LISTED, PLACE, merged
+from tasks.stages.listing.shard_choice import in_shards, shards_of
+from tasks.stages.listing.survey import Survey as Survey
+from tasks.stages.listing.survey import as_known as as_known
+from tasks.stages.listing.survey import survey as survey
 from tasks.storage import tables
 
 
@@ -75,9 +75,9 @@ def commit(job: Job, found: Survey, results: Sequence[Path], index: Index) -> di
     if changed:
         had.replaced(changed)
         # Lost files were reported, and superseded ones are not missing.
-        index.look([had.shards[number] for number in changed], [known.ROOT])
+        index.look([had.shards[number] for number in changed], [known_recordings.ROOT])
     if changed or had.stale:
-        known.save(job.out, had, index)
+        known_recordings.save(job.out, had, index)
     numbered = zip(had.shards, had.seconds, range(len(had.shards)), strict=True)
     return {name: seconds for name, seconds, number in numbered if had.present(number)}
 
@@ -95,7 +95,7 @@ def _commit(
         table = rows.select(RECORDINGS.names)
     path = manifest.commit(job.out, "shard", shard, table, RECORDINGS, {})
     manifest.supersede(job.out, shard, path)
-    return known.note(had, number, table)
+    return known_recordings.note(had, number, table)
 
 
 def broken_of(job: Job, found: Survey, exempt: Collection[str]) -> BrokenCount:
@@ -123,7 +123,7 @@ def broken_of(job: Job, found: Survey, exempt: Collection[str]) -> BrokenCount:
 def unreachable_of(job: Job, found: Survey) -> dict[str, Unreachable]:
     """By dataset, the recordings that could not be read now."""
     had = found.known
-    now = known.PRESENT | known.PASSING
+    now = known_recordings.PRESENT | known_recordings.PASSING
     failed, why = Counter[str](), dict[str, str]()
     for number in np.unique(had.columns.shard[had.columns.flags & now == now]):
         table = manifest.listed(job.out, had.shards[number])

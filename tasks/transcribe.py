@@ -13,15 +13,15 @@ from itertools import groupby
 
 from tasks import plugins, scoring, speech
 from tasks.asr import SpeechClip, Transcript
-from tasks.checkpoints import llm_answers, view
-from tasks.checkpoints.utterance import Utterance
-from tasks.job import Job
+from tasks.base.schema import TRANSCRIPTS, Row
 from tasks.plugins import backends
 from tasks.plugins.contracts.asr import Backend, ChunkedBackend
-from tasks.schema import TRANSCRIPTS, Row
 from tasks.served import llm_text
 from tasks.settings import Plugin
-from tasks.stages.transcribing import CHUNK_SECONDS, Sharing, Unit, chunks, clips, sharing_of
+from tasks.settings.job import Job
+from tasks.shard_store import judged_shard, llm_answers
+from tasks.shard_store.utterance import Utterance
+from tasks.stages.asr_units import CHUNK_SECONDS, Sharing, Unit, chunks, clips, sharing_of
 
 SCHEMA = TRANSCRIPTS
 BATCHED = True
@@ -37,7 +37,7 @@ def rounds(job: Job) -> int:
     return 1 + votes + bool(asr.backends) + (asr.llm_text is not None)
 
 
-def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
+def todo(shard: judged_shard.ShardView) -> tuple[list[Unit], int]:
     """Utterances without a transcript, and how many have one. Longest windows first, where an
     utterance that shares none is its own window; utterances of one window are adjacent."""
     units: dict[str, Unit] = {}
@@ -50,7 +50,7 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
     return sorted(units.values(), key=_order), reused
 
 
-def _lacking(utterance: Utterance, shard: view.ShardView) -> Iterator[Unit]:
+def _lacking(utterance: Utterance, shard: judged_shard.ShardView) -> Iterator[Unit]:
     """What an utterance lacks in this round: its transcript, or those that depend on it."""
     pcm = utterance.pcm
     if pcm is None:

@@ -12,16 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import (
-    fuzz,  # noqa: F401 - the profile that `--hypothesis-profile` may name
-    prefect_database,
-    shared_server,
-)
+from tests.helpers import prefect_database, shared_server
 
 if TYPE_CHECKING:
     from tests.faults.kills import Tally
-    from tests.s3_server import S3
-    from tests.shared_server import Server
+    from tests.helpers.s3_server import S3
+    from tests.helpers.shared_server import Server
 
 #: What `tests/faults/test_kills_seeded.py` hit, for the summary.
 KILLS: pytest.StashKey[Tally] = pytest.StashKey()
@@ -138,13 +134,12 @@ def no_recipe_kept() -> Iterator[None]:
     """Processes keep recipes, which never change in one. Here they are worked out during the test
     and again after it: for tests that change what recipes follow from. The last of their fixtures:
     others keep recipes, too."""
-    from tasks import recipe
-    from tasks.checkpoints import stored
+    from tasks.shard_store import recipe, stored_shard
     from tasks.stages import stage
 
     kept = (
         recipe.of_plugin,
-        stored.cut_recipes,
+        stored_shard.cut_recipes,
         recipe._audio_head,
         recipe._transcript_head,
         stage._weights,
@@ -200,7 +195,7 @@ def prefect_api(prefect_server: Server) -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """`cluster` in the settings of runs that neither kill workers nor need their own."""
-    from tests.shared_cluster import serving
+    from tests.helpers.shared_cluster import serving
 
     with serving(tmp_path_factory.mktemp("cluster") / "scratch") as settings:
         yield settings
@@ -209,7 +204,7 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[st
 @pytest.fixture(scope="session")
 def s3() -> Iterator[S3]:
     """A real S3 server with an empty bucket."""
-    from tests.s3_server import serving
+    from tests.helpers.s3_server import serving
 
     with serving() as server:
         yield server

@@ -3,7 +3,7 @@
     python -m tests.pages       writes them anew, in every page that has markers
 
 A part stands between `<!-- made from the code: NAME ARGUMENT -->` and `<!-- end -->`.
-tests/test_pages.py fails when a page is stale.
+tests/laws/test_pages.py fails when a page is stale.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from pydantic_core import PydanticUndefined
 
 from flows.cli.arguments import parser as command_parser
 from flows.cli.exit_codes import Exit
-from tasks import plugins, shelves
+from tasks import plugins
+from tasks.base import shelves
 from tasks.settings.base import FORMS
 from tasks.settings.servers import LlmText
-from tests import forms
+from tests.helpers import forms
 
 ROOT = Path(__file__).parents[1]
 PART = re.compile(r"<!-- made from the code: (\S+) ?(\S*) -->\n.*?<!-- end -->", re.DOTALL)

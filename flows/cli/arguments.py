@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from flows.cli.exit_codes import Exit
-from tasks import masking
+from tasks.base import masking
 
 SETTINGS = "settings of a run; `uttermill init` writes them"
 OUT = "folder or URL that a run wrote to"

@@ -11,8 +11,8 @@ from flows.cli.show import plans as shown
 from flows.cli.show.tables import print_to
 from flows.run import plans
 from flows.settings import PrepareSettings
-from tasks.errors import MillError
-from tasks.json_types import JsonObject
+from tasks.base.errors import MillError
+from tasks.base.json_types import JsonObject
 
 
 def agreed(settings: PrepareSettings, yes: bool) -> bool:

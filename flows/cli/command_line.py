@@ -15,12 +15,12 @@ from flows.cli import interrupts, result_commands, run_commands, tool_commands
 from flows.cli.arguments import WrongUsage, parser
 from flows.cli.exit_codes import Exit
 from flows.machine import NO_THREAD, RAISE
-from tasks import environment, masking
-from tasks.control_characters import json_line
-from tasks.errors import ConfigError, MillError, NothingLeft, OutLocked, TooManyFailed
-from tasks.json_types import JsonObject
-from tasks.lean import importing, without_pandas, without_search_at_exit
-from tasks.logs import log, sent_to
+from tasks.base import environment, masking
+from tasks.base.control_characters import json_line
+from tasks.base.errors import ConfigError, MillError, NothingLeft, OutLocked, TooManyFailed
+from tasks.base.json_types import JsonObject
+from tasks.base.logs import log, sent_to
+from tasks.base.process_memory import importing, without_pandas, without_search_at_exit
 from tasks.storage import owners
 
 #: Defaults for what this command and its children start; a value that is set already stays.

@@ -21,8 +21,8 @@ from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
 from flows.run import runs
 from flows.settings import read
-from tasks.errors import RunError
-from tasks.json_types import JsonObject
+from tasks.base.errors import RunError
+from tasks.base.json_types import JsonObject
 
 
 def checkup(settings: ClusterSettings, folders: Sequence[str]) -> list[Finding]:

@@ -9,9 +9,9 @@ from pathlib import Path
 from rich.text import Text
 
 from flows.cli.show.tables import Line
-from tasks.json_types import JsonObject
-from tasks.weights import fetching, finding, registry
-from tasks.weights.entries import Model
+from tasks.base.json_types import JsonObject
+from tasks.models import fetching, finding, registry
+from tasks.models.entries import Model
 
 
 def answer(args: argparse.Namespace) -> JsonObject:

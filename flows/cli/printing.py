@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from flows.cli.exit_codes import Exit
-from tasks import masking
-from tasks.control_characters import escaped, json_line
-from tasks.json_types import JsonObject
+from tasks.base import masking
+from tasks.base.control_characters import escaped, json_line
+from tasks.base.json_types import JsonObject
 
 if TYPE_CHECKING:
     from rich.console import Console

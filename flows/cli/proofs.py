@@ -14,9 +14,9 @@ from flows.cluster.dask_config import DASK_CONFIG
 from flows.cluster.facts import ENGINES, Facts, versions
 from flows.cluster.fleet import CPU, GPU
 from flows.cluster.memory import Needs, in_gb
-from tasks import memory_limits
-from tasks.json_types import JsonObject
-from tasks.stages.process import started_afresh
+from tasks.base import memory_limits
+from tasks.base.json_types import JsonObject
+from tasks.stages.spawn_check import started_afresh
 
 LEAST_FREE = 1_000_000_000
 

@@ -7,12 +7,12 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from flows.run import runs
-from tasks import recipe
-from tasks.errors import ConfigError
-from tasks.json_types import JsonObject
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonObject
+from tasks.publish.upkeep import prune as pruning
+from tasks.publish.upkeep.needed import KeptSettings
+from tasks.shard_store import recipe
 from tasks.storage import lock
-from tasks.upkeep import prune as pruning
-from tasks.upkeep.needed import KeptSettings
 
 
 def prune(

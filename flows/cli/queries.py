@@ -10,18 +10,19 @@ import pyarrow as pa
 from flows.run import items, plans, runs
 from flows.settings import assign, parse
 from flows.words import counted
-from tasks import plugins, schema, shelves, storage
+from tasks import plugins, storage
 from tasks.accounting import summary
 from tasks.accounting.ledger import PENDING, PENDING_MEANS
-from tasks.checkpoints import enhanced, manifest
-from tasks.dataset import datacard, versions
-from tasks.errors import CODES, ConfigError
-from tasks.estimating.what_if import kept, with_same_texts
-from tasks.json_types import JsonObject
-from tasks.packaging import contents
-from tasks.packaging.choosing import weights
-from tasks.schema import LEDGER_FILE
-from tasks.storage import tables
+from tasks.base import schema, shelves
+from tasks.base.errors import CODES, ConfigError
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import LEDGER_FILE
+from tasks.insight.estimating.what_if import kept, with_same_texts
+from tasks.publish import in_memory_version
+from tasks.publish.choosing import weights
+from tasks.publish.dataset import datacard
+from tasks.shard_store import enhanced, manifest
+from tasks.storage import tables, versions
 
 
 def status(out: Path) -> JsonObject:
@@ -91,7 +92,7 @@ def _ledger(out: Path) -> tuple[Iterator[pa.Table], Path | None]:
     newest = versions.newest(out)
     if newest and storage.exists(last / runs.SUMMARY):
         return map(tables.read, tables.parts(newest / LEDGER_FILE)), newest
-    found = contents.of_shards(runs.settings_of(out).job(), manifest.shards(out))
+    found = in_memory_version.of_shards(runs.settings_of(out).job(), manifest.shards(out))
     return iter([found.ledger]), None
 
 

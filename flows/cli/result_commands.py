@@ -13,9 +13,9 @@ from pathlib import Path
 
 from flows.cli.exit_codes import Exit
 from flows.cli.printing import print_answer, print_lines, readable, tell
-from tasks.control_characters import json_line
-from tasks.errors import ConfigError, RunError
-from tasks.json_types import JsonObject
+from tasks.base.control_characters import json_line
+from tasks.base.errors import ConfigError, RunError
+from tasks.base.json_types import JsonObject
 
 
 def status(args: argparse.Namespace) -> Exit:
@@ -111,8 +111,8 @@ def what_if(args: argparse.Namespace) -> Exit:
 def verify(args: argparse.Namespace) -> Exit:
     from flows.cli.show import results
     from tasks import storage
-    from tasks.upkeep import checkpoints
-    from tasks.upkeep import verify as verifying
+    from tasks.publish.upkeep import checkpoints
+    from tasks.publish.upkeep import verify as verifying
 
     dataset = _dataset(args.dataset)
     out = checkpoints.out_of(dataset) if args.deep else None
@@ -174,8 +174,7 @@ def _out(text: str) -> Path:
 def _dataset(text: str) -> Path:
     """A version's folder; OUT stands for its newest version."""
     from tasks import storage
-    from tasks.dataset import versions
-    from tasks.storage import containment
+    from tasks.storage import containment, versions
 
     place = _place(text)
     containment.check(place.parent.parent if place.parent.name == "datasets" else place)

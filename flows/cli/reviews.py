@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from tasks.dataset import versions
-from tasks.errors import ConfigError
-from tasks.json_types import JsonObject, parsed
-from tasks.reviews import log
-from tasks.reviews.log import Decision
-from tasks.schema import LEDGER_FILE
-from tasks.storage import tables
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonObject, parsed
+from tasks.base.schema import LEDGER_FILE
+from tasks.shard_store import decision_log
+from tasks.shard_store.decision_log import Decision
+from tasks.storage import tables, versions
 
 STDIN = "-"
 MOST = 64 << 20  # characters of a file; 300,000 decisions have as many
@@ -42,9 +41,9 @@ def import_file(out: Path, file: str) -> JsonObject:
     """Append the decisions of a file to those of OUT, all or none; existing ones are not appended
     again. ConfigError with the line that is wrong."""
     found = _read(file)
-    stored = set(log.read(log.stored(out)))
+    stored = set(decision_log.read(decision_log.stored(out)))
     new = [each for each in dict.fromkeys(found) if each not in stored]
-    log.append(out, new)
+    decision_log.append(out, new)
     unknown = _unknown(out, {each.id for each in new})
     return {
         "out": str(out),
@@ -64,7 +63,7 @@ def _read(file: str) -> list[Decision]:
         raise ConfigError(f"{file} cannot be read: {why}") from None
     if len(text) > MOST:
         raise ConfigError(f"{file} has more than {MOST >> 20} Mi characters; import it in parts")
-    now = log.now()
+    now = decision_log.now()
     found = []
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
@@ -75,7 +74,7 @@ def _read(file: str) -> list[Decision]:
                 raise ConfigError(f"{place}: this is not JSON: {error}") from None
             if not isinstance(given, dict):
                 raise ConfigError(f"{place}: this is not a JSON object")
-            found.append(log.checked(given, now, place))
+            found.append(decision_log.checked(given, now, place))
     return found
 
 
@@ -90,6 +89,6 @@ def _unknown(out: Path, ids: Iterable[str]) -> set[str]:
 
 def decisions(out: Path, everything: bool) -> list[JsonObject]:
     """The decisions that count, by id; with `everything` all of them, oldest first."""
-    known = log.read(log.stored(out))
-    chosen = known if everything else [each for _, each in sorted(log.last(known).items())]
+    known = decision_log.read(decision_log.stored(out))
+    chosen = known if everything else [each for _, each in sorted(decision_log.last(known).items())]
     return [{k: v for k, v in asdict(each).items() if v} for each in chosen]

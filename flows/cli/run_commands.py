@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from flows.cli.exit_codes import Exit
 from flows.cli.printing import print_answer
-from tasks.errors import ConfigError, MillError
-from tasks.lean import importing
+from tasks.base.errors import ConfigError, MillError
+from tasks.base.process_memory import importing
 
 if TYPE_CHECKING:
     from flows.settings import PrepareSettings

@@ -12,9 +12,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from tasks import plugins, shelves
-from tasks.errors import ConfigError
-from tasks.json_types import JsonObject
+from tasks import plugins
+from tasks.base import shelves
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonObject
 from tasks.settings import role
 
 #: A unit as descriptions give it: behind a comma, at the end of a sentence or before a remark.

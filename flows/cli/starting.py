@@ -16,9 +16,9 @@ from string import Template
 
 from flows import checks
 from flows.cli.show.tables import Line
-from tasks import language_codes
-from tasks.errors import ConfigError
-from tasks.json_types import JsonObject
+from tasks.base import language_codes
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonObject
 from tasks.settings import TranscribeSettings
 from tasks.storage import regular
 

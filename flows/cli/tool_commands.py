@@ -9,7 +9,7 @@ import argparse
 
 from flows.cli.exit_codes import Exit
 from flows.cli.printing import print_answer
-from tasks.errors import ConfigError
+from tasks.base.errors import ConfigError
 
 
 def doctor(args: argparse.Namespace) -> Exit:

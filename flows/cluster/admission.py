@@ -21,7 +21,7 @@ from pkgutil import resolve_name
 from time import monotonic
 from typing import Any
 
-from tasks.logs import log
+from tasks.base.logs import log
 
 #: None in a worker that joined without this module: it was not preloaded.
 PRELOADED = "tasks.preload:READY_AT"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple, Protocol
 
-from tasks.errors import RunError
+from tasks.base.errors import RunError
 
 _numbers = count()
 _chain: ContextVar[int] = ContextVar("chain")

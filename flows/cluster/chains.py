@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Generic, TypeVar, cast
 
 from flows.cluster.calls import NotBegun, begin_chain
-from tasks.logs import log
+from tasks.base.logs import log
 
 POLL_SECONDS = 0.5  # between two looks at the width; a signal taken by another thread waits as long
 INTERRUPT_SECONDS = 15.0  # that running chains have to end after an interrupt

@@ -22,8 +22,8 @@ from flows.cluster.fleet import CPU, GPU
 from flows.cluster.memory import Needs
 from flows.cluster.placement import Placement, await_admission
 from flows.cluster.settings import ClusterSettings, TlsSettings
-from tasks.errors import RunError
-from tasks.logs import log
+from tasks.base.errors import RunError
+from tasks.base.logs import log
 
 if TYPE_CHECKING:
     from distributed import Security

@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 
-from tasks.environment import ENGINES_VARIABLE, VERSION_VARIABLE
-from tasks.json_types import JsonObject, JsonValue
+from tasks.base.environment import ENGINES_VARIABLE, VERSION_VARIABLE
+from tasks.base.json_types import JsonObject, JsonValue
 
 LOG_LENGTH = "low-level-log-length"
 HEALTH = ["distributed.http.health"]

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from flows.cluster.settings import ClusterSettings
-from tasks.job import Job
-from tasks.packaging.outcomes.shard_groups import ShardGroup
-from tasks.packaging.writing import parts
+from tasks.publish.outcomes.shard_groups import ShardGroup
+from tasks.publish.writing import table_parts
+from tasks.settings.job import Job
 from tasks.stages import isolate
 
 HOUR = 3600.0
@@ -63,5 +63,5 @@ def of_call(
     job = next((arg for arg in args if isinstance(arg, Job)), None)
     hours = job.package.tar_hours if job is not None and step in TARS else 0.0
     if step == "link" and job is not None:
-        hours *= parts.groups_of_part(job.package)
+        hours *= table_parts.groups_of_part(job.package)
     return of_audio(settings, hours * HOUR, isolated)

@@ -26,8 +26,8 @@ from flows.cluster.calls import (
 )
 from flows.cluster.fleet import CPU
 from tasks.accounting.metrics import Trace
-from tasks.errors import KilledFromOutside, RunError
-from tasks.logs import log
+from tasks.base.errors import KilledFromOutside, RunError
+from tasks.base.logs import log
 from tasks.stages import isolate
 
 Result = TypeVar("Result")

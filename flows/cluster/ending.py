@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from tasks.environment import VERSION_VARIABLE
+from tasks.base.environment import VERSION_VARIABLE
 
 if TYPE_CHECKING:
     from distributed import Nanny, SpecCluster

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from flows.cluster import gpus
 from flows.cluster.dask_config import DASK_CONFIG
 from flows.cluster.fleet import GPU
-from tasks.json_types import JsonObject
+from tasks.base.json_types import JsonObject
 from tasks.plugins import gpu
-from tasks.stages.process import command_line
+from tasks.stages.spawn_check import command_line
 
 if TYPE_CHECKING:
     from distributed import Worker

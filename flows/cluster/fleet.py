@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 from flows.cluster import gpus
 from flows.cluster.memory import SPACIOUS, Needs, in_gb, needs
 from flows.cluster.settings import ClusterSettings
-from tasks import memory_limits, plugins
-from tasks.errors import ConfigError
-from tasks.job import Job
-from tasks.logs import log
+from tasks import plugins
+from tasks.base import memory_limits
+from tasks.base.errors import ConfigError
+from tasks.base.logs import log
 from tasks.plugins import gpu
 from tasks.settings import Plugin
+from tasks.settings.job import Job
 
 CPU, GPU = "CPU", "GPU"  # kinds of workers, and the names of their Dask resources
 MOST_WORKERS = 8

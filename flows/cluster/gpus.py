@@ -7,7 +7,7 @@ import re
 from types import ModuleType
 from typing import Literal
 
-from tasks.errors import ConfigError
+from tasks.base.errors import ConfigError
 from tasks.plugins import gpu
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"

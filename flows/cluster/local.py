@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from flows.cluster import ending, gpus
 from flows.cluster.fleet import CPU, GPU, Fleet
-from tasks.json_types import JsonObject
-from tasks.logs import log
+from tasks.base.json_types import JsonObject
+from tasks.base.logs import log
 
 if TYPE_CHECKING:
     from distributed import Security, SpecCluster

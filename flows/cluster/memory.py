@@ -11,12 +11,12 @@ import os
 import resource
 from dataclasses import dataclass
 
-from tasks import memory_limits
-from tasks.errors import ConfigError
-from tasks.job import Job
-from tasks.memory_limits import Limit
+from tasks.base import memory_limits
+from tasks.base.errors import ConfigError
+from tasks.base.memory_limits import Limit
 from tasks.plugins import engines
 from tasks.plugins.loading import resolve
+from tasks.settings.job import Job
 
 MAIN = 110_000_000
 PREFECT, ITS_SERVER = 60_000_000, 170_000_000

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, NoReturn
 from flows.cluster.admission import Admission
 from flows.cluster.connected import Resources, SchedulerElsewhere, SchedulerHere
 from flows.cluster.fleet import CPU, GPU
-from tasks.errors import RunError
-from tasks.json_types import JsonObject
-from tasks.logs import log
+from tasks.base.errors import RunError
+from tasks.base.json_types import JsonObject
+from tasks.base.logs import log
 
 WAIT_S = 60.0  # s between two log lines about a cluster without workers
 ADMITTED_S = 120.0  # s that a call waits for an admitted worker while there are only others

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import field_validator, model_validator
 
 from flows.cluster.gpus import NAME, Chosen, check_devices
-from tasks import masking
-from tasks.errors import ConfigError
-from tasks.json_types import JsonObject
+from tasks.base import masking
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonObject
 from tasks.settings import StageSettings, Transient
 from tasks.settings.base import FIXED, WORDS
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from distributed import get_worker
 
-from tasks.job import Cost, Done, Job
+from tasks.settings.job import Cost, Done, Job
 from tasks.stages import handover, stage
 from tasks.stages.cost import CostMeter
 from tasks.storage import temporary

@@ -22,8 +22,8 @@ from flows.demo.encoding import encode
 from flows.demo.speech import Line, Samples, speak
 from flows.demo.voice import RATE
 from tasks import storage
-from tasks.errors import ConfigError
-from tasks.json_types import JsonObject
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonObject
 from tasks.storage import write_atomic
 
 VERSION = 1

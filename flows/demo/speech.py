@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.errors import ConfigError
+from tasks.base.errors import ConfigError
 
 SCALE = np.float32(32768)  # of int16
 

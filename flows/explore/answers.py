@@ -12,8 +12,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from flows.explore.corpus import Ended, Gone
-from tasks.errors import ConfigError, MillError, UnsafePlace
-from tasks.json_types import JsonValue
+from tasks.base.errors import ConfigError, MillError, UnsafePlace
+from tasks.base.json_types import JsonValue
 
 Handler = Callable[[Request, Exception], Response]
 

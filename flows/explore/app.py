@@ -21,9 +21,9 @@ from flows.explore.corpus import Corpus, Gone, Items
 from flows.explore.gate import Gate
 from flows.explore.loading import Column
 from tasks.audio import write_wav_bytes
-from tasks.dataset import versions
-from tasks.errors import ConfigError
-from tasks.json_types import JsonObject, JsonValue
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonObject, JsonValue
+from tasks.storage import versions
 
 KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 BODY = 2_000_000  # bytes of a request, at most

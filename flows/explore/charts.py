@@ -14,11 +14,11 @@ from flows.explore.loading import SqlValue
 from flows.explore.query import Parameters
 from flows.explore.sql import identifier
 from tasks import plugins
-from tasks.errors import ConfigError
-from tasks.job import Job
-from tasks.json_types import JsonObject
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonObject
 from tasks.plugins.rules import Limit
 from tasks.settings import THRESHOLD, role
+from tasks.settings.job import Job
 
 BINS = 48
 POINTS = 4000  # of a scatter, drawn by a hash of the id: the same each time

@@ -11,10 +11,10 @@ from flows.explore.corpus import Corpus, Gone, Items
 from flows.explore.loading import first_line, parquet_glob
 from flows.explore.query import Parameters
 from tasks import storage
-from tasks.arrays import Int16s
-from tasks.checkpoints.utterance import Utterance
-from tasks.json_types import JsonObject
-from tasks.schema import UTTERANCES_FILE
+from tasks.base.arrays import Int16s
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import UTTERANCES_FILE
+from tasks.shard_store.utterance import Utterance
 
 LATEST = 1e7  # seconds of a recording that can be asked for
 RATES = range(1, 1_000_000)  # Hz

@@ -25,11 +25,11 @@ from flows.explore.sql import identifier
 from flows.explore.vocabulary import Vocabulary
 from flows.run import runs
 from tasks import storage
-from tasks.dataset import versions
-from tasks.errors import ConfigError, MillError
-from tasks.job import Job
-from tasks.json_types import JsonObject
-from tasks.logs import log
+from tasks.base.errors import ConfigError, MillError
+from tasks.base.json_types import JsonObject
+from tasks.base.logs import log
+from tasks.settings.job import Job
+from tasks.storage import versions
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -14,8 +14,8 @@ from flows.explore.corpus import Corpus, Gone, Items
 from flows.explore.query import Choice, Parameters
 from flows.explore.sql import literal
 from tasks.audio import write_wav_bytes
-from tasks.errors import ConfigError
-from tasks.json_types import JsonObject
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonObject
 
 CLIPS = 2000  # of a zip, at most
 

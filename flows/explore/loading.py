@@ -11,9 +11,10 @@ import duckdb
 import pyarrow as pa
 
 from flows.explore.sql import identifier, literal
-from tasks import plugins, schema, shelves, storage
-from tasks.corpuswide import outcome_table
-from tasks.errors import ConfigError
+from tasks import plugins, storage
+from tasks.base import schema, shelves
+from tasks.base.errors import ConfigError
+from tasks.corpus import outcome_table
 
 #: Columns of every item, in the order in which the page offers them.
 FIRST = (

@@ -8,8 +8,8 @@ from flows.explore import query
 from flows.explore.corpus import Corpus, Items
 from flows.explore.query import Parameters
 from flows.explore.sql import identifier
-from tasks.errors import ConfigError
-from tasks.json_types import JsonObject
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonObject
 
 MOST = 500  # rows of a table
 GROUPS = ("dataset", "language", "speaker", "split", "outcome", "reason", "recording")

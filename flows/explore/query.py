@@ -24,8 +24,8 @@ from flows.explore.loading import Column, SqlValue
 from flows.explore.selection import Places
 from flows.explore.sql import identifier, literal
 from tasks.accounting.ledger import PRECEDENCE
-from tasks.errors import ConfigError
-from tasks.json_types import JsonObject
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonObject
 
 Parameters = Sequence[tuple[str, str]]
 MOST = 1000  # rows of an answer

@@ -8,16 +8,16 @@ from urllib.parse import parse_qsl
 
 from flows.explore import query
 from flows.explore.corpus import Corpus, Items
-from tasks.errors import ConfigError
-from tasks.json_types import JsonObject
-from tasks.reviews import log
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonObject
+from tasks.shard_store import decision_log
 
 MOST = 100_000  # decisions of one request
 
 
 def since(corpus: Corpus, line: int) -> JsonObject:
     """Decisions from a line of the file on, and the line after the last."""
-    known = log.read(log.stored(corpus.out))
+    known = decision_log.read(decision_log.stored(corpus.out))
     start = line if 0 <= line <= len(known) else 0
     return {"next": len(known), "decisions": [asdict(each) for each in known[start:]]}
 
@@ -27,7 +27,7 @@ def store(corpus: Corpus, items: Items, given: JsonObject) -> JsonObject:
     asked = given.get("decisions")
     if not isinstance(asked, list) or not all(isinstance(each, dict) for each in asked):
         raise ConfigError("decisions must be a list of objects")
-    found = [log.checked(each, log.now()) for each in asked]
+    found = [decision_log.checked(each, decision_log.now()) for each in asked]
     _known(corpus, items, [each.id for each in found])
     return _stored(corpus, found, given)
 
@@ -51,12 +51,14 @@ def store_selection(corpus: Corpus, items: Items, given: JsonObject) -> JsonObje
     if len(rows) > MOST:
         raise ConfigError(f"choose up to {MOST:,} clips at once, or change the limits instead")
     one = {name: given.get(name) for name in ("decision", "note", "who", "text")}
-    found = [log.checked({**one, "id": row["id"]}, log.now()) for row in rows]
+    found = [decision_log.checked({**one, "id": row["id"]}, decision_log.now()) for row in rows]
     return {**_stored(corpus, found, given), "stored": len(found)}
 
 
-def _stored(corpus: Corpus, found: Sequence[log.Decision], given: JsonObject) -> JsonObject:
-    log.append(corpus.out, found)
+def _stored(
+    corpus: Corpus, found: Sequence[decision_log.Decision], given: JsonObject
+) -> JsonObject:
+    decision_log.append(corpus.out, found)
     line = given.get("since")
     return since(corpus, line if isinstance(line, int) else 0)
 

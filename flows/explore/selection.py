@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from flows.explore.loading import Column, SqlValue
 from flows.explore.sql import identifier
-from tasks.arrays import Float64s, Int32s, Int64s
+from tasks.base.arrays import Float64s, Int32s, Int64s
 
 Places = Int32s  # items, ascending
 #: What a column is sorted by, of every item: float64, NaN if it is null, or of a text int32 its

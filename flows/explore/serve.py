@@ -12,7 +12,7 @@ from pathlib import Path
 from flows.explore import app, connections
 from flows.explore.corpus import Corpus
 from flows.run import runs
-from tasks.errors import ConfigError, MillError
+from tasks.base.errors import ConfigError, MillError
 
 HOST = "127.0.0.1"
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
-from tasks.checkpoints import manifest
-from tasks.checkpoints.utterance import Utterance
-from tasks.job import Job
 from tasks.recording import Locator
+from tasks.settings.job import Job
+from tasks.shard_store import manifest
+from tasks.shard_store.utterance import Utterance
 from tasks.stages.stage import view_of
 
 HELD = 8  # shards whose utterances stay in memory

@@ -12,14 +12,14 @@ import numpy as np
 
 from flows.explore.corpus import Gone
 from tasks import audio, storage
-from tasks.arrays import Int16s
 from tasks.audio import decode_int16
-from tasks.checkpoints import blobs
-from tasks.errors import CorruptManifest, ItemError, UnsafePlace
-from tasks.json_types import JsonObject
+from tasks.base.arrays import Int16s
+from tasks.base.errors import CorruptManifest, ItemError, UnsafePlace
+from tasks.base.json_types import JsonObject
+from tasks.base.speech_rate import RATE
 from tasks.recording import Locator
+from tasks.shard_store import blobs
 from tasks.speech import silero
-from tasks.speech_rate import RATE
 
 LONGEST = 600.0  # s of a source that one answer holds
 ENCODED, DECODED = 400_000_000, 200_000_000  # bytes, samples of a clip: an hour at 48 kHz

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import duckdb
 
-from tasks.errors import ConfigError
+from tasks.base.errors import ConfigError
 
 MEMORY = "1GB"  # that DuckDB may take; beyond it, it uses its file
 CONFIG: dict[str, str | bool] = {

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flows.explore.selection import Places, page
-from tasks.arrays import Int32s, Int64s
-from tasks.json_types import JsonObject
+from tasks.base.arrays import Int32s, Int64s
+from tasks.base.json_types import JsonObject
 
 MOST = 500  # rows of an answer
 

@@ -24,19 +24,20 @@ from flows.checks import check
 from flows.cluster import fleet
 from flows.run import estimates, items, metrics, report, runs
 from flows.settings import PrepareSettings
-from tasks import pipeline, storage, sweeping
+from tasks import pipeline, storage
 from tasks.accounting import broken, summary
-from tasks.callers import Alone, WorkersNeeded
-from tasks.checkpoints import index
-from tasks.dataset import reader_drops, versions
-from tasks.errors import UNREACHABLE, MillError
-from tasks.job import Job
-from tasks.json_types import JsonObject
-from tasks.logs import log
+from tasks.base.errors import UNREACHABLE, MillError
+from tasks.base.json_types import JsonObject
+from tasks.base.logs import log
+from tasks.base.schema import LEDGER_FILE
+from tasks.publish.dataset import reader_drops
 from tasks.recording import unreachable
-from tasks.results import Published
-from tasks.schema import LEDGER_FILE
-from tasks.storage import lock, owners, tables
+from tasks.runs import temporary_files
+from tasks.runs.executor import Alone, WorkersNeeded
+from tasks.runs.results import Published
+from tasks.settings.job import Job
+from tasks.shard_store import index
+from tasks.storage import lock, owners, tables, versions
 
 if TYPE_CHECKING:  # imports Dask and Prefect, which a run with nothing to do does without
     from flows.cluster.cluster import Cluster
@@ -112,7 +113,7 @@ class Body:
                 ended = pipeline.run(job, caller, observer, self._begun)
             losses = vars(caller.dispatcher.losses)
             if any(losses.values()):
-                sweeping.sweep(self.job.out)  # files that a worker was writing when it died
+                temporary_files.sweep(self.job.out)  # files that a worker was writing when it died
             return self._finished(ended, measured, losses, live, observer.task_runs, caller)
 
     def _finished(

@@ -19,10 +19,10 @@ from flows.run import dask_report, items
 from flows.run.metrics import Metrics, place_of
 from tasks import storage
 from tasks.accounting.metrics import Place, Trace
-from tasks.callers import Chain, Result, Step
-from tasks.job import Cost, Done, Job
 from tasks.plugins import engines, gpu
-from tasks.results import Sharded
+from tasks.runs.executor import Chain, Result, Step
+from tasks.runs.results import Sharded
+from tasks.settings.job import Cost, Done, Job
 from tasks.stages.cost import CostMeter
 
 MOST_WAITING = 100  # shards in progress beyond one for each worker: each has a thread

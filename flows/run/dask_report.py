@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.cluster.cluster import Cluster
-from tasks.logs import log
+from tasks.base.logs import log
 from tasks.storage import write_atomic
 
 NAME = "dask-performance.html"

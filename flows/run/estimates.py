@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING
 from flows.cluster.settings import ClusterSettings
 from flows.run import runs
 from flows.words import gigabytes
-from tasks import masking, storage
-from tasks.errors import ConfigError
-from tasks.job import Job
-from tasks.json_types import JsonObject
-from tasks.recipe import whole_job
+from tasks import storage
+from tasks.base import masking
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonObject
+from tasks.settings.job import Job
+from tasks.shard_store import whole_job
 from tasks.storage import write_atomic
 
 if TYPE_CHECKING:
-    from tasks.estimating.forecast import Costs
+    from tasks.insight.estimating.forecast import Costs
 
 NAME = "estimate.json"
 ROOTS = ("manifests", "audio", "datasets")

@@ -17,10 +17,10 @@ from flows.cluster.calls import NotBegun
 from flows.run import grouping
 from flows.server import run_names
 from flows.server.artifacts import escaped, table
-from tasks.callers import Step
-from tasks.errors import CorruptManifest
-from tasks.job import Done
-from tasks.logs import log
+from tasks.base.errors import CorruptManifest
+from tasks.base.logs import log
+from tasks.runs.executor import Step
+from tasks.settings.job import Done
 from tasks.stages.contract import PER_SHARD
 
 END_SECONDS = 30.0  # that the end of a run waits until Prefect knows how its last task runs ended

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from flows.run import runs
 from tasks import storage
-from tasks.json_types import JsonObject
-from tasks.listing.left_aside import LeftAside
+from tasks.base.json_types import JsonObject
+from tasks.stages.listing.skipped import LeftAside
 from tasks.storage import write_atomic
 
 NAME = "left_aside.csv"  # in OUT/runs/<id>/

@@ -13,9 +13,9 @@ from flows.progress import waiting
 from flows.run import body
 from flows.server import run_notes
 from flows.settings import History, PrepareSettings
-from tasks.errors import ConfigError, RunError
-from tasks.json_types import JsonObject
-from tasks.lean import importing
+from tasks.base.errors import ConfigError, RunError
+from tasks.base.json_types import JsonObject
+from tasks.base.process_memory import importing
 
 if TYPE_CHECKING:
     from flows.server.server import LocalServer

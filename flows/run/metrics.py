@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from tasks.accounting import metrics
 from tasks.accounting.metrics import Place, Trace
-from tasks.job import Cost, Done
-from tasks.json_types import JsonObject
-from tasks.logs import log
-from tasks.schema import METRICS, Row
+from tasks.base.json_types import JsonObject
+from tasks.base.logs import log
+from tasks.base.schema import METRICS, Row
+from tasks.settings.job import Cost, Done
 
 SHOWN = 3  # stragglers that are printed
 BATCH = 4096  # rows held as Python objects
@@ -24,22 +24,22 @@ BATCH = 4096  # rows held as Python objects
 
 #: Stage and step of the pipeline's other calls, by module and name.
 STEPS = {
-    "tasks.listing.on_workers.list_branches": ("shard", "list"),
+    "tasks.stages.listing.on_workers.list_branches": ("shard", "list"),
     "tasks.shard.probe": ("shard", "probe"),
     "tasks.package.gather": ("package", "gather"),
-    "tasks.packaging.outcomes.group_verdicts.judge": ("package", "decide"),
-    "tasks.packaging.choosing.next_version.choose": ("package", "choose"),
-    "tasks.packaging.outcome_parts.note": ("package", "note"),
-    "tasks.packaging.ledger.layout.plan": ("package", "ledger"),
-    "tasks.packaging.ledger.parts.write": ("package", "ledger"),
-    "tasks.packaging.ledger.parts.link": ("package", "ledger"),
-    "tasks.packaging.writing.part_writing.scatter": ("package", "scatter"),
-    "tasks.packaging.writing.part_writing.write": ("package", "part"),
-    "tasks.packaging.writing.shards.link": ("package", "link"),
-    "tasks.packaging.writing.shards.write": ("package", "write"),
-    "tasks.packaging.writing.shards.check": ("package", "check"),
-    "tasks.estimating.trial.known": ("package", "known"),
-    "tasks.estimating.trial.plan": ("package", "plan"),
+    "tasks.publish.outcomes.group_verdicts.judge": ("package", "decide"),
+    "tasks.publish.choosing.next_version.choose": ("package", "choose"),
+    "tasks.publish.outcome_parts.note": ("package", "note"),
+    "tasks.publish.ledger.layout.plan": ("package", "ledger"),
+    "tasks.publish.ledger.ledger_parts.write": ("package", "ledger"),
+    "tasks.publish.ledger.ledger_parts.link": ("package", "ledger"),
+    "tasks.publish.writing.part_writing.scatter": ("package", "scatter"),
+    "tasks.publish.writing.part_writing.write": ("package", "part"),
+    "tasks.publish.writing.shards.link": ("package", "link"),
+    "tasks.publish.writing.shards.write": ("package", "write"),
+    "tasks.publish.writing.shards.check": ("package", "check"),
+    "tasks.insight.estimating.sample_results.known": ("package", "known"),
+    "tasks.insight.estimating.sample_results.plan": ("package", "plan"),
 }
 
 

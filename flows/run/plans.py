@@ -16,18 +16,18 @@ import pyarrow.compute as pc
 
 from flows.run import estimates, runs
 from flows.settings import PrepareSettings, parse
-from tasks import masking, storage
+from tasks import storage
 from tasks.accounting import metrics
-from tasks.dataset import versions
-from tasks.errors import ConfigError, RunError
-from tasks.estimating import planning
-from tasks.estimating.planning import Amount
-from tasks.job import Job
-from tasks.json_types import JsonObject
-from tasks.listing import shared
-from tasks.listing.shared import Shared
+from tasks.base import masking
+from tasks.base.errors import ConfigError, RunError
+from tasks.base.json_types import JsonObject
+from tasks.insight.estimating import planning
+from tasks.insight.estimating.planning import Amount
+from tasks.settings.job import Job
 from tasks.stages.contract import PER_SHARD, STAGES
-from tasks.storage import tables
+from tasks.stages.listing import overlapping_sources
+from tasks.stages.listing.overlapping_sources import Shared
+from tasks.storage import tables, versions
 
 LAST_RUNS = 20  # in which the speed of a stage is looked up
 ASKS = 3600.0  # s of audio: a run that would recompute more of it asks first
@@ -97,7 +97,7 @@ def _unusable(plan: planning.Plan) -> JsonObject:
 
 def _shared(job: Job, found: Shared) -> JsonObject:
     """Recordings that two sources list, and what a run does with them, in words."""
-    return {**asdict(found), "says": f"{found}: {shared.outcome(job)}"}
+    return {**asdict(found), "says": f"{found}: {overlapping_sources.outcome(job)}"}
 
 
 def _stage(name: str, amount: Amount, rates: _Rates) -> JsonObject:

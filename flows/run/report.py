@@ -1,4 +1,4 @@
-"""OUT/runs/<id>/report.html: has it made, or reuses the previous run's; `tasks/report/` has its
+"""OUT/runs/<id>/report.html: has it made, or reuses the previous run's; `tasks/insight/report/` has its
 contents.
 
 A report decodes rejected spans again, and a native library that crashes on a broken file must not
@@ -19,24 +19,24 @@ from typing import TYPE_CHECKING
 import yaml
 
 from flows.run import SETTINGS, SUMMARY
-from tasks import environment, masking, storage
-from tasks.dataset import versions
-from tasks.errors import MillError, RunError
-from tasks.job import Job
-from tasks.json_types import JsonObject
-from tasks.logs import log
-from tasks.schema import LEDGER_FILE
-from tasks.storage import write_atomic
+from tasks import storage
+from tasks.base import environment, masking
+from tasks.base.errors import MillError, RunError
+from tasks.base.json_types import JsonObject
+from tasks.base.logs import log
+from tasks.base.schema import LEDGER_FILE
+from tasks.settings.job import Job
+from tasks.storage import versions, write_atomic
 
 if TYPE_CHECKING:  # imports Dask, which a run with nothing to do does without
     from flows.run.caller import ClusterCaller
-    from tasks.report import Request
+    from tasks.insight.report import Request
 
 NAME = "report.html"  # in the run's folder
 TIMEOUT = 900.0  # s; a million utterances take about 20 s
 #: What the separate process runs.
 PROGRAM = (
-    "from tasks.lean import search_seldom; search_seldom(); "
+    "from tasks.base.process_memory import search_seldom; search_seldom(); "
     "from flows.run.report import main; main()"
 )
 
@@ -117,10 +117,10 @@ def _facts(path: Path) -> object:
 
 def request(job: Job, folder: Path) -> Request:
     """The request for a report: on the newest version, or on the work so far if there is none."""
-    from tasks import report
     from tasks.accounting import metrics, summary
-    from tasks.checkpoints import manifest
-    from tasks.packaging import contents
+    from tasks.insight import report
+    from tasks.publish import in_memory_version
+    from tasks.shard_store import manifest
 
     ended = folder / SUMMARY
     facts = storage.read_json(ended) if storage.exists(ended) else {}
@@ -139,7 +139,7 @@ def request(job: Job, folder: Path) -> Request:
     )
     version = versions.newest(job.out)
     if version is None or not facts:
-        judged = contents.of_shards(job, manifest.shards(job.out))
+        judged = in_memory_version.of_shards(job, manifest.shards(job.out))
         return asked(ledger=judged.ledger, counts=summary.of_ledger(judged.ledger))
     described = versions.described(version)
     return asked(
@@ -161,7 +161,7 @@ def before(out: Path, folder: Path) -> Path | None:
 
 def make(job: Job, folder: Path) -> None:
     """Write the report of the run in `folder`; RunError where it cannot be written."""
-    from tasks import report
+    from tasks.insight import report
 
     page = report.build(request(job, folder))
     try:
@@ -172,16 +172,16 @@ def make(job: Job, folder: Path) -> None:
 
 def main() -> None:
     """Reads job and folder from standard input, and writes the report."""
-    from tasks import lean
-    from tasks.stages import process
+    from tasks.base import process_memory
+    from tasks.stages import spawn_check
 
-    lean.without_search_at_exit()
-    process.die_with_parent(int(sys.argv[1]))
-    with lean.importing():
-        lean.without_pandas()
+    process_memory.without_search_at_exit()
+    spawn_check.die_with_parent(int(sys.argv[1]))
+    with process_memory.importing():
+        process_memory.without_pandas()
         job, folder = pickle.load(sys.stdin.buffer)
-        from tasks import report  # noqa: F401 - `make` imports it
-    lean.search_as_usual()  # `report.PROGRAM` made it seldom
+        from tasks.insight import report  # noqa: F401 - `make` imports it
+    process_memory.search_as_usual()  # `report.PROGRAM` made it seldom
     try:
         make(job, folder)
     except MillError as error:

@@ -19,10 +19,11 @@ from flows.run import SETTINGS as SETTINGS
 from flows.run import SUMMARY as SUMMARY
 from flows.server import run_notes
 from flows.settings import PrepareSettings, parse
-from tasks import masking, storage
-from tasks.errors import ConfigError, MillError
-from tasks.json_types import JsonObject
-from tasks.logs import log, sent_to
+from tasks import storage
+from tasks.base import masking
+from tasks.base.errors import ConfigError, MillError
+from tasks.base.json_types import JsonObject
+from tasks.base.logs import log, sent_to
 from tasks.storage import write_atomic
 from tasks.storage.temporary import scratch as scratch
 

@@ -31,7 +31,7 @@ def watch_parent() -> None:
 def main(socket_fd: int) -> None:
     threading.Thread(target=watch_parent, name="watch-parent", daemon=True).start()
 
-    from tasks.lean import importing
+    from tasks.base.process_memory import importing
 
     with importing():
         import uvicorn

@@ -10,8 +10,8 @@ from typing import TypeVar
 import httpx
 from prefect.client.orchestration import get_client
 
-from tasks.errors import RunError
-from tasks.logs import log
+from tasks.base.errors import RunError
+from tasks.base.logs import log
 
 REFUSALS = (401, 403)
 BUSY = (408, 429, 502, 503, 504)

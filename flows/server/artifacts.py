@@ -13,9 +13,9 @@ from pathlib import Path
 from flows import words
 from flows.progress import Standing
 from flows.words import clock, long_hours, speed_of
-from tasks import masking
-from tasks.errors import CODES, ConfigError, MillError, NothingLeft, OutLocked, TooManyFailed
-from tasks.json_types import JsonObject
+from tasks.base import masking
+from tasks.base.errors import CODES, ConfigError, MillError, NothingLeft, OutLocked, TooManyFailed
+from tasks.base.json_types import JsonObject
 
 WORST = 10  # reasons that are shown
 DONE = "**Done:"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from flows.progress import handlers
-from tasks.errors import MillError
+from tasks.base.errors import MillError
 
 OURS = ("uttermill", "prefect.flow_runs", "prefect.task_runs")
 

@@ -23,7 +23,7 @@ from prefect.logging.handlers import APILogWorker
 from prefect.states import Completed, Crashed
 
 from flows.server import run_notes
-from tasks.json_types import JsonObject
+from tasks.base.json_types import JsonObject
 
 OPEN_STATES = [state.value for state in StateType if state not in TERMINAL_STATES]
 #: A flow run in these states has a process; scheduled, pending and paused ones wait for theirs.
@@ -217,7 +217,7 @@ def _post(client: SyncPrefectClient, path: Any, **body: Any) -> Any:
 @contextmanager
 def replaced(owner: object, name: str, value: object) -> Iterator[None]:
     """Inside, `owner.name` is `value`; AttributeError when the library has no such name: it is
-    private and may go with an upgrade (`tests/test_private_names.py` lists them all)."""
+    private and may go with an upgrade (`tests/laws/test_private_names.py` lists them all)."""
     before = getattr(owner, name)
     setattr(owner, name, value)
     try:

@@ -23,8 +23,8 @@ from prefect.utilities.urls import url_for
 from flows.progress import Progress
 from flows.server.artifacts import markdown
 from flows.server.posting import ABOUT, KEY, current_run, found, one_try, post
-from tasks.json_types import JsonObject
-from tasks.logs import log
+from tasks.base.json_types import JsonObject
+from tasks.base.logs import log
 
 FIRST_SECONDS = 4.0  # a run with nothing to do is over by then
 EVERY_SECONDS = 10.0

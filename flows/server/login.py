@@ -15,7 +15,7 @@ from pathlib import Path
 from prefect.settings import get_current_settings
 
 from flows.server.door import LOGIN
-from tasks.errors import ConfigError
+from tasks.base.errors import ConfigError
 
 USER = "uttermill"
 FILE = "uttermill-login"  # in Prefect's home

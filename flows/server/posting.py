@@ -20,8 +20,8 @@ from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.utilities.urls import url_for
 
 from flows.server.artifacts import DONE, failure
-from tasks.json_types import JsonObject
-from tasks.logs import log
+from tasks.base.json_types import JsonObject
+from tasks.base.logs import log
 
 KEY = "uttermill-progress"  # Prefect's name of the one artifact that stands for the whole run
 ABOUT = "Progress of the run, and its result."

@@ -30,8 +30,8 @@ from prefect.settings import (
 from flows import machine
 from flows.server import causes, history, login, process
 from flows.server.process import listening
-from tasks.errors import RunError
-from tasks.logs import log
+from tasks.base.errors import RunError
+from tasks.base.logs import log
 
 STARTS = 3  # tries, when a server ends while it starts (its database is locked, say)
 THREADS = 40  # that a server, its client in a run and the least cluster start

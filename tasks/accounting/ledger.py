@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from tasks.checkpoints.cuts import Cut
-from tasks.checkpoints.utterance import Outcome, Utterance
-from tasks.checkpoints.view import ShardView
-from tasks.errors import ConservationError
-from tasks.schema import Row
+from tasks.base.errors import ConservationError
+from tasks.base.schema import Row
+from tasks.shard_store.cuts import Cut
+from tasks.shard_store.judged_shard import ShardView
+from tasks.shard_store.utterance import Outcome, Utterance
 
 PRECEDENCE = ("packaged", "dropped", "failed", "non_speech", "unsegmented")
 #: Outcome and reason of what a run has yet to come to. No version has it.

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.job import Cost
-from tasks.json_types import JsonObject
-from tasks.schema import Row
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import Row
+from tasks.settings.job import Cost
 from tasks.storage import tables, write_atomic
 
 NAME = "metrics.parquet"

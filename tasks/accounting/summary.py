@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.accounting.ledger import PENDING, PRECEDENCE, SOUND
-from tasks.arrays import Float64s
-from tasks.json_types import JsonObject
-from tasks.schema import LEDGER_FILE, UTTERANCES_FILE
+from tasks.base.arrays import Float64s
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import LEDGER_FILE, UTTERANCES_FILE
 from tasks.storage import tables
 
 SCORES = ("words", "word_errors", "chars", "char_errors")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from tasks.logs import log
+from tasks.base.logs import log
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -14,9 +14,9 @@ import math
 import re
 from collections.abc import Callable
 
-from tasks import language_codes
 from tasks.asr import Transcript, Word, _tokens
-from tasks.json_types import JsonObject
+from tasks.base import language_codes
+from tasks.base.json_types import JsonObject
 
 
 def parse(body: bytes) -> JsonObject:

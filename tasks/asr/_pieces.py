@@ -9,9 +9,9 @@ from math import inf
 
 import numpy as np
 
-from tasks.arrays import Float32s
 from tasks.asr import SpeechClip, Transcript, Word, _batching, _tokens
-from tasks.speech_rate import RATE
+from tasks.base.arrays import Float32s
+from tasks.base.speech_rate import RATE
 
 QUIET = RATE // 10  # samples over which quietness is measured
 

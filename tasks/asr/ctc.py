@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field
 
-from tasks.arrays import Float32s
 from tasks.asr import Abilities, SpeechClip, Transcript, _model_folder, _pieces
 from tasks.asr._pieces import EngineResult, Piece
 from tasks.asr._tokens import words
-from tasks.errors import ConfigError
-from tasks.json_types import parsed
+from tasks.base.arrays import Float32s
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import parsed
+from tasks.base.speech_rate import RATE
+from tasks.models import onnx_session
 from tasks.plugins.contracts.asr import SPACES, Alphabet
 from tasks.settings import StageSettings, Transient
-from tasks.speech_rate import RATE
-from tasks.weights import onnx_session
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

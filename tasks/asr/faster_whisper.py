@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
-from tasks import language_codes
 from tasks.asr import Abilities, SpeechClip, Transcript, _batching, _model_folder, _pieces
 from tasks.asr._whisper import chinese, loading
 from tasks.asr._whisper.loading import model_bytes as model_bytes
@@ -28,7 +27,8 @@ from tasks.asr._whisper.settings import code
 from tasks.asr._whisper.shared import apart
 from tasks.asr._whisper.whole_clips import Hearing, begun
 from tasks.asr._whisper.windows import ForcedClip, Windows
-from tasks.speech_rate import RATE
+from tasks.base import language_codes
+from tasks.base.speech_rate import RATE
 
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field
 
-from tasks import environment, language_codes
-from tasks.arrays import Float32s
 from tasks.asr import Abilities, SpeechClip, Transcript, _pieces
 from tasks.asr._pieces import EngineResult, Piece
-from tasks.errors import ConfigError
+from tasks.base import environment, language_codes
+from tasks.base.arrays import Float32s
+from tasks.base.errors import ConfigError
+from tasks.base.speech_rate import RATE
+from tasks.models import finding, registry
 from tasks.settings import StageSettings, Transient
-from tasks.speech_rate import RATE
-from tasks.weights import finding, registry
 
 if TYPE_CHECKING:
     from moonshine_voice.transcriber import Transcriber

@@ -13,16 +13,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks import environment, language_codes
 from tasks.asr import Abilities, SpeechClip, Transcript, _model_folder, _pieces
 from tasks.asr._onnx_settings import KINDS, Kind
 from tasks.asr._onnx_settings import Settings as Settings
 from tasks.asr._pieces import EngineResult, Piece
 from tasks.asr._tokens import mean, words
-from tasks.errors import ConfigError
-from tasks.json_types import parsed
-from tasks.speech_rate import RATE
-from tasks.weights import onnx_session
+from tasks.base import environment, language_codes
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import parsed
+from tasks.base.speech_rate import RATE
+from tasks.models import onnx_session
 
 if TYPE_CHECKING:
     from onnx_asr.asr import TimestampedResult

@@ -2,7 +2,7 @@
 
 The name of the model is part of the recipe; the address of the server is not. With this plug-in,
 and with no other, audio leaves the machine. A server's answers may change from day to day; texts
-that are stored are kept. `tasks.served.asking` says whose fault it is when a clip gets no answer;
+that are stored are kept. `tasks.served.client` says whose fault it is when a clip gets no answer;
 the control is a clip of silence.
 
 A waiting worker is not taken for a hanging one as long as `patience` plus one `timeout` stays below
@@ -18,17 +18,17 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field, SecretStr, model_validator
 
-from tasks import masking
-from tasks.arrays import Float32s
 from tasks.asr import SpeechClip, Transcript, _openai_answer, _pieces
-from tasks.errors import ConfigError
-from tasks.served import asking
-from tasks.served.asking import Client, Failed
+from tasks.base import masking
+from tasks.base.arrays import Float32s
+from tasks.base.errors import ConfigError
+from tasks.base.speech_rate import RATE
+from tasks.served import client
+from tasks.served.client import Client, Failed
 from tasks.served.http import Body, Server, Service
 from tasks.settings import SECRET
 from tasks.settings.base import WORDS
 from tasks.settings.servers import ServerSettings
-from tasks.speech_rate import RATE
 
 VERSION = 2  # constants that stand for scores are null
 SHORTEST = RATE // 10  # samples; OpenAI refuses shorter clips, so they are padded with silence
@@ -81,7 +81,7 @@ class Settings(ServerSettings):
 def weights(settings: Settings) -> str:
     """The model's name, the only known fact about it. ConfigError when a setting is missing or
     wrong; no request is sent."""
-    asking.check(settings, WHERE, "openai_api")
+    client.check(settings, WHERE, "openai_api")
     key(settings)
     return f"openai_api:{settings.model}"
 
@@ -94,7 +94,7 @@ def key(settings: Settings) -> str:
             f"{WHERE}.api_key was hidden when these settings were written: give it again, or name "
             f"a variable in {WHERE}.api_key_env"
         )
-    return asking.key(settings, WHERE, own)
+    return client.key(settings, WHERE, own)
 
 
 SERVICE = Service(WHERE, "transcription server", "clips", Settings.PATH, _openai_answer.parse)

@@ -16,14 +16,14 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from tasks import language_codes
 from tasks.asr import Abilities, SpeechClip, Transcript, _model_folder, _pieces
 from tasks.asr._pieces import EngineResult, Piece
 from tasks.asr._tokens import mean, words
-from tasks.errors import ConfigError
+from tasks.base import language_codes
+from tasks.base.errors import ConfigError
+from tasks.base.speech_rate import RATE
+from tasks.models import onnx_session
 from tasks.settings import StageSettings, Transient
-from tasks.speech_rate import RATE
-from tasks.weights import onnx_session
 
 VERSION = 1
 SHORTEST = RATE // 2  # samples; the engine stacks 7 frames of 25 ms, and shorter clips crash it

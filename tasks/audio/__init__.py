@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.audio.blocks import BLOCK_FRAMES, BLOCK_VALUES
 from tasks.audio.clip import MATERIALISE_SECONDS, Clip
-from tasks.audio.kinds import Header, Samples
+from tasks.audio.types import Header, Samples
 from tasks.audio.wav import wav_header, write_wav_bytes
 from tasks.recording.container import digest
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from tasks.audio.kinds import Samples
+from tasks.audio.types import Samples
 
 BLOCK_FRAMES = 65536  # of a decoded block
 BLOCK_VALUES = 1 << 21  # frames x channels of a block: 8 MB for any number of channels

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
 from tasks.audio.damage.ogg_pages import MOST_LINKS
-from tasks.audio.kinds import Decoder, Header, Samples
-from tasks.audio.like_first import LikeFirst
+from tasks.audio.match_first_part import LikeFirst
+from tasks.audio.types import Decoder, Header, Samples
 from tasks.recording.container import Window
 from tasks.recording.faults import Fault
 

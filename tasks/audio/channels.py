@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import DTypeLike
 
-from tasks.arrays import Float32s
 from tasks.audio.blocks import energy
+from tasks.base.arrays import Float32s
 
 #: From this many channels on, numpy adds eight values of a row at once and rounds differently.
 MANY = 8

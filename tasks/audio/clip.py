@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tasks.audio.blocks import BLOCK_FRAMES
-from tasks.audio.kinds import Samples
+from tasks.audio.types import Samples
 from tasks.recording import Locator
 from tasks.recording.turns import Turn
 

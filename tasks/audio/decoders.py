@@ -24,10 +24,10 @@ from tasks.audio.chained import Chained
 from tasks.audio.damage import mp3, ogg_pages
 from tasks.audio.damage.promise import promise
 from tasks.audio.ffmpeg import FFmpeg
-from tasks.audio.kinds import AGAIN, Decoder, Samples
 from tasks.audio.packets import EXTRA_BITS, in_words
 from tasks.audio.sndfile import SoundFile
-from tasks.errors import ItemError
+from tasks.audio.types import AGAIN, Decoder, Samples
+from tasks.base.errors import ItemError
 from tasks.recording import not_audio
 from tasks.recording.container import undisturbed
 from tasks.recording.faults import Fault

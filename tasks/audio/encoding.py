@@ -8,9 +8,9 @@ import av
 import numpy as np
 import soundfile as sf
 
-from tasks.arrays import Int16s
 from tasks.audio.decoders import BROKEN
-from tasks.errors import ItemError
+from tasks.base.arrays import Int16s
+from tasks.base.errors import ItemError
 
 MP3_RATES = {8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000}  # Hz
 MP3_FRAME = 1152  # samples of a frame, at most

@@ -13,11 +13,11 @@ from tasks.audio.damage import adts, matroska, mp4
 from tasks.audio.damage.flac_md5 import Md5, flac_info
 from tasks.audio.damage.mp3 import has_frame_count
 from tasks.audio.frames import Assembler
-from tasks.audio.kinds import AGAIN, Decoder, Samples
 from tasks.audio.opening import CHECKED, audio_stream, header_of, open_container
 from tasks.audio.packets import LOOSE_END, Gap, Packets
 from tasks.audio.timeline import Timeline
-from tasks.errors import ItemError
+from tasks.audio.types import AGAIN, Decoder, Samples
+from tasks.base.errors import ItemError
 from tasks.recording.faults import Fault
 
 #: The length that an ASF header states may be this much more than what is there, s.

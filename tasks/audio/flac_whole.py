@@ -17,10 +17,10 @@ import av
 import numpy as np
 from av.audio.codeccontext import AudioCodecContext
 
-from tasks.arrays import Int32s
 from tasks.audio.damage.flac_md5 import INFO_BYTES, StreamInfo, info_in
-from tasks.audio.kinds import Decoder, Header, Samples
 from tasks.audio.opening import DROP_WRONG, FRAMES_PER_BYTE
+from tasks.audio.types import Decoder, Header, Samples
+from tasks.base.arrays import Int32s
 from tasks.recording.container import undisturbed
 from tasks.recording.faults import Fault
 

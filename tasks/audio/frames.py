@@ -10,8 +10,8 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.audio.kinds import Samples
-from tasks.audio.like_first import LikeFirst
+from tasks.audio.match_first_part import LikeFirst
+from tasks.audio.types import Samples
 
 #: PyAV finds the last plane of a frame by what follows the planes: from eight on, anything may.
 MOST_PLANES = 7

@@ -15,10 +15,10 @@ from av.audio.stream import AudioStream
 from av.container import InputContainer
 
 from tasks.audio.damage.flac_md5 import STREAMINFO, info_in
-from tasks.audio.kinds import AGAIN, Header
 from tasks.audio.nameless import Nameless
 from tasks.audio.packets import in_words, listening
-from tasks.errors import ItemError
+from tasks.audio.types import AGAIN, Header
+from tasks.base.errors import ItemError
 
 #: Demuxers that read one file of audio (or video). No playlist, script, image or device.
 _FORMATS = (

@@ -14,8 +14,8 @@ from av.packet import Packet
 
 from tasks.audio.damage import adts
 from tasks.audio.damage.mp3 import frame_bytes
-from tasks.audio.kinds import AGAIN
-from tasks.errors import ItemError
+from tasks.audio.types import AGAIN
+from tasks.base.errors import ItemError
 
 #: FFmpeg's own WavPack encoder gets one checksum of 32-bit samples wrong, and its decoder says so.
 EXTRA_BITS = "Extra bits CRC error"

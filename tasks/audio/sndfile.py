@@ -8,9 +8,9 @@ from typing import BinaryIO
 
 import soundfile as sf
 
-from tasks.audio.kinds import Header, Samples
 from tasks.audio.nameless import Nameless
 from tasks.audio.opening import FRAMES_PER_BYTE
+from tasks.audio.types import Header, Samples
 from tasks.recording.faults import Fault
 
 RETRY_FRAMES = 1024  # of a block when the part before a break is read again: most samples lost

@@ -12,8 +12,8 @@ from tasks.audio.blocks import BLOCK_FRAMES, BLOCK_VALUES, all_finite
 from tasks.audio.damage.alignment import lost_since
 from tasks.audio.damage.promise import promise
 from tasks.audio.decoders import BROKEN, opened, said
-from tasks.audio.kinds import AGAIN, Header, Samples
-from tasks.errors import ItemError
+from tasks.audio.types import AGAIN, Header, Samples
+from tasks.base.errors import ItemError
 from tasks.recording import Locator
 from tasks.recording.container import as_file, failure, size_of
 from tasks.recording.faults import Fault, merged

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 
 import av
 
-from tasks.audio.kinds import Header
 from tasks.audio.packets import Gap
+from tasks.audio.types import Header
 from tasks.recording.faults import Fault, merged
 
 #: Containers with exact timestamps, and how much those are rounded, in s. A frame that is later

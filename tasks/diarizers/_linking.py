@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.arrays import Float64s
+from tasks.base.arrays import Float64s
 from tasks.diarizers._windows import Window
 from tasks.speech.linkage import linked
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.arrays import Float64s
+from tasks.base.arrays import Float64s
+from tasks.base.speech_rate import RATE
 from tasks.diarizers._windows import FIRST_S, FRAMES, LOCAL, STEP_S, Window
-from tasks.speech_rate import RATE
 
 AT_ONCE = 2  # most speakers of a frame
 LONGEST_GAP_S = 0.15  # in a turn

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tasks.arrays import Bools, Float32s, Int64s
+from tasks.base.arrays import Bools, Float32s, Int64s
+from tasks.base.speech_rate import RATE
+from tasks.models import finding, registry
+from tasks.models.onnx_session import session
 from tasks.speech import embedding
 from tasks.speech.embedding import BINS, fbank
 from tasks.speech.embedding import HOP as MEL_HOP
-from tasks.speech_rate import RATE
-from tasks.weights import finding, registry
-from tasks.weights.onnx_session import session
 
 if TYPE_CHECKING:
     import onnxruntime

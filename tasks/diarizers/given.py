@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tasks.arrays import Float32s
+from tasks.base.arrays import Float32s
 from tasks.diarizers import CuttingSettings, Diarizer, Turn
 from tasks.recording import Segment
 

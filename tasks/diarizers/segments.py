@@ -18,19 +18,19 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from pydantic import Field
 
-from tasks.arrays import Float32s, Float64s
 from tasks.audio.channels import Heard
+from tasks.base.arrays import Float32s, Float64s
+from tasks.base.speech_rate import RATE
 from tasks.diarizers import CuttingSettings, Diarizer, Turn, _windows
 from tasks.diarizers._linking import clusters, speaker_of_local
 from tasks.diarizers._tracks import Stretch, frame_of_window, stretches
 from tasks.diarizers._windows import FRAMES, Window, Windows
+from tasks.models import entries, registry
 from tasks.recording import Segment
 from tasks.settings import Threshold, Transient
 from tasks.speech import embedding
 from tasks.speech.embedding import unit
 from tasks.speech.mono_stream import MonoStream
-from tasks.speech_rate import RATE
-from tasks.weights import entries, registry
 
 VERSION = 5
 LISTENS = True

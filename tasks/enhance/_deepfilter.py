@@ -23,8 +23,8 @@ import scipy.fft
 import scipy.signal
 from numpy.typing import NDArray
 
-from tasks.arrays import Float32s, Float64s
-from tasks.weights import onnx_session
+from tasks.base.arrays import Float32s, Float64s
+from tasks.models import onnx_session
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tasks.enhance import Enhancer, EnhancerSettings, _deepfilter
+from tasks.models import entries, finding, registry
 from tasks.settings import Transient
-from tasks.weights import entries, finding, registry
 
 VERSION = 1
 RATE = 48_000

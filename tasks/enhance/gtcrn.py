@@ -1,7 +1,7 @@
 """GTCRN takes noise out of speech up to 8 kHz with 48,000 weights (Rong et al. 2024).
 
 doi 10.1109/ICASSP48485.2024.10448310; its graph hands its states on from one run of CHUNK frames to
-the next (`tasks/weights/gtcrn.py`). 16 kHz, frames of 512 samples every 256, square root of Hann's
+the next (`tasks/models/gtcrn.py`). 16 kHz, frames of 512 samples every 256, square root of Hann's
 window in analysis and synthesis. What lies above 8 kHz comes from the original alone, `limit_db`
 below it.
 """
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.fft
 
-from tasks.arrays import Float32s
+from tasks.base.arrays import Float32s
 from tasks.enhance import Enhancer, EnhancerSettings
+from tasks.models import entries, finding, onnx_session, registry
 from tasks.settings import Transient
-from tasks.weights import entries, finding, onnx_session, registry
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -17,12 +17,12 @@ import numpy as np
 import scipy.fft
 from pydantic import Field
 
-from tasks.arrays import Float32s, Float64s
+from tasks.base.arrays import Float32s, Float64s
+from tasks.base.errors import ConfigError
 from tasks.enhance import Enhancer, EnhancerSettings
-from tasks.errors import ConfigError
+from tasks.models import entries, finding, onnx_session
 from tasks.settings import Threshold, Transient
 from tasks.settings.base import WORDS
-from tasks.weights import entries, finding, onnx_session
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -13,9 +13,9 @@ from typing import TypeVar, cast
 
 import numpy as np
 
-from tasks.arrays import Float32s
 from tasks.audio import Clip
 from tasks.audio.channels import Heard
+from tasks.base.arrays import Float32s
 from tasks.speech import silero as _silero
 from tasks.speech.mono_stream import MonoStream
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.arrays import Float32s, Float64s
 from tasks.audio import BLOCK_FRAMES, BLOCK_VALUES, Clip
 from tasks.audio.blocks import regroup
+from tasks.base.arrays import Float32s, Float64s
 from tasks.filters import _derived as derived
 
 #: Level of digital silence, dBFS: a number for limits, far below one bit of 24-bit samples (-138).

@@ -19,7 +19,7 @@ from itertools import chain, repeat
 import numpy as np
 import scipy.fft
 
-from tasks.arrays import Float32s
+from tasks.base.arrays import Float32s
 from tasks.filters import _derived as derived
 
 FFT, HOP = 2048, 512  # samples: librosa's defaults

@@ -23,8 +23,8 @@ from itertools import repeat
 import numpy as np
 from scipy import fft
 
-from tasks.arrays import Float64s
 from tasks.audio import Clip
+from tasks.base.arrays import Float64s
 from tasks.filters import _derived as derived
 from tasks.settings import StageSettings, Threshold
 

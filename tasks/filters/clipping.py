@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.arrays import Float32s
 from tasks.audio import Clip
+from tasks.base.arrays import Float32s
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1

@@ -25,14 +25,14 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from tasks.arrays import Float32s
 from tasks.audio import Clip
+from tasks.base.arrays import Float32s
+from tasks.base.speech_rate import RATE
 from tasks.filters._derived import KEPT_SECONDS, blocks_16k, mono_16k
 from tasks.filters._dnsmos import networks, scores
+from tasks.models import entries, registry
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold, Transient
-from tasks.speech_rate import RATE
-from tasks.weights import entries, registry
 
 VERSION = 2  # windows share more: other last digits
 COSTLY = True

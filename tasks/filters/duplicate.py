@@ -22,11 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from tasks.arrays import Float64s
 from tasks.audio import Clip
+from tasks.base.arrays import Float64s
+from tasks.base.json_types import JsonObject
 from tasks.filters._duplicates import fingerprinting
 from tasks.filters._duplicates.table import Thresholds
-from tasks.json_types import JsonObject
 from tasks.plugins.contracts.corpuswide import Rows
 from tasks.plugins.rules import Rejection
 from tasks.settings import StageSettings, Threshold

@@ -19,8 +19,8 @@ import math
 import numpy as np
 from scipy import signal
 
-from tasks.arrays import Float64s
 from tasks.audio import Clip
+from tasks.base.arrays import Float64s
 from tasks.filters._levels import chunks
 from tasks.settings import StageSettings, Threshold
 

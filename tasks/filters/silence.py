@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from tasks.arrays import Float32s, Float64s
 from tasks.audio import Clip
+from tasks.base.arrays import Float32s, Float64s
 from tasks.filters._levels import chunks
 from tasks.settings import StageSettings, Threshold
 

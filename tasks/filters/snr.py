@@ -25,8 +25,8 @@ from itertools import repeat
 import numpy as np
 import scipy.fft
 
-from tasks.arrays import Float32s, Float64s
 from tasks.audio import Clip
+from tasks.base.arrays import Float32s, Float64s
 from tasks.filters import _derived as derived
 from tasks.settings import StageSettings, Threshold
 

@@ -12,14 +12,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tasks.arrays import Float32s
 from tasks.audio import Clip
+from tasks.base.arrays import Float32s
+from tasks.base.speech_rate import RATE
 from tasks.filters import _derived as derived
+from tasks.models import entries, registry
 from tasks.settings import StageSettings, Threshold, Transient
 from tasks.speech import embedding
 from tasks.speech.embedding import fbank
-from tasks.speech_rate import RATE
-from tasks.weights import entries, registry
 
 VERSION = 1
 ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}

@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 
 from tasks import audio
-from tasks.checkpoints.blobs import Pcm
-from tasks.errors import ItemError
-from tasks.schema import Row
+from tasks.base.errors import ItemError
+from tasks.base.schema import Row
 from tasks.settings import StageSettings, Threshold
+from tasks.shard_store.blobs import Pcm
 
 Suffix = Literal["wav", "flac"]
 

@@ -19,9 +19,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tasks.base.schema import Row
 from tasks.formats import OutputShard, Rows
 from tasks.recording import ids
-from tasks.schema import Row
 from tasks.storage import long_columns
 
 READ = ("id", "dataset", "speaker", "text", "language", "num_samples", "sample_rate")

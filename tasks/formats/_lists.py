@@ -8,8 +8,8 @@ from itertools import chain, groupby
 from pathlib import Path
 
 from tasks import storage
+from tasks.base.schema import UTTERANCES_FILE, Row
 from tasks.formats import OutputShard
-from tasks.schema import UTTERANCES_FILE, Row
 from tasks.storage import tables, write_atomic
 
 NAME = "data.list"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tasks import plugins, shelves
-from tasks.checkpoints import enhanced
-from tasks.json_types import JsonObject
-from tasks.schema import UTTERANCES, Row
+from tasks import plugins
+from tasks.base import shelves
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import UTTERANCES, Row
+from tasks.shard_store import enhanced
 
 _TRANSCRIPT = (
     *("language_probability", "avg_logprob", "no_speech_probability", "compression_ratio"),

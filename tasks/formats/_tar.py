@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 
-from tasks.arrays import Int64s
+from tasks.base.arrays import Int64s
 from tasks.formats import Output
 
 Data = bytes | memoryview

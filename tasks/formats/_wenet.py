@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
+from tasks.base.schema import UTTERANCES_FILE
 from tasks.plugins.contracts.formats import Bound, ReaderLimits
-from tasks.schema import UTTERANCES_FILE
 from tasks.settings.portions import REST
 from tasks.storage import tables, write_atomic
 

@@ -26,12 +26,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import audio
-from tasks.arrays import Int64s
-from tasks.errors import ConfigError, ItemError
+from tasks.base.arrays import Int64s
+from tasks.base.errors import ConfigError, ItemError
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import UTTERANCES_FILE, Row
 from tasks.formats import Bound, Output, OutputShard, ReaderLimits, ReadPcm, Rows, _clips, _wavs
-from tasks.json_types import JsonObject
 from tasks.recording import Locator
-from tasks.schema import UTTERANCES_FILE, Row
 from tasks.settings import StageSettings, Threshold
 from tasks.storage import long_columns, sorted_keys, tables
 

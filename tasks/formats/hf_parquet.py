@@ -19,10 +19,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.checkpoints import blobs
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import Row
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _measures
-from tasks.json_types import JsonObject
-from tasks.schema import Row
+from tasks.shard_store import blobs
 from tasks.storage import write_atomic
 from tasks.storage.atomic import HashedFile
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import audio
-from tasks.errors import ConfigError
+from tasks.base.errors import ConfigError
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _kaldi_lists, _lists
 from tasks.settings import StageSettings
 

@@ -23,9 +23,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import Row
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _index, _measures, _tar, _tars
-from tasks.json_types import JsonObject
-from tasks.schema import Row
 from tasks.settings import Threshold
 
 VERSION = 2

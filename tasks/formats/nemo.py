@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from tasks.base.schema import Row
 from tasks.formats import (
     Bound,
     Output,
@@ -33,7 +34,6 @@ from tasks.formats import (
     _tar,
     _tars,
 )
-from tasks.schema import Row
 
 VERSION = 2
 COLUMNS = ("id", "text", "language", "speaker", *_clips.COLUMNS)

@@ -18,9 +18,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from tasks import storage
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import Row
 from tasks.formats import OutputShard, _clips, _lists, _wavs
-from tasks.json_types import JsonObject
-from tasks.schema import Row
 from tasks.settings import StageSettings
 
 VERSION = 1

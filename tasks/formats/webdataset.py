@@ -23,10 +23,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.checkpoints import blobs
+from tasks.base.schema import Row
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _index, _lists, _tar, _tars
-from tasks.schema import Row
 from tasks.settings import Threshold
+from tasks.shard_store import blobs
 from tasks.storage import write_atomic
 
 VERSION = 2

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.arrays import Int64s
+from tasks.base.arrays import Int64s
+from tasks.base.schema import Row
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _tar, _tars, _wenet
-from tasks.schema import Row
 from tasks.settings import StageSettings
 
 VERSION = 1

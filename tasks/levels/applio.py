@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.arrays import Float32s
-from tasks.errors import ItemError
+from tasks.base.arrays import Float32s
+from tasks.base.errors import ItemError
 from tasks.settings import StageSettings
 
 VERSION = 1

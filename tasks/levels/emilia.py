@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from tasks.arrays import Float32s
+from tasks.base.arrays import Float32s
 from tasks.settings import StageSettings
 
 VERSION = 1

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field, field_validator
 
-from tasks.arrays import Float32s
-from tasks.errors import ItemError
+from tasks.base.arrays import Float32s
+from tasks.base.errors import ItemError
 from tasks.settings import StageSettings
 
 if TYPE_CHECKING:

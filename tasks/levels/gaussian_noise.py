@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from tasks.arrays import Float32s
+from tasks.base.arrays import Float32s
 from tasks.settings import StageSettings
 
 VERSION = 1

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 from scipy import signal
 
-from tasks.arrays import Float32s, Float64s
+from tasks.base.arrays import Float32s, Float64s
 from tasks.settings import StageSettings
 
 VERSION = 1

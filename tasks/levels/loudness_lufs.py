@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from tasks.arrays import Float32s
 from tasks.audio import Clip
+from tasks.base.arrays import Float32s
 from tasks.filters import loudness
 from tasks.settings import StageSettings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from tasks.arrays import Float32s
+from tasks.base.arrays import Float32s
 from tasks.settings import StageSettings
 
 VERSION = 1

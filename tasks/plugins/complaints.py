@@ -8,8 +8,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from tasks import settings
-from tasks.errors import ConfigError
-from tasks.json_types import JsonValue
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonValue
 from tasks.plugins import explaining
 from tasks.plugins.loading import checked, load, place_in_list, resolve_source
 from tasks.settings.base import Shelf

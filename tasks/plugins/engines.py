@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from tasks.job import Job
 from tasks.plugins.complaints import PLACES
 from tasks.plugins.loading import load, module
 from tasks.settings import Plugin
+from tasks.settings.job import Job
 
 
 def chosen(job: Job) -> list[tuple[str, Plugin]]:

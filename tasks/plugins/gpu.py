@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from tasks import environment, plugins
-from tasks.job import Job
+from tasks import plugins
+from tasks.base import environment
 from tasks.plugins import engines
 from tasks.plugins.contracts import LoadedPlugin
 from tasks.settings import StageSettings
+from tasks.settings.job import Job
 
 CUBLAS = "libcublas.so.12"  # PyPI's CTranslate2 opens it at its first matrix product
 #: The stage of each shelf whose plug-ins may want a GPU.

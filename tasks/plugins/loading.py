@@ -20,11 +20,11 @@ from typing import Literal, NamedTuple, TypeVar, cast, overload
 from pydantic import BaseModel, ValidationError
 
 from tasks import settings
-from tasks.errors import ConfigError
+from tasks.base.errors import ConfigError
+from tasks.base.shelves import names
 from tasks.plugins import contracts, explaining
 from tasks.plugins.contracts import members
 from tasks.settings import Plugin, SourceSettings, StageSettings
-from tasks.shelves import names
 
 MEASURING: tuple[contracts.Measuring, ...] = ("filters", "text")
 _DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")

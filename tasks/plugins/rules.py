@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tasks.schema import Row
+from tasks.base.schema import Row
 
 
 @dataclass(frozen=True, slots=True)

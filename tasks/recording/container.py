@@ -13,7 +13,7 @@ from typing import BinaryIO, TypeVar, cast
 import pyarrow as pa
 
 from tasks import storage
-from tasks.errors import ItemError
+from tasks.base.errors import ItemError
 from tasks.recording import Locator
 from tasks.recording.parquet_tables import Table
 from tasks.recording.unreachable import item_error

@@ -11,10 +11,10 @@ import re
 from dataclasses import dataclass
 from functools import partial
 
-from tasks.errors import UNREACHABLE, ItemError
+from tasks.base.errors import UNREACHABLE, ItemError
 from tasks.recording import unreachable
 from tasks.storage import urls
-from tasks.storage.answers import ObjectState
+from tasks.storage.store_errors import ObjectState
 
 UNPROVEN = "?"  # ends a stored guard under which the file was not hashed
 #: A local file's guard (`tasks.storage.local.stat_guard`): what earlier releases stored, which is

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.errors import ItemError
+from tasks.base.errors import ItemError
 
 MAX_HEADER_BYTES = 1 << 20
 MAX_DEPTH = 16  # of what a header holds

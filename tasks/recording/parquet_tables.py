@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.errors import ItemError
+from tasks.base.errors import ItemError
 from tasks.recording import parquet_pages
 from tasks.recording.names import display_text
 from tasks.recording.parquet_pages import Source

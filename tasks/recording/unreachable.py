@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from tasks.errors import UNREACHABLE, ItemError
+from tasks.base.errors import UNREACHABLE, ItemError
 from tasks.storage import Away, redirects
 
 Result = TypeVar("Result")

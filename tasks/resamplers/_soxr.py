@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import soxr
 
-from tasks.arrays import Float32s
+from tasks.base.arrays import Float32s
 from tasks.settings import StageSettings
 
 Settings = StageSettings  # none

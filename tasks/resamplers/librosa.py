@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from tasks.arrays import Float32s
+from tasks.base.arrays import Float32s
 from tasks.settings import StageSettings
 
 VERSION = 1

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tasks.schema import Row
+from tasks.base.schema import Row
 from tasks.scoring._plain import UNSPACED
 from tasks.scoring.cleaning import clean
 from tasks.scoring.normalisers import LONGEST, VERSION, base, normalise

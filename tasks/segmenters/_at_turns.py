@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from tasks.arrays import Float32s
+from tasks.base.arrays import Float32s
 from tasks.recording.turns import Range, Voices, overlap
 from tasks.segmenters import Kind, Segmenter, Span
 from tasks.segmenters.given import complement

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.arrays import Float32s, Float64s
+from tasks.base.arrays import Float32s, Float64s
+from tasks.base.speech_rate import RATE
 from tasks.segmenters import _edges
 from tasks.segmenters._speech_settings import SpeechSettings
 from tasks.speech import silero as _silero
 from tasks.speech.regions import Hysteresis
 from tasks.speech.silero import WINDOW
-from tasks.speech_rate import RATE
 
 SECOND = RATE / WINDOW  # windows
 LEVEL_WINDOWS = round(SECOND)  # windows next to an edge that give the level of its speech

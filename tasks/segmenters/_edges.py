@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.arrays import Float32s, Float64s
+from tasks.base.arrays import Float32s, Float64s
+from tasks.base.speech_rate import RATE
 from tasks.speech.silero import WINDOW
-from tasks.speech_rate import RATE
 
 SECOND = RATE / WINDOW  # windows
 MAX_SHIFT = round(1.44 * SECOND)  # windows that an edge may move

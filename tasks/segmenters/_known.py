@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import accumulate
 
-from tasks.arrays import Float32s
+from tasks.base.arrays import Float32s
 from tasks.plugins.contracts.segmenters import Span
 
 

@@ -18,7 +18,7 @@ from collections import deque
 
 import numpy as np
 
-from tasks.arrays import Float32s, Float64s
+from tasks.base.arrays import Float32s, Float64s
 from tasks.speech.mono_stream import MonoStream
 
 CUTOFF_HZ, ORDER = 48.0, 5  # Butterworth, one pass forwards

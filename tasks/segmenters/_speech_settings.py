@@ -6,10 +6,10 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
+from tasks.base.speech_rate import RATE
 from tasks.settings import StageSettings
 from tasks.speech.regions import Hysteresis
 from tasks.speech.silero import WINDOW
-from tasks.speech_rate import RATE
 
 
 class SpeechSettings(StageSettings):

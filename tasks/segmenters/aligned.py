@@ -18,10 +18,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tasks import plugins, recipe
-from tasks.arrays import Float32s
-from tasks.errors import ConfigError
-from tasks.json_types import JsonObject
+from tasks import plugins
+from tasks.base.arrays import Float32s
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonObject
 from tasks.plugins.contracts.asr import EmittingBackendClass
 from tasks.plugins.contracts.segmenters import RecordingTranscript
 from tasks.recording import Segment
@@ -29,6 +29,7 @@ from tasks.segmenters import KnownSpans, Segmenter, Span
 from tasks.segmenters._aligned import by_words, forced
 from tasks.settings import Plugin, StageSettings
 from tasks.settings.base import Shelf
+from tasks.shard_store import recipe
 
 LISTENS = True
 VERSION = 5  # calls a pause between sentences a pause

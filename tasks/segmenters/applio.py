@@ -22,8 +22,8 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.arrays import Float32s
 from tasks.audio.channels import Heard
+from tasks.base.arrays import Float32s
 from tasks.recording import Segment
 from tasks.segmenters import Segmenter, Span
 from tasks.segmenters._slicer import Ear, FrameRms, Slicer

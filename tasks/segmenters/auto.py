@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from tasks.arrays import Float32s
+from tasks.base.arrays import Float32s
 from tasks.recording import Segment
 from tasks.recording.turns import Voices
 from tasks.segmenters import Segmenter, Span, vad

@@ -16,8 +16,9 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from tasks.arrays import Float32s
 from tasks.audio.channels import Heard
+from tasks.base.arrays import Float32s
+from tasks.base.speech_rate import RATE
 from tasks.recording import Segment
 from tasks.recording.turns import Voices
 from tasks.segmenters import Kind, Segmenter, Span
@@ -28,7 +29,6 @@ from tasks.segmenters._emilia.one_pass import EmiliaSegmenter
 from tasks.segmenters._speech_settings import SpeechSettings
 from tasks.segmenters._utterances import Lengths, UtteranceBuilder
 from tasks.speech.silero import SHA256, WINDOW, Probabilities
-from tasks.speech_rate import RATE
 
 VERSION = 4
 LISTENS = True

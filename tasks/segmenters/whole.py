@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.arrays import Float32s
+from tasks.base.arrays import Float32s
 from tasks.recording import Segment
 from tasks.segmenters import Span
 from tasks.settings import StageSettings

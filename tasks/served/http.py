@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from tasks.errors import RunError
-from tasks.json_types import JsonObject
-from tasks.served.pace import Pace
+from tasks.base.errors import RunError
+from tasks.base.json_types import JsonObject
+from tasks.served.concurrency import Pace
 from tasks.settings.servers import ServerSettings
 
 if TYPE_CHECKING:

@@ -12,11 +12,12 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tasks import masking, scoring
-from tasks.json_types import JsonObject
+from tasks import scoring
+from tasks.base import masking
+from tasks.base.json_types import JsonObject
 from tasks.plugins.contracts.text import words
-from tasks.served import asking
-from tasks.served.asking import Client, Failed
+from tasks.served import client
+from tasks.served.client import Client, Failed
 from tasks.served.http import Body, Server, Service
 from tasks.settings.servers import LlmText
 
@@ -45,8 +46,8 @@ class Written:
 
 def check(settings: LlmText) -> None:
     """ConfigError when a setting is missing or wrong; no request is sent."""
-    asking.check(settings, WHERE, "llm_text")
-    asking.key(settings, WHERE)
+    client.check(settings, WHERE, "llm_text")
+    client.key(settings, WHERE)
 
 
 def parse(body: bytes) -> JsonObject:
@@ -70,7 +71,7 @@ class Writer:
     def __init__(self, settings: LlmText) -> None:
         check(settings)
         self._settings = settings
-        self._client = Client(settings, SERVICE, asking.key(settings, WHERE))
+        self._client = Client(settings, SERVICE, client.key(settings, WHERE))
 
     def write(self, texts: Sequence[tuple[str, str]]) -> Iterator[Written]:
         """What the model makes of each (text, language), in order. RunError when the server cannot

@@ -40,8 +40,8 @@ from pydantic.config import JsonDict
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from tasks import masking, shelves
-from tasks.json_types import JsonObject
+from tasks.base import masking, shelves
+from tasks.base.json_types import JsonObject
 
 THRESHOLD: JsonDict = {"role": "threshold"}
 TRANSIENT: JsonDict = {"role": "transient"}

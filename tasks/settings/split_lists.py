@@ -2,7 +2,7 @@
 
 One name a line, UTF-8: the id of an utterance, a recording (`dataset/path`), the source's own key,
 or a speaker (with or without `dataset/`). A named clip brings along every clip that must stay in
-its split (`tasks/packaging/choosing/splits.py`). A version depends on what a list says, not on its
+its split (`tasks/publish/choosing/splits.py`). A version depends on what a list says, not on its
 path.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from tasks.errors import ConfigError
+from tasks.base.errors import ConfigError
 from tasks.settings.package import PackageSettings
 from tasks.settings.portions import Split
 

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from tasks.json_types import JsonObject
+from tasks.base.json_types import JsonObject
 from tasks.settings.base import (
     READ,
     WORDS,

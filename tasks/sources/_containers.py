@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tasks import storage
-from tasks.errors import ConfigError
+from tasks.base.errors import ConfigError
 from tasks.recording import Ignored
 from tasks.recording.names import display_text, recording_name
 from tasks.sources._objects import walk

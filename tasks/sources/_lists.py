@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from tasks.errors import ItemError
+from tasks.base.errors import ItemError
 from tasks.recording import Ignored, Locator, Recording, TimedWord
 from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, is_utf8, recording_name

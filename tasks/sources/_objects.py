@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tasks.errors import ConfigError, RunError
+from tasks.base.errors import ConfigError, RunError
 from tasks.recording import Ignored
 from tasks.recording.names import display_text, recording_name
 from tasks.sources._paths import OUT_SIGN, RESULTS, skip_reason
-from tasks.storage import answers, urls
+from tasks.storage import store_errors, urls
 from tasks.storage.containment import OUT_FOLDERS
 
 
@@ -31,7 +31,7 @@ def walk(root: str, system_folders: bool = False) -> Iterator[Object | Ignored]:
     skipped: set[str] = set()
     files, key = urls.files_of(root)
     try:
-        found = answers.under(files, key)
+        found = store_errors.under(files, key)
     except (FileNotFoundError, RunError) as error:
         raise ConfigError(f"source {display_text(root)!r} cannot be listed ({error})") from None
     signs = (name.removesuffix(OUT_SIGN) for name in found if name.endswith(f"/{OUT_SIGN}"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.errors import ItemError
+from tasks.base.errors import ItemError
 from tasks.storage import bounds
 
 #: Names that each role's column may have, in order of preference.

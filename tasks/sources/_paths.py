@@ -9,7 +9,7 @@ import re
 import stat
 
 from tasks import storage
-from tasks.errors import ConfigError, ItemError, RunError
+from tasks.base.errors import ConfigError, ItemError, RunError
 from tasks.recording.names import display_text, safe_name
 from tasks.recording.not_audio import HEAD, packing
 from tasks.storage import bounds, regular, urls

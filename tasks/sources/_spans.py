@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from tasks.errors import ItemError
+from tasks.base.errors import ItemError
 from tasks.recording import Ignored, Recording, Segment
 from tasks.sources._lists import Entries, again, bad_line, line_name, of_file
 from tasks.sources._paths import listed_name

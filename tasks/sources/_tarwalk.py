@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from tasks.errors import ItemError
+from tasks.base.errors import ItemError
 from tasks.recording.container import size_of
 from tasks.storage import urls
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from tasks.errors import ItemError
+from tasks.base.errors import ItemError
 from tasks.recording import Ignored
 from tasks.settings.base import WORDS
 from tasks.sources._lists import (

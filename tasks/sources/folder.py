@@ -15,7 +15,7 @@ from typing import Literal
 from pydantic import Field
 
 from tasks import storage
-from tasks.errors import ConfigError
+from tasks.base.errors import ConfigError
 from tasks.recording import Ignored, Locator, Recording
 from tasks.recording.extensions import known
 from tasks.recording.guard import stat_error

@@ -18,7 +18,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from tasks.errors import ConfigError, ItemError
+from tasks.base.errors import ConfigError, ItemError
 from tasks.recording import Ignored, Locator, Recording
 from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, safe_name

@@ -14,7 +14,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from tasks.errors import ConfigError, ItemError
+from tasks.base.errors import ConfigError, ItemError
 from tasks.recording import Ignored, Recording, Segment
 from tasks.recording.names import display_text, recording_name, safe_name
 from tasks.settings import SourceSettings

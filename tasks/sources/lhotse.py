@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO, Literal, cast
 
-from tasks.errors import ItemError
+from tasks.base.errors import ItemError
 from tasks.recording import Segment, TimedWord
 from tasks.sources._lists import (
     Entries,

@@ -14,7 +14,7 @@ from typing import BinaryIO, Literal
 
 from pydantic import Field
 
-from tasks.errors import ConfigError, ItemError
+from tasks.base.errors import ConfigError, ItemError
 from tasks.recording import Ignored, Locator, Recording
 from tasks.recording.extensions import known
 from tasks.recording.guard import file_state

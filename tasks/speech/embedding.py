@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tasks.arrays import Float32s, Float64s
-from tasks.speech_rate import RATE
-from tasks.weights import finding, registry
-from tasks.weights.onnx_session import session
+from tasks.base.arrays import Float32s, Float64s
+from tasks.base.speech_rate import RATE
+from tasks.models import finding, registry
+from tasks.models.onnx_session import session
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.arrays import Float32s
-from tasks.speech_rate import RATE
+from tasks.base.arrays import Float32s
+from tasks.base.speech_rate import RATE
 
 
 class MonoStream:

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tasks.arrays import Float32s
+from tasks.base.arrays import Float32s
+from tasks.base.speech_rate import RATE
 from tasks.speech.silero import WINDOW, Probabilities
-from tasks.speech_rate import RATE
 
 THRESHOLD, NEG_THRESHOLD = 0.5, 0.35
 PAUSE_WINDOWS = 3  # windows below NEG_THRESHOLD that end a region: 96 ms

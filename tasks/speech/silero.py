@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tasks.arrays import Float32s
 from tasks.audio.channels import mean
+from tasks.base.arrays import Float32s
+from tasks.models import finding, registry, silero
+from tasks.models.onnx_session import session
 from tasks.speech.mono_stream import MonoStream
-from tasks.weights import finding, registry, silero
-from tasks.weights.onnx_session import session
 
 if TYPE_CHECKING:
     import onnxruntime

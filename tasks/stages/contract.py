@@ -15,11 +15,11 @@ from typing import Protocol, TypeVar, cast
 
 import pyarrow as pa
 
-from tasks.checkpoints.view import ShardView
-from tasks.job import Job
-from tasks.json_types import JsonObject
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import Row
 from tasks.plugins.contracts.members import Filled
-from tasks.schema import Row
+from tasks.settings.job import Job
+from tasks.shard_store.judged_shard import ShardView
 
 PER_SHARD = ("filter", "resample", "transcribe")
 STAGES = ("shard", *PER_SHARD, "package")  # of a run, in order

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from tasks.schema import Row
+from tasks.base.schema import Row
 from tasks.segmenters import Span
 from tasks.stages.cutting import StreamFacts
 from tasks.stages.measuring import Measured

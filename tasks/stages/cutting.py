@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tasks import audio
-from tasks.arrays import Float32s
+from tasks.base.arrays import Float32s
+from tasks.base.schema import Row
 from tasks.recording import Locator, unreachable
 from tasks.recording.faults import Fault
 from tasks.recording.guard import UNPROVEN
 from tasks.recording.limits import Limits
-from tasks.schema import Row
 from tasks.segmenters import Segmenter, Span
-from tasks.stages.arriving import Readers
+from tasks.stages.shared_decode import Readers
 from tasks.storage import urls
 
 HELD_SECONDS = 120.0  # longest utterance that is kept in memory; longer ones are decoded again

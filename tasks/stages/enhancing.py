@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from tasks import plugins
-from tasks.arrays import Float32s, Int16s
 from tasks.audio import Clip
-from tasks.checkpoints import enhanced
+from tasks.base.arrays import Float32s, Int16s
 from tasks.enhance import Enhancer
-from tasks.job import Job
 from tasks.resamplers import soxr_hq
+from tasks.settings.job import Job
+from tasks.shard_store import enhanced
 from tasks.stages import pcm
 
 HELD_SECONDS = 120.0  # a longer clip lies in a temporary file

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.arrays import Float32s, Int16s
 from tasks.audio.blocks import energy
-from tasks.errors import ItemError
+from tasks.base.arrays import Float32s, Int16s
+from tasks.base.errors import ItemError
 
 #: Share of a clip's energy that may be cut off. Lossy codecs and resamplers overshoot full scale:
 #: 0.3 % of hot clips (measured on Vorbis), 2.1 % of a square wave that keeps its fundamental alone.

@@ -23,14 +23,13 @@ from uuid import uuid4
 
 import numpy as np
 
-from tasks import recipe
-from tasks.arrays import Int16s
 from tasks.audio import Clip
-from tasks.checkpoints import blobs
-from tasks.job import Job
+from tasks.base.arrays import Int16s
+from tasks.settings.job import Job
+from tasks.shard_store import blobs, recipe
 from tasks.stages import pcm
-from tasks.stages.arriving import TooEarly
 from tasks.stages.disk_budget import PENDING, DiskBudget
+from tasks.stages.shared_decode import TooEarly
 
 READER = "pcm"  # name of the reader that writes the PCM of a long clip
 HELD_BACK = 1024  # samples; a resampler may give a few too many

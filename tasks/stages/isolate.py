@@ -26,11 +26,11 @@ from typing import NamedTuple, TypeVar
 
 import psutil
 
-from tasks import environment, memory_limits
-from tasks.errors import KILLED, KilledFromOutside, RunError
-from tasks.job import Job
-from tasks.logs import log
-from tasks.schema import Row
+from tasks.base import environment, memory_limits
+from tasks.base.errors import KILLED, KilledFromOutside, RunError
+from tasks.base.logs import log
+from tasks.base.schema import Row
+from tasks.settings.job import Job
 from tasks.stages import contract
 
 POLL = 0.2  # s between checks of the child's memory
@@ -218,10 +218,10 @@ class _Child:
 
 def main() -> None:
     """The child: units on stdin, rows on stdout."""
-    from tasks.stages import process
+    from tasks.stages import spawn_check
 
-    process.die_with_parent(int(sys.argv[1]))
-    process.die_first(process.OF_ISOLATED)
+    spawn_check.die_with_parent(int(sys.argv[1]))
+    spawn_check.die_first(spawn_check.OF_ISOLATED)
     answers = Connection(os.dup(1), readable=False)
     os.dup2(2, 1)  # a library's output must not end up between the answers
     stage, job, units = pickle.load(sys.stdin.buffer)

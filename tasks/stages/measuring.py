@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from tasks import plugins
 from tasks.audio import Clip
-from tasks.checkpoints import verdicts
-from tasks.job import Job
+from tasks.base.schema import Row
 from tasks.plugins.contracts import SegmenterPlugin
 from tasks.plugins.contracts.base import PluginSettings
 from tasks.plugins.rules import Rule, judge
@@ -20,8 +19,9 @@ from tasks.recording import turns
 from tasks.recording.faults import Fault, touching
 from tasks.recording.limits import Limits
 from tasks.recording.turns import Turn
-from tasks.schema import Row
 from tasks.settings import Plugin, StageSettings
+from tasks.settings.job import Job
+from tasks.shard_store import verdicts
 
 Result = TypeVar("Result")
 

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks import plugins
-from tasks.arrays import Float32s, Int16s
 from tasks.audio import Clip
 from tasks.audio.blocks import all_finite, regroup
 from tasks.audio.channels import CANCELLED, mean
-from tasks.errors import ItemError
+from tasks.base.arrays import Float32s, Int16s
+from tasks.base.errors import ItemError
 from tasks.plugins.contracts import Resampler
 from tasks.settings import ResampleSettings, StageSettings
 from tasks.stages.full_scale import Clamp

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from functools import partial
 
 from tasks import audio
-from tasks.audio.kinds import Header
-from tasks.errors import UNREACHABLE, ItemError
-from tasks.job import Job
+from tasks.audio.types import Header
+from tasks.base.errors import UNREACHABLE, ItemError
+from tasks.base.schema import Row
 from tasks.recording import Locator, unreachable
 from tasks.recording.guard import file_state
-from tasks.schema import Row
+from tasks.settings.job import Job
 from tasks.stages.contract import OfRecording
 from tasks.storage import urls
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import storage
-from tasks.checkpoints import manifest
-from tasks.checkpoints.manifest import Part
-from tasks.errors import MAY_PASS
+from tasks.base.errors import MAY_PASS
+from tasks.shard_store import manifest
+from tasks.shard_store.manifest import Part
 from tasks.stages import contract
 
 

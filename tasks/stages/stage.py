@@ -15,13 +15,13 @@ from typing import Protocol
 
 import numpy as np
 
-from tasks import lean, recipe, storage
-from tasks.checkpoints import blobs, compaction, manifest
-from tasks.checkpoints.view import ShardView
-from tasks.errors import RunError
-from tasks.job import Done, Job, Spent
-from tasks.recipe import whole_job
-from tasks.schema import Row
+from tasks import storage
+from tasks.base import process_memory
+from tasks.base.errors import RunError
+from tasks.base.schema import Row
+from tasks.settings.job import Done, Job, Spent
+from tasks.shard_store import blobs, compaction, manifest, recipe, whole_job
+from tasks.shard_store.judged_shard import ShardView
 from tasks.stages import contract
 from tasks.stages.contract import PER_SHARD as PER_SHARD
 from tasks.stages.contract import Stage, Unit
@@ -98,7 +98,7 @@ def _round(stage: str, job: Job, shard: str, isolate: bool, progress: Progress |
     """Compute and commit what is missing at this point."""
     began = time.monotonic()
     module = contract.find(stage)
-    with lean.uncollected():
+    with process_memory.uncollected():
         units, reused = module.todo(view_of(job, shard, manifest.repair, again=True))
     if progress:
         progress.ahead(sum(unit.seconds for unit in units))

@@ -17,16 +17,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tasks.errors import ConfigError, RunError, UnsafePlace
-from tasks.json_types import parsed
-from tasks.storage.answers import Archived
-from tasks.storage.answers import Away as Away
+from tasks.base.errors import ConfigError, RunError, UnsafePlace
+from tasks.base.json_types import parsed
 from tasks.storage.bounds import MAX_JSON_BYTES
 from tasks.storage.containment import check_name as check_name
 from tasks.storage.containment import inside as inside
 from tasks.storage.local import Local
 from tasks.storage.objects import Objects
 from tasks.storage.store import File, Span, Store
+from tasks.storage.store_errors import Archived
+from tasks.storage.store_errors import Away as Away
 from tasks.storage.urls import is_url, place
 
 LOCAL = Local()

@@ -25,8 +25,8 @@ from uuid import uuid4
 
 import psutil
 
-from tasks.errors import ConfigError, OutLocked, RunError
-from tasks.logs import log
+from tasks.base.errors import ConfigError, OutLocked, RunError
+from tasks.base.logs import log
 from tasks.storage.objects import Objects
 
 RENEW = 5.0  # s between renewals

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.errors import ConfigError, UnsafePlace
+from tasks.base.errors import ConfigError, UnsafePlace
 from tasks.storage import atomic, owners, probe, regular
 from tasks.storage.atomic import HashedFile
 from tasks.storage.containment import OUT_FOLDERS, inside

@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 
 from tasks import storage
-from tasks.errors import ConfigError, OutLocked
+from tasks.base.errors import ConfigError, OutLocked
 from tasks.storage import lease, owners, probe, regular
 from tasks.storage.lease import check as check
 

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from tasks.errors import RunError
-from tasks.storage.answers import store_errors
+from tasks.base.errors import RunError
 from tasks.storage.containment import inside
 from tasks.storage.filesystem import files_in
 from tasks.storage.store import ReadSpan, Span
+from tasks.storage.store_errors import store_errors
 
 AHEAD_BYTES = 16 << 20  # that are fetched at once
 

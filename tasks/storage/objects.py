@@ -18,13 +18,13 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from tasks.errors import ConfigError, RunError
-from tasks.storage import copies, object_spans
-from tasks.storage.answers import asking, state_of, under
+from tasks.base.errors import ConfigError, RunError
+from tasks.storage import download_cache, object_spans
 from tasks.storage.atomic import HashedFile
 from tasks.storage.containment import inside
 from tasks.storage.filesystem import Entry, files_in, protocols
 from tasks.storage.store import File, Publish, ReadSpan, Span
+from tasks.storage.store_errors import asking, state_of, under
 from tasks.storage.uploads import Uploads
 
 IN_MEMORY = 16 << 20  # bytes of a staged file that is put at once
@@ -135,7 +135,7 @@ class Objects(Uploads):
     @contextmanager
     def arrow(self, path: Path) -> Iterator[pa.NativeFile]:
         with asking(path) as (files, key):
-            copy = copies.cached(files, key, state_of(files.info(key)).guard)
+            copy = download_cache.cached(files, key, state_of(files.info(key)).guard)
         with copy, pa.PythonFile(copy, "r") as file:
             yield file
 
@@ -144,7 +144,7 @@ class Objects(Uploads):
 
     def local(self, path: Path) -> Path:
         with asking(path) as (files, key):
-            return copies.kept(files, key, state_of(files.info(key)).guard)
+            return download_cache.kept(files, key, state_of(files.info(key)).guard)
 
     @contextmanager
     def reading(

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tasks.errors import ConfigError
+from tasks.base.errors import ConfigError
 from tasks.storage import atomic
 
 ELSEWHERE = (

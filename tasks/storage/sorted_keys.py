@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.arrays import Bools, Int64s, UInt64s
+from tasks.base.arrays import Bools, Int64s, UInt64s
 
 Key = TypeVar("Key", bound=np.generic)
 Value = TypeVar("Value", bound=np.signedinteger)

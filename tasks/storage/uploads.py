@@ -6,11 +6,11 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from tasks.errors import RunError
-from tasks.storage import copies
-from tasks.storage.answers import asking, store_errors
+from tasks.base.errors import RunError
+from tasks.storage import download_cache
 from tasks.storage.filesystem import files_in, protocols
 from tasks.storage.local import Local
+from tasks.storage.store_errors import asking, store_errors
 
 SHA256 = "uttermill-sha256"  # name of the hash among an object's metadata
 
@@ -26,7 +26,7 @@ class Uploads:
                 return False
 
     def hashed(self, path: Path) -> tuple[str, int]:
-        with store_errors(path), copies.fetched(*files_in(path)) as file:
+        with store_errors(path), download_cache.fetched(*files_in(path)) as file:
             digest = hashlib.file_digest(file, "sha256")  # type: ignore[arg-type]
             return digest.hexdigest(), file.tell()
 

@@ -22,13 +22,13 @@ from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
-from tasks import masking
-from tasks.errors import ConfigError, ItemError
-from tasks.storage import copies, redirects, regular
-from tasks.storage.answers import ObjectState, state_of, store_errors
+from tasks.base import masking
+from tasks.base.errors import ConfigError, ItemError
+from tasks.storage import download_cache, redirects, regular
 from tasks.storage.bounds import MAX_LINE_BYTES, megabytes
 from tasks.storage.filesystem import FileSystem
 from tasks.storage.local import stat_guard
+from tasks.storage.store_errors import ObjectState, state_of, store_errors
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 #: Stores that settings may name. Other file systems of fsspec read this machine, or run through
@@ -200,7 +200,7 @@ def fetched(url: str, offset: int | None = None, length: int | None = None) -> B
     files, key = files_of(url)
     with store_errors(url):
         entry = state_of(files.info(key))
-        return copies.cached(files, key, entry.guard, offset, length, entry.size)
+        return download_cache.cached(files, key, entry.guard, offset, length, entry.size)
 
 
 def streamed(text: str) -> BinaryIO:

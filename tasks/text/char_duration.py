@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.arrays import Float64s, Int64s, UInt64s
-from tasks.json_types import JsonObject
+from tasks.base.arrays import Float64s, Int64s, UInt64s
+from tasks.base.json_types import JsonObject
 from tasks.plugins.contracts.corpuswide import Rows
 from tasks.plugins.rules import Rejection, Rule
 from tasks.settings import StageSettings, Threshold

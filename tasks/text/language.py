@@ -1,6 +1,6 @@
 """Drops utterances in another language than wanted, or whose language is a guess.
 
-The clips of a recording vote on its language (`tasks/checkpoints/language_vote.py`): a clip in the
+The clips of a recording vote on its language (`tasks/shard_store/language_vote.py`): a clip in the
 elected language has at least the probability of the vote.
 
 Whisper base gives music and noise no language with more than 0.6 (`python -m tests.bench.verdicts

@@ -15,7 +15,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from tasks.errors import ConfigError
+from tasks.base.errors import ConfigError
 from tasks.plugins.rules import Limit, Rule
 from tasks.scoring.normalisers import base
 from tasks.settings import Threshold

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from tasks.audio import open_stream
 from tasks.audio.channels import mean
+from tasks.base.speech_rate import RATE
 from tasks.recording import Locator
 from tasks.speech.mono_stream import MonoStream
-from tasks.speech_rate import RATE
 
 Floats = NDArray[np.float32]
 FRAME = 160  # samples of a frame of truth: 10 ms

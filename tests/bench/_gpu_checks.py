@@ -23,8 +23,8 @@ from tasks import scoring
 from tasks.asr import _batching, faster_whisper
 from tasks.asr._whisper import loading
 from tasks.audio import Clip
+from tasks.base.json_types import JsonObject
 from tasks.filters import dnsmos
-from tasks.json_types import JsonObject
 from tasks.plugins import gpu
 from tests.bench.transcribe import Said
 

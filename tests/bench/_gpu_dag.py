@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from flows.cluster import gpus
-from tasks.json_types import JsonObject
+from tasks.base.json_types import JsonObject
 from tests.bench import _gpu_speech
 from tests.bench._gpu_speech import Speech
 from tests.bench._gpu_watch import Call, Watch, limit

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from tasks import pipeline
 from tasks.audio import open_stream
-from tasks.callers import Here, Unobserved
-from tasks.job import Done, Job
 from tasks.recording import Locator
+from tasks.runs.executor import Here, Unobserved
 from tasks.settings import (
     FilterSettings,
     PackageSettings,
@@ -20,6 +19,7 @@ from tasks.settings import (
     Source,
     TranscribeSettings,
 )
+from tasks.settings.job import Done, Job
 from tasks.speech import silero
 from tests.bench import _stub_engine
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from tasks.plugins.contracts.segmenters import RecordingTranscript
 from tasks.recording import Locator, TimedWord
 from tasks.settings import Plugin
-from tasks.stages import hearing
+from tasks.stages import whole_transcript
 
 
 def heard(
@@ -26,7 +26,7 @@ def heard(
         words = tuple(TimedWord(*word) for word in row["words"])
         return RecordingTranscript(words, tuple((a, b) for a, b in row["speech"]), row["language"])
     began = time.process_time()
-    found = hearing.heard(Locator(str(recording)), recogniser, language)
+    found = whole_transcript.heard(Locator(str(recording)), recogniser, language)
     if path is not None:
         row = {
             "cpu_seconds": round(time.process_time() - began, 1),

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks import lean
-from tasks.callers import Here
-from tasks.job import Job
-from tests import memory
+from tasks.base import process_memory
+from tasks.runs.executor import Here
+from tasks.settings.job import Job
+from tests.helpers import memory
 
 MIB = 2**20
 
@@ -48,7 +48,9 @@ class Measured(Here):
 
     def __init__(self, workers: int, scratch: Path) -> None:
         context = multiprocessing.get_context("spawn")
-        self.pool = ProcessPoolExecutor(workers, context, lean.without_pandas)  # as workers do
+        self.pool = ProcessPoolExecutor(
+            workers, context, process_memory.without_pandas
+        )  # as workers do
         self.scratch = scratch
         self.spent: dict[str, Spent] = {}
 

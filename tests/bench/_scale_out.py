@@ -12,14 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from tasks import plugins, recipe, scoring, storage
-from tasks.checkpoints import blobs, manifest
-from tasks.checkpoints.index import Index
-from tasks.job import Done, Job
-from tasks.json_types import JsonObject
-from tasks.packaging.choosing import corpus_clips
+from tasks import plugins, scoring, storage
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import RECORDINGS, Row
+from tasks.publish.choosing import corpus_clips
+from tasks.publish.unchanged import UpToDate
 from tasks.recording import Locator
-from tasks.schema import RECORDINGS, Row
 from tasks.settings import (
     FilterSettings,
     PackageSettings,
@@ -27,10 +25,12 @@ from tasks.settings import (
     Source,
     TranscribeSettings,
 )
+from tasks.settings.job import Done, Job
+from tasks.shard_store import blobs, manifest, recipe
+from tasks.shard_store.index import Index
 from tasks.stages import contract
 from tasks.stages.stage import PER_SHARD, weights_of
 from tasks.storage import tables
-from tasks.up_to_date import UpToDate
 
 RATE = 16_000
 RECORDING, UTTERANCES = 60 * RATE, 10  # samples, utterances

@@ -21,7 +21,7 @@ from distributed import Scheduler, Worker, get_worker
 
 from flows.cluster import dask_config
 from flows.cluster import worker as real
-from tasks.job import Cost, Done, Job
+from tasks.settings.job import Cost, Done, Job
 
 AUDIO = 900.0  # s of a shard; `Job.item_timeout` carries the seconds that a stage takes
 #: A machine of its own would spare no thought on these; two cores with a thousand workers have to.

@@ -36,8 +36,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tasks.base.json_types import JsonObject
 from tasks.filters import alignment
-from tasks.json_types import JsonObject
 from tasks.plugins.contracts.segmenters import RecordingTranscript
 from tasks.recording import TimedWord
 from tasks.segmenters import aligned

@@ -18,7 +18,7 @@ import time
 import numpy as np
 import psutil
 
-from tasks.json_types import JsonObject
+from tasks.base.json_types import JsonObject
 from tasks.plugins.contracts.asr import Alphabet
 from tasks.plugins.contracts.segmenters import Emissions, RecordingTranscript
 from tasks.segmenters._aligned import forced

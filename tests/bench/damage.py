@@ -13,8 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.sounding import KINDS, SECONDS, whole
-from tests.test_damage import (
+from tests.audio.test_damage import (
     DITHER,
     LENGTHS,
     dropped,
@@ -25,6 +24,7 @@ from tests.test_damage import (
     swapped,
     zeroed,
 )
+from tests.helpers.sounding import KINDS, SECONDS, whole
 
 
 def of_kind(kind: str, cases: int, folder: Path) -> dict[str, Any]:

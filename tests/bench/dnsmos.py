@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from tasks.audio import Clip
-from tasks.errors import MillError
+from tasks.base.errors import MillError
+from tasks.base.json_types import JsonObject
 from tasks.filters import dnsmos
-from tasks.json_types import JsonObject
 from tests.bench import corpus_speech
 from tests.bench.corpus_speech import RATE, Floats
 

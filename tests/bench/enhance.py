@@ -25,13 +25,13 @@ import soxr
 from tasks import plugins
 from tasks.asr import SpeechClip
 from tasks.audio import Clip
-from tasks.job import Job
 from tasks.plugins import backends
 from tasks.scoring import rates
 from tasks.settings import Plugin
+from tasks.settings.job import Job
 from tasks.stages import enhancing
 from tests.bench.corpus_speech import RATE, Floats, read, transcribed
-from tests.fetched import GTCRN
+from tests.helpers.fetched import GTCRN
 
 KINDS = ("white", "babble", "music", "real")
 SNRS = (0, 5, 10)

@@ -25,7 +25,7 @@ from starlette.testclient import TestClient
 
 from flows.explore import app
 from flows.explore.corpus import Corpus
-from tasks.schema import LEDGER, UTTERANCES
+from tasks.base.schema import LEDGER, UTTERANCES
 
 WORDS = "river stone amber winter island evening journey meadow harbour yellow orchard".split()  # noqa: SIM905
 REASONS = ("too_short", "too_long", "silent", "clipped", "wrong_language", "confidence_low")

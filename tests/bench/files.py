@@ -30,16 +30,16 @@ import pyarrow as pa
 import soundfile as sf
 
 from tasks import pipeline
-from tasks.checkpoints import compaction
-from tasks.job import Job
-from tasks.listing import balance
-from tasks.packaging.outcomes import shard_groups
-from tasks.packaging.output_shards import balance as tars
-from tasks.packaging.output_shards import layout
-from tasks.packaging.writing import parts
+from tasks.publish.outcomes import shard_groups
+from tasks.publish.output_shards import balance as tars
+from tasks.publish.output_shards import layout
+from tasks.publish.writing import table_parts
 from tasks.settings import PackageSettings
+from tasks.settings.job import Job
+from tasks.shard_store import compaction
 from tasks.stages import stage
-from tests import corpus
+from tasks.stages.listing import balance
+from tests.helpers import corpus
 
 RATE, CLIP, HOUR = 16_000, 20, 3600
 RECORDING = 30 * 60.0  # s; of the corpora that are only computed
@@ -143,7 +143,7 @@ def computed(hours: float, nights: int, a_shard: dict[str, float]) -> dict[str, 
         files += tars_of(hours / nights, known)
     checkpoints = round(sum(a_shard[kind] for kind in KINDS) * shards)
     groups = -(-shards // shard_groups.AT_ONCE)
-    of_tables = 2 * -(-files // parts.groups_of_part(PackageSettings()))
+    of_tables = 2 * -(-files // table_parts.groups_of_part(PackageSettings()))
     return {
         "shards": shards,
         "checkpoints": checkpoints,

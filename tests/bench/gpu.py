@@ -35,7 +35,7 @@ import ctranslate2
 import onnxruntime
 
 from flows.cluster import gpus
-from tasks.json_types import JsonObject
+from tasks.base.json_types import JsonObject
 from tasks.plugins import gpu
 from tests.bench import _gpu_checks, _gpu_dag, _gpu_host, _gpu_speech
 from tests.bench._gpu_checks import Skipped

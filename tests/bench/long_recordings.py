@@ -19,10 +19,10 @@ import soundfile as sf
 
 from tasks import pipeline
 from tasks.settings import FilterSettings
-from tests import corpus as small
 from tests.bench import speech_mixtures
 from tests.bench.corpus_speech import read
 from tests.bench.speech_mixtures import RATE, Mixture, Sentence
+from tests.helpers import corpus as small
 
 #: Long files whose segments have texts, and their language.
 REAL = {"aishell_S0150.m4a": "zh", "kerstin_de.opus": "de"}

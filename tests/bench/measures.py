@@ -14,9 +14,10 @@ import time
 
 import numpy as np
 
-from tasks import plugins, shelves
+from tasks import plugins
 from tasks.audio import Clip
-from tasks.errors import ConfigError
+from tasks.base import shelves
+from tasks.base.errors import ConfigError
 from tasks.plugins.contracts import FilterModule
 
 SECONDS = 20

@@ -32,16 +32,22 @@ from typing import Any
 
 import yaml
 
-from tasks import lean, publishing
-from tasks.callers import Here
-from tasks.job import Job
-from tests import memory
+from tasks.base import process_memory
+from tasks.runs import publish
+from tasks.runs.executor import Here
+from tasks.settings.job import Job
 from tests.bench import _scale_out
 from tests.bench._measured import MIB, forget_peak
+from tests.helpers import memory
 
 #: What a night need not import.
 LOADED = [
-    *("pyarrow.parquet", "tasks.publishing", "tests.bench._scale_out", "tests.bench._scale_format"),
+    *(
+        "pyarrow.parquet",
+        "tasks.runs.publish",
+        "tests.bench._scale_out",
+        "tests.bench._scale_format",
+    ),
     *("tasks.filters.duration", "tasks.filters.silence", "tasks.filters.clipping"),
 ]
 AROUND = 5  # nights whose median is compared
@@ -95,7 +101,7 @@ def night(job: Job, first: int, shards: int, recordings: int) -> None:
 
 def package(job: Job, profiled: bool) -> dict[str, Any]:
     """Everything of a run after its chains."""
-    lean.without_pandas()
+    process_memory.without_pandas()
     caller = Timed()
     forget_peak()
     profile = cProfile.Profile()
@@ -104,7 +110,7 @@ def package(job: Job, profiled: bool) -> dict[str, Any]:
     counted = Counted()
     began, user = time.process_time(), os.times().user
     shards, state = _scale_out.chained(job)
-    published = publishing.publish(job, shards, caller, caller.listing(job), state)
+    published = publish.publish(job, shards, caller, caller.listing(job), state)
     cpu, user = time.process_time() - began, os.times().user - user
     if profiled:
         profile.disable()

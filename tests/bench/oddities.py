@@ -38,9 +38,9 @@ import soundfile as sf
 from numpy.typing import NDArray
 
 from tasks import audio
-from tasks.errors import ItemError
+from tasks.base.errors import ItemError
 from tasks.recording import Locator
-from tests.sounding import HZ, by_ffmpeg, by_sndfile, sound
+from tests.helpers.sounding import HZ, by_ffmpeg, by_sndfile, sound
 
 SECONDS = 1.5
 SAME = 2e-4  # largest difference of two decoders of one codec: an 8-bit or lossy one rounds twice

@@ -33,12 +33,12 @@ import pyarrow as pa
 
 from flows.cluster.dask_config import DASK_CONFIG
 from tasks import audio
-from tasks.checkpoints import blobs
-from tasks.job import Job
-from tasks.packaging.outcomes import shard_outcomes
-from tasks.packaging.output_shards import layout, plan
-from tasks.packaging.writing import shards
-from tests.published import laid_out
+from tasks.publish.outcomes import shard_outcomes
+from tasks.publish.output_shards import layout, plan
+from tasks.publish.writing import shards
+from tasks.settings.job import Job
+from tasks.shard_store import blobs
+from tests.helpers.published import laid_out
 
 RATE = 16000
 SECONDS = 5.0  # of a clip, about

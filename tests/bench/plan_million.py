@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tasks.packaging.choosing import candidates, splits
+from tasks.publish.choosing import split_input, splits
 from tasks.settings import PackageSettings
 from tasks.storage import tables
 from tests.bench._measured import MIB, forget_peak
@@ -65,7 +65,7 @@ def part(low: int, count: int) -> pa.Table:
     )
 
 
-def added(clips: candidates.Candidates, rows: int) -> float:
+def added(clips: split_input.Candidates, rows: int) -> float:
     """As `choosing.choose` adds what lies in files; what making the rows costs is not counted."""
     cpu = 0.0
     for part in parts(rows):
@@ -82,7 +82,7 @@ def assigned(clips: int, path: Path, known: bool) -> tuple[float, float, dict[st
     for _ in parts(AT_ONCE):  # what making them imports
         pass
     forget_peak()
-    with candidates.Candidates(SETTINGS) as held:
+    with split_input.Candidates(SETTINGS) as held:
         read = added(held, clips)
         began = time.process_time()
         found = splits.assign(

@@ -45,9 +45,9 @@ from flows.run.body import result_of
 from flows.run.caller import ClusterCaller
 from flows.server.server import LocalServer, using
 from tasks import audio, pipeline
-from tasks.job import Job
 from tasks.recording import Locator
 from tasks.settings import Plugin, ShardSettings, Source, TranscribeSettings
+from tasks.settings.job import Job
 from tasks.stages.full_scale import to_int16
 from tasks.stages.pcm import to_mono
 

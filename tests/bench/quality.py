@@ -27,8 +27,8 @@ from flows.demo.speech import Line, speak
 from flows.demo.voice import RATE as VOICE_RATE
 from tasks.audio import Clip
 from tasks.filters import dnsmos, nmf_snr, snr
-from tests.corpus import speech
-from tests.plain_quality import plain_dnsmos, plain_nmf_snr, single_threaded
+from tests.helpers.corpus import speech
+from tests.helpers.plain_quality import plain_dnsmos, plain_nmf_snr, single_threaded
 
 MOST = 40  # clips
 MOST_SCORED = 12  # of them by DNSMOS, which takes a second for each

@@ -23,9 +23,9 @@ from typing import Any
 
 import yaml
 
-from tasks import publishing
-from tasks.checkpoints import manifest
-from tasks.job import Job
+from tasks.runs import publish
+from tasks.settings.job import Job
+from tasks.shard_store import manifest
 from tests.bench import _scale_out
 from tests.bench._measured import MIB, Measured, Spent, measured
 
@@ -43,7 +43,7 @@ def package(job: Job, workers: int, scratch: Path) -> tuple[dict[str, Spent], bo
     """Everything after the chains of a run; what each function cost on the workers."""
     caller = Measured(workers, scratch)
     shards, state = _scale_out.chained(job)
-    published = publishing.publish(job, shards, caller, scratch, state)
+    published = publish.publish(job, shards, caller, scratch, state)
     caller.pool.shutdown()
     return caller.spent, published.new
 
@@ -61,8 +61,8 @@ def status(job: Job) -> None:
 
 
 def verify(job: Job) -> None:
-    from tasks.dataset import versions
-    from tasks.upkeep import verify
+    from tasks.publish.upkeep import verify
+    from tasks.storage import versions
 
     newest = versions.newest(job.out)
     assert newest is not None
@@ -79,7 +79,7 @@ def prune(job: Job) -> None:
 def what_if(job: Job) -> None:
     from dataclasses import replace
 
-    from tasks.estimating import what_if
+    from tasks.insight.estimating import what_if
     from tasks.settings import FilterSettings
 
     limits = [{"use": "duration", "min": 1.0}, *job.filter.filters[1:]]
@@ -89,7 +89,7 @@ def what_if(job: Job) -> None:
 
 def report(job: Job) -> None:
     from flows.run import report as request
-    from tasks import report as page
+    from tasks.insight import report as page
 
     run = job.out / "runs" / "bench"
     page.build(request.request(job, run))
@@ -98,12 +98,12 @@ def report(job: Job) -> None:
 def estimate(job: Job, workers: int, scratch: Path) -> dict[str, Spent]:
     """What `estimate` does with an OUT beside the work on its sample, of which all is done here."""
     from flows import estimate as flow
-    from tasks.estimating import sample, trial
-    from tasks.estimating.forecast import Costs, Forecast, Sizes
+    from tasks.insight.estimating import sample, sample_results
+    from tasks.insight.estimating.forecast import Costs, Forecast, Sizes
 
     caller = Measured(workers, scratch)
     shards = manifest.shards(job.out)
-    members, _ = trial.frame(job.out, shards)
+    members, _ = sample_results.frame(job.out, shards)
     wanted = sample.size(len(members), flow.FRACTION, flow.LEAST)
     drawn = sample.draw(members, wanted, job.package.seed)
     seen = flow.known_results(job, shards, [m for some in drawn.values() for m in some], caller)

@@ -29,14 +29,14 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from tasks.audio import Clip
-from tasks.corpuswide import identities, voices
+from tasks.base.speech_rate import RATE
+from tasks.corpus import identities, voices
 from tasks.diarizers import Turn, segments
 from tasks.filters import speaker_purity
 from tasks.recording.turns import Voices
 from tasks.segmenters._at_turns import stretches
 from tasks.speech import embedding
 from tasks.speech.embedding import fbank
-from tasks.speech_rate import RATE
 from tests.bench import _conversations, _turn_scores
 from tests.bench._conversations import Asked, Conversation, Floats
 

@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from tasks import shard
-from tasks.checkpoints import manifest
-from tasks.checkpoints.index import Index
-from tasks.job import Job
-from tasks.listing import fingerprints
+from tasks.base.schema import RECORDINGS
 from tasks.recording import Locator
-from tasks.schema import RECORDINGS
 from tasks.settings import ShardSettings, Source
+from tasks.settings.job import Job
+from tasks.shard_store import manifest
+from tasks.shard_store.index import Index
+from tasks.stages.listing import fingerprints
 from tasks.storage.local import stat_guard
-from tests.memory import peak
+from tests.helpers.memory import peak
 
 EACH = 1000  # files of a folder, and recordings of a shard
 
@@ -68,7 +68,7 @@ def _row(path: Path, name: str) -> dict[str, Any]:
 
 def step(root: Path, out: Path, known: bool) -> dict[str, Any]:
     from tasks import pipeline
-    from tasks.callers import Here
+    from tasks.runs.executor import Here
 
     wall, cpu, before = time.monotonic(), time.process_time(), peak()
     job, listing = job_of(root, out), out / "manifests" / ".listing"

@@ -29,7 +29,7 @@ def measured(count: int, server: int) -> dict[str, float]:
     from flows.cluster.chains import map_chains
     from flows.server import history
     from tasks import prefect_tasks
-    from tasks.job import Done
+    from tasks.settings.job import Done
 
     @flow(persist_result=False)
     def many() -> None:
@@ -70,7 +70,7 @@ def main() -> None:
     try:
         with ExitStack() as stack:
             if options.database == "postgres":
-                from tests import postgres
+                from tests.helpers import postgres
 
                 served = stack.enter_context(postgres.serving())
                 os.environ["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = served.url

@@ -37,7 +37,7 @@ from tasks import pipeline, scoring
 from tasks.asr import SpeechClip, faster_whisper
 from tasks.asr._whisper import loading
 from tasks.settings import Plugin
-from tests import corpus
+from tests.helpers import corpus
 
 GROUP = 8  # clips that one way takes before the other has its turn
 SIMPLIFIED = "以下是普通话的句子。"

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from tasks.checkpoints.verdicts import rules_of
 from tasks.plugins.rules import Rule
 from tasks.settings import FilterSettings, Plugin, TranscribeSettings
+from tasks.shard_store.verdicts import rules_of
 from tests.bench.verdict_listening import Row
 from tests.bench.verdict_tables import Drops, by, of, table
 

@@ -17,9 +17,9 @@ from rapidfuzz.distance import Levenshtein
 from tasks import plugins, scoring
 from tasks.asr import SpeechClip, Transcript, faster_whisper
 from tasks.audio import Clip
-from tasks.checkpoints.verdicts import rules_of
 from tasks.plugins.rules import judge
 from tasks.settings import FilterSettings, Plugin, TranscribeSettings
+from tasks.shard_store.verdicts import rules_of
 from tasks.text import ScoredTranscript
 from tests.bench.corpus_speech import RATE
 from tests.bench.verdict_clips import Said
@@ -161,7 +161,7 @@ def _measured(said: Said) -> Values:
 
 
 def text_values(said: Said, heard: Transcript) -> Values:
-    """What `tasks.checkpoints.texts` gives the rules on text, of a clip without a reference."""
+    """What `tasks.shard_store.text_values` gives the rules on text, of a clip without a reference."""
     text = scoring.clean(heard.text or "")
     values: Values = {**asdict(heard), "text": text, "text_chars": len(text)}
     return {**values, **_from_text(_shown(values, said.seconds))}

@@ -24,11 +24,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.corpuswide import identities
-from tasks.corpuswide.speaker_names import VoiceTables
-from tasks.corpuswide.voices import BYTES, VOICES
+from tasks.base.schema import SPEAKERS
+from tasks.corpus import identities
+from tasks.corpus.speaker_names import VoiceTables
+from tasks.corpus.voices import BYTES, VOICES
 from tasks.diarizers import segments
-from tasks.schema import SPEAKERS
 from tasks.speech.embedding import SIZE, unit
 from tasks.storage import tables
 

@@ -25,20 +25,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import corpuswide, package
-from tasks.dataset import datacard
-from tasks.job import Job
-from tasks.packaging import published, seeded
-from tasks.packaging.choosing import next_version
-from tasks.packaging.ledger import layout as ledger_layout
-from tasks.packaging.ledger import notes as ledger_notes
-from tasks.packaging.ledger.notes import Written
-from tasks.packaging.outcomes import accounts, shard_groups
-from tasks.packaging.outcomes.shard_groups import DIGESTS, ShardGroup
-from tasks.packaging.output_shards.layout import PlannedGroup
-from tasks.recipe import whole_job
-from tasks.schema import LEDGER_FILE
+from tasks import corpus, package
+from tasks.base.schema import LEDGER_FILE
+from tasks.publish import previous_version, seeded_hash
+from tasks.publish.choosing import next_version
+from tasks.publish.dataset import datacard
+from tasks.publish.ledger import layout as ledger_layout
+from tasks.publish.ledger import ledger_index as ledger_notes
+from tasks.publish.ledger.ledger_index import Written
+from tasks.publish.outcomes import recording_digests, shard_groups
+from tasks.publish.outcomes.shard_groups import DIGESTS, ShardGroup
+from tasks.publish.output_shards.layout import PlannedGroup
 from tasks.settings import Plugin
+from tasks.settings.job import Job
+from tasks.shard_store import whole_job
 from tests.bench import _scale_out, plan_million
 from tests.bench._measured import MIB
 from tests.bench.scale import in_process
@@ -67,7 +67,7 @@ def make(job: Job, number: int) -> ShardGroup:
     held = {"accounts.arrow": _accounts(chance)}
     if job.package.splits:
         rows = plan_million.part(number * CLIPS, CLIPS)
-        keys = seeded.keys(str(job.package.seed), rows["id"].to_pylist())
+        keys = seeded_hash.keys(str(job.package.seed), rows["id"].to_pylist())
         columns |= {"high": keys[:, 0], "low": keys[:, 1]}
         columns["samples"] = rows["num_samples"].to_numpy()
         seconds = columns["samples"] / RATE
@@ -91,15 +91,15 @@ def _heard(rows: pa.Table, seconds: NDArray[np.float64], chance: np.random.Gener
     columns |= {"seconds": seconds, "text": [("word " * n)[:n] for n in length]}
     columns |= {name: pa.array([True] * CLIPS) for name in ("kept", "published")}
     columns |= {"language": pa.array(["en"] * CLIPS), "native_rate": pa.array([RATE] * CLIPS)}
-    blank = {field.name: pa.nulls(CLIPS, field.type) for field in corpuswide.ROW}
-    return pa.table({**blank, **columns}).select(corpuswide.ROW.names).cast(corpuswide.ROW)
+    blank = {field.name: pa.nulls(CLIPS, field.type) for field in corpus.ROW}
+    return pa.table({**blank, **columns}).select(corpus.ROW.names).cast(corpus.ROW)
 
 
 def _accounts(chance: np.random.Generator) -> pa.Table:
     count = CLIPS // 10
     keys, digests = chance.integers(0, 2**64, (2, count), np.uint64)
     columns = [np.sort(keys), digests, np.full(count, 20), np.zeros(count, bool)]
-    return pa.table([*columns, columns[-1]], schema=accounts.ACCOUNTS)
+    return pa.table([*columns, columns[-1]], schema=recording_digests.ACCOUNTS)
 
 
 def gather(job: Job, scratch: Path, chosen: dict[str, Any], digest: str) -> dict[str, Any]:
@@ -124,9 +124,9 @@ def publish(job: Job, scratch: Path, gathered: dict[str, Any], frozen: dict[str,
         planned = json.loads((scratch / f"parts/{part.number}.json").read_text())
         members = [PlannedGroup(**each) for each in planned["members"]]
         with pa.memory_map(str(scratch / f"parts/{part.number}.arrow")) as file:
-            digests = pa.ipc.open_file(file).read_all().select(published.DIGESTS.names)
+            digests = pa.ipc.open_file(file).read_all().select(previous_version.DIGESTS.names)
         runs = [(each.split, each.generation, each.clips) for each in members]
-        told.append((part.name, published.tell(digests, runs, [])))
+        told.append((part.name, previous_version.tell(digests, runs, [])))
     version = job.out / "datasets" / "v0001"
     version.mkdir(parents=True)
     files = _scale_out.save_tables(scratch, version)
@@ -142,7 +142,7 @@ def publish(job: Job, scratch: Path, gathered: dict[str, Any], frozen: dict[str,
     (version / "dataset.json").write_bytes(datacard.sealed(described))
     seal = json.loads((version / "dataset.json").read_text())[datacard.SEAL]
     ledger, firsts = gathered["ledger"], gathered["firsts"]
-    published.save(job.out, told, ledger, firsts, seal, job.package.seed)
+    previous_version.save(job.out, told, ledger, firsts, seal, job.package.seed)
 
 
 def steps(job: Job, scratch: Path, clips: int) -> Iterator[tuple[str, int, float, int]]:

@@ -153,10 +153,10 @@ def measured(
     from flows.run.caller import opened
     from flows.run.metrics import Metrics
     from flows.server import history
-    from tasks import shard_chain
-    from tasks.checkpoints import manifest
-    from tasks.job import Done, Job
-    from tasks.schema import RECORDINGS
+    from tasks.base.schema import RECORDINGS
+    from tasks.runs import shard_chain
+    from tasks.settings.job import Done, Job
+    from tasks.shard_store import manifest
     from tests.bench import _width_workers
 
     worker.run_stages = _width_workers.run_stages  # type: ignore[assignment]
@@ -269,7 +269,7 @@ def main() -> None:
         with ExitStack() as stack:
             roots: dict[str, list[int]] = {"flow": [os.getpid()]}
             if options.database == "postgres":
-                from tests import postgres
+                from tests.helpers import postgres
 
                 database = stack.enter_context(postgres.serving())
                 os.environ["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = database.url

@@ -22,8 +22,8 @@ from prefect.client.schemas.objects import FlowRun, State, StateType, TaskRun
 
 from flows.server import run_notes
 from flows.server.server import using
-from tests import signals
 from tests.faults.command import ROOT, TOKEN, Site, alive, soon
+from tests.helpers import signals
 
 #: How often a worker and `serve` ask for work, in seconds; 10 and more by default. Each question
 #: costs them and the server 50 ms of CPU.

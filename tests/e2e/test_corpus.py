@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.errors import CODES
-from tasks.upkeep.verify import verify
+from tasks.base.errors import CODES
+from tasks.publish.upkeep.verify import verify
 from tests.faults.command import Site
 
 CORPUS = os.environ.get("UTTERMILL_CORPUS")

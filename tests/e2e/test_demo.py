@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.upkeep.verify import verify
-from tests import demo_corpus
-from tests.shared_server import Server
+from tasks.publish.upkeep.verify import verify
+from tests.helpers import demo_corpus
+from tests.helpers.shared_server import Server
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster, pytest.mark.timeout(1500)]
 

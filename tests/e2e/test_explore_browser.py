@@ -27,12 +27,12 @@ import uvicorn
 from flows import words
 from flows.explore import app
 from flows.explore.corpus import Corpus
-from tasks.dataset import versions
-from tasks.reviews import log
-from tests import corpus
+from tasks.shard_store import decision_log
+from tasks.storage import versions
 from tests.e2e.test_report_access import SHAPES
 from tests.e2e.test_report_browser import CHROMIUM, browser
-from tests.test_report import EVIL, recorded
+from tests.helpers import corpus
+from tests.insight.test_report import EVIL, recorded
 
 __all__ = ["browser"]  # a fixture
 pytestmark = [
@@ -166,7 +166,9 @@ def wait(page: Any, condition: str) -> None:
 
 
 def decisions(served: Served) -> list[tuple[str, str | None, str]]:
-    return [(d.decision, d.text, d.note) for d in log.read(log.stored(served.out))]
+    return [
+        (d.decision, d.text, d.note) for d in decision_log.read(decision_log.stored(served.out))
+    ]
 
 
 @pytest.mark.parametrize(("scheme", "width"), SHAPES)
@@ -339,8 +341,8 @@ def test_an_older_answer_that_comes_later_takes_no_decision_back(
     page.locator("[data-ready]").wait_for()
     page.keyboard.press("n")
     page.locator(".tag.person", has_text="drop").wait_for()
-    (made,) = log.read(log.stored(served.out))
-    log.append(served.out, [replace(made, who="another")])
+    (made,) = decision_log.read(decision_log.stored(served.out))
+    decision_log.append(served.out, [replace(made, who="another")])
     page.evaluate(HELD, "api/reviews?")
     page.evaluate(
         """async () => {
@@ -355,7 +357,7 @@ def test_an_older_answer_that_comes_later_takes_no_decision_back(
     page.evaluate("() => window.release()")
     wait(page, "window.refreshed")
     assert page.evaluate(f"() => review.of({made.id!r}).decision") == "keep"
-    log.path(served.out).unlink()  # a file of fewer lines is another file
+    decision_log.path(served.out).unlink()  # a file of fewer lines is another file
     page.evaluate("() => { review.refresh().then(() => { window.refreshed = 2; }); }")
     wait(page, "window.held === 2")
     page.evaluate("() => window.release()")

@@ -17,14 +17,14 @@ from prefect.client.schemas.schedules import CronSchedule
 
 from flows.prepare import prepare
 from flows.server import history
-from tasks.errors import OutLocked
+from tasks.base.errors import OutLocked
 from tasks.storage import lock
-from tests import corpus, shared_cluster
 from tests.e2e import service
 from tests.e2e.service import Service
 from tests.faults.command import Site, differences, soon
+from tests.helpers import corpus, shared_cluster
+from tests.helpers.shared_server import Server
 from tests.plugins import gate
-from tests.shared_server import Server
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster]
 

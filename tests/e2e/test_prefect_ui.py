@@ -26,12 +26,12 @@ from flows.run import launch
 from flows.server.door import KEY
 from flows.server.server import using
 from flows.settings import parse
-from tasks import shelves
-from tests import corpus
+from tasks.base import shelves
 from tests.e2e import service
 from tests.e2e.test_report_browser import CHROMIUM, FLAGS
 from tests.faults.command import Site
-from tests.shared_server import Server
+from tests.helpers import corpus
+from tests.helpers.shared_server import Server
 
 pytestmark = [
     pytest.mark.server,

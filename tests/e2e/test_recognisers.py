@@ -14,7 +14,7 @@ import soundfile as sf
 
 from flows.demo import speech
 from flows.demo import voice as demo_voice
-from tasks.upkeep.verify import verify
+from tasks.publish.upkeep.verify import verify
 from tests.faults.command import Site
 
 pytestmark = [pytest.mark.cluster]

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tasks import report as making
+from tasks.insight import report as making
 from tasks.settings import TranscribeSettings
-from tests import corpus
-from tests.test_report import EVIL, job_of, recorded
+from tests.helpers import corpus
+from tests.insight.test_report import EVIL, job_of, recorded
 
 CHROMIUM = shutil.which("chromium")
 #: As root and without a network: no sandbox, and nothing that looks for hosts at its start.

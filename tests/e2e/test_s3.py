@@ -15,14 +15,14 @@ import yaml
 from flows import cli
 from flows.cluster.spawning import environment
 from tasks import storage
-from tasks.dataset import versions
-from tasks.upkeep import checkpoints
-from tasks.upkeep.verify import verify
-from tests import corpus
+from tasks.publish.upkeep import checkpoints
+from tasks.publish.upkeep.verify import verify
+from tasks.storage import versions
 from tests.faults.command import Ended, Site, Started, packaged, soon
 from tests.faults.kills import gated
+from tests.helpers import corpus
+from tests.helpers.s3_server import BUCKET, S3
 from tests.plugins import gate
-from tests.s3_server import BUCKET, S3
 
 pytestmark = [pytest.mark.cluster]
 

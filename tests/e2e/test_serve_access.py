@@ -24,10 +24,10 @@ from prefect.client.schemas.filters import DeploymentFilter
 from prefect.client.schemas.objects import FlowRun
 
 from flows.server.server import using
-from tests import corpus, prefect_database
 from tests.e2e import service
 from tests.e2e.test_report_browser import CHROMIUM, FLAGS
 from tests.faults.command import Site, Started, soon
+from tests.helpers import corpus, prefect_database
 
 EVIL = "evil.example"  # the browser is told that it is this machine
 pytestmark = [

@@ -32,8 +32,8 @@ from flows.checks import check
 from flows.server import run_notes
 from flows.settings import parse
 from tasks import pipeline
-from tasks.schema import Row
-from tests import corpus, signals
+from tasks.base.schema import Row
+from tests.helpers import corpus, signals
 from tests.plugins import gate
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.command import Site
-from tests.shared_server import Server
+from tests.helpers.shared_server import Server
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def resampled(index: int) -> dict[str, Any]:
     """One call of a resampler plug-in, and what its process is like; nothing is caught."""
     from tasks import plugins
     from tasks.settings import Plugin
-    from tasks.stages.process import command_line
+    from tasks.stages.spawn_check import command_line
 
     module, settings = plugins.resolve("resamplers", Plugin.model_validate(LOAD[index % len(LOAD)]))
     tone = np.sin(2 * np.pi * 440 * np.arange(4410) / 44100).astype(np.float32)

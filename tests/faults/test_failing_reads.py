@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests import corpus
+from tests.helpers import corpus
 
 pytestmark = [
     pytest.mark.nightly,

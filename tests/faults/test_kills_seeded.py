@@ -33,7 +33,6 @@ from flows.run import runs
 from flows.settings import parse
 from tasks import storage
 from tasks.storage import temporary
-from tests import corpus
 from tests.conftest import KILLS, SOME_KILLS, kills
 from tests.faults.command import ROOT, Site, Started, differences, packaged, soon, still_open
 from tests.faults.kills import (
@@ -53,7 +52,8 @@ from tests.faults.kills import (
     unbalanced,
     with_own_server,
 )
-from tests.shared_server import Server
+from tests.helpers import corpus
+from tests.helpers.shared_server import Server
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster, pytest.mark.kills]
 
@@ -341,7 +341,7 @@ def test_control_a_commit_that_is_not_atomic_is_seen(tmp_path: Path, torn: str) 
     corpus.make(tmp_path / "in")
     corpus.run(corpus.job(tmp_path, out=tmp_path / "reference"))
     done = subprocess.run(
-        [sys.executable, "-m", "tests.killed", str(tmp_path), str(tmp_path), "12", "3", torn],
+        [sys.executable, "-m", "tests.helpers.killed", str(tmp_path), str(tmp_path), "12", "3", torn],
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     told = json.loads(done.stdout.splitlines()[-1])

@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from tests import corpus
 from tests.faults.command import Ended, Site, soon
+from tests.helpers import corpus
 
 GROUPS = Path("/sys/fs/cgroup/memory")
 LIMIT = "memory.limit_in_bytes"

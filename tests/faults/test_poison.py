@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tasks.stages import quarantine
-from tests import corpus
 from tests.faults.command import Site, computed, packaged, quarantined, still_open, task_runs
+from tests.helpers import corpus
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster]
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests import corpus
 from tests.faults.command import Site, computed, packaged, quarantined
+from tests.helpers import corpus
 
 pytestmark = [pytest.mark.cluster]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests import corpus
 from tests.faults.command import Ended, Site, ledger, quarantined, soon
+from tests.helpers import corpus
 from tests.plugins import gate
 
 COUNT = 4

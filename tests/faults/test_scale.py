@@ -11,12 +11,12 @@ import pytest
 import soundfile as sf
 
 from flows import prepare
-from tasks import callers
-from tasks.checkpoints import manifest
-from tasks.listing import balance
+from tasks.runs import executor
+from tasks.shard_store import manifest
+from tasks.stages.listing import balance
 from tasks.stages.stage import PER_SHARD
-from tests import corpus
 from tests.faults.command import Site, flow_runs, still_open, task_runs
+from tests.helpers import corpus
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster]
 
@@ -36,7 +36,7 @@ def test_shards_beyond_one_flow_run_go_through_children(
 ) -> None:
     """A task run costs its server 50 ms of CPU, so that by day a flow run takes fewer shards."""
     monkeypatch.setattr(prepare, "SHARDS_PER_FLOW", most)
-    for shown in (prepare.TaskRuns, callers.Alone):
+    for shown in (prepare.TaskRuns, executor.Alone):
         monkeypatch.setattr(shown, "most_shards", most)
     assert count > most
     for number in range(count):

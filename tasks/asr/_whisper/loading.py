@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tasks import environment, language_codes
 from tasks.asr import _model_folder
 from tasks.asr._whisper import bundled
 from tasks.asr._whisper.settings import Settings, code
-from tasks.errors import ConfigError
-from tasks.logs import log
-from tasks.weights import finding
+from tasks.base import environment, language_codes
+from tasks.base.errors import ConfigError
+from tasks.base.logs import log
+from tasks.models import finding
 
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tasks.asr import SharedWindow, SpeechClip, Transcript
 from tasks.asr._whisper.results import SILENCE_LOGPROB, Context, Window
 from tasks.asr._whisper.windows import LOOP_RATIO, SECONDS, ForcedClip
-from tasks.speech_rate import RATE
+from tasks.base.speech_rate import RATE
 
 #: Most audio of a window of several utterances, s: 30 less the silence that follows it.
 WINDOW_SECONDS = 29.0

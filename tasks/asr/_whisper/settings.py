@@ -6,8 +6,8 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
-from tasks import language_codes
 from tasks.asr._whisper.chinese import Script
+from tasks.base import language_codes
 from tasks.settings import StageSettings, Transient
 from tasks.settings.base import WORDS
 

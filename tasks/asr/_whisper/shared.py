@@ -16,8 +16,8 @@ from tasks.asr import SharedWindow, SpeechClip, Word
 from tasks.asr._whisper.results import BeamResult, Window
 from tasks.asr._whisper.whole_clips import Hearing
 from tasks.asr._whisper.windows import LOOP_RATIO
+from tasks.base.speech_rate import RATE
 from tasks.speech import Span
-from tasks.speech_rate import RATE
 
 #: Mean log-probability below which an utterance is transcribed again by itself.
 DOUBTFUL = -0.6

@@ -17,8 +17,8 @@ from tasks.asr import SpeechClip, Transcript, Word
 from tasks.asr._whisper.results import SILENCE_LOGPROB, BeamResult, Language, Window
 from tasks.asr._whisper.windows import LOOP_RATIO
 from tasks.asr._whisper.word_times import ordered
+from tasks.base.speech_rate import RATE
 from tasks.speech import Span
-from tasks.speech_rate import RATE
 
 LEAST_SECONDS = 0.8  # of speech without words; a word may end up to 0.5 s before its speech
 #: Most speech of a word, s, and more for each of its characters, as figures are one word.

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tasks.arrays import Float32s
 from tasks.asr import SpeechClip, Word
 from tasks.asr._whisper import loading, spoken_languages, word_times
 from tasks.asr._whisper.results import BeamResult, Context, Language, Window
 from tasks.asr._whisper.settings import Settings
-from tasks.json_types import JsonObject
-from tasks.speech_rate import RATE
+from tasks.base.arrays import Float32s
+from tasks.base.json_types import JsonObject
+from tasks.base.speech_rate import RATE
 
 if TYPE_CHECKING:
     from ctranslate2 import StorageView

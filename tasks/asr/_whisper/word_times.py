@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tasks.asr import Word
-from tasks.json_types import JsonObject
-from tasks.speech_rate import RATE
+from tasks.base.json_types import JsonObject
+from tasks.base.speech_rate import RATE
 
 if TYPE_CHECKING:
     from ctranslate2 import StorageView

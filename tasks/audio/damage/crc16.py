@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from tasks.arrays import UInt16s
+from tasks.base.arrays import UInt16s
 
 _ROW = 512  # bytes that each lane takes
 _READ = _ROW * 8192  # bytes at a time

@@ -8,8 +8,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from tasks.arrays import Float32s
 from tasks.audio.damage.mp3 import id3_length
+from tasks.base.arrays import Float32s
 from tasks.recording.container import undisturbed
 
 INFO_BYTES = 42  # of a FLAC stream, to the end of STREAMINFO

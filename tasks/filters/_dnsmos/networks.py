@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tasks.arrays import Float32s
-from tasks.errors import RunError
+from tasks.base.arrays import Float32s
+from tasks.base.errors import RunError
 from tasks.filters._dnsmos import onnx_cut
-from tasks.weights import finding, onnx_reader, onnx_session, onnx_writer, registry
+from tasks.models import finding, onnx_reader, onnx_session, onnx_writer, registry
 
 if TYPE_CHECKING:
     import onnxruntime

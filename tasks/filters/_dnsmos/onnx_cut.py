@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tasks.arrays import Float32s
-from tasks.weights.onnx_messages import Message, declare, fill, parsed
+from tasks.base.arrays import Float32s
+from tasks.models.onnx_messages import Message, declare, fill, parsed
 
 
 def part(model: bytes, source: str, target: str) -> bytes:

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from tasks.arrays import Float32s
+from tasks.base.arrays import Float32s
+from tasks.base.speech_rate import RATE
 from tasks.filters._dnsmos import networks
-from tasks.speech_rate import RATE
 
 WINDOW = 144_160  # samples: 9.01 s; windows begin a second apart
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tasks.arrays import Float32s, Float64s, Int32s, Int64s, UInt16s, UInt32s, UInt64s
+from tasks.base.arrays import Float32s, Float64s, Int32s, Int64s, UInt16s, UInt32s, UInt64s
 from tasks.filters._duplicates import fingerprinting
 from tasks.filters._duplicates.fingerprints import KEY_PARTS, SORTED_BITS, StoredFingerprints
 from tasks.filters._duplicates.parts import PartitionedRecords

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tasks.arrays import Bools, Float64s, Int64s, UInt16s
+from tasks.base.arrays import Bools, Float64s, Int64s, UInt16s
 from tasks.filters._duplicates import fingerprinting
 from tasks.filters._duplicates.table import ALIGN_FRAMES, Fingerprints, Pairs, Thresholds, numbers
 

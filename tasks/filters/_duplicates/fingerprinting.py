@@ -3,7 +3,7 @@
 After Haitsma and Kalker, "A Highly Robust Audio Fingerprinting System" (ISMIR 2002): each bit says
 whether the energy difference of two neighbouring bands rises or falls from one frame to a later
 one. Gain, filters and most of what a codec does preserve that sign. Differences from the paper
-(measured on speech, see `tests/test_duplicates.py`):
+(measured on speech, see `tests/filters/test_duplicates.py`):
 
 - 17 mel bands from 300 to 3000 Hz, 16 bits per frame: a telephone passes no more.
 - Frames of 64 ms every 20 ms instead of 370 every 12, compared over 40 ms: two recordings of one
@@ -31,10 +31,10 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.arrays import Float32s, Float64s, UInt16s
 from tasks.audio import Clip
+from tasks.base.arrays import Float32s, Float64s, UInt16s
+from tasks.base.speech_rate import RATE
 from tasks.filters import _derived as derived
-from tasks.speech_rate import RATE
 
 LAYOUT = 1
 HEADER = struct.Struct("<BBHII16s")

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 import numpy as np
 import pyarrow as pa
 
-from tasks.arrays import Bools, Int32s, Int64s, UInt16s, UInt32s
+from tasks.base.arrays import Bools, Int32s, Int64s, UInt16s, UInt32s
 from tasks.filters._duplicates import fingerprinting
 from tasks.filters._duplicates.parts import PartitionedRecords
 from tasks.filters._duplicates.table import Fingerprints, Parsed, parsed

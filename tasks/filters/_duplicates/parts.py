@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from tasks.arrays import Int64s, UInt16s
+from tasks.base.arrays import Int64s, UInt16s
 
 AT_ONCE = 1 << 20  # records that are sorted by part and written together
 

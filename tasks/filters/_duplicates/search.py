@@ -22,7 +22,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from tasks.arrays import Bools, Float64s, Int32s, Int64s
+from tasks.base.arrays import Bools, Float64s, Int32s, Int64s
 from tasks.filters._duplicates.candidates import Numbered, aligned, candidates
 from tasks.filters._duplicates.compare import Comparison, copies
 from tasks.filters._duplicates.fingerprints import StoredFingerprints

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.arrays import Bools, Float64s, Int64s, UInt16s, UInt32s, UInt64s
+from tasks.base.arrays import Bools, Float64s, Int64s, UInt16s, UInt32s, UInt64s
 from tasks.filters._duplicates import fingerprinting
 
 ALIGN_FRAMES = 2  # frames on both sides of an alignment that a comparison tries

@@ -11,7 +11,7 @@ from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, Versioned
 
 if TYPE_CHECKING:
     from tasks import speech
-    from tasks.arrays import Float32s
+    from tasks.base.arrays import Float32s
 
 
 @dataclass(frozen=True, slots=True, eq=False)

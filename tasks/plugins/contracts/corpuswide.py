@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from tasks.json_types import JsonObject
+from tasks.base.json_types import JsonObject
 from tasks.plugins.contracts.base import PluginSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tasks.arrays import Int64s
+    from tasks.base.arrays import Int64s
     from tasks.plugins.rules import Rejection
 
 
@@ -22,7 +22,7 @@ class Rows(Protocol):
     def __len__(self) -> int: ...
 
     def tables(self, *columns: str) -> Iterator[pa.Table]:
-        """These columns of `tasks.corpuswide.ROW`."""
+        """These columns of `tasks.corpus.ROW`."""
 
     def by_id(self) -> Int64s:
         """The numbers of the rows, in the order of ids."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
 
 if TYPE_CHECKING:
-    from tasks.arrays import Float32s
+    from tasks.base.arrays import Float32s
     from tasks.recording import Segment
     from tasks.recording.turns import Turn
 

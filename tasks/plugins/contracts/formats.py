@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, Protocol
 
 from tasks import storage
+from tasks.base.schema import Row
 from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
-from tasks.schema import Row
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tasks.arrays import Int16s, Int64s
+    from tasks.base.arrays import Int16s, Int64s
 
 Hashes = dict[str, tuple[str, int]]  # (sha256, bytes) of files, by path
 Rows = Sequence[Row]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tasks.arrays import Float32s
+    from tasks.base.arrays import Float32s
     from tasks.plugins.contracts.asr import Alphabet
     from tasks.recording import Segment, TimedWord
     from tasks.recording.turns import Voices

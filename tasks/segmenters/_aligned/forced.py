@@ -16,7 +16,7 @@ from itertools import chain, pairwise
 import numpy as np
 
 from tasks import scoring
-from tasks.arrays import Float64s
+from tasks.base.arrays import Float64s
 from tasks.plugins.contracts.asr import SPACES, Alphabet
 from tasks.plugins.contracts.segmenters import Emissions, RecordingTranscript
 from tasks.recording import TimedWord

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.arrays import Bools, Float32s, Int64s, UInt8s
+from tasks.base.arrays import Bools, Float32s, Int64s, UInt8s
 
 STAR = 1.0  # nats a frame below the likeliest token
 SKIP = 1.0  # nats a sentence

@@ -22,7 +22,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 
-from tasks.arrays import Float32s
+from tasks.base.arrays import Float32s
 from tasks.recording import Segment
 from tasks.segmenters import Kind, Span
 from tasks.segmenters._emilia.turn import Piece, Turn

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.arrays import Float32s
 from tasks.audio.channels import Heard
+from tasks.base.arrays import Float32s
+from tasks.base.speech_rate import RATE
 from tasks.segmenters._emilia.largest_gap import LargestGapSplitter
 from tasks.segmenters._emilia.silero_timestamps import SileroTimestamps
 from tasks.segmenters._speech_settings import SpeechSettings
 from tasks.speech import silero as _silero
-from tasks.speech_rate import RATE
 
 SHORT_TURN_SECONDS = 20.0  # a turn up to this long stays whole; pieces of longer ones are shorter
 

@@ -1,0 +1,158 @@
+"""Every error that uttermill raises on purpose.
+
+    MillError                 something a person can act on: one sentence, cause and remedy
+    ├── ConfigError           settings or usage; raised before a worker starts (exit 2)
+    ├── RunError              the run cannot go on or refuses to publish (exit 1)
+    │   ├── NothingLeft       every recording was dropped or failed, with the reasons
+    │   ├── TooManyFailed     more recordings failed than max_failed_fraction allows
+    │   └── KilledFromOutside an item's process was killed, by no fault of the item as far as known
+    ├── OutLocked             another run holds the lock of OUT (exit 4)
+    ├── CorruptManifest       a checkpoint or blob is not what was committed: it is recomputed
+    ├── UnsafePlace           a name from data leads out of its folder, or a link lies on its way
+    ├── ConservationError     samples were lost or counted twice: our bug, loud
+    └── ItemError             one item is bad: quarantined as (code, detail), the shard goes on
+
+Only `ItemError` is caught around an item. Anything else is a bug and ends the shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tasks.base import masking
+from tasks.base.json_types import JsonObject
+
+
+class MillError(Exception):
+    """Base class; `str(error)` is the message shown: one line, without the credentials of URLs."""
+
+    def __str__(self) -> str:
+        return masking.sentence(str(self.args[0]) if self.args else "")
+
+    def __repr__(self) -> str:  # Prefect logs it
+        return f"{type(self).__name__}({str(self)!r})"
+
+
+class ConfigError(MillError):
+    pass
+
+
+class RunError(MillError):
+    pass
+
+
+class NothingLeft(RunError):
+    """Nothing is left to package. `reasons` as in a summary (`<stage>.<reason>`: items, seconds);
+    `ignored`: number of files left out of the listing, by reason."""
+
+    def __init__(
+        self,
+        message: str,
+        reasons: Mapping[str, JsonObject] | None = None,
+        ignored: dict[str, int] | None = None,
+    ) -> None:
+        super().__init__(message, reasons, ignored)
+        self.reasons, self.ignored = reasons or {}, ignored or {}
+
+    def __str__(self) -> str:
+        counts = [f"{entry['items']} {name}" for name, entry in self.reasons.items()]
+        counts += [f"{count} left aside as {name}" for name, count in self.ignored.items()]
+        sentence = f"{self.args[0]} ({', '.join(counts)})" if counts else str(self.args[0])
+        return masking.sentence(sentence)
+
+
+class TooManyFailed(RunError):
+    """More recordings failed than the settings allow; `broken`: the first of them, in words."""
+
+    def __init__(self, message: str, broken: Sequence[str] = ()) -> None:
+        super().__init__(message, broken)
+        self.broken = tuple(broken)
+
+    def __str__(self) -> str:
+        named = f": {', '.join(self.broken)}" if self.broken else ""
+        return masking.sentence(f"{self.args[0]}{named}")
+
+
+class KilledFromOutside(RunError):
+    pass
+
+
+class OutLocked(MillError):
+    pass
+
+
+class CorruptManifest(MillError):
+    """The file `path` is not what was committed, and must be discarded."""
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(message, path)
+        self.path = path
+
+
+class UnsafePlace(MillError, ValueError):
+    """A name that data holds leads out of its folder, or over a link. A ValueError, too: a note
+    with such a name is as useless as one that is no JSON."""
+
+
+class ConservationError(MillError):
+    pass
+
+
+class ItemError(MillError):
+    """One bad item. `code` is stable and goes to the ledger; `detail` is for people.
+
+    `decoded`: samples (native rate) decoded before the error; they are accounted for as failed.
+    """
+
+    def __init__(self, code: str, detail: str = "", decoded: int = 0, rate: int = 0) -> None:
+        detail = masking.text(detail)  # it is kept in manifests
+        # Exception needs all arguments; otherwise the error does not survive pickling.
+        super().__init__(code, detail, decoded, rate)
+        self.code = code
+        self.detail = detail
+        self.decoded = decoded
+        self.rate = rate
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.detail}" if self.detail else self.code
+
+
+UNREACHABLE, KILLED = "unreachable", "killed"
+#: Stable codes of quarantined recordings and utterances, with their meaning.
+CODES = {
+    "unreadable": "no decoder opens it",
+    "empty": "it decodes to no samples",
+    "decode_error": "it cannot be read on midway; the decoded prefix is counted as failed",
+    "truncated": "the container promises more audio than the file holds",
+    "non_finite": "samples are NaN or infinite",
+    "bad_sample_rate": "the sample rate is outside 1 kHz to 768 kHz",
+    "too_long": "it is longer than `filter.max_hours` allows; what was decoded by then is counted",
+    "expands": "more audio comes out of its bytes than `filter.max_expansion` allows",
+    "missing": "the list names a file that is not there",
+    "unsupported": "the list asks for something that is not run (a Kaldi pipe, say)",
+    "bad_rttm": "its RTTM file, which says who speaks when, cannot be understood",
+    "segment_outside_audio": "the segment lies or ends beyond the end of the recording",
+    "duplicate_segment": "the list gives this span before, with the same key and another text",
+    "crashed": "a native library crashed on it, in a process of its own",
+    "out_of_memory": "it needs more memory than a worker may have",
+    "timeout": "it did not finish within its deadline",
+    UNREACHABLE: "its disk, share or store failed, or refused it; the next run tries it again",
+    KILLED: "its process was killed from outside, for want of memory, say; the next run tries it "
+    "again",
+    "changed": "the file changed while the run read it; the next run takes it",
+    "channels_cancel": "its channels cancel each other: their mean leaves nothing of it",
+    "over_full_scale": "too much of it lies beyond full scale, where it is cut off",
+    "asr_error": "the recogniser refused it",
+    "empty_answer": "the language model wrote nothing; the text stayed as it was",
+    "odd_marks": "the language model wrote marks that no sentence has; the text stayed as it was",
+    "words_changed": "the language model changed words; the text stayed as it was",
+    "no_answer": "the language model gave no answer for it; the text stayed as it was",
+    "person": "a person decided so: `uttermill review export` says who and why",
+}
+
+#: Codes of failures that are no fault of the item. They count in the version that is published
+#: then, and each run tries the items again by itself.
+PASSING = (UNREACHABLE, KILLED)
+#: Codes of failures that may be temporary, because the machine or a remote recogniser caused them;
+#: `shard.retry` tries such items again.
+MAY_PASS = ("crashed", "timeout", "out_of_memory", "asr_error", "no_answer")

@@ -1,0 +1,150 @@
+"""Hides credentials wherever settings or messages leave the process.
+
+Of a URL only what is known to be harmless is shown: `scheme://host/path`, and a few fields of its
+query (PUBLIC). All else of it may grant access, whatever its name: user and password, the rest of
+the query, parameters, the fragment. Beside URLs, values of settings named like a secret are hidden,
+and what follows such a name and `=`. Everything that writes settings or messages uses this module:
+the models when they are serialised (dataset.json, the settings of a run, Prefect's parameters),
+every `MillError`, and every log record.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Any
+
+from tasks.base import control_characters
+
+HIDDEN = "***"
+#: Fields of a query that choose what is read and grant nothing.
+PUBLIC = {"format", "lang", "language", "page", "part", "rev", "revision", "version"}
+
+#: Names of settings whose values grant access. `key` alone is a path (TLS) or a name (S3);
+#: `access_key` is not a secret without its partner, but names an account.
+_SECRET = (
+    r"(?:[a-z0-9]+[_-])*(?:password|passwd|pwd|passphrase|secret|token|credential|credentials"
+    r"|signature|sas|apikey|(?:api|account|shared|storage|secret|private|signing|encryption)[_-]?key"
+    r"|access[_-]?key(?:[_-]?id)?|auth|auth[_-]string|authorization|bearer|connection[_-]string)"
+)
+_SECRET_NAME = re.compile(_SECRET, re.IGNORECASE)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_ASSIGNED = re.compile(rf"(?<![\w-])({_SECRET}=)[^\s&;,'\"]+", re.IGNORECASE)
+
+#: Where a URL begins, also one with a slash too few, or without its scheme before `user:word@`.
+_START = (
+    r"(?:[A-Za-z][A-Za-z0-9+.-]{0,30}://|(?:https?|s3a?|gc?s|az|abfss?|s?ftp|smb):[/\\]"
+    r"|(?<![\w:/\\.-])[/\\]{2}(?=[^\s/\\:@]{0,64}:\S{0,512}@))[/\\]*"
+)
+_URL = re.compile(rf"(?P<start>{_START})(?P<rest>\S*)")
+_WHOLE_URL = re.compile(rf"(?P<start>\s*{_START})(?P<rest>.*)", re.DOTALL)
+#: A password with a space in it ends later than a URL does.
+_SPACED = re.compile(
+    rf"({_START}[^\s/@:]{{0,64}}:(?!\d{{1,5}}\b)(?:[^\s@]{{1,256}}\s|[\t\r\n])[^@]{{0,256}})(?=@)"
+)
+#: A host and its port, or an access point of S3, with the marks that a sentence sets around it; no
+#: `%`, which hides others.
+_HOST = re.compile(
+    r"[^\w@%:.\[-]*+(?:\[[0-9A-Fa-f:.]+\]|arn:[\w:.-]*+|[\w.-]*+)(?::\d{1,5})?[^\w@%]*"
+)
+#: Azure's container stands where others have the user.
+_CONTAINER = re.compile(r"[a-z0-9$-]{1,63}@[a-z0-9-]+\.(?:dfs|blob)\.[a-z.]+")
+_BEHIND_PATH = re.compile(r"[?#]|%3f|%23|[;&](?=[^/\s]{0,64}=)", re.IGNORECASE)
+_CLOSING = "'\")]}>,.;:"
+_PUBLIC_FIELD = re.compile(rf"(?:{'|'.join(sorted(PUBLIC))})=[\w.-]{{1,16}}")
+
+
+def is_secret(name: str) -> bool:
+    """Whether a setting of this name holds a secret: `hf_token`, `accountKey`."""
+    return _SECRET_NAME.fullmatch(_CAMEL.sub("_", name)) is not None
+
+
+def text(words: str) -> str:
+    """A text without the credentials in it; anything else unchanged."""
+    if "//" in words or ":" in words:
+        words = _SPACED.sub(lambda found: f"{_start(found[1])}{HIDDEN}", words)
+        words = _URL.sub(_shown, words)
+    return _ASSIGNED.sub(rf"\g<1>{HIDDEN}", words) if "=" in words else words
+
+
+def address(words: str) -> str:
+    """The same of a text that is one URL: it ends with the text, whatever stands in it."""
+    found = _WHOLE_URL.fullmatch(words)
+    return _shown(found) if found else text(words)
+
+
+def is_address(words: str) -> bool:
+    """Whether a text is a URL, or means to be one."""
+    return _WHOLE_URL.fullmatch(words) is not None
+
+
+def _start(words: str) -> str:
+    found = re.match(_START, words)
+    return found[0] if found else ""
+
+
+def _shown(found: re.Match[str]) -> str:
+    rest = _without_user(found["rest"])
+    mark = _BEHIND_PATH.search(rest)
+    if mark is None:
+        return f"{found['start']}{rest}"
+    behind = rest[mark.end() :]
+    fields = behind.rstrip(_CLOSING)
+    shown = _public(fields) if mark[0] == "?" else fields and HIDDEN
+    return f"{found['start']}{rest[: mark.end()]}{shown}{behind[len(fields) :]}"
+
+
+def _without_user(rest: str) -> str:
+    """What follows `scheme://` without user and password, in which a slash may stand, too; nothing
+    of it if its host is none."""
+    host = re.split(r"[/?#\\]", rest, maxsplit=1)[0]
+    before, at, behind = rest.rpartition("@")
+    if _CONTAINER.fullmatch(host):
+        return rest
+    if not _HOST.fullmatch(host):
+        return f"{HIDDEN}@{behind}" if at else HIDDEN
+    return f"{HIDDEN}@{behind}" if at and ":" in re.split(r"[?#]", before)[0] else rest
+
+
+def _public(fields: str) -> str:
+    """The fields of a query that may be shown, and that there are others."""
+    given = [field for field in re.split("[&;]", fields) if field]
+    public = [field for field in given if _PUBLIC_FIELD.fullmatch(field)]
+    return "&".join([*public, *([HIDDEN] if len(public) < len(given) else [])])
+
+
+def sentence(words: str) -> str:
+    """A message masked and on one line, without control characters."""
+    return control_characters.escaped(text(words))
+
+
+def lines(words: str) -> str:
+    """The same of several lines, such as a traceback."""
+    return "\n".join(map(sentence, words.split("\n")))
+
+
+def value(found: Any, name: str = "") -> Any:
+    """JSON-like data without secrets: strings named like a secret become `***`, others are masked.
+    Numbers stay: `max_sig` is a limit."""
+    if isinstance(found, dict):
+        return {
+            text(key) if isinstance(key, str) else key: value(
+                inner, name if is_secret(name) else str(key)
+            )
+            for key, inner in found.items()
+        }
+    if isinstance(found, list | tuple):
+        return type(found)(value(inner, name) for inner in found)
+    if not isinstance(found, str):
+        return found
+    return HIDDEN if found and is_secret(name) else address(found)
+
+
+class Filter(logging.Filter):
+    """Masks the records of a log handler, arguments and tracebacks included."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = sentence(record.getMessage()), None
+        if record.exc_info:
+            record.exc_text = lines(logging.Formatter().formatException(record.exc_info))
+        return True

@@ -1,0 +1,29 @@
+"""Every column of every table: name, type, unit and meaning. `uttermill schema` prints them."""
+
+from typing import Any
+
+from tasks.base.schema.checkpoints import AUDIO, CUTS, ENHANCED, RECORDINGS, TRANSCRIPTS
+from tasks.base.schema.columns import about
+from tasks.base.schema.published import (
+    LEDGER,
+    LEDGER_FILE,
+    METRICS,
+    SPEAKERS,
+    SPLITS,
+    UTTERANCES,
+    UTTERANCES_FILE,
+)
+
+Row = dict[str, Any]  # of any of these tables, by column
+
+TABLES = {
+    "recordings": RECORDINGS,
+    "cuts": CUTS,
+    "audio": ENHANCED,
+    "transcripts": TRANSCRIPTS,
+    "ledger": LEDGER,
+    "utterances": UTTERANCES,
+    "splits": SPLITS,
+    "speakers": SPEAKERS,
+    "metrics": METRICS,
+}

@@ -1,0 +1,124 @@
+"""Tables of a published version, and the table of a run's metrics."""
+
+import pyarrow as pa
+
+from tasks.base.schema.columns import F64, I64, SCORES, WORD, S, column
+
+#: One row for every span of every recording; an undecodable recording is one row of 0 seconds.
+LEDGER = pa.schema(
+    [
+        column("recording", S, "dataset name and path in it"),
+        column("source_path", S, "original path"),
+        column("dataset", S, "name of the source"),
+        column("utterance", S, "id, where the span is an utterance"),
+        column("start", F64, "start of the span", "s"),
+        column("end", F64, "end of the span", "s"),
+        column("samples", I64, "samples that this row accounts for", "samples at native rate"),
+        column("seconds", F64, "the same as time", "s"),
+        column("overlap_samples", I64, "samples that an earlier row accounts for", "samples"),
+        column("sample_rate", I64, "native sample rate", "Hz"),
+        column("outcome", S, "packaged, dropped, failed, non_speech or unsegmented"),
+        column("stage", S, "stage that decided"),
+        column("reason", S, "stable code"),
+        column("value", F64, "measured value that decided"),
+        column("threshold", F64, "limit that it broke"),
+        column("detail", S, "in words"),
+        column("language", S, "language heard or stated"),
+    ]
+)
+
+#: The tables of a version, each a file or a folder of parts.
+UTTERANCES_FILE, LEDGER_FILE = "utterances.parquet", "ledger.parquet"
+
+#: One row a packaged utterance; the measures follow as columns of their own.
+UTTERANCES = pa.schema(
+    [
+        column("id", S, "unique in the version, stable across runs, [A-Za-z0-9_-]+"),
+        column("source_id", S, "the source's own key"),
+        column("dataset", S, "name of its source"),
+        column("split", S, "train, or another name in `package.splits`, such as dev or test"),
+        column("recording", S, "dataset name and path in it"),
+        column("source_path", S, "original path"),
+        column("start", F64, "start in the recording", "s"),
+        column("end", F64, "end in the recording", "s"),
+        column("num_samples", I64, "length", "samples at sample_rate"),
+        column("sample_rate", pa.int32(), "rate of the packaged audio", "Hz"),
+        column("text", S, "the text to train on: NFC, no control characters, single spaces"),
+        column(
+            "normalised", S, "the same as it is compared: case, punctuation, numbers in one form"
+        ),
+        column("text_source", S, "reference or asr"),
+        column("hypothesis", S, "what the recogniser heard, clean like `text`"),
+        column("language", S, "language heard or forced"),
+        column("language_probability", F64, "probability of that language"),
+        *SCORES,
+        column("language_vote", F64, "certainty of its language over the whole recording", "1"),
+        column("speech_seconds", F64, "speech that the voice detector finds in the clip", "s"),
+        column("speech_after_text", F64, "the part of it behind the last word", "s"),
+        column("words_per_speech_second", F64, "words heard in a second of that speech", "1/s"),
+        column("word_times", pa.list_(WORD), "words of `hypothesis`; null: not asked for", "s"),
+        column("words", I64, "words of the reference"),
+        column("word_errors", I64, "word errors against the reference"),
+        column("chars", I64, "characters of the reference"),
+        column("char_errors", I64, "character errors against the reference"),
+        column("speaker", S, "who speaks, by the source, else as the diarizer tells voices apart"),
+        column("shard", S, "tar that holds it, relative to the version"),
+        column("generation", pa.int32(), "version that laid out this tar"),
+        column("offset", I64, "where its first member's header starts in the tar", "bytes"),
+        column("sha256", S, "hash of the int16 little-endian PCM"),
+    ]
+)
+
+#: One row for each speaker, recording and PCM that was ever on a side; only where splits are asked
+#: for. A speaker is named with its dataset: `dataset/speaker`.
+SPLITS = pa.schema(
+    [
+        column("kind", S, "speaker, recording or pcm"),
+        column("name", S, "its name; of PCM the sha256"),
+        column("split", S, "the split where it stays"),
+    ]
+)
+
+#: One row for each person whom a diarizer tells apart in a recording, also of recordings that are
+#: gone; only where speakers are linked over recordings.
+SPEAKERS = pa.schema(
+    [
+        column("speaker", S, "who it is, over all recordings: `speaker` of the utterances"),
+        column("recording", S, "dataset name and path in it"),
+        column("number", pa.int32(), "number of the person in the recording, from 1"),
+        column("content", S, "sha256 of the recording's encoded bytes"),
+        column("seconds", F64, "that the person speaks there", "s"),
+    ]
+)
+
+#: One row for each call of a run to a worker: a stage of a shard, a piece of the package, a batch
+#: of the listing. In OUT/runs/<id>/metrics.parquet, never in a dataset.
+METRICS = pa.schema(
+    [
+        column("stage", S, "shard, filter, resample, transcribe or package"),
+        column("step", S, "run; probe of the listing; the steps of the package"),
+        column("shard", S, "shard; or the numbers of a piece or of a batch"),
+        column("kind", S, "kind of worker asked for: CPU or GPU"),
+        column("worker", S, "name of the worker; empty: the flow's own process"),
+        column("host", S, "its machine"),
+        column("pid", I64, "its process"),
+        column("started", pa.timestamp("us", tz="UTC"), "begin there, by that machine's clock"),
+        column("queue_seconds", F64, "from when it was asked for until it began", "s"),
+        column("wall_seconds", F64, "time there; null: it never came back", "s"),
+        column("cpu_seconds", F64, "CPU time there: all threads, and child processes", "s"),
+        column("load_seconds", F64, "part of the wall time that a model took to load", "s"),
+        column("audio_seconds", F64, "audio of what was computed; null for the package", "s"),
+        column("items_computed", I64, "items that were computed"),
+        column("items_reused", I64, "items that were there"),
+        column("rss_before", I64, "resident memory of the process when it began", "bytes"),
+        column("rss_peak", I64, "the most resident memory meanwhile", "bytes"),
+        column("attempts", pa.int32(), "how often it was handed out"),
+        column("deaths", pa.int32(), "attempts that ended with their worker"),
+        column("lost_seconds", F64, "what those took", "s"),
+        column("isolated", pa.bool_(), "its items ran one by one"),
+        column("gpu", S, "GPU that the process saw first; null: none"),
+        column("gpu_percent", F64, "mean share of time in which the GPU was busy", "%"),
+        column("gpu_memory", I64, "the most memory in use on the GPU, by anyone", "bytes"),
+        column("error", S, "what it raised, if it did"),
+    ]
+)

@@ -1,0 +1,73 @@
+"""Corpus-wide verdicts, such as duplicates and outliers, taken by `package` from stored measures.
+
+Every plug-in of the shelves `filters` and `text` that has `reject` takes part, in the order of the
+settings; each judges the rows that earlier ones kept:
+
+    def reject(rows: Rows, settings, frozen: dict) -> tuple[Iterable[tuple[int, Rejection]], dict]
+
+`rows` are all transcribed utterances, kept so far or not, in columns of ROW and some thousand at a
+time (`tasks.plugins.contracts.corpuswide`). `reject` returns rejections of kept rows, by their
+numbers, and what it freezes. For the next version it gets that back as `frozen` (`{}` for the first
+version, or on `package.refit`), so that bounds stay as they were for published clips.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from tasks import plugins
+from tasks.base.schema import Row
+from tasks.plugins.contracts import Measuring
+from tasks.settings import Plugin
+from tasks.settings.job import Job
+from tasks.shard_store.text_values import final_text
+from tasks.shard_store.utterance import Utterance
+
+ROW = pa.schema(
+    {
+        **dict.fromkeys(("id", "dataset", "recording", "language"), pa.string()),
+        "seconds": pa.float64(),
+        "text": pa.string(),
+        "native_rate": pa.int64(),
+        "format": pa.string(),  # container/codec of the recording
+        "print": pa.large_binary(),  # fingerprint by the filter `duplicate`, if used
+        "work_shard": pa.string(),
+        "kept": pa.bool_(),  # no verdict has rejected it so far
+        "published": pa.bool_(),  # in the newest version
+    }
+)
+
+
+def rows(job: Job, shard: str, utterances: Iterable[Utterance]) -> list[Row]:
+    """One row for each transcribed utterance."""
+    return [
+        {
+            "id": u.id,
+            "dataset": u.recording["dataset"],
+            "recording": u.recording["recording"],
+            "language": u.heard["language"],
+            "seconds": u.seconds,
+            "text": final_text(job, u)[0],
+            "native_rate": u.rate,
+            "format": u.recording["format"],
+            "print": u.fingerprints.get("duplicate"),
+            "work_shard": shard,
+            "kept": u.outcome.outcome == "packaged",
+            "published": False,
+        }
+        for u in utterances
+        if u.heard is not None and not u.heard["error_code"]
+    ]
+
+
+def chosen(job: Job) -> list[tuple[Measuring, Plugin]]:
+    """(shelf, plug-in) of all plug-ins with `reject`, in the order of the settings."""
+    asked: list[tuple[Measuring, Plugin]] = [("filters", p) for p in job.filter.filters]
+    asked += [("text", p) for p in job.transcribe.verdicts]
+    return [(shelf, plugin) for shelf, plugin in asked if plugins.load(shelf, plugin.use).reject]
+
+
+def takes_part(job: Job) -> bool:
+    return bool(chosen(job))

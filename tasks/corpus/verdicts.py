@@ -1,0 +1,139 @@
+"""All transcribed utterances, a table at a time, and the corpus-wide plug-ins' verdicts on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tasks import corpus, plugins
+from tasks.base.arrays import Bools, Float64s, Int64s
+from tasks.base.json_types import JsonObject
+from tasks.plugins.rules import Rejection
+from tasks.settings.job import Job
+from tasks.shard_store import decisions
+from tasks.storage.external_sort import Order
+
+#: What is rejected: the numbers of rows, or of clips, and why.
+REJECTED = pa.schema(
+    {
+        "at": pa.int64(),
+        "reason": pa.dictionary(pa.int16(), pa.string()),
+        "value": pa.float64(),
+        "threshold": pa.float64(),
+        "detail": pa.large_string(),
+    }
+)
+AT_ONCE = 1 << 16  # rejections that are Python's at once
+
+RowTables = Callable[[Sequence[str]], Iterable[pa.Table]]  # of these columns of ROW
+
+
+class TranscribedRows:
+    """Rows of the contract: three bytes of each are in memory.
+
+    `published` says which of some ids are in the newest version; it gets each id once, in the order
+    of rows. Rows with the ids `spared` are never rejected.
+    """
+
+    def __init__(
+        self,
+        parts: RowTables,
+        published: Callable[[pa.ChunkedArray], Bools],
+        spared: Collection[str] = (),
+    ) -> None:
+        self._parts = parts
+        apart = pa.array(list(spared), pa.string())
+        flags: list[tuple[Bools, ...]] = [(np.zeros(0, bool),) * 3]
+        for table in parts(["id", "kept"]):
+            ids = table["id"]
+            kept = table["kept"].to_numpy()
+            flags.append((kept, published(ids), pc.is_in(ids, apart).to_numpy()))
+        columns = zip(*flags, strict=True)
+        self.kept, self._published, self._spared = map(np.concatenate, columns)
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def tables(self, *columns: str) -> Iterator[pa.Table]:
+        """These columns of ROW, with the rejections so far."""
+        known = {"kept": self.kept, "published": self._published}
+        stored = [name for name in columns if name not in known]
+        at = 0
+        for table in self._parts(stored or ["kept"]):
+            rows = slice(at, at + len(table))
+            at = rows.stop
+            found = {n: pa.array(known[n][rows]) if n in known else table[n] for n in columns}
+            yield pa.table(found)
+
+    def by_id(self) -> Int64s:
+        """The numbers of the rows in the order of ids."""
+        with Order() as order:
+            for table in self.tables("id"):
+                order.add(table["id"])
+            return order.numbers()
+
+    def reject(self, found: Iterable[tuple[int, Rejection]]) -> Iterator[pa.Table]:
+        """Reject these rows, apart from spared ones; returns REJECTED, in the order of rows."""
+        rest = iter(found)
+        while some := list(islice(rest, AT_ONCE)):
+            table = _table_of(some)
+            table = table.filter(pa.array(~self._spared[table["at"].to_numpy()]))
+            self.kept[table["at"].to_numpy()] = False
+            yield table
+
+
+def _table_of(found: Sequence[tuple[int, Rejection]]) -> pa.Table:
+    """REJECTED."""
+    why = [no for _, no in found]
+    columns = {
+        "at": pa.array([at for at, _ in found], pa.int64()),
+        "reason": pa.array([each.reason for each in why]).dictionary_encode(),
+        "value": pa.array([each.value for each in why], pa.float64()),
+        "threshold": pa.array([each.threshold for each in why], pa.float64()),
+        "detail": pa.array([each.detail or None for each in why], pa.large_string()),
+    }
+    return pa.table(columns).cast(REJECTED)
+
+
+def rejected(
+    at: NDArray[np.integer],
+    reason: str,
+    values: Float64s | None = None,
+    thresholds: Float64s | None = None,
+    details: pa.Array | None = None,
+) -> pa.Table:
+    """A table (REJECTED) with one reason for all rows."""
+    codes = pa.array(np.zeros(len(at), np.int16))
+    columns = {
+        "at": pa.array(at, pa.int64()),
+        "reason": pa.DictionaryArray.from_arrays(codes, pa.array([reason])),
+        "value": pa.nulls(len(at)) if values is None else values,
+        "threshold": pa.nulls(len(at)) if thresholds is None else thresholds,
+        "detail": pa.nulls(len(at)) if details is None else details,
+    }
+    return pa.table(columns).cast(REJECTED)
+
+
+def judge(
+    job: Job, parts: RowTables, published: Callable[[pa.ChunkedArray], Bools], frozen: JsonObject
+) -> tuple[pa.Table, JsonObject]:
+    """Rejections (REJECTED) of rows of `parts`, and the frozen state of each plug-in, by
+    `shelf.name`."""
+    spared = [key for key, decision in decisions.of(job).items() if decision.keeps]
+    rows = TranscribedRows(parts, published, spared)
+    found = [REJECTED.empty_table()]
+    # Also of plug-ins that are not used now.
+    kept_frozen = {} if job.package.refit else dict(frozen)
+    for shelf, plugin in corpus.chosen(job):
+        name = f"{shelf}.{plugin.use}"
+        module, settings = plugins.resolve(shelf, plugin)
+        before = kept_frozen.get(name, {})
+        assert module.reject is not None  # `chosen` asked
+        why, kept_frozen[name] = module.reject(rows, settings, before)
+        found += rows.reject(why)
+    return pa.concat_tables(found), kept_frozen

@@ -1,0 +1,67 @@
+"""Voices: each person that a diarizer distinguishes in a recording, with an embedding.
+
+A voice's embedding is the mean of its turns' embeddings, weighted by duration. A recording whose
+source names any speaker has no voices here: the source's names stand.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.base.schema import Row
+from tasks.recording.turns import Turn
+from tasks.shard_store.cuts import segments_of
+from tasks.shard_store.judged_shard import ShardView
+from tasks.speech.embedding import SIZE, unit
+
+BYTES = 2 * SIZE
+VOICES = pa.schema(
+    {
+        "recording": pa.string(),
+        "number": pa.int32(),  # of the person in the recording, from 1
+        "content": pa.string(),  # of the recording
+        "seconds": pa.float64(),  # that the person speaks
+        "vector": pa.binary(BYTES),  # float16 [192], of length 1
+    }
+)
+
+
+def rows(view: ShardView) -> list[Row]:
+    """The voices of a shard's recordings, whatever the outcome of their utterances."""
+    found = []
+    for recording in view.recordings:
+        cut = view.cut_of(recording)
+        if cut is None or cut.error_code or _stated(recording):
+            continue
+        if turns := view.turned(recording)[1]:
+            found += of_turns(recording, turns, cut.rate)
+    return found
+
+
+def _stated(recording: Row) -> bool:
+    segments = segments_of(recording) or ()
+    return recording["speaker"] is not None or any(s.speaker is not None for s in segments)
+
+
+def of_turns(recording: Row, turns: tuple[Turn, ...], rate: int) -> list[Row]:
+    """The voices of one recording, by its turns in samples at `rate` Hz."""
+    sums: dict[int, np.ndarray] = {}
+    seconds: dict[int, float] = {}
+    for turn in turns:
+        length = (turn.end - turn.start) / rate
+        seconds[turn.speaker] = seconds.get(turn.speaker, 0.0) + length
+        if len(turn.voice) == BYTES and turn.name is None:
+            vector = np.frombuffer(turn.voice, "<f2").astype(np.float64)
+            sums[turn.speaker] = sums.get(turn.speaker, np.zeros(SIZE)) + length * vector
+    return [
+        {
+            "recording": recording["recording"],
+            "number": speaker + 1,
+            "content": recording["content"],
+            "seconds": seconds[speaker],
+            "vector": unit(total.astype(np.float32)).astype("<f2").tobytes(),
+        }
+        for speaker, total in sorted(sums.items())
+        if np.isfinite(total).all() and total.any()
+    ]

@@ -1,0 +1,193 @@
+"""The settings in which two jobs differ, and the work that follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tasks import plugins
+from tasks.base.json_types import JsonObject, JsonValue
+from tasks.settings import THRESHOLD, role
+from tasks.settings.job import Job
+from tasks.shard_store import decisions, whole_job
+
+
+class Change(NamedTuple):
+    """A setting by its dotted name as `--set` takes it; None: it was not there, or is gone."""
+
+    setting: str
+    before: JsonValue
+    after: JsonValue
+
+
+PARTS = ("sources", "speakers", "filter", "enhance", "resample", "transcribe", "package")
+
+
+def between(before: Job, after: Job) -> list[Change]:
+    """Settings that can change a dataset and differ, with defaults filled in."""
+    then, now = whole_job.settings_of(before), whole_job.settings_of(after)
+    none = {"use": "none"}  # settings say nothing of a step that is off
+    return [
+        change
+        for part in PARTS
+        for change in _between(part, then.get(part, none), now.get(part, none))
+    ]
+
+
+def of_models(described: JsonObject, job: Job) -> list[Change]:
+    """Changes since the newest version that settings do not show: the recogniser's weights, the
+    model or code of a plug-in. `described`: the version's dataset.json."""
+    then, now = described["recipes"], whole_job.recipes_of(job)
+    before, after = described["settings"], whole_job.settings_of(job)
+    found = []
+    heard = [each["transcribe"] for each in (before, after)]
+    if all(heard[0].get(name) == heard[1].get(name) for name in ("backend", "backends")):
+        if then["weights"] != now["weights"]:
+            hashes = (f"weights {each['weights'][:8]}" for each in (then, now))
+            found.append(Change("transcribe.backend", *hashes))
+        elif then["backend"] != now["backend"]:
+            found.append(Change("transcribe.backend", *_CODE))
+    for part, name in (("filter", "segmenter"), ("resample", "resampler"), ("resample", "levels")):
+        if before[part].get(name) == after[part][name] and then.get(name) != now[name]:
+            found.append(Change(f"{part}.{name}", *_CODE))
+    for step in ("speakers", "enhance"):
+        if before.get(step) == after.get(step) and then.get(step) != now.get(step):
+            found.append(Change(step, *_CODE))
+    measured = {entry["use"]: entry for entry in before["filter"]["filters"]}
+    for entry in after["filter"]["filters"]:
+        use = entry["use"]
+        if measured.get(use) == entry and then["filters"].get(use) != now["filters"][use]:
+            found.append(Change(f"filter.filters.{use}", *_CODE))
+    return found
+
+
+def of_people(described: JsonObject, job: Job) -> list[Change]:
+    """Whether people decided otherwise than when the newest version was made; `described`: its
+    dataset.json."""
+    then, now = (each.get(REVIEWS, {}) for each in (described, decisions.described(job)))
+    if then.get("sha256") == now.get("sha256"):
+        return []
+    before, after = (_decisions(each) for each in (then, now))
+    return [Change(REVIEWS, before, after if after != before else f"{after}, others than before")]
+
+
+def _decisions(told: JsonObject) -> str:
+    """How many of each kind, in words."""
+    counts = (f"{n} {kind}" for kind, n in told.items() if kind != "sha256" and n)
+    return ", ".join(counts) or "none"
+
+
+#: The cause of work that decisions by people make, as the settings that they are no part of.
+REVIEWS = "reviews"
+#: How settings of transcription begin that change what recognisers or language models are asked.
+HEARD = ("backend", "hear", "language_by", "llm_text", "when")
+_CODE = ("its former model or code", "that of now")
+
+
+def measuring(changes: Iterable[Change], job: Job) -> list[Change]:
+    """Changes that make the filter stage measure or cut again, which thresholds never do; `job` has
+    the settings of now."""
+    # `use` may have dots.
+    own = {f"filter.filters.{p.use}.": ("filters", p.use) for p in job.filter.filters}
+    own["speakers."] = "diarizers", job.speakers.use
+    cutting = (c for c in changes if c.setting.startswith(("filter.", "speakers")))
+    return [change for change in cutting if not _is_threshold(change, own)]
+
+
+def _is_threshold(change: Change, own: Mapping[str, tuple[str, str]]) -> bool:
+    """Whether a changed setting of a plug-in only judges measures; `own`: (shelf, name) of each by
+    how the names of its settings begin."""
+    head = max(filter(change.setting.startswith, own), key=len, default=None)
+    if head is None:
+        return change.after is None  # a filter that is gone measures nothing
+    key = change.setting.removeprefix(head).split(".")[0]
+    fields = plugins.load(*own[head]).Settings
+    return key in fields.model_fields and role(fields, key) == THRESHOLD["role"]
+
+
+def _between(name: str, before: JsonValue, after: JsonValue) -> Iterator[Change]:
+    if before == after:
+        return
+    if isinstance(before, dict) and isinstance(after, dict):
+        if before.get("use") != after.get("use"):
+            yield Change(f"{name}.use", before.get("use"), after.get("use"))
+            return
+        for key in sorted(before.keys() | after.keys()):
+            yield from _between(f"{name}.{key}", before.get(key), after.get(key))
+    elif (then := _named(before)) is not None and (now := _named(after)) is not None:
+        for key in sorted(then.keys() | now.keys()):
+            if key in then and key in now:
+                yield from _between(f"{name}.{key}", then[key], now[key])
+            else:
+                yield Change(f"{name}.{key}", _short(then.get(key)), _short(now.get(key)))
+        if list(then) != list(now) and then.keys() == now.keys():
+            yield Change(name, list(then), list(now))
+    else:
+        yield Change(name, before, after)
+
+
+def _named(value: JsonValue) -> dict[str, JsonValue] | None:
+    """A list of plug-ins or sources by their names; None for anything else."""
+    if not isinstance(value, list):
+        return None
+    found = {(e.get("use") or e.get("name") or "") if isinstance(e, dict) else "": e for e in value}
+    return found if len(found) == len(value) and "" not in found else None
+
+
+def _short(value: JsonValue) -> str | None:
+    """A plug-in that came or went, in one word."""
+    return None if value is None else "added"
+
+
+def found_since(job: Job, before: Job | None, described: JsonObject | None) -> list[Change]:
+    """Changes of settings since the newest run, and of models, code and decisions by people since
+    the newest version."""
+    found = between(before, job) if before else []
+    if not described:
+        return found
+    named = {change.setting for change in found}
+    models = [change for change in of_models(described, job) if change.setting not in named]
+    return [*found, *models, *of_people(described, job)]
+
+
+@dataclass(frozen=True, slots=True)
+class Causes:
+    """Names of the changed settings, by the work that they make necessary."""
+
+    all: list[Change]
+    measures: list[str]  # cuts and measures are made again
+    limits: list[str]  # there are other utterances, or others pass the filters
+    pcm: list[str]
+    enhanced: list[str]
+    texts: list[str]
+    people: list[str]  # a person keeps, drops or corrects others
+    version: list[str]  # only what is published
+
+    @property
+    def published(self) -> list[str]:
+        """What may change published clips, even where all that it needs was computed before."""
+        before = [*self.limits, *self.pcm, *self.enhanced, *self.texts]
+        return [*before, *self.people, *self.version]
+
+    @classmethod
+    def of(cls, found: list[Change], job: Job) -> Causes:
+        """`job`: the settings of now."""
+
+        def named(*heads: str) -> list[str]:
+            return [c.setting for c in found if c.setting.startswith(heads)]
+
+        heard = named(*(f"transcribe.{name}" for name in HEARD))
+        spoken = [name for name in named("sources.") if name.endswith(".language")]
+        rest = [name for name in named("transcribe.", "package.") if name not in heard]
+        measures = [c.setting for c in measuring(found, job)]
+        return cls(
+            found,
+            measures,
+            named("filter.", "speakers"),
+            named("resample."),
+            named("enhance"),
+            heard + spoken,
+            named(REVIEWS),
+            rest,
+        )

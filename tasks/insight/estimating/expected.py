@@ -1,0 +1,107 @@
+"""Predicts what uncut recordings will give: utterances, and how many of them are kept.
+
+A recording gives one utterance if the segmenter takes it whole, else the segments of its list, if
+any, else as many per second as the corpus gave so far, or more if the segmenter now allows none so
+long. They pass the filters, and the verdicts on text, as often as the known ones do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+
+from tasks import plugins
+from tasks.base.schema import Row
+from tasks.insight.estimating import headers
+from tasks.settings.job import Job
+from tasks.shard_store.utterance import Utterance
+from tasks.stages.listing.balance import seconds_of
+
+HEADERS = 500  # new recordings whose headers are read; the others' lengths follow from these
+USUAL = 10.0  # s of an utterance, while no real one is known
+
+
+class Expected:
+    """Collects uncut recordings, and statistics of the known ones."""
+
+    def __init__(self, job: Job) -> None:
+        self.use = job.filter.segmenter.use
+        settings = plugins.resolve("segmenters", job.filter.segmenter)[1].model_dump()
+        self.whole_up_to = float("inf") if self.use == "whole" else settings.get("whole_up_to", 0.0)
+        bounds = (settings.get(name) for name in ("max_seconds", "target_seconds"))
+        self._longest = min(filter(None, bounds), default=float("inf"))  # s, about
+        self._utterances: dict[tuple[tuple[str, ...], bool], list[tuple[int | None, float]]] = {}
+        self._known = self._kept = self._heard = self._good = 0
+        self._parts = 0  # utterances that are parts of recordings
+        self._spoken = self._long = 0.0  # s of them, s of their recordings
+        self._last = ""
+
+    def saw(self, utterance: Utterance, kept: bool) -> None:
+        """Learn from a known utterance."""
+        self._known += 1
+        self._kept += kept
+        if utterance.heard is not None:
+            self._heard += 1
+            self._good += utterance.outcome.outcome == "packaged"
+        if not utterance.whole:
+            self._parts += 1
+            self._spoken += utterance.seconds
+            name = utterance.recording["recording"]
+            if name != self._last:
+                self._last = name
+                self._long += utterance.recording["header_seconds"] or 0.0
+
+    def add(self, row: Row, seconds: float, because: tuple[str, ...], again: bool) -> None:
+        """Add a recording of this length that is not cut yet."""
+        given = row["segments"]
+        count: int | None = None  # as dense as the corpus
+        if given is not None and self.use in ("auto", "given"):
+            count, seconds = len(given), sum(s["end"] - s["start"] for s in given)
+        elif seconds <= self.whole_up_to:
+            count = 1
+        self._utterances.setdefault((because, again), []).append((count, seconds))
+
+    def kept(self) -> Iterator[tuple[tuple[str, ...], bool, int, float]]:
+        """(causes, whether it is made again, utterances that pass the filters, their seconds)."""
+        share = self._kept / self._known if self._known else 1.0
+        dense = self._parts / self._long if self._long else 1 / USUAL
+        spoken = min(1.0, self._spoken / self._long) if self._long else 1.0
+        dense = max(dense, spoken / self._longest)
+        for (because, again), each in self._utterances.items():
+            count = sum(max(1.0, s * dense) if n is None else n for n, s in each)
+            seconds = sum(s * spoken if n is None else s for n, s in each)
+            yield because, again, round(share * count), share * seconds
+
+    def packaged(self, coming: Mapping[str, float]) -> tuple[int, float]:
+        """Clips among those not transcribed yet, and their seconds. `coming`: known utterances."""
+        share = self._good / self._heard if self._heard else 1.0
+        later = [*self.kept()]
+        count = len(coming) + sum(items for *_, items, _ in later)
+        return round(share * count), share * (
+            sum(coming.values()) + sum(seconds for *_, seconds in later)
+        )
+
+
+def lengths(rows: Sequence[Row]) -> dict[str, float]:
+    """Seconds of new recordings, without those known to be unreadable. The headers of the first
+    HEADERS are read in a separate process; the others are estimated from the bytes per second of
+    their extension."""
+    seconds: dict[str, float] = {}
+    rates: dict[str, tuple[int, float]] = {}  # bytes, seconds by extension
+    sound = [row for row in rows if not row["error_code"]]
+    known = headers.read([row["locator"] for row in sound[:HEADERS]])
+    for row, length in zip(sound, known, strict=False):
+        if length is None:
+            seconds[row["recording"]] = seconds_of({**row, "header_seconds": None})
+        elif length is not False:
+            seconds[row["recording"]] = float(length)
+            size, total = rates.get(_ending(row), (0, 0.0))
+            rates[_ending(row)] = size + row["size"], total + length
+    for row in sound[len(known) :]:
+        size, total = rates.get(_ending(row), (16000, 1.0))
+        seconds[row["recording"]] = row["size"] * total / (size or 1)
+    return seconds
+
+
+def _ending(row: Row) -> str:
+    return PurePosixPath(row["path"]).suffix.lower()

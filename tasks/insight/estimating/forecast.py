@@ -1,0 +1,236 @@
+"""A run's forecast from its sample: hours kept, work, wall time, disk, each with its interval.
+
+A sample does not show the hours that duplicates, corpus-wide outliers or splits take: kept hours
+are those before them. Disk is the space that a run adds to OUT (resampled audio, manifests, a
+dataset version), not its temporary needs elsewhere. Wall time follows the sample's speed on as many
+workers, including their start and the loading of models; `LEFT_OUT` names what it excludes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tasks.base.json_types import JsonObject
+from tasks.insight.estimating import estimate
+from tasks.insight.estimating.estimate import Interval, Stratum
+from tasks.insight.estimating.sample import Key, Member
+from tasks.insight.estimating.sample_results import SampleResult
+from tasks.settings.job import Done, Spent
+
+LEFT_OUT = (
+    "hours that copies, outliers of the whole corpus and splits take",
+    "time for listing, for other programs on the machine, for workers idle at the end, for crashes",
+    "disk of the hand-over cache and of reports",
+)
+
+
+@dataclass(slots=True)
+class Costs:
+    """Times of the sample's calls, s."""
+
+    laps: dict[str, dict[str, list[Spent]]] = field(default_factory=dict)  # stage, recording
+    overhead: dict[str, float] = field(default_factory=dict)  # of one call, by stage
+    load: float = 0.0  # of a model, on one worker
+    kinds: dict[str, str] = field(default_factory=dict)  # of the workers of each stage: CPU, GPU
+    workers: dict[str, int] = field(default_factory=dict)  # of each kind
+    start: float = 0.0  # until the first worker worked
+    gap: float = 0.0  # between two calls of a worker: Prefect, the scheduler
+    package: float = 0.0  # write and check, per second kept
+    gather: float = 0.0  # planning, which one worker does alone, per second kept
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes that a run leaves on disk."""
+
+    row: float = 0.0  # of manifests, per second of audio
+    part: float = 0.0  # of one shard's manifests beyond their rows
+    formats: Mapping[str, float] = field(default_factory=dict)  # per second kept
+    published: float = 0.0  # s that the newest version holds already
+
+
+def costs(dones: Sequence[Done]) -> Costs:
+    """Costs from the calls that computed something of the sample."""
+    found = Costs()
+    overheads: dict[str, list[float]] = {}
+    for done in dones:
+        if not done.computed:
+            continue
+        laps = found.laps.setdefault(done.stage, {})
+        for lap in done.spent:
+            laps.setdefault(lap.recording, []).append(lap)
+        own = done.wall - done.load - sum(lap.wall for lap in done.spent)
+        overheads.setdefault(done.stage, []).append(max(0.0, own))
+        found.load = max(found.load, done.load)
+    found.overhead = {stage: float(np.median(each)) for stage, each in overheads.items()}
+    return found
+
+
+class Forecast:
+    """Totals over all recordings: known values of some, and ratios of the sample for the rest.
+
+    `held`: all recordings by stratum; `drawn`: the sampled ones; `seen`: known results of
+    recordings, sampled or not.
+    """
+
+    def __init__(
+        self,
+        held: Mapping[Key, Sequence[Member]],
+        drawn: Mapping[Key, Sequence[Member]],
+        seen: Mapping[str, SampleResult],
+        spent: Costs,
+        sizes: Sizes,
+    ) -> None:
+        self.held, self.drawn, self.seen = held, drawn, seen
+        self.spent, self.sizes = spent, sizes
+        self.members = [m for stratum in held.values() for m in stratum]
+        self.rest = [m for m in self.members if m.recording not in seen]
+
+    def strata(self, of: Callable[[Member], float | None]) -> list[Stratum]:
+        """The sample's values and the rest of each stratum; `of` returns None for no value."""
+        found = []
+        for key, every in self.held.items():
+            pairs = [(m.seconds, of(m)) for m in self.drawn[key] if m.recording in self.seen]
+            known = [(x, y) for x, y in pairs if y is not None]
+            rest = [m.seconds for m in every if m.recording not in self.seen]
+            x, y = np.array(known, dtype=np.float64).reshape(-1, 2).T
+            found.append(Stratum(x, y, float(sum(rest)), len(rest)))
+        return found
+
+    def kept(self, dataset: str | None = None) -> Interval:
+        """Seconds that would be packaged, of one dataset or all."""
+
+        def value(m: Member) -> float | None:
+            return self.seen[m.recording].kept if dataset in (None, m.dataset) else 0.0
+
+        known = sum(value(m) or 0.0 for m in self.members if m.recording in self.seen)
+        strata = self.strata(value)
+        held = [{m.dataset for m in stratum} for stratum in self.held.values()]
+        if dataset is not None and all(len(names) == 1 for names in held):
+            strata = [s for s, names in zip(strata, held, strict=True) if dataset in names]
+        return estimate.total(strata, known, share=True)
+
+    def lap(self, m: Member, stage: str, what: str) -> float | None:
+        """Seconds that a stage took for a recording; None if unknown."""
+        known = self.spent.laps.get(stage, {}).get(m.recording)
+        if known is None:  # nothing of it reached the stage, or all of it was there already
+            return 0.0 if m.recording in self.spent.laps.get("filter", {}) else None
+        if any(lap.cold for lap in known) and not self._cold:
+            return None
+        return float(sum(getattr(lap, what) for lap in known))
+
+    @property
+    def _cold(self) -> bool:
+        """Whether first units must count because there are hardly any others."""
+        laps = [lap for each in self.spent.laps.get("filter", {}).values() for lap in each]
+        return 2 * sum(lap.cold for lap in laps) > len(laps)
+
+    def work(self, stages: Sequence[str], what: str) -> Interval | None:
+        """Worker seconds, `wall` or `cpu`, that these stages will still take, without the overhead
+        of calls; None if nothing was measured."""
+
+        def value(m: Member) -> float | None:
+            parts = [self.lap(m, stage, what) for stage in stages]
+            return None if None in parts else sum(p for p in parts if p is not None)
+
+        strata = self.strata(value)
+        if self.rest and not any(len(s.x) for s in strata):
+            return None
+        return estimate.total(strata)
+
+    def wall(self) -> Interval | None:
+        """Duration of a run, s; kinds of workers work in parallel."""
+        shards = len({m.shard for m in self.rest})
+        times = []
+        for kind, count in self.spent.workers.items():
+            stages = [s for s, on in self.spent.kinds.items() if on == kind]
+            work = self.work(stages, "wall")
+            if work is None:
+                return None
+            beside = [self.spent.overhead.get(stage, 0.0) + self.spent.gap for stage in stages]
+            calls = shards * sum(beside)
+            times.append(work.times(1 / count, calls / count))
+        longest = max(times, key=lambda each: each.expected)
+        kept = self.kept().expected
+        new = max(0.0, kept - self.sizes.published)
+        package = self.spent.package * new / max(self.spent.workers.get("CPU", 1), 1)
+        package += self.spent.gather * kept
+        load = self.spent.load if self.rest else 0.0
+        return longest.times(1.0, self.spent.start + load + package)
+
+    def computing(self) -> float | None:
+        """CPU time per wall time of the sample's work: far below a worker's number of threads if it
+        waits for a GPU, a server, or other programs on the machine."""
+        laps = [
+            lap for found in self.spent.laps.values() for each in found.values() for lap in each
+        ]
+        wall = sum(lap.wall for lap in laps)
+        return round(sum(lap.cpu for lap in laps) / wall, 3) if wall else None
+
+    def disk(self) -> Interval:
+        """Bytes that a run will add to OUT."""
+        per_kept = sum(self.sizes.formats.values())
+
+        def value(m: Member) -> float | None:
+            seen = self.seen[m.recording]
+            return seen.pcm + seen.kept * per_kept + m.seconds * self.sizes.row
+
+        kept = sum(self.seen[m.recording].kept for m in self.members if m.recording in self.seen)
+        fixed = len({m.shard for m in self.rest}) * self.sizes.part
+        return estimate.total(
+            self.strata(value), max(0.0, kept - self.sizes.published) * per_kept + fixed
+        )
+
+    def audio(self) -> Interval:
+        """The part of `disk` that is resampled audio."""
+        return estimate.total(self.strata(lambda m: float(self.seen[m.recording].pcm)))
+
+    def as_dict(self) -> JsonObject:
+        """Hours, seconds and bytes, as `estimate --json` has them."""
+        hours = 1 / 3600
+        names = sorted({m.dataset for m in self.members})
+        wall, disk, kept = self.wall(), self.disk(), self.kept()
+        cpu = self.work(list(self.spent.kinds), "cpu")
+        audio = self.audio()
+        later = max(0.0, kept.expected - self.sizes.published)
+        return {
+            "hours": {
+                "in": round(sum(m.seconds for m in self.members) * hours, 6),
+                "kept": kept.times(hours).as_dict(),
+            },
+            "datasets": {
+                name: {
+                    "recordings": sum(m.dataset == name for m in self.members),
+                    "hours_in": round(
+                        sum(m.seconds for m in self.members if m.dataset == name) * hours, 6
+                    ),
+                    "kept": self.kept(name).times(hours).as_dict(),
+                }
+                for name in names
+            },
+            "stages": {stage: self._stage(stage) for stage in self.spent.kinds},
+            "workers": dict(self.spent.workers),
+            "wall_seconds": wall.as_dict(3) if wall else None,
+            "cpu_seconds": cpu.as_dict(3) if cpu else None,
+            "computing": self.computing(),
+            "disk_bytes": disk.as_dict(0),
+            "disk_parts": {
+                "audio": round(audio.expected),
+                "package": {name: round(size * later) for name, size in self.sizes.formats.items()},
+            },
+            "confidence": estimate.CONFIDENCE,
+            "leaves_out": list(LEFT_OUT),
+        }
+
+    def _stage(self, stage: str) -> JsonObject:
+        """Remaining work of one stage, and its speed."""
+        cpu = self.work([stage], "cpu")
+        strata = self.strata(lambda m: self.lap(m, stage, "cpu"))
+        rate = estimate.ratio(strata)
+        return {
+            "cpu_hours": cpu.times(1 / 3600).as_dict() if cpu else None,
+            "cpu_seconds_per_audio_second": None if rate is None else round(rate, 6),
+        }

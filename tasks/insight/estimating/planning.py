@@ -1,0 +1,318 @@
+"""What a run would compute and reuse, stage by stage, from manifests and headers; computes nothing.
+Recordings that are already cut are counted exactly, the others predicted (`expected.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from tasks import corpus, shard
+from tasks.base.schema import Row
+from tasks.filter import todo as cuts_lacking
+from tasks.insight.estimating import removal_refusal, rewritten_clips, speaker_cap_forecast
+from tasks.insight.estimating.changes import Causes, Change, found_since
+from tasks.insight.estimating.expected import Expected, lengths
+from tasks.insight.estimating.speaker_cap_forecast import PassingClips
+from tasks.publish import in_memory_version, safeguards
+from tasks.publish.choosing import weights
+from tasks.publish.unchanged import UpToDate
+from tasks.settings.job import Job
+from tasks.shard_store import enhanced, llm_answers, manifest, recipe, whole_job
+from tasks.shard_store.index import Index
+from tasks.shard_store.judged_shard import ShardView
+from tasks.shard_store.utterance import Outcome, Utterance
+from tasks.stages import stage
+from tasks.stages.contract import STAGES
+from tasks.stages.listing.overlapping_sources import Shared
+from tasks.stages.listing.pending_listing import AsListed
+from tasks.storage import temporary, versions
+
+UNJUDGED = Outcome("pending", "filter")
+#: What decides which clips there are: a plan in which they have work predicts the rest.
+HEARD = STAGES[:-1]
+SOURCES = "sources"  # the cause of work on recordings that are new or changed
+
+
+@dataclass(slots=True)
+class Amount:
+    """Work of one stage. `seconds`: audio that it computes, `again`: the part of it that was
+    computed before, under other settings; `because`: settings whose change made it necessary."""
+
+    compute: int = 0
+    reuse: int = 0
+    seconds: float = 0.0
+    again: float = 0.0
+    because: dict[str, None] = field(default_factory=dict)  # an ordered set
+
+    def add(self, items: int, seconds: float, because: Sequence[str], again: bool) -> None:
+        if items:
+            self.compute += items
+            self.seconds += seconds
+            self.again += seconds * again
+            self.because.update(dict.fromkeys(because))
+
+
+@dataclass(slots=True)
+class Plan:
+    """`clips`: packaged in the newest version, and by a run, as far as known. `unread`: bytes of
+    new recordings whose headers were not read; only the first two stages count those."""
+
+    stages: dict[str, Amount]
+    changes: list[Change]
+    removed: int  # recordings that have left their sources
+    ignored: dict[str, int]  # files left aside, by reason
+    shards: int
+    clips: tuple[int, int]
+    other_inputs: bool  # settings or decisions differ from the newest version's, or there is none
+    unread: int
+    shared: list[Shared]  # recordings in two sources
+    unjudged: int  # clips that filters have yet to measure: those may drop some, so all is at most
+    refusal: str | None  # why the run will publish nothing, as far as it is known now
+    unusable: int  # new recordings of which their sources say already that they will fail
+    first_unusable: str | None  # one of these, and why
+
+    @property
+    def again(self) -> float:
+        """Seconds of audio that are recomputed, in the stage with most of it."""
+        return max(amount.again for amount in self.stages.values())
+
+
+def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = True) -> Plan:
+    """The work of a run of `job`; `before` is the job of the newest run, None before the first.
+    `headers`: whether the lengths of new recordings are read. `listing`: whether the sources are
+    listed; otherwise they count as holding what the last run found there."""
+    # No wait for files that may still be growing: of those, nothing is read.
+    quick = replace(job, shard=job.shard.model_copy(update={"settle_seconds": 0.0}))
+    index = Index(job.out)
+    index.warn_of_foreign()
+    with temporary.scratch() as home:
+        look = shard.survey if listing else shard.as_known
+        found = look(quick, index, home)
+        listed = AsListed(job.out, found)
+    shards = manifest.shards(job.out)
+    newest = versions.newest(job.out)
+    described = versions.described(newest) if newest else None
+    causes = Causes.of(found_since(job, before, described), job)
+    scan = _Scan(job, before, causes)
+    # Without a version every clip is packaged, also where the stages before lack nothing.
+    chosen_anew = newest is None or speaker_cap_forecast.may_choose_others(job, before, described)
+    state = UpToDate(job, shards, index)
+    fresh = {row["recording"] for row in listed.fresh}
+    for each in shards:
+        known = None if chosen_anew or each not in listed.unchanged else state.items(each)
+        if known is not None:
+            for name, items in known.items():
+                scan.stages[name].reuse += items
+        else:
+            rows = listed.rows(each)
+            scan.scanned |= {row["recording"] for row in rows if not row["present"]}  # no clips
+            unread = fresh - listed.moved.keys()
+            scan.shard(each, [r for r in rows if r["present"] and r["recording"] not in unread])
+    probe = scan.stages["shard"]
+    probe.reuse = found.reused
+    header = lengths(listed.fresh) if headers else {}
+    probe.add(len(listed.fresh), sum(header.values()), [SOURCES], again=False)
+    new = [row for row in listed.fresh if row["recording"] not in listed.moved]
+    for row in new:
+        if (seconds := header.get(row["recording"])) is not None:
+            scan.stages["filter"].add(1, seconds, [SOURCES], again=False)
+            scan.expected.add(row, seconds, (SOURCES,), again=False)
+        elif not headers:
+            scan.stages["filter"].add(1, 0.0, [SOURCES], again=False)
+    scan.add_expected()
+    if scan.scanned and corpus.takes_part(job):
+        for name in in_memory_version.rejected_ids(job, shards):
+            scan.stay.pop(name, None)
+    scan.leave_out_over_hours()
+    gone = listed.removed()
+    clips = _package(scan, {*gone, *fresh})
+    removed = len(gone - {*listed.moved.values()})
+    other = described is None or described["settings"] != whole_job.settings_of(job)
+    other = other or bool(causes.people)
+    size = 0 if headers else sum(row["size"] for row in new)
+    made = (scan.stages, causes.all, removed, found.ignored, len(shards), clips, other, size)
+    refusal = removal_refusal.refusal(job, listed, newest)
+    if refusal is None and not clips[1] and not any(scan.stages[name].compute for name in HEARD):
+        refusal = safeguards.nothing_left_in_words(job)
+    unusable = [row for row in listed.fresh if row["error_code"]]
+    told = (f"{r['source_path']} ({r['error_code']}: {r['error_detail']})" for r in unusable)
+    return Plan(*made, found.shared, scan.unjudged, refusal, len(unusable), next(told, None))
+
+
+class _Scan:
+    """The shards examined so far: their work, and what they imply for the rest."""
+
+    def __init__(self, job: Job, before: Job | None, causes: Causes) -> None:
+        self.job, self.before, self.causes = job, before, causes
+        self.stages = {name: Amount() for name in STAGES}
+        self.expected = Expected(job)
+        self.scanned: set[str] = set()  # recordings
+        self.stay: dict[str, float] = {}  # s of utterances that are packaged as they are, by id
+        self.coming: dict[str, float] = {}  # s of those that are still to be heard, by id
+        self.unjudged = 0
+        self._clips = PassingClips(job)
+        self._cut_before = _cut_before(job, before)
+
+    def shard(self, name: str, rows: list[Row]) -> None:
+        """Count a shard that may lack something; `rows`: its known recordings."""
+        view = ShardView(self.job, name, stage.weights_of(self.job), listed=rows, again=True)
+        self._clips.shard(view)
+        self.scanned |= {row["recording"] for row in rows}
+        causes = self.causes.measures or self.causes.limits
+        again = bool(causes) and bool(view.cuts)
+        units, reused = cuts_lacking(view)
+        self.stages["filter"].reuse += reused
+        for unit in units:
+            self.stages["filter"].add(1, unit.seconds, causes, again)
+            if unit.spans is None:
+                self.expected.add(unit.recording, unit.seconds, tuple(causes), again)
+        if self._cut_before is not None and any(unit.spans is None for unit in units):
+            former = ShardView(self._cut_before, name, view.weights, listed=rows, again=True)
+            for utterance in former.transcribed():
+                self.expected.saw(utterance, _passes(utterance.outcome))
+        seen: set[str] = set()
+        for _, group in groupby(view.transcribed(), key=lambda u: u.recording["recording"]):
+            utterances = [*group]
+            unjudged = [u for u in utterances if u.outcome == UNJUDGED]
+            self.unjudged += len(unjudged)
+            heard = {u.company for u in unjudged if u.company}
+            for utterance in utterances:
+                self._count(
+                    view, utterance, seen, utterance.companion or utterance.company in heard
+                )
+
+    def _count(
+        self, view: ShardView, utterance: Utterance, seen: set[str], in_window: bool
+    ) -> None:
+        """`seen`: recipes that this run computes. Equal samples are computed once. `in_window`: it
+        shares a window with a kept one, so even if it is dropped, its PCM is needed."""
+        outcome, seconds = utterance.outcome, utterance.seconds
+        kept = _passes(outcome)
+        self.expected.saw(utterance, kept)
+        pcm = utterance.audio
+        if not kept:
+            if in_window:
+                self._convert(view, utterance, pcm in view.audio or pcm in seen)
+                seen.add(pcm)
+            return
+        text = view.transcript_recipe(utterance)
+        if (clean := utterance.enhanced) and enhanced.heard(self.job) and clean not in view.audio:
+            text = view.text_recipe(utterance, clean)  # as it will be heard
+        if clean:
+            because = self.causes.enhanced or self.causes.pcm or self._let_in(utterance)
+            known = clean in view.audio or clean in seen
+            self._tally("resample", known, seconds, because, bool(self.causes.enhanced))
+            seen.add(clean)
+        there = {pcm} & view.audio.keys() | {text} & view.transcripts.keys()
+        converted = pcm in there | seen
+        causes, again = self._convert(view, utterance, converted)
+        if converted and view.audio.get(pcm, {}).get("error_code"):
+            return
+        if outcome.stage == "enhance":  # it failed there, or is dropped for its scores
+            return
+        if enhanced.heard(self.job):
+            causes = causes or self.causes.enhanced
+        self._tally("transcribe", text in there | seen, seconds, causes, again)
+        for other in view.further_recipes(utterance) if utterance.missing else ():
+            known = other in view.transcripts or other in seen
+            self._tally("transcribe", known, seconds, causes, bool(self.causes.texts))
+            seen.add(other)
+        question = (
+            llm_answers.request_for(self.job, utterance) if utterance.llm_unanswered else None
+        )
+        if question is not None and question.recipe not in seen:
+            self.stages["transcribe"].add(1, seconds, causes, bool(self.causes.texts))
+            seen.add(question.recipe)
+        seen |= {pcm, text}
+        if not weights.keeps(self.job.package, utterance.recording["dataset"], utterance.id):
+            return
+        measured_only = outcome.stage == "filter" and {pcm, text} <= there
+        # What further recognisers hear may drop a clip, but not change the first one's text.
+        compared = bool(utterance.missing) and self.job.transcribe.asr == "first"
+        compared |= utterance.llm_unanswered
+        if outcome.outcome == "packaged" or measured_only or compared:
+            self.stay[utterance.id] = seconds
+            self._clips.add(utterance)
+        elif outcome.outcome == "pending":
+            self.coming[utterance.id] = seconds
+            self._clips.add(utterance)
+
+    def _convert(
+        self, view: ShardView, utterance: Utterance, known: bool
+    ) -> tuple[Sequence[str], bool]:
+        """Count its PCM; (causes of what follows from it, whether that is made again)."""
+        earlier = self._let_in(utterance) or self.causes.pcm
+        causes, again = self.causes.texts or earlier, bool(self.causes.texts)
+        if not known:
+            again = self._was_converted(view, utterance)
+            causes = self.causes.pcm if again else earlier
+        self._tally("resample", known, utterance.seconds, causes, again)
+        return causes, again
+
+    def _let_in(self, utterance: Utterance) -> list[str]:
+        """What made it pass, if something that has changed did."""
+        return (utterance.spared and self.causes.people) or self.causes.limits
+
+    def _tally(
+        self, stage: str, known: bool, seconds: float, causes: Sequence[str], again: bool
+    ) -> None:
+        """Count one item, which is computed unless it is `known`."""
+        if known:
+            self.stages[stage].reuse += 1
+        else:
+            self.stages[stage].add(1, seconds, causes, again)
+
+    def leave_out_over_hours(self) -> None:
+        """Do not count clips beyond the cap on hours per speaker as packaged."""
+        if self.job.package.max_hours_per_speaker is not None:
+            for clip in self._clips.within().over:
+                self.stay.pop(clip["id"], None)
+                self.coming.pop(clip["id"], None)
+
+    def _was_converted(self, view: ShardView, utterance: Utterance) -> bool:
+        """Whether its PCM was made under the newest run's settings."""
+        if self.before is None or not self.causes.pcm:
+            return False
+        old = utterance.recording["content"], utterance.start, utterance.end
+        return recipe.of_audio(self.before.resample, *old) in view.audio
+
+    def add_expected(self) -> None:
+        """Add the prediction for recordings that are not cut yet."""
+        for causes, again, items, seconds in self.expected.kept():
+            clips = items * (1 + recipe.enhancing(self.job))
+            self.stages["resample"].add(clips, seconds, causes, again)
+            self.stages["transcribe"].add(items, seconds, causes, again)
+
+
+def _cut_before(job: Job, before: Job | None) -> Job | None:
+    """The job with recordings cut as by the newest run; None if the job cuts them so, too. Cuts of
+    then tell how many utterances are to be expected."""
+    if before is None:
+        return None
+    same = job.filter.model_copy(update={"segmenter": before.filter.segmenter})
+    former = replace(job, filter=same, speakers=before.speakers)
+    return None if former == job else former
+
+
+def _passes(outcome: Outcome) -> bool:
+    """Whether an utterance passes the filters, as far as they have measured it."""
+    return outcome.stage != "filter" or outcome.outcome == "pending"
+
+
+def _package(scan: _Scan, gone: set[str]) -> tuple[int, int]:
+    """Count the clips that are written, in tars whose content changes; (clips now, clips then).
+    `gone`: recordings that left their sources, or whose bytes are others now."""
+    worded = rewritten_clips.wordings(scan.job) if scan.causes.people else {}
+    change = rewritten_clips.of_version(
+        scan.job, scan.before, scan.stay, scan.scanned, gone, worded
+    )
+    amount = scan.stages["package"]
+    waiting, seconds = scan.expected.packaged(scan.coming)
+    causes = [name for each in ("resample", "transcribe") for name in scan.stages[each].because]
+    causes += [*scan.causes.published, *([SOURCES] if gone else [])]
+    items = change.written + waiting
+    amount.add(items, change.seconds + seconds, causes, again=False)
+    then = change.staying + waiting
+    amount.reuse = then - items
+    return change.clips, then

@@ -1,0 +1,34 @@
+"""Foresees that a run will refuse to publish, since too many recordings have left their sources."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.accounting import summary
+from tasks.publish import removals
+from tasks.settings.job import Job
+from tasks.shard_store import manifest
+from tasks.stages.listing.pending_listing import AsListed
+
+
+def refusal(job: Job, listed: AsListed, newest: Path | None) -> str | None:
+    """The sentence with which the run will refuse, with its remedy; None if it will not. Ask when
+    `listed` has been asked for the rows of its shards, since these tell which recordings moved."""
+    if newest is None or not listed.absent_count:
+        return None
+    absent = pa.array(sorted(listed.absent() - {*listed.moved.values()}), pa.string())
+    gone = set[str]()
+    for names in summary.live_recordings(newest):
+        gone |= {*names.filter(pc.is_in(names, absent)).to_pylist()}
+    if not gone:
+        return None
+    unreadable = {row["recording"] for row in listed.fresh if row["error_code"] == "unreadable"}
+    known = (manifest.listed(job.out, shard) for shard in manifest.shards(job.out))
+    unreadable |= removals.unreadable(known) - listed.absent()
+    if removals.refusal(job, gone, unreadable, newest) is None:
+        return None
+    gone -= listed.same_content(gone)
+    return removals.refusal(job, gone, unreadable, newest)

@@ -1,0 +1,102 @@
+"""Draws the sample: stratified, and the same every time.
+
+Strata are (dataset, format, length class); if two recordings of each would exceed twice the
+requested sample, formats and then lengths are merged. The recordings of a stratum are ordered by a
+hash of seed and name, so that a larger sample contains the smaller one, and new recordings change
+the draw little.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from tasks.base.schema import Row
+from tasks.stages.listing.balance import seconds_of
+
+LENGTHS = (5.0, 30.0, 600.0)  # s: bounds of the length classes
+EACH = 2  # at least so many recordings of every stratum that has them
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A recording as a draw sees it; `seconds` by header, or guessed from its size."""
+
+    recording: str
+    shard: str
+    dataset: str
+    format: str
+    seconds: float
+
+    @property
+    def length(self) -> int:
+        """Its length class."""
+        return sum(self.seconds >= bound for bound in LENGTHS)
+
+
+Key = tuple[str | int, ...]
+#: From fine to coarse: the first that gives few enough strata is used.
+KEYS: tuple[Callable[[Member], Key], ...] = (
+    lambda m: (m.dataset, m.format, m.length),
+    lambda m: (m.dataset, m.length),
+    lambda m: (m.dataset,),
+    lambda m: (),
+)
+
+
+def member(row: Row, shard: str) -> Member:
+    """From a row of RECORDINGS; the format is the extension, or without one the codec."""
+    ending = PurePosixPath(row["path"]).suffix.lower().lstrip(".") or str(row["format"] or "")
+    return Member(row["recording"], shard, row["dataset"], ending, max(seconds_of(row), 0.01))
+
+
+def size(population: int, fraction: float, least: int) -> int:
+    return min(population, max(least, round(fraction * population)))
+
+
+def strata(members: Iterable[Member], wanted: int) -> dict[Key, list[Member]]:
+    """Recordings by stratum, for a sample of about `wanted`."""
+    every = list(members)
+    for key in KEYS:
+        found: dict[Key, list[Member]] = {}
+        for each in every:
+            found.setdefault(key(each), []).append(each)
+        if sum(min(EACH, len(held)) for held in found.values()) <= 2 * wanted:
+            break
+    return dict(sorted(found.items()))
+
+
+def draw(members: Iterable[Member], wanted: int, seed: int) -> dict[Key, list[Member]]:
+    """The sample by stratum: in proportion to the audio by header, at least EACH; `wanted` in
+    total, or more if the strata need it."""
+    held = strata(members, wanted)
+    counts = allocate(
+        [len(stratum) for stratum in held.values()],
+        [sum(m.seconds for m in stratum) for stratum in held.values()],
+        wanted,
+    )
+    return {
+        key: sorted(stratum, key=lambda m: _place(seed, m.recording))[:count]
+        for (key, stratum), count in zip(held.items(), counts, strict=True)
+    }
+
+
+def allocate(sizes: Sequence[int], seconds: Sequence[float], wanted: int) -> list[int]:
+    """How many of each stratum: the next one always goes where a recording represents the most
+    audio (highest averages, D'Hondt)."""
+    counts = [min(EACH, size) for size in sizes]
+    open_ = {i for i, size in enumerate(sizes) if counts[i] < size}
+    for _ in range(wanted - sum(counts)):
+        if not open_:
+            break
+        best = max(open_, key=lambda i: (seconds[i] / (counts[i] + 1), -i))
+        counts[best] += 1
+        if counts[best] == sizes[best]:
+            open_.remove(best)
+    return counts
+
+
+def _place(seed: int, recording: str) -> bytes:
+    return hashlib.sha256(f"{seed} {recording}".encode()).digest()

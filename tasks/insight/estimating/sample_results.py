@@ -1,0 +1,195 @@
+"""The results of a sample: kept seconds and bytes of each recording, and the cost of packaging.
+
+Nothing is published: the stage's own functions write and check the output shards, in a folder that
+is then removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import storage
+from tasks.accounting import summary
+from tasks.base.json_types import JsonObject
+from tasks.insight.estimating.sample import Member, member
+from tasks.publish import in_memory_version
+from tasks.publish.choosing import weights
+from tasks.publish.output_shards import format_shards, layout
+from tasks.publish.output_shards import plan as packaging_plan
+from tasks.settings.job import Job
+from tasks.shard_store import manifest
+from tasks.stages import contract, stage
+from tasks.stages.stage import view_of
+from tasks.storage import tables
+
+PACKAGED = 3600.0  # s of the sample, about, that are packaged on trial
+FRAME = [
+    *("recording", "dataset", "path", "format", "size"),
+    *("header_seconds", "error_code", "present"),
+]
+
+
+@dataclass(slots=True)
+class SampleResult:
+    """The outcome of one recording. `kept`: s that would be packaged, before corpus-wide verdicts;
+    `pcm`: bytes of its resampled audio."""
+
+    kept: float = 0.0
+    pcm: int = 0
+    pending: bool = False
+    lost: dict[str, tuple[int, float]] = field(default_factory=dict)  # items, s by stage.reason
+    scored: int = 0  # transcribed utterances with a reference
+    words: int = 0
+    word_errors: int = 0
+
+
+def frame(out: Path, shards: Iterable[str]) -> tuple[list[Member], int]:
+    """All readable recordings of the listing, and the number of unreadable ones."""
+    members, failed = [], 0
+    for shard in shards:
+        for row in manifest.listed(out, shard).select(FRAME).to_pylist():
+            if row["present"] and row["error_code"]:
+                failed += 1
+            elif row["present"]:
+                members.append(member(row, shard))
+    return members, failed
+
+
+def known(
+    job: Job, shards: Iterable[str], sampled: Collection[str] | None = None
+) -> dict[str, SampleResult]:
+    """The results of every recording whose work is done, in the sample or before. For recordings
+    that are not `sampled` (None: all are), only `kept` is filled in."""
+    found: dict[str, SampleResult] = {}
+    nothing: dict[str, tuple[int, float]] = {}  # one for all: there may be millions
+    for shard in shards:
+        for name, seen in _known(job, shard):
+            if not seen.pending:
+                bare = sampled is not None and name not in sampled
+                found[name] = SampleResult(seen.kept, lost=nothing) if bare else seen
+    return found
+
+
+def _known(job: Job, shard: str) -> Iterator[tuple[str, SampleResult]]:
+    view = view_of(job, shard)
+    if not view.cuts:
+        return
+    found: dict[str, SampleResult] = {}
+    for row in view.recordings:
+        cut = view.cut_of(row)
+        if cut is not None and cut.known:
+            found[row["recording"]] = seen = SampleResult()
+            if cut.error_code:
+                seen.lost[f"filter.{cut.error_code}"] = (1, cut.decoded / (cut.rate or 1))
+            for span in cut.spans:
+                if span["kind"] != "utterance":
+                    reason = f"filter.{span['reason'] or span['kind']}"
+                    _count_loss(seen, reason, (span["end"] - span["start"]) / cut.rate)
+    for utterance in view.transcribed():
+        seen = found[utterance.recording["recording"]]
+        if utterance.pcm is not None and not utterance.pcm["error_code"]:
+            clips = 2 if utterance.enhanced else 1
+            seen.pcm += 2 * utterance.pcm["num_samples"] * clips
+        seen.pending |= utterance.outcome.outcome == "pending"
+        packaged = utterance.outcome.outcome == "packaged"
+        if not packaged:
+            _count_loss(
+                seen, f"{utterance.outcome.stage}.{utterance.outcome.reason}", utterance.seconds
+            )
+        elif utterance.heard and utterance.heard["words"]:
+            seen.scored += 1
+            seen.words += utterance.heard["words"]
+            seen.word_errors += utterance.heard["word_errors"]
+        if packaged and weights.keeps(job.package, utterance.recording["dataset"], utterance.id):
+            seen.kept += utterance.seconds
+    yield from found.items()
+
+
+def _count_loss(seen: SampleResult, reason: str, seconds: float) -> None:
+    items, before = seen.lost.get(reason, (0, 0.0))
+    seen.lost[reason] = (items + 1, before + seconds)
+
+
+def results_of(sampled: Iterable[SampleResult]) -> JsonObject:
+    """Results of the sample itself: rejections by reason, and word errors of the kept
+    utterances."""
+    lost: dict[str, JsonObject] = {}
+    scored = words = errors = 0
+    for seen in sampled:
+        scored, words, errors = scored + seen.scored, words + seen.words, errors + seen.word_errors
+        for reason, (items, seconds) in seen.lost.items():
+            entry = lost.setdefault(reason, {"items": 0, "seconds": 0.0})
+            entry["items"] += items
+            entry["seconds"] = round(entry["seconds"] + seconds, 6)
+    return {
+        "reasons": dict(sorted(lost.items())),
+        "scored": scored,
+        "wer": errors / words if words else None,
+    }
+
+
+def manifest_bytes(job: Job, shards: Sequence[str]) -> tuple[int, float]:
+    """Bytes of a sample's rows in the checkpoints of all stages, and of one part without rows (the
+    footer)."""
+    rows, empty = 0, 0
+    for name in stage.PER_SHARD:
+        schema = contract.find(name).SCHEMA
+        bare = _parquet(schema.empty_table())
+        empty += bare
+        parts = [
+            part.table.select(schema.names).cast(schema)
+            for shard in shards
+            for part in manifest.read(job.out, name, shard)
+        ]
+        if parts:
+            rows += max(0, _parquet(pa.concat_tables(parts)) - bare)
+    return rows, float(empty)
+
+
+def _parquet(table: pa.Table) -> int:
+    return len(
+        tables.parquet(table, compression="lz4", use_dictionary=False, write_statistics=False)
+    )
+
+
+def plan(job: Job, shards: Sequence[str], staging: Path) -> JsonObject:
+    """On a worker: lay out up to PACKAGED seconds of the sample's kept clips, in the order of their
+    hashes. `{"shards", "clips", "seconds", "tables"}`: numbers of output shards; the last in bytes.
+
+    Without splits and weights: they only move clips, and `known` applies the weights.
+    """
+    bare = job.package.model_copy(update={"splits": {}, "weights": {}})
+    job = replace(job, package=bare)
+    rows = in_memory_version.of_shards(job, shards).rows
+    rows = rows.take(pc.sort_indices(rows["sha256"]))
+    seconds = summary.seconds_of(rows)
+    rows = rows.filter(pa.array(np.cumsum(seconds) - seconds < PACKAGED)).combine_chunks()
+    if not rows.num_rows:
+        return {"shards": [], "clips": 0, "seconds": 0.0, "tables": 0}
+    clips = layout.clips_of(rows, job.package)
+    groups = layout.lay_out_clips(clips, job.package, 1)
+    rows = rows.take(np.concatenate([group.rows for group in groups]))
+    derived = format_shards.all_derived(job, rows.schema, rows.select)
+    planned = [group.planned() for group in groups]
+    published = packaging_plan.write(job, staging, planned, rows, derived)
+    return {
+        "shards": [*packaging_plan.numbered(staging)],
+        "clips": rows.num_rows,
+        "seconds": float(clips.seconds.sum()),
+        "tables": _parquet(published),
+    }
+
+
+def bytes_of(staging: Path) -> dict[str, int]:
+    """Bytes of the output shards that were written, by format."""
+    found: dict[str, int] = {}
+    for shard in packaging_plan.numbered(staging).values():
+        size = sum(storage.of(staging).size(staging / path) for path in shard.files)
+        found[shard.format] = found.get(shard.format, 0) + size
+    return found

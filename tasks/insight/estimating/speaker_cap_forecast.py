@@ -1,0 +1,86 @@
+"""Predicts which clips that pass all verdicts package leaves out, from manifests alone."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import UTTERANCES, Row
+from tasks.corpus import voices
+from tasks.publish import speakers
+from tasks.publish.choosing import selection, split_input
+from tasks.settings.job import Job
+from tasks.shard_store import recipe
+from tasks.shard_store.judged_shard import ShardView
+from tasks.shard_store.utterance import Utterance
+from tasks.storage import versions
+
+CLIP = pa.schema(
+    [
+        *(UTTERANCES.field(name) for name in split_input.COLUMNS),
+        pa.field("seconds", pa.float64()),
+        pa.field("pending", pa.bool_()),  # it is still to be heard
+    ]
+)
+
+
+def may_choose_others(job: Job, before: Job | None, described: JsonObject | None) -> bool:
+    """Whether a run may package other clips of a recording that has not changed, for no verdict
+    of its own. `before`: the job of the newest run; `described`: the newest version's dataset.json.
+    """
+    # Which speakers exceed the cap is known only once all clips are.
+    if any(each and each.package.max_hours_per_speaker is not None for each in (job, before)):
+        return True
+    then = described["settings"]["package"] if described else {}
+    if then.get("weights", {}) != job.package.weights:
+        return True
+    return bool(job.package.weights) and then.get("seed") != job.package.seed
+
+
+class Within(NamedTuple):
+    """The clips that fit, a table like CLIP with their speakers, and the others."""
+
+    kept: pa.Table
+    over: list[JsonObject]
+
+
+class PassingClips:
+    """Collects the clips of all shards that pass the verdicts, or may pass once transcribed."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._clips: list[JsonObject] = []
+        self._spoken: list[Row] = []
+
+    def shard(self, view: ShardView) -> None:
+        """Add the voices of a shard's recordings, if they are linked over all recordings."""
+        if recipe.across_recordings(self._job) is not None:
+            self._spoken += voices.rows(view)
+
+    def add(self, utterance: Utterance) -> None:
+        self._clips.append(
+            {
+                "id": utterance.id,
+                "dataset": utterance.recording["dataset"],
+                "recording": utterance.recording["recording"],
+                "source_id": utterance.source_id,
+                "speaker": utterance.speaker,
+                "sha256": utterance.audio,
+                "num_samples": utterance.end - utterance.start,
+                "sample_rate": utterance.rate,
+                "seconds": utterance.seconds,
+                "pending": utterance.outcome.outcome == "pending",
+            }
+        )
+
+    def within(self) -> Within:
+        newest = versions.newest(self._job.out)
+        rows = speakers.in_rows(
+            self._job,
+            pa.Table.from_pylist(self._clips, schema=CLIP),
+            [pa.Table.from_pylist(self._spoken, schema=voices.VOICES)],
+            newest,
+        )
+        return Within(*selection.within_hours(self._job, rows, newest))

@@ -1,0 +1,125 @@
+"""The numbers of `what-if`: items and hours under other settings, from stored measures alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import corpus
+from tasks.base.json_types import JsonObject
+from tasks.corpus import outcome_table
+from tasks.filter import todo as cuts_lacking
+from tasks.insight.estimating.speaker_cap_forecast import PassingClips
+from tasks.publish import in_memory_version
+from tasks.publish.choosing import components, weights
+from tasks.settings.job import Job
+from tasks.shard_store import manifest, recipe
+from tasks.shard_store.verdicts import rules_of
+from tasks.stages.stage import view_of
+from tasks.storage import tables
+
+
+def with_same_texts(now: Job, then: Job) -> Job:
+    """`then` with the resampling and recogniser of `now`: if it would transcribe again, the
+    existing texts stand in for the new ones."""
+    same = {"backend": now.transcribe.backend, "backends": now.transcribe.backends}
+    same |= {"hear": now.transcribe.hear}
+    transcribe = then.transcribe.model_copy(update=same)
+    return replace(then, resample=now.resample, transcribe=transcribe)
+
+
+def kept(now: Job, then: Job) -> tuple[JsonObject, JsonObject]:
+    """Items and hours under both settings: from the table of outcomes if it is valid for both,
+    else shard by shard. The table keeps the corpus-wide verdicts as they were, so other settings of
+    those are answered from the shards. So are limits that let in clips whose texts are stored, but
+    not in the table: limits that were tightened since dropped them."""
+    same = corpus.chosen(now) == corpus.chosen(then) and not _by_speaker(now, then)
+    if same and outcome_table.where(now) is not None and outcome_table.where(then) is not None:
+        columns = {"outcome", "stage", "reason", "heard", "seconds", "dataset"}
+        columns |= {outcome_table.SPARED, outcome_table.STORED}
+        columns |= outcome_table.columns_asked(now) | outcome_table.columns_asked(then)
+        columns |= {"id"} if now.package.weights or then.package.weights else set()
+        try:
+            table = tables.row_groups(outcome_table.place(now.out), sorted(columns))
+            parts = [(_of_part(now, part), _of_part(then, part)) for part in table]
+        except (OSError, pa.ArrowException):  # damaged: the manifests tell
+            return of_shards(now), of_shards(then)
+        before, after = ([each[side] for each in parts] for side in (0, 1))
+        return _summed(now, before), _summed(then, after)
+    return of_shards(now), of_shards(then)
+
+
+def _by_speaker(now: Job, then: Job) -> bool:
+    """Whether a job depends on speakers, or the two jobs link speakers differently."""
+    capped = any(job.package.max_hours_per_speaker is not None for job in (now, then))
+    return capped or recipe.across_recordings(now) != recipe.across_recordings(then)
+
+
+#: Items and seconds kept; those that lack a text in the table; how many of these have one stored.
+Sums = tuple[int, float, int, float, int]
+
+
+def _summed(job: Job, parts: Sequence[Sums]) -> JsonObject:
+    items, seconds, waiting, waiting_seconds, stored = (
+        zip(*parts, strict=True) if parts else [()] * 5
+    )
+    if any(stored):
+        return of_shards(job)
+    return _counted(sum(items), math.fsum(seconds), sum(waiting), math.fsum(waiting_seconds), 0)
+
+
+def _of_part(job: Job, table: pa.Table) -> Sums:
+    draw, weight = weights.draws(job.package, table)
+    good = outcome_table.passes(table, outcome_table.measured_rules(job))
+    good = pc.and_(good, pc.invert(outcome_table.beyond_limits(table)))
+    waiting = pc.and_(good, pc.invert(table["heard"]))
+    texts = outcome_table.passes(table, rules_of("text", job.transcribe.verdicts))
+    packaged = pc.and_(pc.and_(good, pa.array(~(draw >= weight))), pc.and_(table["heard"], texts))
+
+    stored = pc.sum(table[outcome_table.STORED].filter(waiting)).as_py()
+    return *_sum(table, packaged), *_sum(table, waiting), stored or 0
+
+
+def of_shards(job: Job) -> JsonObject:
+    """The same as `kept`, from the manifests; `unmeasured` recordings lack a measure."""
+    unmeasured = 0
+    rejected = in_memory_version.rejected_ids(job, manifest.shards(job.out))
+    clips = PassingClips(job)
+    for each in manifest.shards(job.out):
+        view = view_of(job, each)
+        clips.shard(view)
+        unmeasured += sum(not unit.spared for unit in cuts_lacking(view)[0])
+        for utterance in view.transcribed():
+            outcome, dataset = utterance.outcome.outcome, utterance.recording["dataset"]
+            if utterance.id not in rejected and (
+                outcome == "pending"
+                or (outcome == "packaged" and weights.keeps(job.package, dataset, utterance.id))
+            ):
+                clips.add(utterance)
+    kept = clips.within().kept
+    pending = kept["pending"]
+    found = _counted(*_sum(kept, pc.invert(pending)), *_sum(kept, pending), unmeasured)
+    if recipe.across_recordings(job) is None:
+        return found
+    return {**found, "speakers": len(pc.unique(components.speakers_in(kept).drop_null()))}
+
+
+def _sum(table: pa.Table, mask: pa.Array | pa.ChunkedArray) -> tuple[int, float]:
+    """The chosen rows, and their seconds."""
+    chosen = table["seconds"].filter(mask)
+    return len(chosen), float(pc.sum(chosen).as_py() or 0.0)
+
+
+def _counted(
+    items: int, seconds: float, waiting: int, waiting_seconds: float, unmeasured: int
+) -> JsonObject:
+    return {
+        "items": items + waiting,
+        "hours": round((seconds + waiting_seconds) / 3600, 6),
+        "not_yet_transcribed": {"items": waiting, "hours": round(waiting_seconds / 3600, 6)},
+        "unmeasured": unmeasured,
+    }

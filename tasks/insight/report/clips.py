@@ -1,0 +1,237 @@
+"""Audio and picture of a sample: mono MP3 of 16 kHz, and a small log-mel spectrogram.
+
+Always the whole clip: a text that stops half-way shows only beside all of the audio. MP3, because
+every browser plays it, and 30 s take 90 kB, a tenth of a WAV (Opus of the same bit rate saves an
+eighth, and older Safaris do not play it). Kept clips are the packaged samples; a span that was
+rejected before resampling is decoded again from its source, within a budget of audio that has to be
+decoded to reach it.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+import numpy as np
+
+from tasks import audio
+from tasks.audio import Samples
+from tasks.base.arrays import Float32s, UInt8s
+from tasks.base.errors import CorruptManifest, ItemError
+from tasks.insight.report import words
+from tasks.insight.report.samples import Sample
+from tasks.recording import Locator
+from tasks.recording.guard import file_state
+from tasks.shard_store import blobs
+
+RATE = 16_000  # Hz
+BIT_RATE = 24_000  # bit/s
+WIDTH, HEIGHT = 320, 64  # of a spectrogram
+WINDOW = 512  # samples of its frames at RATE
+RANGE_DB = 60.0  # from its lightest grey to its darkest
+LOUDEST = 1e6  # of full scale: damaged floats are louder, and their squares overflow
+SEARCH = 3600.0  # s of audio, at most, that is decoded to reach rejected spans
+NO_SAMPLES = "it has no samples"
+TOO_FAR = "it is too far into its recording to be decoded again for this page"
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """Data URLs of a clip, or the reason for having none."""
+
+    audio: str | None = None
+    picture: str | None = None
+    seconds: float = 0.0  # of the audio
+    why: str = ""  # why there is no audio
+
+    @property
+    def size(self) -> int:
+        return len(self.audio or "") + len(self.picture or "")
+
+
+def room(seconds: float) -> float:
+    """Bytes that a clip's audio takes in the page, at least: in base64."""
+    return seconds * BIT_RATE / 8 * 4 / 3
+
+
+class ClipMaker:
+    """Makes the media of samples; reads each source once, however many of its spans are shown.
+
+    Clips longer than `longest` seconds are neither decoded nor embedded.
+    """
+
+    def __init__(
+        self, out: Path, rate: int, samples: Sequence[Sample], longest: float = np.inf
+    ) -> None:
+        self.out, self.rate = out, rate  # of the resampled audio, Hz
+        self.samples, self.longest = samples, longest
+        self.searched = 0.0  # s of sources
+
+    def make(self, sample: Sample) -> Media:
+        """The media of one of the samples."""
+        if why := lacking(sample):
+            return Media(why=why)
+        if sample.seconds > self.longest:
+            return Media(why=words.NO_ROOM)
+        if sample.pcm is None:
+            return self._rejected[id(sample)]
+        try:
+            return media(self._kept(sample))
+        except (CorruptManifest, OSError) as error:
+            return Media(why=f"its audio cannot be read: {error}")
+
+    def _kept(self, sample: Sample) -> Samples:
+        assert sample.pcm is not None
+        assert sample.shard is not None
+        pcm = blobs.read(self.out, sample.shard, sample.pcm)
+        return at_rate(pcm.astype(np.float32) * np.float32(1 / 32768), self.rate)
+
+    @cached_property
+    def _rejected(self) -> dict[int, Media]:
+        """The media of every sample that has a source but no PCM."""
+        found: dict[int, Media] = {}
+        spans: dict[Locator, list[Sample]] = {}
+        for sample in self.samples:
+            if sample.pcm is None and sample.seconds <= self.longest and not lacking(sample):
+                assert sample.locator is not None
+                spans.setdefault(sample.locator, []).append(sample)
+        for locator, wanted in spans.items():
+            try:
+                for sample, mono in self._read(locator, wanted):
+                    found[id(sample)] = media(mono)
+            except (ItemError, OSError) as error:
+                why = f"it cannot be decoded now: {error}"
+                found.update((id(s), Media(why=why)) for s in wanted if id(s) not in found)
+            for sample in wanted:
+                found.setdefault(id(sample), Media(why=TOO_FAR))
+        return found
+
+    def _read(self, locator: Locator, wanted: list[Sample]) -> Iterator[tuple[Sample, Samples]]:
+        """The spans of one source within SEARCH; mono float32 [n] at RATE."""
+        wanted = sorted(wanted, key=lambda s: s.row["start"])
+        with audio.open_stream(locator) as stream:
+            seeks = stream.skip_to(0)
+        if seeks:
+            for sample in wanted:
+                yield sample, _mono(audio.read_span(locator, *span(sample)), sample)
+            return
+        wanted = [s for s in wanted if self.searched + s.row["end"] <= SEARCH]
+        if wanted:
+            self.searched += max(s.row["end"] for s in wanted)
+            with audio.open_stream(locator) as stream:
+                yield from _passing(stream, wanted)
+
+
+def media(mono: Samples) -> Media:
+    """The media that a page embeds, from samples at RATE."""
+    if not len(mono):  # one sample at 48 kHz is none at RATE
+        return Media(why=NO_SAMPLES)
+    mono = mono.clip(-LOUDEST, LOUDEST)
+    pcm = (mono * 32767).round().clip(-32768, 32767).astype(np.int16)
+    return Media(
+        address("audio/mpeg", audio.write_mp3_bytes(pcm, RATE, BIT_RATE, quick=True)),
+        address("image/png", png(spectrogram(mono))),
+        len(mono) / RATE,
+    )
+
+
+def _passing(stream: audio.Stream, wanted: Sequence[Sample]) -> Iterator[tuple[Sample, Samples]]:
+    """Spans, sorted by start, of a stream that is decoded once up to the end of the last."""
+    spans: list[tuple[int, int, Sample, list[Samples]]]
+    spans = [(*span(sample), sample, []) for sample in wanted]
+    at = 0
+    for block in stream.blocks():
+        for start, stop, _, pieces in spans:
+            low, high = max(start - at, 0), min(stop - at, len(block))
+            if low < high:
+                pieces.append(block[low:high])
+        at += len(block)
+        for _, _, sample, pieces in [s for s in spans if s[1] <= at]:
+            yield sample, _mono(np.concatenate(pieces), sample)
+        spans = [s for s in spans if s[1] > at]
+        if not spans:
+            return
+
+
+def span(sample: Sample) -> tuple[int, int]:
+    """First sample, and the one after the last, at the native rate."""
+    rate = sample.row["sample_rate"]
+    return round(sample.row["start"] * rate), round(sample.row["end"] * rate)
+
+
+def _mono(samples: Samples, sample: Sample) -> Samples:
+    return at_rate(samples.mean(axis=1, dtype=np.float32), sample.row["sample_rate"])
+
+
+def lacking(sample: Sample) -> str:
+    """Why a sample has no audio to play; empty if it has."""
+    if sample.pcm is not None:
+        return ""
+    if sample.row["outcome"] == "failed":
+        return "it failed, and is not decoded again here"
+    if sample.locator is None:
+        return "its recording was not looked up: this report reads only some of the shards"
+    if file_state(sample.locator.path).error:
+        return "its source is no longer there"
+    start, stop = span(sample)
+    return "" if start < stop else NO_SAMPLES
+
+
+def at_rate(mono: Samples, rate: int) -> Samples:
+    """float32 [n] at RATE."""
+    import soxr
+
+    if rate == RATE or not len(mono):
+        return mono
+    found: Samples = soxr.resample(mono, rate, RATE)
+    return found
+
+
+def spectrogram(mono: Samples) -> UInt8s:
+    """Log-mel levels [HEIGHT, WIDTH], 0 loud to 15 silent, low notes at the bottom.
+
+    For the eye only. librosa has one, but importing it takes as long as all pictures together.
+    """
+    padded = np.pad(mono, (0, max(WINDOW - len(mono), 0)))
+    starts = np.linspace(0, len(padded) - WINDOW, WIDTH).astype(np.int64)
+    frames = padded[starts[:, None] + np.arange(WINDOW)] * np.hanning(WINDOW).astype(np.float32)
+    power = _mel_bands() @ np.square(np.abs(np.fft.rfft(frames))).T
+    level = 10 * np.log10(np.maximum(power / max(float(power.max()), 1e-10), 1e-10))
+    grey: UInt8s = np.clip(-level / RANGE_DB * 15, 0, 15).astype(np.uint8)[::-1]
+    return grey
+
+
+@cache
+def _mel_bands() -> Float32s:
+    """Triangles of equal width in mel (2595 log10(1 + Hz / 700), O'Shaughnessy 1987) from 0 Hz to
+    half of RATE; float32 [HEIGHT, bins]."""
+    top = 2595 * np.log10(1 + RATE / 2 / 700)
+    edges = 700 * (10 ** (np.linspace(0, top, HEIGHT + 2) / 2595) - 1)
+    bins = np.fft.rfftfreq(WINDOW, 1 / RATE)
+    step = RATE / WINDOW  # a band is at least as wide as a bin, so that none is empty
+    low, mid, high = edges[:-2, None], edges[1:-1, None], edges[2:, None]
+    up = (bins - low) / np.maximum(mid - low, step)
+    down = (high - bins) / np.maximum(high - mid, step)
+    return np.clip(np.minimum(up, down), 0, None).astype(np.float32)
+
+
+def png(grey: UInt8s) -> bytes:
+    """A PNG of 16 greys from [rows, columns] of 0 to 15; columns even."""
+    rows, columns = grey.shape
+    packed = (grey[:, ::2] << 4) | grey[:, 1::2]
+    lines = np.concatenate([np.zeros((rows, 1), np.uint8), packed], axis=1)  # 0: no prediction
+    head = struct.pack(">IIBBBBB", columns, rows, 4, 0, 0, 0, 0)
+    parts = ((b"IHDR", head), (b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in parts
+    )
+
+
+def address(kind: str, data: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"

@@ -1,0 +1,158 @@
+"""The ledger for a report: a few columns of all rows, and all columns of a few rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.accounting import summary
+from tasks.accounting.ledger import PENDING, PENDING_MEANS
+from tasks.accounting.summary import REMOVED, REMOVED_MEANS
+from tasks.base.errors import CODES
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import Row
+from tasks.storage import tables
+
+LARGE = 8  # reasons that the funnel shows; the smaller ones are folded
+ROWS = 40  # of a table by dataset or language; the smaller ones are summed
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """A version's ledger.parquet, or a table of the work done so far."""
+
+    source: Path | pa.Table
+
+    def rows(self, numbers: Sequence[int]) -> list[Row]:
+        """These rows, sorted by number, with all columns; one row group in memory at a time."""
+        wanted = np.array(sorted(numbers), dtype=np.int64)
+        found: list[Row] = []
+        at = 0
+        for part in self.batches():
+            inside = wanted[(wanted >= at) & (wanted < at + part.num_rows)] - at
+            found += part.take(pa.array(inside)).to_pylist()
+            at += part.num_rows
+        return found
+
+    def find(self, utterances: Collection[str]) -> dict[str, int]:
+        """Row numbers of these utterances; if an id occurs twice, of the packaged one."""
+        wanted = pa.array(list(utterances), pa.string())
+        found: dict[str, int] = {}
+        at = 0
+        for part in self.batches("utterance", "outcome"):
+            rows = np.flatnonzero(pc.is_in(part["utterance"], wanted).to_numpy())
+            kept = pc.equal(part["outcome"], "packaged").to_numpy()
+            names = part["utterance"].take(pa.array(rows)).to_pylist()
+            for name, row in zip(names, rows.tolist(), strict=True):
+                if name not in found or kept[row]:
+                    found[name] = at + row
+            at += part.num_rows
+        return found
+
+    def portions(self, *columns: str) -> Iterator[pa.Table]:
+        """These columns, a portion of whole recordings at a time."""
+        if isinstance(self.source, pa.Table):
+            yield self.source.select(list(columns))
+            return
+        for part in tables.parts(self.source):
+            yield tables.read(part, columns=columns)
+
+    def sums(self) -> pa.Table:
+        """Items and samples by `summary.KEYS`, without recordings that left their source."""
+        found = summary.added(map(summary.totals, self.portions(*summary.COLUMNS)))
+        return summary.live(found.sums)
+
+    def batches(self, *columns: str) -> Iterator[pa.Table]:
+        """All columns, or these, a row group or a chunk at a time."""
+        names = list(columns) or None
+        if isinstance(self.source, pa.Table):
+            source = self.source.select(names) if names else self.source
+            yield from (pa.Table.from_batches([batch]) for batch in source.to_batches())
+            return
+        yield from tables.row_groups(self.source, names)
+
+
+def funnel(counts: JsonObject) -> list[JsonObject]:
+    """The steps from all audio to the packaged part: the seconds that each reason removes, and
+    those left `after` it. The smallest come last, as `small`. `counts` as in dataset.json."""
+    whole = left = counts["seconds"]["in"]
+    steps = []
+    large = _large(counts["reasons"])
+    order = sorted(_in_order(counts["reasons"]), key=lambda entry: entry[0] not in large)
+    for name, entry in order:
+        stage, _, reason = name.partition(".")
+        gone = reason == REMOVED
+        taken = 0.0 if gone else entry["seconds"]
+        steps.append(
+            {
+                "stage": stage,
+                "reason": reason,
+                "name": name,
+                "items": entry["items"],
+                "seconds": entry["seconds"],
+                "after": max(left - taken, 0.0),
+                "small": name not in large,
+                "share": taken / whole if whole else 0.0,
+                "gone": gone,
+                "meaning": CODES.get(reason, MEANINGS.get(reason, "")),
+            }
+        )
+        left = max(left - taken, 0.0)
+    return steps
+
+
+def _large(reasons: Mapping[str, JsonObject]) -> set[str]:
+    """The reasons shown unfolded: the largest, or all if they are few."""
+    if len(reasons) <= LARGE:
+        return set(reasons)
+    order = sorted(reasons, key=lambda name: (-reasons[name]["seconds"], name))[:LARGE]
+    return {name for name in order if reasons[name]["seconds"] > 0}
+
+
+#: Reasons that are not errors, and so not in `errors.CODES`.
+MEANINGS = {
+    PENDING: PENDING_MEANS,
+    REMOVED: REMOVED_MEANS,
+    "non_speech": "no speech was found there",
+    "below_min_seconds": "shorter than the segmenter's minimum",
+    "duplicate": "another copy of it is packaged",
+    "weight": "not drawn by its dataset's weight",
+    "speaker_hours": "more of its speaker than the most hours",
+    "split_conflict": "it would join two splits",
+    "packaged": "in the dataset",
+}
+
+
+def _in_order(reasons: Mapping[str, JsonObject]) -> Iterable[tuple[str, JsonObject]]:
+    """In the order of stages, then the largest first."""
+    order = ("shard", "filter", "enhance", "resample", "transcribe", "package")
+
+    def key(item: tuple[str, JsonObject]) -> tuple[int, float, str]:
+        stage = item[0].partition(".")[0]
+        return order.index(stage) if stage in order else -1, -item[1]["seconds"], item[0]
+
+    return sorted(reasons.items(), key=key)
+
+
+def shares(sums: pa.Table, column: str) -> list[JsonObject]:
+    """Input and packaged hours of every dataset or language, the largest first, from a ledger's
+    sums; beyond ROWS, the smallest are summed in one row."""
+    found: dict[str | None, JsonObject] = {}
+    for row in summary.hours_by(sums, column, "outcome"):
+        entry = found.setdefault(
+            row[column], {"name": row[column], "in": 0.0, "packaged": 0.0, "items": 0, "names": 1}
+        )
+        entry["in"] += row["hours"]
+        if row["outcome"] == "packaged":
+            entry["packaged"], entry["items"] = row["hours"], row["items"]
+    rows = sorted(found.values(), key=lambda r: (-r["in"], str(r["name"])))
+    if len(rows) > ROWS:
+        rest = rows[ROWS - 1 :]
+        summed = {key: sum(r[key] for r in rest) for key in ("in", "packaged", "items")}
+        rows = [*rows[: ROWS - 1], {"name": None, "names": len(rest), **summed}]
+    return rows

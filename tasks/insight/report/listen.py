@@ -1,0 +1,183 @@
+"""The clips of a report: their rows in the table, and which of them fit into the file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tasks import storage
+from tasks.base import masking
+from tasks.base.json_types import JsonObject
+from tasks.insight.report import clips, distributions, words
+from tasks.insight.report.doubtful import CERTAINTY, PACKAGED, Why
+from tasks.insight.report.samples import Sample
+from tasks.recording.guard import file_state
+from tasks.settings.job import Job
+
+NAME = 600  # characters of a name that are shown
+TEXT = 8000  # of a text: more than a clip that fits into the file holds
+LARGEST = 10  # a clip may take this part of the room for all,
+LEAST = 60.0  # but may always be this long, s
+
+#: Words for each `Why.kind`; of several about one limit, the first here is shown.
+KINDS = {
+    "worst": "worst",
+    "just beyond": "just beyond",
+    "longest": "longest",
+    "just inside": "kept, just inside",
+    "least certain": "least certain",
+    "near a limit": "kept, near a limit",
+    "by chance": "by chance",
+}
+#: A player in a page; its key is a hash of all that its bytes depend on.
+_CLIP = re.compile(
+    rb'<td data-clip="([0-9a-f]{32})" data-seconds="([0-9.]+)">'
+    rb'<img src="(data:image/png;base64,[A-Za-z0-9+/=]+)"[^>]*>'
+    rb'<audio [^>]*src="(data:audio/mpeg;base64,[A-Za-z0-9+/=]+)"'
+)
+FORM = 1  # rises when `clips.media` makes other bytes of the same samples
+
+
+def embed(
+    job: Job,
+    found: Sequence[Sample],
+    rows: Sequence[JsonObject],
+    room: int,
+    known: Mapping[str, clips.Media],
+) -> int:
+    """Give each row the `media` of its sample, and its key as `clip`; `room` bytes in all. Media
+    `known` by their key are not made again. Returns how many are left out.
+
+    The first clip of every group comes before the second of any, so that all groups lose their last
+    clips if room runs out.
+    """
+    longest = max(room / LARGEST / clips.room(1.0), LEAST)
+    for sample, row in zip(found, rows, strict=True):
+        row["clip"] = _key(sample, job.resample.rate)
+    new = [sample for sample, row in zip(found, rows, strict=True) if row["clip"] not in known]
+    maker = clips.ClipMaker(job.out, job.resample.rate, new, longest)
+    left_out = 0
+    for index in sorted(range(len(found)), key=lambda i: (_place(found, i), i)):
+        sample = found[index]
+        fits = clips.room(sample.seconds) <= room or clips.lacking(sample)
+        if fits and rows[index]["clip"] in known:
+            media = known[rows[index]["clip"]]
+        else:
+            media = maker.make(sample) if fits else clips.Media(why=words.NO_ROOM)
+        if media.size > room:
+            media = clips.Media(why=words.NO_ROOM)
+        room -= media.size
+        left_out += media.why == words.NO_ROOM
+        rows[index]["media"] = media
+    return left_out
+
+
+def _place(found: Sequence[Sample], index: int) -> int:
+    """Number of earlier samples in the same group."""
+    return sum(other.name == found[index].name for other in found[:index])
+
+
+def row_of(sample: Sample, about: Mapping[str, tuple[str, str]]) -> JsonObject:
+    """A sample's row in the table of clips; `about` has the units of measures."""
+    row = sample.row
+    names = dict.fromkeys((*distributions.FIRST, *(name for name, _ in CERTAINTY)))
+    return {
+        "kept": sample.kept,
+        "reason": sample.name,
+        "whys": [(KINDS[why.kind], limit_text(why, sample, about)) for why in _once(sample.whys)],
+        "file": _shown(row["source_path"], NAME),
+        "detail": _shown(row["detail"], NAME),
+        **{name: row[name] for name in ("start", "end", "language", "value", "threshold")},
+        "text": _shown(sample.text, TEXT),
+        "source": sample.text_source,
+        "heard": _shown(sample.heard, TEXT) if sample.heard != sample.text else None,
+        "reference": _shown(sample.reference, TEXT) if sample.reference != sample.text else None,
+        "measures": [
+            (name, words.number(sample.measures[name])) for name in names if name in sample.measures
+        ],
+    }
+
+
+def _once(whys: Sequence[Why]) -> list[Why]:
+    """One reason per limit: the more specific one."""
+    kinds = list(KINDS)
+    found: dict[tuple[str, str | None, float | None], Why] = {}
+    for why in sorted(whys, key=lambda why: kinds.index(why.kind)):
+        found.setdefault((why.measure, why.side, why.limit), why)
+    return list(found.values())
+
+
+def limit_text(why: Why, sample: Sample, about: Mapping[str, tuple[str, str]]) -> str:
+    """Value and limit in words: `duration 0.31 s, limit at least 0.5 (filter.too_short)`."""
+    if why.kind == "longest":
+        return words.length(sample.seconds)
+    if why.value is None:
+        return ""
+    unit = about.get(why.measure, ("", ""))[0]
+    said = f"{why.measure or 'value'} {words.number(why.value)}"
+    said += f" {unit}" if unit not in ("", "1") else ""
+    if why.limit is None:
+        return said
+    side = "at least" if why.side == "min" else "at most"
+    said += f", limit {side} {words.number(why.limit)}"
+    return said if why.group in (PACKAGED, sample.name) else f"{said} ({why.group})"
+
+
+def groups(counts: JsonObject, found: Sequence[Sample]) -> list[JsonObject]:
+    """The groups to choose from: `name`, the number of its clips shown (`own`) of all (`total`),
+    the number of `kept` clips near its limit, and the `places` of all these in the table, in order,
+    as JSON."""
+    own: dict[str, list[int]] = {}
+    kept: dict[str, list[int]] = {}
+    for index, sample in enumerate(found):
+        own.setdefault(sample.name, []).append(index)
+        for group in dict.fromkeys(why.group for why in sample.whys if why.group != sample.name):
+            kept.setdefault(group, []).append(index)
+    items = {name: entry["items"] for name, entry in counts["reasons"].items()}
+    items[PACKAGED] = counts["utterances"]["packaged"]
+    return [
+        {
+            "name": name,
+            "own": len(places),
+            "total": items.get(name),
+            "kept": len(kept.get(name, ())),
+            "places": json.dumps(places + kept.get(name, [])),
+        }
+        for name, places in sorted(own.items(), key=lambda each: each[0] != PACKAGED)
+    ]
+
+
+def _shown(text: str | None, most: int) -> str | None:
+    """A source's text on one line, without secrets, shortened."""
+    if text is None:
+        return None
+    shown = masking.sentence(text)
+    return shown if len(shown) <= most else f"{shown[:most]} … ({len(shown):,} characters)"
+
+
+def _key(sample: Sample, rate: int) -> str:
+    """32 hex digits; empty if it has no audio. `rate`: of packaged samples, Hz."""
+    if sample.pcm is not None:
+        played = [sample.pcm["sha256"], rate]
+    elif sample.locator is not None:
+        state = file_state(sample.locator.path)
+        played = [sample.locator.dumps(), state.size, state.guard, *clips.span(sample)]
+    else:
+        return ""
+    inputs = json.dumps([FORM, clips.RATE, clips.BIT_RATE, *played])
+    return hashlib.sha256(inputs.encode()).hexdigest()[:32]
+
+
+def earlier(page: Path | None) -> dict[str, clips.Media]:
+    """The clips of a page by their keys; none if it cannot be read."""
+    try:
+        data = storage.of(page).read(page) if page else b""
+    except OSError:
+        return {}
+    return {
+        found[1].decode(): clips.Media(found[4].decode(), found[3].decode(), float(found[2]))
+        for found in _CLIP.finditer(data)
+    }

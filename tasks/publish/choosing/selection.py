@@ -1,0 +1,143 @@
+"""Selects the clips to package, among those that passed all verdicts, and assigns their splits.
+
+First the dataset weights, then the hours per speaker, then the split assignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tasks import storage
+from tasks.base.arrays import Bools, Int32s, UInt64s
+from tasks.base.json_types import JsonObject
+from tasks.base.logs import log
+from tasks.base.schema import Row
+from tasks.corpus import verdicts
+from tasks.publish import previous_version, seeded_hash
+from tasks.publish.choosing import speaker_hours, split_allocation, splits, weights
+from tasks.publish.choosing.components import Sides, speakers_in
+from tasks.publish.choosing.split_input import Candidates
+from tasks.settings import split_lists
+from tasks.settings.job import Job
+from tasks.settings.portions import REST
+from tasks.storage import long_columns, sorted_keys, versions
+
+
+class Selection(NamedTuple):
+    rows: Int32s  # clips to package, in the order of ids
+    split: Sides  # of each of them, index of `names`
+    names: list[str]
+    rejected: pa.Table  # REJECTED: the other clips
+    splits: Callable[[], Iterator[pa.Table]] | None  # parts of `splits.parquet`, if asked for
+    lists: JsonObject  # `split_lists` of dataset.json
+
+
+def check(job: Job) -> None:
+    """ConfigError for settings that are wrong, before anything is computed."""
+    weights.check(job)
+    split_lists.read(job.package)
+
+
+def selects(job: Job) -> bool:
+    """Whether anything is selected among the clips that passed all verdicts."""
+    package = job.package
+    return bool(package.splits or package.weights) or package.max_hours_per_speaker is not None
+
+
+def select(
+    job: Job, clips: Candidates, newest: Path | None, staying: Mapping[str, int] | None = None
+) -> Selection:
+    """Select among `clips`, which must be open; `staying`: µs of other clips that fill each
+    split."""
+    package = job.package
+    rows = clips.order
+    rejected = [clips.rejected]
+    if package.max_hours_per_speaker is not None:
+        most = package.max_hours_per_speaker
+        out, hours = speaker_hours.over(
+            clips.names[0].numbered(rows)[0],
+            clips.turn[rows],
+            clips.length[rows],
+            clips.published[rows],
+            most,
+        )
+        limit = np.full(int(out.sum()), most)
+        rejected.append(
+            verdicts.rejected(clips.number[rows[out]], "speaker_hours", hours[out], limit)
+        )
+        rows = rows[~out]
+    if not package.splits:
+        warn_of_lost_splits(newest)
+        split = np.zeros(len(rows), np.int16)
+        return Selection(clips.number[rows], split, [REST], pa.concat_tables(rejected), None, {})
+    before = splits.published(None if package.resplit else newest)
+    assigned = splits.assign(package, clips, rows, before, staying)
+    for note in assigned.notes:
+        log.warning("%s", note)
+    no = clips.number[rows[assigned.joining]]
+    rejected.append(verdicts.rejected(no, "split_conflict", details=assigned.joins))
+    kept = assigned.split >= 0
+    return Selection(
+        clips.number[rows[kept]],
+        assigned.split[kept],
+        assigned.names,
+        pa.concat_tables(rejected),
+        assigned.table,
+        assigned.lists,
+    )
+
+
+def within_hours(job: Job, rows: pa.Table, newest: Path | None) -> tuple[pa.Table, list[Row]]:
+    """The rows within the cap of their speakers; and the others, rejected as `speaker_hours` with
+    the speaker's hours up to the end of each."""
+    most = job.package.max_hours_per_speaker
+    if most is None:
+        return rows, []
+    speaker = long_columns.coded(speakers_in(rows)).indices.fill_null(-1)
+    ids = rows["id"].to_pylist()
+    there = PublishedIds(job, newest).holding(rows["id"])
+    length = split_allocation.microseconds(rows)
+    turns = speaker_hours.turns(job.package.seed, ids)
+    out, hours = speaker_hours.over(speaker.to_numpy(), turns, length, there, most)
+    over = rows.append_column("speaker_hours", pa.array(hours)).filter(pa.array(out))
+    return rows.filter(pa.array(~out)), over.to_pylist()
+
+
+class PublishedIds:
+    """The utterances of the newest version, by the hashes of their ids."""
+
+    def __init__(self, job: Job, newest: Path | None) -> None:
+        self._seed = str(job.package.seed)
+        self._high = self._low = np.zeros(0, np.uint64)
+        if newest is not None:
+            described = versions.described(newest)
+            there = previous_version.load(job.out, newest, described, job.package.seed)
+            order = np.argsort(there.high)
+            self._high, self._low = there.high[order], there.low[order]
+
+    def holding(self, ids: pa.ChunkedArray) -> Bools:
+        """Which of these ids are known; bool [ids]."""
+        return self.among(seeded_hash.keys(self._seed, ids.to_pylist()))
+
+    def among(self, keys: UInt64s) -> Bools:
+        """Which of these hashes (`seeded.keys`) are known; bool [keys]."""
+        return sorted_keys.places_of(keys[:, 0], keys[:, 1], self._high, self._low) >= 0
+
+
+def warn_of_lost_splits(newest: Path | None) -> None:
+    """Without `package.splits`, everything becomes train."""
+    if newest is None or not storage.exists(newest / splits.FILE):
+        return
+    others = sorted(versions.described(newest)["splits"].keys() - {REST})
+    if others:
+        log.warning(
+            "package.splits is not set: what %s has as %s becomes %s",
+            newest.name,
+            " and ".join(others),
+            REST,
+        )

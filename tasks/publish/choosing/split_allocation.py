@@ -1,0 +1,105 @@
+"""Allocates new components of clips to splits, so that their hours come near the targets.
+
+All lengths are integer microseconds: sums of integers do not depend on their order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.base.arrays import Bools, Int32s, Int64s
+from tasks.publish import seeded_hash
+from tasks.publish.choosing.components import KINDS, Nodes, Sides
+from tasks.settings import PackageSettings, Split
+from tasks.storage.external_sort import Order
+
+HOUR = 3_600_000_000  # µs
+BATCH = 1 << 18  # names that are looked at together
+
+
+def microseconds(rows: pa.Table) -> Int64s:
+    return lengths_of(rows["num_samples"].to_numpy(), rows["sample_rate"].to_numpy())
+
+
+def lengths_of(samples: NDArray[np.integer], rates: NDArray[np.integer]) -> Int64s:
+    """µs of each clip."""
+    return np.rint(samples.astype(np.float64) * 1e6 / rates).astype(np.int64)
+
+
+def targets(settings: PackageSettings, names: list[str], total: int) -> Int64s:
+    """µs that each split should have of `total`; 0 if nothing is asked."""
+    shares = [settings.splits.get(name) for name in names]
+    fractions = [total * s if isinstance(s, float) else 0 for s in shares]
+    hours = [(s.hours or 0) * HOUR if isinstance(s, Split) else 0 for s in shares]
+    parts, fixed = np.array(fractions, np.float64), np.array(hours, np.float64)
+    room = max(total / 2 - parts.sum(), 0)
+    found: Int64s = np.rint(parts + fixed * min(1, room / max(fixed.sum(), 1))).astype(np.int64)
+    return found
+
+
+def order(seed: int, nodes: Nodes, component: Int32s, free: Bools) -> Int64s:
+    """The order in which new components are allocated, as positions in their sorted numbers: by a
+    hash of the first name in each. `component` is that of each row, `free` marks rows of new ones.
+    """
+    count = len(np.unique(component[free]))
+    first = np.full(int(component.max(initial=-1)) + 1, -1, np.int32)  # the node of that name
+    for kind in (1, 0):  # names of speakers come before those of recordings
+        has = free & (nodes.of_row[kind] >= 0)
+        node = nodes.of_row[kind][has]
+        there = np.zeros(len(nodes.kind), bool)
+        there[node] = True
+        used = np.flatnonzero(there)
+        with Order() as names:
+            for at in range(0, len(used), BATCH):
+                names.add(nodes.called(used[at : at + BATCH]))
+            by_name = used[names.numbers()]
+        rank = np.zeros(len(there), np.int32)
+        rank[by_name] = np.arange(len(used), dtype=np.int32)
+        least = np.full(len(first), len(used), np.int32)
+        np.minimum.at(least, component[has], rank[node])
+        named = least < len(used)
+        first[named] = by_name[least[named]]
+        del has, node, there, rank, least
+    chosen = first[first >= 0]
+    draw = np.empty(count, np.uint64)
+    by_kind = np.argsort(chosen, kind="stable")  # nodes of a kind stand together
+    for portion in np.array_split(by_kind, max(-(-count // BATCH), 1)):
+        for kind in np.unique(nodes.kind[chosen[portion]]).tolist():
+            some = portion[nodes.kind[chosen[portion]] == kind]
+            names_of = (f"{KINDS[kind]} {name}" for name in nodes.called(chosen[some]).to_pylist())
+            draw[some] = seeded_hash.draws(f"{seed}:split", names_of)
+    return np.argsort(draw, kind="stable")
+
+
+def allocate(sizes: Int64s, lacking: Int64s, hours: Int64s, train: int) -> Sides:
+    """The split of each new component, in the order given; sizes and hours in µs.
+
+    `lacking` [splits] is what each split lacks, `hours` what it has; what train lacks is ignored.
+    """
+    found = np.full(len(sizes), train, np.int16)
+    left = {split: int(lack) for split, lack in enumerate(lacking) if lack > 0 and split != train}
+    rest = int(hours[train] + sizes.sum())
+    smallest = int(sizes.min(initial=0))
+    for at in range(len(sizes)):
+        size = int(sizes[at])
+        room = max(left.values(), default=-1)
+        if room < smallest:
+            break
+        if size <= room and rest - size >= size:
+            split = max(left, key=lambda split: (left[split], -split))
+            found[at] = split
+            left[split] -= size
+            rest -= size
+    # Then the smallest: each split now lacks less than any component that train could give.
+    free = np.flatnonzero(found == train)
+    free = free[np.argsort(sizes[free], kind="stable")]
+    for split in sorted(left, key=lambda split: (-left[split], split)):
+        size = int(sizes[free[0]]) if len(free) else 0
+        empty = hours[split] == 0 and not (found == split).any()
+        if 0 < size <= rest - size and left[split] > 0 and (empty or 2 * left[split] > size):
+            found[free[0]] = split
+            free = free[1:]
+            rest -= size
+    return found

@@ -1,0 +1,109 @@
+"""Assigns new clips to splits by fixed lists, with everything that must stay with them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.base.arrays import Bools, Int32s
+from tasks.base.errors import RunError
+from tasks.base.json_types import JsonObject
+from tasks.publish.choosing import components
+from tasks.publish.choosing.components import Sides
+from tasks.settings.split_lists import SplitList
+
+
+class Matches(NamedTuple):
+    split: Sides  # of each row, by number; -1: no list names it
+    described: JsonObject  # `split_lists` of dataset.json
+    notes: list[str]  # for people
+
+
+class MatchedList:
+    """A list, and the clips that it names."""
+
+    def __init__(self, named: SplitList) -> None:
+        self.named = named
+        self._names = pa.array(named.names, pa.string())
+        self._hits = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+        self.called: dict[int, str] = {}  # id and recording of each clip that it names
+
+    def add(self, first: int, rows: pa.Table) -> None:
+        """Clips (columns id, recording, source_id, dataset, speaker) from number `first` on."""
+        columns = [rows[name] for name in ("id", "recording", "source_id", "speaker")]
+        columns.append(pc.binary_join_element_wise(rows["dataset"], rows["speaker"], "/"))
+        for column in columns:
+            at = pc.index_in(column, self._names)
+            hit = np.flatnonzero(at.is_valid().to_numpy())
+            if len(hit):
+                self._hits.append((first + hit, at.drop_null().to_numpy().astype(np.int64)))
+                clips = rows.select(["id", "recording"]).take(hit).to_pylist()
+                names = (f"{row['id']} ({row['recording']})" for row in clips)
+                self.called.update(zip((first + hit).tolist(), names, strict=True))
+
+    def hits(self, rows: Bools) -> tuple[Bools, list[str]]:
+        """Which of these clips the list names, and which of its names match no clip."""
+        clip, name = (np.concatenate(column) for column in zip(*self._hits, strict=True))
+        good = rows[clip]
+        hit = np.zeros(len(rows), bool)
+        hit[clip[good]] = True
+        met = pc.is_in(self._names, self._names.take(np.unique(name[good])))
+        return hit, self._names.filter(pc.invert(met)).to_pylist()
+
+
+def match(listed: list[MatchedList], rows: Int32s, count: int, names: list[str]) -> Matches:
+    """The split that the lists give each clip in `rows`, which holds numbers below `count`.
+    RunError if two lists name the same clip."""
+    split = np.full(len(rows), -1, np.int16)
+    described, notes = {}, []
+    among = np.zeros(count, bool)
+    among[rows] = True
+    for each in listed:
+        found, unmatched = each.hits(among)
+        hit = found[rows]
+        both = hit & (split >= 0)
+        named = each.named
+        if both.any():
+            raise RunError(_two_lists(listed, int(rows[np.argmax(both)]), named.split))
+        split[hit] = names.index(named.split)
+        described[named.split] = {
+            "sha256": named.sha256,
+            "names": len(named.names),
+            "unmatched": len(unmatched),
+            "unmatched_first": unmatched[:20],
+        }
+        if unmatched:
+            notes.append(
+                f"package.splits.{named.split}.list: {len(unmatched)} of {len(named.names)} names"
+                f" match no packaged clip: {', '.join(unmatched[:5])}"
+            )
+    return Matches(split, described, notes)
+
+
+def extend(
+    listed: list[MatchedList],
+    rows: Int32s,
+    component: Int32s,
+    matched: Sides,
+    of_component: Sides,
+    names: list[str],
+) -> Sides:
+    """The splits of components, `of_component` overruled where a matched row lies in one. RunError
+    if two lists name clips of one component."""
+    by_list, torn = components.agreed(component, matched, len(of_component) - 1)
+    if torn.any():
+        row = int(np.argmax((component >= 0) & torn[component] & (matched >= 0)))
+        raise RunError(_two_lists(listed, int(rows[row]), names[matched[row]]))
+    return np.where(by_list >= 0, by_list, of_component)
+
+
+def _two_lists(listed: list[MatchedList], clip: int, split: str) -> str:
+    named = next(filter(None, (each.called.get(clip) for each in listed)), "a clip")
+    return (
+        f"package.splits: the list of {split} names {named}, and another split's list names a clip "
+        "with the same recording, speaker or samples; such clips must be in one split: remove one "
+        "of the two names"
+    )

@@ -1,0 +1,89 @@
+"""The input of splits, weights and hours per speaker: some tens of bytes of each clip in memory,
+the rest in temporary files."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.base.arrays import Bools, Int32s, Int64s, UInt64s
+from tasks.corpus import verdicts
+from tasks.publish.choosing import speaker_hours, split_allocation, weights
+from tasks.publish.choosing.components import KINDS, speakers_in
+from tasks.publish.choosing.split_by_list import MatchedList
+from tasks.publish.name_table import Names
+from tasks.settings import PackageSettings, split_lists
+from tasks.storage.external_sort import Order
+from tasks.storage.long_columns import joined
+
+#: Columns of a row that splits and weights go by.
+COLUMNS = (
+    *("id", "dataset", "recording", "source_id", "speaker"),
+    *("sha256", "num_samples", "sample_rate"),
+)
+#: Of these, the columns that only splits go by.
+NODES = ("dataset", "recording", "speaker", "sha256")
+
+
+class Candidates(ExitStack):
+    """Clips that pass the weights: added in batches, read after `finish`."""
+
+    number: Int32s  # of each among all that were added
+    length: Int64s  # µs
+    order: Int32s  # of ids
+    turn: UInt64s  # draw for the hours of their speaker
+    published: Bools  # in the newest version
+    rejected: pa.Table  # REJECTED by weights, with their numbers
+
+    def __init__(self, settings: PackageSettings) -> None:
+        super().__init__()
+        self._settings = settings
+        # Before a file is opened:
+        self.listed = [MatchedList(each) for each in split_lists.read(settings)]
+        self._ids = self.enter_context(Order())
+        self.names = tuple(self.enter_context(Names()) for _ in KINDS)
+        self._numbers, self._lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+        self._turns, self._published = [np.zeros(0, np.uint64)], [np.zeros(0, bool)]
+        self._rejected = [verdicts.REJECTED.empty_table()]
+        self._added = 0
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def add(self, rows: pa.Table, published: Bools) -> None:
+        """The next clips (COLUMNS), and which of them are in the newest version."""
+        numbers = np.arange(self._added, self._added + len(rows), dtype=np.int32)
+        self._added += len(rows)
+        if self._settings.weights:
+            draw, weight = weights.draws(self._settings, rows)
+            out = draw >= weight
+            why = verdicts.rejected(numbers[out], "weight", draw[out], weight[out])
+            self._rejected.append(why)
+            rows, numbers, published = rows.filter(pa.array(~out)), numbers[~out], published[~out]
+        for each in self.listed:
+            each.add(len(self), rows)
+        self._numbers.append(numbers)
+        self._ids.add(rows["id"])
+        self._lengths.append(split_allocation.microseconds(rows))
+        if self._settings.max_hours_per_speaker is not None:
+            ids = rows["id"].to_pylist()
+            self._turns.append(speaker_hours.turns(self._settings.seed, ids))
+            self._published.append(published)
+        for names, column in zip(self.names, columns_of(rows), strict=True):
+            names.add(column)
+
+    def finish(self) -> None:
+        """All clips have been added."""
+        self.rejected = pa.concat_tables(self._rejected)
+        self.number, self.length = joined(self._numbers), joined(self._lengths)
+        self.turn, self.published = joined(self._turns), joined(self._published)
+        for names in self.names:
+            names.finish()
+        self.order = self._ids.numbers().astype(np.int32)
+
+
+def columns_of(rows: pa.Table) -> tuple[pa.ChunkedArray, ...]:
+    """The names of each row's nodes (columns NODES), by kind."""
+    return speakers_in(rows), rows["recording"], rows["sha256"]

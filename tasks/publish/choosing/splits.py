@@ -1,0 +1,227 @@
+"""Split assignment: which clips are train, and which dev, test or what `package.splits` names.
+
+`{dev: 0.05, test: {hours: 2}, hard: {list: hard.txt}}`; the rest is `train`.
+
+**Never separated:** clips of one recording, clips of one speaker (names of speakers belong to their
+dataset), and clips of the same samples (equal sha256). Clips connected in this way form a
+component, and a component is in one split. Copies with other samples are the business of the filter
+`duplicate`, which keeps one of each.
+
+**What is published stays.** A version holds `splits.parquet`: the split of every speaker, recording
+and PCM that was ever assigned, also while it is absent. New clips of a known speaker or recording
+follow it. A new clip that would join two splits (a new recording of speakers in both, a copy of a
+clip in another split) is dropped as `package.split_conflict`, together with all new clips connected
+to it; a published clip only if its source now names another speaker. Other fractions move nothing
+that is published; `package.resplit` assigns everything anew, as does the first version with splits.
+
+**New components** are allocated in the order of a seeded hash of their names, each to the split
+that lacks the most hours and has room for the whole component. Then a split takes the smallest
+remaining component if that brings it nearer to its hours, or if it would otherwise be empty. So
+with enough new audio, the hours of a split are within one component of what was asked, whatever its
+size. Train never gives a component larger than what it keeps; and if splits ask for hours instead
+of fractions, they get at most half of all hours.
+
+The result does not depend on the order of the rows; memory and time grow with n log n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import storage
+from tasks.base.arrays import Bools, Int32s, Int64s
+from tasks.base.errors import RunError
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import SPLITS
+from tasks.publish.choosing import components, split_allocation, split_by_list
+from tasks.publish.choosing.components import AT_ONCE, KINDS, Sides, SplitTable
+from tasks.publish.choosing.split_allocation import BATCH, HOUR
+from tasks.publish.choosing.split_input import Candidates
+from tasks.settings import PackageSettings, Split
+from tasks.settings.portions import REST
+from tasks.storage import tables
+from tasks.storage.versions import Proved
+
+FILE = "splits.parquet"
+
+
+class SplitAssignment(NamedTuple):
+    """The split of each clip, and what follows from it."""
+
+    names: list[str]
+    split: Sides  # of each clip, index of `names`; -1: it would join two splits
+    joining: Int64s  # such clips, as indices,
+    joins: pa.DictionaryArray  # and what each would join, in words
+    table: Callable[[], Iterator[pa.Table]]  # parts (SPLITS) of the next `splits.parquet`
+    lists: JsonObject  # `split_lists` of dataset.json
+    notes: list[str]  # for people, one sentence each
+
+
+def published(version: Path | None) -> SplitTable:
+    """The parts of `splits.parquet` of a version; none if it was published without splits. RunError
+    if it is damaged."""
+    if version is None or not storage.exists(version / FILE):
+        return lambda columns: [SPLITS.empty_table().select(columns)]
+    return partial(tables.portions, version / FILE, opened=Proved(version))
+
+
+def assign(
+    settings: PackageSettings,
+    clips: Candidates,
+    rows: Int32s,
+    before: SplitTable,
+    staying: Mapping[str, int] | None = None,
+) -> SplitAssignment:
+    """Assign the clips whose numbers are `rows`, in the order of their ids. `before`: the
+    `splits.parquet` to continue; `staying`: µs that other clips fill in each split (`staying.py`).
+
+    RunError if two lists name clips that belong together, or leave nothing for train.
+    """
+    known = {name for part in before(["split"]) for name in pc.unique(part["split"]).to_pylist()}
+    names = sorted({REST, *settings.splits, *known})
+    nodes, nowhere = components.nodes_of(clips.names, rows), np.int16(-1)
+    of_node = components.published_splits(nodes, before, names)
+    most, joining = _sides(nodes, of_node, len(names))
+    component = components.components_of(nodes, of_node, ~joining)
+    count = int(component.max(initial=-1)) + 1
+    of_component, torn = components.agreed(component, most, count)
+    bridge = (component >= 0) & torn[component]
+    kept = ~(joining | bridge)
+    length = clips.length[rows]
+    matches = split_by_list.match(clips.listed, rows, len(clips), names)
+    free = kept & (component >= 0) & (of_component[component] < 0)
+    matched = np.where(free, matches.split, nowhere)
+    of_component = split_by_list.extend(clips.listed, rows, component, matched, of_component, names)
+    by_list = free & (of_component[component] >= 0)
+    free &= ~by_list
+
+    fixed = np.where(component >= 0, of_component[component], most)
+    hours = _summed(np.where(kept & ~free, fixed, nowhere), length, len(names))
+    del fixed, matched
+    fresh = np.where(free, component, np.int32(-1))
+    new = np.unique(fresh[free])
+    sizes = _summed(fresh, length, count)[new]
+    del fresh
+    train = names.index(REST)
+    others = np.array([(staying or {}).get(name, 0) for name in names], np.int64)
+    hours += others
+    total = int(length[kept].sum() + others.sum())
+    targets = split_allocation.targets(settings, names, total)
+    order = split_allocation.order(settings.seed, nodes, component, free)
+    of_component[new[order]] = split_allocation.allocate(
+        sizes[order], targets - hours, hours, train
+    )
+
+    split = np.where(component >= 0, of_component[component], most)
+    split[~kept] = -1
+    if by_list.any() and not (split == train).any():
+        raise RunError(
+            "package.splits: the lists name a clip of every component, so nothing is left for "
+            "train: clips of a speaker or of a recording are never separated"
+        )
+    has = others + _summed(split, length, len(names))
+    notes = matches.notes + _notes(settings, names, split, has, matches.split, targets)
+    out = np.flatnonzero(~kept)
+    joins = _joins(nodes, of_node, out, joining[out], names)
+    table = partial(_table, nodes, of_node, split, before, names)
+    return SplitAssignment(names, split, out, joins, table, matches.described, notes)
+
+
+def _sides(nodes: components.Nodes, of_node: Sides, splits: int) -> tuple[Sides, Bools]:
+    """The split that the nodes of each clip have (-1: none), and whether they have several."""
+    count = nodes.of_row.shape[1]
+    most, least = np.full(count, -1, np.int16), np.full(count, splits, np.int16)
+    for kind in range(len(KINDS)):
+        side = _side(nodes, of_node, kind)
+        np.maximum(most, side, out=most)
+        np.minimum(least, np.where(side >= 0, side, np.int16(splits)), out=least)
+    return most, most > least
+
+
+def _side(nodes: components.Nodes, of_node: Sides, kind: int) -> Sides:
+    """For each clip, the split of its recording, speaker or samples (`kind`); -1: none."""
+    found: Sides = np.append(of_node, np.int16(-1))[nodes.of_row[kind]]  # the last: where none is
+    return found
+
+
+def _summed(group: Sides | Int32s, length: Int64s, count: int) -> Int64s:
+    """µs of each group; clips of group -1 do not count. Takes some clips at a time."""
+    found = np.zeros(count, np.int64)
+    for at in range(0, len(group), AT_ONCE):
+        some, lengths = group[at : at + AT_ONCE], length[at : at + AT_ONCE]
+        has = some >= 0
+        found += np.bincount(some[has], lengths[has], count).astype(np.int64)
+    return found
+
+
+def _table(
+    nodes: components.Nodes, of_node: Sides, split: Sides, before: SplitTable, names: list[str]
+) -> Iterator[pa.Table]:
+    """`before`, and the nodes that were assigned now."""
+    for part in before(SPLITS.names):
+        yield part.select(SPLITS.names).cast(SPLITS)
+    now = np.full(len(of_node), -1, np.int16)
+    for row in nodes.of_row:
+        has = (row >= 0) & (split >= 0)
+        now[row[has]] = split[has]
+    new = np.flatnonzero((of_node < 0) & (now >= 0))
+    for number, kind in enumerate(KINDS):
+        own = new[nodes.kind[new] == number]
+        for at in range(0, len(own), BATCH):
+            some = own[at : at + BATCH]
+            sides = pa.DictionaryArray.from_arrays(pa.array(now[some]), pa.array(names))
+            columns = [pa.array([kind] * len(some)), nodes.called(some), sides]
+            yield pa.table(columns, SPLITS.names).cast(SPLITS)
+
+
+def _joins(
+    nodes: components.Nodes, of_node: Sides, clips: Int64s, joining: Bools, names: list[str]
+) -> pa.DictionaryArray:
+    """What each of these clips would join, in words."""
+    direct = np.stack([_side(nodes, of_node, kind)[clips] for kind in range(len(KINDS))])
+    kinds, at = np.unique(direct, axis=1, return_inverse=True)
+    words = [*(_joined(column, names) for column in kinds.T), "joins clips of two splits"]
+    codes = np.where(joining, at.reshape(-1), len(words) - 1)
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(words))
+
+
+def _joined(direct: Sides, names: list[str]) -> str:
+    parts = [f"{kind} in {names[s]}" for kind, s in zip(KINDS, direct, strict=True) if s >= 0]
+    return f"would join two splits: {', '.join(parts)}"
+
+
+def _notes(
+    settings: PackageSettings,
+    names: list[str],
+    split: Sides,
+    has: Int64s,
+    listed: Sides,
+    targets: Int64s,
+) -> list[str]:
+    """Sentences about splits that differ from what was asked; `has`: µs of each split."""
+    notes = []
+    elsewhere = (listed >= 0) & (split >= 0) & (split != listed)
+    for number in np.unique(listed[elsewhere]).tolist():
+        count = int((elsewhere & (listed == number)).sum())
+        notes.append(
+            f"package.splits.{names[number]}.list: {count} of the clips it names are in another "
+            "split since an earlier version, and stay there; package.resplit assigns them anew"
+        )
+    for number, name in enumerate(names):
+        share = settings.splits.get(name)
+        if name == REST or share is None or (isinstance(share, Split) and share.list is not None):
+            continue
+        if not 0.5 <= has[number] / max(float(targets[number]), 1.0) <= 2:
+            notes.append(
+                f"split {name} has {has[number] / HOUR:.4f} h, where {targets[number] / HOUR:.4f} h"
+                " were asked for: speakers and recordings are never separated, and what is "
+                "published stays"
+            )
+    return notes

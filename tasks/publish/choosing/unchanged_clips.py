@@ -1,0 +1,143 @@
+"""Finds clips that stay in the split of the newest version, without reading their names.
+
+A published clip whose row did not change has the same speaker, recording and samples, which
+`splits.parquet` has in the clip's split: assigning it again would give the same answer. So a run
+reads only the names of new and changed clips, and recognises the others by digests of their ids and
+rows, 24 bytes each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks import storage
+from tasks.base.arrays import Bools, UInt64s
+from tasks.base.json_types import JsonObject
+from tasks.publish import previous_version, seeded_hash
+from tasks.publish.choosing import split_allocation, splits
+from tasks.publish.choosing.components import Sides
+from tasks.publish.outcomes.shard_groups import ShardGroup
+from tasks.publish.previous_version import Published
+from tasks.settings import Split
+from tasks.settings.job import Job
+from tasks.storage import sorted_keys, versions
+
+AT_ONCE = 1 << 20  # rows that are looked up together
+COLUMNS = ("high", "low", "content", "samples", "rate")  # of DIGESTS
+
+
+class Staying(NamedTuple):
+    """The clips that stay, among all rows, group by group."""
+
+    split: Sides  # of each row: index of `names`; -1: it has to be assigned
+    names: list[str]
+    lengths: dict[str, int]  # µs of the clips in each split
+    first_ids: dict[str, str]  # of each split
+
+
+def nobody(rows: int) -> Staying:
+    return Staying(np.full(rows, -1, np.int16), [], {}, {})
+
+
+def renumbered(split: Sides, names: list[str], now: list[str]) -> Sides:
+    """The same splits as indices of other names, which have all that are in use; -1 stays."""
+    places = [now.index(name) if name in now else -1 for name in names]
+    return np.array([*places, -1], np.int16)[split]
+
+
+def of(
+    job: Job, groups: Sequence[ShardGroup], newest: Path | None, left: Bools, linked: bool
+) -> Staying:
+    """The clips that stay, among the rows that are `left` [rows]. `linked`: speakers are linked
+    over all recordings, so that a row does not say who speaks.
+
+    No clip counts as staying if an unchanged clip may change its split by the settings, or if the
+    notes on the newest version are gone. All clips are assigned then, with the same answers.
+    """
+    if newest is None or linked or not _suffices(job, newest):
+        return nobody(len(left))
+    described = versions.described(newest)
+    first_ids: dict[str, str] = previous_version.noted(job.out, described).get("firsts", {})
+    if not first_ids:
+        return nobody(len(left))
+    known = _known(previous_version.load(job.out, newest, described, job.package.seed))
+    return _compared(groups, left, known, first_ids, job.package.seed)
+
+
+def _suffices(job: Job, newest: Path) -> bool:
+    """Whether the settings guarantee that an unchanged published clip keeps its split."""
+    package = job.package
+    listed = (isinstance(each, Split) and each.list is not None for each in package.splits.values())
+    if not package.splits or package.resplit or any(listed):  # lists say what they do not find
+        return False
+    if package.max_hours_per_speaker is not None or not storage.exists(newest / splits.FILE):
+        return False
+    then: JsonObject = versions.described(newest)["settings"]["package"]
+    weights = then.get("weights", {})
+    return then.get("seed") == package.seed and all(
+        weights.get(name, 1.0) <= weight for name, weight in package.weights.items()
+    )
+
+
+class _Known(NamedTuple):
+    """The clips of the newest version, by the hashes of their ids."""
+
+    high: UInt64s  # sorted
+    low: UInt64s
+    content: UInt64s
+    split: Sides  # index of `names`
+    names: list[str]
+
+
+def _known(there: Published) -> _Known:
+    names = sorted({group.split for group in there.groups})
+    numbers = np.array([names.index(group.split) for group in there.groups], np.int16)
+    split = np.repeat(numbers, [group.clips for group in there.groups])
+    order = np.argsort(there.high).astype(np.int32)
+    high, low, content = (column[order] for column in (there.high, there.low, there.content))
+    return _Known(high, low, content, split[order], names)
+
+
+def _compared(
+    groups: Sequence[ShardGroup], left: Bools, known: _Known, first_ids: dict[str, str], seed: int
+) -> Staying:
+    """The rows with the ids and contents of published clips; nobody if the first clip of a split
+    is not among them."""
+    split = np.full(len(left), -1, np.int16)
+    lengths: dict[str, int] = {}
+    keys = seeded_hash.keys(str(seed), first_ids.values())
+    place = sorted_keys.places_of(keys[:, 0], keys[:, 1], known.high, known.low)
+    met = np.zeros(len(place), bool)
+    for own, rows in _portions(groups):
+        at = sorted_keys.places_of(rows["high"], rows["low"], known.high, known.low)
+        same = np.flatnonzero((at >= 0) & left[own] & (known.content[at] == rows["content"]))
+        at = at[same]
+        side = split[own][same] = known.split[at]
+        length = split_allocation.lengths_of(rows["samples"][same], rows["rate"][same])
+        for number in np.unique(side).tolist():
+            name = known.names[number]
+            lengths[name] = lengths.get(name, 0) + int(length[side == number].sum())
+        met |= [bool((at == each).any()) for each in place.tolist()]
+    still = {name for name, is_met in zip(first_ids, met, strict=True) if is_met}
+    if not lengths.keys() <= still:
+        return nobody(len(left))
+    return Staying(split, known.names, lengths, {name: first_ids[name] for name in lengths})
+
+
+def _portions(groups: Sequence[ShardGroup]) -> Iterator[tuple[slice, dict[str, NDArray[Any]]]]:
+    """The places of some groups' rows among all rows, and their COLUMNS."""
+    first = at = 0
+    held: list[pa.Table] = []
+    for number, group in enumerate(groups):
+        held.append(group.table("digests.arrow", COLUMNS))
+        at += len(held[-1])
+        if at - first >= AT_ONCE or number + 1 == len(groups):
+            whole = pa.concat_tables(held)
+            yield slice(first, at), {name: whole[name].to_numpy() for name in COLUMNS}
+            first, held = at, []

@@ -1,0 +1,61 @@
+"""Dataset weights: which share of a dataset's clips is packaged.
+
+`package.weights: {podcasts: 0.3}` packages 0.3 of the clips of the dataset that passed all verdicts
+and drops the others as `package.weight`, with the clip's draw as value and the weight as threshold.
+A clip's draw depends on the seed and its id alone: it is the same in every version, and a higher
+weight only adds clips. Data-Juicer mixes datasets by such weights too, but repeats clips for
+weights above 1; here a dataset never holds a clip twice, so that ids are unique.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from tasks import plugins
+from tasks.base.arrays import Float64s
+from tasks.base.errors import ConfigError
+from tasks.publish import seeded_hash
+from tasks.settings import PackageSettings
+from tasks.settings.job import Job
+from tasks.storage import long_columns
+
+
+def check(job: Job) -> None:
+    """ConfigError for a weight of a dataset that is not among the sources."""
+    if not job.package.weights:
+        return
+    known = [dataset.name for dataset in plugins.datasets(job.sources)]
+    for name in job.package.weights:
+        if name not in known:
+            raise ConfigError(
+                f"package.weights.{name}: there is no such dataset; there are: {', '.join(known)}"
+            )
+
+
+def keeps(settings: PackageSettings, dataset: str, utterance: str) -> bool:
+    """Whether one clip's draw is below its dataset's weight."""
+    weight = settings.weights.get(dataset, 1.0)
+    return weight >= 1 or bool(_draws(settings, [utterance])[0] < weight)
+
+
+def _draws(settings: PackageSettings, ids: Iterable[str]) -> Float64s:
+    """A number from 0 to 1 for each id."""
+    return seeded_hash.draws(f"{settings.seed}:weight", ids) / 2**64
+
+
+def draws(settings: PackageSettings, rows: pa.Table) -> tuple[Float64s, ...]:
+    """(draw, weight) of each row (columns dataset and, with any weights, id): a clip is packaged if
+    draw < weight. Where every clip of the dataset is, the draw is NaN and the weight 1."""
+    weight = np.ones(rows.num_rows)
+    dataset = long_columns.coded(rows["dataset"])
+    codes = dataset.indices.to_numpy(zero_copy_only=False)
+    for code, name in enumerate(dataset.dictionary.to_pylist()):
+        weight[codes == code] = settings.weights.get(name, 1.0)
+    some = np.flatnonzero(weight < 1)
+    draw = np.full(rows.num_rows, np.nan)
+    if len(some):
+        draw[some] = _draws(settings, rows["id"].take(some).to_pylist())
+    return draw, weight

@@ -1,0 +1,87 @@
+"""Header of a version's README.md: the metadata that the Hugging Face Hub reads.
+
+Keys and values: https://huggingface.co/docs/hub/datasets-cards. Identifiers of licences:
+https://huggingface.co/docs/hub/repositories-licenses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from tasks.base.json_types import JsonObject
+
+TASKS = ("automatic-speech-recognition", "text-to-speech")
+#: Bounds of the Hub's size categories, in utterances: powers of ten from 1000 on.
+SIZES = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
+#: Licences that the Hub knows by name.
+LICENCES = frozenset(
+    """apache-2.0 mit afl-3.0 artistic-2.0 bsl-1.0 bsd-2-clause bsd-3-clause bsd-3-clause-clear
+    c-uda cc0-1.0 cc-by-2.0 cc-by-2.5 cc-by-3.0 cc-by-4.0 cc-by-sa-3.0 cc-by-sa-4.0 cc-by-nc-2.0
+    cc-by-nc-3.0 cc-by-nc-4.0 cc-by-nd-4.0 cc-by-nc-nd-3.0 cc-by-nc-nd-4.0 cc-by-nc-sa-2.0
+    cc-by-nc-sa-3.0 cc-by-nc-sa-4.0 cdla-sharing-1.0 cdla-permissive-1.0 cdla-permissive-2.0 wtfpl
+    ecl-2.0 epl-1.0 epl-2.0 etalab-2.0 eupl-1.1 eupl-1.2 agpl-3.0 gfdl gpl-2.0 gpl-3.0 lgpl-2.1
+    lgpl-3.0 isc lppl-1.3c ms-pl mpl-2.0 odc-by odbl osl-3.0 postgresql ofl-1.1 ncsa unlicense zlib
+    pddl""".split()  # noqa: SIM905
+)
+#: SPDX identifiers, in lower case, that the Hub spells differently.
+SPDX = {
+    "odc-by-1.0": "odc-by",
+    "odbl-1.0": "odbl",
+    "pddl-1.0": "pddl",
+    "c-uda-1.0": "c-uda",
+    **dict.fromkeys(("gfdl-1.1", "gfdl-1.2", "gfdl-1.3"), "gfdl"),
+}
+
+
+def of_version(facts: JsonObject, name: str) -> JsonObject:
+    """Header from `facts`, the content of dataset.json; `name` is for people."""
+    found: JsonObject = {"pretty_name": name, **licences(facts["licences"].values())}
+    if codes := languages(row["language"] for row in facts["packaged"]):
+        found["language"] = codes
+    found["task_categories"] = [*TASKS]
+    found["size_categories"] = [size(facts["utterances"]["packaged"])]
+    if "hf_parquet" in facts["formats"]:
+        files = [{"split": s, "path": f"hf_parquet/{s}/*.parquet"} for s in facts["splits"]]
+        found["configs"] = [{"config_name": "default", "data_files": files}]
+    return found
+
+
+def licence(given: str) -> str | None:
+    """The Hub's identifier of a licence with an SPDX identifier; None if the Hub has none."""
+    key = re.sub(r"(-only|-or-later|\+)$", "", given.strip().lower())
+    key = SPDX.get(key, key)
+    return key if key in LICENCES else None
+
+
+def licences(given: Iterable[str | None]) -> JsonObject:
+    """`license`, and `license_name` and `license_link` of licences that the Hub does not know. A
+    source without a licence is `unknown`."""
+    every = [*dict.fromkeys(given)]
+    names = [*dict.fromkeys("unknown" if not g else licence(g) or "other" for g in every)]
+    found: JsonObject = {"license": names[0] if len(names) == 1 else names}
+    others = [g.strip() for g in every if g and licence(g) is None]
+    if others:
+        # The Hub allows lower-case letters, digits, dots and hyphens.
+        slugs = [re.sub(r"[^a-z0-9.]+", "-", g.lower()).strip("-") or "see-text" for g in others]
+        found["license_name"] = "-and-".join(slugs)
+    if links := [g for g in others if re.match(r"https?://\S+$", g)]:
+        found["license_link"] = links[0]
+    return found
+
+
+def languages(heard: Iterable[str | None]) -> list[str]:
+    """ISO 639-1 codes (639-3 for languages without one), sorted; anything else is left out. `en-US`
+    becomes `en`, and Whisper's `jw` Javanese."""
+    found = {re.split(r"[-_]", language.strip().lower())[0] for language in heard if language}
+    found = {"jv" if code == "jw" else code for code in found}
+    return sorted(code for code in found if re.fullmatch(r"[a-z]{2,3}", code))
+
+
+def size(utterances: int) -> str:
+    reached = max(len(str(utterances)) - 3, 0)  # bounds that are not above it
+    if reached == 0:
+        return f"n<{SIZES[0]}"
+    if reached >= len(SIZES):
+        return f"n>{SIZES[-1]}"
+    return f"{SIZES[reached - 1]}<n<{SIZES[reached]}"

@@ -1,0 +1,228 @@
+"""README.md of a version: a data card for the Hugging Face Hub, and for people.
+
+It is made from dataset.json, and as deterministic: no clock, no path of this machine, no
+credentials.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import yaml
+
+from tasks import plugins
+from tasks.base import masking
+from tasks.base.errors import CODES
+from tasks.base.json_types import JsonObject
+from tasks.publish.dataset import card_header, card_reading
+
+AMOUNTS = ("utterances", "hours")  # of `_amounts`
+SHOWN = ("filter", "enhance", "resample", "transcribe", "package")
+
+
+def text(facts: JsonObject, columns: pa.Schema, tars: Mapping[str, int]) -> str:
+    """The whole file. `columns` is the schema of `utterances.parquet`, `tars` the number of output
+    shards of each split."""
+    name = f"{', '.join(facts['licences'])}, version {facts['version']}"
+    header = _yaml(card_header.of_version(facts, name))
+    parts = [
+        f"---\n{header}---",
+        f"# {cell(name)}",
+        *_about(facts),
+        *_contents(facts),
+        *_funnel(facts),
+        *_making(facts),
+        *_licences(facts),
+        *_reading(facts, tars),
+        *_columns(columns),
+    ]
+    return masking.text("\n\n".join(parts) + "\n")
+
+
+def _yaml(value: object, **options: Any) -> str:
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, **options)
+    return text
+
+
+def _about(facts: JsonObject) -> Iterator[str]:
+    hours = facts["seconds"]["packaged"] / 3600
+    spoken = facts["speakers"]["count"]
+    speakers = f" of {spoken:,} named speaker{'' if spoken == 1 else 's'}" if spoken else ""
+    yield (
+        f"{facts['utterances']['packaged']:,} utterances of speech with text{speakers}, "
+        f"{hours:.3f} h, at {facts['settings']['resample']['rate']} Hz, one channel, 16 bits. "
+        f"Prepared by uttermill {facts['libraries']['uttermill']}; every number here is in "
+        "`dataset.json`, with the hash of every file. `uttermill verify <this folder>` checks all."
+    )
+
+
+def _contents(facts: JsonObject) -> Iterator[str]:
+    yield "## Contents"
+    rows = [
+        (r["split"], r["dataset"], r["language"] or "unknown", *_amounts(r))
+        for r in facts["packaged"]
+    ]
+    yield table(("split", "dataset", "language", *AMOUNTS), rows)
+    lengths = {"min": "shortest, s", "mean": "mean, s", "median": "median, s", "max": "longest, s"}
+    rows = [
+        (
+            *(name, *_amounts(split)),
+            *(f"{split['durations'][each]:.2f}" for each in lengths),
+            f"{split['speakers']['count']:,}",
+            f"{split['speakers']['hours_unknown']:.3f}",
+        )
+        for name, split in facts["splits"].items()
+    ]
+    unknown = "hours of unknown speakers"
+    yield table(("split", *AMOUNTS, *lengths.values(), "speakers", unknown), rows)
+    spoken = facts["speakers"]
+    if most := spoken.get("largest"):
+        yield f"The {len(most)} speakers with the most hours, of {spoken['count']:,}:"
+        lines = [(r["speaker"], r["dataset"] or "all", *_amounts(r)) for r in most]
+        yield table(("speaker", "dataset", *AMOUNTS), lines)
+
+
+def _amounts(row: JsonObject) -> tuple[str, str]:
+    return f"{row['utterances']:,}", f"{row['hours']:.3f}"
+
+
+def _funnel(facts: JsonObject) -> Iterator[str]:
+    """Where all input audio went."""
+    yield "## From recordings to utterances"
+    seconds = facts["seconds"]
+    whole = seconds["in"] or 1.0
+
+    def row(name: str, items: int, length: float, meaning: str = "") -> tuple[str, ...]:
+        share = f"{100 * length / whole:.1f} %"
+        return name, f"{items:,}", f"{length / 3600:.3f}", share, meaning
+
+    rows = [row("recordings in", facts["recordings"]["in"], seconds["in"])]
+    for name, entry in facts["reasons"].items():
+        meaning = CODES.get(name.partition(".")[2], "")
+        rows.append(row(f"− {name}", entry["items"], entry["seconds"], meaning))
+    rows.append(row("packaged", facts["utterances"]["packaged"], seconds["packaged"]))
+    yield table(("", "items", "hours", "share", "meaning"), rows)
+    yield "`ledger.parquet` names the outcome of every span of every recording."
+    if reviews := facts.get("reviews"):
+        yield (
+            f"People decided on {reviews['keep'] + reviews['drop'] + reviews['retext']:,} "
+            f"utterances, whatever the limits say: {reviews['keep']:,} kept, {reviews['drop']:,} "
+            f"dropped, {reviews['retext']:,} given another text. The ledger's `detail` names who "
+            "and why."
+        )
+
+
+def _making(facts: JsonObject) -> Iterator[str]:
+    yield "## How it was made"
+    stages, recipes = facts["settings"], facts["recipes"]
+    measured = ", ".join(cell(plugin["use"]) for plugin in stages["filter"]["filters"]) or "none"
+    resample, transcribe = stages["resample"], stages["transcribe"]
+    backends = transcribe.get("backends") or [transcribe["backend"]]
+    names = ", ".join(f"`{cell(each['use'])}`" for each in backends)
+    weights = f", weights `{cell(recipes['weights'])}`" if recipes["weights"] else ""
+    enhanced = ""
+    if enhance := stages.get("enhance"):
+        audio = stages["package"]["audio"]
+        enhanced = f"Enhanced: `{cell(enhance['use'])}`; {audio} audio is packaged. "
+    yield "\n".join(
+        [
+            f"1. Cut into utterances: `{cell(stages['filter']['segmenter']['use'])}`.",
+            f"2. Measured and filtered: {measured}.",
+            f"3. {enhanced}Resampled to {resample['rate']} Hz: "
+            f"`{cell(resample['resampler']['use'])}`.",
+            f"4. Transcribed: {names}{weights}. The column `text_source` says "
+            "whether a text is the source's or the recogniser's.",
+            f"5. Packaged: {', '.join(map(cell, facts['formats']))}.",
+        ]
+    )
+    shown = {stage: _without_folders(stages[stage]) for stage in SHOWN if stage in stages}
+    dumped = _yaml(shown, default_flow_style=None)
+    yield "All settings that shape it:"
+    yield f"```yaml\n{dumped.replace('```', '')}```"
+
+
+def _without_folders(value: object) -> object:
+    """Settings without the folders of this machine: of a path, only the last name stays."""
+    if isinstance(value, dict):
+        return {key: _without_folders(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_folders(inner) for inner in value]
+    if isinstance(value, str) and re.match(r"(file://|~|\.{0,2}/|[A-Za-z]:[\\/]|\\\\)", value):
+        return re.split(r"[\\/]", value.rstrip("\\/"))[-1]
+    return value
+
+
+def _licences(facts: JsonObject) -> Iterator[str]:
+    yield "## Licences"
+    given = facts["licences"]
+    rows = [(name, licence or "not given") for name, licence in given.items()]
+    yield table(("source", "licence"), rows)
+    for use, licence in facts.get("weights_licences", {}).items():
+        if licence:
+            yield f"Weights of the recogniser `{cell(use)}`: {cell(licence)}."
+    for model in facts.get("models", []):
+        yield f"Model {cell(model['name'])}: {cell(model['licence'])} ({cell(model['source'])})."
+        if not model["commercial"]:
+            yield (
+                f"> **Warning:** the licence of {cell(model['name'])} forbids commercial use; it "
+                "chose or measured what is here."
+            )
+    if bare := [cell(name) for name, licence in given.items() if not licence]:
+        yield (
+            f"> **Warning:** no licence was given for {', '.join(bare)}. Find out what its owner "
+            "allows before you share this dataset, or what was trained on it."
+        )
+
+
+def _reading(facts: JsonObject, tars: Mapping[str, int]) -> Iterator[str]:
+    """Each format: first paragraph and paths of its plug-in's docstring, a snippet that runs."""
+    yield "## How to read it"
+    yield 'Texts, sources and measures: `pyarrow.parquet.read_table("utterances.parquet")`.'
+    yield "Each snippet runs in this folder."
+    split = "train" if "train" in facts["splits"] else next(iter(facts["splits"]), "train")
+    options = {entry["use"]: entry for entry in facts["settings"]["package"]["formats"]}
+    for name in facts["formats"]:
+        yield f"### {cell(name)}"
+        about = inspect.cleandoc(plugins.module("formats", name).__doc__ or "").split("\n\n")
+        yield " ".join(about[0].split())
+        if lines := list(_layout(name, about, options[name])):
+            yield "\n".join(["```text", *lines, "```"])
+        if found := card_reading.snippet(name, split, facts, tars):
+            yield f"```{found.language}\n{found.code}```"
+
+
+def _layout(name: str, about: Iterable[str], options: JsonObject) -> Iterator[str]:
+    """Lines of a docstring's paragraphs that are paths; those after "With `NAME: true`" only if
+    that option is on."""
+    there = True
+    for paragraph in about:
+        if option := re.match(r"With `(\w+): true`", paragraph):
+            there = bool(options[option[1]])
+        elif there:
+            yield from (line for line in paragraph.splitlines() if line.startswith(f"{name}/"))
+
+
+def _columns(columns: pa.Schema) -> Iterator[str]:
+    yield "## Columns of `utterances.parquet`"
+    rows = []
+    for field in columns:
+        about = {k.decode(): v.decode() for k, v in (field.metadata or {}).items()}
+        rows.append((field.name, str(field.type), about.get("unit", ""), about.get("doc", "")))
+    yield table(("column", "type", "unit", "meaning"), rows)
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table; no text can break out of its cell."""
+    head = list(head)
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(cell, line))} |" for line in lines)
+
+
+def cell(words: str) -> str:
+    """A text from outside on one line, escaped for Markdown and HTML."""
+    flat = masking.sentence(" ".join(words.split()))
+    return re.sub(r"([\\`*\[\]|])", r"\\\1", flat).replace("<", "&lt;")

@@ -1,0 +1,152 @@
+"""Counts the clips that the usual readers of a version's formats would drop, and names a remedy.
+
+Counted from columns of `utterances.parquet`, a batch at a time: memory does not grow with the
+version. The warning names one of our settings and the trainer's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import plugins
+from tasks.base.arrays import Bools, Float64s, Int64s
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import UTTERANCES_FILE
+from tasks.plugins.contracts.formats import FRAMES_PER_SECOND, Bound, ReaderLimits
+from tasks.settings import Plugin
+from tasks.storage import tables
+
+BATCH = 65536  # rows
+COLUMNS = ("split", "text", "num_samples", "sample_rate")
+#: Settings of segmenters that make clips shorter, and longer.
+SHORTER = ("target_seconds", "max_seconds", "whole_up_to")
+LONGER = ("min_seconds",)
+
+Values = Mapping[str, Float64s]
+
+
+def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> list[JsonObject]:
+    """One entry for each bound that drops clips of a split, in the order of formats and splits.
+
+    Keys: `format`, `split`, `clips` (of the split), `dropped` (a clip counts for the first bound it
+    breaks), `setting` and `limit` (of the trainer), and `warning`, a sentence for people.
+    """
+    readers = {plugin.use: plugins.load("formats", plugin.use).READER for plugin in formats}
+    limits = {use: reader for use, reader in readers.items() if reader is not None}
+    entries = []
+    for (use, split), counts in _count(version, limits).items():
+        reader, (clips, *all_dropped) = limits[use], counts.tolist()
+        for bound, dropped in zip(reader.bounds, all_dropped, strict=True):
+            if dropped:
+                warning = _sentence(use, split, reader, bound, dropped, clips, segmenter)
+                entries.append(
+                    {
+                        "format": use,
+                        "split": split,
+                        "clips": clips,
+                        "dropped": dropped,
+                        "setting": bound.setting,
+                        "limit": bound.limit,
+                        "warning": warning,
+                    }
+                )
+    return entries
+
+
+def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str, str], Int64s]:
+    """Clips of each (format, split), and how many of them each bound is the first to drop; sorted
+    by split within each format."""
+    if not limits:
+        return {}
+    found: dict[tuple[str, str], Int64s] = {}
+    for batch in tables.batches(version / UTTERANCES_FILE, COLUMNS, BATCH):
+        values = measures(batch)
+        splits = batch["split"].to_numpy(zero_copy_only=False)
+        for split in pc.unique(batch["split"]).to_pylist():
+            inside = splits == split
+            for use, reader in limits.items():
+                if reader.splits is None or split in reader.splits:
+                    none = np.zeros(1 + len(reader.bounds), np.int64)
+                    found.setdefault((use, split), none)
+                    found[use, split] += [inside.sum(), *_first_broken(reader, values, inside)]
+    order = list(limits)
+    return dict(sorted(found.items(), key=lambda item: (order.index(item[0][0]), item[0][1])))
+
+
+def measures(batch: pa.RecordBatch) -> dict[str, Float64s]:
+    """Every `Measure` of the rows; float64 [rows]."""
+    text = pc.utf8_trim_whitespace(pc.fill_null(batch["text"], ""))
+    characters = pc.utf8_length(text).to_numpy(zero_copy_only=False).astype(np.float64)
+    seconds = batch["num_samples"].to_numpy() / batch["sample_rate"].to_numpy()
+    frames = seconds * FRAMES_PER_SECOND
+    rate = np.divide(characters, frames, out=np.zeros_like(frames), where=frames > 0)
+    return {
+        "seconds": seconds,
+        "frames": frames,
+        "characters": characters,
+        "characters_per_frame": rate,
+    }
+
+
+def _first_broken(reader: ReaderLimits, values: Values, left: Bools) -> Iterator[int]:
+    """How many of the rows `left` each bound is the first to drop."""
+    for bound in reader.bounds:
+        value = values[bound.measure]
+        beyond = left & (value < bound.limit if bound.side == "min" else value > bound.limit)
+        yield int(beyond.sum())
+        left = left & ~beyond
+
+
+def _sentence(
+    use: str,
+    split: str,
+    reader: ReaderLimits,
+    bound: Bound,
+    dropped: int,
+    clips: int,
+    segmenter: Plugin,
+) -> str:
+    change = "raise" if bound.side == "max" else "lower"
+    remedy = _remedy(bound, segmenter)
+    if dropped == clips and bound.measure == "characters" and bound.side == "min":
+        remedy = "if the trainer needs texts, choose a recogniser with transcribe.backend"
+    return (
+        f"{use}: {reader.reader} would drop {dropped} of {clips} clips of split {split} "
+        f"({bound.setting} {bound.limit:g}: {_meaning(bound)}); {remedy}, or "
+        f"{change} {bound.setting} in the trainer's {reader.where}"
+    )
+
+
+def _meaning(bound: Bound) -> str:
+    if bound.measure == "characters_per_frame":
+        word = "more" if bound.side == "max" else "fewer"
+        return f"{word} than {bound.limit * FRAMES_PER_SECOND:g} characters a second"
+    if bound.measure == "characters":
+        if bound.side == "min":
+            return "no text"
+        return f"text longer than {bound.limit:g} characters"
+    frames = FRAMES_PER_SECOND if bound.measure == "frames" else 1
+    word = "longer" if bound.side == "max" else "shorter"
+    return f"{word} than {bound.limit / frames:g} s"
+
+
+def _remedy(bound: Bound, segmenter: Plugin) -> str:
+    """A remedy by our settings; it names only settings that the chosen segmenter has."""
+    if bound.measure == "characters_per_frame":
+        return "drop them with the verdict char_rate in transcribe.verdicts"
+    if bound.measure == "characters" and bound.side == "min":
+        return "drop them with the verdict empty_text in transcribe.verdicts"
+    known = plugins.load("segmenters", segmenter.use).Settings.model_fields
+    names = [name for name in (SHORTER if bound.side == "max" else LONGER) if name in known]
+    if bound.side == "max":
+        if not names:
+            return "cut them at pauses with filter.segmenter.use=vad"
+        return f"shorten them with filter.segmenter.{'/'.join(names)}"
+    if not names:
+        return "drop them with filter.filters.duration.min"
+    return f"lengthen them with filter.segmenter.{names[0]}"

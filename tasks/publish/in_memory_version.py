@@ -1,0 +1,108 @@
+"""The contents of the next version, computed in one process over the whole corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import corpus
+from tasks.base.errors import RunError
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import LEDGER
+from tasks.corpus import enter_verdicts, outcome_table
+from tasks.corpus import verdicts as judging
+from tasks.publish import speakers
+from tasks.publish.choosing import selection, split_input
+from tasks.publish.ledger import rows as ledger_rows
+from tasks.publish.outcomes import shard_outcomes
+from tasks.settings.job import Job
+from tasks.storage import long_columns, versions
+
+
+class Contents(NamedTuple):
+    """The outcomes of all utterances, or of those of some shards."""
+
+    rows: pa.Table  # to package, by id; `shard_outcomes.row_schema`
+    ledger: pa.Table  # of all recordings, in the order of names
+    utterances: pa.Table  # all, with their measures; `outcome_table.schema_of`
+
+
+def of_shards(job: Job, shards: Sequence[str]) -> Contents:
+    """The contents of a version of these shards. RunError if two utterances have one id."""
+    judged = [shard_outcomes.of_shard(job, shard) for shard in shards]
+    rejected = _corpus_wide(job, [each.heard for each in judged])
+    passed = _stacked(shard_outcomes.row_schema(job), [each.rows for each in judged])
+    passed = long_columns.take(passed, pc.sort_indices(passed["id"]).to_numpy())
+    _check_ids(passed)
+    newest = versions.newest(job.out)
+    passed = speakers.in_rows(job, passed, [each.voices for each in judged], newest)
+    rest = passed.filter(pc.invert(pc.is_in(passed["id"], rejected["id"])))
+    rows, not_selected = _selected(job, rest, newest)
+    verdicts = pa.concat_tables([rejected, not_selected])
+    ledger = ledger_rows.judged(_stacked(LEDGER, [each.ledger for each in judged]), verdicts)
+    utterances = _stacked(outcome_table.schema_of(job), [each.utterances for each in judged])
+    return Contents(
+        rows, ledger_rows.in_order(ledger), enter_verdicts.entered(utterances, "id", verdicts)
+    )
+
+
+def _selected(job: Job, rows: pa.Table, newest: Path | None) -> tuple[pa.Table, pa.Table]:
+    """The rows to package, with their splits, and verdicts (`outcomes.SCHEMA`) on the others."""
+    with split_input.Candidates(job.package) as clips:
+        clips.add(rows, selection.PublishedIds(job, newest).holding(rows["id"]))
+        clips.finish()
+        found = selection.select(job, clips, newest)
+    chosen = long_columns.take(rows, found.rows)
+    split = pa.array(found.names).take(pa.array(found.split))
+    at = rows.column_names.index("split")
+    chosen = chosen.set_column(at, rows.schema.field("split"), split)
+    return chosen, _verdicts(rows, found.rejected)
+
+
+def _verdicts(rows: pa.Table, rejected: pa.Table) -> pa.Table:
+    """Rejections (`judging.REJECTED`) by id: `outcomes.SCHEMA`."""
+    ids = long_columns.take(rows.select(["id"]), rejected["at"].to_numpy())["id"]
+    return enter_verdicts.of_rejected(ids, rejected)
+
+
+def rejected_ids(job: Job, shards: Sequence[str]) -> set[str]:
+    """Ids of utterances that corpus-wide verdicts reject."""
+    if not corpus.takes_part(job):
+        return set()
+    heard = [shard_outcomes.of_shard(job, shard).heard for shard in shards]
+    return set(_corpus_wide(job, heard)["id"].to_pylist())
+
+
+def _corpus_wide(job: Job, heard: Sequence[pa.Table]) -> pa.Table:
+    """Corpus-wide verdicts: `outcomes.SCHEMA`."""
+    if not corpus.takes_part(job):
+        return enter_verdicts.SCHEMA.empty_table()
+    newest = versions.newest(job.out)
+    frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
+    published = selection.PublishedIds(job, newest).holding
+
+    def parts(names: Sequence[str]) -> Iterator[pa.Table]:
+        return (each.select(names) for each in heard)
+
+    found, _ = judging.judge(job, parts, published, frozen)
+    return _verdicts(_stacked(corpus.ROW, heard), found)
+
+
+def _stacked(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables([schema.empty_table(), *tables])
+
+
+def _check_ids(rows: pa.Table) -> None:
+    """RunError if two rows, in the order of ids, have the same id."""
+    ids = rows["id"]
+    twice = pc.equal(ids[1:], ids[:-1]).to_pylist() if len(ids) > 1 else []
+    if True in twice:
+        row = rows.slice(twice.index(True), 1).to_pylist()[0]
+        raise RunError(
+            f"two utterances have the id {row['id']}; give the segments of {row['recording']} "
+            "different ids"
+        )

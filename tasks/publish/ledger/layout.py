@@ -1,0 +1,185 @@
+"""Assigns recordings to the parts of the ledger, and keeps them there from version to version.
+
+A ledger of up to `package.table_rows` rows is one file; a larger one is a folder of parts of whole
+recordings. The first such version divides them by hash. From then on, a part stays while none of
+its recordings changes; new and changed recordings go to new parts, and changed or removed ones
+leave the old ones. Eight small parts of about one size are joined, so each row is rewritten only a
+few times, and parts stay few. Once most rows are new, everything is divided again.
+
+    <scratch>/ledger/plan.json      what workers write, and which judged groups they read
+    <scratch>/ledger/wanted.arrow   keys of the recordings that go to new parts, where not all do
+    <scratch>/ledger/<n>.arrow      keys that stay of the newest version, in part n
+
+A version does not reveal how recordings were grouped into work shards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from tasks import storage
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import LEDGER_FILE
+from tasks.publish.ledger import ledger_index as ledger_notes
+from tasks.publish.ledger.changes import Old, compare, departed, enter_verdicts, recordings_now
+from tasks.publish.ledger.ledger_index import LedgerPart
+from tasks.publish.outcomes import shard_groups
+from tasks.publish.outcomes.recording_digests import KEY
+from tasks.settings.job import Job
+from tasks.storage import tables, versions
+
+FAN_BITS = 3  # eight parts of one size are joined
+KEPT = pa.schema({KEY: pa.uint64(), "gone": pa.bool_()})
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A part to write."""
+
+    name: str
+    before: Sequence[str] = ()  # parts of the newest version from which it takes rows
+    portion: Sequence[int] | None = None  # of the wanted recordings, by hash: place and count
+
+
+def plan(job: Job, scratch: Path, judged: bool) -> JsonObject:
+    """Save the workers' tasks; `judged`: there are corpus-wide verdicts.
+
+    Returns `{"calls", "links", "fingerprint"}`: the numbers of the tasks of each call to
+    `ledger_parts.write`; names of parts to link, with the names of their notes; and a hash of all
+    rows.
+    """
+    groups = shard_groups.listed(job, scratch)
+    now = recordings_now(groups)
+    if judged:
+        enter_verdicts(scratch, groups, now)
+    most, rows = job.package.table_rows, int(now.rows.sum())
+    newest = versions.newest(job.out)
+    parts = []
+    if newest is not None:
+        parts = ledger_notes.of_version(job.out, newest, versions.described(newest))
+    old, fresh = compare(parts, now)
+    single = rows <= most
+    anew = (
+        single or not parts or parts[0].name == LEDGER_FILE or 2 * int(now.rows[fresh].sum()) > rows
+    )
+    removed = [each.part.table[KEY].to_numpy()[departed(each)] for each in old]
+    state = hashlib.sha256()
+    left = np.sort(np.concatenate([np.zeros(0, np.uint64), *removed]))
+    for codes in (now.keys, now.digests, left):
+        state.update(codes.data)
+    if anew:
+        fresh = np.ones(len(now.keys), bool)
+        old = [each._replace(stays=departed(each) & each.stays) for each in old]
+    with storage.of(scratch).writing(scratch) as home:
+        (home / "ledger").mkdir(parents=True, exist_ok=True)
+        tasks, links = _tasks(home, old, int(now.rows[fresh].sum()), most, single, anew)
+        if not anew:
+            wanted = pa.table([now.keys[fresh]], schema=pa.schema({KEY: pa.uint64()}))
+            tables.write_arrow(home / "ledger/wanted.arrow", [wanted])
+        saved = {
+            "anew": anew,
+            "judged": judged,
+            "tasks": [asdict(task) for task in tasks],
+            "groups": np.unique(now.group[fresh]).tolist(),
+        }
+        (home / "ledger/plan.json").write_text(json.dumps(saved))
+    return {
+        "calls": _calls(tasks),
+        "links": [[t.name, t.file or ledger_notes.save(job.out, t.table)] for t in links],
+        "fingerprint": state.hexdigest(),
+    }
+
+
+def count_for(rows: int, most: int) -> int:
+    """The number of parts for so many rows: a power of two, each part of about `most` rows."""
+    return 1 if rows <= most else 1 << (-(-rows // most) - 1).bit_length()
+
+
+def joined(sizes: Sequence[int], most: int) -> list[list[int]]:
+    """Which parts to join, given their numbers of rows: groups of indices, each part once, in
+    order."""
+    items = [(rows, [index]) for index, rows in enumerate(sizes)]
+    level = 0
+    while level <= most.bit_length() // FAN_BITS:
+        own = [each for each in items if _level(each[0]) == level]
+        some, rows = list[tuple[int, list[int]]](), 0
+        for each in own:
+            if rows + each[0] <= most:
+                some, rows = [*some, each], rows + each[0]
+        if len(own) < 1 << FAN_BITS or len(some) < 2:
+            level += 1
+            continue
+        items = [each for each in items if each not in some]
+        items.append((rows, sorted(index for _, indices in some for index in indices)))
+    return sorted(indices for _, indices in items)
+
+
+def _level(rows: int) -> int:
+    return max(rows.bit_length() - 1, 0) // FAN_BITS
+
+
+def _tasks(
+    home: Path, old: Sequence[Old], fresh: int, most: int, single: bool, anew: bool
+) -> tuple[list[Task], list[LedgerPart]]:
+    """The parts to write, and those to link. `fresh`: rows for new parts."""
+    old = [each for each in old if each.rows]
+    if single:
+        _save_kept(home, 0, old)
+        return [Task(LEDGER_FILE, tuple(each.part.name for each in old), (0, 1))], []
+    count = count_for(fresh, most)
+    sizes = [each.rows for each in old]
+    runs = joined([*sizes, *([fresh] if count == 1 and fresh else [])], most)
+    number = 0 if anew else max((each.number for each in old), default=-1) + 1
+    tasks, links = list[Task](), list[LedgerPart]()
+    if count > 1:
+        for at in range(count):
+            tasks.append(Task(name_of(number), (), (at, count)))
+            number += 1
+    for run in runs:
+        own = [old[index] for index in run if index < len(old)]
+        new = len(own) < len(run)
+        if not new and len(own) == 1 and own[0].whole and not anew:
+            links.append(own[0].part)
+            continue
+        if new or anew or len(own) > 1:
+            name, number = name_of(number), number + 1
+        else:
+            name = own[0].part.name
+        _save_kept(home, len(tasks), own)
+        tasks.append(Task(name, tuple(each.part.name for each in own), (0, 1) if new else None))
+    return tasks, links
+
+
+def name_of(number: int) -> str:
+    """The file of a part, in the version."""
+    return f"{LEDGER_FILE}/part-{number:05d}.parquet"
+
+
+def _save_kept(home: Path, number: int, old: Sequence[Old]) -> None:
+    """Save, for each of these parts, the keys of the recordings whose rows stay."""
+    found = [KEPT.empty_table()]
+    for each in old:
+        which = each.stays | each.gone
+        keys = each.part.table[KEY].to_numpy()[which]
+        found.append(pa.table([keys, each.gone[which]], schema=KEPT))
+    tables.write_arrow(home / f"ledger/{number}.arrow", [pa.concat_tables(found)])
+
+
+def _calls(tasks: Sequence[Task]) -> list[list[int]]:
+    """The tasks of each worker call: those of one slice of the judged groups go together, so that
+    each slice is read once."""
+    calls: dict[int, list[int]] = {}
+    for number, task in enumerate(tasks):
+        at, count = task.portion or (0, 1)
+        sliced = count > shard_groups.SLICES
+        calls.setdefault(-1 - at * shard_groups.SLICES // count if sliced else number, []).append(
+            number
+        )
+    return [*calls.values()]

@@ -1,0 +1,113 @@
+"""Notes on the parts of ledgers: of the next version, and of the newest one.
+
+    OUT/manifests/package/published/<sha256[:16]>.arrow
+                            of a part: ACCOUNTS of its recordings, its totals, and who failed
+
+Like the files of `published.py`, these only save time: a missing one is made again from the ledger.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import storage
+from tasks.accounting import broken, summary
+from tasks.accounting.broken import Broken
+from tasks.accounting.summary import Totals
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import LEDGER, LEDGER_FILE
+from tasks.publish import previous_version
+from tasks.publish.outcomes import recording_digests, shard_groups
+from tasks.storage import tables
+from tasks.storage.versions import Proved
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A part of the next version's ledger as a worker notes it."""
+
+    name: str  # of its file in the version
+    file: tuple[str, int]  # sha256 and bytes
+    note_file: str  # name of the file with its note
+    gone: list[str]  # recordings that have left the sources since the version before
+
+
+@dataclass(frozen=True, slots=True)
+class Portion(Written):
+    """The same, with its note."""
+
+    totals: Totals
+    broken: dict[str, list[Broken]]  # by dataset, the first recordings that failed
+
+
+class LedgerPart(NamedTuple):
+    """A part of the newest version's ledger."""
+
+    name: str
+    file: str  # with the note; empty: there is none
+    table: pa.Table  # ACCOUNTS
+
+
+def tell(ledger: pa.Table) -> pa.Table:
+    """ACCOUNTS of a part, with its totals and failures as metadata."""
+    totals = summary.totals(ledger)
+    failed = ledger.filter(pc.equal(ledger["outcome"], "failed"))
+    first = {
+        name: broken.of_ledger(ledger.filter(pc.equal(ledger["dataset"], name)))
+        for name in pc.unique(failed["dataset"]).to_pylist()
+    }
+    facts = {"sums": totals.sums.to_pylist(), "recordings": totals.recordings, "broken": first}
+    return recording_digests.of_ledger(ledger).replace_schema_metadata({"told": json.dumps(facts)})
+
+
+def save(out: Path, note: pa.Table) -> str:
+    """Save the note on a part; returns the name of its file. Only while holding OUT's lock."""
+    return previous_version.keep(out, shard_groups.arrow_bytes(note))
+
+
+def of_version(out: Path, newest: Path, described: JsonObject) -> list[LedgerPart]:
+    """The parts of the newest version's ledger, in order. RunError if a part has no note and is
+    damaged."""
+    with suppress(OSError, ValueError, KeyError, pa.ArrowException):
+        if known := previous_version.noted(out, described):
+            for name, _ in known["ledger"]:
+                storage.inside(newest, name)
+            return [
+                LedgerPart(n, file, previous_version.read(out, file)) for n, file in known["ledger"]
+            ]
+    found, proved = [], Proved(newest)
+    for part in tables.parts(newest / LEDGER_FILE):
+        ledger = tables.conformed(tables.read(part, opened=proved), LEDGER)
+        found.append(LedgerPart(proved.name_of(part), "", tell(ledger)))
+    return found
+
+
+def note(scratch: Path, number: int, written: Sequence[Written]) -> None:
+    """Record the parts that one worker call has written or linked."""
+    path = scratch / f"ledger/noted-{number:06d}.json"
+    storage.of(scratch).write(path, json.dumps([asdict(each) for each in written]).encode())
+
+
+def portions(out: Path, scratch: Path) -> list[Portion]:
+    """All recorded parts, in the order of their names."""
+    found = []
+    for path in storage.names(scratch / "ledger", ".json"):
+        if path.name.startswith("noted-"):
+            found += [_portion(out, **each) for each in storage.read_json(path)]
+    return sorted(found, key=lambda each: each.name)
+
+
+def _portion(out: Path, name: str, file: list[Any], note_file: str, gone: list[str]) -> Portion:
+    known = json.loads(previous_version.read(out, note_file).schema.metadata[b"told"])
+    counts = {key: (live, failed) for key, (live, failed) in known["recordings"].items()}
+    totals = Totals(pa.Table.from_pylist(known["sums"], schema=summary.SUMS), counts)
+    first = {key: [Broken(*each) for each in some] for key, some in known["broken"].items()}
+    return Portion(name, (file[0], file[1]), note_file, gone, totals, first)

@@ -1,0 +1,135 @@
+"""Writes and links the parts of a version's ledger on the workers (`layout.py` plans them).
+
+Rows of a part are sorted by recording, start, end and utterance.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tasks import storage
+from tasks.base.errors import RunError
+from tasks.base.schema import LEDGER
+from tasks.publish import previous_version
+from tasks.publish.choosing import corpus_rejections
+from tasks.publish.ledger import ledger_index as ledger_notes
+from tasks.publish.ledger import rows as ledger_rows
+from tasks.publish.ledger.layout import Task
+from tasks.publish.ledger.ledger_index import Written
+from tasks.publish.outcomes import recording_digests, shard_groups
+from tasks.publish.outcomes.recording_digests import KEY
+from tasks.publish.outcomes.shard_groups import KEYED
+from tasks.settings.job import Job
+from tasks.storage import tables, versions
+from tasks.storage.atomic import HashedFile
+from tasks.storage.versions import Proved
+
+LINKED = 64  # parts that one call links
+
+
+def write(
+    job: Job, scratch: Path, numbers: Sequence[int], staging: Path, newest: Path | None
+) -> None:
+    """On a worker: write these parts into the staging folder, and notes on them into `scratch`.
+    All parts of a call read the same portion of the decisions."""
+    plan = json.loads(storage.read(scratch / "ledger/plan.json"))
+    tasks = [Task(**plan["tasks"][number]) for number in numbers]
+    found = KEYED.empty_table()
+    if tasks[0].portion is not None:
+        first, (last, count) = tasks[0].portion[0], tasks[-1].portion or (0, 1)
+        size = shard_groups.SLICES
+        slices = range(first * size // count, max(-(-(last + 1) * size // count), 1))
+        groups = shard_groups.listed(job, scratch)
+        pieces = [groups[number].ledger(slices) for number in plan["groups"]]
+        if not plan["anew"]:
+            wanted = tables.read_arrow(scratch / "ledger/wanted.arrow")[KEY].combine_chunks()
+            pieces = [each.filter(pc.is_in(each[KEY], wanted)) for each in pieces]
+        found = pa.concat_tables([found, *pieces])
+        if plan["judged"]:
+            found = ledger_rows.judged(found, _verdicts(scratch / corpus_rejections.FILE, slices))
+    written = []
+    for number, task in zip(numbers, tasks, strict=True):
+        own = found.slice(0, 0)
+        if task.portion is not None:
+            at, count = task.portion
+            inside = shard_groups.slice_of(found[KEY].to_numpy(), count) == at
+            own = found if inside.all() else found.filter(pa.array(inside))
+        own = own.drop_columns([KEY])
+        gone: list[str] = []
+        if task.before:
+            assert newest is not None
+            kept, left = _before(newest, task, scratch / f"ledger/{number}.arrow")
+            gone = left["recording"].to_pylist()
+            own = pa.concat_tables([own, kept, left])
+        written.append(_write(job, task.name, ledger_rows.in_order(own), staging, gone))
+    ledger_notes.note(scratch, numbers[0], written)
+
+
+def link(
+    job: Job, scratch: Path, number: int, some: Sequence[tuple[str, str]], staging: Path
+) -> None:
+    """On a worker: link these parts of the newest version, each given as (name, file with its
+    note). RunError if one is no longer as published."""
+    newest = versions.newest(job.out)
+    assert newest is not None
+    files, guards = versions.files(newest), previous_version.guards(job.out, newest)
+    written = []
+    for name, note_file in some:
+        storage.of(staging).detach(staging / name)
+        sha256, size = files[name]["sha256"], files[name]["bytes"]
+        guard = previous_version.guard(guards, newest, name)
+        old = storage.inside(newest, name)
+        if not storage.of(newest).link(old, staging / name, sha256, size, guard):
+            raise RunError(versions.differs(newest, name))
+        written.append(Written(name, (sha256, size), note_file, []))
+    ledger_notes.note(scratch, 900_000 + number, written)
+
+
+def linking(links: Sequence[tuple[str, str]]) -> list[Sequence[tuple[str, str]]]:
+    """The arguments of each call of `link`."""
+    return [links[low : low + LINKED] for low in range(0, len(links), LINKED)]
+
+
+def _write(job: Job, name: str, ledger: pa.Table, staging: Path, gone: list[str]) -> Written:
+    # What a dead worker left may be a link into a published version.
+    storage.of(staging).detach(staging / name)
+    with storage.of(staging).writing(staging, job.scratch) as home:
+        target = home / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as raw:
+            file = HashedFile(raw)
+            pq.write_table(ledger, file, compression="zstd")
+    note_file = ledger_notes.save(job.out, ledger_notes.tell(ledger))
+    return Written(name, (file.sha.hexdigest(), file.size), note_file, gone)
+
+
+def _before(newest: Path, task: Task, kept: Path) -> tuple[pa.Table, pa.Table]:
+    """Rows of the newest version that stay, and those of recordings that have left since."""
+    known = tables.read_arrow(kept)
+    stays, gone = (known[KEY].filter(each) for each in (pc.invert(known["gone"]), known["gone"]))
+    opened, rows, left = Proved(newest), [], []
+    for name in task.before:
+        for table in tables.row_groups(storage.inside(newest, name), opened=opened):
+            ledger = tables.conformed(table, LEDGER)
+            keys = pa.array(recording_digests.keys_of(ledger["recording"]))
+            rows.append(ledger.filter(pc.is_in(keys, stays)))
+            if len(gone):
+                left.append(ledger.filter(pc.is_in(keys, gone)))
+    empty = LEDGER.empty_table()
+    return pa.concat_tables([empty, *rows]), ledger_rows.removed(pa.concat_tables([empty, *left]))
+
+
+def _verdicts(path: Path, slices: range) -> pa.Table:
+    """Verdicts on utterances of some slices; read in batches, as there may be many."""
+    found = [corpus_rejections.SAVED.empty_table()]
+    for batch in tables.arrow_batches(path):
+        own = shard_groups.slice_of(batch[KEY].to_numpy(), shard_groups.SLICES)
+        inside = (own >= slices.start) & (own < slices.stop)
+        found.append(pa.Table.from_batches([batch.filter(pa.array(inside))]))
+    return pa.concat_tables(found)

@@ -1,0 +1,53 @@
+"""Rows of a ledger: their order, and how corpus-wide verdicts change them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.accounting import ledger
+from tasks.accounting.summary import REMOVED
+from tasks.base.schema import LEDGER, Row
+from tasks.corpus import enter_verdicts
+from tasks.storage import long_columns
+
+#: Columns that are kept of a recording that has left its source.
+NAMES = ("recording", "source_path", "dataset", "sample_rate")
+_ORDER = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
+
+
+def judged(table: pa.Table, verdicts: pa.Table) -> pa.Table:
+    """The ledger with verdicts entered. If spans overlap, samples move to another span."""
+    if not verdicts.num_rows:
+        return table
+    overlapping = enter_verdicts.overlapping(table)
+    hit = pc.is_in(table["utterance"], verdicts["id"])
+    moved = pc.unique(
+        table["recording"].filter(pc.and_(hit, pc.is_in(table["recording"], overlapping)))
+    )
+    table = enter_verdicts.entered(table, "utterance", verdicts)
+    if not len(moved):
+        return table
+    inside = pc.is_in(table["recording"], moved)
+    by_recording: dict[str, list[Row]] = {}
+    for row in table.filter(inside).to_pylist():
+        by_recording.setdefault(row["recording"], []).append(row)
+    rows = [row for some in by_recording.values() for row in ledger.assigned_again(some)]
+    again = pa.Table.from_pylist(rows, schema=table.schema)
+    return pa.concat_tables([table.filter(pc.invert(inside)), again])
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    """A ledger by recording, start, end and utterance."""
+    return long_columns.take(table, pc.sort_indices(table, sort_keys=_ORDER).to_numpy())
+
+
+def removed(table: pa.Table) -> pa.Table:
+    """A row of no seconds for each recording of a ledger, which records that it left its source."""
+    firsts = [(name, "first") for name in NAMES[1:]]
+    rows = table.group_by("recording", use_threads=False).aggregate(firsts)
+    rows = rows.rename_columns([name.removesuffix("_first") for name in rows.column_names])
+    nothing = {"start": 0.0, "end": 0.0, "samples": 0, "seconds": 0.0, "overlap_samples": 0}
+    outcome = {"outcome": "dropped", "stage": "shard", "reason": REMOVED}
+    rewritten = [{**row, **nothing, **outcome} for row in rows.to_pylist()]
+    return pa.Table.from_pylist(rewritten, schema=LEDGER)

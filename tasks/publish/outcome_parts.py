@@ -1,0 +1,53 @@
+"""Keeps the table of outcomes, which `what-if` and the report ask, in step with the version."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks import storage
+from tasks.corpus import enter_verdicts, outcome_table
+from tasks.publish.choosing import corpus_rejections
+from tasks.publish.outcomes import shard_groups
+from tasks.settings.job import Job
+from tasks.storage import tables
+
+NAME = "decisions.parquet"
+#: Name of a part: of its group, with a hash of corpus-wide verdicts.
+PART = re.compile(rf"{shard_groups.KEY_NAME.pattern}(-[0-9a-f]{{16}})?")
+
+
+def note(job: Job, scratch: Path, judged: Sequence[int], manifests: str | None = None) -> None:
+    """Update the table to the run's groups; `judged`: numbers of the groups with corpus-wide
+    verdicts. Parts whose names exist already stay. `manifests`: the hash of the names of all
+    checkpoints, if the run has listed them."""
+    home = outcome_table.place(job.out)
+    at = {number: place for place, number in enumerate(judged)}
+    outcome_table.unseal(job.out)
+    there = {path.name for path in storage.names(home, ".parquet") if PART.fullmatch(path.stem)}
+    names = []
+    with tables.arrow(scratch / corpus_rejections.FILE) as file:
+        verdicts = pa.ipc.open_file(file)
+        for number, group in enumerate(shard_groups.listed(job, scratch)):
+            name, own = group.home.name, None
+            if number in at:
+                batch = verdicts.get_batch(at[number])
+                own = pa.Table.from_batches([batch]).drop_columns(["group"])
+                text = repr(own.to_pylist()).encode()
+                name = f"{name}-{hashlib.sha256(text).hexdigest()[:16]}"
+            names.append(f"{name}.parquet")
+            if names[-1] not in there:
+                data = group.data(NAME)
+                if own is not None:
+                    table = pq.read_table(pa.BufferReader(data))
+                    table = enter_verdicts.entered(table, "id", own)
+                    data = tables.parquet(table, compression="zstd")
+                storage.write_atomic(home / names[-1], data)
+    for name in there.difference(names):
+        storage.remove(home / name)
+    outcome_table.seal(job, names, manifests)

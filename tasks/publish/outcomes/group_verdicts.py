@@ -1,0 +1,109 @@
+"""Gives the verdicts on groups of work shards, on the workers; `shard_groups.py` reads them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import corpus, storage
+from tasks.base.errors import PASSING
+from tasks.publish import row_digests, seeded_hash, speakers
+from tasks.publish.outcomes import recording_digests, shard_outcomes
+from tasks.publish.outcomes.recording_digests import ACCOUNT, ACCOUNTED, KEY
+from tasks.publish.outcomes.shard_groups import (
+    DIGESTS,
+    KEYED,
+    PLACES,
+    SLICES,
+    VOICE,
+    GroupFacts,
+    ShardGroup,
+    arrow_bytes,
+    slice_of,
+)
+from tasks.settings.job import Job
+from tasks.shard_store import recipe
+from tasks.storage import tables
+
+
+def judge(job: Job, group: ShardGroup) -> None:
+    """On a worker: judge a group of shards."""
+    parts = [shard_outcomes.of_shard(job, shard, strict=True) for shard in group.shards]
+    rows = pa.concat_tables([each.rows for each in parts]).combine_chunks()
+    ledger = pa.concat_tables([each.ledger for each in parts])
+    data = {
+        "rows.arrow": arrow_bytes(rows),
+        "decisions.parquet": tables.parquet(
+            pa.concat_tables([each.utterances for each in parts]),
+            compression="zstd",
+            write_statistics=False,
+        ),
+        "digests.arrow": arrow_bytes(_digests(job, rows, ledger)),
+        "accounts.arrow": arrow_bytes(recording_digests.of_ledger(ledger)),
+    }
+    if recipe.across_recordings(job) is not None:
+        data["voices.arrow"] = arrow_bytes(pa.concat_tables([each.voices for each in parts]))
+    if corpus.takes_part(job):
+        data["heard.arrow"] = arrow_bytes(pa.concat_tables([each.heard for each in parts]))
+    data["ledger.bin"], slices = _sliced(ledger)
+    facts: GroupFacts = {
+        "files": {name: hashlib.sha256(each).hexdigest()[:16] for name, each in data.items()},
+        "slices": slices,
+        "rows": rows.num_rows,
+        "ledger": ledger.num_rows,
+        "changed": [
+            shard
+            for shard, each in zip(group.shards, parts, strict=True)
+            if pc.any(_unsettled(each.ledger)).as_py()
+        ],
+    }
+    for name, each in data.items():
+        storage.write_atomic(group.home / name, each)
+    storage.write_atomic(group.home / "facts.json", json.dumps(facts).encode())
+
+
+def _unsettled(ledger: pa.Table) -> pa.ChunkedArray:
+    """Rows that the next run looks at again. It finds those of the stage shard by itself."""
+    reasons = pa.array(["changed", *PASSING])
+    return pc.and_(pc.is_in(ledger["reason"], reasons), pc.not_equal(ledger["stage"], "shard"))
+
+
+def _digests(job: Job, rows: pa.Table, ledger: pa.Table) -> pa.Table:
+    keys = seeded_hash.keys(str(job.package.seed), rows["id"].to_pylist())
+    content = row_digests.of_rows(rows.drop_columns([n for n in PLACES if n in rows.column_names]))
+    account, accounted = recording_digests.of_clips(rows["id"], ledger)
+    columns = {
+        "high": keys[:, 0],
+        "low": keys[:, 1],
+        "content": content,
+        "samples": rows["num_samples"],
+        "rate": rows["sample_rate"],
+        ACCOUNT: account,
+        ACCOUNTED: accounted,
+        "dataset": rows["dataset"].dictionary_encode(),
+    }
+    table = pa.table(columns, schema=DIGESTS)
+    if recipe.across_recordings(job) is None:
+        return table
+    return table.append_column(VOICE, pa.array(speakers.voices_of(rows)))
+
+
+def _sliced(ledger: pa.Table) -> tuple[bytes, list[tuple[int, int, int]]]:
+    """The ledger in portions, each a stream of its own: (first byte, bytes, CRC-32) of each."""
+    found = recording_digests.keys_of(ledger["recording"])
+    ledger = ledger.append_column(KEYED.field(KEY), pa.array(found))
+    order = np.argsort(found, kind="stable")
+    ledger = ledger.take(order).combine_chunks()
+    edges = np.searchsorted(slice_of(found[order], SLICES), np.arange(SLICES + 1))
+    whole, slices = bytearray(), []
+    for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        own = ledger.slice(low, high - low)
+        part = arrow_bytes(own, pa.ipc.new_stream) if high > low else b""
+        slices.append((len(whole), len(part), zlib.crc32(part)))
+        whole += part
+    return bytes(whole), slices

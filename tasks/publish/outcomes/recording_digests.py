@@ -1,0 +1,80 @@
+"""A few bytes of each recording's ledger, by which a new version knows what it need not rewrite.
+
+A recording's digest is the sum of its rows' digests, so a verdict on one clip changes it without
+reading the other rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.accounting.summary import REMOVED
+from tasks.base.arrays import UInt64s
+from tasks.base.schema import LEDGER
+from tasks.corpus import enter_verdicts
+from tasks.publish import row_digests, seeded_hash
+from tasks.storage import long_columns
+
+KEY = "key"  # hash of a row's recording
+ACCOUNT, ACCOUNTED = "account", "accounted"  # of a clip's row, before its outcome and with it
+ACCOUNTS = pa.schema(
+    {
+        KEY: pa.uint64(),
+        "digest": pa.uint64(),
+        "rows": pa.int32(),
+        "overlaps": pa.bool_(),  # spans of the recording overlap
+        "removed": pa.bool_(),  # it has left its source
+    }
+)
+BEFORE = [name for name in LEDGER.names if name not in enter_verdicts.COLUMNS]
+
+
+def keys_of(recordings: pa.ChunkedArray) -> UInt64s:
+    """The hash of each row's recording; uint64 [rows]."""
+    coded = long_columns.coded(recordings)
+    hashes = seeded_hash.draws("recording", coded.dictionary.to_pylist())
+    found: UInt64s = hashes[coded.indices.to_numpy(zero_copy_only=False)]
+    return found
+
+
+def of_ledger(ledger: pa.Table) -> pa.Table:
+    """ACCOUNTS of the recordings of a ledger, or of a portion of it, sorted by key."""
+    keys, at = np.unique(keys_of(ledger["recording"]), return_inverse=True)
+    digest = np.zeros(len(keys), np.uint64)
+    np.add.at(digest, at, _with_outcome(_before_outcome(ledger), ledger))
+    overlaps = pc.greater(ledger["overlap_samples"], 0).to_numpy()
+    removed = pc.fill_null(pc.equal(ledger["reason"], REMOVED), False).to_numpy()
+    columns = [
+        keys,
+        digest,
+        np.bincount(at, minlength=len(keys)),
+        np.bincount(at, overlaps, len(keys)) > 0,
+        np.bincount(at, removed, len(keys)) > 0,
+    ]
+    return pa.table(columns, schema=ACCOUNTS)
+
+
+def of_clips(ids: pa.ChunkedArray, ledger: pa.Table) -> tuple[UInt64s, UInt64s]:
+    """ACCOUNT and ACCOUNTED of the ledger's rows of packaged clips."""
+    rows = ledger.filter(pc.equal(ledger["outcome"], "packaged"))
+    rows = rows.take(pc.index_in(ids, rows["utterance"]))
+    before = _before_outcome(rows)
+    return before, _with_outcome(before, rows)
+
+
+def changes(verdicts: pa.Table) -> UInt64s:
+    """What verdicts (outcomes.COLUMNS, with ACCOUNT and ACCOUNTED of their clips) add to the
+    digests of their recordings, provided that no spans overlap."""
+    then, before = (verdicts[name].to_numpy() for name in (ACCOUNTED, ACCOUNT))
+    found: UInt64s = _with_outcome(before, verdicts) - then
+    return found
+
+
+def _before_outcome(rows: pa.Table) -> UInt64s:
+    return row_digests.folded(np.zeros(len(rows), np.uint64), rows, BEFORE)
+
+
+def _with_outcome(before: UInt64s, rows: pa.Table) -> UInt64s:
+    return row_digests.folded(before, rows, enter_verdicts.COLUMNS)

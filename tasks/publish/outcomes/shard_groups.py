@@ -1,0 +1,217 @@
+"""Groups of work shards with the outcomes of their utterances, kept from run to run.
+
+    OUT/manifests/package/decided/<key>/
+        rows.arrow           utterances that pass all verdicts of their own shard
+        ledger.bin           their ledger in SLICES portions by a hash of the recording
+        decisions.parquet    all utterances with their measures
+        heard.arrow          input of corpus-wide verdicts, if there are any
+        voices.arrow         voices of its recordings, if they are linked over the corpus
+        digests.arrow        56 bytes of each row, from which a version of the corpus is planned
+        accounts.arrow       22 bytes of each recording's ledger, likewise
+        facts.json           hash of each file, and counts; written last, so it is the seal
+
+The key is a hash of everything that affects the outcomes (`tasks.publish.unchanged`). A version does not
+depend on how recordings were grouped into shards. `group_verdicts.py` writes the files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import zlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TypedDict
+
+import numpy as np
+import pyarrow as pa
+
+from tasks import corpus, storage
+from tasks.base.arrays import Int64s, UInt64s
+from tasks.base.errors import CorruptManifest
+from tasks.base.schema import LEDGER
+from tasks.publish.outcomes import shard_outcomes
+from tasks.publish.outcomes.recording_digests import ACCOUNT, ACCOUNTED, KEY
+from tasks.publish.planned_columns import BESIDE_COLUMNS, LAYOUT_COLUMNS, SOURCE_COLUMNS
+from tasks.settings.job import Job
+from tasks.shard_store import blobs, recipe
+from tasks.shard_store.recipe import digest
+
+FORMAT = 3  # of these files
+AT_ONCE = 8  # shards of a group
+SLICES = 64  # of a ledger
+SMALL = 1 << 18  # bytes of a table
+LIST = "groups.json"
+KEY_NAME = re.compile(r"[0-9a-f]{24}")  # of a group's folder
+#: Columns of a row that are not part of its content: where it lies, and its split.
+PLACES = (*SOURCE_COLUMNS, *BESIDE_COLUMNS, *LAYOUT_COLUMNS, "split")
+KEYED = pa.schema([*LEDGER, pa.field(KEY, pa.uint64())])
+DIGESTS = pa.schema(
+    {
+        "high": pa.uint64(),  # of the seeded hash of the id: the order of clips, and who it is
+        "low": pa.uint64(),
+        "content": pa.uint64(),
+        "samples": pa.int64(),
+        "rate": pa.int32(),
+        ACCOUNT: pa.uint64(),
+        ACCOUNTED: pa.uint64(),
+        "dataset": pa.dictionary(pa.int32(), pa.string()),
+    }
+)
+VOICE = "voice"  # column of DIGESTS where voices are linked: hash of the voice, as it is named
+
+
+def slice_of(keys: UInt64s, count: int) -> Int64s:
+    """The portion, of `count` equal ones of all hashes, that each key falls into."""
+    high = keys >> np.uint64(32)
+    return ((high * np.uint64(count)) >> np.uint64(32)).astype(np.int64)
+
+
+class GroupFacts(TypedDict):
+    """facts.json of a group."""
+
+    files: dict[str, str]  # first 16 hex digits of each file's sha256
+    slices: list[tuple[int, int, int]]  # first byte, bytes and CRC-32 of each portion of the ledger
+    rows: int
+    ledger: int  # rows
+    changed: list[str]  # shards that the next run looks at again
+
+
+@dataclass(frozen=True)
+class ShardGroup:
+    """Some shards, and where the outcomes of their utterances lie. Small enough to be sent
+    to workers."""
+
+    home: Path
+    shards: tuple[str, ...]
+
+    @cached_property
+    def facts(self) -> GroupFacts:
+        """CorruptManifest if the group has no outcomes, or damaged ones."""
+        place = self.home / "facts.json"
+        try:
+            found: GroupFacts = storage.read_json(place)
+        except (FileNotFoundError, ValueError) as error:
+            raise CorruptManifest(f"{place} is gone or damaged", str(place)) from error
+        return found
+
+    def data(self, name: str) -> bytes:
+        """The bytes of a file; CorruptManifest if they are not as written."""
+        try:
+            data = storage.read(self.home / name)
+        except FileNotFoundError as error:
+            raise self._damaged(name) from error
+        if hashlib.sha256(data).hexdigest()[:16] != self.facts["files"].get(name):
+            raise self._damaged(name)
+        return data
+
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """A table, or only these columns of it, in the file's order; CorruptManifest if it names
+        PCM outside the blobs."""
+        data = pa.py_buffer(self.data(name))
+        held = pa.ipc.open_file(data)
+        names = held.schema.names
+        fields = [at for at, each in enumerate(names) if columns is None or each in set(columns)]
+        if columns is None or len(data) < SMALL:  # reading it all is faster than opening it again
+            table = held.read_all().select(fields)
+        else:
+            some = pa.ipc.IpcReadOptions(included_fields=fields)
+            table = pa.ipc.open_file(data, options=some).read_all()
+        if not blobs.sound_places(table):
+            raise self._damaged(name)
+        return table
+
+    def ledger(self, slices: range) -> pa.Table:
+        """Ledger rows (KEYED) of some of the SLICES; the rows of a recording are adjacent."""
+        spans = [span for span in self.facts["slices"][slices.start : slices.stop] if span[1]]
+        if not spans:
+            return KEYED.empty_table()
+        low, high = spans[0][0], spans[-1][0] + spans[-1][1]
+        with storage.of(self.home).spans(self.home, [("ledger.bin", low, high)]) as read:
+            data = read(("ledger.bin", low, high)) or b""
+        parts = []
+        for at, size, crc in spans:
+            part = memoryview(data)[at - low : at - low + size]
+            if zlib.crc32(part) != crc:
+                raise self._damaged("ledger.bin")
+            parts.append(pa.ipc.open_stream(pa.py_buffer(part), options=_ALONE).read_all())
+        return pa.concat_tables(parts)
+
+    def _damaged(self, name: str) -> CorruptManifest:
+        """Names the seal as the damaged file: once it is removed, the group is judged again."""
+        return CorruptManifest(f"{self.home / name} is damaged", str(self.home / "facts.json"))
+
+
+def home(out: Path) -> Path:
+    return out / "manifests" / "package" / "decided"
+
+
+def kept_in(out: Path) -> list[str]:
+    """Names of the groups' folders; nothing else that lies there."""
+    return [name for name in storage.of(out).folders(home(out)) if KEY_NAME.fullmatch(name)]
+
+
+def groups(job: Job, keys: Mapping[str, str]) -> list[ShardGroup]:
+    """Groups of consecutive shards by name; `keys`: the key of each shard."""
+    names = sorted(keys)
+    package = [job.package.seed, job.package.text_form]  # those that affect outcomes
+    what: list[object] = [FORMAT, shard_outcomes.VERSION, *package, corpus.takes_part(job)]
+    what += ["audio", job.package.audio] if recipe.enhancing(job) else []
+    what += ["voices"] if recipe.across_recordings(job) is not None else []
+    found = []
+    for low in range(0, len(names), AT_ONCE):
+        some = tuple(names[low : low + AT_ONCE])
+        key = digest("decided", what, [(name, keys[name]) for name in some])
+        found.append(ShardGroup(home(job.out) / key, some))
+    return found
+
+
+def missing(some: Sequence[ShardGroup], out: Path) -> list[ShardGroup]:
+    """Groups without outcomes."""
+    there = set(kept_in(out))
+    return [
+        each
+        for each in some
+        if each.home.name not in there or not storage.exists(each.home / "facts.json")
+    ]
+
+
+def list_in(scratch: Path, some: Sequence[ShardGroup]) -> None:
+    """Write the groups of a run to a file, so that messages to workers stay small."""
+    entries = [(each.home.name, each.shards) for each in some]
+    storage.of(scratch).write(scratch / LIST, json.dumps(entries).encode())
+
+
+def listed(job: Job, scratch: Path) -> list[ShardGroup]:
+    """The groups of the run, from that file."""
+    entries = storage.read_json(scratch / LIST)
+    return [ShardGroup(home(job.out) / name, tuple(shards)) for name, shards in entries]
+
+
+def forget(out: Path, kept: Sequence[ShardGroup], changed: Collection[str]) -> None:
+    """Remove the outcomes of groups that are not in `kept`, or that have one of the shards
+    `changed`, which the next run looks at again. Call it only while holding OUT's lock."""
+    store = storage.of(out)
+    names = {each.home.name for each in kept if not set(each.shards) & set(changed)}
+    for name in kept_in(out):
+        if name not in names:
+            store.remove_tree(home(out) / name)
+
+
+#: For small streams, on which threads cost more than they save.
+_ALONE = pa.ipc.IpcReadOptions(use_threads=False)
+_FAST = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+def arrow_bytes(
+    table: pa.Table, writer: Callable[..., pa.RecordBatchStreamWriter] = pa.ipc.new_file
+) -> bytes:
+    """An Arrow file, or what `writer` makes, of one record batch."""
+    target = io.BytesIO()
+    with writer(target, table.schema, options=_FAST) as out:
+        out.write_table(table.combine_chunks())
+    return target.getvalue()

@@ -1,0 +1,127 @@
+"""The outcomes of the utterances of one work shard, which depend on that shard alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from tasks import corpus, scoring
+from tasks.accounting import ledger
+from tasks.base import process_memory
+from tasks.base.schema import LEDGER, UTTERANCES, Row
+from tasks.corpus import outcome_table, voices
+from tasks.publish.planned_columns import LAYOUT_COLUMNS, sources_of
+from tasks.settings.job import Job
+from tasks.shard_store import enhanced, hypotheses, llm_answers, manifest, recipe, text_values
+from tasks.shard_store.utterance import Outcome, Utterance
+from tasks.stages.stage import view_of
+
+VERSION = 2  # raise it when the same checkpoints are judged otherwise
+
+
+class ShardOutcomes(NamedTuple):
+    rows: pa.Table  # to package; `row_schema`
+    ledger: pa.Table  # LEDGER
+    utterances: pa.Table  # all, with their measures; `outcome_table.schema_of`
+    heard: pa.Table  # what corpus-wide verdicts are based on; `corpuswide.ROW`
+    voices: pa.Table  # what speakers over all recordings are based on; `voices.VOICES`
+
+
+@process_memory.uncollected()
+def of_shard(job: Job, shard: str, strict: bool = False) -> ShardOutcomes:
+    """Judge one shard.
+
+    `strict` is for versions. What a run did not finish there, it could not: the file changed
+    meanwhile. A damaged manifest raises CorruptManifest, so that its content is computed again.
+    Otherwise both are pending.
+    """
+    known = view_of(job, shard, manifest.refuse if strict else manifest.leave)
+    outcome, reason = ("failed", "changed") if strict else (ledger.PENDING, ledger.PENDING)
+    utterances = []
+    for utterance in known.transcribed():
+        if utterance.outcome.outcome == "pending":
+            utterance.outcome = Outcome(outcome, utterance.outcome.stage, reason)
+        utterances.append(utterance)
+    computed = (*text_values.DERIVED, *text_values.text_columns(job.transcribe.verdicts))
+    packaged = (u for u in utterances if u.outcome.outcome == "packaged")
+    rows = [_row(job, shard, u, computed) for u in packaged]
+    heard = corpus.rows(job, shard, utterances) if corpus.takes_part(job) else []
+    spoken = voices.rows(known) if recipe.across_recordings(job) is not None else []
+    return ShardOutcomes(
+        pa.Table.from_pylist(rows, schema=row_schema(job)),
+        pa.Table.from_pylist(
+            ledger.of_shard(known, utterances, Outcome(outcome, "filter", reason)), schema=LEDGER
+        ),
+        outcome_table.of_utterances(job, utterances, known.with_stored_text(utterances)),
+        pa.Table.from_pylist(heard, schema=corpus.ROW),
+        pa.Table.from_pylist(spoken, schema=voices.VOICES),
+    )
+
+
+#: Columns of a packaged row that are those of its transcript.
+HEARD = (
+    *("language", "language_probability", "avg_logprob", "no_speech_probability"),
+    *("compression_ratio", "words", "word_errors", "chars", "char_errors"),
+    *("detected_language", "detected_probability"),
+    *("speech_seconds", "speech_after_text", "word_times"),
+)
+
+
+def _row(job: Job, shard: str, u: Utterance, computed: Sequence[str]) -> Row:
+    assert u.packed is not None
+    assert u.heard is not None
+    text, source = text_values.final_text(job, u)
+    heard, clean = u.heard, u.beside or {}
+    normalised = heard["reference_normalised" if source == "reference" else "normalised"]
+    if source == "asr" and job.transcribe.asr != "first" and u.others:
+        normalised = hypotheses.compared(u, text)
+    if job.package.text_form == "llm_text" and u.llm_answer:
+        text = u.llm_answer["text"] or text
+    elif job.package.text_form == "normalised":
+        text = scoring.training_text(text, heard["language"] or "") or text
+    return {
+        **u.measures,
+        **{name: heard.get(name) for name in HEARD},
+        **{name: u.texts[name] for name in computed},
+        "llm_text": llm_answers.became(u),
+        "id": u.id,
+        "source_id": u.source_id,
+        "dataset": u.recording["dataset"],
+        "split": "train",
+        "recording": u.recording["recording"],
+        "source_path": u.recording["source_path"],
+        "start": u.start / u.rate,
+        "end": u.end / u.rate,
+        "num_samples": u.packed["num_samples"],
+        "sample_rate": u.packed["rate"],
+        "text": text,
+        "text_source": source,
+        "normalised": normalised,
+        "hypothesis": heard["text"],
+        "speaker": u.speaker,
+        "sha256": u.packed["sha256"],
+        "work_shard": shard,
+        "blob": u.packed["blob"],
+        "blob_offset": u.packed["offset"],
+        # Of the enhanced clip, where both are packaged.
+        "beside_blob": clean.get("blob"),
+        "beside_offset": clean.get("offset"),
+        "sha256_enhanced": clean.get("sha256"),
+    }
+
+
+def row_schema(job: Job) -> pa.Schema:
+    """Columns of a row before the layout: the published ones, the measures, where its PCM is."""
+    fields = [field for field in UTTERANCES if field.name not in LAYOUT_COLUMNS]
+    for found in (enhanced.measures(job), text_values.text_columns(job.transcribe.verdicts)):
+        for column, (unit, doc) in found.items():
+            fields.append(pa.field(column, pa.float64(), metadata={"doc": doc, "unit": unit}))
+    if job.transcribe.llm_text:
+        doc = "what became of a language model's punctuation: taken, or why the text stayed"
+        fields.append(pa.field("llm_text", pa.string(), metadata={"doc": doc, "unit": ""}))
+    if job.package.audio == "both":
+        doc = "hash of the enhanced clip's PCM, whose length and rate are the same"
+        fields.append(pa.field("sha256_enhanced", pa.string(), metadata={"doc": doc, "unit": ""}))
+    return pa.schema([*fields, *sources_of(job).items()])

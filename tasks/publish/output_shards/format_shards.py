@@ -1,0 +1,165 @@
+"""What one format makes of a version: the columns that it sees, its output shards, and the previous
+version's files that they keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from tasks import plugins, storage
+from tasks.base.errors import ConfigError, UnsafePlace
+from tasks.base.json_types import JsonObject, PublishedEntry
+from tasks.base.schema import Row
+from tasks.formats import OutputShard, PublishedFile
+from tasks.plugins.contracts import Format
+from tasks.publish.dataset import datacard
+from tasks.publish.output_shards.layout import PlannedGroup
+from tasks.settings import Plugin
+from tasks.settings.job import Job
+from tasks.shard_store import whole_job
+
+
+@dataclass(frozen=True, slots=True)
+class PreviousVersion:
+    """Its folder, its dataset.json, the columns of its utterances, and those of some groups.
+
+    `places`: first row and rows of each of these groups in `rows`, by split and number.
+    """
+
+    home: Path
+    described: JsonObject
+    columns: tuple[str, ...]
+    rows: pa.Table | None = None
+    places: dict[tuple[str, int | None], tuple[int, int]] = field(default_factory=dict)
+
+    def has_format(self, plugin: Plugin) -> bool:
+        """Whether it holds the format in the same version and with the same settings."""
+        module = plugins.load("formats", plugin.use)
+        if self.described["formats"].get(plugin.use) != module.VERSION:
+            return False
+        try:
+            then = whole_job.settings_of_plugin(
+                "formats", datacard.formats_of(self.described)[plugin.use]
+            )
+        except ConfigError:  # a setting that the plug-in no longer has
+            return False
+        return then == whole_job.settings_of_plugin("formats", plugin)
+
+    def files(self, paths: Iterable[str]) -> tuple[PublishedFile, ...]:
+        """These of its files; empty if it lacks one of them, or has a link in its place."""
+        known: Mapping[str, PublishedEntry] = self.described["files"]
+        wanted = list(paths)
+        if any(path not in known for path in wanted):
+            return ()
+        try:
+            places = [str(storage.inside(self.home, path)) for path in wanted]
+        except UnsafePlace:
+            return ()
+        entries = (known[path] for path in wanted)
+        return tuple(
+            PublishedFile(place, entry["sha256"], entry["bytes"])
+            for place, entry in zip(places, entries, strict=True)
+        )
+
+
+def derived(
+    plugin: Plugin, schema: pa.Schema, read: Callable[[list[str]], pa.Table]
+) -> dict[str, pa.Array]:
+    """The columns that a format derives from all rows of a version. `read` gives some columns of
+    these rows, which have `schema`; it is called only if the format derives any."""
+    module, settings = plugins.resolve("formats", plugin)
+    if not module.derived(schema.empty_table(), settings):
+        return {}
+    return module.derived(read([name for name in module.COLUMNS if name in schema.names]), settings)
+
+
+def all_derived(
+    job: Job, schema: pa.Schema, read: Callable[[list[str]], pa.Table]
+) -> dict[str, pa.Array]:
+    """`derived` of all formats of a job, by the names that a plan has for the columns: two formats
+    may derive columns of one name."""
+    return {
+        f"{plugin.use}:{name}": values
+        for plugin in job.package.formats
+        for name, values in derived(plugin, schema, read).items()
+    }
+
+
+def own_columns(use: str, planned: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
+    """A plan's table, or batch, in which the columns that the format derives have its names."""
+    names = [name.removeprefix(f"{use}:") for name in planned.schema.names]
+    return planned.rename_columns(names)
+
+
+def with_columns(table: pa.Table, columns: Mapping[str, pa.Array]) -> pa.Table:
+    for name, values in columns.items():
+        table = table.append_column(name, values)
+    return table
+
+
+def visible(
+    module: Format, table: pa.Table | pa.RecordBatch, *more: str
+) -> pa.Table | pa.RecordBatch:
+    """The columns that a format's files depend on, without measures that were not taken."""
+    wanted = dict.fromkeys((*module.COLUMNS, *more))
+    return table.select([name for name in wanted if name in table.schema.names])
+
+
+def rows_for(module: Format, table: pa.Table | pa.RecordBatch, *more: str) -> list[Row]:
+    """Rows as `write` and `check` get them."""
+    rows: list[Row] = visible(module, table, "shard", "offset", *more).to_pylist()
+    return rows
+
+
+def of_format(
+    plugin: Plugin,
+    groups: Sequence[PlannedGroup],
+    planned: pa.Table,
+    previous: PreviousVersion | None,
+) -> list[OutputShard]:
+    """The shards of one format, with the previous version's files if their content is the same.
+    `planned`: the rows of the groups, with the columns of `all_derived`."""
+    module, settings = plugins.resolve("formats", plugin)
+    now = visible(module, own_columns(plugin.use, planned))
+    same: list[int | None] = [None] * len(groups)
+    if previous and previous.has_format(plugin):
+        # A measure that was added or removed since changes the files that hold it.
+        measured = set(planned.column_names) & set(module.COLUMNS)
+        if measured == set(previous.columns) & set(module.COLUMNS):
+            same = same_as(groups, now, previous)
+    shards, at = [], 0
+    for index, (group, number_then) in enumerate(zip(groups, same, strict=True)):
+        rows, at = now.slice(at, group.clips), at + group.clips
+        files = tuple(module.files(group.split, group.number, rows, settings))
+        unchanged: tuple[PublishedFile, ...] = ()
+        if number_then is not None and (number_then == group.number or not module.NUMBERED):
+            assert previous is not None
+            unchanged = previous.files(module.files(group.split, number_then, rows, settings))
+        place = group.split, group.number, index, group.clips
+        shards.append(OutputShard(plugin.use, *place, files, unchanged))
+    return shards
+
+
+def same_as(
+    groups: Sequence[PlannedGroup], now: pa.Table, previous: PreviousVersion
+) -> list[int | None]:
+    """For each group, the number of the previous version's group with the same clips and the same
+    values in `now` (what the format writes), or None."""
+    then = previous.rows
+    if then is not None and set(now.column_names) <= set(then.column_names):
+        then, places = then.select(now.column_names), previous.places
+    else:
+        places = {}
+    found: list[int | None] = []
+    at = 0
+    for group in groups:
+        rows, at = now.slice(at, group.clips), at + group.clips
+        equal, place = group.same, places.get((group.split, group.before))
+        if not equal and group.whole and place is not None:
+            assert then is not None
+            equal = rows.equals(then.slice(*place))
+        found.append(group.before if equal else None)
+    return found

@@ -1,0 +1,209 @@
+"""The plan of a version: its rows in order, and the output shards that workers write.
+
+It lies in `.plan/` in the staging folder until the version is published, so that a worker call
+needs only the number of its shard. A large version has a plan for each part of its table:
+
+    <part>/rows.arrow     its rows in the order of the groups: a record batch for each group
+    <part>/shards.arrow   a record batch for each output shard
+    hashes/<n>            digests of the files of shard n: from `write`, then from `check`
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from tasks import plugins, storage
+from tasks.base.schema import UTTERANCES, Row
+from tasks.formats import Hashes, OutputShard, PublishedFile
+from tasks.publish.output_shards import format_shards
+from tasks.publish.output_shards.format_shards import PreviousVersion
+from tasks.publish.output_shards.layout import PlannedGroup
+from tasks.publish.planned_columns import sources_of
+from tasks.settings.job import Job
+from tasks.storage import tables
+
+PLAN, HASHES = ".plan", "hashes"
+PART_BITS = 24  # of a shard's number: its place in its part
+FILE = pa.struct({"path": pa.string(), "sha256": pa.string(), "size": pa.int64()}.items())
+SHARD = pa.schema(
+    {
+        **dict.fromkeys(("format", "split"), pa.string()),
+        **dict.fromkeys(("number", "group", "clips"), pa.int64()),
+        "files": pa.list_(pa.string()),
+        "unchanged": pa.list_(FILE),
+    }
+)
+
+
+def write(
+    job: Job,
+    home: Path,
+    groups: Sequence[PlannedGroup],
+    rows: pa.Table,
+    derived: Mapping[str, pa.Array],
+    previous: PreviousVersion | None = None,
+    part: int = 0,
+) -> pa.Table:
+    """Write the plan of a part into a local folder; returns its rows of `utterances.parquet`.
+
+    `rows`: those of the groups, in order; `derived`: their columns of `format_shards.all_derived`.
+    """
+    folder = home / PLAN / part_name(part)
+    folder.mkdir(parents=True)
+    source_columns = [*sources_of(job)]
+    planned = format_shards.with_columns(rows, derived)
+    shards = {
+        plugin.use: format_shards.of_format(
+            plugin, groups, planned.drop_columns(source_columns), previous
+        )
+        for plugin in job.package.formats
+    }
+    laid_out = _laid_out(job, groups, shards[job.package.formats[0].use], planned)
+    _save(folder / "rows.arrow", laid_out, [group.clips for group in groups])
+    save_shards(folder, [shard for some in shards.values() for shard in some])
+    return laid_out.drop_columns([*source_columns, *derived])
+
+
+def save_shards(folder: Path, shards: list[OutputShard]) -> None:
+    """Write the output shards of a part into its local folder."""
+    entries = pa.Table.from_pylist([to_row(shard) for shard in shards], schema=SHARD)
+    _save(folder / "shards.arrow", entries, [1] * len(shards))
+
+
+def part_name(part: int) -> str:
+    return f"{part:05d}"
+
+
+def number_of(part: int, index: int) -> int:
+    """The number of an output shard, which a worker call gets."""
+    return part << PART_BITS | index
+
+
+def _place(number: int) -> tuple[str, int]:
+    """(folder of its part, place in it)."""
+    return part_name(number >> PART_BITS), number & ((1 << PART_BITS) - 1)
+
+
+def _laid_out(
+    job: Job, groups: Sequence[PlannedGroup], shards: list[OutputShard], table: pa.Table
+) -> pa.Table:
+    """The rows with their places in the first format's `shards`."""
+    module, settings = plugins.resolve("formats", job.package.formats[0])
+    paths, generations, offsets = [], [], []
+    at = 0
+    for group, shard in zip(groups, shards, strict=True):
+        paths += [shard.path] * shard.clips
+        generations += [group.generation] * shard.clips
+        if module.offsets:
+            offsets.append(module.offsets(table.slice(at, shard.clips), settings))
+        at += shard.clips
+    places = {
+        "shard": pa.array(paths, pa.string()),
+        "generation": pa.array(generations, pa.int32()),
+        "offset": pa.array(np.concatenate(offsets)) if offsets else pa.nulls(at, pa.int64()),
+    }
+    more = [field for field in table.schema if field.name not in UTTERANCES.names]
+    schema = pa.schema([*UTTERANCES, *more])
+    columns = [places[n] if n in places else table[n] for n in schema.names]
+    return pa.table(columns, schema=schema)
+
+
+def _save(path: Path, table: pa.Table, counts: Sequence[int]) -> None:
+    """Write an Arrow file with a record batch per count, so that a worker reads only its own.
+
+    Chunks are combined once for the whole table: for each of many batches it takes most of the
+    time.
+    """
+    table = table.combine_chunks()
+    whole = table.to_batches()
+    ends = np.cumsum(counts).tolist()
+    with tables.writing(path, table.schema) as out:
+        for low, high in zip([0, *ends[:-1]], ends, strict=True):
+            if len(whole) > 1:  # its texts are too long for one
+                [batch] = table.slice(low, high - low).combine_chunks().to_batches()
+            else:
+                batch = whole[0].slice(low, high - low)
+            out.write_batch(batch)
+
+
+def _load(path: Path, number: int) -> pa.RecordBatch:
+    with tables.arrow(path) as file:
+        return pa.ipc.open_file(file).get_batch(number)
+
+
+def to_row(shard: OutputShard) -> Row:
+    fields = {name: getattr(shard, name) for name in SHARD.names}
+    return {**fields, "unchanged": [file._asdict() for file in shard.unchanged]}
+
+
+def from_row(row: Row) -> OutputShard:
+    unchanged = tuple(PublishedFile(**file) for file in row["unchanged"])
+    return OutputShard(**{**row, "files": tuple(row["files"]), "unchanged": unchanged})
+
+
+def parts(staging: Path) -> list[int]:
+    """Numbers of the parts, in order."""
+    return sorted(
+        int(name) for name in storage.of(staging).folders(staging / PLAN) if name.isdigit()
+    )
+
+
+def shards_of(staging: Path, part: int) -> list[OutputShard]:
+    """The output shards of one part, in order."""
+    table = tables.read_arrow(staging / PLAN / part_name(part) / "shards.arrow")
+    return [from_row(row) for row in table.combine_chunks().to_pylist()]  # of many batches
+
+
+def numbered(staging: Path) -> dict[int, OutputShard]:
+    """All output shards by number, in order."""
+    return {
+        number_of(part, index): shard
+        for part in parts(staging)
+        for index, shard in enumerate(shards_of(staging, part))
+    }
+
+
+def shard(staging: Path, number: int) -> OutputShard:
+    part, index = _place(number)
+    return from_row(_load(staging / PLAN / part / "shards.arrow", index).to_pylist()[0])
+
+
+def rows(staging: Path, number: int, *more: str) -> list[Row]:
+    """A shard's rows as its format gets them, with `more` columns."""
+    one = shard(staging, number)
+    batch = _load(staging / PLAN / _place(number)[0] / "rows.arrow", one.group)
+    own = format_shards.own_columns(one.format, batch)
+    return format_shards.rows_for(plugins.load("formats", one.format), own, *more)
+
+
+def save_hashes(staging: Path, number: int, hashes: Hashes) -> None:
+    """Record the digests of a shard's files. Only the shard's own worker call writes them, and they
+    are read only after it has returned."""
+    path, data = staging / PLAN / HASHES / str(number), json.dumps(hashes).encode()
+    storage.of(staging).write(path, data)
+
+
+def load_hashes(staging: Path, number: int) -> Hashes:
+    return _hashes(storage.read(staging / PLAN / HASHES / str(number)))
+
+
+def all_hashes(staging: Path, shards: Mapping[int, OutputShard]) -> Hashes:
+    """Digests of the files of all shards; for linked files, those of the previous version."""
+    saved = storage.of(staging).read_all(staging / PLAN / HASHES)
+    hashes: Hashes = {}
+    for number, shard in shards.items():
+        if data := saved.get(str(number)):
+            hashes |= _hashes(data)
+        else:
+            linked = zip(shard.files, shard.unchanged, strict=True)
+            hashes |= {path: (old.sha256, old.size) for path, old in linked}
+    return hashes
+
+
+def _hashes(data: bytes) -> Hashes:
+    return {path: (sha256, size) for path, (sha256, size) in json.loads(data).items()}

@@ -1,0 +1,100 @@
+"""Digests of rows: equal for equal values, however a table is chunked.
+
+A row of seventy columns takes some microseconds; as JSON it took a tenth of a millisecond.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.base.arrays import UInt64s
+from tasks.storage import long_columns
+
+
+def of_rows(table: pa.Table) -> UInt64s:
+    """A digest of each row, with the names of its columns; uint64 [rows]."""
+    names = sorted(table.column_names)
+    numbers, texts = _divided(table, names)
+    start = hashlib.blake2b("\0".join(names).encode(), digest_size=8)
+    width = 8 * len(numbers)
+    data = np.ascontiguousarray(np.stack(numbers, 1)).tobytes() if numbers else b""
+    found = bytearray()
+    for row, values in enumerate(texts):
+        state = start.copy()
+        state.update(data[row * width : (row + 1) * width])
+        state.update(repr(values).encode())
+        found += state.digest()
+    return np.frombuffer(bytes(found), "<u8").astype(np.uint64)
+
+
+def _divided(
+    table: pa.Table, names: list[str]
+) -> tuple[list[UInt64s], Iterator[tuple[object, ...]]]:
+    """Number columns as bits, with a column of bits for nulls at the end; and other values by
+    row."""
+    numbers: list[UInt64s] = []
+    others: list[Iterable[object]] = []
+    nulls = np.zeros((table.num_rows, 0), bool)
+    for name in names:
+        column = table[name]
+        if _is_number(column.type):
+            numbers.append(_bits(column))
+            null = pc.is_null(column).to_numpy(zero_copy_only=False)
+            nulls = np.concatenate([nulls, null[:, None]], 1)
+        elif column.null_count == table.num_rows:
+            others.append(repeat(None, table.num_rows))
+        else:
+            others.append(column.to_pylist())
+    for low in range(0, nulls.shape[1], 64):
+        packed = np.packbits(nulls[:, low : low + 64], axis=1, bitorder="little")
+        wide = np.zeros((table.num_rows, 8), np.uint8)
+        wide[:, : packed.shape[1]] = packed
+        numbers.append(wide.view("<u8")[:, 0].astype(np.uint64))
+    if not others:
+        others.append(repeat(None, table.num_rows))
+    return numbers, zip(*others, strict=True)
+
+
+def folded(start: UInt64s, table: pa.Table, names: Sequence[str]) -> UInt64s:
+    """A digest of each row: continues `start` over these columns of numbers and texts; uint64
+    [rows]. Each text is hashed once, so columns of few values cost next to nothing."""
+    found = start
+    for name in names:
+        column = table[name]
+        null = pc.is_null(column).to_numpy(zero_copy_only=False)
+        if _is_number(column.type):
+            codes = _bits(column)
+        else:
+            coded = long_columns.coded(column)
+            texts = b"".join(
+                hashlib.blake2b(text.encode(), digest_size=8).digest()
+                for text in coded.dictionary.to_pylist()
+            )
+            hashes = np.append(np.frombuffer(texts, "<u8").astype(np.uint64), np.uint64(0))
+            codes = hashes[coded.indices.fill_null(-1).to_numpy()]
+        found = mixed(mixed(found ^ codes) + null)
+    return found
+
+
+def mixed(codes: UInt64s) -> UInt64s:
+    """The finaliser of SplitMix64: each bit depends on all."""
+    codes = (codes ^ (codes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    codes = (codes ^ (codes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return codes ^ (codes >> np.uint64(31))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+def _bits(column: pa.ChunkedArray) -> UInt64s:
+    wide = pa.float64() if pa.types.is_floating(column.type) else pa.int64()
+    values = pc.fill_null(pc.cast(column, wide), 0).to_numpy()
+    return np.ascontiguousarray(values).view(np.uint64)

@@ -1,0 +1,148 @@
+"""Refuses a version that would hide a fault: missing sources, failures, nothing left to package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from heapq import nsmallest
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import plugins
+from tasks.accounting import broken, summary
+from tasks.accounting.broken import BrokenCount, Unreachable
+from tasks.accounting.summary import Totals
+from tasks.base.errors import UNREACHABLE, NothingLeft, RunError, TooManyFailed
+from tasks.publish import removals
+from tasks.publish.ledger.ledger_index import Portion
+from tasks.recording import unreachable
+from tasks.settings.job import Job
+from tasks.shard_store import manifest
+
+MANY = 5  # recordings that say of themselves that their source is out of order
+
+
+def check(
+    job: Job, totals: Totals, packaged: int, portions: Sequence[Portion], newest: Path | None
+) -> None:
+    """RunError if more recordings were removed or failed than the settings allow; NothingLeft if no
+    clip is left to package."""
+    if newest is not None:
+        _check_removed(job, totals, portions, newest)
+    check_readable(job, _unreachable(totals, portions))
+    check_failed(job, _failed(job, totals, portions))
+    if not packaged:
+        raise NothingLeft(nothing_left_in_words(job), summary.reasons(totals.sums))
+
+
+def nothing_left_in_words(job: Job) -> str:
+    """Why a version without a clip is refused, and the remedy."""
+    return f"nothing is left to package: every recording was dropped or failed; {_remedy(job)}"
+
+
+def _remedy(job: Job) -> str:
+    if job.transcribe.backend.use == "none" and any(
+        verdict.use == "empty_text" for verdict in job.transcribe.verdicts
+    ):
+        return (
+            "without a recogniser (transcribe.backend) only a source's own texts pass the verdict "
+            "empty_text; set transcribe.verdicts: [] to package clips without text"
+        )
+    return "see the ledger's reasons, and loosen filter.filters or transcribe.verdicts"
+
+
+def _check_removed(job: Job, totals: Totals, portions: Sequence[Portion], newest: Path) -> None:
+    gone = {name for portion in portions for name in portion.gone}
+    if not gone:
+        return
+    reasons = totals.sums["reason"].to_pylist()
+    listings = partial(_listings, job.out)
+    unreadable = removals.unreadable(listings()) if "unreadable" in reasons else set[str]()
+    if removals.refusal(job, gone, unreadable, newest):
+        gone -= _moved(listings(), gone)
+        if sentence := removals.refusal(job, gone, unreadable, newest):
+            raise RunError(sentence)
+
+
+def _listings(out: Path) -> Iterator[pa.Table]:
+    return (manifest.listed(out, shard) for shard in manifest.shards(out))
+
+
+def _moved(listings: Iterable[pa.Table], gone: set[str]) -> set[str]:
+    """Recordings whose content a source still has under another name."""
+    present: set[str] = set()
+    content_of: dict[str, str] = {}
+    for table in listings:
+        for row in table.select(["recording", "content", "present"]).to_pylist():
+            if row["present"] and row["content"]:
+                present.add(row["content"])
+            elif row["recording"] in gone:
+                content_of[row["recording"]] = row["content"]
+    return {name for name, content in content_of.items() if content in present}
+
+
+def exempt(job: Job) -> list[str]:
+    """Datasets in which any number of recordings may be broken."""
+    return [d.name for d in plugins.datasets(job.sources) if d.settings.expect_broken]
+
+
+def _failed(job: Job, totals: Totals, portions: Sequence[Portion]) -> BrokenCount:
+    free = exempt(job)
+    strict = [counts for name, counts in totals.recordings.items() if name not in free]
+    count, failed = (sum(column) for column in zip((0, 0), *strict, strict=True))
+    named = (
+        each
+        for portion in portions
+        for dataset, some in portion.broken.items()
+        for each in some
+        if dataset not in free
+    )
+    return BrokenCount(count, failed, nsmallest(broken.FIRST, named))
+
+
+def _unreachable(totals: Totals, portions: Sequence[Portion]) -> dict[str, Unreachable]:
+    """By dataset, the recordings that could not be read. A recording that was lost in the stage
+    resample has a row for each of its clips."""
+    sums = totals.sums.filter(pc.equal(totals.sums["reason"], UNREACHABLE))
+    items = summary.sums_by(sums, ["dataset"], ["items"])
+    found = {}
+    for name, rows in zip(items["dataset"].to_pylist(), items["items"].to_pylist(), strict=True):
+        recordings, failed = totals.recordings[name]
+        told = (each for portion in portions for each in portion.broken.get(name, ()))
+        why = (unreachable.why(e.detail) for e in told if e.reason.endswith(f".{UNREACHABLE}"))
+        found[name] = Unreachable(min(rows, failed), recordings, next(why, "an error"))
+    return found
+
+
+def check_readable(job: Job, found: Mapping[str, Unreachable]) -> None:
+    """RunError if so much of a source cannot be read that the source itself is out of order: then
+    its recordings are as good as gone."""
+    for name, (failed, recordings, why) in found.items():
+        many = failed >= MANY or 2 * failed > recordings
+        if (
+            many
+            and name not in job.package.removed_ok
+            and removals.too_many(job, failed, recordings)
+        ):
+            limit = job.package.max_removed_fraction
+            raise RunError(
+                f"the source {name} is not readable: {failed} of its {recordings} recordings "
+                f"failed with {why}, more than package.max_removed_fraction ({limit:g}) allows; "
+                "nothing is published, and the next run tries them again; to publish without them, "
+                f"raise the setting or set package.removed_ok: [{name}]"
+            )
+
+
+def check_failed(job: Job, found: BrokenCount) -> None:
+    """TooManyFailed; the listing may show it before any audio is processed."""
+    limit = job.package.max_failed_fraction
+    if found.recordings and found.failed / found.recordings > limit:
+        more = found.failed - len(found.first)
+        raise TooManyFailed(
+            f"{found.failed} of {found.recordings} recordings failed, more than "
+            f"package.max_failed_fraction ({limit:g}) allows; mend or remove them, raise the "
+            "setting, or mark the source expect_broken: true",
+            [*map(str, found.first), *([f"and {more} more"] if more > 0 else [])],
+        )

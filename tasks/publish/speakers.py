@@ -1,0 +1,121 @@
+"""Who speaks in the rows of a version: the names of speakers over all recordings.
+
+In the outcomes of a shard, a voice that the diarizer found is named `<path>#<number>`. Whoever
+reads the rows replaces that by the speaker's name over all recordings.
+
+    speakers.parquet    the speaker of each voice of each recording (`tasks.corpus.identities`)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import storage
+from tasks.base.arrays import Int32s, UInt64s
+from tasks.base.schema import SPEAKERS
+from tasks.corpus import identities
+from tasks.corpus.speaker_names import VoiceTables
+from tasks.publish import row_digests, seeded_hash
+from tasks.settings.job import Job
+from tasks.shard_store import recipe
+from tasks.storage import long_columns, sorted_keys, tables
+from tasks.storage.versions import Proved
+
+FILE = identities.FILE
+
+VOICE = "voice"  # head of the hashes of voices
+
+Save = Callable[[Iterator[pa.Table]], None]
+
+
+class Speakers(NamedTuple):
+    """Speakers of a version. `voices`: sorted hashes; `number`: the speaker of each voice."""
+
+    voices: UInt64s
+    number: Int32s
+    names: list[str]
+
+    def of(self, voices: UInt64s) -> Int32s:
+        """The speaker's number for each voice; -1 for an unknown voice."""
+        return sorted_keys.value_of(self.voices, self.number, voices)
+
+
+def link(job: Job, parts: VoiceTables, newest: Path | None, save: Save) -> Speakers | None:
+    """The speakers of all voices; None if they are not linked over recordings. `save` gets the
+    tables (SPEAKERS) of the next `speakers.parquet`, in order."""
+    least = recipe.across_recordings(job)
+    if least is None:
+        return None
+    how = recipe.of_plugin("diarizers", job.speakers)
+    tables = identities.link(parts, published(newest), least, how, job.package.refit)
+    codes, numbers = [np.zeros(0, np.uint64)], [np.zeros(0, np.int32)]
+    known: dict[str, int] = {}
+
+    def named() -> Iterator[pa.Table]:
+        for table in tables:
+            names = pc.binary_join_element_wise(
+                table["recording"], pc.cast(table["number"], pa.string()), "#"
+            )
+            codes.append(seeded_hash.draws(VOICE, names.to_pylist()))
+            coded = long_columns.coded(table["speaker"])
+            own = [known.setdefault(name, len(known)) for name in coded.dictionary.to_pylist()]
+            numbers.append(np.array(own, np.int32)[coded.indices.to_numpy()])
+            yield table
+
+    save(named())
+    hashes, number = long_columns.joined(codes), long_columns.joined(numbers)
+    order = np.argsort(hashes, kind="stable")
+    return Speakers(hashes[order], number[order], [*known])
+
+
+def published(version: Path | None) -> VoiceTables:
+    """The parts of `speakers.parquet` of a version; none if it has none. RunError if it is
+    damaged."""
+    if version is None or not storage.exists(version / FILE):
+        return list
+    return partial(tables.portions, version / FILE, SPEAKERS.names, Proved(version))
+
+
+def voices_of(rows: pa.Table) -> UInt64s:
+    """The hash of each row's voice (columns dataset, speaker), as its shard names it."""
+    names = pc.binary_join_element_wise(rows["dataset"], rows["speaker"], "/")
+    words = long_columns.coded(names)
+    hashes = np.r_[seeded_hash.draws(VOICE, words.dictionary.to_pylist()), np.uint64(0)]
+    codes = words.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    found: UInt64s = hashes[codes]
+    return found
+
+
+def called(rows: pa.Table, names: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """The rows with `names` in the column speaker; where a name is null, the row's own stays."""
+    at = rows.column_names.index("speaker")
+    both = pc.coalesce(names, rows["speaker"])
+    return rows.set_column(at, rows.schema.field("speaker"), both)
+
+
+def names_of(numbers: Int32s, names: pa.StringArray) -> pa.StringArray:
+    """The name for each number; null for -1."""
+    return names.take(pa.array(numbers, mask=numbers < 0))
+
+
+def content(codes: UInt64s, numbers: Int32s, names: list[str]) -> UInt64s:
+    """Digests of rows that depend on the speakers' names too."""
+    digests = row_digests.of_rows(pa.table({"speaker": pa.array([*names, None], pa.string())}))
+    return codes * np.uint64(0x9E3779B97F4A7C15) ^ digests[numbers]
+
+
+def in_rows(job: Job, rows: pa.Table, voices: Iterable[pa.Table], newest: Path | None) -> pa.Table:
+    """Rows of a few shards with their speakers' names; holds all voices in memory."""
+    held = [*voices]
+    found = link(job, lambda: held, newest, deque[pa.Table](maxlen=0).extend)
+    if found is None:
+        return rows
+    return called(rows, names_of(found.of(voices_of(rows)), pa.array(found.names, pa.string())))

@@ -1,0 +1,159 @@
+"""Which shards a run can skip because the last run left them complete.
+
+A shard's key is a hash of all its stages' inputs: the settings with their recipes, the code, and
+the guards of its files. If it equals the key in the index, the shard is complete; if that holds for
+all shards and for the inputs of package, the newest version is up to date.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+from tasks import plugins
+from tasks.base.json_types import JsonObject
+from tasks.plugins import engines
+from tasks.publish.dataset import datacard
+from tasks.settings import split_lists
+from tasks.settings.job import Done, Job
+from tasks.shard_store import decisions, whole_job
+from tasks.shard_store.index import Index, Notes, digest
+from tasks.stages import stage
+from tasks.storage import versions
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What package reported about a version when it published it or found it unchanged."""
+
+    number: int
+    clips: int
+    summary: JsonObject
+    balance: JsonObject
+
+
+class UpToDate:
+    """Which shards were complete when a run began and which are when it ends; likewise the version.
+    Made after the shard stage, which lists the files."""
+
+    def __init__(self, job: Job, shards: Sequence[str], index: Index) -> None:
+        self._job, self._shards, self._index = job, sorted(shards), index
+        settings = whole_job.settings_of(job)
+        self._settings = digest(
+            [settings.get(name) for name in (*stage.PER_SHARD, "enhance")],
+            job.filter.measure_all,
+            {**whole_job.recipes_of(job), "weights": stage.weights_of(job)},
+            datacard.libraries(),
+            _code(),
+            _plugins(job),
+            decisions.identity(job),
+        )
+        self._lists: list[str] = []
+        self._keys = self._now(self._shards)
+        self._ran: set[str] = set()
+        noted = {shard: index.noted_shard(shard, key) for shard, key in self._keys.items()}
+        self._items = {shard: dict(items) for shard, items in noted.items() if items is not None}
+        self._looked = set(self._shards) - self._items.keys()
+
+    def items(self, shard: str) -> Mapping[str, int] | None:
+        """How many items each stage has for a complete shard; None: it has to be checked."""
+        return None if shard in self._ran else self._items.get(shard)
+
+    def record(self, dones: Iterable[Done]) -> None:
+        """Record what the stages of one shard found and made."""
+        for done in dones:
+            self._items.setdefault(done.shard, {})[done.stage] = done.computed + done.reused
+            if done.ran:
+                self._ran.add(done.shard)
+
+    def keys(self) -> Mapping[str, str]:
+        """For each shard, a hash of everything that affects its outcomes; after `freeze`. It
+        depends on names, which hold hashes, so that an OUT that was moved keeps its outcomes."""
+        found = self._index.guards()
+        return {
+            shard: _key(self._settings, ((n, g.partition("-")[0]) for n, g in found.get(shard, ())))
+            for shard in self._shards
+        }
+
+    def names_hash(self) -> str:
+        """Hash of the names of all checkpoints; after `freeze`."""
+        return self._index.names_hash()
+
+    def freeze(self) -> None:
+        """Fix the state of OUT and of the splits' lists that package is about to read. Call it when
+        all stages have run; later changes are left to the next run."""
+        self._lists = [each.sha256 for each in split_lists.read(self._job.package)]
+        if self._looked:  # damage may have been found in any of them
+            self._index.look(self._looked | self._ran)
+        if self._ran:  # of the others, the state of the last look counts
+            self._keys |= self._now(self._ran)
+
+    def version(self) -> Version | None:
+        """The newest version, if package would make the same one from the frozen state; after
+        `freeze`."""
+        known = None if self._ran else self._index.noted_version(self._version_key())
+        if known is None:
+            return None
+        return Version(known["number"], known["clips"], known["summary"], known["balance"])
+
+    def save(self, version: Version, changed: Iterable[str]) -> None:
+        """Note it for the next run, except shards in which recordings changed under this one; only
+        while holding OUT's lock."""
+        unsettled = set(changed)
+        shards = {
+            shard: {"key": self._keys[shard], "items": self._items[shard]}
+            for shard in self._shards
+            if shard not in unsettled and self._items.get(shard, {}).keys() == set(stage.PER_SHARD)
+        }
+        note: Notes = {"key": self._version_key(), **asdict(version)}
+        self._index.note(shards, None if unsettled else note)
+
+    def _now(self, shards: Iterable[str]) -> dict[str, str]:
+        guards = self._index.guards()
+        return {shard: _key(self._settings, guards.get(shard, ())) for shard in shards}
+
+    def _version_key(self) -> str:
+        newest = versions.newest(self._job.out)
+        described = versions.described(newest) if newest else {}
+        package = self._job.package
+        return digest(
+            [self._keys[shard] for shard in self._shards],
+            package.model_dump(mode="json"),
+            [plugins.load("formats", plugin.use).VERSION for plugin in package.formats],
+            self._lists,
+            [source.model_dump(mode="json") for source in self._job.sources],
+            whole_job.settings_of(self._job),
+            newest.name if newest else None,
+            described.get(datacard.SEAL),
+        )
+
+
+def _key(settings: str, files: Iterable[tuple[str, str]]) -> str:
+    """Hash of the settings, and of the names and guards of files."""
+    listed = "\n".join(f"{name} {guard}" for name, guard in files)
+    return hashlib.sha256(f"{settings}\n{listed}".encode()).hexdigest()[:32]
+
+
+@cache
+def _code() -> str:
+    """Hash of this package's source: a new release or a developer's change invalidates all keys."""
+    home = Path(__file__).parent
+    sha = hashlib.sha256()
+    for path in sorted(home.rglob("*.py")):
+        sha.update(f"{path.relative_to(home)}\0".encode() + path.read_bytes())
+    return sha.hexdigest()
+
+
+def _plugins(job: Job) -> list[str]:
+    """Hashes of plug-ins from outside this package, and of the modules beside them."""
+    modules = {plugins.module(shelf, use).__file__ or "" for shelf, use in _own(job)}
+    homes = {Path(file).parent for file in modules - {""}}
+    files = sorted(path for home in homes for path in home.glob("*.py"))
+    return [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+
+
+def _own(job: Job) -> list[tuple[str, str]]:
+    return [(shelf, plugin.use) for shelf, plugin in engines.chosen(job) if "." in plugin.use]

@@ -1,0 +1,170 @@
+"""`verify --deep`: compare every checkpoint of an OUT with the hash in its name, and the local
+sources with their digests.
+
+Nothing is decoded or changed. The next run makes again what is gone; it removes a damaged file only
+if it reads it, so the remedy is to remove it. A run that works meanwhile may replace snapshots of
+shards; those are not faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tasks import storage
+from tasks.base.errors import ConfigError, CorruptManifest, UnsafePlace
+from tasks.publish import previous_version
+from tasks.publish.outcomes import shard_groups
+from tasks.recording.names import display_text
+from tasks.shard_store import blobs, manifest
+from tasks.shard_store.index import Index
+from tasks.shard_store.manifest import Part
+from tasks.stages import stage
+from tasks.stages.listing import known_recordings, rehash
+
+NAMED = 5  # damaged files that a remedy names
+
+
+@dataclass(slots=True)
+class Checked:
+    """Faults in words, and how much was read. `damaged`: files and folders of OUT that the next
+    run makes again once they are removed."""
+
+    faults: list[str] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
+    parts: int = 0
+    blobs: int = 0
+    bytes: int = 0
+    changed: bool = False  # a source has other bytes than its digest says
+
+
+def remedy(found: Checked, out: Path) -> str | None:
+    """What makes good the faults; None if there are none."""
+    if not found.faults:
+        return None
+    if found.changed:
+        return "run once with --set shard.rehash=1, which takes these recordings as changed"
+    if not found.damaged:
+        return "the next run makes again what is gone, from the sources; no published file changes"
+    names = [*dict.fromkeys(found.damaged)]
+    it = "it" if len(names) == 1 else "them"
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return (
+        f"remove {', '.join(names[:NAMED])}{more} in {display_text(str(out))}; the next run makes "
+        f"{it} again from the sources, and no published file changes"
+    )
+
+
+def out_of(version: Path) -> Path:
+    """The OUT of a version; ConfigError when the version was moved out of it."""
+    out = version.parent.parent
+    if version.parent.name != "datasets" or not storage.is_folder(out / "manifests"):
+        raise ConfigError(
+            f"{version} lies in no OUT, so there are no checkpoints to verify; leave out --deep"
+        )
+    return out
+
+
+def verify(out: Path) -> Checked:
+    """Read all checkpoints of OUT and compare them with their names and with each other."""
+    found = Checked()
+    for shard in manifest.shards(out):
+        for name in ("shard", *stage.PER_SHARD):
+            parts = [*_parts(out, name, shard, found)]
+            if name == "resample":
+                found.faults += _lacking_blobs(out, shard, parts)
+        for path in blobs.files(out, shard):
+            if _hashed(out, path, path.stem, found):
+                found.blobs += 1
+    for name in rehash.differing(out, manifest.shards(out)):
+        found.changed = True
+        found.faults.append(
+            f"{display_text(name)} has changed under the same size and times since it was hashed"
+        )
+    _outcomes(out, found)
+    for home in (
+        known_recordings.home(out),
+        previous_version.home(out),
+    ):  # notes, whose names are their hashes
+        for ending in (".parquet", ".arrow"):
+            for path in storage.named_by_hash(home, ending):
+                _hashed(out, path, path.stem, found)
+    index = Index(out)
+    index.warn_of_foreign()
+    gone = index.gone()
+    said = "\n".join(found.faults)
+    found.faults += [f"{name} is gone since the last run" for name in gone if name not in said]
+    return found
+
+
+def _parts(out: Path, name: str, shard: str, found: Checked) -> Iterator[Part]:
+    for path in manifest.files(out, name, shard):
+        if not _hashed(out, path, path.stem.rsplit("-", 1)[-1], found):
+            continue
+        found.parts += 1
+        try:
+            yield from manifest.open_parts(path)
+        except CorruptManifest as error:
+            if storage.exists(path):  # else it was removed meanwhile
+                found.faults.append(str(error))
+                found.damaged.append(_name(out, path))
+
+
+def _outcomes(out: Path, found: Checked) -> None:
+    """Kept outcomes have the hashes that their seal names; without a seal they are made again."""
+    home = shard_groups.home(out)
+    for name in shard_groups.kept_in(out):
+        group = shard_groups.ShardGroup(home / name, ())
+        with suppress(CorruptManifest):
+            for file, digest in group.facts["files"].items():
+                try:
+                    path = storage.inside(group.home, file)
+                except UnsafePlace as error:
+                    found.faults.append(f"{_name(out, group.home)}: {error}")
+                    found.damaged.append(_name(out, group.home))
+                    continue
+                if storage.exists(path):
+                    _hashed(out, path, digest, found, group.home)
+                else:
+                    found.faults.append(f"{_name(out, path)} is gone")
+                    found.damaged.append(_name(out, group.home))
+
+
+def _hashed(out: Path, path: Path, named: str, found: Checked, whole: Path | None = None) -> bool:
+    """Whether a file has the hash in its name or in its seal; records a fault if not. `whole`: what
+    is removed with it."""
+    try:
+        digest, size = storage.hashed(path)
+    except FileNotFoundError:  # removed meanwhile
+        return False
+    except OSError as error:
+        found.faults.append(f"{_name(out, path)} cannot be read: {error}")
+        return False
+    found.bytes += size
+    if digest[:16] != named:
+        found.faults.append(f"{_name(out, path)} does not match its hash")
+        found.damaged.append(_name(out, whole or path))
+        return False
+    return True
+
+
+def _lacking_blobs(out: Path, shard: str, parts: list[Part]) -> list[str]:
+    """Blobs that rows name, but that are gone or too short, unless their PCM was made again."""
+    sizes = blobs.sizes(out, shard)
+    there: set[str] = set()
+    absent: dict[str, str] = {}
+    for part in parts:
+        for row in part.table.to_pylist():
+            if row["error_code"] or blobs.present(row, sizes):
+                there.add(row["audio"])
+            else:
+                absent[row["audio"]] = row["blob"]
+    names = sorted({blob for audio, blob in absent.items() if audio not in there})
+    says = "is gone or cut short, but PCM in it is asked for"
+    return [f"audio/{shard}/{name} {says}" for name in names]
+
+
+def _name(out: Path, path: Path) -> str:
+    return path.relative_to(out).as_posix()

@@ -1,0 +1,189 @@
+"""The rows of a part of a version, and what is written for it (`parts.py` plans them)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks import storage
+from tasks.publish import previous_version, speakers
+from tasks.publish.outcomes import shard_groups, shard_outcomes
+from tasks.publish.output_shards import plan
+from tasks.publish.output_shards.format_shards import PreviousVersion
+from tasks.publish.output_shards.layout import PlannedGroup
+from tasks.publish.writing.table_parts import SPEAKER, PlannedPart
+from tasks.settings.job import Job
+from tasks.storage import tables, versions
+from tasks.storage.versions import Proved
+
+
+def scatter(job: Job, number: int, scratch: Path) -> None:
+    """On a worker: sort the rows of some judged groups by the parts that need them."""
+    groups = shard_groups.listed(job, scratch)
+    wanted = tables.read_arrow(scratch / f"wanted/{number}.arrow")
+    group, row = wanted["group"].to_numpy(), wanted["row"].to_numpy()
+    held = {each: groups[each].table("rows.arrow") for each in np.unique(group).tolist()}
+    first = np.cumsum([0, *map(len, held.values())])[np.searchsorted([*held], group)]
+    rows = pa.concat_tables(held.values()).take(first + row).append_column("at", wanted["at"])
+    part = wanted["part"].to_numpy()
+    edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(part)]
+    metadata = {"parts": json.dumps(part[edges[:-1]].tolist())}
+    rows = rows.replace_schema_metadata(metadata)
+    pieces = [rows.slice(low, high - low) for low, high in pairwise(edges)]
+    with storage.of(scratch).writing(scratch) as home:
+        tables.write_arrow(home / f"rows/{number}.arrow", pieces)
+
+
+class Damaged(NamedTuple):
+    """Names files of the previous version that are no longer as published; the parts that need them
+    have to be planned again without them."""
+
+    files: tuple[str, ...]
+
+
+def write(
+    job: Job, part: PlannedPart, scratch: Path, staging: Path, newest: Path | None
+) -> tuple[str, int] | Damaged:
+    """On a worker: plan a part and write its rows, or link it; returns the digest of its file."""
+    # A dead worker's may be a link into a published version, which must not be written through.
+    storage.of(staging).detach(staging / part.name)
+    if part.file:
+        return _link(job, part, staging, newest)
+    digests = tables.read_arrow(scratch / f"parts/{part.number}.arrow")
+    planned = json.loads(storage.read(scratch / f"parts/{part.number}.json"))
+    members = [PlannedGroup(**each) for each in planned["members"]]
+    previous = _with_rows(newest, members) if newest is not None else None
+    if isinstance(previous, Damaged):
+        return previous
+    rows = _rows(job, members, _fresh(planned["sources"], part.number, scratch), previous)
+    if SPEAKER in digests.column_names:
+        rows = speakers.called(rows, digests[SPEAKER])
+    other = {*previous_version.DIGESTS.names, SPEAKER}
+    derived = {name: digests[name] for name in digests.column_names if name not in other}
+    with storage.of(staging).writing(staging, job.scratch) as home:
+        table = plan.write(job, home, members, rows, derived, previous, part.number)
+        target = home / part.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, target, compression="zstd")
+        hashed = storage.hashed(target)
+        shards = plan.shards_of(home, part.number)
+        runs = [(m.split, m.generation, m.clips) for m in members]
+        known = previous_version.tell(digests.select(previous_version.DIGESTS.names), runs, shards)
+        (home / plan.PLAN / plan.part_name(part.number) / "told.arrow").write_bytes(known)
+    return hashed
+
+
+def _link(
+    job: Job, part: PlannedPart, staging: Path, newest: Path | None
+) -> tuple[str, int] | Damaged:
+    """The part as it was, and its output shards, whose files are linked."""
+    assert newest is not None
+    files = versions.files(newest)
+    entry = files.get(part.name)
+    guard = previous_version.guard(previous_version.guards(job.out, newest), newest, part.name)
+    try:
+        old = storage.inside(newest, part.name)
+        noted = previous_version.shards(job.out, part.file)
+    except (OSError, ValueError, KeyError, TypeError):
+        return Damaged((part.name,))
+    if entry is None or not storage.of(newest).link(
+        old, staging / part.name, entry["sha256"], entry["bytes"], guard
+    ):
+        return Damaged((part.name,))
+    previous = PreviousVersion(newest, {"files": files}, ())
+    shards = []
+    for shard in noted:
+        unchanged = previous.files(shard.files)
+        if not unchanged and shard.files:
+            return Damaged((part.name,))
+        shards.append(replace(shard, unchanged=unchanged))
+    with storage.of(staging).writing(staging, job.scratch) as home:
+        folder = home / plan.PLAN / plan.part_name(part.number)
+        folder.mkdir(parents=True, exist_ok=True)
+        plan.save_shards(folder, shards)
+    return entry["sha256"], entry["bytes"]
+
+
+def _with_rows(newest: Path, members: Sequence[PlannedGroup]) -> PreviousVersion | Damaged:
+    """The previous version with the rows of these groups."""
+    described, proved = versions.described(newest), Proved(newest)
+    files = sorted({each.file for each in members if each.file})
+    if damaged := [name for name in files if not proved.holds(name)]:
+        return Damaged(tuple(damaged))
+    found, places, at = [], {}, 0
+    for name in files:
+        held = tables.read(newest / name)
+        for each in members:
+            if each.file == name:
+                found.append(held.slice(each.then, each.clips))
+                places[each.split, each.before] = at, each.clips
+                at += each.clips
+    if not found:
+        return PreviousVersion(newest, described, ())
+    rows = pa.concat_tables(found)
+    return PreviousVersion(newest, described, tuple(rows.column_names), rows, places)
+
+
+def _fresh(sources: Sequence[int], part: int, scratch: Path) -> pa.Table | None:
+    """Rows of a part from the judged groups, in order."""
+    batches = []
+    for source in sources:
+        with tables.arrow(scratch / f"rows/{source}.arrow") as file:
+            held = pa.ipc.open_file(file)
+            number = json.loads(held.schema.metadata[b"parts"]).index(part)
+            batches.append(held.get_batch(number).replace_schema_metadata())
+    if not batches:
+        return None
+    table = pa.Table.from_batches(batches)
+    order = np.argsort(table["at"].to_numpy(), kind="stable")
+    return table.drop_columns(["at"]).take(order)
+
+
+def _rows(
+    job: Job,
+    members: Sequence[PlannedGroup],
+    fresh: pa.Table | None,
+    previous: PreviousVersion | None,
+) -> pa.Table:
+    """All rows of a part, in the order of its groups."""
+    schema = shard_outcomes.row_schema(job)
+    pieces, at = [], 0
+    for is_fresh, some in groupby(members, lambda each: each.fresh):
+        run = [*some]
+        count = sum(each.clips for each in run)
+        if is_fresh:
+            assert fresh is not None
+            splits = np.repeat([each.split for each in run], [each.clips for each in run])
+            piece, at = fresh.slice(at, count), at + count
+            place = piece.schema.get_field_index("split")
+            piece = piece.set_column(
+                place, piece.schema.field(place), pa.array(splits, pa.string())
+            )
+        else:  # one after the other in the previous version, too
+            assert previous is not None
+            assert previous.rows is not None
+            firsts = [previous.places[each.split, each.before][0] for each in run]
+            slices = zip(firsts, (each.clips for each in run), strict=True)
+            piece = pa.concat_tables(previous.rows.slice(*each) for each in _runs(slices))
+            piece = tables.conformed(piece, schema)
+        pieces.append(piece.cast(schema).replace_schema_metadata())
+    return pa.concat_tables(pieces).combine_chunks().cast(schema)
+
+
+def _runs(slices: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """(first row, rows) with adjacent runs joined, since each slice of a column takes time."""
+    found: list[tuple[int, int]] = []
+    for first, count in slices:
+        if found and sum(found[-1]) == first:
+            found[-1] = found[-1][0], found[-1][1] + count
+        else:
+            found.append((first, count))
+    return found

@@ -1,0 +1,173 @@
+"""Writes and checks output shards on the workers, one a call; then the formats' lists.
+
+Formats work in local folders only: on an object store, a worker writes a shard into a local folder
+and uploads it, and checks what it downloads again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import plugins, storage
+from tasks.base.errors import CorruptManifest, RunError
+from tasks.base.logs import log
+from tasks.base.schema import Row
+from tasks.formats import Hashes, Output, OutputShard
+from tasks.plugins.contracts import Format
+from tasks.publish import previous_version
+from tasks.publish.outcomes import shard_groups
+from tasks.publish.output_shards import plan
+from tasks.publish.planned_columns import PCM_COLUMNS, sources_of
+from tasks.settings import StageSettings
+from tasks.settings.job import Job
+from tasks.shard_store import blobs, manifest
+from tasks.storage import publication, versions
+
+
+def link(job: Job, staging: Path, part: int) -> list[int]:
+    """Link the output shards of a part that the previous version has with the same content, if
+    their files are intact. Returns the numbers of the other shards."""
+    left = []
+    newest = versions.newest(job.out)
+    known = previous_version.guards(job.out, newest) if newest else {}
+    for index, shard in enumerate(plan.shards_of(staging, part)):
+        if not shard.unchanged or not _linked(staging, shard, newest, known):
+            left.append(plan.number_of(part, index))
+    return left
+
+
+def _linked(
+    staging: Path, shard: OutputShard, newest: Path | None, known: Mapping[str, str]
+) -> bool:
+    """Link the files of a shard, or none if one is no longer as published. `known`: guards of the
+    newest version's files."""
+    assert newest is not None
+    for old, new in zip(shard.unchanged, shard.files, strict=True):
+        name = old.path.removeprefix(f"{newest}/")
+        guard = previous_version.guard(known, newest, name)
+        if not storage.of(staging).link(
+            storage.place(old.path), staging / new, old.sha256, old.size, guard
+        ):
+            break
+    else:
+        return True
+    path = shard.unchanged[0].path
+    log.warning(
+        "%s is damaged or gone; the new version gets a new one",
+        path if len(shard.unchanged) == 1 else f"a file of {path}",
+    )
+    for path in shard.files:  # intact copies too: another encoder may have written them
+        storage.remove(staging / path)
+    return False
+
+
+def write(job: Job, staging: Path, number: int) -> None:
+    """Write a shard. CorruptManifest when a blob is damaged."""
+    shard = plan.shard(staging, number)
+    for path in shard.files:  # a dead worker's may be a link into a version: not to be written to
+        storage.of(staging).detach(staging / path)
+    module, settings = _format(job, shard)
+    rows = _located(job, plan.rows(staging, number, "id", *PCM_COLUMNS))
+    verify = not module.PROVES_SAMPLES
+    clips = [each for row in rows for each in (row, *blobs.beside(row))]
+    with storage.of(staging).writing(staging) as home, blobs.reading(job.out, clips, verify) as pcm:
+        out = Output(home)
+        module.write(shard, rows, pcm, out, settings)
+    plan.save_hashes(staging, number, out.hashes)
+
+
+def check(job: Job, staging: Path, number: int) -> None:
+    """Read a shard back, decode everything, record its digests. A faulty shard is written once
+    more; RunError if that is faulty too. CorruptManifest if a blob caused the fault: `write` copies
+    PCM without checking it."""
+    shard = plan.shard(staging, number)
+    if faults := _faults(job, staging, number, shard):
+        _check_blobs(job, _located(job, plan.rows(staging, number, "id", *PCM_COLUMNS)))
+        log.warning("%s; it is written once more", "; ".join(faults[:3]))
+        for path in shard.files:
+            storage.remove(staging / path)
+        write(job, staging, number)
+        faults = _faults(job, staging, number, shard)
+    if faults:
+        raise RunError(f"what was written does not read back: {'; '.join(faults[:3])}")
+
+
+def _faults(job: Job, staging: Path, number: int, shard: OutputShard) -> list[str]:
+    """Read a shard back and return its faults; if there are none, record the digests of its
+    files."""
+    module, settings = _format(job, shard)
+    with storage.of(staging).reading(staging, shard.files) as home:
+        out = Output(home, plan.load_hashes(staging, number))
+        faults: list[str] = module.check(shard, plan.rows(staging, number), out, settings)
+        found = {path: out.hashes.get(path) or storage.hashed(home / path) for path in shard.files}
+    if not faults:
+        plan.save_hashes(staging, number, found)
+    return faults
+
+
+def _format(job: Job, shard: OutputShard) -> tuple[Format, StageSettings]:
+    plugin = next(plugin for plugin in job.package.formats if plugin.use == shard.format)
+    return plugins.resolve("formats", plugin)
+
+
+def _check_blobs(job: Job, rows: list[Row]) -> None:
+    """CorruptManifest if blobs do not hold what the rows name; all damaged ones are discarded."""
+    damaged: CorruptManifest | None = None
+    rows = [each for row in rows for each in (row, *blobs.beside(row))]
+    with blobs.reading(job.out, rows) as pcm:
+        for row in rows:
+            try:
+                pcm(row)
+            except CorruptManifest as fault:
+                manifest.repair(job.out, fault)
+                damaged = damaged or fault
+    if damaged:
+        raise damaged
+
+
+def _located(job: Job, rows: Sequence[Row]) -> list[Row]:
+    """The rows with the columns of `sources_of`. Rows that came from the previous version lack
+    them, and are looked up in the groups: a tar that stays needs no PCM, unless it is damaged."""
+    lacking = {row["id"] for row in rows if row["work_shard"] is None}
+    if not lacking:
+        return list(rows)
+    found: dict[str, Row] = {}
+    home = shard_groups.home(job.out)
+    for name in shard_groups.kept_in(job.out):
+        group = shard_groups.ShardGroup(home / name, ())
+        table = group.table("rows.arrow", ["id", *sources_of(job)])
+        hit = pc.is_in(table["id"], pa.array(sorted(lacking - found.keys()), pa.string()))
+        if np.any(hit.to_numpy()):
+            found |= {row.pop("id"): row for row in table.filter(hit).to_pylist()}
+    if left := sorted(lacking - found.keys()):
+        raise RunError(f"the samples of {left[0]} are in no decided shard; run it again")
+    return [{**row, **found.get(row["id"], {})} for row in rows]
+
+
+@contextmanager
+def finished(job: Job, staging: Path, tables: Sequence[str]) -> Iterator[tuple[Path, Hashes]]:
+    """Remove the plan and write the lists. Gives a local folder with these and the version's tables
+    (the staging folder itself unless it is remote), and the digests of all shard files.
+    `tables`: the files of the version's tables."""
+    numbered = plan.numbered(staging)
+    shards, hashes = [*numbered.values()], plan.all_hashes(staging, numbered)
+    store = storage.of(staging)
+    store.remove_tree(staging / plan.PLAN)
+    formats = [(plugin.use, *plugins.resolve("formats", plugin)) for plugin in job.package.formats]
+    wanted = list(dict.fromkeys([*tables, *(path.name for path in store.names(staging))]))
+    sizes = dict[str, int | None].fromkeys(hashes)
+    for use, module, _ in formats:
+        paths = [path for shard in shards if shard.format == use for path in shard.files]
+        wanted += [path for path in paths if path.endswith(module.READ_BACK)]
+        if module.SIZED:
+            sizes |= {path: hashes[path][1] for path in paths}
+    with publication.of(staging).finishing(staging, wanted, sizes, job.scratch) as home:
+        for use, module, settings in formats:
+            module.finish([shard for shard in shards if shard.format == use], home, settings)
+        yield home, hashes

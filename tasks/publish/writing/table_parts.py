@@ -1,0 +1,238 @@
+"""Parts of a version: runs of output shards with their rows. One process plans them for workers.
+
+`utterances.parquet` is one file, or, beyond `package.table_rows` clips, a folder of parts of that
+name: `<split>-<number>.parquet` holds the rows of `groups_of_part` tars of a split, in their order.
+So parts that did not change are linked, as tars are. The rows of a part may come from any group of
+work shards. Each group is read once, and the rows of TOGETHER groups go to one file with a record
+batch for each part, so that there are not as many files as groups times parts.
+
+    <scratch>/chosen.arrow         the clips of the version (`choosing/corpus_clips.py`)
+    <scratch>/wanted/<n>.arrow     rows that parts need of the n-th TOGETHER judged groups
+    <scratch>/rows/<n>.arrow       these rows: a record batch for each part
+    <scratch>/parts/<p>.json       groups of part p
+    <scratch>/parts/<p>.arrow      digests of its clips, what formats derive, and who speaks
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks import plugins, storage
+from tasks.base.arrays import Int64s, UInt64s
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import LEDGER_FILE, UTTERANCES_FILE
+from tasks.publish.choosing import corpus_clips
+from tasks.publish.outcomes import shard_outcomes
+from tasks.publish.outcomes.shard_groups import ShardGroup
+from tasks.publish.output_shards import format_shards
+from tasks.publish.output_shards.format_shards import PreviousVersion
+from tasks.publish.output_shards.layout import ClipGroup, PlannedGroup
+from tasks.publish.planned_columns import sources_of
+from tasks.publish.previous_version import Published, TablePart
+from tasks.settings import PackageSettings
+from tasks.settings.job import Job
+from tasks.storage import tables
+
+TOGETHER = 8  # judged groups whose rows lie in one file, some 40,000 rows
+WANTED = pa.schema({"group": pa.int32(), "row": pa.int32(), "part": pa.int32(), "at": pa.int64()})
+FOLDERS = ("parts", "wanted", "rows")  # in the scratch folder
+SPEAKER = "speaker"  # column of a part's digests
+SECONDS_OF_CLIP = 5.0  # about; only the number of tars in a part follows from it
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPart:
+    """What the flow keeps of a part, which may be an unchanged part of the previous version."""
+
+    number: int
+    name: str
+    file: str  # note on the previous version's part, if that stays
+
+
+def groups_of_part(settings: PackageSettings) -> int:
+    """Tars of a part: a power of two, with about `table_rows` clips in all."""
+    clips = settings.tar_hours * 3600 / SECONDS_OF_CLIP
+    return 1 << round(math.log2(max(settings.table_rows / clips, 1)))
+
+
+def rule(settings: PackageSettings) -> JsonObject:
+    """The settings that make a table a file or a folder of parts, for dataset.json."""
+    return {
+        "one_file_up_to_rows": settings.table_rows,
+        UTTERANCES_FILE: f"a part for every {groups_of_part(settings)} tars of a split",
+        LEDGER_FILE: "the fewest parts, a power of two, by hash of the recording; what is new "
+        "since then in parts of its own, joined eight at a time",
+    }
+
+
+def _divided(
+    groups: Sequence[ClipGroup], settings: PackageSettings, clips: int
+) -> Mapping[str, Sequence[ClipGroup]]:
+    """The groups of each part, by its name, in order."""
+    if clips <= settings.table_rows:
+        return {UTTERANCES_FILE: groups}
+    size = groups_of_part(settings)
+    found: dict[str, list[ClipGroup]] = {}
+    for group in groups:
+        name = f"{UTTERANCES_FILE}/{group.split}-{group.number // size:06d}.parquet"
+        found.setdefault(name, []).append(group)
+    return found
+
+
+def derived(
+    job: Job, groups: Sequence[ShardGroup], clips: corpus_clips.CorpusClips
+) -> dict[str, pa.Array]:
+    """The columns that formats derive, for all clips in order. Holds all rows in memory, but only
+    the columns from which others are derived."""
+    sources = sources_of(job)
+    fields = [field for field in shard_outcomes.row_schema(job) if field.name not in sources]
+
+    def read(names: list[str]) -> pa.Table:
+        return corpus_clips.rows_of(groups, clips, names)
+
+    return format_shards.all_derived(job, pa.schema(fields), read)
+
+
+def all_linkable(job: Job, newest: Path, described: JsonObject) -> bool:
+    """Whether the newest version has all formats as the current settings would write them, so that
+    unchanged groups need no rows. Formats whose files contain their number may need rows anyway."""
+    previous = PreviousVersion(newest, described, ())
+    return all(
+        previous.has_format(plugin) and not plugins.load("formats", plugin.use).NUMBERED
+        for plugin in job.package.formats
+    )
+
+
+Places = Mapping[tuple[str, int], tuple[str, int]]  # file and first row, by split and number
+
+
+def save(
+    job: Job,
+    scratch: Path,
+    groups: Sequence[ClipGroup],
+    found: corpus_clips.Chosen,
+    content: UInt64s,
+    more: dict[str, pa.Array],
+    spoken: pa.Array | None,
+    before: Published | None,
+    linkable: bool,
+    damaged: Sequence[str],
+) -> tuple[list[PlannedPart], list[int]]:
+    """Save what workers need to know about each part; returns the parts, and the numbers of the
+    files of rows that they need. `more`: columns that formats derive, and `spoken`: names of
+    speakers over all recordings, both for all clips. `linkable`: unchanged groups need no rows;
+    `damaged`: files of the previous version that cannot be read."""
+    places = {} if before is None else places_of(before)
+    parts_then = {} if before is None else {part.name: part for part in before.parts}
+    planned, wanted = [], []
+    described: dict[int, JsonObject] = {}
+    with storage.of(scratch).writing(scratch) as home:
+        for folder in ("parts", "wanted"):
+            (home / folder).mkdir(parents=True, exist_ok=True)
+        divided = _divided(groups, job.package, len(found.split))
+        for number, (name, own) in enumerate(divided.items()):
+            old = parts_then.get(name)
+            if linkable and name not in damaged and not more and _stays(old, own):
+                planned.append(PlannedPart(number, name, old.file if old else ""))
+                continue
+            planned.append(PlannedPart(number, name, ""))
+            readable = not any(_place(places, group)[0] in damaged for group in own)
+            members = [_member(each, _place(places, each), linkable, readable) for each in own]
+            at = 0
+            for group, member in zip(own, members, strict=True):
+                if member.fresh:
+                    wanted.append((group.rows, number, at))
+                    at += member.clips
+            every = np.concatenate([group.rows for group in own])
+            columns: dict[str, pa.Array | NDArray[np.generic]] = {
+                "high": found.clips.high[every],
+                "low": found.clips.low[every],
+                "content": content[every],
+            }
+            columns |= {name: values.take(pa.array(every)) for name, values in more.items()}
+            if spoken is not None:
+                columns[SPEAKER] = spoken.take(pa.array(every))
+            tables.write_arrow(home / f"parts/{number}.arrow", [pa.table(columns)])
+            described[number] = {"members": [asdict(each) for each in members]}
+        sources = _save_wanted(home, found.clips, wanted)
+        needed = sorted({file for files in sources.values() for file in files})
+        for number, description in described.items():
+            description["sources"] = sources.get(number, [])
+            (home / f"parts/{number}.json").write_text(json.dumps(description))
+    return planned, needed
+
+
+def _stays(old: TablePart | None, groups: Sequence[ClipGroup]) -> bool:
+    """Whether a part of the previous version still holds just these groups."""
+    return (
+        old is not None
+        and bool(old.file)
+        and len(old.groups) == len(groups)
+        and all(group.same and group.number == group.before for group in groups)
+    )
+
+
+def _member(
+    group: ClipGroup, place: tuple[str, int], linkable: bool, readable: bool
+) -> PlannedGroup:
+    """A group of a part. `readable`: the previous version's files of the part can be read."""
+    fresh = not (group.same and linkable and readable)
+    file, then = place
+    compared = bool(file) and readable and (not fresh or group.whole)
+    return replace(
+        group.planned(),
+        same=group.same and readable,
+        fresh=fresh,
+        file=file if compared else "",
+        then=then,
+    )
+
+
+def places_of(before: Published) -> Places:
+    """(file, first row in it) of each group of the previous version, by its split and number."""
+    return {
+        (group.split, group.number): (part.name, group.first - part.groups[0].first)
+        for part in before.parts
+        for group in part.groups
+    }
+
+
+def _place(places: Places, group: ClipGroup) -> tuple[str, int]:
+    """Where the previous version has the group; ("", 0): nowhere."""
+    return ("", 0) if group.before is None else places.get((group.split, group.before), ("", 0))
+
+
+def _save_wanted(
+    home: Path, clips: corpus_clips.CorpusClips, wanted: list[tuple[Int64s, int, int]]
+) -> dict[int, list[int]]:
+    """Save which rows each file has to hold for the parts; returns the files of each part."""
+    if not wanted:
+        return {}
+    numbers = np.array([number for _, number, _ in wanted], np.int32)
+    firsts = np.array([first for _, _, first in wanted])
+    ends = np.cumsum([len(rows) for rows, _, _ in wanted])
+    begins = ends - [len(rows) for rows, _, _ in wanted]
+    index = np.concatenate([rows for rows, _, _ in wanted])
+    wanted.clear()  # the same once more
+    file = clips.group[index] // TOGETHER
+    order = np.argsort(file, kind="stable")  # in a file, by part and place
+    edges = np.searchsorted(file, np.arange(len(np.bincount(file)) + 1), sorter=order)
+    sources: dict[int, list[int]] = {}
+    for number in np.flatnonzero(np.diff(edges)).tolist():
+        some = order[edges[number] : edges[number + 1]]
+        run = np.searchsorted(ends, some, side="right")
+        at = some - begins[run] + firsts[run]
+        part, rows = numbers[run], index[some]
+        table = pa.table([clips.group[rows], clips.row[rows], part, at], schema=WANTED)
+        tables.write_arrow(home / f"wanted/{number}.arrow", [table])
+        for each in np.unique(part).tolist():
+            sources.setdefault(each, []).append(number)
+    return sources

@@ -1,0 +1,106 @@
+"""YAML of settings files and `--set`: data only, of bounded size, with errors in one sentence."""
+
+from __future__ import annotations
+
+from datetime import date
+from itertools import chain
+from math import isfinite
+from typing import Any
+
+import yaml
+
+from tasks.base.errors import ConfigError
+from tasks.recording.names import display_text, is_utf8
+
+MOST_BYTES = 256 << 10
+#: Keys and values, counted wherever an alias repeats them: ten aliases of ten are a thousand.
+MOST_NODES = 100_000
+MOST_DEPTH = 100
+MOST_DIGITS = 400  # of a number; no float has more before its point
+
+
+def load(text: str, what: str) -> Any:
+    """The value of a text; ConfigError, which begins with `what`, if it cannot be used."""
+    if len(text) > MOST_BYTES:
+        raise ConfigError(f"{what} is longer than {MOST_BYTES >> 10} KiB; is it a settings file?")
+    try:
+        loader = _UniqueKeys(text)
+        node = loader.get_single_node()
+        too_much = node is not None and _nodes(node, {}) > MOST_NODES
+        value = None if node is None or too_much else loader.construct_document(node)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        raise ConfigError(f"{what} is not YAML: {error.problem or error.context}{place}") from None
+    except RecursionError:
+        raise ConfigError(f"{what} is nested too deeply") from None
+    # PyYAML's constructors trip over a date of month 99, `!!timestamp` of nothing, and the like.
+    except Exception as error:
+        words = str(error).splitlines() or [type(error).__name__]
+        raise ConfigError(f"{what} is not YAML: {words[0]}") from None
+    if too_much:
+        raise ConfigError(
+            f"{what} has more than {MOST_NODES:,} values, is nested more than {MOST_DEPTH} deep, "
+            "or holds itself by an alias"
+        )
+    return value
+
+
+def _nodes(node: yaml.Node, known: dict[int, int], depth: int = 0) -> int:
+    """How many nodes a tree has in which each alias is written out; MOST_NODES and more if it is
+    too deep or endless. `known`: those of the nodes that were counted, by identity."""
+    if id(node) in known:
+        return known[id(node)]
+    known[id(node)] = MOST_NODES + 1  # until it is counted: for an alias of itself
+    if depth > MOST_DEPTH:
+        return MOST_NODES + 1
+    if node.tag in _NUMBERS and len(node.value) > MOST_DIGITS:
+        problem = f"a number of more than {MOST_DIGITS} digits"
+        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+    inner = node.value if isinstance(node, yaml.CollectionNode) else ()
+    parts = chain.from_iterable(inner) if isinstance(node, yaml.MappingNode) else inner
+    known[id(node)] = 1 + sum(_nodes(part, known, depth + 1) for part in parts)
+    return known[id(node)]
+
+
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """Refuses a key that stands twice in a mapping: PyYAML takes the last one and tells nobody."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in getattr(node, "value", ()):
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    problem = f"the key {key.value} is given twice"
+                    raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def refuse_what_json_cannot_hold(value: object, place: str, depth: int = 0) -> None:
+    """Settings are stored as JSON, here and in Prefect: refuse values that JSON would change, and
+    what is nested too deeply.
+
+    Paths of folders may be any bytes; `check` says which folder has to be renamed.
+    """
+    if depth > MOST_DEPTH:
+        raise ConfigError(f"{place[:100]}… is nested more than {MOST_DEPTH} deep")
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str) or not is_utf8(key):
+                shown = display_text(repr(key))
+                raise ConfigError(f"{place}: the name of a setting must be text, not {shown}")
+            if key not in ("path", "out") or not isinstance(inner, str):
+                refuse_what_json_cannot_hold(inner, f"{place}.{key}", depth + 1)
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            refuse_what_json_cannot_hold(inner, f"{place}.{index}", depth + 1)
+    elif isinstance(value, str) and not is_utf8(value):
+        raise ConfigError(f"{place}: {display_text(value)[:100]} is not valid Unicode")
+    elif isinstance(value, bytes | set | date) or (
+        isinstance(value, float) and not isfinite(value)
+    ):
+        raise ConfigError(f"{place}: {value!r} is not a text, finite number, list or mapping")

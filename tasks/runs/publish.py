@@ -1,0 +1,200 @@
+"""The package stage of a run: judge, write and check on the workers, then publish."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tasks import package, storage
+from tasks.base.errors import CorruptManifest, MillError
+from tasks.base.json_types import JsonObject
+from tasks.base.logs import log
+from tasks.formats import OutputShard
+from tasks.publish import outcome_parts
+from tasks.publish.choosing import next_version
+from tasks.publish.ledger import layout as ledger_layout
+from tasks.publish.ledger import ledger_parts
+from tasks.publish.outcomes import group_verdicts, shard_groups
+from tasks.publish.outcomes.shard_groups import ShardGroup
+from tasks.publish.output_shards import plan
+from tasks.publish.unchanged import UpToDate, Version
+from tasks.publish.writing import part_writing
+from tasks.publish.writing import shards as output_shards
+from tasks.publish.writing import table_parts as parts
+from tasks.runs.executor import Caller
+from tasks.runs.results import Published
+from tasks.settings.job import Done, Job
+from tasks.shard_store import manifest
+from tasks.storage import publication, versions
+
+
+def publish(
+    job: Job, shards: Sequence[str], caller: Caller, scratch: Path, state: UpToDate
+) -> Published:
+    """Judge, gather, write and check output shards on the workers, then publish the version.
+
+    Does nothing if `state` knows that the newest version is up to date. CorruptManifest when a blob
+    is damaged: it has been removed, and the chains must run again.
+    """
+    began, laps = time.monotonic(), Laps()
+    versions.clean(job.out)
+    state.freeze()
+    if known := state.version():
+        return _unchanged(job, known, began)
+    with _cleaned(job.out):
+        storage.of(scratch).clear(scratch)
+        keys = state.keys()
+        groups = shard_groups.groups(job, {shard: keys[shard] for shard in shards})
+        caller.map(
+            group_verdicts.judge, [(job, group) for group in shard_groups.missing(groups, job.out)]
+        )
+        laps.end("decide")
+        gathered = gather(job, groups, caller, scratch, state.names_hash())
+        storage.of(scratch).clear(scratch)
+        laps.end("gather")
+        counts, balance = gathered["summary"], gathered["balance"]
+        clips, seconds = counts["utterances"]["packaged"], counts["seconds"]["packaged"]
+        version = Version(gathered["version"], clips, counts, balance)
+        if not gathered["new"]:
+            versions.clean(job.out)
+            published = _unchanged(job, version, began)
+            with _optional(job):
+                state.save(version, gathered["changed"])
+                shard_groups.forget(job.out, groups, gathered["changed"])
+            return published
+        planned, written = _write(job, gathered, caller, laps)
+        path = package.publish(job, gathered)
+        state.save(version, gathered["changed"])
+        shard_groups.forget(job.out, groups, gathered["changed"])
+        if job.package.keep is not None:
+            _remove_old(job.out, job.package.keep)
+        laps.end("publish")
+    computed = sum({planned[n].group: planned[n].clips for n in written}.values())
+    wall = time.monotonic() - began
+    done = Done("package", "", computed, clips - computed, seconds, wall, new=True)
+    linked = len(planned) - len(written)
+    return Published(path, True, counts, done, laps.walls, len(written), linked, balance)
+
+
+class Laps:
+    """Wall seconds of the steps of the stage."""
+
+    def __init__(self) -> None:
+        self.walls: dict[str, float] = {}
+        self._last = time.monotonic()
+
+    def end(self, step: str) -> None:
+        now = time.monotonic()
+        self.walls[step], self._last = round(now - self._last, 3), now
+
+
+def _write(
+    job: Job, gathered: JsonObject, caller: Caller, laps: Laps
+) -> tuple[dict[int, OutputShard], list[int]]:
+    """Link or write all output shards, and check the written ones: all by number, and the numbers
+    of those that were written."""
+    staging = storage.place(gathered["staging"])
+    parts = [part.number for part in gathered["parts"]]
+    left = caller.map(output_shards.link, [(job, staging, part) for part in parts])
+    planned = plan.numbered(staging)
+    written = [number for numbers in left for number in numbers]
+    caller.map(output_shards.write, [(job, staging, number) for number in written])
+    laps.end("write")
+    caller.map(output_shards.check, [(job, staging, number) for number in written])
+    laps.end("verify")
+    return planned, written
+
+
+@contextmanager
+def _cleaned(out: Path) -> Iterator[None]:
+    """Remove the unfinished version after an error, and the damaged file of a CorruptManifest."""
+    try:
+        yield
+    except CorruptManifest as fault:
+        manifest.repair(out, fault)
+        versions.clean(out)
+        raise
+    except BaseException:
+        with suppress(MillError, OSError):  # a store that is away does not hide why it ended
+            versions.clean(out)
+        raise
+
+
+def gather(
+    job: Job,
+    groups: Sequence[ShardGroup],
+    caller: Caller,
+    scratch: Path,
+    manifests: str | None = None,
+) -> JsonObject:
+    """Everything of the next version but its output shards, staged: what `package.gather` says of
+    it, and `tables`, the digests of its tables' files. `manifests`: see `outcome_parts.note`."""
+    shard_groups.list_in(scratch, groups)
+    chosen = caller.call(next_version.choose, job, scratch)
+    caller.call(outcome_parts.note, job, scratch, chosen["judged"], manifests)
+    newest = versions.newest(job.out)
+    staging = versions.stage(job.out, versions.number(newest) + 1 if newest else 1)
+    ledger = caller.call(ledger_layout.plan, job, scratch, bool(chosen["judged"]))
+    caller.map(
+        ledger_parts.write, [(job, scratch, some, staging, newest) for some in ledger["calls"]]
+    )
+    linked = enumerate(ledger_parts.linking(ledger["links"]))
+    caller.map(ledger_parts.link, [(job, scratch, *each, staging) for each in linked])
+    damaged: list[str] = []
+    while True:
+        found: JsonObject = caller.call(
+            package.gather, job, scratch, staging, chosen, ledger["fingerprint"], damaged
+        )
+        if not found["new"]:
+            return found
+        caller.map(part_writing.scatter, [(job, number, scratch) for number in found["needed"]])
+        planned = found["parts"]
+        written = caller.map(
+            part_writing.write, [(job, part, scratch, staging, newest) for part in planned]
+        )
+        unread = {
+            name
+            for each in written
+            if isinstance(each, part_writing.Damaged)
+            for name in each.files
+        }
+        if not unread:
+            names = (part.name for part in planned)
+            return {
+                **found,
+                "tables": {**found["tables"], **dict(zip(names, written, strict=True))},
+            }
+        log.warning("%s of %s cannot be read; it is made again", ", ".join(sorted(unread)), newest)
+        damaged += sorted(unread)
+        storage.of(staging).remove_tree(staging / plan.PLAN)
+        for name in parts.FOLDERS:
+            storage.of(scratch).remove_tree(scratch / name)
+
+
+def _remove_old(out: Path, keep: int) -> None:
+    """Remove versions older than the newest `keep`."""
+    for version in versions.beyond(out, keep):
+        log.info("%s is older than the newest %d versions (package.keep)", version.name, keep)
+        publication.of(out).withdraw([version])
+
+
+@contextmanager
+def _optional(job: Job) -> Iterator[None]:
+    """Ignore failures of writes that only save the next run some work: a run with nothing to do
+    must not fail because the store has become unreachable."""
+    try:
+        yield
+    except CorruptManifest:
+        raise
+    except (MillError, OSError) as error:
+        log.warning("nothing is new, but %s cannot be reached: %s", job.out, error)
+
+
+def _unchanged(job: Job, version: Version, began: float) -> Published:
+    with _optional(job):
+        versions.point_latest(job.out)
+    done = Done("package", "", 0, version.clips, 0, time.monotonic() - began)
+    path = versions.numbered(job.out, version.number)
+    return Published(path, False, version.summary, done, balance=version.balance)

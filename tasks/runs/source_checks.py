@@ -1,0 +1,90 @@
+"""Checks where a job reads and writes: sources that can be listed and hold something, and an OUT
+that is apart from them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tasks import plugins
+from tasks.base.errors import ConfigError
+from tasks.base.logs import log
+from tasks.plugins import Dataset
+from tasks.recording import Recording
+from tasks.recording.extensions import KNOWN_EXTENSIONS
+from tasks.recording.names import display_text
+from tasks.settings.job import Job
+from tasks.shard_store import manifest
+from tasks.storage import urls
+
+#: The demo keeps its recordings in its OUT, beside the results; no run writes there.
+DEMO = "corpus"
+#: Settings of a source that say something about its recordings, but not which ones it has.
+DESCRIBING = {"name", "licence", "language", "rttm", "expect_broken"}
+USUAL = ("wav", "flac", "mp3", "m4a", "ogg", "opus", "mp4")  # named first
+
+
+def check(job: Job) -> None:
+    """ConfigError if a source cannot be listed, lies in OUT or contains it, or if all are empty. If
+    only some are empty, it warns: they may fill later."""
+    found = plugins.datasets(job.sources)
+    for dataset in found:
+        _check_apart(job.out, dataset)
+    _check_distinct(found)
+    empty = [dataset for dataset in found if not _holds_recordings(dataset)]
+    sentences = [_nothing_in(dataset) for dataset in empty]
+    # Recordings that a former run knew and are gone are left to package.max_removed_fraction.
+    if len(empty) == len(found) and not manifest.shards(job.out):
+        raise ConfigError("; ".join(sentences))
+    for sentence in sentences:
+        log.warning("%s", sentence)
+
+
+def _check_apart(out: Path, dataset: Dataset) -> None:
+    place = dataset.settings.path
+    source, home = urls.real(place), urls.real(str(out))
+    if source == home:
+        raise ConfigError(f"source and out are one folder, {display_text(home)}; give out another")
+    if _is_in(source, home) and not _is_in(source, f"{home}/{DEMO}"):
+        raise ConfigError(
+            f"source {display_text(place)!r} lies in out, {display_text(home)}, where results go; "
+            "move it, or give out another folder"
+        )
+    if _is_in(home, source):
+        raise ConfigError(
+            f"out, {display_text(home)}, lies in the source {display_text(place)!r}, so its audio "
+            "would be taken for recordings; give out a folder outside it"
+        )
+
+
+def _check_distinct(found: list[Dataset]) -> None:
+    """ConfigError if two sources are the same: each recording would be packaged twice. Two sources
+    that share some of their recordings are warned of when they are listed."""
+    known: dict[str, Dataset] = {}
+    for dataset in found:
+        what = dataset.settings.model_dump(mode="json", exclude=DESCRIBING)
+        places = {name: urls.real(what[name]) for name in ("path", "root") if what.get(name)}
+        first = known.setdefault(json.dumps({**what, **places}, sort_keys=True), dataset)
+        if first is not dataset:
+            raise ConfigError(
+                f"the sources {first.name!r} and {dataset.name!r} are the same, "
+                f"{display_text(urls.real(dataset.settings.path))}: each of its recordings would "
+                "be packaged twice; name it once"
+            )
+
+
+def _is_in(place: str, folder: str) -> bool:
+    return place == folder or place.startswith(folder.rstrip("/") + "/")
+
+
+def _holds_recordings(dataset: Dataset) -> bool:
+    entries = dataset.source.recordings(dataset.settings)
+    return any(isinstance(entry, Recording) for entry in entries)
+
+
+def _nothing_in(dataset: Dataset) -> str:
+    place = display_text(dataset.settings.path)
+    if dataset.settings.kind != "folder":
+        return f"source {place!r} names no recordings"
+    rest = len(KNOWN_EXTENSIONS) - len(USUAL)
+    return f"no audio files under {place}; looked for {', '.join(USUAL)} and {rest} more extensions"

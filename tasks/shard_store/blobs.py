@@ -1,0 +1,111 @@
+"""The resampled audio: int16 little-endian PCM of many utterances in one file per part.
+
+One file per part, not per utterance, so that millions of clips are not millions of files. Every
+read is checked against the hash in the manifest: at once, or, for PCM that package copies, when the
+copy is read back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tasks import storage
+from tasks.base.errors import CorruptManifest
+from tasks.base.schema import Row
+
+Pcm = NDArray[np.int16]
+
+
+def folder(out: Path, shard: str) -> Path:
+    return storage.inside(out / "audio", shard)
+
+
+def files(out: Path, shard: str) -> list[Path]:
+    """The shard's blobs, sorted by name; nothing else that lies there."""
+    return storage.named_by_hash(folder(out, shard), ".pcm")
+
+
+#: What the columns hold that say where PCM lies; RE2.
+_PLACES = {
+    "work_shard": r"\Ashard-[0-9]{6,}\z",
+    "blob": r"\A[0-9a-f]{16}\.pcm\z",
+    "beside_blob": r"\A[0-9a-f]{16}\.pcm\z",
+}
+
+
+_COUNTS = ("offset", "blob_offset", "beside_offset", "num_samples")
+
+
+def sound_places(table: pa.Table) -> bool:
+    """Whether the columns that say where PCM lies, those that a table has, name places in blobs."""
+    there = {*table.column_names}
+    for name in _PLACES.keys() & there:
+        if pc.any(pc.invert(pc.match_substring_regex(table[name], _PLACES[name]))).as_py():
+            return False
+    return not any((pc.min(table[name]).as_py() or 0) < 0 for name in there.intersection(_COUNTS))
+
+
+def beside(row: Row) -> list[Row]:
+    """The row of a packaged clip's enhanced twin, when both are packaged."""
+    if (sha := row.get("sha256_enhanced")) is None:
+        return []
+    place = {"blob": row.get("beside_blob"), "blob_offset": row.get("beside_offset")}
+    return [{**row, **place, "sha256": sha}]
+
+
+def sha256(pcm: Pcm) -> str:
+    return hashlib.sha256(np.ascontiguousarray(pcm, dtype="<i2").data).hexdigest()
+
+
+def sizes(out: Path, shard: str) -> Callable[[str], int]:
+    """A function that gives the bytes of a blob of a shard by its name; -1 if it is missing."""
+    return storage.of(out).sizes(folder(out, shard))
+
+
+def present(row: Row, sizes: Callable[[str], int]) -> bool:
+    """Whether an audio row's blob exists and is long enough."""
+    return sizes(row["blob"]) >= int(row["offset"]) + 2 * int(row["num_samples"])
+
+
+def read(out: Path, shard: str, row: Row) -> Pcm:
+    """PCM of one utterance, int16 [num_samples]; CorruptManifest when the bytes do not match."""
+    planned = {**row, "work_shard": shard, "blob_offset": row["offset"]}
+    with reading(out, [planned]) as pcm:
+        return pcm(planned)
+
+
+@contextmanager
+def reading(out: Path, rows: Sequence[Row], proved: bool = True) -> Iterator[Callable[[Row], Pcm]]:
+    """Gives the PCM of rows of a plan, int16 [num_samples]; best called in the order of `rows`.
+
+    CorruptManifest when the blob is gone or too short or, if `proved`, has another hash.
+    """
+    with storage.of(out).spans(out / "audio", [_span(row) for row in rows]) as read_span:
+        yield lambda row: _sound(read_span(_span(row)), out, row, proved)
+
+
+def _span(row: Row) -> storage.Span:
+    low = row["blob_offset"]
+    return _name(row), low, low + 2 * row["num_samples"]
+
+
+def _name(row: Row) -> str:
+    return f"{row['work_shard']}/{row['blob']}"
+
+
+def _sound(data: bytes | None, out: Path, row: Row, proved: bool) -> Pcm:
+    path = f"{out}/audio/{_name(row)}"
+    if data is None:
+        raise CorruptManifest(f"audio blob {path} is gone", path)
+    whole = len(data) == 2 * row["num_samples"]
+    if not whole or (proved and hashlib.sha256(data).hexdigest() != row["sha256"]):
+        raise CorruptManifest(f"audio blob {path} does not match its manifest", path)
+    return np.frombuffer(data, dtype="<i2")

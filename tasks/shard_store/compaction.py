@@ -1,0 +1,175 @@
+"""Compaction: joins the several files that a stage stored for a shard.
+
+Commits of a long shard, growth, and runs that were killed leave several parts and blobs. Once a
+stage is complete for a shard, the files made under the same settings are joined: the parts in one
+file, which names each of them in its footer and is read like them, and the PCM in blobs of
+BLOB_BYTES or more. Results of other settings stay apart, so that `prune` can remove them.
+
+The new blob comes first, then the file that names it, then the old files go, and their blobs last:
+after a kill at any point each row counts once (`manifest.read`), and no row lacks its PCM.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import storage
+from tasks.base.schema import Row
+from tasks.shard_store import blobs, manifest, passing
+from tasks.shard_store.manifest import HOLDS, Part
+
+RECIPE = "recipe"  # in a footer: of the settings that made the part
+BLOB_BYTES = 128 << 20  # least size of a blob that is not its shard's only one
+PLACES = ["audio", "blob", "offset", "num_samples", "sha256", "error_code"]
+
+
+def due(out: Path, stage: str, shard: str) -> bool:
+    """Whether some files of the shard can be joined, or removed; damaged ones are, at once."""
+    paths, pcm = _listed(out, stage, shard)
+    if len(paths) < 2 and len(pcm) < 2:
+        return False
+    parts = manifest.read(out, stage, shard, manifest.repair)
+    spare = _held(paths, parts) or _unnamed(pcm, parts)
+    return bool(spare) or any(_several(group) for group in _groups(parts))
+
+
+def compact(out: Path, stage: str, shard: str, schema: pa.Schema) -> bool:
+    """Join the shard's files and remove those that nothing names; returns whether there was
+    anything to do.
+
+    `schema`: of the stage's rows. Rows whose PCM is gone or was recomputed are left out. Only the
+    worker that holds the shard may call it. CorruptManifest if a file is damaged.
+    """
+    paths, pcm = _listed(out, stage, shard)
+    if len(paths) < 2 and len(pcm) < 2:
+        return False
+    parts = manifest.read(out, stage, shard, manifest.refuse)
+    goes = _held(paths, parts)
+    for group in filter(_several, _groups(parts)):
+        _join(out, stage, shard, group, schema)
+        goes += sorted({part.path for part in group})
+    for path in goes:
+        storage.remove(path)
+    spare = _unnamed(pcm, manifest.read(out, stage, shard) if goes else parts)
+    for path in spare:
+        storage.remove(path)
+    return bool(goes or spare)
+
+
+def _listed(out: Path, stage: str, shard: str) -> tuple[list[Path], list[Path]]:
+    """The files of a shard's parts and, of the stage that makes it, of its PCM."""
+    pcm = blobs.files(out, shard) if stage == "resample" else []
+    return manifest.files(out, stage, shard), pcm
+
+
+def _unnamed(pcm: Sequence[Path], parts: Sequence[Part]) -> list[Path]:
+    """Blobs that no row names: a kill came before the rows, or after them."""
+    if not pcm:
+        return []
+    named = {name for part in parts for name in pc.unique(part.table["blob"]).to_pylist()}
+    return [path for path in pcm if path.name not in named]
+
+
+def _groups(parts: Sequence[Part]) -> Iterator[list[Part]]:
+    """Parts that the same settings made."""
+    found: dict[str, list[Part]] = {}
+    for part in parts:
+        if RECIPE in part.meta:
+            found.setdefault(json.dumps(part.meta, sort_keys=True), []).append(part)
+    yield from found.values()
+
+
+def _several(group: Sequence[Part]) -> bool:
+    return len({part.path for part in group}) > 1
+
+
+def _held(paths: Sequence[Path], parts: Sequence[Part]) -> list[Path]:
+    """Files whose parts are all read from other files: a kill came before they were removed."""
+    read = {part.path for part in parts}
+    return [path for path in paths if path not in read]
+
+
+def _join(out: Path, stage: str, shard: str, group: Sequence[Part], schema: pa.Schema) -> None:
+    """Write the file that holds all parts of a group."""
+    tables = passing.last(stage, [part.table for part in group])
+    if stage == "resample":
+        tables = _joined_blobs(out, shard, tables)
+    holds = [[part.name, len(table)] for part, table in zip(group, tables, strict=True)]
+    bare = [table.replace_schema_metadata(None) for table in (schema.empty_table(), *tables)]
+    whole = pa.concat_tables(bare, promote_options="default")
+    number = max(manifest.number_of(part.path) for part in group)
+    meta = {**group[0].meta, HOLDS: holds}
+    manifest.commit(out, stage, shard, whole, whole.schema, meta, number)
+
+
+def _joined_blobs(out: Path, shard: str, tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """The tables with the new places of their PCM."""
+    sizes = blobs.sizes(out, shard)
+    found: list[pa.Table] = []
+    seen: set[str] = set()
+    for table in reversed(tables):  # of PCM that was made again, the last counts
+        rows = table.select(PLACES).to_pylist()
+        kept = []
+        for row in rows:
+            sound = bool(row["error_code"]) or blobs.present(row, sizes)
+            kept.append(sound and row["audio"] not in seen)
+            seen |= {row["audio"]} if sound else set()
+        found.insert(0, table.filter(pa.array(kept, pa.bool_())))
+    rows = [row for table in found for row in table.select(PLACES).to_pylist()]
+    names = list(dict.fromkeys(row["blob"] for row in rows if row["blob"] is not None))
+    for joint in joining(names, sizes):
+        _rewrite(out, shard, [row for row in rows if row["blob"] in joint])
+    blob = pa.array([row["blob"] for row in rows], pa.string())
+    offset = pa.array([row["offset"] for row in rows], pa.int64())
+    at = 0
+    for number, table in enumerate(found):
+        for name, column in (("blob", blob), ("offset", offset)):
+            place = table.schema.get_field_index(name)
+            field = table.schema.field(place)
+            table = table.set_column(place, field, column.slice(at, len(table)).cast(field.type))
+        found[number] = table
+        at += len(table)
+    return found
+
+
+def joining(names: Sequence[str], size: Callable[[str], int]) -> list[set[str]]:
+    """Group blobs until each is at least BLOB_BYTES long, or only one is left."""
+    found: list[set[str]] = []
+    held, several = BLOB_BYTES, set[str]()
+    large = [name for name in names if size(name) >= BLOB_BYTES]
+    for name in names:
+        if name in large:
+            continue
+        if held >= BLOB_BYTES:
+            held, several = 0, set()
+            found.append(several)
+        several.add(name)
+        held += size(name)
+    if found and held < BLOB_BYTES:  # the last one's PCM goes to another
+        rest = found.pop()
+        if found:
+            found[-1] |= rest
+        elif large:
+            found.append(rest | {min(large, key=size)})
+        else:
+            found.append(rest)
+    return [group for group in found if len(group) > 1]
+
+
+def _rewrite(out: Path, shard: str, rows: Sequence[Row]) -> None:
+    """Copy the PCM of rows into one blob; the rows then say where it lies."""
+    planned = [{**row, "work_shard": shard, "blob_offset": row["offset"]} for row in rows]
+    home = blobs.folder(out, shard)
+    with blobs.reading(out, planned) as pcm, storage.of(home).staged(home) as (handle, publish):
+        for row, at in zip(rows, planned, strict=True):
+            row["offset"] = handle.size
+            handle.write(np.ascontiguousarray(pcm(at)).data)
+        name = publish(lambda digest: f"{digest}.pcm").name
+    for row in rows:
+        row["blob"] = name

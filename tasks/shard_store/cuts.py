@@ -1,0 +1,171 @@
+"""The filter stage's results for each recording: its spans and their measures, by recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import plugins
+from tasks.base.schema import Row
+from tasks.plugins.rules import judge
+from tasks.recording import Segment, TimedWord
+from tasks.recording.faults import Fault
+from tasks.recording.limits import REFUSED, Limits, Refusal
+from tasks.recording.turns import Turn
+from tasks.settings import Plugin
+from tasks.shard_store.verdicts import cheap_rules, costly
+
+#: Most that a source's segment may end beyond its recording, s: its times are rounded, and an AAC
+#: header counts up to 132 ms of padding. No word is so short. Kaldi's `extract-segments` allows
+#: 0.5 s, Lhotse 0.025 s.
+MOST_BEYOND = 0.15
+TURNS = "turns"  # kind of the row of a recording's turns
+
+Key = tuple[int, int, int | None]  # start, end, index of the source's segment
+
+
+class FilterColumns(NamedTuple):
+    """What the chosen filters store for an utterance. Worked out once for all utterances."""
+
+    filters: tuple[Plugin, ...]
+    columns: tuple[frozenset[str], ...]  # of each
+    every: frozenset[str]  # columns of all
+    printed: frozenset[str]  # filters with fingerprints
+
+
+def filter_columns(filters: Sequence[Plugin]) -> FilterColumns:
+    modules = {plugin.use: plugins.load("filters", plugin.use) for plugin in filters}
+    columns = tuple(frozenset(modules[plugin.use].COLUMNS) for plugin in filters)
+    printed = frozenset(use for use, m in modules.items() if m.fingerprint is not None)
+    return FilterColumns(tuple(filters), columns, frozenset().union(*columns), printed)
+
+
+@dataclass(slots=True)
+class Cut:
+    """One recording after the filter stage. `decoded` is its length in samples at `rate` Hz."""
+
+    decoded: int = 0
+    rate: int = 0
+    channels: int = 0
+    error_code: str | None = None
+    error_detail: str | None = None
+    faults: tuple[Fault, ...] = ()
+    known: bool = False  # the row of kind `recording` was read
+    refusal: Refusal | None = None  # it is beyond a limit of today
+    spans: list[Row] = field(default_factory=list)
+    measures: dict[Key, dict[str, float | None]] = field(default_factory=dict)
+    fingerprints: dict[Key, dict[str, bytes]] = field(default_factory=dict)
+
+    def within(self, limits: Limits, channels: int, size: int) -> Cut | None:
+        """The same, or the refusal of a recording beyond a limit of today. None where it was
+        refused by a lower one: nobody knows yet what it holds."""
+        no = limits.of_decoded(self.rate, channels, size, self.decoded) if self.decoded else None
+        if no is not None:
+            return Cut.refused(no, self.rate)
+        return None if self.error_code in REFUSED else self
+
+    @classmethod
+    def refused(cls, no: Refusal, rate: int) -> Cut:
+        return cls(no.decoded, rate, 0, no.code, no.detail, known=True, refusal=no)
+
+    def lacks(self, key: Key, filters: FilterColumns, measure_all: bool) -> tuple[Plugin, ...]:
+        """Filters that still have to measure the utterance. Once a cheap one rejects it, costly
+        ones are skipped, unless `measure_all`."""
+        chosen, columns, every, printed = filters
+        known = self.measures.get(key, {})
+        fingerprints = self.fingerprints.get(key, {})
+        if every <= known.keys() and printed <= fingerprints.keys():  # of most utterances
+            return ()
+        missing = [
+            plugin
+            for plugin, own in zip(chosen, columns, strict=True)
+            if not own <= known.keys() or (plugin.use in printed and plugin.use not in fingerprints)
+        ]
+        if (
+            measure_all
+            or not any(map(costly, missing))
+            or judge(known, cheap_rules(chosen)) is None
+        ):
+            return tuple(missing)
+        return tuple(plugin for plugin in missing if not costly(plugin))
+
+
+def seconds_beyond(segment: Segment, cut: Cut) -> float:
+    """How far a source's segment ends beyond the decoded audio, s; 0: it does not."""
+    if segment.end is None or not cut.rate:
+        return 0.0
+    return max(segment.end - cut.decoded / cut.rate, 0.0)
+
+
+def no_samples(segment: Segment, cut: Cut) -> str:
+    """Why a source's segment holds no sample of the decoded audio."""
+    end = "the end" if segment.end is None else f"{segment.end:.9g} s"
+    length = cut.decoded / cut.rate
+    if segment.start < length:
+        return f"{segment.start:.9g} s to {end} is shorter than a sample"
+    return f"{segment.start:.9g} s to {end} is beyond the recording's end, at {length:.2f} s"
+
+
+def segments_of(recording: Row) -> tuple[Segment, ...] | None:
+    given = recording["segments"]
+    return None if given is None else tuple(map(_segment, given))
+
+
+def speakers_of(recording: Row) -> tuple[Segment, ...] | None:
+    """Who speaks according to the source: its RTTM file, else its segments."""
+    if (turns := recording.get("rttm")) is None:
+        return segments_of(recording)
+    return tuple(Segment(t["start"], t["end"], speaker=t["speaker"]) for t in turns)
+
+
+def _segment(stored: Row) -> Segment:
+    words = stored.get("words")
+    timed = tuple(TimedWord(**word) for word in words) if words else None
+    return Segment(**{**stored, "words": timed})
+
+
+def merge_turns(found: dict[str, tuple[Turn, ...]], table: pa.Table) -> None:
+    """Add the turns of one part to those known so far; the first of a recipe stand."""
+    rows = table.filter(pc.equal(table["kind"], TURNS)).select(["cut", "turns"])
+    for row in rows.to_pylist():
+        found.setdefault(row["cut"], tuple(Turn(**turn) for turn in row["turns"]))
+
+
+def merge(found: dict[str, Cut], rows: list[Row], usable: set[str], failures_stand: bool) -> None:
+    """Add the rows of one part to the cuts known so far; the first cut of a recipe stands, unless a
+    limit broke it off.
+
+    `usable`: filters whose stored measures have today's recipe. `failures_stand`: keep failed rows.
+    """
+    columns = {c for use in usable for c in plugins.load("filters", use).COLUMNS}
+    rows = [row for row in rows if failures_stand or not row["error_code"]]
+    rows = [row for row in rows if row["kind"] != TURNS]
+    fresh = {row["cut"] for row in rows if row["kind"] == "recording"}
+    fresh -= {name for name, cut in found.items() if cut.known and cut.error_code not in REFUSED}
+    first: dict[str, str] = {}  # equal files share a recipe: take the first's spans
+    for row in rows:
+        if first.setdefault(row["cut"], row["recording"]) != row["recording"]:
+            continue
+        if row["error_code"] and row["cut"] not in fresh:  # of a filter chosen later
+            cut = found[row["cut"]]
+            cut.error_code, cut.error_detail = row["error_code"], row["error_detail"]
+            continue
+        cut = found.setdefault(row["cut"], Cut())
+        if row["cut"] in fresh:
+            if row["kind"] == "recording":
+                cut.known = True
+                cut.decoded, cut.rate, cut.channels = row["decoded"], row["rate"], row["channels"]
+                cut.error_code, cut.error_detail = row["error_code"], row["error_detail"]
+                cut.faults = tuple(Fault(**fault) for fault in row.get("faults") or ())
+            else:
+                cut.spans.append(row)
+        if row["kind"] == "utterance":
+            measured = {k: v for k, v in (row["measures"] or []) if k in columns}
+            key = row["start"], row["end"], row["given"]
+            cut.measures.setdefault(key, {}).update(measured)
+            fingerprints = ((k, v) for k, v in row.get("prints") or [] if k in usable)
+            cut.fingerprints.setdefault(key, {}).update(fingerprints)

@@ -1,0 +1,69 @@
+"""The decisions by people that a job goes by.
+
+A run pins the file of decisions as it was when the run began (`pinned`): its length and its hash
+travel with the job, and each worker reads that much of it. Questions between runs go by the file
+as it is now.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+
+from tasks.base.errors import RunError
+from tasks.base.json_types import JsonObject
+from tasks.settings.job import Job, Pinned
+from tasks.shard_store import decision_log
+from tasks.shard_store.decision_log import Decision
+
+
+def pinned(job: Job) -> Job:
+    """The job with the decisions that are there now; the same if it has some already."""
+    if job.reviews is not None:
+        return job
+    data = decision_log.stored(job.out)
+    return replace(job, reviews=Pinned(len(data), hashlib.sha256(data).hexdigest()))
+
+
+def of(job: Job) -> Mapping[str, Decision]:
+    """The decision that counts for each utterance, by id. RunError if the part of the file that
+    the run began with has changed."""
+    if job.reviews is not None and not job.reviews.size:
+        return {}
+    data = decision_log.stored(job.out)
+    if job.reviews is not None:
+        data = data[: job.reviews.size]
+        if hashlib.sha256(data).hexdigest() != job.reviews.sha256:
+            raise RunError(
+                f"{decision_log.path(job.out)} was changed during the run, other than by appending; run it "
+                "again"
+            )
+    return _last(data)
+
+
+@lru_cache(maxsize=2)
+def _last(data: bytes) -> Mapping[str, Decision]:
+    return decision_log.last(decision_log.read(data))
+
+
+def identity(job: Job) -> str:
+    """Hash of what the decisions change; empty without any. When they were made is not in it."""
+    known = of(job)
+    if not known:
+        return ""
+    what = [[d.id, d.decision, d.text, d.who, d.note] for _, d in sorted(known.items())]
+    return hashlib.sha256(json.dumps(what).encode()).hexdigest()
+
+
+def described(job: Job) -> JsonObject:
+    """What dataset.json says of them: how many of each kind, and `identity`; empty without any."""
+    known = of(job)
+    if not known:
+        return {}
+    kinds = Counter(each.decision for each in known.values())
+    counts = {kind: kinds[kind] for kind in decision_log.DECISIONS if kind != "undo"}
+    return {"reviews": {**counts, "sha256": identity(job)}}

@@ -1,0 +1,135 @@
+"""Enhanced clips: their PCM, DNSMOS before and after, and which of the two clips counts.
+
+Both clips are always made and scored, so that `keep_if_better` and `min_ovrl` are verdicts like any
+other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tasks import plugins
+from tasks.base import shelves
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import Row
+from tasks.plugins.contracts import Columns
+from tasks.plugins.rules import Limit, Rule, Within, judge
+from tasks.settings import Plugin
+from tasks.settings.job import Job
+from tasks.shard_store import recipe
+from tasks.shard_store.utterance import Outcome, Utterance, failed
+
+OVRL = "dnsmos_ovrl"
+Scores = tuple[tuple[str, float | None], ...]  # by column
+
+
+def scorer(job: Job) -> Plugin:
+    """The filter `dnsmos` as configured, else with its defaults."""
+    chosen = (plugin for plugin in job.filter.filters if plugin.use == "dnsmos")
+    return next(chosen, Plugin(use="dnsmos"))
+
+
+def after(column: str) -> str:
+    return f"{column}_enhanced"
+
+
+def columns(job: Job) -> Columns:
+    """Score columns of both clips; empty if nothing is enhanced."""
+    if not recipe.enhancing(job):
+        return {}
+    return {**plugins.columns("filters", "dnsmos"), **after_columns()}
+
+
+def measures(job: Job) -> Columns:
+    """Columns of the filters' measures and of the scores of both clips."""
+    found = dict[str, tuple[str, str]]()
+    for plugin in job.filter.filters:
+        found.update(plugins.columns("filters", plugin.use))
+    return found | columns(job)
+
+
+def after_columns() -> Columns:
+    """Score columns of the enhanced clip."""
+    before = plugins.columns("filters", "dnsmos").items()
+    return {after(name): (unit, f"{doc}, of the enhanced clip") for name, (unit, doc) in before}
+
+
+def before(measures: Mapping[str, float | None]) -> Scores:
+    """The original's scores from an utterance's measures, if the filter `dnsmos` took them."""
+    names = plugins.columns("filters", "dnsmos")
+    return tuple((name, measures[name]) for name in names if name in measures)
+
+
+def rules(job: Job) -> tuple[Rule, ...]:
+    if job.enhance.use == "none":
+        return ()
+    values = _settings(job.enhance)
+    least = values.get("min_ovrl")
+    original = (Within(OVRL, least),) if values.get("keep_if_better") else ()
+    return (Limit(after(OVRL), least, None, "low_dnsmos_ovrl", unless=original),)
+
+
+def _settings(enhancer: Plugin) -> JsonObject:
+    """With defaults filled in."""
+    _, settings = plugins.resolve("enhance", enhancer)
+    return settings.model_dump()
+
+
+def check(job: Job) -> None:
+    """ConfigError if the settings package enhanced clips without making any, want two clips in a
+    format that holds one, or lack the scoring model."""
+    both = job.package.audio == "both"
+    for plugin in job.package.formats if both else ():
+        if not plugins.load("formats", plugin.use).HOLDS_BOTH:
+            able = [n for n in shelves.names("formats") if plugins.load("formats", n).HOLDS_BOTH]
+            raise ConfigError(
+                f"package.audio=both: the format {plugin.use} has one field of audio; those with "
+                f"two are {' and '.join(able)}"
+            )
+    if recipe.enhancing(job):
+        recipe.of_plugin("filters", scorer(job))
+        return
+    if both or job.transcribe.hear == "enhanced":
+        setting = "package.audio=both" if both else "transcribe.hear=enhanced"
+        raise ConfigError(f"{setting} needs enhanced clips: choose an enhancer by enhance.use")
+
+
+def heard(job: Job) -> bool:
+    """Whether recognisers hear enhanced clips."""
+    return recipe.enhancing(job) and job.transcribe.hear == "enhanced"
+
+
+def recipe_of(job: Job, audio: str) -> str:
+    """Recipe of an utterance's enhanced PCM; `audio`: of its PCM as it is."""
+    return recipe.of_enhanced(job.enhance, scorer(job), audio)
+
+
+def attach(job: Job, utterance: Utterance, row: Row | None) -> None:
+    """Attach the enhanced clip's row: its scores, the verdict on them, and which of the two clips
+    is heard and packaged."""
+    if utterance.outcome != Outcome("pending", "transcribe"):
+        return
+    if row is None or row["error_code"]:
+        pending = Outcome("pending", "resample")
+        utterance.outcome = pending if row is None else failed("enhance", row)
+        return
+    utterance.measures = {**dict(row["measures"]), **utterance.measures}
+    if not utterance.spared and (no := judge(utterance.measures, rules(job))):
+        utterance.outcome = Outcome("dropped", "enhance", no.reason, no.value, no.threshold)
+    if job.package.audio == "both":
+        utterance.beside = row
+    if counts(job, row):
+        if job.package.audio == "enhanced":
+            utterance.packed = row
+        if heard(job):
+            utterance.pcm, utterance.hears = row, row["audio"]
+
+
+def counts(job: Job, row: Row) -> bool:
+    """Whether this row's enhanced clip replaces the original."""
+    if not _settings(job.enhance).get("keep_if_better"):
+        return True
+    scores = dict(row["measures"])
+    old, new = scores.get(OVRL), scores.get(after(OVRL))
+    return old is not None and new is not None and new > old

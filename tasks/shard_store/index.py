@@ -1,0 +1,193 @@
+"""The index of an OUT: which checkpoints exist, and what the last run noted about them.
+
+    OUT/manifests/index.json    files: every committed file, so that a missing one is noticed
+                                shards, version: what needs no second look, with its key
+
+A damaged file is found by the hash in its name; the index finds a deleted one. It only saves work
+and reports losses, never changes results: without it, every item is looked up in the manifests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from tasks import storage
+from tasks.base.errors import CorruptManifest
+from tasks.base.json_types import JsonObject, JsonValue
+from tasks.base.logs import log
+from tasks.shard_store import manifest
+from tasks.storage.local import is_temporary
+
+FORMAT = 1  # of the file
+STAGES = ("shard", "filter", "resample", "transcribe")
+ROOTS = (*(f"manifests/{name}" for name in STAGES), "audio")
+NAMED = 5  # files that a message names
+OF_A_REQUEST = 1000  # objects that an object store names in one answer
+
+Notes = JsonObject  # of one shard or the version: `key`, and the facts that it holds for
+
+
+class Index:
+    """The committed files of an OUT as they were when last listed, and the last run's notes.
+
+    Notes may be written only while holding OUT's lock.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.files: dict[str, str] = {}  # guard of each file, by its name relative to OUT
+        self._noted = _read(out)
+        self._files_of: Counter[str] | None = None
+        self.temporaries: list[str] = []  # files that were being written when a run died
+        self.foreign: set[str] = set()  # links, and files that no run writes
+        self.refresh()
+
+    def refresh(self) -> None:
+        """List all files again."""
+        self.files, self.temporaries, self.foreign = {}, [], set()
+        self._list(ROOTS)
+
+    def look(self, shards: Collection[str], roots: Sequence[str] = ROOTS) -> None:
+        """List the files of some shards again, below these roots."""
+        homes = [f"{root}/{shard}" for shard in sorted(shards) for root in roots]
+        if storage.of(self.out).remote and len(homes) > len(self.files) / OF_A_REQUEST:
+            homes = [*roots]  # a request for each folder would be more
+        below = set(homes)
+        self.files = {
+            name: guard
+            for name, guard in self.files.items()
+            if (home := name.rpartition("/")[0]) not in below
+            and home.rpartition("/")[0] not in below
+        }
+        self._list(homes)
+
+    def _list(self, homes: Iterable[str]) -> None:
+        store = storage.of(self.out)
+        for home in homes:
+            for name, guard in store.guards(self.out / home):
+                if manifest.OWN.fullmatch(whole := f"{home}/{name}") and guard:
+                    self.files[whole] = guard
+                elif is_temporary(name):
+                    self.temporaries.append(whole)
+                else:
+                    self.foreign.add(whole)
+        self._files_of = None
+
+    def names_hash(self) -> str:
+        """Hash of the names of all committed files; they hold the hashes of the bytes."""
+        names = "\n".join(sorted(self.files))
+        return hashlib.sha256(names.encode()).hexdigest()
+
+    def guards(self) -> dict[str, list[tuple[str, str]]]:
+        """(name, guard) of the files of each shard, sorted: they change when one is touched."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for name in sorted(self.files):
+            found.setdefault(name.split("/")[-2], []).append((name, self.files[name]))
+        return found
+
+    def gone(self) -> list[str]:
+        """Files that were there when the last run noted them, sorted, but for those whose rows or
+        PCM another one holds now: a kill came before that was noted."""
+        gone = filter(manifest.OWN.fullmatch, sorted(self._noted_files() - self.files.keys()))
+        return [name for name in gone if not manifest.replaced(self.out, name)]
+
+    def repair(self, out: Path, fault: CorruptManifest) -> None:
+        """`manifest.repair`; what it removes is not missed."""
+        if manifest.repair(out, fault):
+            self.files.pop(fault.path.removeprefix(f"{out}/"), None)
+
+    def most_files(self, shard: str) -> int:
+        """Files of a shard of the stage after the first that has most of them, or its blobs."""
+        if self._files_of is None:
+            self._files_of = Counter(name.rpartition("/")[0] for name in self.files)
+        return max(self._files_of[f"{root}/{shard}"] for root in ROOTS[1:])
+
+    def warn_of_foreign(self) -> None:
+        if self.foreign:
+            sentence = "%s: not written by uttermill, so not read, and left where it lies"
+            log.warning(sentence, _named(sorted(self.foreign)))
+
+    def warn_of_gone(self) -> None:
+        if gone := self.gone():
+            files = (
+                "1 checkpoint file is" if len(gone) == 1 else f"{len(gone)} checkpoint files are"
+            )
+            sentence = "%s gone since the last run (%s); what was in there is made again"
+            log.warning(sentence, files, _named(gone))
+
+    def noted_shard(self, shard: str, key: str) -> Mapping[str, int] | None:
+        """Items of each stage of a shard, if it was noted under this key."""
+        known = self._noted["shards"].get(shard)
+        return known["items"] if known and known["key"] == key else None
+
+    def noted_version(self, key: str) -> Notes | None:
+        """What was noted of the newest version under this key."""
+        known: Notes | None = self._noted.get("version")
+        return known if known and known["key"] == key else None
+
+    def note_files(self) -> None:
+        """Write the list of files."""
+        self._write({**self._noted, "files": sorted(self.files)})
+
+    def note(self, shards: Mapping[str, Notes], version: Notes | None) -> None:
+        """Write the list of files, and the shards and version that need no look while their keys
+        hold."""
+        noted = {"files": sorted(self.files), "shards": dict(shards)}
+        self._write(noted | ({"version": version} if version else {}))
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Drop files from the index before deleting them, so that a kill in between reports no
+        loss."""
+        known = self._noted_files()
+        left = known.difference(names)
+        if left != known:
+            self._write({**self._noted, "files": sorted(left)})
+
+    def _noted_files(self) -> set[str]:
+        return set(self._noted["files"])
+
+    def _write(self, noted: Notes) -> None:
+        if noted == self._noted:
+            return
+        text = json.dumps({"format": FORMAT, **noted}, sort_keys=True)
+        storage.write_atomic(
+            _path(self.out), f'{text[:-1]}, "sha256": "{_digest(text)}"}}'.encode()
+        )
+        self._noted = noted
+
+
+def _named(files: Sequence[str]) -> str:
+    more = f" and {len(files) - NAMED} more" if len(files) > NAMED else ""
+    return ", ".join(files[:NAMED]) + more
+
+
+def is_there(out: Path) -> bool:
+    """Whether any run has left an index in this OUT."""
+    return storage.exists(_path(out))
+
+
+def digest(*parts: JsonValue) -> str:
+    """A hash of JSON values, 32 hex digits."""
+    return _digest(*(json.dumps(part, sort_keys=True) for part in parts))
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256(f"[{', '.join(texts)}]".encode()).hexdigest()[:32]
+
+
+def _path(out: Path) -> Path:
+    return out / "manifests" / "index.json"
+
+
+def _read(out: Path) -> Notes:
+    """The stored notes; none if there are none, or if they are damaged."""
+    try:
+        noted = storage.read_json(_path(out))
+    except (OSError, ValueError):
+        noted = {}
+    sound = isinstance(noted, dict) and noted.pop("sha256", None) == digest(noted)
+    return noted if sound and noted.pop("format") == FORMAT else {"files": [], "shards": {}}

@@ -1,0 +1,59 @@
+"""The language of a recording, by a vote of its clips.
+
+A clip of two seconds is weak evidence of its language; fifty such clips are strong evidence. Where
+most of a recording's speech is in one language, clips detected in another are transcribed again in
+it, unless their own evidence is strong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from tasks.base.schema import Row
+
+LEAST_CLIPS = 3  # fewer make no majority
+LEAST_SHARE = 0.5  # of certainty; below, a recording has several languages or no speech
+#: A clip this certain of another language, and this long, keeps it: speakers do switch.
+SURE_PROBABILITY = 0.9
+SURE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Vote:
+    """Certainty of each language of a recording: its mean probability over the seconds, where clips
+    in other languages count as 0. The sum is 1 if every clip is certain, and small for music."""
+
+    shares: Mapping[str, float]
+
+    @cached_property
+    def language(self) -> str | None:
+        """The language of the recording; None if no language has `LEAST_SHARE`."""
+        best = max(self.shares, key=lambda code: (self.shares[code], code))
+        return best if self.shares[best] >= LEAST_SHARE else None
+
+    def overrules(self, row: Row, seconds: float) -> bool:
+        """Whether a clip of `seconds` is transcribed again in the recording's language."""
+        detected, probability = _detected(row)
+        sure = probability >= SURE_PROBABILITY and seconds >= SURE_SECONDS
+        return self.language is not None and detected != self.language and not sure
+
+
+def count(clips: Iterable[tuple[Row, float]]) -> Vote | None:
+    """The vote of (row of TRANSCRIPTS, seconds of the clip); None if too few clips have one."""
+    weights: dict[str, float] = {}
+    voters, total = 0, 0.0
+    for row, seconds in clips:
+        detected, probability = _detected(row)
+        if detected and (row["text"] or "").strip():
+            weights[detected] = weights.get(detected, 0.0) + probability * seconds
+            voters, total = voters + 1, total + seconds
+    if voters < LEAST_CLIPS or not total:
+        return None
+    return Vote({code: weight / total for code, weight in sorted(weights.items())})
+
+
+def _detected(row: Row) -> tuple[str | None, float]:
+    """Language and probability that the recogniser itself detected; some detect neither."""
+    return row.get("detected_language"), float(row.get("detected_probability") or 0.0)

@@ -1,0 +1,280 @@
+"""Checkpoints: Parquet parts, complete once they have their names, and checked when read.
+
+    manifests/<stage>/<shard>/<n>-<sha256[:16] of the file>.parquet     items of one shard
+    audio/<shard>/<sha256[:16] of the file>.pcm                         int16 blobs of one part
+
+A part is staged and published (`tasks.storage.atomic`), so it is complete under its final name. The
+name holds the hash of the bytes, which finds a flipped bit or a truncated file on reading. Reading
+only tells of such a part: a run, which holds OUT's lock, removes it (`repair`) and computes its
+items again.
+Parts only add items, except in the shard stage: there the part with the highest `n` is the shard.
+A file may hold several parts (`compaction.py`): its footer names them with their rows, and each is
+read as if it still stood alone. Where both are there, the file that holds more counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tasks import storage
+from tasks.base.errors import CorruptManifest
+from tasks.base.json_types import JsonObject
+from tasks.base.logs import log
+from tasks.base.schema import RECORDINGS, Row
+from tasks.shard_store import blobs
+from tasks.storage import tables
+
+HOLDS = "holds"  # in a footer: (name, rows) of each part that the file holds
+LISTINGS = 3  # of a shard whose files are joined meanwhile
+SHARD = re.compile(r"shard-[0-9]{6,}")
+PART = re.compile(r"[0-9]{6,}-[0-9a-f]{16}")
+#: Files that a run commits and may remove, by their names in OUT.
+OWN = re.compile(
+    rf"manifests/(shard|filter|resample|transcribe)/{SHARD.pattern}/{PART.pattern}\.parquet"
+    rf"|audio/{SHARD.pattern}/[0-9a-f]{{16}}\.pcm"
+    r"|manifests/package/decided/[0-9a-f]{24}/facts\.json"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One commit: its rows, and what the footer says about them."""
+
+    path: Path  # the file that holds it
+    name: str  # that it was committed under, without the ending
+    table: pa.Table
+    meta: JsonObject
+
+    @property
+    def number(self) -> int:
+        return _number(self.name)
+
+
+def folder(out: Path, stage: str, shard: str) -> Path:
+    return storage.inside(out / "manifests", f"{stage}/{shard}")
+
+
+def files(out: Path, stage: str, shard: str) -> list[Path]:
+    """The files of a shard's parts, sorted by name; nothing else that lies there."""
+    return _files(folder(out, stage, shard))
+
+
+def _files(home: Path) -> list[Path]:
+    return [path for path in storage.names(home, ".parquet") if PART.fullmatch(path.stem)]
+
+
+def shards(out: Path) -> list[str]:
+    """Ids of all shards, in the order in which they were made."""
+    names = storage.of(out).folders(out / "manifests" / "shard")
+    return [name for name in names if SHARD.fullmatch(name)]
+
+
+#: What a reader does about damage.
+OnDamage = Callable[[Path, CorruptManifest], object]
+
+
+def leave(out: Path, fault: CorruptManifest) -> None:
+    """For commands that look."""
+    log.warning("%s; the next run removes it, and makes again what it held", fault)
+
+
+def refuse(out: Path, fault: CorruptManifest) -> None:
+    """Raise it."""
+    raise fault
+
+
+def repair(out: Path, fault: CorruptManifest) -> bool:
+    """Remove the damaged file, so that the run makes again what it held; returns whether it did.
+
+    Only for a run that holds OUT's lock, and for its workers. What is no file of uttermill's stays.
+    """
+    name = fault.path.removeprefix(f"{out}/")
+    if not OWN.fullmatch(name):
+        log.warning("%s; it is no file of uttermill's, so it stays", fault)
+        return False
+    top, _, rest = name.partition("/")
+    path = storage.inside(out / top, rest)
+    if not storage.exists(path):  # another row of it was met before
+        return False
+    storage.remove(path)
+    log.warning("%s; removed; what it held is made again", fault)
+    return True
+
+
+def commit(
+    out: Path,
+    stage: str,
+    shard: str,
+    rows: list[Row] | pa.Table,
+    schema: pa.Schema,
+    meta: JsonObject,
+    number: int | None = None,
+) -> Path:
+    """Write rows as a new part of the shard; atomic, durable; returns its path.
+
+    `number` is the part's place among the others; by default it comes last.
+    """
+    home = folder(out, stage, shard)
+    if number is None:
+        numbers = [number_of(path) for path in _files(home)]
+        number = max(numbers, default=-1) + 1
+    footer = {b"uttermill": json.dumps({"stage": stage, "shard": shard, **meta}).encode()}
+    schema = schema.with_metadata(footer)
+    table = rows.cast(schema) if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows, schema)
+    with storage.of(home).staged(home) as (handle, publish):
+        # Small tables, read whole: dictionaries and statistics would only cost time.
+        pq.write_table(
+            table, handle, compression="lz4", use_dictionary=False, write_statistics=False
+        )
+        return publish(lambda name: f"{number:06d}-{name}.parquet")
+
+
+def read(out: Path, stage: str, shard: str, damaged: OnDamage = leave) -> list[Part]:
+    """All intact parts of a shard, oldest first; `damaged` hears of each other file."""
+    home = folder(out, stage, shard)
+    paths = _files(home)
+    opened, faults = _opened(paths)
+    for _ in range(LISTINGS):
+        if not faults or (now := _files(home)) == paths:
+            break
+        paths = now  # files were joined meanwhile
+        opened, faults = _opened(paths)
+    for fault in faults:
+        damaged(out, fault)
+    return sorted(_once(opened), key=lambda part: (part.number, part.name))
+
+
+def _opened(paths: Sequence[Path]) -> tuple[list[list[Part]], list[CorruptManifest]]:
+    """The parts of each intact file, and what is wrong with the damaged ones."""
+    files, faults = [], []
+    for path in paths:
+        try:
+            files.append(open_parts(path))
+        except CorruptManifest as fault:
+            faults.append(fault)
+    return files, faults
+
+
+def _once(files: Sequence[Sequence[Part]]) -> list[Part]:
+    """Each part once, from the file that holds most parts."""
+    if len(files) == 1:
+        return [*files[0]]
+    found: dict[str, Part] = {}
+    for parts in sorted(files, key=len, reverse=True):
+        found = {part.name: part for part in parts} | found
+    return [*found.values()]
+
+
+def replaced(out: Path, name: str) -> bool:
+    """Whether a committed file, named relative to OUT (one of OWN), has become obsolete: another
+    file holds its contents, or no row names it."""
+    place = out / name
+    if place.suffix == ".pcm":
+        parts = _readable(folder(out, "resample", place.parent.name))
+        named = (part.table["blob"] for part in parts)
+        return bool(parts) and not any(pc.any(pc.equal(blob, place.name)).as_py() for blob in named)
+    parts = _readable(place.parent)
+    if place.parent.parent == out / "manifests" / "shard":
+        return any(part.number > number_of(place) for part in parts)
+    return any(part.name == place.stem for part in parts)
+
+
+def _readable(home: Path) -> list[Part]:
+    files, _ = _opened(_files(home))
+    return [part for parts in files for part in parts]
+
+
+def listed(out: Path, shard: str, damaged: OnDamage = leave) -> pa.Table:
+    """RECORDINGS of a shard, by the newest intact part of the shard stage; empty without one."""
+    parts = read(out, "shard", shard, damaged)
+    return parts[-1].table if parts else RECORDINGS.empty_table()
+
+
+def listed_in(out: Path, shard: str, name: str, damaged: OnDamage = leave) -> pa.Table:
+    """The same, where a listing of OUT shows the newest part's file `name`."""
+    try:
+        return open_parts(folder(out, "shard", shard) / name)[-1].table
+    except CorruptManifest:
+        return listed(out, shard, damaged)
+
+
+def recordings(out: Path, shard: str) -> list[str]:
+    """Names of a shard's recordings; where the newest part is sound, nothing else is read."""
+    newest = max(files(out, "shard", shard), key=number_of, default=None)
+    if newest is None:
+        return []
+    names: list[str]
+    try:
+        names = tables.read(newest, columns=["recording"])["recording"].to_pylist()
+    except (OSError, KeyError, pa.ArrowException):
+        names = listed(out, shard)["recording"].to_pylist()
+    return names
+
+
+def supersede(out: Path, shard: str, path: Path) -> None:
+    """Remove the shard stage's snapshots that are older than `path`."""
+    for other in files(out, "shard", shard):
+        if other != path and number_of(other) < number_of(path):
+            storage.remove(other)
+
+
+def number_of(path: Path) -> int:
+    return _number(path.name)
+
+
+def _number(name: str) -> int:
+    head = name.split("-", 1)[0]
+    return int(head) if head.isdigit() else -1
+
+
+# A part never changes under its name, so a process reads and checks each one once.
+PARTS_HELD = 64  # files
+_parts: dict[Path, list[Part]] = {}
+
+
+def open_parts(path: Path) -> list[Part]:
+    """The parts of a file, which is checked against the hash in its name; CorruptManifest when it
+    differs or is gone.
+
+    Pass a path that was just listed.
+    """
+    known, store = _parts.get(path), storage.of(path)
+    if known is not None and (store.remote or store.exists(path)):
+        return known
+    try:
+        data = store.read(path)
+    except FileNotFoundError as error:
+        raise CorruptManifest(f"{path.name} vanished while it was read", str(path)) from error
+    named = path.stem.rsplit("-", 1)[-1]
+    if hashlib.sha256(data).hexdigest()[:16] != named:
+        raise CorruptManifest(f"manifest {path} does not match the hash in its name", str(path))
+    try:  # somebody may have given other bytes the right name
+        table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+        meta: JsonObject = json.loads((table.schema.metadata or {})[b"uttermill"])
+        parts = _parts_of(path, table, meta)
+        sound = blobs.sound_places(table) and all(PART.fullmatch(part.name) for part in parts)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
+        raise CorruptManifest(f"manifest {path} cannot be read: {error}", str(path)) from error
+    if not sound:
+        raise CorruptManifest(f"manifest {path} names files that no run writes", str(path))
+    if len(_parts) >= PARTS_HELD:
+        _parts.clear()
+    _parts[path] = parts
+    return parts
+
+
+def _parts_of(path: Path, table: pa.Table, meta: JsonObject) -> list[Part]:
+    parts, at = [], 0
+    for name, rows in meta.pop(HOLDS, [[path.stem, len(table)]]):
+        parts.append(Part(path, name, table.slice(at, rows), meta))
+        at += rows
+    return parts

@@ -1,0 +1,78 @@
+"""Stored failures that are no fault of the item (`errors.PASSING`).
+
+They account for it in the version that is published then. The next run takes the item for one
+without a result, and what that gives stands.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.base.arrays import Bools
+from tasks.base.errors import PASSING
+from tasks.shard_store.manifest import Part
+
+#: The column of what a row is the result of, by stage.
+KEYS = {"filter": "cut", "resample": "audio", "transcribe": "transcript"}
+#: Earlier releases stored the system's errors as faults of the item, in these words.
+_FORMERLY = pa.array(["unreadable", "decode_error"])
+_ERRORS = (
+    *(errno.EIO, errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN),
+    *(errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH, errno.EREMOTEIO, errno.EAGAIN),
+    *(errno.EINTR, errno.ENFILE, errno.EMFILE, errno.EACCES, errno.EPERM, errno.EBUSY),
+    *(errno.ECONNRESET, errno.ECONNREFUSED, errno.ECONNABORTED, errno.ENODEV, errno.ENOMEM),
+)
+_KILLED = "its process ended with status -9"  # and what the kernel killed for want of memory
+_WORDS = rf"^(it cannot be read \(|.*FFmpeg: )?({'|'.join(map(os.strerror, _ERRORS))})\b"
+
+
+def passing(table: pa.Table) -> Bools:
+    """Which rows are such failures; `table` has `error_code` and `error_detail`."""
+    code = table["error_code"]
+    if code.null_count == len(code):
+        return np.zeros(len(code), bool)
+    own = pc.is_in(code, pa.array(PASSING))
+    said = pc.match_substring_regex(table["error_detail"], _WORDS)
+    formerly = pc.and_(pc.is_in(code, _FORMERLY), pc.fill_null(said, False))
+    killed = pc.and_(pc.equal(code, "crashed"), pc.equal(table["error_detail"], _KILLED))
+    found: Bools = pc.or_(pc.or_(own, formerly), pc.fill_null(killed, False)).to_numpy()
+    return found
+
+
+def without(parts: Sequence[Part]) -> list[Part]:
+    """Parts without such rows, for who asks what is lacking."""
+    masks = [passing(part.table) for part in parts]
+    return [
+        replace(part, table=part.table.filter(pa.array(~mask))) if mask.any() else part
+        for part, mask in zip(parts, masks, strict=True)
+    ]
+
+
+def standing(stage: str, parts: Sequence[Part]) -> list[Part]:
+    """Parts whose rows account for the items."""
+    tables = last(stage, [part.table for part in parts])
+    return [replace(part, table=table) for part, table in zip(parts, tables, strict=True)]
+
+
+def last(stage: str, tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """Tables of a stage without such rows after which another result of the same came."""
+    masks = [passing(table) for table in tables]
+    if not any(mask.any() for mask in masks):
+        return [*tables]
+    found: list[pa.Table] = []
+    later = set[str]()
+    for table, mask in zip(reversed(tables), reversed(masks), strict=True):
+        stands = np.ones(len(table), bool)
+        names = table[KEYS[stage]].to_pylist()
+        for at in reversed(range(len(table))):
+            stands[at] = not (mask[at] and names[at] in later)
+            later.add(names[at])
+        found.insert(0, table.filter(pa.array(stands)))
+    return found

@@ -1,0 +1,247 @@
+"""Recipes: hashes of what can change a measure, the PCM or a transcript of one item.
+
+In: the stage's version, the settings that affect its output (unmarked fields, see
+`tasks.settings.base`), the plug-in's VERSION and weights, the item's content, the recipes of the
+upstream steps that shaped its audio. Never in: thresholds, batch sizes, library versions, paths, or
+what `auto` resolved to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+
+from tasks import plugins
+from tasks.base.json_types import JsonObject
+from tasks.recording import Segment
+from tasks.served import llm_text
+from tasks.settings import (
+    SECRET,
+    TRANSIENT,
+    Plugin,
+    ResampleSettings,
+    StageSettings,
+    TranscribeSettings,
+    role,
+)
+from tasks.settings.job import Job
+from tasks.settings.servers import LlmText
+
+#: Raise it when tasks/audio/ delivers other samples. What 2 of FILTER_VERSION brought (streams that
+#: change midway, faults), and 3 (it decodes on after rejected packets, and finds more faults),
+#: changed the samples of no recording that was cut before without damage.
+DECODE_VERSION = 1
+FILTER_VERSION = 3
+#: Of what is heard where a recording has several channels; see `tasks.audio.channels.Heard`.
+HEARD = "loudest where they cancel"
+ENHANCE_VERSION = 1
+CUTTING = (
+    "min_turn_seconds",
+    "mixed",
+    "edge_seconds",
+)  # settings of a diarizer that change cuts, never turns
+RESAMPLE_VERSION = 1
+TRANSCRIBE_VERSION = 1
+
+
+def digest(*parts: object) -> str:
+    """24 hex digits over JSON-able parts; order of mappings does not matter."""
+    return hashlib.sha256(_canonical(parts).encode("ascii")).hexdigest()[:24]
+
+
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+_quoted = json.encoder.encode_basestring_ascii
+
+
+def _digest_of(head: str, *tail: str) -> str:
+    """`digest` of the parts that `head` begins, `_head`, and of more, each as canonical JSON: for
+    recipes of utterances, of which there are many with one head."""
+    return hashlib.sha256(f"{head},{','.join(tail)}]".encode("ascii")).hexdigest()[:24]
+
+
+def _head(*parts: object) -> str:
+    """The canonical JSON of the first parts of a recipe."""
+    return _canonical(parts)[:-1]
+
+
+@lru_cache(maxsize=256)  # asked for with each utterance
+def of_plugin(shelf: str, plugin: Plugin) -> str:
+    """Recipe of a plug-in: its name, VERSION, output-affecting settings and model identity."""
+    module, settings = plugins.resolve(shelf, plugin)
+    identity = module.identity(settings)
+    return digest(plugin.use, module.VERSION, settings.recipe(), identity)
+
+
+def of_turns(
+    speakers: Plugin,
+    content: str,
+    given: Sequence[Segment] | None,
+    fault: str | None = None,
+    channels: int = 1,
+) -> str | None:
+    """Recipe of a recording's turns; None without diarization. If the diarizer uses the source's
+    turns, it includes them, and `fault`, why they are unusable."""
+    if speakers.use == "none":
+        return None
+    module = plugins.load("diarizers", speakers.use)
+    stated: list[tuple[object, ...]] = []
+    if module.USES_SPEAKERS:
+        stated = [(s.start, s.end, s.speaker) for s in given or ()]
+        stated += [(fault,)] if fault else []
+    shelf = of_plugin("diarizers", speakers)
+    heard = [HEARD] if module.LISTENS and channels > 1 else []
+    return digest("turns", DECODE_VERSION, shelf, content, *([stated] if stated else []), *heard)
+
+
+def of_speakers(speakers: Plugin) -> str:
+    """Recipe of a diarizer, and of how recordings are cut at its turns."""
+    return digest(of_plugin("diarizers", speakers), cutting_at_turns(speakers))
+
+
+def cutting_at_turns(speakers: Plugin) -> JsonObject:
+    """The diarizer's settings that its turns do not follow from, but cuts do."""
+    _, chosen = plugins.resolve("diarizers", speakers)
+    return {k: v for k, v in lasting(chosen).items() if k in CUTTING}
+
+
+def across_recordings(job: Job) -> float | None:
+    """Least mean cosine of the voices of one speaker over all recordings; None if speakers are not
+    linked."""
+    values = plugins.resolve("diarizers", job.speakers)[1].model_dump()
+    return float(values["threshold"]) if values.get("across_recordings") else None
+
+
+def of_cut(
+    segmenter: Plugin,
+    content: str,
+    given: tuple[Segment, ...] | None,
+    turns: str | None = None,
+    speakers: Plugin | None = None,
+    text: str | None = None,
+    language: str | None = None,
+    channels: int = 1,
+) -> str:
+    """Recipe of a recording's cuts. It includes texts of given segments only if words have times,
+    since sentence ends may then be cuts; speakers if the segmenter uses them; `turns`, the recipe
+    of a diarizer's turns, and how to cut at them, if there is a diarizer; and the recording's own
+    text and language if the segmenter looks for the text in the audio."""
+    module, settings = plugins.resolve("segmenters", segmenter)
+    by_speaker = module.uses_speakers(settings)
+    spans: list[tuple[object, ...]] | None = None
+    if given is not None:
+        spans = [(s.start, s.end, *([s.speaker] if by_speaker else [])) for s in given]
+    timed = [  # they move cuts, and so does the punctuation of the text
+        (s.text, [(word.word, word.start, word.end) for word in s.words])
+        for s in given or ()
+        if s.words
+    ]
+    shelf = of_plugin("segmenters", segmenter)
+    what: list[object] = [content, spans, *([timed] if timed else [])]
+    if turns is not None and speakers is not None:
+        what.append([turns, cutting_at_turns(speakers)])
+    if text and module.hears(settings) is not None:
+        what.append(["text", text, language])
+    if module.LISTENS and channels > 1:
+        what.append(HEARD)
+    return digest("cut", FILTER_VERSION, DECODE_VERSION, shelf, *what)
+
+
+def of_audio(settings: ResampleSettings, content: str, start: int, end: int) -> str:
+    """Recipe of an utterance's PCM: the span of the content, and how it was converted."""
+    return audio_recipes(settings)(content, start, end)
+
+
+def audio_recipes(settings: ResampleSettings) -> Callable[[str, int, int], str]:
+    """`of_audio` with these settings, for many utterances: settings take longer to compare than
+    a recipe to hash."""
+    head = _audio_head(settings)
+
+    def of(content: str, start: int, end: int) -> str:
+        return _digest_of(head, _quoted(content), str(start), str(end))
+
+    return of
+
+
+@lru_cache(maxsize=16)
+def _audio_head(settings: ResampleSettings) -> str:
+    how = [of_plugin("resamplers", settings.resampler), settings.rate, settings.mono]
+    levels = [of_plugin("levels", plugin) for plugin in settings.levels]
+    return _head("audio", RESAMPLE_VERSION, DECODE_VERSION, *how, *([levels] if levels else []))
+
+
+def of_enhanced(enhancer: Plugin, scorer: Plugin, audio: str) -> str:
+    """Recipe of an utterance's enhanced PCM and of its scores; `audio`: of its PCM as it is."""
+    how = of_plugin("enhance", enhancer), of_plugin("filters", scorer)
+    return digest("enhanced", ENHANCE_VERSION, *how, audio)
+
+
+def of_transcript(
+    settings: TranscribeSettings, weights: str, audio: str, language: str | None
+) -> str:
+    """Recipe of the transcript of an utterance that shares no window."""
+    return transcript_recipes(settings, weights)(audio, language, ())
+
+
+def transcript_recipes(
+    settings: TranscribeSettings, weights: str
+) -> Callable[[str, str | None, Sequence[str]], str]:
+    """Recipes of transcripts: backend, model weights, the PCM, a forced language, and the PCM of
+    all utterances in its window, if it shares one."""
+    head, model = _transcript_head(settings.backend), _quoted(weights)
+
+    def of(audio: str, language: str | None, company: Sequence[str]) -> str:
+        stated = "null" if language is None else _quoted(language)
+        shared = [_canonical(list(company))] if company else []
+        return _digest_of(head, model, _quoted(audio), stated, *shared)
+
+    return of
+
+
+@lru_cache(maxsize=16)
+def _transcript_head(backend: Plugin) -> str:
+    return _head("text", TRANSCRIBE_VERSION, of_plugin("asr", backend))
+
+
+def of_llm_answer(settings: LlmText, text: str, language: str) -> str:
+    """Recipe of a language model's answer: the model's name, its prompt, and the text with its
+    language."""
+    asked = [settings.model, settings.recipe()]
+    return digest("llm_text", llm_text.VERSION, *asked, text, language)
+
+
+def weights(recognisers: Iterable[Plugin]) -> str:
+    """Identities of the recognisers' models, one a line; ConfigError when one is missing or
+    another one."""
+    found = []
+    for backend in recognisers:
+        recogniser, own = plugins.resolve("asr", backend)
+        found.append(recogniser.weights(own))
+    return "\n".join(found)
+
+
+def weights_licences(settings: TranscribeSettings) -> dict[str, str | None]:
+    """Licence of each recogniser's weights, as their owner writes it; None: not known."""
+    found = [(each.use, *plugins.resolve("asr", each)) for each in settings.recognisers]
+    return {use: recogniser.abilities(own).licence for use, recogniser, own in found}
+
+
+def speaking(job: Job) -> bool:
+    """Whether the job asks who speaks."""
+    return job.speakers.use != "none"
+
+
+def enhancing(job: Job) -> bool:
+    """Whether the job enhances clips."""
+    return job.enhance.use != "none"
+
+
+def lasting(model: StageSettings) -> JsonObject:
+    """Settings that can change a dataset, as JSON values: nothing transient, no secrets."""
+    passing = {TRANSIENT["role"], SECRET["role"]}
+    return {
+        name: value
+        for name, value in model.model_dump(mode="json").items()
+        if role(type(model), name) not in passing
+    }

@@ -1,0 +1,194 @@
+"""The stored results of one shard, joined by recipe: cuts, turns, PCM and transcripts.
+
+Nothing here computes more than a hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
+
+from tasks.base.schema import Row
+from tasks.recording import Segment
+from tasks.recording.limits import Limits
+from tasks.recording.turns import Turn
+from tasks.settings import Plugin
+from tasks.settings.job import Job
+from tasks.shard_store import blobs, cuts, hypotheses, manifest, passing, recipe
+from tasks.shard_store.cuts import Cut, segments_of, speakers_of
+from tasks.shard_store.utterance import Utterance
+
+KEPT = 4096  # recipes of cuts: more than a shard has recordings, and each stage asks for each
+
+
+@lru_cache(maxsize=16)
+def cut_recipes(segmenter: Plugin, speakers: Plugin) -> Callable[..., str]:
+    """`recipe.of_cut` with these plug-ins: (content, given, turns, text, language, channels). It
+    keeps what it has worked out; plug-ins take longer to compare than all the rest together."""
+
+    @lru_cache(maxsize=KEPT)
+    def of(
+        content: str,
+        given: tuple[Segment, ...] | None,
+        turns: str | None,
+        text: str | None,
+        language: str | None,
+        channels: int,
+    ) -> str:
+        return recipe.of_cut(segmenter, content, given, turns, speakers, text, language, channels)
+
+    return of
+
+
+class StoredShard:
+    """The manifests of one shard, each read at its first use.
+
+    `damaged` hears of damaged manifests, which count as missing. `listed`: the shard's recordings
+    as its sources list them now, before that is committed. `again`: failures that are no fault of
+    the item count as no result, as for a run that tries them again.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        shard: str,
+        weights: str = "",
+        damaged: manifest.OnDamage = manifest.leave,
+        listed: Sequence[Row] | None = None,
+        again: bool = False,
+    ) -> None:
+        self.job, self.shard, self.weights, self._damaged = job, shard, weights, damaged
+        self._listed, self._again = listed, again
+        self._read: dict[str, list[manifest.Part]] = {}
+        self.lost: dict[str, str] = {}  # recipe of PCM whose blob is gone or cut short: the blob
+
+    def _parts(self, stage: str) -> list[manifest.Part]:
+        """The parts of a stage; listed once."""
+        if stage not in self._read:
+            parts = manifest.read(self.job.out, stage, self.shard, self._damaged)
+            if stage in passing.KEYS:
+                parts = passing.without(parts) if self._again else passing.standing(stage, parts)
+            self._read[stage] = parts
+        return self._read[stage]
+
+    @cached_property
+    def recordings(self) -> list[Row]:
+        """Recordings that are in their source now (and in the sample, if any), in listing order."""
+        if self._listed is not None:
+            rows = list(self._listed)
+        else:
+            parts = self._parts("shard")
+            rows = parts[-1].table.to_pylist() if parts else []
+        only = self.job.only
+        return [r for r in rows if r["present"] and (only is None or r["recording"] in only)]
+
+    def cut_recipe(self, recording: Row) -> str:
+        given, content = segments_of(recording), recording["content"]
+        turns = None if self.job.speakers.use == "none" else self._of_turns(recording)
+        text, language = recording["text"], recording["language"]
+        return self._cut_recipes(content, given, turns, text, language, _channels(recording))
+
+    @cached_property
+    def _cut_recipes(self) -> Callable[..., str]:
+        return cut_recipes(self.job.filter.segmenter, self.job.speakers)
+
+    def _of_turns(self, recording: Row) -> str | None:
+        named, fault = speakers_of(recording), recording.get("rttm_error")
+        content, channels = recording["content"], _channels(recording)
+        return recipe.of_turns(self.job.speakers, content, named, fault, channels)
+
+    def turned(self, recording: Row) -> tuple[str | None, tuple[Turn, ...] | None]:
+        """The recipe of a recording's turns, None without diarization; and the turns, None while
+        unknown."""
+        name = self._of_turns(recording)
+        return name, None if name is None else self.turns.get(name)
+
+    @cached_property
+    def wanted(self) -> dict[str, str]:
+        """Recipe of the measures of each chosen filter."""
+        return {p.use: recipe.of_plugin("filters", p) for p in self.job.filter.filters}
+
+    @cached_property
+    def cuts(self) -> dict[str, Cut]:
+        """Everything the filter stage stored for the shard, by recipe of the cut."""
+        found: dict[str, Cut] = {}
+        for part in self._parts("filter"):
+            stored = part.meta["measures"]
+            usable = {use for use, wanted in self.wanted.items() if stored.get(use) == wanted}
+            # A failure may be a filter's: it stands while every filter measured then is still
+            # chosen, and is tried again otherwise.
+            cuts.merge(found, part.table.to_pylist(), usable, usable == set(stored))
+        return found
+
+    def cut_of(self, recording: Row) -> Cut | None:
+        """What the filter stage stored of a recording, or its refusal where that is beyond a limit;
+        None if it failed before, or nothing yet."""
+        if recording["error_code"]:
+            return None
+        rate, channels, size = recording["header_rate"], _channels(recording), recording["size"]
+        seconds = recording["header_seconds"] or 0.0
+        no = self._limits.of_header(recording["format"] or "", rate or 1, channels, size, seconds)
+        if no is not None:
+            return Cut.refused(no, rate)
+        cut = self.cuts.get(self.cut_recipe(recording))
+        return cut and cut.within(self._limits, channels, size)
+
+    @cached_property
+    def _limits(self) -> Limits:
+        return Limits.of(self.job.filter)
+
+    @cached_property
+    def turns(self) -> dict[str, tuple[Turn, ...]]:
+        """Turns that the filter stage stored, by recipe."""
+        found: dict[str, tuple[Turn, ...]] = {}
+        for part in self._parts("filter"):
+            cuts.merge_turns(found, part.table)
+        return found
+
+    @cached_property
+    def audio(self) -> dict[str, Row]:
+        """Rows of failures, and of PCM whose blob exists, by recipe."""
+        sizes = blobs.sizes(self.job.out, self.shard)
+        found: dict[str, Row] = {}
+        for part in self._parts("resample"):
+            for row in part.table.to_pylist():
+                if row["error_code"] or blobs.present(row, sizes):
+                    found[row["audio"]] = row
+                else:
+                    self.lost[row["audio"]] = row["blob"]
+        return found
+
+    @cached_property
+    def transcripts(self) -> dict[str, Row]:
+        found: dict[str, Row] = {}
+        for part in self._parts("transcribe"):
+            for row in part.table.to_pylist():
+                found.setdefault(row["transcript"], row)  # the first text of a recipe stands
+        return found
+
+    @cached_property
+    def audio_recipe(self) -> Callable[[str, int, int], str]:
+        """Recipe of the PCM of a span: (content, start, end)."""
+        return recipe.audio_recipes(self.job.resample)
+
+    @cached_property
+    def _transcript_recipes(self) -> Callable[[str, str | None, Sequence[str]], str]:
+        return recipe.transcript_recipes(self.job.transcribe, self.weights.partition("\n")[0])
+
+    def transcript_recipe(self, utterance: Utterance) -> str:
+        return self.text_recipe(utterance, utterance.hears or utterance.audio)
+
+    def text_recipe(self, utterance: Utterance, audio: str) -> str:
+        """Recipe of its transcript from the PCM of this recipe, its own or the enhanced one."""
+        company = utterance.company.audio if utterance.company else ()
+        return self._transcript_recipes(audio, utterance.forced, company)
+
+    def further_recipes(self, utterance: Utterance) -> tuple[str, ...]:
+        """Recipes of the utterance's transcripts by further recognisers, if any are configured."""
+        if not self.job.transcribe.backends:
+            return ()
+        return hypotheses.recipes(self.job.transcribe, self.weights, utterance)
+
+
+def _channels(recording: Row) -> int:
+    return recording["header_channels"] or 1

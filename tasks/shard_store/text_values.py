@@ -1,0 +1,118 @@
+"""Input of the verdicts on text: the chosen text, and numbers derived from a transcript."""
+
+from __future__ import annotations
+
+from tasks import plugins
+from tasks.base.json_types import JsonObject
+from tasks.plugins.contracts.text import ScoredTranscript, words
+from tasks.scoring.normalisers import base
+from tasks.settings import Plugin
+from tasks.settings.job import Job
+from tasks.shard_store import hypotheses
+from tasks.shard_store.utterance import Utterance
+
+
+def final_text(job: Job, utterance: Utterance) -> tuple[str, str]:
+    """(text to train on, `reference` or `asr`). Without a transcript the reference is trusted."""
+    heard = utterance.heard or {}
+    reference, spoken = utterance.reference, hypotheses.spoken(job, utterance)
+    if reference and utterance.person is not None and utterance.person.text:
+        return reference, "reference"
+    wanted = job.transcribe.text
+    if reference and wanted == "reference_if_close" and spoken is not None:
+        wer = _rate(heard["word_errors"], heard["words"])
+        wanted = "reference" if wer is not None and wer <= job.transcribe.close_wer else "asr"
+    if reference and wanted != "asr":
+        return reference, "reference"
+    return str(spoken or ""), "asr"
+
+
+def text_columns(verdicts: tuple[Plugin, ...]) -> dict[str, tuple[str, str]]:
+    """(unit, meaning) of the columns that the chosen text verdicts compute, by name."""
+    return {
+        name: about
+        for plugin in verdicts
+        for name, about in plugins.columns("text", plugin.use).items()
+    }
+
+
+class TextValues:
+    """The values that text verdicts judge: the transcript's columns, those derived from them, and
+    what the chosen verdicts measure. Plug-ins are looked up once for all utterances."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        #: Whether the recogniser's text depends on the audio.
+        self._listens = plugins.load("asr", job.transcribe.backend.use).LISTENS
+        found = (plugins.resolve("text", plugin) for plugin in job.transcribe.verdicts)
+        self._measures = [(module.measure, own) for module, own in found if module.COLUMNS]
+
+    def of(self, utterance: Utterance) -> JsonObject:
+        """By column."""
+        assert utterance.heard is not None
+        row = utterance.heard
+        text, source = final_text(self._job, utterance)
+        wer = _rate(row["word_errors"], row["words"])
+        cer = _rate(row["char_errors"], row["chars"])
+        probability = _language_probability(utterance)
+        heard = ScoredTranscript(
+            text,
+            source,
+            utterance.seconds,
+            row["text"],
+            utterance.reference,
+            row["normalised"],
+            row["reference_normalised"],
+            row["language"],
+            probability,
+            row["avg_logprob"],
+            row["no_speech_probability"],
+            row["compression_ratio"],
+            wer,
+            cer,
+            tuple(hypotheses.texts(utterance)) if utterance.others else (),
+            self._listens and row["text"] is not None,
+        )
+        values = {
+            **row,
+            "text": text,
+            "text_chars": len(text.strip()),
+            "wer": wer,
+            "cer": cer,
+            "language_probability": probability,
+            **_derived(utterance),
+        }
+        for measure, settings in self._measures:
+            values.update(measure(heard, settings))
+        return values
+
+
+#: Numeric columns derived from a transcript and from the others of its recording.
+DERIVED = ("words_per_speech_second", "language_vote")
+
+
+def _language_probability(utterance: Utterance) -> float | None:
+    """The higher of the clip's own probability of its language and its recording's."""
+    row, vote = utterance.heard or {}, utterance.vote
+    own: float | None = row["language_probability"]
+    elected = vote.language if vote else None
+    if own is None or vote is None or elected is None or row["language"] != elected:
+        return own
+    return max(own, vote.shares[elected])
+
+
+def _derived(utterance: Utterance) -> dict[str, float | None]:
+    """`DERIVED`, and the probability of a detected language that the source contradicts."""
+    row = utterance.heard or {}
+    spoken, text = row.get("speech_seconds"), row["text"]
+    vote, stated, detected = utterance.vote, utterance.language, row.get("detected_language")
+    contradicted = stated and detected and base(stated) != detected
+    return {
+        "words_per_speech_second": len(words(text)) / spoken if text and spoken else None,
+        "language_vote": vote.shares.get(row["language"], 0.0) if vote else None,
+        "language_contradiction": row.get("detected_probability") if contradicted else None,
+    }
+
+
+def _rate(errors: int | None, total: int | None) -> float | None:
+    return None if errors is None or not total else errors / total

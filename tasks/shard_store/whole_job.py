@@ -1,0 +1,151 @@
+"""What identifies a whole job: the recipes of all its plug-ins, and its settings that can change a
+dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tasks import plugins
+from tasks.base.json_types import JsonObject
+from tasks.scoring import normalisers
+from tasks.served import llm_text
+from tasks.settings import Plugin, TranscribeSettings
+from tasks.settings.job import Job
+from tasks.shard_store import recipe
+
+UNASKED = ("max_hours_per_speaker", "rttm")  # not told unless asked for: versions stay as they were
+
+
+def recipes_of(job: Job) -> JsonObject:
+    """The recipes of all plug-ins that a job computes with, and the versions of its stages; JSON
+    values."""
+    return {
+        **({"speakers": recipe.of_speakers(job.speakers)} if recipe.speaking(job) else {}),
+        "segmenter": recipe.of_plugin("segmenters", job.filter.segmenter),
+        "filters": {
+            plugin.use: recipe.of_plugin("filters", plugin) for plugin in job.filter.filters
+        },
+        **({"enhance": recipe.of_plugin("enhance", job.enhance)} if recipe.enhancing(job) else {}),
+        "levels": [recipe.of_plugin("levels", plugin) for plugin in job.resample.levels],
+        "resampler": recipe.of_plugin("resamplers", job.resample.resampler),
+        "backend": recipe.of_plugin("asr", job.transcribe.backend),
+        "weights": recipe.weights(job.transcribe.recognisers),
+        **_further(job),
+        **({"llm_text": llm_text.VERSION} if job.transcribe.llm_text else {}),
+        "stages": {
+            "decode": recipe.DECODE_VERSION,
+            "filter": recipe.FILTER_VERSION,
+            "resample": recipe.RESAMPLE_VERSION,
+            "transcribe": recipe.TRANSCRIBE_VERSION,
+            "scoring": normalisers.VERSION,
+        },
+    }
+
+
+def of_stage(stage: str, job: Job, weights: str) -> str:
+    """Recipe of all settings that determine what a stage stores for a shard, including those of
+    earlier stages. `weights`: identity of the recogniser's model."""
+    filters = {each.use: recipe.of_plugin("filters", each) for each in job.filter.filters}
+    what: list[object] = [
+        recipe.of_plugin("segmenters", job.filter.segmenter),
+        recipe.of_speakers(job.speakers) if recipe.speaking(job) else None,
+        recipe.FILTER_VERSION,
+    ]
+    if stage == "filter":
+        return recipe.digest(stage, what, filters)
+    what.append(recipe.of_audio(job.resample, "", 0, 0))
+    if recipe.enhancing(job):
+        what += [recipe.of_plugin("enhance", job.enhance), filters.get("dnsmos")]
+    if stage == "transcribe":
+        chosen, llm = job.transcribe, job.transcribe.llm_text
+        what.append(recipe.of_transcript(chosen, weights, "", None))
+        what += [recipe.of_plugin("asr", each) for each in chosen.recognisers[1:]]
+        what += [recipe.of_llm_answer(llm, "", "")] if llm else []
+    return recipe.digest(stage, what)
+
+
+def _further(job: Job) -> JsonObject:
+    """Recipes of further recognisers, if there are any."""
+    found = [recipe.of_plugin("asr", each) for each in job.transcribe.recognisers[1:]]
+    return {"further_backends": found} if found else {}
+
+
+def settings_of(job: Job) -> JsonObject:
+    """Settings that can change a dataset, defaults filled in, as JSON values: no OUT, nothing
+    transient, no secrets, and no paths of lists of splits."""
+    package = recipe.lasting(job.package)
+    enhance = settings_of_plugin("enhance", job.enhance)
+    if not recipe.enhancing(job):
+        del package["audio"]
+    speakers = settings_of_plugin("diarizers", job.speakers)
+    return {
+        **({"speakers": speakers} if recipe.speaking(job) else {}),
+        "shard": recipe.lasting(job.shard),
+        "filter": {
+            **recipe.lasting(job.filter),
+            "segmenter": settings_of_plugin("segmenters", job.filter.segmenter),
+            "filters": _all("filters", job.filter.filters),
+        },
+        **({"enhance": enhance} if recipe.enhancing(job) else {}),
+        "resample": {
+            **recipe.lasting(job.resample),
+            "resampler": settings_of_plugin("resamplers", job.resample.resampler),
+            "levels": _all("levels", job.resample.levels),
+        },
+        "transcribe": {
+            **_transcribing(job.transcribe),
+            "backend": settings_of_plugin("asr", job.transcribe.backend),
+            "verdicts": _all("text", job.transcribe.verdicts),
+        },
+        "package": {
+            # Data cards have these first, then the compression of tars, of which there is none.
+            **{name: package[name] for name in ("formats", "audio") if name in package},
+            "compression": "none",
+            **_asked(package),
+            "formats": _all("formats", job.package.formats),
+            "splits": _without_paths(package["splits"]),
+        },
+        "sources": [
+            {**_asked(recipe.lasting(dataset.settings)), "name": dataset.name}
+            for dataset in plugins.datasets(job.sources)
+        ],
+    }
+
+
+def _asked(settings: JsonObject) -> JsonObject:
+    return {name: v for name, v in settings.items() if name not in UNASKED or v is not None}
+
+
+def _transcribing(settings: TranscribeSettings) -> JsonObject:
+    """Leave out the settings of several recognisers if there is only one, and their defaults, so
+    that versions with one recogniser stay as they were."""
+    found = recipe.lasting(settings)
+    if settings.hear == "original":
+        del found["hear"]
+    del found["llm_text"]
+    if (chosen := settings.llm_text) is not None:
+        found["llm_text"] = {"model": chosen.model, **chosen.recipe()}
+    several = {name: found.pop(name) for name in ("backends", "when", "asr")}
+    if not settings.backends:
+        return found
+    fields = type(settings).model_fields
+    given = {n: value for n, value in several.items() if getattr(settings, n) != fields[n].default}
+    return {**found, **given, "backends": _all("asr", settings.backends)}
+
+
+def settings_of_plugin(shelf: str, plugin: Plugin) -> JsonObject:
+    """A plug-in with its settings that can change a dataset, defaults filled in; JSON values."""
+    _, chosen = plugins.resolve(shelf, plugin)
+    return {"use": plugin.use, **recipe.lasting(chosen)}
+
+
+def _all(shelf: str, chosen: Iterable[Plugin]) -> list[JsonObject]:
+    return [settings_of_plugin(shelf, plugin) for plugin in chosen]
+
+
+def _without_paths(splits: JsonObject) -> JsonObject:
+    """Which splits have a list, without its path: the data card has the contents of the lists."""
+    return {
+        name: {**share, "list": bool(share["list"])} if isinstance(share, dict) else share
+        for name, share in splits.items()
+    }

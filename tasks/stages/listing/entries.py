@@ -1,0 +1,124 @@
+"""Listed recordings as tables of RECORDINGS, with the hashes needed to compare them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+
+from tasks import storage
+from tasks.base import masking
+from tasks.base.arrays import FixedBytes, UInt64s
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import RECORDINGS, Row
+from tasks.recording import Ignored, Recording, Segment
+from tasks.recording.names import display_text
+from tasks.settings import SourceSettings
+from tasks.stages.listing import fingerprints
+from tasks.stages.listing.rttm import SideFiles
+from tasks.stages.listing.skipped import LeftAside, LeftAsides
+from tasks.storage import bounds, urls
+
+ROWS = 10_000  # of a batch, if they have no more than `bounds.BATCH_BYTES`
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some listed recordings: rows of RECORDINGS, and their hashes."""
+
+    rows: pa.Table
+    keys: FixedBytes
+    states: UInt64s
+    heads: UInt64s  # of the column `listed`
+
+
+def batches(
+    name: str,
+    settings: SourceSettings,
+    entries: Iterable[Recording | Ignored],
+    left: LeftAsides,
+    turns: SideFiles | None = None,
+) -> Iterator[Batch]:
+    """The recordings of a source in batches; skipped entries go to `left`."""
+    rows: list[Row] = []
+    held = 0
+    home = _home(settings.path)
+    for entry in entries:
+        if isinstance(entry, Ignored):
+            left.append(LeftAside(name, display_text(f"{home}/{entry.path}"), entry.reason))
+            continue
+        rows.append(_row(name, settings, entry, turns))
+        held += _size(entry)
+        if len(rows) == ROWS or held > bounds.BATCH_BYTES:
+            yield of_rows(rows)
+            rows, held = [], 0
+    if rows:
+        yield of_rows(rows)
+
+
+def of_rows(rows: list[Row]) -> Batch:
+    return of_table(pa.Table.from_pylist(rows, schema=RECORDINGS))
+
+
+def of_table(table: pa.Table) -> Batch:
+    """Rows of RECORDINGS with their hashes."""
+    guards, locators = (fingerprints.texts(table, name) for name in ("guard", "locator"))
+    return Batch(
+        table,
+        fingerprints.keys(fingerprints.texts(table, "recording")),
+        fingerprints.states(guards, locators),
+        fingerprints.heads(fingerprints.texts(table, "listed")),
+    )
+
+
+def _size(recording: Recording) -> int:
+    """About how many bytes a row of it takes."""
+    own = 4 * len(recording.path) + len(recording.text or "")
+    if not recording.segments:
+        return own
+    return own + sum(len(s.text or "") + 50 * len(s.words or ()) for s in recording.segments)
+
+
+def _home(path: str) -> str:
+    """The base of the paths of skipped entries: the source's folder, or that of its list."""
+    home = urls.absolute(path)
+    folder = storage.is_url(home) or os.path.isdir(home)
+    return (home if folder else os.path.dirname(home)).rstrip("/")
+
+
+def _row(name: str, settings: SourceSettings, r: Recording, turns: SideFiles | None) -> Row:
+    segments = None if r.segments is None else [_segment(s) for s in r.segments]
+    row: Row = {
+        "recording": f"{name}/{r.path}",
+        "dataset": name,
+        "path": r.path,
+        "source_path": r.source_path,
+        "locator": r.locator.dumps(),
+        "size": r.size,
+        "guard": r.guard,
+        "source_id": _unsigned(r.source_id),
+        "text": r.text,
+        "speaker": r.speaker,
+        "language": r.language or settings.language,
+        "segments": segments,
+        "present": True,
+        "error_code": r.error[0] if r.error else None,
+        "error_detail": r.error[1] if r.error else None,
+    }
+    if turns is not None:
+        row["rttm"], row["rttm_error"] = turns.of(r)
+    row["listed"] = fingerprints.listed(row)
+    return row
+
+
+def _segment(s: Segment) -> JsonObject:
+    words = {"words": [asdict(word) for word in s.words]} if s.words else {}
+    row = {name: getattr(s, name) for name in s.__slots__ if name != "words"} | words
+    return {**row, "source_id": _unsigned(s.source_id)}
+
+
+def _unsigned(key: str | None) -> str | None:
+    """A source's own key; of a signed link, which some take for one, what it links to."""
+    return masking.address(key) if key and masking.is_address(key) else key

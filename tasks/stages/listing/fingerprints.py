@@ -1,0 +1,93 @@
+"""Hashes that show whether a listed recording is known, unchanged, and described as before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.base.arrays import Bools, FixedBytes, UInt64s
+from tasks.base.schema import Row
+from tasks.shard_store import recipe
+from tasks.storage import sorted_keys
+
+#: What a source says of every recording.
+DESCRIBED = (
+    *("recording", "dataset", "path", "source_path", "locator", "present", "source_id"),
+    *("text", "speaker", "language", "segments", "error_code", "error_detail"),
+)
+KEY = "S16"  # 128 bits of a recording's name: ten million names share none
+
+
+def key(name: str) -> bytes:
+    """A hash of 16 bytes of a recording's name, or of a similar text."""
+    return blake2b(name.encode(), digest_size=16).digest()
+
+
+def keys(names: Iterable[str]) -> FixedBytes:
+    return np.frombuffer(b"".join(map(key, names)), KEY)
+
+
+def states(guards: Iterable[str], locators: Iterable[str]) -> UInt64s:
+    """64 bits that identify each recording's location and guard."""
+    joined = b"".join(
+        blake2b(f"{guard}\0{locator}".encode(), digest_size=8).digest()
+        for guard, locator in zip(guards, locators, strict=True)
+    )
+    return np.frombuffer(joined, np.uint64)
+
+
+def heads(digests: Iterable[str]) -> UInt64s:
+    """The first 64 bits of each hexadecimal digest."""
+    return np.fromiter((int(digest[:16], 16) for digest in digests), np.uint64)
+
+
+def contents(digests: Iterable[str | None]) -> FixedBytes:
+    """The first 128 bits of each sha256; zero if there is none."""
+    return np.frombuffer(b"".join(bytes.fromhex((d or "0" * 32)[:32]) for d in digests), KEY)
+
+
+def listed(row: Row) -> str:
+    """A hash of the source's description of a recording: a row of RECORDINGS without its guard, its
+    size, and the columns that probing fills in."""
+    given = {name: row[name] for name in DESCRIBED}
+    # They are missing in rows that an older listing stored.
+    turns = {name: row[name] for name in ("rttm", "rttm_error") if row.get(name) is not None}
+    return recipe.digest(given | turns)
+
+
+class Seen:
+    """Seen keys, in sorted runs that are merged when they have grown to similar sizes."""
+
+    def __init__(self) -> None:
+        self._runs: list[FixedBytes] = []
+
+    def again(self, found: FixedBytes) -> Bools:
+        """Which keys were seen before or occur earlier in `found`; marks all as seen."""
+        _, first = np.unique(found, return_index=True)
+        known = np.ones(len(found), bool)
+        known[first] = False
+        for run in self._runs:
+            known |= sorted_keys.index_in(run, found) >= 0
+        self._runs.append(np.sort(found[~known]))
+        while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
+            last = self._runs.pop()
+            self._runs[-1] = np.sort(np.concatenate([self._runs[-1], last]))
+        return known
+
+
+def texts(table: pa.Table, column: str) -> list[str]:
+    return table[column].to_pylist()  # type: ignore[no-any-return]
+
+
+def stored(keys: FixedBytes) -> pa.Array:
+    """Keys as a column of 16 bytes."""
+    raw = pa.py_buffer(np.ascontiguousarray(keys))
+    return pa.Array.from_buffers(pa.binary(16), len(keys), [None, raw])
+
+
+def loaded(column: pa.Array) -> FixedBytes:
+    """The keys of a column that `stored` made, without copying."""
+    return np.frombuffer(column.buffers()[1], KEY, len(column), 16 * column.offset)

@@ -1,0 +1,231 @@
+"""The recordings that an OUT knows, as columns of hashes: 41 bytes each.
+
+    OUT/manifests/known/<sha256[:16]>.parquet    them, with the parts that they were read from
+
+The shards' parts are the truth. With this cache, parts that did not change (same name and guard)
+need not be read. It is written only if reading all of them would take long.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tasks import storage
+from tasks.base.arrays import FixedBytes, Float64s, Int32s, Int64s, UInt8s, UInt64s
+from tasks.base.errors import MAY_PASS
+from tasks.base.logs import log
+from tasks.shard_store import manifest, passing
+from tasks.shard_store.index import Index
+from tasks.stages.listing import entries, fingerprints
+from tasks.storage import sorted_keys
+
+PRESENT, MAY_BE_TRIED, PASSING = 1, 2, 4  # bits of `flags`
+LEAST = 20_000  # recordings; reading fewer takes no longer than writing the cache
+BYTES_A_SECOND = 16000  # of a recording whose header does not tell its length: 128 kbit/s
+FORMAT = 2
+ROOT = "manifests/shard"
+
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary(16)),
+        ("state", pa.uint64()),
+        ("head", pa.uint64()),
+        ("shard", pa.int32()),
+        ("flags", pa.uint8()),
+    ]
+)
+
+
+class Columns(NamedTuple):
+    """Columns of the recordings of one or more shards, in this order."""
+
+    keys: FixedBytes
+    states: UInt64s
+    heads: UInt64s
+    shard: Int32s  # number in `KnownRecordings.shards`
+    flags: UInt8s
+
+    def where(self, chosen: NDArray[Any]) -> Columns:
+        return Columns(*(column[chosen] for column in self))
+
+
+#: By dataset: recordings that are present, and those of them that are known to be broken.
+Counts = dict[str, tuple[int, int]]
+
+
+@dataclass(slots=True)
+class KnownRecordings:
+    """All recordings, sorted by key."""
+
+    shards: list[str]
+    parts: list[tuple[str, str]]  # name and guard of each shard's newest part
+    seconds: list[float]  # audio present in each shard, by header
+    counts: list[Counts]  # recordings present in each shard
+    columns: Columns
+    stale: bool = False  # the cache lacks some of it
+
+    def present(self, number: int) -> int:
+        """Recordings present in a shard."""
+        return sum(count for count, _ in self.counts[number].values())
+
+    def find(self, keys: FixedBytes) -> Int64s:
+        """The row of each key; -1 if there is none."""
+        return sorted_keys.index_in(self.columns.keys, keys)
+
+    def replaced(self, tables: Mapping[int, Columns]) -> None:
+        """Replace the rows of some shards, by their numbers."""
+        changed = np.array(sorted(tables), np.int32)
+        kept = self.columns.where(~np.isin(self.columns.shard, changed))
+        self.columns = _sorted([kept, *tables.values()])
+
+    def forget(self, number: int) -> None:
+        """Drop a shard's outdated columns from the cache."""
+        self.parts[number] = ("", "")
+
+
+def home(out: Path) -> Path:
+    return out / "manifests" / "known"
+
+
+def of(out: Path, index: Index, damaged: manifest.OnDamage = manifest.leave) -> KnownRecordings:
+    """The recordings that an OUT knows, from the newest part of each shard; `damaged` hears of
+    damaged parts. Those of a shard without an intact part are kept as the cache has them, but none
+    is present or unchanged: what the sources list is probed again, and stays in its shard."""
+    names = manifest.shards(out)
+    newest = _newest(index)
+    noted = _noted(out)
+    parts = [newest.get(name, ("", "")) for name in names]
+    known = KnownRecordings(names, parts, [0.0] * len(names), [{} for _ in names], _empty())
+    places = {name: number for number, name in enumerate(names)}
+    moved = np.full(len(noted.shards), -1, np.int32)
+    for old, name in enumerate(noted.shards):
+        number = places.get(name)
+        if number is not None and parts[number] == noted.parts[old] and parts[number][0]:
+            moved[old] = number
+            known.seconds[number], known.counts[number] = noted.seconds[old], noted.counts[old]
+    shard = moved[noted.columns.shard]
+    found = [noted.columns._replace(shard=shard).where(shard >= 0)]
+    lacking = sorted(set(range(len(names))) - set(moved.tolist()))
+    known.stale = bool(lacking)
+    cached = {name: old for old, name in enumerate(noted.shards)}
+    for number in lacking:
+        name, file = names[number], parts[number][0]
+        if file and len(table := manifest.listed_in(out, name, file, damaged)):
+            found.append(note(known, number, table))
+        elif name in cached:
+            keys, states, heads, shard, flags = noted.columns.where(
+                noted.columns.shard == cached[name]
+            )
+            shard, none = np.full_like(shard, number), np.zeros_like
+            found.append(Columns(keys, none(states), heads, shard, none(flags)))
+    known.columns = _sorted(found)
+    return known
+
+
+def note(known: KnownRecordings, number: int, table: pa.Table) -> Columns:
+    """The columns of a shard's rows; notes their audio and count."""
+    present = table["present"].to_numpy()
+    known.seconds[number] = float(seconds_of(table)[present].sum())
+    present_rows = table.filter(pa.array(present)).select(["dataset", "error_code"])
+    grouped = present_rows.group_by("dataset").aggregate(
+        [([], "count_all"), ("error_code", "count")]
+    )
+    known.counts[number] = {
+        row["dataset"]: (row["count_all"], row["error_code_count"]) for row in grouped.to_pylist()
+    }
+    again = pc.is_in(table["error_code"], pa.array(sorted(MAY_PASS), pa.string())).to_numpy()
+    flags = np.where(present, PRESENT, 0) | np.where(again, MAY_BE_TRIED, 0)
+    flags |= np.where(passing.passing(table), PASSING, 0)
+    batch = entries.of_table(table)
+    shard = np.full(len(table), number, np.int32)
+    return Columns(batch.keys, batch.states, batch.heads, shard, flags.astype(np.uint8))
+
+
+def seconds_of(table: pa.Table) -> Float64s:
+    """Duration by header, else estimated from the size; for balance only, s."""
+    guess = pc.divide(pc.cast(table["size"], pa.float64()), float(BYTES_A_SECOND))
+    found: Float64s = pc.coalesce(table["header_seconds"], guess).to_numpy()
+    return found
+
+
+def save(out: Path, known: KnownRecordings, index: Index) -> None:
+    """Save the cache for the next run; only while holding OUT's lock."""
+    if len(known.columns.keys) < LEAST:
+        return
+    newest = _newest(index)
+    known.parts = [newest.get(name, ("", "")) for name in known.shards]
+    header = {
+        "format": FORMAT,
+        "shards": known.shards,
+        "parts": known.parts,
+        "seconds": known.seconds,
+        "counts": known.counts,
+    }
+    keys, *others = known.columns
+    schema = SCHEMA.with_metadata({b"uttermill": json.dumps(header).encode()})
+    table = pa.Table.from_arrays([fingerprints.stored(keys), *map(pa.array, others)], schema=schema)
+    before = storage.named_by_hash(home(out), ".parquet")
+    with storage.of(out).staged(home(out)) as (handle, publish):
+        pq.write_table(table, handle, compression="lz4", use_dictionary=False)
+        path = publish(lambda name: f"{name}.parquet")
+    for old in before:
+        if old.name != path.name:
+            storage.remove(old)
+
+
+def _noted(out: Path) -> KnownRecordings:
+    """The last run's cache; without recordings if it is missing or damaged."""
+    for path in storage.named_by_hash(home(out), ".parquet"):
+        data = storage.read(path)
+        if hashlib.sha256(data).hexdigest()[:16] != path.stem:
+            log.warning("%s does not match the hash in its name; all shards are read", path)
+            continue
+        table = pq.read_table(pa.BufferReader(data)).combine_chunks()
+        header = json.loads((table.schema.metadata or {})[b"uttermill"])
+        if header["format"] != FORMAT:
+            continue
+        keys = fingerprints.loaded(table["key"].chunk(0))
+        others = (table[name].to_numpy() for name in SCHEMA.names[1:])
+        parts = [(name, guard) for name, guard in header["parts"]]
+        columns = Columns(keys, *others)
+        counts = [{name: (n, bad) for name, (n, bad) in each.items()} for each in header["counts"]]
+        return KnownRecordings(header["shards"], parts, header["seconds"], counts, columns)
+    return KnownRecordings([], [], [], [], _empty())
+
+
+def _newest(index: Index) -> dict[str, tuple[str, str]]:
+    """Name and guard of the newest part of each shard."""
+    found: dict[str, tuple[int, str, str]] = {}
+    for name, guard in index.files.items():
+        if not name.startswith(f"{ROOT}/"):
+            continue
+        _, _, shard, part = name.split("/")
+        numbered = manifest.number_of(Path(part)), part, guard
+        found[shard] = max(found.get(shard, (-2, "", "")), numbered)
+    return {shard: (part, guard) for shard, (_, part, guard) in found.items()}
+
+
+def _sorted(found: list[Columns]) -> Columns:
+    whole = Columns(*map(np.concatenate, zip(*found, strict=True)))
+    return whole.where(np.argsort(whole.keys, kind="stable"))
+
+
+def _empty() -> Columns:
+    return Columns(
+        np.zeros(0, fingerprints.KEY),
+        np.zeros(0, np.uint64),
+        np.zeros(0, np.uint64),
+        np.zeros(0, np.int32),
+        np.zeros(0, np.uint8),
+    )

@@ -1,0 +1,95 @@
+"""Lists a large source on the workers, a share of its folders in each call."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks import plugins, storage
+from tasks.base.schema import RECORDINGS
+from tasks.plugins.contracts.sources import SourceBranch
+from tasks.settings.job import Job
+from tasks.stages.listing import entries, fingerprints, rttm
+from tasks.stages.listing.entries import Batch
+from tasks.stages.listing.skipped import LeftAsides
+from tasks.storage import tables
+
+CALLS = 256  # in which a source is listed
+LEAST_BRANCHES = 64  # a source with fewer folders is listed where the run is
+LEAST_KNOWN = 200_000  # recordings: where fewer are known, listing takes seconds
+
+#: `tasks.runs.executor.Caller.map`.
+Map = Callable[[Callable[..., bool], Sequence[tuple[object, ...]]], list[bool]]
+
+HASHED = pa.schema(
+    [
+        *RECORDINGS,
+        pa.field("_key", pa.binary(16)),
+        pa.field("_state", pa.uint64()),
+        pa.field("_head", pa.uint64()),
+    ]
+)
+
+
+def listed(
+    job: Job, number: int, branches: Sequence[SourceBranch], home: Path, run: Map, left: LeftAsides
+) -> Iterator[Batch] | None:
+    """The recordings of the source with this number, listed by branches; None if links between its
+    folders require listing it as a whole."""
+    step = -(-len(branches) // CALLS)
+    shares = [tuple(branches[i : i + step]) for i in range(0, len(branches), step)]
+    calls = [(job, number, share, home, at) for at, share in enumerate(shares)]
+    found = run(list_branches, calls)
+    if not all(found):
+        return None
+    return _read(home, number, len(shares), left)
+
+
+def list_branches(
+    job: Job, number: int, branches: Sequence[SourceBranch], home: Path, at: int
+) -> bool:
+    """On a worker: list some branches of a source into files; False if they cannot be listed
+    independently."""
+    name, source, settings = plugins.datasets(job.sources)[number]
+    left, turns = LeftAsides(), rttm.of_job(job, settings)
+    written = io.BytesIO()
+    with pq.ParquetWriter(written, HASHED, compression="lz4") as writer:
+        for branch in branches:
+            found = source.branch(settings, branch)
+            if found is None:
+                return False
+            for batch in entries.batches(name, settings, found, left, turns):
+                table = batch.rows.append_column("_key", fingerprints.stored(batch.keys))
+                hashes = (batch.states, batch.heads)
+                for title, column in zip(HASHED.names[-2:], hashes, strict=True):
+                    table = table.append_column(title, pa.array(column))
+                writer.write_table(table.cast(HASHED))
+    rows, aside = _files(home, number, at)
+    storage.of(rows).write(rows, written.getvalue())
+    storage.of(aside).write(aside, tables.parquet(left.table()))
+    return True
+
+
+def _read(home: Path, number: int, count: int, left: LeftAsides) -> Iterator[Batch]:
+    for at in range(count):
+        rows, aside = _files(home, number, at)
+        left.extend(tables.read(aside))
+        with tables.arrow(rows) as file:
+            for group in pq.ParquetFile(file).iter_batches(entries.ROWS):
+                yield _batch(pa.Table.from_batches([group]))
+
+
+def _batch(table: pa.Table) -> Batch:
+    table = table.combine_chunks()
+    keys = fingerprints.loaded(table["_key"].chunk(0))
+    numbers = (table[name].to_numpy() for name in HASHED.names[-2:])
+    return Batch(table.select(RECORDINGS.names), keys, *numbers)
+
+
+def _files(home: Path, number: int, at: int) -> tuple[Path, Path]:
+    stem = f"{number:03d}-{at:05d}"
+    return home / f"rows-{stem}.parquet", home / f"aside-{stem}.parquet"

@@ -1,0 +1,123 @@
+"""The recordings as the sources list them now, for commands that look and commit nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import audio
+from tasks.base.arrays import FixedBytes, Int32s
+from tasks.base.errors import ItemError
+from tasks.base.schema import RECORDINGS, Row
+from tasks.recording import Locator
+from tasks.recording.guard import identity
+from tasks.shard_store import manifest
+from tasks.stages.listing import fingerprints
+from tasks.stages.listing.row_files import LISTED, PLACE, merged
+from tasks.stages.listing.survey import Survey
+from tasks.storage import sorted_keys
+
+
+class AsListed:
+    """The known recordings as the sources list them now, for callers that do not commit them. Make
+    it while the survey's scratch folder exists."""
+
+    def __init__(self, out: Path, found: Survey) -> None:
+        had = found.known
+        self._out, self._had = out, had
+        self.moved: dict[str, str] = {}  # new to former names, in the shards asked for so far
+        leaving = np.concatenate([found.gone, found.failed])
+        self._gone = np.sort(had.columns.keys[leaving])
+        self._absent = found.absent
+        fresh = list(found.fresh.tables())
+        self.fresh: list[Row] = []  # new and changed recordings, as they are to be probed
+        self._homeless: dict[str, Row] = {}  # files that are new by name only, by guard
+        self._elsewhere: dict[str, Row] = {}  # known names whose files may lie elsewhere now
+        for table in fresh:
+            rows: list[Row] = table.select(RECORDINGS.names).to_pylist()
+            self.fresh += rows
+            places = table[PLACE].to_pylist()
+            for row, place in zip(rows, places, strict=True):
+                if row["guard"] and not row["error_code"]:
+                    if place < 0:
+                        self._homeless[identity(row["guard"])] = row
+                    else:
+                        self._elsewhere[row["recording"]] = row
+        tables = list(found.redescribed.tables())
+        self._redescribed = pa.concat_tables(tables) if tables else LISTED.empty_table()
+        self._leaving = np.unique(had.columns.shard[found.gone])
+        touched = {*self._redescribed[PLACE].to_pylist(), *had.columns.shard[leaving].tolist()}
+        touched |= {n for table in fresh for n in table[PLACE].to_pylist()}
+        counts = np.bincount(had.columns.shard, minlength=len(had.shards))
+        self.unchanged = {
+            name
+            for number, name in enumerate(had.shards)
+            if number not in touched and had.present(number) == counts[number]
+        }
+        self._number = {name: number for number, name in enumerate(had.shards)}
+
+    def rows(self, shard: str) -> list[Row]:
+        """All recordings of a shard, including those that are gone. A moved recording, whose guard
+        is found under a new name or in another folder, gets that; `moved` records the old name."""
+        old = manifest.listed(self._out, shard).to_pylist()
+        of_shard = pc.equal(self._redescribed[PLACE], self._number[shard])
+        listed = self._redescribed.filter(of_shard)
+        listed = listed.append_column("probed", pa.array(np.zeros(len(listed), bool)))
+        return [self._followed(row) for row in merged(old, listed, self._gone)]
+
+    def _followed(self, row: Row) -> Row:
+        if row["present"]:
+            new = self._elsewhere.get(row["recording"])
+        else:
+            new = self._homeless.pop(identity(row["guard"] or ""), None)
+        if new is None or identity(new["guard"]) != identity(row["guard"]) or row["error_code"]:
+            return row
+        self.moved[new["recording"]] = row["recording"]
+        known = {"content", "format", "header_rate", "header_channels", "header_seconds"}
+        return {**new, **{name: row[name] for name in known}, "present": True}
+
+    def removed(self) -> set[str]:
+        """Names of recordings that have left their sources since the last listing."""
+        return self._names(self._leaving, self._gone)
+
+    @property
+    def absent_count(self) -> int:
+        """Recordings that OUT knows, and that no source lists now, whenever they left."""
+        return len(self._absent)
+
+    def absent(self) -> set[str]:
+        """Their names."""
+        columns = self._had.columns
+        return self._names(np.unique(columns.shard[self._absent]), columns.keys[self._absent])
+
+    def same_content(self, names: Collection[str]) -> set[str]:
+        """Those of some absent recordings whose bytes a new file has: a copy under another name
+        differs in all that a listing shows. Files of the same size are read."""
+        name_of: dict[str, set[str]] = {}
+        sizes = set[int]()
+        for number in np.unique(self._had.columns.shard[self._absent]):
+            for row in manifest.listed(self._out, self._had.shards[number]).to_pylist():
+                if row["recording"] in names and row["content"]:
+                    name_of.setdefault(row["content"], set()).add(row["recording"])
+                    sizes.add(row["size"])
+        same = set[str]()
+        for row in self.fresh:
+            if row["size"] in sizes and not row["error_code"]:
+                with suppress(OSError, ItemError):  # the run will say so
+                    same |= name_of.get(audio.digest(Locator.loads(row["locator"]))[0], set())
+        return same
+
+    def _names(self, shards: Int32s, keys: FixedBytes) -> set[str]:
+        """Names of the recordings with these keys, sorted, in some shards."""
+        found: set[str] = set()
+        for number in shards:
+            table = manifest.listed(self._out, self._had.shards[number])
+            names = table["recording"].to_pylist()
+            left = sorted_keys.index_in(keys, fingerprints.keys(names)) >= 0
+            found |= {name for name, gone in zip(names, left, strict=True) if gone}
+        return found

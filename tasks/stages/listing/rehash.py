@@ -1,0 +1,102 @@
+"""Known recordings whose bytes are hashed again, although nothing shows that their files changed.
+
+A guard vouches for the bytes as far as the file system does: a damaged disk, a tool that writes
+below it, or a server that sets times itself leave it as it was.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from tasks import audio
+from tasks.base.errors import ItemError
+from tasks.base.logs import log
+from tasks.base.schema import LEDGER_FILE, Row
+from tasks.recording import Locator
+from tasks.recording.guard import identity
+from tasks.settings.job import Job
+from tasks.shard_store import manifest
+from tasks.shard_store.index import Index
+from tasks.stages.listing.known_recordings import ROOT
+from tasks.storage import is_url, tables, urls, versions
+
+SHARE, MOST_SECONDS = 0.03, 5.0  # by default: a run with nothing to do takes seconds
+THREADS = 4
+
+
+def doubted(job: Job, index: Index) -> set[str]:
+    """Names of recordings whose bytes are not those of their digest: of a share of all, another one
+    in each run, and of those that changed while the last run read them. `index`: a listing of
+    OUT."""
+    share, deadline = job.shard.rehash, math.inf
+    if share is None:  # without a run in OUT there is no turn to take
+        share, deadline = SHARE if job.number else 0.0, time.monotonic() + MOST_SECONDS
+    changed = set(differing(job.out, due(_shards(index), share, job.number), deadline))
+    if changed:
+        log.warning(
+            "%d of the recordings have changed under the same size and times, such as %s; what "
+            "changed is computed again",
+            len(changed),
+            min(changed),
+        )
+    return changed | _changed_meanwhile(job)
+
+
+def _shards(index: Index) -> list[str]:
+    """Those that have a listing of recordings."""
+    return sorted({name.split("/")[2] for name in index.files if name.startswith(f"{ROOT}/")})
+
+
+def due(shards: Sequence[str], share: float, number: int) -> list[str]:
+    """The shards that the run with this number looks at: all in turn. Each round begins elsewhere
+    in a run's portion, in case that time does not suffice for all of it."""
+    count = math.ceil(len(shards) * share)
+    if not count:
+        return []
+    begin = number * count
+    portion = [shards[at % len(shards)] for at in range(begin, begin + count)]
+    turn = begin // len(shards) % count
+    return portion[turn:] + portion[:turn]
+
+
+def differing(out: Path, shards: Iterable[str], deadline: float = math.inf) -> Iterator[str]:
+    """Names of the local recordings of shards whose bytes are not those of their digest."""
+    with ThreadPoolExecutor(THREADS) as threads:
+        for shard in shards:
+            if time.monotonic() > deadline:
+                return
+            rows = [row for row in manifest.listed(out, shard).to_pylist() if _known(row)]
+            differs = threads.map(_differs, rows)
+            yield from (row["recording"] for row, wrong in zip(rows, differs, strict=True) if wrong)
+
+
+def _known(row: Row) -> bool:
+    sound = row["present"] and row["content"] and not row["error_code"]
+    return bool(sound) and not is_url(Locator.loads(row["locator"]).path)
+
+
+def _differs(row: Row) -> bool:
+    locator = Locator.loads(row["locator"])
+    try:
+        if identity(urls.guard(locator.path)) != identity(row["guard"]):
+            return False  # the listing sees that
+        return bool(audio.digest(locator)[0] != row["content"])
+    except (ItemError, OSError):  # the run will say so
+        return False
+
+
+def _changed_meanwhile(job: Job) -> set[str]:
+    newest = versions.newest(job.out)
+    reasons = versions.described(newest)["reasons"] if newest else ()
+    if newest is None or not any(name.endswith(".changed") for name in reasons):
+        return set()
+    rows = tables.read(
+        newest / LEDGER_FILE, columns=["recording"], filters=pc.field("reason") == "changed"
+    )
+    return {*rows["recording"].to_pylist()}

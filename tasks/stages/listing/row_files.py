@@ -1,0 +1,94 @@
+"""Listed rows on their way to the workers and back, in files of a thousand rows in a scratch
+folder, and merged with the rows of their shards.
+
+The scheduler carries a path and two numbers, and a worker reads no more than one such file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from tasks import storage
+from tasks.base.arrays import FixedBytes, Int32s
+from tasks.base.schema import RECORDINGS, Row
+from tasks.recording.guard import adopted
+from tasks.stages.listing import fingerprints
+from tasks.storage import bounds, sorted_keys, tables
+
+ROWS = 1000  # of a file, if they have no more than `bounds.BATCH_BYTES`
+PLACE = "place"  # number of the shard that knows the recording; -1: none does
+PROBED = ("content", "header_rate", "header_channels", "header_seconds", "format")
+LISTED = pa.schema([*RECORDINGS, pa.field(PLACE, pa.int32())])
+
+
+class RowFiles:
+    """Writes rows as they arrive."""
+
+    def __init__(self, home: Path, stem: str) -> None:
+        self.files: list[tuple[Path, int]] = []  # with the number of rows
+        self.count = 0
+        self._home, self._stem = home, stem
+        self._waiting: list[pa.Table] = []
+
+    def add(self, rows: pa.Table, places: Int32s) -> None:
+        """Add rows of RECORDINGS."""
+        self.count += len(rows)
+        if len(rows):
+            self._waiting.append(rows.append_column(PLACE, pa.array(places, pa.int32())))
+            self._flush(ROWS)
+
+    def close(self) -> None:
+        self._flush(1)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The added rows, in order; after `close`."""
+        for path, _ in self.files:
+            yield tables.read(path)
+
+    def _flush(self, least: int) -> None:
+        while sum(map(len, self._waiting)) >= least or (
+            sum(table.nbytes for table in self._waiting) > bounds.BATCH_BYTES
+        ):
+            whole = pa.concat_tables(self._waiting)
+            path = self._home / f"{self._stem}-{len(self.files):06d}.parquet"
+            full = whole.slice(0, ROWS)
+            save(full, path)
+            self.files.append((path, len(full)))
+            rest = whole.slice(ROWS)
+            self._waiting = [rest] if len(rest) else []
+
+
+def save(rows: pa.Table, path: Path) -> None:
+    storage.of(path).write(path, tables.parquet(rows.cast(LISTED), compression="lz4"))
+
+
+def merged(old: list[Row], rows: pa.Table | None, gone: FixedBytes) -> list[Row]:
+    """The rows of a shard in their order, updated; new recordings come last."""
+    at = {row["recording"]: index for index, row in enumerate(old)}
+    if len(gone):
+        left = sorted_keys.index_in(gone, fingerprints.keys(at)) >= 0
+        for row, is_gone in zip(old, left, strict=True):
+            row["present"] = row["present"] and not is_gone
+    for row in rows.to_pylist() if rows is not None else ():
+        probed = row.pop("probed")
+        del row[PLACE]
+        index = at.get(row["recording"])
+        if index is None:
+            old.append(row)
+        elif probed:
+            old[index] = {**row, "present": row["error_code"] != "changed"}
+        else:
+            old[index] = _redescribed(old[index], row)
+    return old
+
+
+def _redescribed(old: Row, row: Row) -> Row:
+    """What the source now says about unchanged bytes: texts, segments."""
+    merged = {**row, **{name: old[name] for name in PROBED}}
+    merged["guard"] = adopted(old["guard"], row["guard"])
+    if old["error_code"] and not row["error_code"] and old["content"] is None:
+        merged["error_code"], merged["error_detail"] = old["error_code"], old["error_detail"]
+    return merged

@@ -1,0 +1,129 @@
+"""Who speaks when by RTTM files: `X.rttm` beside a recording, or one file for a whole source.
+
+A line is `SPEAKER <file> <channel> <start> <duration> <NA> <NA> <speaker> <NA> <NA>`, times in s
+(NIST, "The 2009 Rich Transcription Meeting Recognition Evaluation Plan", appendix A); other types
+of lines, empty ones and comments (`;;`) are left out. Beside a recording, all lines of the file are
+its own. In a source's file (`rttm`), the second field is the recording's path without extension, or
+only the name at its end. If there are both, the one beside the recording counts. A malformed line
+fails only the recording that it names, in the filter stage (`bad_rttm`). In a source's file, a line
+without a recording's name fails all recordings of the file, since any of them may lack a turn.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, field
+
+from tasks import plugins
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonObject
+from tasks.recording import Recording
+from tasks.recording.guard import file_state
+from tasks.recording.names import display_text, is_utf8
+from tasks.settings import SourceSettings
+from tasks.settings.job import Job
+from tasks.storage import urls
+
+Turn = tuple[float, float, str]  # start, end in s; speaker
+Said = tuple[list[JsonObject] | None, str | None]  # turns as in RECORDINGS; the fault
+
+
+@dataclass(slots=True)
+class Turns:
+    """The turns in an RTTM file, by its own names of recordings. `fault`: the first malformed line
+    that names no recording."""
+
+    turns: dict[str, list[Turn]] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
+    fault: str | None = None
+
+
+class SideFiles:
+    """The RTTM files of one source. ConfigError if the source's own file cannot be read."""
+
+    def __init__(self, settings: SourceSettings) -> None:
+        self._whole: Turns | None = None
+        if settings.rttm is not None:
+            try:
+                self._whole = read(urls.checked(settings.rttm))
+            except OSError as error:
+                why = error.strerror or "no such object"
+                raise ConfigError(
+                    f"rttm {display_text(settings.rttm)!r} cannot be read: {why}"
+                ) from None
+
+    def of(self, recording: Recording) -> Said:
+        """The turns of a recording (None if no file names it), and the fault in them, if any."""
+        locator = recording.locator
+        if locator.offset is None and locator.row is None:
+            path = f"{os.path.splitext(locator.path)[0]}.rttm"
+            if (state := file_state(path)).error is None:
+                return _own(path)
+            if state.error[0] != "missing":
+                return None, f"{display_text(os.path.basename(path))}: {state.error[1]}"
+        if self._whole is None:
+            return None, None
+        stem = os.path.splitext(recording.path)[0]
+        for name in (stem, os.path.basename(stem)):
+            if name in self._whole.turns or name in self._whole.faults:
+                wrong = self._whole.fault or self._whole.faults.get(name)
+                return _as_segments(self._whole.turns.get(name, [])), wrong
+        return None, None
+
+
+def _own(path: str) -> Said:
+    try:
+        found = read(path)
+    except OSError as error:
+        return None, f"{display_text(os.path.basename(path))} cannot be read: {error.strerror}"
+    wrong = found.fault or next(iter(found.faults.values()), None)
+    return _as_segments([turn for turns in found.turns.values() for turn in turns]), wrong
+
+
+def _as_segments(turns: list[Turn]) -> list[JsonObject]:
+    return [
+        {"start": start, "end": end, "speaker": speaker} for start, end, speaker in sorted(turns)
+    ]
+
+
+def of_job(job: Job, settings: SourceSettings) -> SideFiles | None:
+    """The RTTM files of a source; None if the job's diarizer does not use them."""
+    used = plugins.load("diarizers", job.speakers.use).USES_SPEAKERS
+    return SideFiles(settings) if used else None
+
+
+def read(path: str) -> Turns:
+    """An RTTM file. OSError if it cannot be read."""
+    found = Turns()
+    name = display_text(os.path.basename(path))
+    for number, line in urls.lines(path):
+        fields = ["SPEAKER"] if line is None else line.split()
+        if not fields or fields[0] != "SPEAKER":
+            continue
+        recording = fields[1] if len(fields) > 1 else None
+        try:
+            turn = _turn(fields)
+        except ValueError as error:
+            wrong = f"{name}, line {number}: {error}"
+            if recording is None:
+                found.fault = found.fault or wrong
+            else:
+                found.faults.setdefault(recording, wrong)
+            continue
+        found.turns.setdefault(fields[1], []).append(turn)
+    return found
+
+
+def _turn(fields: list[str]) -> Turn:
+    if len(fields) < 8:
+        raise ValueError("a SPEAKER line has at least 8 fields")
+    try:
+        start, duration = float(fields[3]), float(fields[4])
+    except ValueError:
+        raise ValueError("start and duration are not numbers") from None
+    if not (math.isfinite(start) and math.isfinite(duration) and start >= 0 and duration >= 0):
+        raise ValueError("start or duration is negative or not finite")
+    if fields[7] == "<NA>" or not is_utf8(fields[7]):
+        raise ValueError("it names no speaker")
+    return start, start + duration, fields[7]

@@ -1,0 +1,235 @@
+"""Lists all sources and finds what is new, changed, unchanged or gone. Reads no audio."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from tasks import plugins
+from tasks.base.arrays import Bools, FixedBytes, Int32s, Int64s, UInt64s
+from tasks.base.schema import Row
+from tasks.recording import Locator
+from tasks.recording.guard import LOCAL_GUARD, UNPROVEN, identity
+from tasks.settings.job import Job
+from tasks.shard_store import manifest
+from tasks.shard_store.index import Index
+from tasks.stages.listing import entries, fingerprints, on_workers, rttm
+from tasks.stages.listing import known_recordings as known
+from tasks.stages.listing.entries import Batch
+from tasks.stages.listing.known_recordings import MAY_BE_TRIED, PASSING, PRESENT, KnownRecordings
+from tasks.stages.listing.overlapping_sources import Shared, SharedRecordings
+from tasks.stages.listing.row_files import RowFiles
+from tasks.stages.listing.skipped import LeftAsides
+from tasks.storage import urls
+
+#: Why a recording that changed while it was read is left aside; the next run takes it.
+STILL_WRITTEN = "still_written"
+
+
+@dataclass(slots=True)
+class Survey:
+    """The sources' contents now, compared with the known recordings."""
+
+    known: KnownRecordings
+    fresh: RowFiles  # new and changed recordings, to be probed
+    redescribed: RowFiles  # unchanged bytes with a new description, or that have come back
+    left: LeftAsides = field(default_factory=LeftAsides)
+    used_scratch: bool = False
+    reused: int = 0
+    shared: list[Shared] = field(default_factory=list)  # recordings in two sources
+    # Rows of `known`: those that have left the sources since the last listing, all that no source
+    # lists now, and those that are still being written.
+    gone: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    absent: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    failed: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    @property
+    def ignored(self) -> dict[str, int]:
+        """How many entries were skipped, by reason."""
+        return dict(sorted(self.left.reasons.items()))
+
+
+def survey(
+    job: Job,
+    index: Index,
+    home: Path,
+    run: on_workers.Map | None = None,
+    damaged: manifest.OnDamage = manifest.leave,
+    doubted: Collection[str] = (),
+) -> Survey:
+    """List all sources. `index`: a listing of OUT. `home`: a scratch folder for the rows that
+    workers will probe. `run`: sends calls to workers, which list large sources; without it
+    everything is listed here. `damaged` hears of damaged listings of OUT. `doubted`:
+    recordings that count as changed, whatever their guards say."""
+    had = known.of(job.out, index, damaged)
+    found = Survey(had, RowFiles(home, "listing"), RowFiles(home, "told"))
+    looking = _Looking(job, found, doubted)
+    datasets = plugins.datasets(job.sources)
+    shared = SharedRecordings([dataset.name for dataset in datasets])
+    for number, dataset in enumerate(datasets):
+        for batch in _listed(job, number, dataset, found, home, run):
+            shared.at(batch.rows, number)
+            looking.at(batch)
+    found.shared = shared.found()
+    looking.at_young()
+    found.fresh.close()
+    found.redescribed.close()
+    found.used_scratch |= bool(found.fresh.files or found.redescribed.files)
+    present = (had.columns.flags & PRESENT) > 0
+    found.gone = np.flatnonzero(present & ~looking.listed)
+    found.absent = np.flatnonzero(~looking.listed)
+    return found
+
+
+def as_known(job: Job, index: Index, home: Path) -> Survey:
+    """What `survey` finds if the sources hold just what the last run listed; looks at none."""
+    had = known.of(job.out, index)
+    present = had.columns.flags & PRESENT > 0
+    found = Survey(
+        had, RowFiles(home, "listing"), RowFiles(home, "told"), reused=int(present.sum())
+    )
+    found.absent = np.flatnonzero(~present)
+    return found
+
+
+def _listed(
+    job: Job,
+    number: int,
+    dataset: plugins.Dataset,
+    found: Survey,
+    home: Path,
+    run: on_workers.Map | None,
+) -> Iterator[Batch]:
+    """The listing of one source: by workers if it is large, or if they are needed anyway."""
+    name, source, settings = dataset
+    count = len(found.known.columns.keys)
+    if run is not None and (not count or count >= on_workers.LEAST_KNOWN):
+        branches = source.branches(settings, on_workers.LEAST_BRANCHES)
+        if branches is not None:
+            found.used_scratch = True
+            batches = on_workers.listed(job, number, branches, home, run, found.left)
+            if batches is not None:
+                return batches
+    turns = rttm.of_job(job, settings)
+    return entries.batches(name, settings, source.recordings(settings), found.left, turns)
+
+
+class _Looking:
+    """Compares listed recordings with known ones, batch by batch."""
+
+    def __init__(self, job: Job, found: Survey, doubted: Collection[str]) -> None:
+        self.found = found
+        self.listed = np.zeros(len(found.known.columns.keys), bool)  # rows of `known`
+        self._settle, self._again = job.shard.settle_seconds, job.shard.retry
+        self._doubted = fingerprints.keys(doubted)
+        self._seen = fingerprints.Seen()  # of recordings that are not known
+        self._young: list[tuple[pa.Table, Int32s, Int64s]] = []
+        self._youngest = 0.0  # Unix time at which the last of them changed
+
+    def at(self, batch: Batch) -> None:
+        columns = self.found.known.columns
+        row = self.found.known.find(batch.keys)
+        knows = row >= 0
+        twice = self._twice(batch.keys, row)
+        self.found.left.leave(batch.rows.filter(pa.array(twice)), "duplicate_path")
+        self.listed[row[knows]] = True
+        place = np.full(len(row), -1, np.int32)
+        same = np.zeros(len(row), bool)
+        news = np.ones(len(row), bool)
+        if knows.any():
+            known_rows = row[knows]
+            flags = columns.flags[known_rows]
+            place[knows] = columns.shard[known_rows]
+            again = (flags & PASSING > 0) | ((flags & MAY_BE_TRIED > 0) & self._again)
+            again |= np.isin(columns.keys[known_rows], self._doubted)
+            stored = columns.states[known_rows]
+            untouched = stored == batch.states[knows]
+            adopted = ~untouched
+            if adopted.any():
+                former, unproven = _other_states(batch, knows, adopted)
+                untouched[adopted] = stored[adopted] == unproven
+                adopted[adopted] = stored[adopted] == former
+            same[knows] = (untouched | adopted) & ~again
+            news[knows] = (columns.heads[known_rows] != batch.heads[knows]) | (flags & PRESENT == 0)
+            news[knows] |= adopted
+        same &= ~twice
+        self.found.reused += int(same.sum())
+        redescribed = same & news
+        if redescribed.any():
+            self.found.redescribed.add(batch.rows.filter(pa.array(redescribed)), place[redescribed])
+        fresh = ~same & ~twice
+        if fresh.any():
+            self._fresh(batch.rows.filter(pa.array(fresh)), place[fresh], row[fresh])
+
+    def _twice(self, keys: FixedBytes, row: Int64s) -> Bools:
+        """Which recordings were listed before."""
+        twice = np.zeros(len(keys), bool)
+        knows = np.flatnonzero(row >= 0)
+        _, first = np.unique(row[knows], return_index=True)
+        twice[knows] = True
+        twice[knows[first]] = self.listed[row[knows[first]]]
+        unknown = np.flatnonzero(row < 0)
+        twice[unknown] = self._seen.again(keys[unknown])
+        return twice
+
+    def _fresh(self, rows: pa.Table, place: Int32s, row: Int64s) -> None:
+        now = time.time()
+        young = np.fromiter(
+            (self._is_young(text, now) for text in fingerprints.texts(rows, "guard")),
+            bool,
+            len(rows),
+        )
+        if young.any():
+            self._young.append((rows.filter(pa.array(young)), place[young], row[young]))
+            rows, place = rows.filter(pa.array(~young)), place[~young]
+        self.found.fresh.add(rows, place)
+
+    def _is_young(self, guard: str, now: float) -> bool:
+        """Whether a local file changed so recently that it may still be written. Objects in a store
+        are always complete."""
+        local = LOCAL_GUARD.fullmatch(guard)
+        changed = int(local[2]) / 1e9 if local else 0.0
+        if not local or not 0 <= now - changed < self._settle:
+            return False
+        self._youngest = max(self._youngest, changed)
+        return True
+
+    def at_young(self) -> None:
+        """Wait, and leave files that are still being written for the next run."""
+        if not self._young:
+            return
+        time.sleep(max(0.0, self._youngest + self._settle - time.time()))
+        for rows, place, row in self._young:
+            looked = rows.select(["locator", "guard", "error_code"]).to_pylist()
+            still = np.fromiter(map(_changed, looked), bool, len(rows))
+            self.found.left.leave(rows.filter(pa.array(still)), STILL_WRITTEN)
+            # What was known about it no longer holds.
+            failed = row[still & (place >= 0)]
+            self.found.failed = np.concatenate([self.found.failed, failed])
+            self.found.fresh.add(rows.filter(pa.array(~still)), place[~still])
+
+
+def _other_states(batch: Batch, knows: Bools, chosen: Bools) -> tuple[UInt64s, UInt64s]:
+    """States of some of the known rows of a batch: as earlier releases stored them, without ctime,
+    which is noted now; and as they were stored then."""
+    rows = batch.rows.filter(pa.array(knows)).filter(pa.array(chosen))
+    guards, locators = ([*fingerprints.texts(rows, name)] for name in ("guard", "locator"))
+    unproven = (guard + UNPROVEN for guard in guards)
+    return fingerprints.states(map(identity, guards), locators), fingerprints.states(
+        unproven, locators
+    )
+
+
+def _changed(row: Row) -> bool:
+    path = Locator.loads(row["locator"]).path
+    if row["error_code"]:
+        return False
+    try:
+        return bool(urls.guard(path) != row["guard"])
+    except OSError:
+        return False

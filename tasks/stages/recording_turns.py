@@ -1,0 +1,83 @@
+"""Who speaks in a recording, before it is cut: a separate decode, unless its turns are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+
+from tasks import audio, plugins
+from tasks.base.errors import ItemError
+from tasks.base.schema import Row
+from tasks.plugins.contracts import SegmenterPlugin
+from tasks.recording import Locator, Segment
+from tasks.recording.limits import Limits
+from tasks.recording.turns import Turn, Voices, voices_in
+from tasks.segmenters import Segmenter, Span
+from tasks.settings import StageSettings
+from tasks.settings.job import Job
+from tasks.shard_store import cuts
+
+Turns = tuple[Turn, ...]
+
+
+def turns_of(
+    recipe: str | None, known: Turns | None, recording: Row, job: Job
+) -> tuple[Turns | None, list[Row]]:
+    """A recording's turns, and the row that stores them if they are new; None without diarization.
+    ItemError if it cannot be decoded to its end, or is beyond a limit."""
+    if recipe is None or known is not None:
+        return known, []
+    module, settings = plugins.resolve("diarizers", job.speakers)
+    if module.USES_SPEAKERS and (wrong := recording.get("rttm_error")):
+        raise ItemError("bad_rttm", wrong)
+    locator, limits = Locator.loads(recording["locator"]), Limits.of(job.filter)
+    with audio.open_stream(locator, limits) as stream:
+        diarizer = module.start(settings, stream.rate, cuts.speakers_of(recording) or ())
+        for block in stream.blocks():
+            diarizer.push(block)
+        rate = stream.rate
+    found = diarizer.finish()
+    row = {
+        "cut": recipe,
+        "recording": recording["recording"],
+        "kind": cuts.TURNS,
+        "start": 0,
+        "end": 0,
+        "rate": rate,
+        "turns": [asdict(turn) for turn in found],
+        "measures": [],
+    }
+    return found, [row]
+
+
+def voices(turns: Turns | None, job: Job) -> Callable[[int], Voices | None]:
+    """The turns as a segmenter needs them, at the recording's rate; None if there are none."""
+    if not turns:
+        return lambda rate: None
+    _, settings = plugins.resolve("diarizers", job.speakers)
+    values = settings.model_dump()
+    shortest, mixed = values.get("min_turn_seconds", 0.0), values.get("mixed", False)
+    edge = values.get("edge_seconds", 0.0)
+    return lambda rate: Voices(turns, round(shortest * rate), mixed, round(edge * rate))
+
+
+def segmenter(
+    module: SegmenterPlugin,
+    settings: StageSettings,
+    rate: int,
+    given: Sequence[Segment],
+    found: Voices | None,
+) -> Segmenter:
+    """The segmenter of a recording; it cuts at turns if they are known and clips may hold only one
+    voice."""
+    if found is None or found.mixed or module.at_turns is None:
+        return module.start(settings, rate, given)
+    return module.at_turns(settings, rate, given, found)
+
+
+def voice_of(span: Span, turns: Turns | None) -> int | None:
+    """The speaker of an utterance: whose turn it was cut from, else who speaks longest in it."""
+    if span.voice is not None or span.kind != "utterance" or not turns:
+        return span.voice
+    heard = voices_in(turns, span.start, span.end)
+    return min(heard, key=lambda speaker: (-heard[speaker], speaker)) if heard else None

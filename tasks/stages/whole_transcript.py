@@ -1,0 +1,185 @@
+"""Transcribes a whole recording before it is cut: words with their times, and where speech is.
+
+One streaming pass: the voice detector cuts, the recogniser hears what it cut in batches of a few
+minutes. Memory holds one batch and the words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import numpy as np
+import soxr
+
+from tasks import speech
+from tasks.asr import SpeechClip
+from tasks.audio import Clip
+from tasks.audio.channels import Heard
+from tasks.base.arrays import Float32s, Float64s
+from tasks.base.errors import ConfigError, ItemError
+from tasks.plugins import backends
+from tasks.plugins.contracts.asr import Backend, EmittingBackend
+from tasks.plugins.contracts.segmenters import Emissions, RecordingTranscript, Segmenter
+from tasks.recording import Locator, TimedWord
+from tasks.recording.limits import Limits
+from tasks.recording.turns import merged
+from tasks.segmenters import vad
+from tasks.settings import Plugin
+from tasks.stages import cutting
+
+BATCH_SECONDS = 300.0
+FRAME = 320  # samples: 20 ms
+REACH = 5  # frames by which the edge of a region moves outwards at most
+DEPTH = 15  # frames by which it moves inwards at most, and a third of the region
+FLOOR, PEAK = 0.05, 0.9  # quantiles of a region's levels: its pauses, its loud sounds
+QUIET = 0.3  # of the way from floor to peak, in dB: below it, an edge is not speech
+TOUCHING = 0.02  # s between regions that are one, as a piece ends where the next begins
+#: Long pieces have fewer ends, at which words are misheard.
+CUTS = vad.Settings(target_seconds=25.0, max_seconds=29.0, max_gap_seconds=2.0)
+
+Piece = tuple[float, Float32s]  # where it begins, s; mono at the recogniser's rate
+
+
+def heard(
+    locator: Locator,
+    recogniser: Plugin,
+    language: str | None,
+    emitting: bool = False,
+    limits: Limits | None = None,
+) -> RecordingTranscript:
+    """Everything that the recogniser hears in a recording; `emitting`: its emissions, no words.
+    ItemError when it cannot be decoded to its end, or when the recogniser gives no times of words.
+    """
+    backend = _backend(recogniser)
+    if emitting:
+        return _emitted(locator, backend, recogniser, language, limits)
+    words: list[TimedWord] = []
+    spoken: list[tuple[float, float]] = []
+    languages: dict[str, float] = {}
+    for batch in _batches(_pieces(locator, backend.RATE or speech.RATE, limits)):
+        clips = [SpeechClip(samples, language) for _, samples in batch]
+        for (begin, _), clip, found in zip(batch, clips, backend.transcribe(clips), strict=True):
+            edges = _edges(clip.samples, clip.speech)
+            spoken += [(begin + start, begin + end) for start, end in edges]
+            if found.error or not found.text:
+                continue
+            if found.words is None:
+                raise ItemError(
+                    "no_word_times",
+                    f"the recogniser {recogniser.use!r} gave no times of words, by which a text is "
+                    "aligned; set its word_timestamps, or choose another one",
+                )
+            if found.language:
+                seconds = len(clip.samples) / speech.RATE
+                languages[found.language] = languages.get(found.language, 0.0) + seconds
+            words += [TimedWord(w.word, begin + w.start, begin + w.end) for w in found.words]
+    most = max(sorted(languages), key=lambda code: languages[code], default=None)
+    return RecordingTranscript(tuple(words), tuple(merged(spoken, TOUCHING)), language or most)
+
+
+def _emitted(
+    locator: Locator,
+    backend: Backend,
+    recogniser: Plugin,
+    language: str | None,
+    limits: Limits | None,
+) -> RecordingTranscript:
+    """In half precision: log-probabilities to a thousandth, and an hour of 32 tokens in 12 MB."""
+    if not isinstance(backend, EmittingBackend):
+        raise ConfigError(f"the recogniser {recogniser.use!r} emits no scores of tokens: use ctc")
+    pieces = []
+    spoken: list[tuple[float, float]] = []
+    for begin, samples in _pieces(locator, backend.RATE or speech.RATE, limits):
+        try:
+            scores = backend.emissions(samples)
+        except RuntimeError as error:
+            raise ItemError("asr_error", str(error)[:500]) from error
+        pieces.append((begin, len(samples) / speech.RATE, scores.astype(np.float16)))
+        edges = _edges(samples, speech.spans(samples))
+        spoken += [(begin + start, begin + end) for start, end in edges]
+    emissions = Emissions(backend.alphabet, tuple(pieces))
+    return RecordingTranscript((), tuple(merged(spoken, TOUCHING)), language, emissions)
+
+
+def _edges(samples: Float32s, spans: tuple[speech.Span, ...]) -> list[speech.Span]:
+    """Regions whose edges are moved by level: the detector finds words late, and leaves them early
+    or, where noise follows them, late."""
+    frames = samples[: len(samples) // FRAME * FRAME].reshape(-1, FRAME)
+    if not len(frames):
+        return list(spans)
+    level = 10 * np.log10(np.square(frames, dtype=np.float64).mean(axis=1) + 1e-10)
+    return [_inwards(level, span) for span in _outwards(level, spans)]
+
+
+def _inwards(level: Float64s, span: speech.Span) -> speech.Span:
+    """A region without the quiet at its edges, which may be noise of the recording: quiet is by the
+    region's own floor. `level` is of frames, in dB."""
+    step = FRAME / speech.RATE
+    first, last = round(span[0] / step), min(round(span[1] / step), len(level))
+    depth = min(DEPTH, (last - first) // 3)
+    if depth < 1:
+        return span
+    floor, peak = np.quantile(level[first:last], (FLOOR, PEAK))
+    heard = level[first:last] > floor + QUIET * (peak - floor)
+    begin, end = np.flatnonzero(heard[:depth]), np.flatnonzero(heard[-depth:])
+    start = first + (int(begin[0]) if len(begin) else depth)
+    stop = last - depth + (int(end[-1]) + 1 if len(end) else 0)
+    return max(span[0], start * step), min(span[1], stop * step)
+
+
+def _outwards(level: Float64s, spans: tuple[speech.Span, ...]) -> list[speech.Span]:
+    """Regions moved outwards as far as it is loud, which is above the middle, in dB, between the
+    quiet and the loud frames."""
+    quiet, full = np.quantile(level, (0.05, 0.95))
+    loud = level > (quiet + full) / 2
+    step = FRAME / speech.RATE
+    found: list[speech.Span] = []
+    for start, end in spans:
+        first, last = int(start / step), min(int(end / step), len(loud))
+        low, high = max(first - REACH, 0), min(last + REACH, len(loud))
+        heard = np.flatnonzero(loud[low:first])
+        first = low + int(heard[0]) if len(heard) else first
+        heard = np.flatnonzero(loud[last:high])
+        last = last + int(heard[-1]) + 1 if len(heard) else last
+        begin = min(start, first * step)
+        if found and begin <= found[-1][1]:
+            begin, _ = found.pop()
+        found.append((begin, max(end, last * step)))
+    return found
+
+
+def _pieces(locator: Locator, rate: int, limits: Limits | None) -> Iterator[Piece]:
+    facts = cutting.StreamFacts()
+
+    def begin(native: int, at: int) -> Segmenter:
+        return vad.start(CUTS, native, ())
+
+    for span, clip in cutting.spans(locator, facts, begin, limits=limits):
+        if clip is not None:
+            yield span.start / facts.rate, _mono(clip, rate)
+
+
+def _mono(clip: Clip, rate: int) -> Float32s:
+    ear = Heard()
+    samples = np.concatenate([*map(ear.push, clip.blocks()), ear.finish()])
+    if clip.rate == rate:
+        return np.asarray(samples, np.float32)
+    return np.asarray(soxr.resample(samples, clip.rate, rate, "HQ"), np.float32)
+
+
+def _batches(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
+    batch: list[Piece] = []
+    held = 0.0
+    for piece in pieces:
+        batch.append(piece)
+        held += len(piece[1]) / speech.RATE
+        if held >= BATCH_SECONDS:
+            yield batch
+            batch, held = [], 0.0
+    if batch:
+        yield batch
+
+
+#: The model of this worker process for whole recordings.
+_backend = lru_cache(maxsize=1)(backends.loaded)

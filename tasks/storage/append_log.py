@@ -1,0 +1,116 @@
+"""An append-only file of lines; on an object store, numbered objects that are never overwritten.
+
+    PATH                 the file
+    FOLDER/00000001      on a store: what one writer appended at once, after the lines of PATH
+    FOLDER/00000002      the next; each is put only where nothing lies yet
+
+Objects cannot grow. Of two writers that take the same number the store lets one put it, and the
+other takes the next; so nothing is lost, and what was read once remains a prefix of the file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from functools import lru_cache
+from pathlib import Path
+
+from tasks import storage
+from tasks.base.errors import ConfigError
+from tasks.storage import owners, probe, regular
+from tasks.storage.objects import Objects
+
+KEPT = 20_000  # objects whose bytes a process remembers: they never change
+AT_ONCE = 8  # objects missing of a folder, above which all of it is read by one question
+
+_store = Objects()
+_known: dict[str, bytes] = {}
+
+
+def append(path: Path, folder: Path, data: bytes) -> None:
+    """Append lines, all or none. ConfigError if the file may not be written, or if a store lets
+    objects be written over, since two writers could then lose what the other wrote."""
+    if not isinstance(path, Path):
+        _put(folder, data)
+        return
+    try:
+        handle = regular.written(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {path}: {owners.told(error, path)}") from None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError as error:
+            raise probe.no_locks(path, error) from error
+        size = os.fstat(handle).st_size
+        if size and os.pread(handle, 1, size - 1) != b"\n":  # a line that a crash cut short
+            data = b"\n" + data
+        try:
+            written = 0
+            while written < len(data):
+                written += os.write(handle, data[written:])
+        except OSError:  # a full disk: no half of it stays
+            os.ftruncate(handle, size)
+            raise
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read(path: Path, folder: Path) -> bytes:
+    """Everything appended so far, in order. NotAFile if something else has the name: it would be
+    taken for none."""
+    if isinstance(path, Path):
+        regular.check(path, follows=False)
+    try:
+        data = storage.read(path)
+    except FileNotFoundError:
+        data = b""
+    return data if isinstance(path, Path) else data + _objects(folder)
+
+
+def _put(folder: Path, data: bytes) -> None:
+    """Put `data` under the next number."""
+    _prove(folder)
+    number = max(_numbers(folder), default=0) + 1
+    while True:
+        path = folder / f"{number:08d}"
+        try:
+            return _store.put(path, data, exclusive=True)
+        except FileExistsError:
+            if _store.read(path) == data:  # ours: the answer was lost, and it was put again
+                return None
+            number += 1
+
+
+def _objects(folder: Path) -> bytes:
+    """All objects of a folder, in order."""
+    paths = [folder / f"{number:08d}" for number in _numbers(folder)]
+    if len(_known) > KEPT:
+        _known.clear()
+    missing = [path for path in paths if str(path) not in _known]
+    if len(missing) > AT_ONCE:
+        found = _store.read_all(folder)
+        _known.update({str(path): found[path.name] for path in missing})
+    else:
+        _known.update({str(path): _store.read(path) for path in missing})
+    return b"".join(_known[str(path)] for path in paths)
+
+
+def _numbers(folder: Path) -> list[int]:
+    return sorted(int(path.name) for path in _store.names(folder) if path.name.isdigit())
+
+
+@lru_cache(maxsize=32)
+def _prove(folder: Path) -> None:
+    """Once per process: check that the store refuses a second exclusive put of an object."""
+    probe = folder / "exclusive"
+    for _ in range(2):
+        try:
+            _store.put(probe, b"", exclusive=True)
+        except FileExistsError:
+            return
+    raise ConfigError(
+        f"the object store of {folder} does not honour `If-None-Match: *`, so two writers could "
+        "lose what the other wrote; use another store, or a folder"
+    )

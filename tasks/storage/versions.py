@@ -1,0 +1,189 @@
+"""Dataset versions: OUT/datasets/v0001 and so on, complete or not there, never changed after.
+
+`latest` names the newest. How they are published depends on the store, see `publication.py`.
+
+Parquet has no checksum here, so damage may be read as other values: files that the next version
+builds on are first compared with the hashes in dataset.json (`Proved`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+
+import pyarrow as pa
+
+from tasks import storage
+from tasks.base.errors import ConfigError, RunError, UnsafePlace
+from tasks.base.json_types import JsonObject, PublishedEntry, parsed
+from tasks.storage import publication, tables
+from tasks.storage._sealed import VERSION
+
+
+def home(out: Path) -> Path:
+    return out / "datasets"
+
+
+def number(version: Path) -> int:
+    return int(version.name[1:])
+
+
+def numbered(out: Path, number: int) -> Path:
+    """The place of a version, published or not."""
+    return home(out) / f"v{number:04d}"
+
+
+def all_of(out: Path) -> list[Path]:
+    """Published versions, oldest first."""
+    return [*_published(out)][::-1]
+
+
+def newest(out: Path) -> Path | None:
+    return next(_published(out), None)
+
+
+def _published(out: Path) -> Iterator[Path]:
+    """Published versions, newest first."""
+    published = publication.of(out)
+    names = (name for name in storage.of(out).folders(home(out)) if VERSION.fullmatch(name))
+    places = sorted((home(out) / name for name in names), key=number, reverse=True)
+    return (place for place in places if published.complete(place))
+
+
+def described(version: Path) -> JsonObject:
+    """dataset.json of a version; ConfigError when the folder is none, RunError for damage."""
+    return _object(version, text_of(version))
+
+
+def files(version: Path) -> Mapping[str, PublishedEntry]:
+    """Hash and size of each file of a version, by its name. Not to be changed: a process parses
+    the text of many thousand files once."""
+    found: Mapping[str, PublishedEntry] = _parsed(version, text_of(version))["files"]
+    return found
+
+
+def _object(version: Path, text: bytes) -> JsonObject:
+    try:
+        data: JsonObject = parsed(text)
+    except ValueError:
+        raise RunError(differs(version, "dataset.json")) from None
+    return data
+
+
+_parsed = lru_cache(maxsize=1)(_object)
+
+
+def text_of(version: Path) -> bytes:
+    try:
+        return storage.read_bounded(version / "dataset.json")
+    except ValueError:
+        raise RunError(differs(version, "dataset.json")) from None
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{version} holds no dataset.json; give a folder like OUT/datasets/latest"
+        ) from None
+
+
+def none_yet(out: Path) -> str:
+    """The error for an OUT in which nothing has been published."""
+    return f"{out} holds no dataset version yet; `uttermill run` publishes the first"
+
+
+def latest(out: Path) -> Path | None:
+    """The version that `latest` names."""
+    return publication.of(out).latest(home(out))
+
+
+def named(place: Path) -> Path:
+    """The version that a place means: itself, what `latest` is, or the newest of an OUT."""
+    version = publication.of(place).follow(place)
+    if storage.exists(version / "dataset.json"):
+        return version
+    return latest(place) or version
+
+
+def stage(out: Path, number: int) -> Path:
+    """The staging folder of a version, without a dead run's leftovers."""
+    return publication.of(out).staging(numbered(out, number))
+
+
+def publish(out: Path, staging: Path, number: int, finished: Path, staged: Collection[str]) -> Path:
+    """Publish the staged version, then move `latest`; see `publication.Renamed.publish`."""
+    version = numbered(out, number)
+    publication.of(out).publish(version, staging, finished, staged)
+    point_latest(out)
+    return version
+
+
+def point_latest(out: Path) -> None:
+    """Let `latest` name the newest version, as a run that died after publishing could not."""
+    if (version := newest(out)) is not None:
+        publication.of(out).point(home(out), version)
+
+
+def check(out: Path) -> None:
+    """ConfigError if the next version could not become `latest`."""
+    publication.of(out).check(home(out))
+
+
+def clean(out: Path) -> None:
+    """Remove a dead run's leftovers of a version; only while holding OUT's lock."""
+    publication.of(out).clean(home(out))
+
+
+def beyond(out: Path, keep: int) -> list[Path]:
+    """Published versions older than the newest `keep`; never what `latest` names."""
+    named = latest(out)
+    return [path for path in all_of(out)[:-keep] if named is None or path.name != named.name]
+
+
+class Proved:
+    """Opens files of a version for `tables`; RunError for one that differs from what was
+    published."""
+
+    def __init__(self, version: Path) -> None:
+        self.version = version
+        self.files = files(version)
+
+    @contextmanager
+    def __call__(self, path: Path) -> Iterator[pa.NativeFile]:
+        with tables.arrow(path) as file:
+            if not self._is_whole(path, file):
+                raise RunError(differs(self.version, self.name_of(path)))
+            yield file
+
+    def is_whole(self, path: Path) -> bool:
+        """Whether a file is as it was published."""
+        with tables.arrow(path) as file:
+            return self._is_whole(path, file)
+
+    def holds(self, name: str) -> bool:
+        """Whether the version has a file of this name, as it was published."""
+        try:
+            return self.is_whole(storage.inside(self.version, name))
+        except (FileNotFoundError, UnsafePlace):
+            return False
+
+    def name_of(self, path: Path) -> str:
+        """Its name in the version."""
+        return path.relative_to(self.version).as_posix()
+
+    def _is_whole(self, path: Path, file: pa.NativeFile) -> bool:
+        entry = self.files.get(self.name_of(path))
+        if entry is None or file.size() != entry["bytes"]:
+            return False
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        file.seek(0)
+        return bool(digest == entry["sha256"])
+
+
+def differs(version: Path, name: str) -> str:
+    """The error for a file of a version that differs from what was published."""
+    return (
+        f"{name} of {version.name} is not the file that was published (size or hash differs), so "
+        f"no version can follow on it: put back a copy of it, or remove {version}, then the next "
+        "run follows on the version before; `uttermill verify` names all that differs"
+    )

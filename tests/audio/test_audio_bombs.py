@@ -1,0 +1,147 @@
+"""Recordings that cost far more than their size end soon, in bounded memory, with one reason."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile as sf
+
+from tasks import filter as stage
+from tasks.audio import decoders, stream
+from tasks.base.schema import RECORDINGS
+from tasks.recording import Locator
+from tasks.settings import FilterSettings
+from tasks.settings.job import Job
+from tests.helpers import bombs, corpus
+
+MEMORY = 500 << 20  # bytes, imports of 110 MB included
+LIKE_ITSELF = {"id3"}  # FFmpeg holds a picture of 255 MB twice
+CPU = 60.0  # s; most take less than one
+EXPECTED = {
+    "flac": "too_long", "flac_unstated": "too_long", "flac_channels": "expands",
+    "wav_claims": None, "wav_slow": "bad_sample_rate", "wav_fast": "unreadable",
+    "wav_1_khz": "too_long", "wav_255": None, "wav_10000": "unreadable",
+    "wav_65535": "unreadable", "rf64": "truncated", "au_10000": "unreadable",
+    "au_2_31": "unreadable", "caf_10000": "unreadable", "caf_rate": "bad_sample_rate",
+    "amr": "unreadable", "amr_late": "decode_error", "mp3": "too_long", "adts": "too_long",
+    "opus": "too_long", "opus_times": "decode_error", "opus_early": "decode_error",
+    "ogg_chain": None, "flac_chain": "too_long", "m4a_plain": None, "m4a_times": None,
+    "m4a_many_times": "unreadable", "m4a_sizes": "unreadable", "m4a_equal_sizes": None,
+    "m4a_edits": None, "m4a_long_edits": "empty", "m4a_repeats": None,
+    "m4a_tracks": "unreadable", "m4a_fragments": None, "webm": "too_long", "wavpack": None,
+    "ape": "too_long", "alac": None, "id3": None, "flac_pictures": None,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What became of each, by name, with a limit of 12 minutes, in one process of its own."""
+    command = [sys.executable, "-m", "tests.helpers.bombs", str(tmp_path_factory.mktemp("bombs"))]
+    done = subprocess.run(
+        [*command, json.dumps({"max_hours": 0.2})], capture_output=True, text=True, timeout=280,
+        cwd=Path(__file__).parents[1], check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    return {row["name"]: row for row in map(json.loads, done.stdout.splitlines())}
+
+
+def test_each_bomb_ends_with_its_reason(ended: dict[str, dict[str, Any]]) -> None:
+    assert {name: row["code"] for name, row in ended.items()} == EXPECTED
+    assert EXPECTED.keys() == bombs.ALL.keys()
+
+
+def test_none_takes_more_memory_than_a_worker_has(ended: dict[str, dict[str, Any]]) -> None:
+    for name, row in ended.items():
+        most = MEMORY + (2 * row["bytes"] if name in LIKE_ITSELF else 0)
+        assert row["peak"] < most, name
+
+
+def test_none_takes_long(ended: dict[str, dict[str, Any]]) -> None:
+    assert {name: row["cpu"] for name, row in ended.items() if row["cpu"] > CPU} == {}
+
+
+def test_decoding_stops_at_the_limit(ended: dict[str, dict[str, Any]]) -> None:
+    for name in ("flac_unstated", "mp3", "adts", "opus", "flac_chain", "webm"):
+        assert 720.0 < ended[name]["audio"] < 720.001, name
+    assert ended["flac"]["audio"] == 0.0  # its header said so
+    assert 600.0 < ended["flac_channels"]["audio"] < 600.001
+
+
+def test_of_endless_joined_files_the_rest_is_told(ended: dict[str, dict[str, Any]]) -> None:
+    assert (ended["ogg_chain"]["audio"], ended["ogg_chain"]["faults"]) == (200.0, 1)
+
+
+def test_short_blocks_hold_no_memory_of_whole_ones(tmp_path: Path) -> None:
+    """Each link of a joined file gives a block of 960 samples, which was a view of 65,536."""
+    path = tmp_path / "a.opus"
+    path.write_bytes(bombs.chained_opus(3))
+    with stream.open_stream(Locator(str(path))) as opened:
+        assert [block.base is None for block in opened.blocks()] == [True] * 3
+
+
+def unit(path: Path) -> stage.Unit:
+    from tasks.storage import urls
+
+    row = dict.fromkeys(RECORDINGS.names) | {
+        "recording": "c/a", "locator": Locator(str(path)).dumps(), "content": "x",
+        "guard": urls.guard(str(path)), "size": path.stat().st_size, "header_channels": 1,
+    }  # fmt: skip
+    return stage.Unit(row, "cut", None)
+
+
+def truncated(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 3)
+
+
+def grown(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(bytes(1 << 20))
+
+
+def replaced(path: Path) -> None:
+    other = path.with_suffix(".new")
+    other.write_bytes(b"something else" * 1000)
+    other.replace(path)
+
+
+@pytest.mark.parametrize("change", [truncated, grown, replaced])
+@pytest.mark.parametrize("kind", ["WAV", "FLAC", "OGG", "MP3"])
+def test_a_file_that_changes_while_it_is_decoded_waits_for_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Any, kind: str
+) -> None:
+    path = tmp_path / f"a.{kind.lower()}"
+    samples = corpus.speech(1, 20.0, 16_000).astype(np.float32)
+    with sf.SoundFile(path, "w", 16_000, 1, format=kind) as file:
+        for at in range(0, len(samples), 16_000):
+            file.write(samples[at : at + 16_000])
+    chosen = unit(path)
+    whole = decoders.opened
+
+    def disturbed(*args: Any) -> Any:
+        """The decoder of a file that another thread changes after its first block."""
+        decoder = whole(*args)
+        read = decoder.read
+
+        def blocks(frames: int) -> Iterator[Any]:
+            for number, block in enumerate(read(min(frames, 4096))):
+                if number == 1:
+                    other = threading.Thread(target=change, args=(path,))
+                    other.start()
+                    other.join()
+                yield block
+
+        monkeypatch.setattr(decoder, "read", blocks)
+        return decoder
+
+    monkeypatch.setattr(stream, "opened", disturbed)
+    job = Job(tmp_path, filter=FilterSettings.model_validate({"segmenter": {"use": "whole"}}))
+    assert [*stage.compute([chosen], job)] == [[]]

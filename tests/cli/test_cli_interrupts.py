@@ -1,0 +1,134 @@
+"""An interrupt ends a command even where Python itself would drop it."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from pydantic import BaseModel, model_serializer
+
+from flows import cli
+from flows.cli import interrupts, queries
+from tests.helpers.signals import interruptible, uninterruptible
+
+
+@contextmanager
+def signalled_in_a_collection(number: signal.Signals) -> Iterator[None]:
+    """The next garbage collection is interrupted in a callback, once."""
+    left = [number]
+
+    def callback(phase: str, info: dict[str, int]) -> None:
+        if left:
+            signal.raise_signal(left.pop())
+
+    gc.callbacks.append(callback)
+    try:
+        yield
+        assert not left
+    finally:
+        gc.callbacks.remove(callback)
+
+
+def long_work() -> None:
+    gc.collect()
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_during_a_garbage_collection_ends_the_work(number: signal.Signals) -> None:
+    before = sys.unraisablehook
+    with (
+        interruptible(),
+        signalled_in_a_collection(number),
+        interrupts.heard(),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        long_work()
+    assert sys.unraisablehook is before
+
+
+def test_sigterm_during_a_garbage_collection_where_sigint_is_ignored() -> None:
+    with (
+        uninterruptible(),
+        signalled_in_a_collection(signal.SIGTERM),
+        interrupts.heard(),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        long_work()
+
+
+def test_other_errors_that_python_drops_are_told_as_before() -> None:
+    told = []
+    before, sys.unraisablehook = sys.unraisablehook, lambda args: told.append(args.exc_type)
+
+    class Faulty:
+        def __del__(self) -> None:
+            raise ValueError
+
+    try:
+        with interrupts.heard():
+            Faulty()
+            gc.collect()
+    finally:
+        sys.unraisablehook = before
+    assert told == [ValueError]
+
+
+INTERRUPTED_IMPORT = """
+import signal, sys
+from importlib.abc import MetaPathFinder
+
+module = sys.argv.pop()
+
+class Interrupting(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == module:
+            signal.raise_signal(signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupting())
+from flows.cli import main
+sys.argv.append("plugins")
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["flows.cli.arguments", "pyarrow", "flows.cli.run_commands", "tasks.plugins"]
+)
+def test_an_interrupt_while_the_command_still_imports_prints_no_traceback(module: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_IMPORT, module], capture_output=True, text=True
+    )
+    assert ended.returncode == 130
+    assert "Traceback" not in ended.stderr
+    assert ended.stdout == ""
+
+
+def test_an_interrupt_that_a_library_turned_into_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Importing Prefect serializes its settings: Ctrl-C then ended in a traceback."""
+
+    class Settings(BaseModel):
+        @model_serializer
+        def told(self) -> str:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(queries, "columns", lambda: Settings().model_dump())
+    assert cli.main(["schema"]) == 130
+    assert capsys.readouterr().err == "uttermill: interrupted; run it again to continue from here\n"
+
+
+def test_control_another_error_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "columns", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["schema"])

@@ -1,0 +1,304 @@
+"""`plan` says before a run what the run then does, item by item, and which settings cause it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import soundfile as sf
+
+from tasks.base.errors import RunError
+from tasks.insight.estimating import planning
+from tasks.insight.estimating.expected import Expected
+from tasks.settings import Plugin
+from tasks.settings.job import Job
+from tests.helpers import corpus
+
+SHARD = {"settle_seconds": 0, "hours": corpus.seconds_of(0) * 4 / 3600}
+STAGES = corpus.STAGES
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    corpus.make(tmp_path / "in")
+    corpus.run(asked(tmp_path))
+    return tmp_path
+
+
+def asked(home: Path, **changes: Any) -> Job:
+    return corpus.job(home, **{"shard": SHARD, **changes})
+
+
+def planned(job: Job, before: Job | None) -> tuple[dict[str, tuple[int, int]], planning.Plan]:
+    plan = planning.plan(job, before)
+    return {name: (a.compute, a.reuse) for name, a in plan.stages.items()}, plan
+
+
+def test_a_first_run_computes_everything(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in")
+    (tmp_path / "in/page.wav").write_text("<html>not found</html>")
+    (tmp_path / "in/notes.txt").write_text("no audio")
+    told, plan = planned(asked(tmp_path), None)
+    assert told == {"shard": (11, 0)} | dict.fromkeys(STAGES[1:], (10, 0))
+    assert {cause for a in plan.stages.values() for cause in a.because} == {"sources"}
+    expected = sum(corpus.seconds_of(n) for n in range(10))
+    assert plan.stages["filter"].seconds == pytest.approx(expected, abs=1e-3)
+    assert plan.ignored == {"extension": 1}
+    assert plan.again == 0
+    assert not (tmp_path / "out").exists()
+    done = corpus.run(asked(tmp_path))[1]
+    assert done == told
+
+
+def test_nothing_to_do(home: Path) -> None:
+    told, plan = planned(asked(home), asked(home))
+    assert told == dict.fromkeys(STAGES, (0, 10)) == corpus.run(asked(home))[1]
+    assert plan.changes == []
+    assert plan.clips == (10, 10)
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({"resample": {"rate": 24000}}, "resample.rate"),
+        ({"transcribe": {"backend": {"use": "fake", "seed": 3}}}, "transcribe.backend.seed"),
+    ],
+    ids=["rate", "recogniser"],
+)
+def test_settings_of_an_earlier_run_write_every_clip_again(
+    home: Path, changes: dict[str, Any], cause: str
+) -> None:
+    between = asked(home, **changes)
+    corpus.run(between)
+    told, plan = planned(asked(home), between)
+    assert plan.stages["package"].because == {cause: None}
+    assert told == dict.fromkeys(STAGES, (0, 10)) | {"package": (10, 0)}
+    assert told == corpus.run(asked(home))[1]
+
+
+def test_recordings_that_left_before_a_refused_run(home: Path) -> None:
+    for path in sorted((home / "in").glob("*.wav"))[:2]:
+        path.unlink()
+    with pytest.raises(RunError, match=r"2 of the 10 .* are gone .* such as .*max_removed"):
+        corpus.run(asked(home))
+    then = asked(home, package={"max_removed_fraction": 1})
+    told, plan = planned(then, asked(home))
+    assert plan.clips == (10, 8)
+    assert told == corpus.run(then)[1]
+
+
+SEVERAL = [{"use": "fake"}, {"use": "fake", "seed": 3}]
+
+
+@pytest.mark.parametrize(
+    ("changes", "causes"),
+    [
+        ({"resample": {"rate": 24000}}, ["resample.rate"]),
+        ({"transcribe": {"backend": {"use": "fake", "seed": 3}}}, ["transcribe.backend.seed"]),
+        ({"transcribe": {"backend": {"use": "fake"}, "backends": SEVERAL}},
+         ["transcribe.backends"]),
+        ({"filter": corpus.filters(max=1.1)}, ["filter.filters.duration.max"]),
+        ({"filter": corpus.filters({"use": "peak"})}, ["filter.filters.peak"]),
+        ({"package": {"formats": ["nemo"]}}, ["package.formats.nemo", "package.formats.wenet"]),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)  # fmt: skip
+def test_a_changed_setting_is_named_and_its_work_counted(
+    home: Path, changes: dict[str, Any], causes: list[str]
+) -> None:
+    then = asked(home, **changes)
+    told, plan = planned(then, asked(home))
+    assert [change.setting for change in plan.changes] == causes
+    assert told == corpus.run(then)[1]
+    for name, amount in plan.stages.items():
+        assert set(amount.because) <= set(causes), name
+        assert bool(amount.compute) == bool(amount.because), name
+
+
+def test_recordings_cut_anew_are_expected_to_give_as_many_clips_as_before(tmp_path: Path) -> None:
+    """It expected clips of 10 s."""
+
+    def windows(overlap: float) -> Job:
+        simple = {"use": "applio", "mode": "simple", "window_seconds": 1}
+        cut = Plugin(**simple, overlap_seconds=overlap)
+        limits = {"segmenter": cut, "filters": [{"use": "duration", "min": 0.5}]}
+        return corpus.job(tmp_path, filter=limits)
+
+    (tmp_path / "in").mkdir()
+    sf.write(tmp_path / "in/long.wav", corpus.speech(1, 20.25, 16000), 16000)
+    corpus.run(windows(0))
+    told, plan = planned(windows(0.05), windows(0))
+    assert plan.clips == (20, 20)
+    assert told["transcribe"] == (20, 0)
+    assert corpus.run(windows(0.05))[1]["package"] == (21, 0)
+
+
+@pytest.mark.parametrize("setting", ["max_seconds", "target_seconds"])
+def test_no_expected_clip_is_longer_than_its_segmenter_allows(tmp_path: Path, setting: str) -> None:
+    expected = Expected(corpus.job(tmp_path, filter={"segmenter": {"use": "vad", setting: 4}}))
+    expected.add({"segments": None}, 600.0, (), again=False)
+    assert [each[2:] for each in expected.kept()] == [(150, 600.0)]
+
+
+def test_a_loosened_limit_costs_what_it_lets_in(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in")
+    tight = asked(tmp_path, filter=corpus.filters(max=1.1))
+    corpus.run(tight)
+    loose = asked(tmp_path, filter=corpus.filters(max=1.7))
+    told, plan = planned(loose, tight)
+    assert told == corpus.run(loose)[1]
+    assert told["filter"] == (0, 10)
+    assert told["resample"][0] == told["transcribe"][0] == 3
+    assert plan.again == 0, "nothing of it was computed before"
+
+
+def test_new_changed_and_removed_recordings(home: Path) -> None:
+    for number in (11, 12):
+        corpus.add(home / "in", number)
+    corpus.add(home / "in", 3, seed=99)
+    (home / "in/r05.wav").unlink()
+    told, plan = planned(asked(home, package={"max_removed_fraction": 1}), asked(home))
+    assert plan.removed == 1
+    for name in STAGES[:4]:
+        assert told[name] == (3, 8), name
+    done = corpus.run(asked(home, package={"max_removed_fraction": 1}))[1]
+    assert done == told
+
+
+def test_a_format_that_goes_writes_no_clip_again(home: Path) -> None:
+    both = asked(home, package={"formats": ["nemo", "wenet"]})
+    corpus.run(both)
+    told, plan = planned(asked(home), both)
+    assert told == dict.fromkeys(STAGES, (0, 10))
+    assert plan.other_inputs, "a version without it is published all the same"
+    published, counts = corpus.run(asked(home))
+    assert (published.new, counts) == (True, told)
+    again, _ = planned(both, asked(home))
+    assert again["package"] == corpus.run(both)[1]["package"] == (10, 0), "control: one that comes"
+
+
+def test_a_moved_recording_is_no_new_one(home: Path) -> None:
+    """It is read again, and neither cut nor heard again; its clips have new names."""
+    (home / "in/later").mkdir()
+    (home / "in/r05.wav").rename(home / "in/later/was-5.wav")
+    corpus.add(home / "in", 11)
+    told, plan = planned(asked(home), asked(home))
+    assert plan.removed == 0
+    assert told["shard"] == (2, 9)
+    assert {told[name] for name in STAGES[1:4]} == {(1, 10)}
+    assert told == corpus.run(asked(home))[1]
+    assert planned(asked(home), asked(home))[0] == dict.fromkeys(STAGES, (0, 11))
+
+
+def test_a_moved_folder_is_read_again_only(home: Path) -> None:
+    (home / "in").rename(home / "elsewhere")
+    source = {"kind": "folder", "path": str(home / "elsewhere"), "name": "c"}
+    told, plan = planned(asked(home, sources=[source]), asked(home))
+    assert told == dict.fromkeys(STAGES, (0, 10)) | {"shard": (10, 0)}
+    assert (plan.removed, plan.clips) == (0, (10, 10))
+    assert told == corpus.run(asked(home, sources=[source]))[1]
+
+
+def test_other_weights_under_equal_settings_are_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch, no_recipe_kept: None
+) -> None:
+    """A folder of a model whose files were replaced."""
+    monkeypatch.setattr("tasks.asr.fake.weights", lambda settings: "0123456789abcdef")
+    told, plan = planned(asked(home), asked(home))
+    assert told["transcribe"] == (10, 0)
+    assert told["resample"] == (0, 10)
+    (change,) = plan.changes
+    assert change == ("transcribe.backend", "weights fake", "weights 01234567")
+    assert list(plan.stages["transcribe"].because) == ["transcribe.backend"]
+
+
+def test_other_code_of_a_filter_is_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch, no_recipe_kept: None
+) -> None:
+    monkeypatch.setattr("tasks.filters.duration.VERSION", 99)
+    told, plan = planned(asked(home), asked(home))
+    assert told["filter"] == (10, 0)
+    assert [change.setting for change in plan.changes] == ["filter.filters.duration"]
+    assert list(plan.stages["filter"].because) == ["filter.filters.duration"]
+
+
+def test_a_change_and_new_recordings_are_both_named(home: Path) -> None:
+    corpus.add(home / "in", 11)
+    then = asked(home, resample={"rate": 8000})
+    told, plan = planned(then, asked(home))
+    assert told == corpus.run(then)[1]
+    assert list(plan.stages["resample"].because) == ["resample.rate", "sources"]
+    assert list(plan.stages["filter"].because) == ["sources"]
+    new = corpus.seconds_of(11)
+    assert plan.stages["resample"].seconds - plan.again == pytest.approx(new, abs=1e-3)
+
+
+def test_settings_of_a_run_that_did_not_get_far_are_still_the_cause(home: Path) -> None:
+    """The newest run had other settings, and was interrupted before it converted anything."""
+    plan = planned(asked(home, resample={"rate": 8000}), asked(home, resample={"rate": 24000}))[1]
+    assert list(plan.stages["resample"].because) == ["resample.rate"]
+
+
+def test_a_killed_run_is_finished_without_a_cause(home: Path) -> None:
+    for path in corpus.parts(home / "out", "manifests/transcribe"):
+        path.unlink()
+    told, plan = planned(asked(home), asked(home))
+    assert told["transcribe"] == (10, 0)
+    assert plan.changes == []
+    assert plan.stages["transcribe"].because == {}
+
+
+def test_a_plan_writes_nothing(home: Path) -> None:
+    corpus.add(home / "in", 11)
+    before = {p: p.stat().st_mtime_ns for p in (home / "out").rglob("*")}
+    planned(asked(home, resample={"rate": 8000}), asked(home))
+    assert {p: p.stat().st_mtime_ns for p in (home / "out").rglob("*")} == before
+
+
+def test_control_a_plan_with_a_wrong_recipe_is_seen(
+    home: Path, monkeypatch: pytest.MonkeyPatch, no_recipe_kept: None
+) -> None:
+    monkeypatch.setattr("tasks.shard_store.recipe.RESAMPLE_VERSION", 99)
+    told, _ = planned(dataclasses.replace(asked(home)), asked(home))
+    assert told["resample"] == (10, 0)
+
+
+def test_a_removal_that_the_run_will_refuse_is_foreseen(home: Path) -> None:
+    for path in sorted((home / "in").glob("*.wav"))[:2]:
+        path.unlink()
+    foreseen = planned(asked(home), asked(home))[1].refusal
+    with pytest.raises(RunError) as caught:
+        corpus.run(asked(home))
+    assert foreseen == str(caught.value)
+    plan = planned(asked(home), asked(home))[1]
+    assert plan.removed == 0, "the refused run has noted it"
+    assert plan.refusal == foreseen
+    assert planned(asked(home, package={"max_removed_fraction": 0.2}), None)[1].refusal is None
+    corpus.run(asked(home, package={"max_removed_fraction": 0.2}))
+    assert planned(asked(home), asked(home))[1].refusal is None, "the newest version lacks them"
+    (home / "in/r05.wav").unlink()
+    assert "1 of the 8 recordings of v0002" in str(planned(asked(home), asked(home))[1].refusal)
+
+
+def test_moved_recordings_are_not_taken_for_removed_ones(home: Path) -> None:
+    (home / "in").rename(home / "there")
+    (home / "in").mkdir()
+    (home / "there").rename(home / "in/deep")
+    assert planned(asked(home), asked(home))[1].refusal is None
+    corpus.run(asked(home))
+
+
+def test_settings_of_a_diarizer_are_causes(home: Path) -> None:
+    given = asked(home, speakers=Plugin(use="given"))
+    told, plan = planned(given, asked(home))
+    assert told["filter"] == (10, 0), "cut again, at turns"
+    for stage in ("filter", "resample", "transcribe"):
+        assert list(plan.stages[stage].because) == ["speakers.use"]
+    corpus.run(given)
+    longer = Plugin.model_validate({"use": "given", "min_turn_seconds": 0.9})
+    plan = planned(asked(home, speakers=longer), given)[1]
+    assert list(plan.stages["filter"].because) == ["speakers.min_turn_seconds"]
+    back = planned(asked(home), given)[1]
+    assert [change.setting for change in back.changes] == ["speakers.use"]

@@ -1,0 +1,447 @@
+"""`uttermill plan`, and `status` and `what-if`, which agree with it; without a cluster."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from rich import filesize
+
+from flows import cli, settings
+from flows.cli import asking
+from flows.cli.show import plans as shown
+from flows.run import launch, plans, runs
+from tasks import pipeline
+from tasks.base.errors import NothingLeft
+from tasks.filters import peak
+from tasks.insight.estimating import headers
+from tasks.shard_store import decision_log
+from tasks.shard_store.decision_log import Decision
+from tests.cli.test_commands import told
+from tests.helpers import corpus
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Settings of a run that has ended well."""
+    corpus.make(tmp_path / "in")
+    data = {
+        "sources": [{"kind": "folder", "path": str(tmp_path / "in"), "name": "c"}],
+        "out": str(tmp_path / "out"),
+        "shard": {"settle_seconds": 0},
+        "transcribe": {"backend": {"use": "fake"}},
+    }
+    path = tmp_path / "settings.yaml"
+    path.write_text(yaml.safe_dump(data))
+    prepared(path)
+    return path
+
+
+def prepared(path: Path, *sets: str) -> None:
+    """A run in this process, with what it leaves in OUT/runs."""
+    chosen = settings.read(str(path), [], None, sets)
+    with runs.record(Path(chosen.out), chosen) as run:
+        _, stages = pipeline.run_here(chosen.job())
+        run.finish({"stages": stages})
+
+
+def test_json_as_promised(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = told(capsys, "plan", str(file), "--set", "resample.rate=24000")
+    assert list(plan["stages"]) == list(corpus.STAGES)
+    for entry in plan["stages"].values():
+        assert set(entry) == {"compute", "reuse", "hours", "seconds", "because"}
+    hours = sum(corpus.seconds_of(n) for n in range(10)) / 3600
+    resample = plan["stages"]["resample"]
+    assert (resample["compute"], resample["because"]) == (10, ["resample.rate"])
+    assert resample["hours"] == plan["hours_again"] == pytest.approx(hours, rel=1e-3)
+    assert plan["stages"]["filter"] == {
+        "compute": 0, "reuse": 10, "hours": 0.0, "seconds": 0.0, "because": [],
+    }  # fmt: skip
+    assert plan["changes"] == [{"setting": "resample.rate", "before": 16000, "after": 24000}]
+    assert plan["version"] == {"newest": "v0001", "clips": 10, "clips_then": 10, "new": True}
+    assert plan["stages"]["package"]["seconds"] > 0, "by the last run"
+
+
+def test_people_are_told_which_setting_costs_what(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["plan", str(file), "--set", "resample.rate=24000"]) == 0
+    said = capsys.readouterr().out
+    assert "resample.rate 16000 → 24000: resample, transcribe and package 10 items, 0.00 h" in said
+    assert cli.main(["plan", str(file)]) == 0
+    assert "v0001 stays as it is, with 10 clips." in capsys.readouterr().out
+
+
+def test_a_limit_of_a_filter_of_ones_own_is_a_limit(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first part of its dotted name was sought on the shelf, which ended `plan`."""
+    package = file.parent / "own_filters"
+    package.mkdir()
+    source = Path(peak.__file__).read_text()
+    (package / "loud.py").write_text(source)
+    monkeypatch.syspath_prepend(str(file.parent))
+    own = "filter.filters=[{use: duration}, {use: own_filters.loud, max: -1}]"
+    prepared(file, own)
+    plan = told(
+        capsys, "plan", str(file), "--set", own, "--set", "filter.filters.own_filters.loud.max=-2"
+    )
+    assert plan["changes"] == [
+        {"setting": "filter.filters.own_filters.loud.max", "before": -1.0, "after": -2.0}
+    ]
+    assert plan["stages"]["filter"]["compute"] == 0
+
+
+def test_removed_versions_are_made_again(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It said that the first version would hold no clip, of which the run packages all."""
+    shutil.rmtree(file.parent / "out/datasets")
+    plan = told(capsys, "plan", str(file))
+    assert plan["stages"]["package"]["compute"] == plan["version"]["clips_then"] == 10
+    assert plan["stages"]["transcribe"]["compute"] == 0
+
+
+def test_status_agrees(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus.add(file.parent / "in", 11)
+    plan = told(capsys, "plan", str(file))["stages"]
+    status = told(capsys, "status", str(file.parent / "out"))["stages"]
+    assert {n: (e["items_done"], e["items_to_compute"]) for n, e in status.items()} == {
+        name: (entry["reuse"], entry["compute"]) for name, entry in plan.items()
+    }
+    assert status["transcribe"] == {"items_done": 10, "items_to_compute": 1}
+
+
+def test_an_out_without_its_sources_still_answers(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`status` and `what-if` said only that the source cannot be read."""
+    out = str(file.parent / "out")
+    tight = ["--set", "filter.filters.duration.max=1.1"]
+    status, what_if = told(capsys, "status", out), told(capsys, "what-if", out, *tight)
+    assert "unlisted" not in {*status, *what_if["plan"]}
+    (file.parent / "in").rename(file.parent / "away")
+    why = f"source {str(file.parent / 'in')!r} cannot be read (No such file or directory)"
+    now = told(capsys, "status", out)
+    assert now.pop("unlisted").startswith(why)
+    assert now == status
+    then = told(capsys, "what-if", out, *tight)
+    assert then["plan"].pop("unlisted").startswith(why)
+    assert then == what_if
+    for words in (["status", out], ["what-if", out, *tight]):
+        assert cli.main(words) == 0
+        said = capsys.readouterr().out
+        assert f"Counted as the last run found the sources, which cannot be listed: {why}" in said
+    assert told(capsys, "plan", str(file), code=2)["error"].startswith(why)
+
+
+def test_what_if_does_not_take_what_is_made_anew_for_new(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(file.parent / "out")
+    answer = told(capsys, "what-if", out, "--set", "resample.rate=24000")
+    assert answer["difference"] == {"items": 0, "hours": 0.0}
+    assert answer["then"]["not_yet_transcribed"]["items"] == 0
+    again = told(capsys, "plan", str(file), "--set", "resample.rate=24000")
+    assert answer["plan"]["stages"] == again["stages"]
+    tight = told(capsys, "what-if", out, "--set", "filter.filters.duration.max=1.1")
+    assert tight["difference"]["items"] == -6
+
+
+def test_a_plan_of_nothing_makes_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus.make(tmp_path / "in", 2)
+    words = ["plan", "--source", str(tmp_path / "in"), "--out", str(tmp_path / "out")]
+    plan = told(capsys, *words, "--set", "transcribe.backend.use=fake")
+    assert plan["stages"]["filter"]["compute"] == 2
+    assert plan["stages"]["filter"]["seconds"] is None, "no run has measured it"
+    assert not (tmp_path / "out").exists()
+    assert cli.main(["plan", "--source", str(tmp_path / "no"), "--out", "o"]) == 2
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("answer", "started"), [("y\n", True), ("n\n", False), ("", False)])
+def test_run_asks_before_it_computes_much_again(
+    file: Path, monkeypatch: pytest.MonkeyPatch, answer: str, started: bool
+) -> None:
+    monkeypatch.setattr(plans, "ASKS", 1.0)
+    ran: list[Any] = []
+
+    def started_with(chosen: Any) -> dict[str, Any]:
+        ran.append(chosen)
+        return {}
+
+    monkeypatch.setattr(launch, "run", started_with)
+    monkeypatch.setattr("flows.cli.show.runs.run", lambda result: ())
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    monkeypatch.setattr(sys, "stderr", said := Terminal())
+    monkeypatch.setattr(sys, "stdout", printed := io.StringIO())
+    words = ["run", str(file), "--set", "resample.rate=24000"]
+    assert cli.main([*words, "--json"]) == (0 if started else 130)
+    assert bool(ran) is started
+    object_ = {} if started else {"error": "nothing was started", "exit": 130}
+    assert json.loads(printed.getvalue()) == object_
+    assert "h of audio again" in said.getvalue()
+    ran.clear()
+    assert cli.main([*words, "--yes"]) == 0
+    assert ran
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))  # no terminal: nobody to ask
+    assert cli.main(words) == 0
+
+
+def test_three_lines_before_a_run(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", said := io.StringIO())
+    chosen = settings.read(str(file), [], None, ["resample.rate=24000"])
+    assert asking.agreed(chosen, False)
+    lines = said.getvalue().splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("Plan: compute resample 10, transcribe 10, package 10 (0.00 h")
+    assert lines[1] == "Because: resample.rate 16000 → 24000."
+    assert lines[2].endswith("a new version will hold about 10 clips; v0001 has 10.")
+
+
+def test_three_lines_before_the_first_run_read_no_header(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*args: object) -> None:
+        raise AssertionError("a header was read")
+
+    corpus.make(tmp_path / "in", 3)
+    size = sum(path.stat().st_size for path in (tmp_path / "in").iterdir())
+    chosen = settings.read(None, [str(tmp_path / "in")], str(tmp_path / "out"), [])
+    assert "unread_bytes" not in plans.of(chosen)
+    monkeypatch.setattr(headers, "read", read)
+    monkeypatch.setattr(sys, "stderr", said := io.StringIO())
+    assert asking.agreed(chosen, False)
+    assert said.getvalue().splitlines() == [
+        f"Plan: compute shard 3, filter 3 ({filesize.decimal(size)}); reuse nothing.",
+        "Because: new or changed recordings.",
+        "Time unknown; this makes the first version.",
+    ]
+
+
+def test_a_changed_setting_that_changes_no_clip_makes_a_version_all_the_same(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = ["--set", "filter.filters.duration.max=29"]
+    monkeypatch.setattr(sys, "stderr", said := io.StringIO())
+    chosen = settings.read(str(file), [], None, more[1:])
+    assert asking.agreed(chosen, False)
+    lines = said.getvalue().splitlines()
+    assert (
+        lines[0]
+        == "Plan: nothing to compute; reuse "
+        + ", ".join(f"{name} 10" for name in corpus.STAGES)
+        + "."
+    )
+    assert lines[1].startswith("Because: filter.filters.duration.max ")
+    assert lines[1].endswith(" → 29.0 changes no clip.")
+    assert lines[2].endswith("a new version will hold 10 clips; v0001 has 10.")
+    assert cli.main(["run", str(file), *more]) == 0
+    assert (file.parent / "out/datasets/latest").resolve().name == "v0002"
+
+
+def test_after_an_estimate_of_everything_nothing_is_called_damaged() -> None:
+    """An estimate publishes nothing, and a small corpus is its whole sample."""
+    stage = {"compute": 0, "reuse": 3, "hours": 1.0, "because": []}
+    result = {
+        "stages": {"transcribe": stage, "package": {**stage, "compute": 3, "reuse": 0}},
+        "changes": [], "seconds": 60.0, "removed": 0,
+        "version": {"newest": None, "clips": 0, "clips_then": 3, "new": True},
+    }  # fmt: skip
+    assert [*shown.before_run(result)][1] == "Because: nothing has been published yet."
+
+
+def test_an_estimate_tells_times_of_its_own_settings_only() -> None:
+    result: dict[str, Any] = {
+        "stages": {}, "changes": [], "seconds": None, "removed": 0,
+        "version": {"newest": "v0001", "clips": 1, "clips_then": 1, "new": False},
+    }  # fmt: skip
+    assert "`uttermill estimate` with these settings" in str([*shown.plan(result)][-1])
+
+
+def test_settings_that_came_and_went_are_told_so() -> None:
+    stage = {"compute": 1, "reuse": 0, "hours": 1.0, "seconds": 60.0}
+    result = {
+        "stages": {"filter": {**stage, "because": ["filter.filters.peak"]}},
+        "changes": [{"setting": "filter.filters.peak", "before": None, "after": "added"}],
+        "seconds": 60.0, "removed": 2,
+        "version": {"newest": "v0001", "clips": 1, "clips_then": 1, "new": False},
+    }  # fmt: skip
+    because = "Because: filter.filters.peak added; "
+    assert f"{because}2 recordings have left their sources." in [*shown.before_run(result)]
+    result["removed"] = 1
+    assert f"{because}1 recording has left its source." in [*shown.before_run(result)]
+
+
+def test_the_ledger_says_what_became_of_a_recording_under_another_name(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plan told of no recording that had left, and the ledger of one, without a word."""
+    home = file.parent / "in"
+    (home / "r09.wav").rename(home / "renamed.wav")
+    assert told(capsys, "plan", str(file))["removed"] == 0
+    prepared(file)
+    found = told(capsys, "ledger", str(file.parent / "out"))
+    assert found["reasons"]["shard.source_removed"] == {"items": 1, "seconds": 0.0}
+    assert "no longer in its source under that name" in found["meanings"]["source_removed"]
+
+
+def test_after_an_estimate_alone_a_plan_names_what_changed(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """README plans another rate after `estimate`: the plan gave no cause."""
+    out = file.parent / "out"
+    shutil.rmtree(out / "datasets")
+    for path in (out / "runs").glob(f"*/{runs.SETTINGS}"):
+        path.rename(path.with_name(runs.ESTIMATE_SETTINGS))
+    found = told(capsys, "plan", str(file), "--set", "resample.rate=24000")["stages"]
+    assert found["resample"]["because"] == ["resample.rate"]
+    assert found["filter"]["compute"] == 0
+
+
+def test_what_its_source_calls_unusable_is_named_before_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a list with other keys a plan said that it would make 0 clips, and no more."""
+    corpus.make(tmp_path / "in", 2)
+    rows = [{"audio": str(tmp_path / f"in/r0{n}.wav"), "sentence": "some words"} for n in (0, 1)]
+    (tmp_path / "list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = {"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "a"}
+    file = tmp_path / "settings.yaml"
+    file.write_text(yaml.safe_dump({"sources": [source], "out": str(tmp_path / "out")}))
+    found = told(capsys, "plan", str(file))
+    first = (
+        f"{tmp_path}/list.jsonl:1 (unreadable: neither `wav` nor `audio_filepath`; name the "
+        "columns in the settings)"
+    )
+    assert found["unusable"] == {"items": 2, "first": first}
+    assert f"2 new recordings cannot be used: the first is {first}." in [*shown.plan(found)]
+
+
+def test_a_refusal_is_told_before_the_run(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in sorted((file.parent / "in").glob("*.wav"))[:2]:
+        path.unlink()
+    refusal = told(capsys, "plan", str(file))["refusal"]
+    assert "2 of the 10 recordings of v0001 are gone from the sources" in refusal
+    assert "if they were removed on purpose, raise the setting" in refusal
+    monkeypatch.setattr(sys, "stderr", said := io.StringIO())
+    assert asking.agreed(settings.read(str(file), [], None, []), False)
+    assert said.getvalue().splitlines()[3:] == [f"A run will refuse to publish: {refusal}."]
+    corpus.add(file.parent / "in", 12)
+    assert cli.main(["plan", str(file)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "unless new recordings are the same files under other names: 2 of the 10" in shown
+
+
+def test_a_limit_that_is_taken_away_is_shown_as_it_is_set(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was shown as None, which `--set` takes for a text."""
+    found = told(capsys, "plan", str(file), "--set", "filter.filters.duration.max=null")
+    because = "Because: filter.filters.duration.max 30.0 → null changes no clip."
+    assert because in [*shown.before_run(found)]
+
+
+def test_a_plan_that_leaves_no_clip_says_that_the_run_will_refuse(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said that a limit that drops every clip changes none."""
+    none = ["--set", "filter.filters.duration.max=0.1"]
+    plan = told(capsys, "plan", str(file), *none)
+    assert plan["version"] == {"newest": "v0001", "clips": 10, "clips_then": 0, "new": True}
+    assert cli.main(["what-if", str(file.parent / "out"), *none]) == 0
+    assert f"A run will refuse to publish: {plan['refusal']}." in capsys.readouterr().out
+    monkeypatch.setattr(sys, "stderr", said := io.StringIO())
+    assert asking.agreed(settings.read(str(file), [], None, none[1:]), False)
+    lines = said.getvalue().splitlines()
+    assert lines[1] == "Because: filter.filters.duration.max 30.0 → 0.1."
+    assert lines[2].endswith("a new version would hold 0 clips; v0001 has 10.")
+    assert lines[3] == f"A run will refuse to publish: {plan['refusal']}."
+    with pytest.raises(NothingLeft, match=re.escape(plan["refusal"])):
+        prepared(file, none[1])
+    shutil.rmtree(file.parent / "out/datasets")
+    assert told(capsys, "plan", str(file), *none)["refusal"] == plan["refusal"]
+    assert "refusal" not in told(capsys, "plan", str(file), "--set", "resample.rate=8000")
+
+
+def test_an_unknown_reason_is_answered_with_those_that_exist(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(file.parent / "out")
+    prepared(file, "filter.filters.duration.min=1.0")
+    assert told(capsys, "ledger", out, "--reason", "too_short")["items"]
+    capsys.readouterr()
+    for flags in (["--json"], ["--csv"], []):
+        assert cli.main(["ledger", out, "--reason", "foo", *flags]) == 0
+        shown = capsys.readouterr()
+        assert (
+            "No item has the reason 'foo'; the reasons here are filter.too_short, "
+            "package.packaged.\n"
+        ) in shown.err
+        assert "foo" not in shown.out
+    assert cli.main(["ledger", out, "--reason", "too_short"]) == 0
+    assert "No item" not in capsys.readouterr().err
+    assert cli.main(["ledger", out, "--dataset", "bar"]) == 0
+    known = "No item is of the dataset 'bar'; the datasets here are c.\n"
+    assert known in capsys.readouterr().err
+
+
+def test_decisions_by_people_are_a_cause(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = file.parent / "out"
+    short = ["filter.filters.duration.min=0.5"]
+    corpus.add(file.parent / "in", 0, seed=99, name="short.wav")
+    prepared(file, *short)
+    ledger = pq.read_table(out / "datasets/v0002/ledger.parquet").to_pylist()
+    ids = {Path(row["recording"]).stem: row["utterance"] for row in ledger}
+
+    def foreseen(decision: str, name: str, **more: str) -> dict[str, Any]:
+        """The plan after a person decided; then a run."""
+        decision_log.append(out, [Decision(ids[name], decision, **more)])
+        plan = told(capsys, "plan", str(file), "--set", *short)
+        assert plan["version"]["new"]
+        prepared(file, *short)
+        computed = runs_summary(out)["stages"]
+        assert {name: entry["compute"] for name, entry in plan["stages"].items()} == {
+            name: entry["items_computed"] for name, entry in computed.items()
+        }
+        return plan
+
+    kept = foreseen("keep", "short")
+    assert kept["changes"] == [{"setting": "reviews", "before": "none", "after": "1 keep"}]
+    causes = {name: entry["because"] for name, entry in kept["stages"].items()}
+    assert causes == {
+        "shard": [], "filter": [],
+        "resample": ["reviews"], "transcribe": ["reviews"], "package": ["reviews"],
+    }  # fmt: skip
+    dropped = foreseen("drop", "short")
+    assert dropped["changes"][0]["after"] == "1 drop"
+    worded = foreseen("retext", "r04", text="the right  words")
+    assert worded["stages"]["package"]["because"] == ["reviews"]
+    other = foreseen("retext", "r04", text="other words")
+    assert other["changes"][0]["after"] == "1 drop, 1 retext, others than before"
+    undone = foreseen("undo", "r04")
+    assert undone["stages"]["package"]["because"] == ["reviews"]
+    assert told(capsys, "plan", str(file), "--set", *short)["changes"] == []
+    decision_log.append(out, [Decision(ids["r05"], "drop")])
+    assert cli.main(["plan", str(file), "--set", *short]) == 0
+    assert "reviews 1 drop → 2 drop: package 8 items" in capsys.readouterr().out
+
+
+def runs_summary(out: Path) -> dict[str, Any]:
+    """What the newest run told of itself."""
+    found: dict[str, Any] = json.loads((runs.newest(out) / runs.SUMMARY).read_text())
+    return found

@@ -1,0 +1,172 @@
+"""Names that act on a terminal: shown as escapes where people read, exact where programs do."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows import cli
+from tasks.base.control_characters import escaped, json_line
+from tasks.base.logs import log, sent_to
+from tests.helpers import corpus
+
+#: A colour, a title, a line break, a C1 code, turned directions, markup of rich and spreadsheets.
+NAMES = (
+    "\x1b[31mred", "\x1b]0;title\x07", "two\nlines", "\x9b2J", "\u202egnp.wav", "[red]x",
+    "[link=x]y", "=cmd|' -C calc'!A0", "\u2066i\u2069", "bell\x07", "\u2028",
+)  # fmt: skip
+RAW = "\x1b\x07\x9b\u202e\u2066\u2069\u2028\r"
+
+
+@dataclass
+class Made:
+    out: Path
+    said: str  # by the run
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, shared_cluster: dict[str, Any]) -> Made:
+    """By a run over recordings and other files with such names, in a folder with another."""
+    home = tmp_path_factory.mktemp("names") / "\x1b[1mhome"
+    corpus.make(home / "in", 2)
+    for name in NAMES:
+        (home / "in" / f"{name}.wav").parent.mkdir(parents=True, exist_ok=True)
+        (home / "in" / f"{name}.wav").write_text(f"no audio: {name}")
+        (home / "in" / f"{name}.txt").write_text("x")
+    there = [f"cluster.{key}={value}" for key, value in shared_cluster.items()]
+    sets = ["transcribe.backend.use=fake", "history=none", "shard.settle_seconds=0", *there]
+    words = ["run", "--source", str(home / "in"), "--out", str(home / "out")]
+    said = io.StringIO()
+    with redirect_stdout(said), redirect_stderr(said):
+        assert cli.main([*words, *(word for each in sets for word in ("--set", each))]) == 0
+    return Made(home / "out", said.getvalue())
+
+
+@pytest.fixture
+def out(made: Made) -> Path:
+    return made.out
+
+
+@contextmanager
+def terminal(there: bool = True) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TERM", "dumb")  # rich uses no codes of its own there
+        patch.setattr(sys.stdout, "isatty", lambda: there)
+        yield
+
+
+def ran(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
+    capsys.readouterr()
+    assert cli.main([*map(str, words)]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_run_shows_and_logs_escapes(made: Made) -> None:
+    [log_file] = made.out.glob("runs/*/run.log")
+    for said in (made.said, log_file.read_text()):
+        assert not set(RAW) & set(said)
+    assert "\\x1b[31mred" in made.said
+    assert "[red]x" in made.said
+
+
+COMMANDS = (
+    ["status"], ["ledger"], ["ledger", "--items"], ["report"], ["verify"], ["plan"],
+    ["what-if", "--set", "filter.filters=[]"], ["prune"], ["review", "export"],
+    ["ledger", "--reason", "\x1b[31m"], ["list", "--split", "\x1b[31m"], ["list", "--\x1b[31m"],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=str)
+@pytest.mark.parametrize("there", [True, False])
+def test_nothing_raw_reaches_people(
+    words: list[str], there: bool, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = ["--source", str(out.parent / "in"), "--out", str(out)]
+    with terminal(there), suppress(SystemExit):  # of an option that is none
+        cli.main([words[0], *(job if words == ["plan"] else [*words[1:], str(out)])])
+    said = capsys.readouterr()
+    assert said.out + said.err
+    assert not set(RAW) & set(said.out + said.err)
+
+
+def test_a_csv_is_exact_for_programs(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And no cell begins with what a spreadsheet computes: paths are absolute, the rest is ours."""
+    rows = [*csv.DictReader(io.StringIO(ran(capsys, "ledger", out, "--csv"), newline=""))]
+    names = {Path(row["source_path"]).name for row in rows}
+    assert {f"{name}{end}" for name in NAMES for end in (".wav", ".txt")} <= names
+    text = [row[name] or "" for row in rows for name in ("source_path", "detail", "reason")]
+    assert [cell for cell in text if cell.startswith(("=", "+", "-", "@", "\t", "\r"))] == []
+
+
+def test_a_csv_at_a_terminal_has_escapes(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with terminal():
+        said = ran(capsys, "ledger", out, "--csv")
+    assert not set(RAW) & set(said)
+    rows = [*csv.DictReader(io.StringIO(said))]
+    assert {escaped(f"{name}.wav") for name in NAMES} <= {Path(r["source_path"]).name for r in rows}
+
+
+def test_json_is_exact_and_harmless(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = ran(capsys, "ledger", out, "--items", "--json")
+    assert not set(RAW) & set(said)
+    names = {Path(row["source_path"]).name for row in json.loads(said)["items"]}
+    assert {f"{name}.wav" for name in NAMES} <= names
+    assert json.loads(json_line({"a": RAW, "ü": "\ud800"})) == {"a": RAW, "ü": "\ud800"}
+
+
+def test_a_list_is_exact_for_programs(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert Path(ran(capsys, "list", out).splitlines()[0]).is_file()
+    with terminal():
+        assert "\\x1b[1mhome" in ran(capsys, "list", out)
+
+
+@pytest.mark.parametrize("prefix", ["a\nb", "a\rb"])
+def test_a_list_has_one_path_a_line(
+    prefix: str, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["list", str(out), "--prefix", prefix]) == 2
+    assert "use --json" in capsys.readouterr().err
+    assert json.loads(ran(capsys, "list", out, "--prefix", prefix, "--json"))["paths"]
+
+
+def test_a_traceback_in_a_log_has_none(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.StringIO()
+    with sent_to(logging.StreamHandler(stream), "%(message)s"):
+        try:
+            raise ValueError("\x1b[2J\nhttps://u:hunter2@h")
+        except ValueError:
+            log.exception("a bug at %s", "\u202e")
+    said = stream.getvalue()
+    assert len(said.splitlines()) > 4
+    assert not set(RAW) & set(said)
+    assert "hunter2" not in said
+
+
+def test_a_bug_tells_no_secret(tmp_path: Path) -> None:
+    code = (
+        "import sys; from flows.cli import command_line as c; sys.argv[1:] = ['schema']\n"
+        "def bug(args): raise ValueError('\\x1b[2J https://u:hunter2@h/x?t=hunter2')\n"
+        "c.COMMANDS['schema'] = bug; c.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "ValueError" in done.stderr
+    assert "\x1b" not in done.stderr
+    assert "hunter2" not in done.stderr.splitlines()[-1]
+
+
+def test_letters_of_all_scripts_stay() -> None:
+    for text in ("广州 👩‍👩‍👧", "עברית\u200f", "tab", "é", "می\u200cخواهم"):
+        assert escaped(text) == text
+    assert escaped("a\tb\n\ud800") == "a\\tb\\n\\ud800"

@@ -1,0 +1,211 @@
+"""Workers that others started: who is asked what, who gets work, and what of it stays there."""
+
+from __future__ import annotations
+
+import logging
+import os
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from pkgutil import resolve_name
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flows.cluster import admission
+from flows.cluster import worker as on_worker
+from flows.cluster.admission import Admission
+from flows.cluster.cluster import Cluster
+from flows.cluster.settings import ClusterSettings
+from flows.run.caller import ClusterCaller
+from tasks.base.errors import RunError
+from tests.helpers import corpus
+
+OURS = version("uttermill")
+
+
+class Scheduler:
+    """Workers by address: what each one answers to (version, preload, access)."""
+
+    def __init__(self, **workers: tuple[Any, Any, Any]) -> None:
+        self.workers = workers
+        self.asked: list[str] = []
+        self.late = False
+
+    def run(self, function: Any, *args: Any, workers: list[str], **how: Any) -> dict[str, Any]:
+        if self.late:
+            raise TimeoutError
+        assert how["on_error"] == "return"
+        index = [version, resolve_name, os.access].index(function)
+        self.asked += workers if not index else []
+        return {name: self.workers[name][index] for name in workers if name in self.workers}
+
+
+GOOD = (OURS, 1.0, True)
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        (GOOD, None),
+        (("9.9", 1.0, True), f"it has uttermill 9.9, and this is {OURS}; install {OURS} there"),
+        ((PackageNotFoundError(), ImportError(), True), "uttermill is not installed there"),
+        ((OURS, None, True), "without the preload; start it with infra/dask.yaml as DASK_CONFIG"),
+        ((OURS, RunError("it was forked"), True), "cannot be loaded there: it was forked"),
+        ((OURS, 1.0, False), "it cannot write to OUT; OUT has to be a folder that"),
+    ],
+)
+def test_who_may_work(
+    answers: tuple[Any, Any, Any], words: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    asking = Admission(Scheduler(a=GOOD, b=answers), Path("/out"))
+    assert asking.of(["a", "b"]) == (["a"] if words else ["a", "b"])
+    assert asking.of(["b"]) == ([] if words else ["b"])
+    refused = asking.refused(["a", "b"])
+    assert len(refused) == len(caplog.records) == bool(words)
+    if words:
+        assert refused[0].startswith("b: ")
+        assert words in refused[0]
+        assert "worker b gets no work: " in caplog.text
+
+
+def test_each_one_is_asked_once_when_it_is_first_seen() -> None:
+    scheduler = Scheduler(a=GOOD, b=GOOD)
+    asking = Admission(scheduler)
+    for _ in range(3):
+        assert asking.of(["a"]) == ["a"]
+    assert asking.of(["a", "b"]) == ["a", "b"]  # b joined later
+    assert scheduler.asked == ["a", "b"]
+
+
+def test_who_does_not_answer_waits_and_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr("flows.cluster.admission.monotonic", lambda: clock.now)
+    scheduler = Scheduler(a=GOOD)
+    asking = Admission(scheduler)
+    assert asking.of(["a", "dying"]) == ["a"]
+    assert asking.of(["a", "dying"]) == ["a"]
+    assert scheduler.asked == ["a", "dying"]
+    scheduler.late = True
+    scheduler.workers["b"] = GOOD
+    assert asking.of(["a", "b"]) == ["a"]
+    scheduler.late = False
+    assert asking.of(["a", "b"]) == ["a"]  # not at once: it would hold up those that answer
+    clock.now += admission.ANSWER_S + 1
+    assert asking.of(["a", "b"]) == ["a", "b"]
+    assert asking.refused(["a", "b", "dying"]) == []
+
+
+def test_known_workers_are_not_looked_through_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr("flows.cluster.admission.monotonic", lambda: clock.now)
+    scheduler = Scheduler(a=GOOD, b=("9.9", 1.0, True))
+    asking = Admission(scheduler)
+    both = ("a", "b", "silent")
+    assert (first := asking.of(both)) == ["a"]
+    assert asking.of(both) is first
+    scheduler.workers["silent"] = GOOD
+    clock.now += admission.ANSWER_S + 1
+    assert asking.of(both) == ["a", "silent"], "the silent one is asked again all the same"
+    assert (all_known := asking.of(both)) is asking.of(both)
+    clock.now += 100 * admission.ANSWER_S
+    assert asking.of(both) is all_known
+
+
+def test_our_own_version_is_read_once_for_all_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+
+    def counted(name: str) -> str:
+        read.append(name)
+        return OURS
+
+    monkeypatch.setattr(admission, "version", counted)
+
+    class Answers:
+        def run(self, function: Any, *args: Any, workers: list[str], **how: Any) -> dict[str, Any]:
+            return dict.fromkeys(workers, OURS if function is counted else 1.0)
+
+    names = [f"w{number}" for number in range(admission.AT_ONCE)]
+    assert Admission(Answers()).of(names) == names
+    assert len(read) == 1
+
+
+def test_a_thousand_are_admitted_by_and_by_and_the_first_ones_work_meanwhile() -> None:
+    names = [f"w{number}" for number in range(1000)]
+    asked: list[list[str]] = []
+
+    class Answers:
+        def run(self, function: Any, *args: Any, workers: list[str], **how: Any) -> dict[str, Any]:
+            if function is version:
+                asked.append(workers)
+            return dict.fromkeys(workers, OURS if function is version else 1.0)
+
+    asking = Admission(Answers())
+    assert asking.asks(names)
+    for calls in range(1, 21):
+        assert asking.of(names) == names[: calls * 50]
+    assert not asking.asks(names)
+    assert asking.of(names) == names
+    assert [name for each in asked for name in each] == names
+    assert max(map(len, asked)) == 50
+    unfit = Scheduler(**{name: (GOOD if name == "w999" else ("9.9", 1.0, True)) for name in names})
+    picky = Admission(unfit)
+    while picky.asks(names):
+        may = picky.of(names)
+    assert may == ["w999"]
+
+
+def worker(folder: Path, limit: int | None = 2_000_000_000) -> Any:
+    return SimpleNamespace(
+        memory_manager=SimpleNamespace(memory_limit=limit), local_directory=str(folder)
+    )
+
+
+@pytest.mark.parametrize("scratch", ["of another host", "a link", "of another user"])
+def test_a_job_elsewhere_keeps_to_the_workers_own_disk_and_memory(
+    tmp_path: Path, scratch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = worker(tmp_path / "worker")
+    here = corpus.job(tmp_path, scratch=tmp_path)
+    assert on_worker.adapted(here, worker(tmp_path / "worker", None)) == here
+    assert on_worker.adapted(here, there).memory_limit == 2_000_000_000
+    if scratch == "a link":
+        (tmp_path / scratch).symlink_to(tmp_path)
+    elif scratch == "of another user":
+        (tmp_path / scratch).mkdir(0o777)
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    elsewhere = corpus.job(tmp_path, scratch=tmp_path / scratch)
+    moved = on_worker.adapted(elsewhere, there).scratch
+    assert moved is not None
+    assert moved.is_relative_to(tmp_path / "worker")
+    (moved / "handover").mkdir(parents=True)
+    on_worker.remove_handover(there)
+    assert not moved.exists()
+    on_worker.remove_handover(there)
+
+
+def test_workers_elsewhere_read_the_list_in_out(tmp_path: Path) -> None:
+    job = corpus.job(tmp_path, scratch=tmp_path / "scratch")
+    nobody: Any = SimpleNamespace()
+    local = ClusterCaller(nobody, ClusterSettings()).listing(job)
+    assert local.is_relative_to(tmp_path / "scratch")
+    other = ClusterSettings(kind="address", address="tcp://h:1")
+    assert ClusterCaller(nobody, other).listing(job).is_relative_to(job.out)
+
+
+@pytest.mark.cluster
+def test_a_cluster_of_unfit_workers_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Any class by name; its workers were not told of the preload."""
+    chosen = ClusterSettings(
+        kind="class", class_name="tests.plugins.bare_cluster.BareCluster", workers=1,
+        class_packages=("tests.plugins",),
+        options={"directory": str(tmp_path / "w")},
+    )  # fmt: skip
+    with (
+        caplog.at_level(logging.ERROR),
+        Cluster(chosen, tmp_path / "s") as refused,
+        pytest.raises(RunError, match=r"no worker of the Dask cluster .* without the preload"),
+    ):
+        refused.submit(abs, -1)

@@ -1,0 +1,68 @@
+"""An interrupt while workers start: quick, without Dask's complaints, and nothing stays."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.helpers import signals
+
+START = """
+import sys
+from pathlib import Path
+from flows.cluster.cluster import Cluster
+from flows.cluster.settings import ClusterSettings
+try:
+    with Cluster(ClusterSettings(workers=2), Path(sys.argv[1]), engines={}) as cluster:
+        cluster.client
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.cluster
+def test_an_interrupt_while_workers_start(tmp_path: Path) -> None:
+    with signals.interruptible():
+        process = subprocess.Popen(
+            [sys.executable, "-c", START, str(tmp_path / "s")],
+            cwd=Path(__file__).parents[1],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    try:
+        workers = _spawned(process)
+        assert workers, "control: it has begun"
+        # Not in the instant in which the main thread goes to wait for Dask: CPython would look for
+        # the signal only when that wait of ten seconds is over.
+        time.sleep(0.1)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert stdout == "interrupted\n"
+    assert stderr == ""
+    assert time.monotonic() - began < 8, "Dask waits ten seconds for workers that never came"
+    psutil.wait_procs(workers, 5)
+    assert not [worker for worker in workers if worker.is_running()]
+    assert not (tmp_path / "s").exists()
+
+
+def _spawned(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """Worker processes, as soon as there are any."""
+    while process.poll() is None:
+        with suppress(psutil.Error):
+            children = psutil.Process(process.pid).children()
+            if found := [c for c in children if "spawn_main" in " ".join(c.cmdline())]:
+                return found
+        time.sleep(0.01)
+    return []

@@ -1,0 +1,144 @@
+"""Who else is on this machine gets no word from a local cluster, whichever command started it."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flows.cluster import certificates
+from flows.cluster.cluster import Cluster
+from flows.cluster.settings import ClusterSettings
+from tests.faults.command import Site
+from tests.helpers import corpus, listeners
+
+pytestmark = pytest.mark.cluster
+
+#: A scheduler, and a nanny and a worker for each of two; the HTTP servers of Dask are not there.
+LISTENERS = 5
+
+#: All that the Prefect server of `estimate` says to who asks for what it has not; for what it has,
+#: it wants its password, see test_server_access.py.
+NO_SUCH_PAGE = b'\r\n\r\n{"detail":"Not Found"}'
+
+
+@pytest.fixture(scope="module")
+def strangers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ssl.SSLContext | None]:
+    """Without TLS, without a certificate, and with one that another cluster made."""
+    other = certificates.make(tmp_path_factory.mktemp("other"))
+    return {
+        "plain": None,
+        "no certificate": listeners.stranger(),
+        "another's": listeners.stranger(other.cert, other.key),
+    }
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("scratch") / "workers"
+
+
+@pytest.fixture(scope="module")
+def others() -> set[listeners.Place]:
+    """Where servers of other tests listen, which this process has started before."""
+    return listeners.of(listeners.tree(os.getpid()))
+
+
+@pytest.fixture(scope="module")
+def cluster(scratch: Path, others: set[listeners.Place]) -> Iterator[Cluster]:
+    before = os.umask(0)
+    try:
+        with Cluster(ClusterSettings(workers=2), scratch, engines={}) as made:
+            assert made.client
+            yield made
+    finally:
+        os.umask(before)
+
+
+def told(
+    places: set[listeners.Place], strangers: dict[str, ssl.SSLContext | None]
+) -> dict[tuple[str, listeners.Place], bytes]:
+    """What strangers hear, but for the alert that TLS sends to whom it refuses."""
+    heard = {
+        (name, place): listeners.heard(place, context)
+        for name, context in strangers.items()
+        for place in places
+    }
+    return {who: words for who, words in heard.items() if len(words) > listeners.ALERT}
+
+
+def test_no_listener_of_a_cluster_tells_a_stranger_anything(
+    cluster: Cluster,
+    others: set[listeners.Place],
+    scratch: Path,
+    strangers: dict[str, ssl.SSLContext | None],
+) -> None:
+    places = listeners.of(listeners.tree(os.getpid())) - others
+    addresses = [cluster.client.scheduler.address, *cluster.client.nthreads()]
+    assert {f"tls://{host}:{port}" for host, port in places} >= set(addresses)
+    assert len(places) >= LISTENERS
+    assert told(places, strangers) == {}
+    own = listeners.stranger(str(scratch / "cert.pem"), str(scratch / "key.pem"))
+    dask = {p for p in places if listeners.HANDSHAKE in listeners.heard(p, own, b"")}
+    assert len(dask) == LISTENERS  # the control: who has the key is heard by each
+    assert cluster.submit(abs, -1).result() == 1
+
+
+def test_the_key_is_for_this_user_alone(cluster: Cluster, scratch: Path) -> None:
+    key = scratch / "key.pem"
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600  # though the umask takes nothing away
+    secret = key.read_text().splitlines()[1]
+    for process in map(psutil.Process, listeners.tree(os.getpid())):
+        assert secret not in " ".join(process.cmdline())
+        assert secret not in str(process.environ())
+
+
+def test_without_tls_anybody_is_answered(tmp_path: Path) -> None:
+    """The control, and what `tls: none` asks for."""
+    settings = ClusterSettings(workers=1, tls="none")
+    with Cluster(settings, tmp_path / "s", engines={}) as cluster:
+        host, _, port = cluster.client.scheduler.address.removeprefix("tcp://").partition(":")
+        assert listeners.HANDSHAKE in listeners.heard((host, int(port)), words=b"")
+        assert not (tmp_path / "s" / "key.pem").exists()
+
+
+def test_a_cluster_takes_its_key_with_it(tmp_path: Path) -> None:
+    with Cluster(ClusterSettings(workers=1), tmp_path / "s", engines={}) as cluster:
+        assert cluster.submit(abs, -1).result() == 1
+        assert (tmp_path / "s" / "key.pem").exists()
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("command", ["run", "estimate", "doctor"])
+def test_no_command_listens_to_strangers(
+    command: str, tmp_path: Path, strangers: dict[str, ssl.SSLContext | None]
+) -> None:
+    site = Site(tmp_path, "", history="none")
+    corpus.make(site.source, 2)
+    seen: set[listeners.Place] = set()
+    heard: dict[tuple[str, listeners.Place], bytes] = {}
+    with site.start(command, site.settings("out", cluster={"workers": 2}), "--json") as started:
+        while started.process.poll() is None:
+            new = listeners.of(listeners.tree(started.pid)) - seen
+            words = told(new, strangers)
+            # Of a process that has ended meanwhile, another test's server may have the port.
+            still = listeners.of(listeners.tree(started.pid))
+            heard |= {
+                who: said
+                for who, said in words.items()
+                if who[1] in still and not said.endswith(NO_SUCH_PAGE)
+            }
+            seen |= new
+            time.sleep(0.05)
+        ended = started.end()
+    assert ended.code == 0, ended.stderr
+    assert len(seen) >= LISTENERS
+    assert heard == {}
+    assert {host for host, _ in seen} <= listeners.LOOPBACK
+    assert "Traceback" not in ended.stderr

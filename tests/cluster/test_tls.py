@@ -1,0 +1,215 @@
+"""`cluster.tls`: who has no certificate of the authority is refused; faults are told at once."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import distributed.comm
+import pytest
+from pydantic import ValidationError
+
+from flows import cli, settings
+from flows.cluster.cluster import Cluster
+from flows.cluster.settings import ClusterSettings, TlsSettings
+from tasks.base.errors import ConfigError, RunError
+from tests.helpers import certificates, corpus
+
+comms: Any = distributed.comm
+
+REFUSED = (OSError, TypeError, RuntimeError)
+
+
+def connect(address: str, security: Any = None) -> None:
+    """A scheduler's handshake, without a client: what is left of a refused one may be collected
+    in the thread that the next one starts, where it waits for a lock that the starter holds."""
+
+    async def try_it() -> None:
+        how = security.get_connection_args("client") if security else {}
+        comm = await comms.connect(address, timeout=4, **how)
+        await comm.close()
+
+    asyncio.run(try_it())
+
+
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return certificates.make(tmp_path_factory.mktemp("mine"))
+
+
+@pytest.fixture(scope="module")
+def cluster(mine: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    chosen = ClusterSettings.model_validate({"workers": 1, "memory_limit": "2GB", "tls": mine})
+    with Cluster(chosen, tmp_path_factory.mktemp("scratch"), engines={}) as made:
+        yield made
+
+
+@pytest.mark.cluster
+def test_all_traffic_is_encrypted(cluster: Cluster) -> None:
+    client = cluster.client
+    addresses = [client.scheduler.address, *client.nthreads()]
+    addresses += [worker["nanny"] for worker in client.scheduler_info()["workers"].values()]
+    assert len(addresses) == 3
+    assert all(address.startswith("tls://127.0.0.1:") for address in addresses)
+    assert cluster.submit(abs, -4).result() == 4
+
+
+@pytest.mark.cluster
+def test_a_client_by_address_needs_the_certificate(
+    cluster: Cluster, mine: dict[str, str], tmp_path: Path
+) -> None:
+    address = cluster.client.scheduler.address
+    chosen = ClusterSettings.model_validate({"kind": "address", "address": address, "tls": mine})
+    with Cluster(chosen, tmp_path / "s") as second:
+        assert second.submit(abs, -5).result() == 5
+
+
+@pytest.mark.cluster
+@pytest.mark.filterwarnings(
+    "ignore::RuntimeWarning", "ignore::ResourceWarning"
+)  # what Dask leaves behind of a refused connection
+def test_control_a_stranger_is_refused(
+    cluster: Cluster, mine: dict[str, str], tmp_path: Path
+) -> None:
+    address: str = cluster.client.scheduler.address
+    connect(address, TlsSettings.model_validate(mine).security())
+    with pytest.raises(REFUSED):
+        connect(address)
+    with pytest.raises(REFUSED):
+        connect(address.replace("tls://", "tcp://"))
+    stranger = TlsSettings.model_validate(certificates.make(tmp_path / "stranger"))
+    with pytest.raises(REFUSED):
+        connect(address, stranger.security())
+    chosen = ClusterSettings(kind="address", address=address, tls=stranger)
+    with (
+        Cluster(chosen, tmp_path / "s") as other,
+        pytest.raises(RunError, match="does not start"),
+    ):
+        _ = other.client
+    gc.collect()  # what is left of its client, here and not in a thread that starts another
+    assert cluster.submit(abs, -6).result() == 6
+
+
+@pytest.mark.cluster
+def test_control_plain_words_get_no_answer(cluster: Cluster) -> None:
+    port = int(cluster.client.scheduler.address.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as plain:
+        plain.settimeout(5)
+        plain.sendall(b"\x01" * 64)
+        heard = b""
+        end = time.monotonic() + 5
+        with suppress(OSError):
+            while time.monotonic() < end and (piece := plain.recv(4096)):
+                heard += piece
+    assert b"compression" not in heard  # Dask's handshake, which a plain scheduler sends first
+    assert len(heard) <= 7  # one TLS alert at most
+
+
+@pytest.mark.cluster
+def test_without_tls_the_handshake_is_plain(shared_cluster: dict[str, Any]) -> None:
+    """The control of the control: an open scheduler does speak first."""
+    port = int(shared_cluster["address"].rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as plain:
+        plain.settimeout(5)
+        assert b"compression" in plain.recv(4096)
+
+
+FAULTS = {
+    "ca_file": ["cluster.tls.ca_file", "nowhere.pem", "cannot be read"],
+    "cert": ["cluster.tls.cert", "nowhere.pem", "cannot be read"],
+    "key": ["cluster.tls.key", "nowhere.pem", "cannot be read"],
+}
+
+
+@pytest.mark.parametrize("part", FAULTS)
+def test_a_missing_file_is_told_before_any_worker(
+    part: str, mine: dict[str, str], tmp_path: Path
+) -> None:
+    chosen = ClusterSettings.model_validate({"tls": {**mine, part: str(tmp_path / "nowhere.pem")}})
+    with pytest.raises(ConfigError) as caught:
+        Cluster(chosen, tmp_path / "s")
+    assert all(word in str(caught.value) for word in FAULTS[part]), str(caught.value)
+    assert not (tmp_path / "s").exists()
+
+
+def test_files_that_are_no_certificates_are_told(mine: dict[str, str], tmp_path: Path) -> None:
+    junk = tmp_path / "junk.pem"
+    junk.write_text("junk")
+    locked = certificates.make(tmp_path / "locked", passphrase=b"open sesame")
+    other = certificates.make(tmp_path / "other")
+    for change, words in (
+        ({"ca_file": str(junk)}, "is not a certificate in PEM"),
+        ({"cert": str(junk)}, "not a certificate and its key"),
+        ({"key": other["key"]}, "not a certificate and its key"),
+        (locked, "without a passphrase"),
+    ):
+        chosen = TlsSettings.model_validate({**mine, **change})
+        with pytest.raises(ConfigError, match=words) as caught:
+            chosen.check()
+        assert "\n" not in str(caught.value)
+    TlsSettings.model_validate(mine).check()
+
+
+def test_the_command_refuses_with_exit_2(
+    mine: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus.make(tmp_path / "in", 1)
+    gone = {**mine, "key": str(tmp_path / "gone.pem")}
+    arguments = [
+        "run", "--source", str(tmp_path / "in"), "--out", str(tmp_path / "out"),
+        "--set", "transcribe.backend.use=fake", "--set", f"cluster.tls={gone}", "--json",
+    ]  # fmt: skip
+    assert cli.main(arguments) == 2
+    assert "gone.pem cannot be read" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"kind": "class", "class_name": "distributed.LocalCluster"}, "kinds local and address"),
+        ({"kind": "address", "address": "tcp://host:1"}, "starts with tls://"),
+    ],
+)
+def test_what_does_not_go_together(
+    values: dict[str, Any], words: str, mine: dict[str, str]
+) -> None:
+    with pytest.raises(ValidationError, match=words):
+        ClusterSettings.model_validate({**values, "tls": mine})
+
+
+def test_relative_paths_are_kept_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    read = settings.read(None, [str(tmp_path)], "o", ["cluster.tls={ca_file: a, cert: b, key: c}"])
+    assert read.cluster.tls == TlsSettings(
+        ca_file=str(tmp_path / "a"), cert=str(tmp_path / "b"), key=str(tmp_path / "c")
+    )
+
+
+@pytest.mark.parametrize("given", [{}, {"tls": None}, {"tls": "auto"}])
+def test_a_local_cluster_has_certificates_unless_told(given: dict[str, Any]) -> None:
+    """Null is what settings of earlier runs have."""
+    assert ClusterSettings.model_validate(given).tls == "auto"
+    assert ClusterSettings.model_validate({"tls": "none"}).tls == "none"
+
+
+def test_what_tls_may_be_is_told() -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings.read(None, ["in"], "out", ["cluster.tls=sometimes"])
+    assert "cluster.tls" in str(caught.value)
+    assert "auto" in str(caught.value)
+
+
+@pytest.mark.parametrize("tls", ["auto", "none"])
+def test_an_encrypted_address_needs_certificates(tls: str, tmp_path: Path) -> None:
+    chosen = ClusterSettings.model_validate(
+        {"kind": "address", "address": "tls://10.0.0.1:8786", "tls": tls}
+    )
+    with pytest.raises(ConfigError, match=r"cluster\.tls has to give the certificates"):
+        Cluster(chosen, tmp_path)

@@ -1,0 +1,118 @@
+"""What-if answers from one table exactly what the manifests would answer, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tasks import storage
+from tasks.corpus import outcome_table
+from tasks.insight.estimating import what_if
+from tasks.plugins import rules
+from tasks.settings import Plugin
+from tests.helpers import corpus
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight recordings with references, some of them short."""
+    tmp = tmp_path_factory.mktemp("decisions")
+    corpus.make(tmp / "in", 8)
+    corpus.listed(tmp / "in", 8, tmp / "list.jsonl", r03="x")
+    corpus.run(job(tmp))
+    return tmp
+
+
+def job(tmp: Path, **changes: Any) -> Any:
+    source = {"kind": "jsonl", "path": str(tmp / "list.jsonl"), "name": "c"}
+    return corpus.job(tmp, sources=[source], **changes)
+
+
+LIMIT = st.none() | st.floats(0.1, 3, allow_nan=False)
+
+
+@settings(deadline=None)
+@given(LIMIT, LIMIT, st.integers(1, 30), st.floats(0, 1))
+def test_the_table_says_what_the_manifests_say(
+    base: Path, low: float | None, high: float | None, chars: int, probability: float
+) -> None:
+    assume(low is None or high is None or low <= high)  # else the settings are refused
+    verdicts = (
+        Plugin(use="empty_text", min_chars=chars),
+        Plugin(use="language", min_probability=probability, allowed=["en"]),
+    )
+    chosen = job(
+        base, filter=corpus.filters(min=low, max=high), transcribe={"verdicts": verdicts}
+    )  # fmt: skip
+    assert outcome_table.where(chosen) is not None
+    assert what_if.kept(chosen, chosen)[0] == what_if.of_shards(chosen)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"resample": {"rate": 8000}},
+        {"filter": corpus.filters({"use": "file_size"})},
+        {"transcribe": {"backend": {"use": "fake", "seed": 1}}},
+        {"transcribe": {"text": "asr"}},
+        {"transcribe": {"close_wer": 0.5}},
+    ],
+)
+def test_it_is_not_used_for_what_it_does_not_hold(base: Path, change: dict[str, Any]) -> None:
+    assert outcome_table.where(job(base)) is not None
+    assert outcome_table.where(job(base, **change)) is None
+
+
+def test_it_is_not_used_when_manifests_changed(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 3)
+    chosen = corpus.job(tmp_path)
+    corpus.run(chosen)
+    assert outcome_table.where(chosen) is not None
+    storage.remove(next((tmp_path / "out/manifests/transcribe").rglob("*.parquet")))
+    assert outcome_table.where(chosen) is None
+    corpus.run(chosen)
+    assert outcome_table.where(chosen) is not None
+
+
+def test_rules_over_columns_are_those_over_rows() -> None:
+    """Nulls, both limits, allowed values and refused nulls."""
+    table = pa.table(
+        {"x": [None, -1.0, 0.0, 1.0, 2.0], "lang": ["en", None, "de", "en", "fr"]}
+    )  # fmt: skip
+    for rule in (
+        rules.Limit("x", 0.0, 1.0), rules.Limit("x", None, 0.5), rules.Limit("x", 0.5, None),
+        rules.Limit("x"), rules.Allowed("lang", ("en", "fr"), "no"),
+        rules.Allowed("lang", ("en",), "no", refuse_null=True),
+    ):  # fmt: skip
+        expected = [rules.judge(row, (rule,)) is None for row in table.to_pylist()]
+        assert outcome_table.passes(table, (rule,)).to_pylist() == expected
+
+
+def test_rules_over_no_rows() -> None:
+    """Each group of shards is a part of the table; one of broken recordings alone has no rows."""
+    table = pa.table({"silence": pa.array([], pa.float64())})
+    limit = rules.Limit("silence", max=0.5, high="silent")
+    assert outcome_table.passes(table, (limit,)).to_pylist() == []
+
+
+def test_texts_from_before_a_limit_was_tightened_count_as_they_are(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 8)
+    wide = corpus.job(tmp_path)
+    corpus.run(wide)
+    strict = corpus.job(tmp_path, filter=corpus.filters(min=1.3))
+    corpus.run(strict)
+    assert outcome_table.where(strict) is not None
+    now, then = what_if.kept(strict, wide)
+    assert (now["items"], then["items"]) == (3, 8)
+    assert then["not_yet_transcribed"]["items"] == 0
+    assert then == what_if.of_shards(wide)
+    corpus.add(tmp_path / "in", 2, seed=77)
+    corpus.run(strict)
+    _, then = what_if.kept(strict, wide)
+    assert then["items"] == 8
+    assert then["not_yet_transcribed"]["items"] == 1, "control: the new one was never heard"

@@ -1,0 +1,327 @@
+"""The step enhance: runs with it, what changes cost, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import soundfile as sf
+
+from flows import checks, settings
+from tasks import pipeline
+from tasks.base.errors import ConfigError
+from tasks.insight import report
+from tasks.insight.estimating import planning
+from tasks.publish.dataset import datacard
+from tasks.publish.upkeep.needed import KeptSettings, unneeded
+from tasks.runs.executor import Here
+from tasks.settings import Plugin
+from tasks.settings.job import Job
+from tasks.shard_store import enhanced
+from tasks.stages import stage
+from tasks.storage import versions
+from tests.helpers import corpus, tiny_onnx
+from tests.helpers.fetched import needs_gtcrn
+
+QUIETER = "tests.plugins.quieter"
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four recordings, and an OUT of them that has their enhanced clips."""
+    tmp = tmp_path_factory.mktemp("enhance")
+    corpus.make(tmp / "in", 4)
+    corpus.run(enhancing_job(tmp, tmp / "out"))
+    return tmp
+
+
+@pytest.fixture
+def out(base: Path, tmp_path: Path) -> Path:
+    """A copy of that OUT."""
+    shutil.copytree(base / "out", tmp_path / "copy", symlinks=True)
+    return tmp_path / "copy"
+
+
+def enhancing_job(base: Path, out: Path, hear: str = "original", **options: Any) -> Job:
+    package = {name: options.pop(name) for name in ("audio", "formats") if name in options}
+    enhance = Plugin.model_validate({"use": QUIETER, **options})
+    return corpus.job(base, out=out, enhance=enhance, transcribe={"hear": hear}, package=package)
+
+
+def table(version: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(version / "utterances.parquet").to_pylist()
+    return rows
+
+
+@pytest.mark.usefixtures("quick_scores")
+def test_a_run_with_it_and_back(base: Path, tmp_path: Path) -> None:
+    """Only what follows from it is computed; without it, the bytes are those of before."""
+    plain, _ = corpus.run(corpus.job(base, out=tmp_path / "out"))
+    with_it = enhancing_job(base, tmp_path / "out")
+    done, counts = corpus.run(with_it)
+    assert counts["filter"] == (0, 4)
+    assert counts["resample"] == (4, 4)
+    assert counts["transcribe"] == (0, 4)  # the original is heard
+    old, new = ({r["id"]: r for r in table(v.path)} for v in (plain, done))
+    assert {k: r["sha256"] for k, r in old.items()} != {k: r["sha256"] for k, r in new.items()}
+    for key, row in new.items():
+        assert row["num_samples"] == old[key]["num_samples"]
+        assert row["text"] == old[key]["text"]
+        assert row["dnsmos_ovrl_enhanced"] is not None
+        assert row["dnsmos_ovrl"] is not None
+    told = json.loads((done.path / "dataset.json").read_text())
+    assert told["settings"]["enhance"]["use"] == QUIETER
+    card = (done.path / "README.md").read_text()
+    assert f"Enhanced: `{QUIETER}`; enhanced audio is packaged." in card
+    assert corpus.run(with_it)[1]["resample"] == (0, 8)
+    back, counts = corpus.run(corpus.job(base, out=tmp_path / "out"))
+    assert all(computed == 0 for name, (computed, _) in counts.items() if name != "package")
+    for name, data in corpus.content(plain.path).items():
+        if name.startswith("wenet/") or name == "ledger.parquet":
+            assert corpus.content(back.path)[name] == data, name
+
+
+@pytest.mark.usefixtures("quick_scores")
+def test_what_changes_cost(base: Path, out: Path) -> None:
+    def cost(**options: Any) -> dict[str, int]:
+        counts = corpus.run(enhancing_job(base, out, **options))[1]
+        return {n: counts[n][0] for n in ("shard", "filter", "resample", "transcribe")}
+
+    nothing = {"shard": 0, "filter": 0, "resample": 0, "transcribe": 0}
+    assert cost(keep_if_better=True) == nothing
+    assert cost(min_ovrl=0.1) == nothing
+    assert cost(audio="original") == nothing
+    assert cost(hear="enhanced") == {**nothing, "transcribe": 4}
+    assert cost(gain=0.25) == {**nothing, "resample": 4}
+    assert cost(gain=0.25, hear="enhanced") == {**nothing, "transcribe": 4}
+
+
+def test_the_better_clip_is_taken(base: Path, out: Path) -> None:
+    always, _ = corpus.run(enhancing_job(base, out))
+    better, _ = corpus.run(enhancing_job(base, out, keep_if_better=True))
+    original, _ = corpus.run(enhancing_job(base, out, audio="original"))
+    rows = [{r["id"]: r for r in table(v.path)} for v in (always, better, original)]
+    assert len(rows[0]) == 4
+    for key, row in rows[1].items():
+        won = row["dnsmos_ovrl_enhanced"] > row["dnsmos_ovrl"]
+        assert row["sha256"] == rows[0 if won else 2][key]["sha256"]
+        assert rows[0][key]["sha256"] != rows[2][key]["sha256"]
+
+
+def test_min_ovrl_drops_what_neither_clip_reaches(base: Path, out: Path) -> None:
+    rows = table(corpus.run(enhancing_job(base, out))[0].path)
+    limit = float(np.median([row["dnsmos_ovrl_enhanced"] for row in rows]))
+    strict = enhancing_job(base, out, min_ovrl=limit)
+    kept = {row["id"] for row in table(corpus.run(strict)[0].path)}
+    assert kept == {row["id"] for row in rows if row["dnsmos_ovrl_enhanced"] >= limit}
+    assert 0 < len(kept) < 4
+    [ledger] = [pq.read_table(out / "datasets/latest/ledger.parquet").to_pylist()]
+    gone = [row for row in ledger if row["outcome"] == "dropped"]
+    assert {(r["stage"], r["reason"], r["threshold"]) for r in gone} == {
+        ("enhance", "low_dnsmos_ovrl", limit)
+    }
+    assert sum(row["samples"] for row in ledger) == sum(
+        round(corpus.seconds_of(n) * corpus.RATES[n]) for n in range(4)
+    )
+    version = versions.newest(out)
+    assert version is not None
+    described = versions.described(version)
+    page = report.build(report.Request(strict, version / "ledger.parquet", described, "r", "v"))
+    assert page.count(b'data-reason="enhance.low_dnsmos_ovrl"') >= len(gone)
+    either = enhancing_job(base, out, min_ovrl=limit, keep_if_better=True)
+    best = {r["id"]: max(r["dnsmos_ovrl"], r["dnsmos_ovrl_enhanced"]) for r in rows}
+    kept = {row["id"] for row in table(corpus.run(either)[0].path)}
+    assert kept == {name for name, score in best.items() if score >= limit}
+
+
+@pytest.mark.parametrize("use", ["hf_parquet", "webdataset"])
+def test_both_clips_in_one_row(base: Path, out: Path, use: str) -> None:
+    ways = {
+        audio: table(corpus.run(enhancing_job(base, out, audio=audio, formats=[use]))[0].path)
+        for audio in ("original", "enhanced", "both")
+    }
+    shas = {audio: {r["id"]: r["sha256"] for r in rows} for audio, rows in ways.items()}
+    assert shas["both"] == shas["original"]
+    assert {r["id"]: r["sha256_enhanced"] for r in ways["both"]} == shas["enhanced"]
+    assert "sha256_enhanced" not in ways["enhanced"][0]
+
+
+@pytest.mark.usefixtures("quick_scores")
+def test_growth_costs_what_is_new(base: Path, tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 3)
+    heard = tmp_path / "heard"
+    job = enhancing_job(tmp_path, tmp_path / "out", heard=str(heard))
+    corpus.run(job)
+    corpus.add(tmp_path / "in", 3)
+    _, counts = corpus.run(job)
+    assert counts["resample"] == (2, 6)
+    assert len(heard.read_text().splitlines()) == 4
+
+
+def test_two_outs_are_equal(base: Path, tmp_path: Path) -> None:
+    first, second = base / "out", tmp_path / "out"
+    corpus.run(enhancing_job(base, second))
+    versions = [corpus.content((out / "datasets" / "v0001").resolve()) for out in (first, second)]
+    assert versions[0] == versions[1]
+
+
+def test_a_clip_that_kills_the_enhancer_falls_alone(tmp_path: Path) -> None:
+    for number in (1, 2):
+        corpus.add(tmp_path / "in", number)
+    job = enhancing_job(tmp_path, tmp_path / "out", how="segv", seconds=corpus.seconds_of(2))
+    pipeline.run_shard_stage(job, Here(), job.out / "scratch")
+    stage.run("filter", job, "shard-000000")
+    stage.run("resample", job, "shard-000000", isolate=True)
+    stage.run("transcribe", job, "shard-000000")
+    found = {
+        u.recording["path"]: (u.outcome.outcome, u.outcome.stage, u.outcome.reason)
+        for u in stage.view_of(job, "shard-000000").transcribed()
+    }
+    assert found.pop("r02.wav") == ("failed", "enhance", "crashed")
+    assert set(found.values()) == {("packaged", "package", "packaged")}
+
+
+def odd(folder: Path) -> Path:
+    """What recordings may hold that models do not like."""
+    folder.mkdir(parents=True)
+    broken = corpus.speech(1, 1.25, 16_000)
+    broken[777] = np.nan
+    sounds = {
+        "nan": (broken, 16_000),
+        "short": (corpus.speech(2, 0.04, 8000), 8000),  # 40 ms: one frame of DeepFilterNet
+        "wide": (corpus.speech(4, 1.0, 44_100, 8), 44_100),
+        "silent": (np.zeros(48_000, np.float32), 48_000),
+        "plain": (corpus.speech(3, 2.0, 16_000), 16_000),
+    }
+    for name, (samples, rate) in sounds.items():
+        sf.write(folder / f"{name}.wav", samples, rate, "FLOAT")
+    return folder
+
+
+@pytest.mark.parametrize("use", ["deepfilter", pytest.param("gtcrn", marks=needs_gtcrn)])
+def test_odd_recordings_fall_alone(
+    tmp_path: Path, use: str, request: pytest.FixtureRequest
+) -> None:
+    if use != "deepfilter":  # whose clips are scored, too
+        request.getfixturevalue("quick_scores")
+    odd(tmp_path / "in")
+    job = corpus.job(
+        tmp_path,
+        enhance=Plugin(use=use),
+        filter={"filters": [{"use": "duration", "min": 0.01}]},
+        transcribe={"verdicts": []},
+        package={"max_failed_fraction": 1.0, "formats": ["hf_parquet"], "audio": "both"},
+    )
+    published, _ = corpus.run(job)
+    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    found = {row["source_path"].rpartition("/")[2]: row for row in ledger}
+    assert {name: row["outcome"] for name, row in found.items()} == {
+        "nan.wav": "failed", "short.wav": "packaged", "wide.wav": "packaged",
+        "silent.wav": "packaged", "plain.wav": "packaged",
+    }  # fmt: skip
+    assert found["nan.wav"]["reason"] == "non_finite"
+    assert sum(row["samples"] for row in ledger) == 20_000 + 320 + 44_100 + 48_000 + 32_000
+    again = corpus.run(job)[1]
+    assert all(computed == 0 for computed, _ in again.values())
+    [silent] = [row for row in table(published.path) if "silent" in row["id"]]
+    assert silent["dnsmos_ovrl_enhanced"] is not None
+
+
+@pytest.mark.usefixtures("quick_scores")
+def test_a_plan_counts_what_a_run_computes(base: Path, tmp_path: Path) -> None:
+    before = corpus.job(base, out=tmp_path / "out")
+    corpus.run(before)
+    limit = None
+    for options in ({}, {"gain": 0.2}, {"gain": 0.2, "hear": "enhanced"}, {"gain": 0.2}):
+        least = limit if options == {"gain": 0.2} and before.transcribe.hear == "enhanced" else None
+        job = enhancing_job(base, tmp_path / "out", min_ovrl=least, **options)
+        told = planning.plan(job, before)
+        published, counts = corpus.run(job)
+        limit = float(np.median([r["dnsmos_ovrl_enhanced"] for r in table(published.path)]))
+        for name in ("filter", "resample", "transcribe"):
+            amount = told.stages[name]
+            assert (amount.compute, amount.reuse) == counts[name], (options, name)
+        before = job
+
+
+@pytest.mark.usefixtures("quick_scores")
+def test_prune_keeps_what_the_settings_need(base: Path, out: Path) -> None:
+    """The enhanced clips of settings of now stay, those of former ones go."""
+    earlier = {part.name for part in corpus.parts(out, "manifests/resample")}
+    first, second = (enhancing_job(base, out, gain=gain) for gain in (0.3, 0.5))
+    corpus.run(first)
+    former = {part.name for part in corpus.parts(out, "manifests/resample")} - earlier
+    kept = [KeptSettings(job, stage.weights_of(job)) for job in (second, first)]
+    assert {p.name for p in unneeded(out, "shard-000000", kept[:1], None).manifests} == former
+    assert not unneeded(out, "shard-000000", kept, None).manifests
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+def read(base: Path, *sets: str) -> Job:
+    found = settings.read(None, [str(base / "in")], str(base / "out"), list(sets))
+    return checks.check_wishes(found)
+
+
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [
+        (["transcribe.hear=enhanced"], "transcribe.hear=enhanced needs enhanced clips"),
+        (["package.audio=both"], "package.audio=both: the format wenet has one field of audio"),
+        (["package.audio=both", "package.formats=[webdataset]"], "choose an enhancer"),
+        (["enhance.use=separator_onnx"], "--set enhance.path=FILE"),
+        (["enhance.use=deepfilter", "enhance.path=/nowhere"], "pip install"),
+        (["enhance.use=gtcrn", "enhance.path=/nowhere"], "uttermill models fetch gtcrn"),
+        (["enhance.use=denoise"], "on the shelf enhance"),
+        (["enhance.use=deepfilter", "enhance.limit=3"], "limit_db"),
+    ],
+)
+def test_what_is_refused_before_a_worker_starts(base: Path, sets: list[str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        read(base, "transcribe.backend.use=fake", *sets)
+
+
+def test_the_data_card_names_the_model(tmp_path: Path) -> None:
+    tiny_onnx.separator(tmp_path / "half.onnx", (1, 4, 65, 8), 0.5)
+    own = {"path": str(tmp_path), "licence": "CC-BY-NC-4.0"}
+    job = corpus.job(tmp_path, enhance=Plugin.model_validate({"use": "separator_onnx", **own}))
+    told = {m["name"]: m for m in datacard._models(job)["models"]}
+    assert told["half"]["licence"] == "CC-BY-NC-4.0"
+    assert not told["half"]["commercial"]
+    assert "dnsmos-p835" in told
+    job = corpus.job(tmp_path, enhance=Plugin(use="deepfilter"))
+    names = [m["name"] for m in datacard._models(job)["models"]]
+    assert names == ["dnsmos-p835", "deepfilternet-3"]
+    assert enhanced.columns(corpus.job(tmp_path)) == {}
+
+
+@pytest.mark.usefixtures("quick_scores")
+@pytest.mark.parametrize(
+    ("before", "then", "cause"),
+    [
+        (None, {"hear": "enhanced"}, "transcribe.hear"),
+        ({}, {"hear": "enhanced"}, "transcribe.hear"),
+        ({"hear": "enhanced"}, {"hear": "enhanced", "gain": 0.3}, "enhance.gain"),
+        ({"hear": "enhanced"}, {}, "transcribe.hear"),
+    ],
+    ids=["new", "heard", "otherwise", "original"],
+)
+def test_a_plan_knows_which_clip_is_heard(
+    base: Path, tmp_path: Path, before: dict[str, Any] | None, then: dict[str, Any], cause: str
+) -> None:
+    out = tmp_path / "out"
+    plain = corpus.job(base, out=out)
+    first = plain if before is None else enhancing_job(base, out, **before)
+    corpus.run(first)
+    job = enhancing_job(base, out, **then)
+    plan = planning.plan(job, first)
+    told = {name: (amount.compute, amount.reuse) for name, amount in plan.stages.items()}
+    assert list(plan.stages["transcribe"].because) == [cause]
+    assert told == corpus.run(job)[1]
+    assert told["transcribe"] == (4, 0)

@@ -1,0 +1,535 @@
+"""The explorer's server: who may ask, what it answers, and what bad input does."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import soundfile as sf
+from starlette.testclient import TestClient
+
+from flows import cli
+from flows.explore import app, charts, sound
+from flows.explore.corpus import Corpus, Ended
+from tasks.shard_store import decision_log
+from tasks.storage import versions
+from tests.helpers import corpus
+from tests.insight.test_report import EVIL, job_of, recorded
+
+TOKEN = "a-token"
+HOST = "http://127.0.0.1:8800"
+
+
+def make(tmp: Path) -> Path:
+    """An OUT of eight recordings: five kept, two too short, one broken."""
+    corpus.make(tmp / "in", 8)
+    (tmp / "in" / "r07.wav").write_bytes(b"this is no audio")
+    corpus.listed(tmp / "in", 8, tmp / "list.jsonl", r04=EVIL)
+    job = job_of(tmp, filter=corpus.filters({"use": "loudness"}, min=0.7))
+    recorded(job)
+    return job.out
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("explore"))
+
+
+@pytest.fixture
+def out(whole: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    shutil.copytree(whole, tmp_path / "out", symlinks=True)
+    return tmp_path / "out"
+
+
+def client_of(out: Path, home: Path, token: str = TOKEN) -> TestClient:
+    home.mkdir(exist_ok=True)
+    explorer = app.Explorer(Corpus(out, home), None, TOKEN, home)
+    prefix = f"{HOST}/{token}" if token else HOST
+    return TestClient(app.make(explorer), base_url=prefix, raise_server_exceptions=False)
+
+
+@pytest.fixture
+def client(out: Path, tmp_path: Path) -> TestClient:
+    return client_of(out, tmp_path / "home")
+
+
+def get(client: TestClient, path: str, status: int = 200, **params: Any) -> dict[str, Any]:
+    answer = client.get(path, params=params)
+    assert answer.status_code == status, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def stems(answer: dict[str, Any]) -> list[str]:
+    return [Path(row["recording"]).stem for row in answer["rows"]]
+
+
+# Who may ask
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/wrong/", "/?token=wrong", "/api/about", "/wrong/api/rows", "/style.css"],
+)
+def test_without_the_token(out: Path, tmp_path: Path, path: str) -> None:
+    client = client_of(out, tmp_path / "home", token="")
+    assert client.get(HOST + path).status_code == 403
+    assert client.post(f"{HOST}/api/reviews", json={}).status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/?token=a-token", "/a-token/", "/api/about?token=a-token"])
+def test_with_the_token(out: Path, tmp_path: Path, path: str) -> None:
+    client = client_of(out, tmp_path / "home", token="")
+    answer = client.get(HOST + path)
+    assert answer.status_code == 200
+    assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+    assert answer.headers["referrer-policy"] == "no-referrer"
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("evil.example", 403), ("127.0.0.1.evil.example:80", 403), ("localhost:9", 200),
+     ("[::1]:1234", 200), ("127.0.0.1", 200), ("", 403)],
+)  # fmt: skip
+def test_only_loopback_names(client: TestClient, host: str, status: int) -> None:
+    assert client.get("/api/about", headers={"host": host}).status_code == status
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/../app.py", "/%2e%2e/app.py", "/..%2fapp.py", "/web/../app.py", "/%2fetc%2fpasswd",
+     "/index.html%00.js", "/nothing.js", "/__init__.py"],
+)  # fmt: skip
+def test_only_its_own_files(client: TestClient, path: str) -> None:
+    assert client.get(path).status_code in (403, 404)
+
+
+def test_files_of_the_page(client: TestClient) -> None:
+    page = client.get("/").text
+    assert '<base href="/a-token/">' in page
+    assert "{{" not in page
+    sizes = {each.name: len(client.get(f"/{each.name}").content) for each in app.WEB.iterdir()}
+    assert all(sizes.values())
+    assert sum(sizes.values()) < 1_000_000
+    assert client.get("/main.js").headers["content-type"].startswith("text/javascript")
+
+
+# What it answers
+
+
+def test_kept_dropped_and_failed_alike(client: TestClient) -> None:
+    answer = get(client, "/api/rows")
+    assert answer["total"] == 8
+    assert {row["outcome"] for row in answer["rows"]} == {"packaged", "dropped", "failed"}
+    by_name = dict(zip(stems(answer), answer["rows"], strict=True))
+    assert by_name["r04"]["text"].startswith("</script>"), "texts come as they are, as JSON"
+    assert by_name["r00"]["loudness"] is not None, "measures of what was dropped, too"
+    assert by_name["r07"]["reason"] == "unreadable"
+
+
+def test_sorting_and_paging(client: TestClient) -> None:
+    longest = get(client, "/api/rows", sort="-seconds", limit=2)
+    assert stems(longest) == ["r06", "r05"]
+    assert longest["total"] == 8
+    assert stems(get(client, "/api/rows", sort="-seconds", limit=2, offset=2)) == ["r04", "r03"]
+    assert stems(get(client, "/api/rows", sort="wer", limit=1)) != ["r07"], "nulls come last"
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({"q": "NUMBER 3"}, ["r03"]),
+        ({"q": "r0[23]", "regex": "1"}, ["r02", "r03"]),
+        ({"q": "onerror=alert(1)"}, ["r04"]),
+        ({"q": "100%_"}, []),
+        ({"in.outcome": "failed"}, ["r07"]),
+        ({"in.reason": ["too_short", "unreadable"]}, ["r00", "r01", "r07"]),
+        ({"in.split": ""}, ["r00", "r01", "r07"]),
+        ({"min.duration": "0.5", "max.duration": "0.9"}, ["r01", "r02"]),
+        ({"in.reason": "'; DROP TABLE items_1; --"}, []),
+    ],
+)
+def test_searching_and_filtering(
+    client: TestClient, asked: dict[str, Any], found: list[str]
+) -> None:
+    assert stems(get(client, "/api/rows", **asked)) == found
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "said"),
+    [
+        ("rows", {"sort": "nothing"}, "no column 'nothing'"),
+        ("rows", {"sort": 'seconds"; DROP TABLE items_1'}, "no column"),
+        ("rows", {"in.a b": "1"}, "no column 'a b'"),
+        ("rows", {"min.duration": "many"}, "give a number"),
+        ("rows", {"limit": "x"}, "give a whole number"),
+        ("rows", {"q": "(", "regex": "1"}, "refused"),
+        ("rows", {"version": "9"}, "no version 9"),
+        ("histogram", {"column": "text"}, ""),
+        ("histogram", {"by": "seconds"}, "use outcome"),
+        ("scatter", {"x": "duration"}, "no column ''"),
+        ("kept", {"limits": "{}x"}, "limits is not"),
+        ("table", {"what": "nothing"}, "use words"),
+        ("compare", {}, "against=N"),
+        ("clip/99", {}, "no item 99"),
+        ("audio/99", {}, "no item 99"),
+        ("audio/2", {"start": "1", "end": "0"}, "start must lie before end"),
+        ("timeline", {"recording": "x"}, "no recording"),
+        ("export/exe", {}, "none of jsonl"),
+        ("nothing", {}, "Not Found"),
+    ],
+)
+def test_bad_questions(client: TestClient, path: str, asked: dict[str, str], said: str) -> None:
+    answer = client.get(f"/api/{path}", params=asked)
+    assert answer.status_code in (400, 404)
+    assert said in answer.json()["error"]
+    assert get(client, "/api/rows")["total"] == 8
+
+
+def test_recordings(client: TestClient) -> None:
+    answer = get(client, "/api/recordings", sort="-seconds")
+    assert answer["total"] == 8
+    assert answer["rows"][0]["packaged"] == answer["rows"][0]["seconds"] == 1.6
+    assert get(client, "/api/recordings", sort="kept")["rows"][0]["kept"] == 0
+
+
+def test_histogram_has_every_clip(client: TestClient) -> None:
+    bars = get(client, "/api/histogram", column="duration", by="outcome")
+    assert sum(each["count"] for each in bars["counts"]) == bars["n"] == 7
+    assert {each["name"] for each in bars["counts"]} == {"packaged", "dropped"}
+    assert get(client, "/api/histogram", column="wer", q="no such words")["counts"] == []
+
+
+def test_limits_have_their_settings(client: TestClient) -> None:
+    limits = get(client, "/api/about")["limits"]
+    known = {(each["column"], each["side"]): each for each in limits}
+    assert known["duration", "min"]["key"] == "filter.filters.duration.min"
+    assert known["duration", "min"]["value"] == 0.7
+    assert known["duration", "min"]["reason"] == "too_short"
+    assert any(each["key"].startswith("transcribe.verdicts.") for each in limits)
+
+
+def test_hours_kept_are_those_of_what_if(client: TestClient, out: Path) -> None:
+    limit = json.dumps([{"column": "duration", "side": "min", "value": 0.5}])
+    kept = get(client, "/api/kept", limits=limit)
+    assert (kept["now"], kept["then"]) == (5, 6)
+    assert kept["then_hours"] == pytest.approx(6.6 / 3600)
+    stricter = json.dumps([{"column": "duration", "side": "min", "value": 1.3}])
+    assert get(client, "/api/kept", limits=stricter)["then"] == 2
+
+
+def test_scatter_and_tables(client: TestClient) -> None:
+    assert len(get(client, "/api/scatter", x="duration", y="loudness")["points"]) == 7
+    words = get(client, "/api/table", what="words")
+    assert words["rows"][0]["count"] == 4
+    rare = get(client, "/api/table", what="characters", rare="1")
+    assert rare["rows"][0]["count"] == 1
+    [dataset] = get(client, "/api/table", what="dataset")["rows"]
+    assert dataset["items"] == 8
+    assert dataset["kept_hours"] == pytest.approx(6.0 / 3600)
+
+
+def test_a_clip(client: TestClient) -> None:
+    item = next(
+        r["item"] for r in get(client, "/api/rows")["rows"] if r["recording"].endswith("r02.wav")
+    )
+    found = get(client, f"/api/clip/{item}")
+    assert found["reference"] == "reference number 2"
+    assert found["heard"]
+    assert [each["item"] for each in found["around"]] == [item]
+    line = get(client, "/api/timeline", recording=found["row"]["recording"])
+    assert line["end"] == pytest.approx(0.8)
+    speech = get(client, "/api/speech", recording=found["row"]["recording"])
+    assert len(speech["values"]) == 25  # 0.8 s in windows of 32 ms
+    assert all(0 <= value <= 1 for value in speech["values"])
+    get(client, "/api/speech", 404, recording="c/nothing.wav")
+
+
+@pytest.mark.parametrize("name", ["r00", "r02", "r06"])
+def test_audio_of_kept_and_dropped(client: TestClient, name: str) -> None:
+    row = next(r for r in get(client, "/api/rows")["rows"] if name in r["recording"])
+    answer = client.get(f"/api/audio/{row['item']}")
+    samples, rate = sf.read(io.BytesIO(answer.content))
+    assert len(samples) / rate == pytest.approx(row["seconds"], abs=1e-3)
+    part = client.get(f"/api/audio/{row['item']}", headers={"range": "bytes=44-99"})
+    assert part.status_code == 206
+    assert part.content == answer.content[44:100]
+    assert part.headers["content-range"] == f"bytes 44-99/{len(answer.content)}"
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("bytes=0-3", (b"0123", 206)), ("bytes=7-", (b"789", 206)), ("bytes=-2", (b"89", 206)),
+        ("bytes=5-99", (b"56789", 206)), ("bytes=10-", (b"", 416)), (None, (b"0123456789", 200)),
+        ("lines=1-2", (b"0123456789", 200)), ("bytes=1-2,4-5", (b"0123456789", 200)),
+        ("bytes=x-y", (b"0123456789", 200)), ("bytes=-", (b"0123456789", 200)),
+        ("bytes=0-\xb2", (b"0123456789", 200)), (f"bytes={'9' * 5000}-", (b"0123456789", 200)),
+        ("bytes=999999999999-", (b"", 416)), ("bytes=3-1", (b"", 416)),
+    ],
+)  # fmt: skip
+def test_ranges(asked: str | None, found: tuple[bytes, int]) -> None:
+    first, size, status, _ = sound.part(10, asked)
+    assert (b"0123456789"[first : first + size], status) == found
+
+
+def test_exports(client: TestClient) -> None:
+    lines = client.get("/api/export/jsonl", params={"in.outcome": "packaged"}).text.splitlines()
+    assert [json.loads(line)["outcome"] for line in lines] == ["packaged"] * 5
+    table = pq.read_table(pa.BufferReader(client.get("/api/export/parquet").content))
+    assert table.num_rows == 8
+    whole = zipfile.ZipFile(io.BytesIO(client.get("/api/export/zip").content))
+    names = whole.namelist()
+    assert sum(name.endswith(".wav") for name in names) == 7
+    rows = [json.loads(line) for line in whole.read("items.jsonl").splitlines()]
+    assert next(row for row in rows if "audio_missing" in row)["reason"] == "unreadable"
+    assert all("/" not in name and ".." not in name for name in names)
+
+
+# Decisions
+
+
+def ids(client: TestClient) -> list[str]:
+    return [row["id"] for row in get(client, "/api/rows")["rows"] if row["id"]]
+
+
+def test_decisions_are_stored(client: TestClient, out: Path) -> None:
+    first, second = ids(client)[:2]
+    sent = {"decisions": [{"id": first, "decision": "keep", "who": "ada", "note": "fine"}]}
+    answer = client.post("/api/reviews", json=sent)
+    assert answer.status_code == 200
+    assert answer.json()["next"] == 1
+    client.post(
+        "/api/reviews", json={"decisions": [{"id": second, "decision": "retext", "text": EVIL}]}
+    )
+    newer = get(client, "/api/reviews", since=1)
+    assert [each["text"] for each in newer["decisions"]] == [EVIL]
+    stored = decision_log.read(decision_log.stored(out))
+    assert [(each.id, each.decision) for each in stored] == [(first, "keep"), (second, "retext")]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", each.when) for each in stored)
+
+
+def test_one_decision_on_a_selection(client: TestClient, out: Path) -> None:
+    body = {"selection": "in.reason=too_short", "decision": "keep", "who": "ada"}
+    assert client.post("/api/reviews/selection", json=body).json()["stored"] == 2
+    assert (
+        client.post("/api/reviews/selection", json={"items": [2], "decision": "drop"}).json()[
+            "stored"
+        ]
+        == 1
+    )
+    assert len(decision_log.last(decision_log.read(decision_log.stored(out)))) == 3
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        ({"decisions": [{"id": "nobody", "decision": "keep"}]}, "no utterance 'nobody'"),
+        ({"decisions": [{"id": "nobody", "decision": "maybe"}]}, "maybe"),
+        ({"decisions": {}}, "list"),
+        ([], "one JSON object"),
+        ({"decisions": [], "version": "x"}, "whole number"),
+    ],
+)
+def test_bad_decisions_store_nothing(client: TestClient, out: Path, sent: Any, said: str) -> None:
+    answer = client.post("/api/reviews", json=sent)
+    assert answer.status_code == 400
+    assert said in answer.json()["error"]
+    assert (
+        client.post(
+            "/api/reviews", content="{", headers={"content-type": "application/json"}
+        ).status_code
+        == 400
+    )
+    assert client.post("/api/reviews", content="a=b").status_code == 400
+    assert decision_log.stored(out) == b""
+
+
+def test_two_browsers_at_once_lose_nothing(out: Path, tmp_path: Path) -> None:
+    """Two servers on one OUT, four tabs on each."""
+    clients = [client_of(out, tmp_path / f"home{n}") for n in range(2)]
+    some = ids(clients[0])
+
+    def send(number: int) -> int:
+        body = {
+            "decisions": [{"id": some[number % len(some)], "decision": "keep", "note": str(number)}]
+        }
+        return clients[number % 2].post("/api/reviews", json=body).status_code
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(send, range(80))) == {200}
+    notes = {each.note for each in decision_log.read(decision_log.stored(out))}
+    assert notes == {str(number) for number in range(80)}
+
+
+# Bad input
+
+
+def test_a_vanished_source(client: TestClient, out: Path, whole: Path) -> None:
+    """Kept clips are heard from the version; of a dropped one the sentence says what is gone."""
+    moved = whole.parent / "in-moved"
+    (whole.parent / "in").rename(moved)
+    try:
+        rows = get(client, "/api/rows")["rows"]
+        kept = next(r["item"] for r in rows if r["outcome"] == "packaged")
+        dropped = next(r["item"] for r in rows if r["outcome"] == "dropped")
+        assert client.get(f"/api/audio/{kept}").status_code == 200
+        assert "its source cannot be" in get(client, f"/api/audio/{dropped}", 404)["error"]
+    finally:
+        moved.rename(whole.parent / "in")
+
+
+def test_a_version_without_audio(out: Path, tmp_path: Path) -> None:
+    newest = versions.newest(out)
+    assert newest is not None
+    shutil.rmtree(newest / "wenet")
+    shutil.rmtree(out / "audio")
+    client = client_of(out, tmp_path / "home")
+    kept = next(r["item"] for r in get(client, "/api/rows")["rows"] if r["outcome"] == "packaged")
+    assert client.get(f"/api/audio/{kept}").status_code == 200, "its source is there"
+
+
+def test_only_the_version(out: Path, tmp_path: Path) -> None:
+    """Without checkpoints and runs, the tables and the tars still tell what they hold."""
+    for name in ("manifests", "audio", "runs"):
+        shutil.rmtree(out / name)
+    client = client_of(out, tmp_path / "home")
+    rows = get(client, "/api/rows")["rows"]
+    assert len(rows) == 8
+    assert get(client, "/api/about")["limits"] == []
+    kept = next(r["item"] for r in rows if r["outcome"] == "packaged")
+    dropped = next(r["item"] for r in rows if r["outcome"] == "dropped")
+    assert client.get(f"/api/audio/{kept}").status_code == 200
+    assert get(client, f"/api/clip/{kept}")["reference"]
+    assert "unknown" in get(client, f"/api/audio/{dropped}", 404)["error"]
+
+
+def test_a_version_that_vanishes(client: TestClient, out: Path) -> None:
+    newest = versions.newest(out)
+    assert newest is not None
+    shutil.rmtree(newest)
+    assert "no dataset version" in get(client, "/api/rows", 400)["error"]
+
+
+def test_tables_in_parts(out: Path, tmp_path: Path) -> None:
+    """A large version's tables are folders of parts under the same name."""
+    newest = versions.newest(out)
+    assert newest is not None
+    for name in ("ledger", "utterances"):
+        path = newest / f"{name}.parquet"
+        table = pq.read_table(path)
+        path.unlink()
+        path.mkdir()
+        for at in range(0, table.num_rows, 3):
+            pq.write_table(table.slice(at, 3), path / f"part-{at:06d}.parquet")
+    client = client_of(out, tmp_path / "home")
+    assert get(client, "/api/rows")["total"] == 8
+    kept = next(r["item"] for r in get(client, "/api/rows")["rows"] if r["outcome"] == "packaged")
+    assert client.get(f"/api/audio/{kept}").status_code == 200
+
+
+def test_two_versions_side_by_side(out: Path, tmp_path: Path, whole: Path) -> None:
+    job = job_of(whole.parent, filter=corpus.filters({"use": "loudness"}, min=0.9))
+    corpus.run(replace(job, out=out))
+    client = client_of(out, tmp_path / "home")
+    assert get(client, "/api/about")["versions"] == [2, 1]
+    answer = get(client, "/api/compare", against=1)
+    assert {each["change"]: each["items"] for each in answer["counts"]} == {"went": 1}
+    assert answer["rows"][0]["reason"] == "too_short"
+    assert get(client, "/api/compare", version=1, against=2, change="came")["rows"]
+    assert get(client, "/api/rows", version=1)["total"] == 8
+
+
+# The command
+
+
+@pytest.mark.parametrize("option", ["--version", "--against"])
+def test_no_such_version(out: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["explore", str(out), option, "7"]) == 2
+    assert "there is no version 7" in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert cli.main(["explore", str(out), "--port", str(port)]) == 2
+    assert f"port {port} cannot be used" in capsys.readouterr().err
+
+
+def test_no_version_yet(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(out / "datasets")
+    assert cli.main(["explore", str(out)]) == 2
+    assert "no dataset version yet" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_no_out_costs_one_line(tmp_path: Path) -> None:
+    """DuckDB's binding added fifty of its own."""
+    command = [sys.executable, "-m", "flows.cli", "explore", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == f"uttermill: {tmp_path} is not the OUT of a run: it holds no runs/\n"
+
+
+@pytest.fixture
+def served(out: Path) -> Iterator[dict[str, Any]]:
+    """The real command on a copy of OUT; ended by its signal."""
+    command = [sys.executable, "-m", "flows.cli", "explore", str(out), "--json"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    watchdog = threading.Timer(60, child.kill)
+    watchdog.start()
+    assert child.stdout is not None
+    assert child.stderr is not None
+    line = child.stdout.readline()
+    assert line, child.stderr.read()
+    yield json.loads(line)
+    child.send_signal(signal.SIGTERM)
+    child.wait(20)
+    watchdog.cancel()
+    assert child.returncode == 130
+    assert child.stdout.read() == "", "one object, also when it ends"
+    assert "leaked" not in child.stderr.read(), "DuckDB's binding finds nothing that is left"
+    child.stdout.close()
+    child.stderr.close()
+
+
+def test_the_command_serves_and_ends(served: dict[str, Any]) -> None:
+    import httpx
+
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{20,}", served["url"])
+    assert served["tunnel"].startswith(f"ssh -N -L {served['port']}:127.0.0.1:{served['port']} ")
+    assert httpx.get(served["url"]).status_code == 200
+    assert httpx.get(f"http://127.0.0.1:{served['port']}/").status_code == 403
+
+
+def test_nothing_reads_a_version_once_the_corpus_is_closed(out: Path, tmp_path: Path) -> None:
+    for number in range(10):
+        home = tmp_path / f"{number}"
+        home.mkdir()
+        before = {*threading.enumerate()}
+        corpus = Corpus(out, home)
+        corpus.begin(1)
+        corpus.close()
+        assert {*threading.enumerate()} <= before
+        with pytest.raises(Ended), corpus.cursor():
+            pass
+
+
+def test_control_charts_limits_without_a_run() -> None:
+    assert charts.limits(None) == []

@@ -1,0 +1,574 @@
+"""Costly measures: against the formulas written out plainly, against known noise, and on odd audio.
+
+With UTTERMILL_CORPUS set, on real speech too; `-s` shows the largest differences.
+"""
+
+from __future__ import annotations
+
+import os
+import tracemalloc
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import soundfile as sf
+import soxr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from onnx import numpy_helper
+from pydantic import ValidationError
+
+from flows.demo.corpus import ENGLISH
+from flows.demo.speech import Line, speak
+from flows.demo.voice import RATE as VOICE_RATE
+from tasks import plugins
+from tasks.audio import Clip
+from tasks.base.errors import ConfigError, RunError
+from tasks.filters import _derived as derived
+from tasks.filters import _nmf, dnsmos, nmf_snr, snr
+from tasks.filters._dnsmos import networks, onnx_cut, scores
+from tasks.models import finding
+from tasks.plugins.rules import judge
+from tasks.settings import Plugin
+from tasks.shard_store import recipe
+from tests.filters.test_filters import cut
+from tests.helpers import plain_quality
+from tests.helpers.corpus import speech as syllables
+
+RATE = 16_000
+Floats = NDArray[np.float32]
+CORPUS = os.environ.get("UTTERMILL_CORPUS")
+NIGHTLY = partial(pytest.param, marks=pytest.mark.nightly)
+on_corpus = pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set")
+MODULES: list[Any] = [nmf_snr, snr, dnsmos]
+
+
+def value(module: Any, samples: NDArray[Any], rate: int = RATE, column: str = "", **kw: Any) -> Any:
+    clip = Clip.of(samples, rate)
+    return module.measure(clip, module.Settings(**kw))[column or next(iter(module.COLUMNS))]
+
+
+@pytest.fixture(scope="module")
+def voices() -> list[Floats]:
+    """Twelve utterances of espeak-ng at 16 kHz, a fifth of full scale, without noise."""
+    pytest.importorskip("espeakng_loader")
+    kinds = ("en-us+f2", "en-us+m3", "en-us", "en-us+f4")
+    lines = [
+        Line(f"{ENGLISH[2 * i]} {ENGLISH[2 * i + 1]}", kinds[i % 4], 140 + 5 * i, 40 + 3 * i)
+        for i in range(12)
+    ]
+    said = [soxr.resample(v, VOICE_RATE, RATE, "HQ") for v in speak(lines)]
+    return [(0.2 * v / np.abs(v).max()).astype(np.float32) for v in said]
+
+
+@pytest.fixture(scope="module")
+def reference() -> Any:
+    """Without its second model: we have no P.808 to hold against its own."""
+    pytest.importorskip("speechmos.dnsmos")
+    scorer = plain_quality.single_threaded()
+    scorer.audio_melspec = lambda audio: [[0.0]]
+    scorer.p808_onnx_sess = SimpleNamespace(run=lambda *_: [[[0.0]]])
+    return scorer
+
+
+def real(
+    least: float, most: float, count: int, *without: str
+) -> Iterator[tuple[Path, Floats, int]]:
+    """Mono clips of the corpus, spread over it: all rates and origins."""
+    found = []
+    skipped = {"broken", *without}
+    for path in sorted(Path(str(CORPUS)).rglob("*")):
+        if path.suffix in (".wav", ".flac", ".ogg") and not skipped & set(path.parts):
+            try:
+                info = sf.info(path)
+            except sf.SoundFileError:
+                continue
+            if least <= info.duration <= most:
+                found.append(path)
+    for path in found[:: max(len(found) // count, 1)]:
+        try:
+            samples, rate = sf.read(path, dtype="float32", always_2d=True)
+        except sf.SoundFileError:
+            continue
+        yield path, samples.mean(axis=1), rate
+
+
+# nmf_snr
+
+
+def plain(samples: Floats) -> float:
+    with warnings.catch_warnings():  # librosa's about short clips, numpy's about an empty component
+        warnings.simplefilter("ignore")
+        return plain_quality.plain_nmf_snr(samples)
+
+
+@pytest.mark.parametrize(
+    "count", [512, 513, 1023, 1024, 1535, 1536, 2047, 2048, 2560, 9000, 70_000]
+)
+def test_nmf_snr_is_data_juicers(count: int) -> None:
+    samples = syllables(count, count / RATE, RATE)[:, 0].astype(np.float32)
+    assert value(nmf_snr, samples) == pytest.approx(plain(samples), abs=0.01)
+
+
+def test_nmf_snr_of_speech_is_data_juicers(voices: list[Floats]) -> None:
+    for voice in voices[:6]:
+        assert value(nmf_snr, voice) == pytest.approx(plain(voice), abs=0.01)
+    wide = soxr.resample(voices[0], RATE, 44_100)
+    both = np.stack([wide, -0.3 * np.roll(wide, 99)], axis=1)
+    assert value(nmf_snr, both, 44_100) == pytest.approx(plain(both.mean(axis=1)), abs=0.01)
+
+
+@on_corpus
+@pytest.mark.parametrize("count", [24, NIGHTLY(60)])
+def test_nmf_snr_of_real_clips_is_data_juicers(count: int) -> None:
+    differences = {}
+    for path, samples, rate in real(0.2, 80, count):
+        theirs, ours = plain(samples), value(nmf_snr, samples, rate)
+        if abs(theirs) > 1e300:
+            assert ours is None
+        else:
+            differences[path.name] = abs(theirs - ours)
+    worst = max(differences, key=lambda name: differences[name])
+    print(f"\nnmf_snr, {len(differences)} clips: at most {differences[worst]:.6f} dB off ({worst})")
+    assert len(differences) >= 20
+    assert differences[worst] < 0.01
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 60_000), st.lists(st.integers(1, 5000), min_size=1, max_size=4))
+def test_spectrograms_do_not_depend_on_the_blocks(count: int, sizes: list[int]) -> None:
+    samples = np.random.default_rng(count).standard_normal(count).astype(np.float32)
+    cuts = [piece[:, 0] for piece in cut(samples, tuple(sizes)).blocks()]
+    whole = _nmf.magnitudes([samples], count)
+    assert np.array_equal(_nmf.magnitudes(cuts, count), whole)
+    assert whole.shape == (1 + count // 512, 1025)
+
+
+def test_nmf_snr_is_null_beyond_ten_minutes() -> None:
+    assert value(nmf_snr, np.ones(601_000, np.float32), 1000) is None
+    noise = np.random.default_rng(0).standard_normal(599_000).astype(np.float32)
+    assert value(nmf_snr, noise, 1000) is not None
+
+
+# snr
+
+
+def noisy(samples: Floats, ratio: float, rate: int = RATE) -> Floats:
+    """With white noise so many dB below the speech, whose place is told from the clean signal."""
+    size = round(0.032 * rate)
+    whole = len(samples) // size
+    powers = np.square(samples[: whole * size].astype(np.float64)).reshape(whole, size).mean(axis=1)
+    spoken = derived.speech_probabilities(Clip.of(samples, rate))[:whole] >= 0.5
+    level = np.sqrt(powers[spoken].mean() / 10 ** (ratio / 10))
+    noise = np.random.default_rng(len(samples)).standard_normal(len(samples))
+    mixed: Floats = (samples + level * noise).astype(np.float32)
+    return mixed
+
+
+RATIOS = (30, 20, 10, 0)
+
+
+def check_snr(clips: list[tuple[Floats, int]]) -> str:
+    errors: dict[int, list[float]] = {ratio: [] for ratio in RATIOS}
+    for samples, rate in clips:
+        found = {ratio: value(snr, noisy(samples, ratio, rate), rate) for ratio in RATIOS}
+        row = [value(snr, samples, rate), *found.values()]
+        assert all(above > below for above, below in pairwise(row)), row
+        for ratio, one in found.items():
+            errors[ratio].append(one - ratio)
+    for one in errors.values():
+        assert abs(np.mean(one)) < 3
+    return ", ".join(
+        f"{ratio} dB: {np.mean(one):+.2f} ({min(one):+.2f} to {max(one):+.2f})"
+        for ratio, one in errors.items()
+    )
+
+
+def test_snr_is_that_of_added_noise(voices: list[Floats]) -> None:
+    print(f"\nsnr, {len(voices)} clips: {check_snr([(voice, RATE) for voice in voices])}")
+
+
+def test_snr_needs_no_pause(voices: list[Floats]) -> None:
+    for voice in voices[:4]:
+        found = derived.speech_probabilities(Clip.of(voice, RATE))
+        loud = np.repeat(found > 0.9, 512)[: len(voice)]
+        tight = np.tile(voice[loud], 2)
+        for ratio in (20, 10):
+            assert value(snr, noisy(tight, ratio)) == pytest.approx(ratio, abs=3)
+
+
+@on_corpus
+@pytest.mark.parametrize("count", [100, NIGHTLY(400)])
+def test_snr_of_real_clips_is_that_of_added_noise(count: int) -> None:
+    clean = []
+    for _, samples, rate in real(1.5, 40, count, "degraded", "formats"):
+        size = round(0.032 * rate)
+        whole = len(samples) // size
+        powers = np.square(samples[: whole * size]).reshape(whole, size).mean(axis=1)
+        spoken = derived.speech_probabilities(Clip.of(samples, rate))[:whole] >= 0.5
+        if spoken.sum() < 20:
+            continue
+        if powers[spoken].mean() > 10**4.5 * np.quantile(powers, 0.05):
+            clean.append((samples, rate))
+    assert len(clean) >= 10
+    print(f"\nsnr, {len(clean)} clips: {check_snr(clean)}")
+
+
+@on_corpus
+def test_snr_of_librispeech_falls_with_noise() -> None:
+    """Their own noise lies 15 to 30 dB below the speech; only at 0 dB is the truth known."""
+    for path in sorted(Path(str(CORPUS)).glob("en/librispeech/*.flac"))[::2]:
+        samples, rate = sf.read(path, dtype="float32")
+        row = [value(snr, noisy(samples, ratio), rate) for ratio in RATIOS]
+        assert all(above > below for above, below in pairwise(row)), (path, row)
+        assert row[-1] == pytest.approx(0, abs=3)
+
+
+@settings(max_examples=12, deadline=None)
+@given(gain=st.floats(0.03, 4))
+def test_snr_does_not_depend_on_the_gain(voices: list[Floats], gain: float) -> None:
+    mixed = noisy(voices[0], 15)
+    assert value(snr, np.float32(gain) * mixed) == pytest.approx(value(snr, mixed), abs=0.5)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.integers(1, 40_000), min_size=1, max_size=4))
+def test_snr_does_not_depend_on_the_blocks(voices: list[Floats], sizes: list[int]) -> None:
+    whole = Clip.of(voices[1], RATE)
+    sizes = [max(size, 500) for size in sizes]
+    assert snr.measure(cut(voices[1], tuple(sizes)), snr.Settings()) == snr.measure(
+        whole, snr.Settings()
+    )
+
+
+def test_snr_is_null_without_speech_and_bounded_without_noise(voices: list[Floats]) -> None:
+    noise = 0.1 * np.random.default_rng(0).standard_normal(5 * RATE).astype(np.float32)
+    assert value(snr, noise) is None
+    assert value(snr, voices[0]) <= 100
+    padded = np.concatenate([np.zeros(20 * RATE, np.float32), noisy(voices[0], 10)])
+    assert value(snr, padded) == pytest.approx(10, abs=3)  # digital silence is not the noise
+
+
+def test_snr_does_not_see_an_offset(voices: list[Floats]) -> None:
+    mixed = noisy(voices[2], 20)
+    assert value(snr, mixed + np.float32(0.05)) == pytest.approx(value(snr, mixed), abs=0.5)
+
+
+# dnsmos
+
+
+@pytest.mark.parametrize("seconds", [0.7, 9.3, 12.2])
+def test_dnsmos_is_the_references(voices: list[Floats], reference: Any, seconds: float) -> None:
+    samples = noisy(np.concatenate(voices)[: round(seconds * RATE)], 20)
+    found = dnsmos.measure(Clip.of(samples, RATE), dnsmos.Settings())
+    assert found == pytest.approx(plain_quality.plain_dnsmos(reference, samples), abs=1e-3)
+
+
+def test_dnsmos_counts_the_windows_that_the_reference_loses(
+    voices: list[Floats], reference: Any
+) -> None:
+    """Of 17.2 s there are eight windows, of which the reference cuts the last a sample short."""
+    clip = Clip.of(np.concatenate(voices)[: round(17.2 * RATE)], RATE)
+    samples = clip.samples()[:, 0]
+    seven = plain_quality.plain_dnsmos(reference, samples)
+    emilia = dnsmos.measure(clip, dnsmos.Settings(compat="emilia"))
+    assert emilia == pytest.approx(seven, abs=1e-3)
+    last = samples[None, 7 * RATE : 7 * RATE + 144_160]
+    sig, bak, ovrl = reference.onnx_sess.run(None, {"input_1": last})[0][0].tolist()
+    eighth = {
+        "dnsmos_sig": -0.08397278 * sig**2 + 1.22083953 * sig + 0.0052439,
+        "dnsmos_bak": -0.13166888 * bak**2 + 1.60915514 * bak - 0.39604546,
+        "dnsmos_ovrl": -0.06766283 * ovrl**2 + 1.11546468 * ovrl + 0.04602535,
+    }
+    ours = dnsmos.measure(clip, dnsmos.Settings())
+    assert ours == pytest.approx(
+        {column: (7 * seven[column] + eighth[column]) / 8 for column in seven}, abs=1e-3
+    )
+    assert emilia != ours
+
+
+def unlooped(samples: Floats, rate: int) -> Floats:
+    """As much of a short clip as gives one window or two: the reference takes it twice over until
+    there are 9.01 s, and 8 s are seven windows of the same."""
+    size = len(samples)
+    while size < 9.01 * rate:
+        size *= 2
+    short = len(samples) < 9.01 * rate
+    return samples[: len(samples) * 11 * rate // size] if short and size > 11 * rate else samples
+
+
+@on_corpus
+@pytest.mark.parametrize("count", [3, NIGHTLY(12)])
+def test_dnsmos_of_real_clips_is_the_references(reference: Any, count: int) -> None:
+    worst = 0.0
+    clips = [(unlooped(samples, rate), rate) for _, samples, rate in real(0.5, 16, count)]
+    same = [samples for samples, rate in clips if rate == RATE]
+    if len(same) > 1:
+        clips.append((np.concatenate(same), RATE))
+    for samples, rate in clips:
+        clip = Clip.of(samples, rate)
+        theirs = plain_quality.plain_dnsmos(reference, derived.mono_16k(clip).clip(-1, 1))
+        ours = dnsmos.measure(clip, dnsmos.Settings(compat="emilia"))
+        worst = max(worst, *(abs(theirs[c] - (ours[c] or 0)) for c in theirs))
+    print(
+        f"\ndnsmos, {len(clips)} clips, {clip.seconds:.0f} s the longest: at most {worst:.1e} off"
+    )
+    assert worst < 1e-3
+
+
+def test_dnsmos_does_not_depend_on_blocks_and_groups(voices: list[Floats]) -> None:
+    pytest.importorskip("speechmos")
+    samples = np.concatenate(voices)[: round(14.5 * RATE)]
+    whole = np.concatenate(list(scores.windows([samples])))
+    blocks = np.array_split(samples, 23)
+    cut_up = np.concatenate(list(scores.windows(blocks, group=2)))
+    assert whole.shape == (5, 3)
+    assert np.abs(cut_up - whole).max() < 1e-4
+
+
+def test_channels_that_are_left_out_change_nothing(
+    voices: list[Floats], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Columns of the whole model: speech, noise, a click, a full-scale square and digital zero."""
+    import onnxruntime
+
+    pytest.importorskip("speechmos")
+    whole = networks.weights().read_bytes()
+    second = 2 * RATE
+    click = np.zeros(second, np.float32)
+    click[RATE] = 1
+    square = np.sign(np.sin(np.arange(second, dtype=np.float32)))
+    noise = np.random.default_rng(0).normal(0, 0.2, second).astype(np.float32)
+    signals = [*(voice[:second] for voice in voices[:4]), click, square, noise, 0 * click]
+
+    def columns(model: bytes) -> list[Floats]:
+        part = onnx_cut.part(model, networks.FRAMES, networks.POOLED)
+        session = onnxruntime.InferenceSession(part, providers=["CPUExecutionProvider"])
+        views = [np.lib.stride_tricks.sliding_window_view(x, 320)[::160] for x in signals]
+        return [
+            session.run(None, {networks.FRAMES: np.ascontiguousarray(v[None])})[0] for v in views
+        ]
+
+    all_channels = columns(whole)
+
+    def apart() -> float:
+        pairs = zip(all_channels, columns(networks.lean(whole)), strict=True)
+        return max(float(np.abs(one - other).max()) for one, other in pairs)
+
+    assert apart() < 1e-5
+    monkeypatch.setattr(networks, "SILENT", (60,))
+    assert apart() > 0.01, "control: this channel fires"
+
+
+def test_dnsmos_in_integers_is_nearly_the_same(voices: list[Floats]) -> None:
+    pytest.importorskip("speechmos")
+    exact, whole = dnsmos.Settings(), dnsmos.Settings(precision="int8")
+    clips = [
+        Clip.of(noisy(voice, snr), RATE) for snr, voice in zip((0, 20, 60), voices, strict=False)
+    ]
+    scores = [(dnsmos.measure(c, exact), dnsmos.measure(c, whole)) for c in clips]
+    apart = [abs((one[k] or 0) - (two[k] or 0)) for one, two in scores for k in dnsmos.COLUMNS]
+    assert 0 < max(apart) < 0.1
+    kinds = [{"use": "dnsmos"}, {"use": "dnsmos", "precision": "int8"}]
+    recipes = {recipe.of_plugin("filters", Plugin.model_validate(kind)) for kind in kinds}
+    assert len(recipes) == 2, "scores of one kind are not taken for the other's"
+    with pytest.raises(ValidationError, match="precision int8 is for CPUs"):
+        dnsmos.Settings(precision="int8", device="cuda")
+
+
+def test_integers_of_dnsmos_saturate_on_no_cpu() -> None:
+    """AVX2 without VNNI adds two products of a value and a weight in 16 bits."""
+    pytest.importorskip("speechmos")
+    model = networks.lean(networks.weights().read_bytes())
+    graph = onnx.load_from_string(networks.quantised(model)).graph
+    kernels = [
+        numpy_helper.to_array(tensor).astype(int)
+        for tensor in graph.initializer
+        if len(tensor.dims) == 4
+    ]
+    assert [kernel.shape for kernel in kernels] == [
+        (out, given, 3, 3) for _, out, given in networks.LAYERS
+    ]
+    assert max(2 * 255 * int(np.abs(kernel).max()) for kernel in kernels) < 2**15
+
+
+class Stub:
+    """Parts that are fast: what they give has the right shapes."""
+
+    def __init__(self) -> None:
+        self.windows = self.frames = 0
+
+    def parts(self, device: str, precision: str) -> tuple[Callable[[Floats], Floats], ...]:
+        return self.near, self.far, lambda columns: columns, self.head
+
+    def near(self, frames: Floats) -> Floats:
+        assert frames.shape[2] == 320
+        self.frames += frames.shape[0] * frames.shape[1]
+        return np.zeros((len(frames), 32, frames.shape[1] // 2, 80), np.float32)
+
+    def far(self, halves: Floats) -> Floats:
+        return np.zeros((len(halves), 32, halves.shape[2] // 2, 40), np.float32)
+
+    def head(self, columns: Floats) -> Floats:
+        assert columns.shape[1:] == (32, 225, 40)
+        self.windows += len(columns)
+        return np.ones((len(columns), 3), np.float32)
+
+
+def test_dnsmos_of_a_long_stream_takes_the_memory_of_a_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stub = Stub()
+    monkeypatch.setattr(networks, "parts", stub.parts)
+    minute = np.zeros(60 * RATE, np.float32)
+    tracemalloc.start()
+    found = sum(len(scores) for scores in scores.windows(minute for _ in range(25)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == stub.windows == 25 * 60 - 9
+    assert stub.frames < 1.22 * 100 * 25 * 60, "each frame once, few twice"
+    kept = scores.windows((minute for _ in range(25)), dnsmos._kept_by_reference)
+    whole = [i for i in range(found) if int((i + 9.01) * RATE) - i * RATE == 144_160]
+    assert sum(len(scores) for scores in kept) == len(whole) < found - 16
+    assert stub.windows == 2 * (25 * 60 - 9) - 16  # two groups of eight are not run
+    assert peak < 60e6
+
+
+def test_dnsmos_on_a_gpu_or_not_at_all(
+    voices: list[Floats], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ONNX Runtime takes the CPU where a GPU cannot be used: seen, and refused."""
+    import onnxruntime
+
+    asked = []
+    session = onnxruntime.InferenceSession
+
+    def made(model: bytes, sess_options: Any, providers: list[str]) -> Any:
+        asked.extend(providers)
+        return session(model, sess_options=sess_options, providers=["CPUExecutionProvider"])
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", made)
+    on_gpu = dnsmos.Settings(device="cuda")
+    assert dnsmos.wants_gpu(on_gpu)
+    assert not dnsmos.wants_gpu(dnsmos.Settings())
+    assert "onnxruntime-gpu" in (dnsmos.gpu_fault(on_gpu) or "")
+    with pytest.raises(RunError, match="device: cuda, but ONNX Runtime cannot use it"):
+        dnsmos.measure(Clip.of(voices[0], RATE), on_gpu)
+    assert set(asked) == {"CUDAExecutionProvider"}
+    plugin = Plugin.model_validate({"use": "dnsmos", "device": "cuda"})
+    assert recipe.of_plugin("filters", plugin) == recipe.of_plugin("filters", Plugin(use="dnsmos"))
+
+
+@pytest.mark.parametrize(
+    "spec", [None, SimpleNamespace(submodule_search_locations=["/nowhere/speechmos"])]
+)
+def test_dnsmos_without_its_package_is_refused_early(
+    monkeypatch: pytest.MonkeyPatch, spec: Any
+) -> None:
+    monkeypatch.setattr(finding, "find_spec", lambda _: spec)
+    with pytest.raises(ConfigError, match=r"pip install 'uttermill\[dnsmos\]'"):
+        recipe.of_plugin("filters", Plugin.model_validate({"use": "dnsmos", "min_ovrl": 2.87}))
+
+
+def test_another_model_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "dnsmos_models").mkdir()
+    (tmp_path / "dnsmos_models" / "sig_bak_ovr.onnx").write_bytes(b"\x08\x07")
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(finding, "find_spec", lambda _: spec)
+    with pytest.raises(ConfigError, match="is not the model dnsmos"):
+        dnsmos.identity(dnsmos.Settings())
+    with pytest.raises(ValueError, match="not an ONNX model"):
+        onnx_cut.part(b"\x0f", "a", "b")
+
+
+# all of them
+
+
+def odd() -> dict[str, tuple[Floats, int]]:
+    clean = syllables(3, 1.0, RATE)[:, 0].astype(np.float32)
+    holes = {"nan": np.nan, "infinity": np.inf, "huge": 3e38}
+    broken = {name: np.where(np.arange(RATE) == 7000, bad, clean) for name, bad in holes.items()}
+    return {
+        **{name: (samples.astype(np.float32), RATE) for name, samples in broken.items()},
+        "nothing": (np.zeros((0, 2), np.float32), RATE),
+        "one sample": (np.full(1, 0.5, np.float32), RATE),
+        "one sample of 192 kHz": (np.full(1, 0.5, np.float32), 192_000),
+        "silence": (np.zeros(3 * RATE, np.float32), RATE),
+        "offset": (np.full(3 * RATE, 0.25, np.float32), RATE),
+        "eight channels": (syllables(4, 1.0, RATE, 8).astype(np.float32), RATE),
+        "1 kHz": (syllables(5, 2.0, 1000).astype(np.float32), 1000),
+        "8 kHz": (syllables(5, 2.0, 8000).astype(np.float32), 8000),
+        "192 kHz": (syllables(6, 1.0, 192_000).astype(np.float32), 192_000),
+        "768 kHz": (syllables(7, 0.5, 768_000).astype(np.float32), 768_000),
+    }
+
+
+@pytest.mark.parametrize("name", list(odd()))
+@pytest.mark.parametrize("module", MODULES)
+def test_odd_audio_gives_a_finite_number_or_null(module: Any, name: str) -> None:
+    if module is dnsmos:
+        pytest.importorskip("speechmos")
+    samples, rate = odd()[name]
+    found = module.measure(Clip.of(samples, rate), module.Settings())
+    assert set(found) == set(module.COLUMNS)
+    assert all(v is None or (isinstance(v, float) and np.isfinite(v)) for v in found.values())
+    if name in ("nothing", "nan", "infinity") or (name == "silence" and module is not dnsmos):
+        assert set(found.values()) == {None}
+    if name in ("eight channels", "192 kHz") and module is not snr:
+        assert None not in found.values()
+
+
+@pytest.mark.parametrize("module", [nmf_snr, snr])
+def test_25_minutes_take_the_memory_of_a_part(module: Any) -> None:
+    minute = syllables(1, 60.0, 8000).astype(np.float32)
+    clip = Clip.of_pieces([minute] * 25, 8000)
+    tracemalloc.start()
+    found = module.measure(clip, module.Settings())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert all(v is None or np.isfinite(v) for v in found.values())
+    assert peak < 60e6
+
+
+def test_snr_of_a_long_clip_is_that_of_its_parts(voices: list[Floats]) -> None:
+    mixed = noisy(np.concatenate(voices), 12)
+    long = Clip.of_pieces([mixed[:, None]] * 3, RATE)  # beyond the length that is kept in memory
+    assert long.seconds > derived.KEPT_SECONDS
+    assert snr.measure(long, snr.Settings())["snr"] == pytest.approx(12, abs=1.5)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_costly_measures_are_the_same_every_time(module: Any, voices: list[Floats]) -> None:
+    if module is dnsmos:
+        pytest.importorskip("speechmos")
+    first, second = (module.measure(Clip.of(voices[3], RATE), module.Settings()) for _ in range(2))
+    assert first == second
+    assert module.COSTLY is True
+
+
+@pytest.mark.parametrize(
+    ("module", "values", "limits", "reason"),
+    [
+        (snr, {"snr": 4.0}, {"min": 5}, "noisy"),
+        (snr, {"snr": None}, {"min": 5}, None),
+        (snr, {"snr": 40.0}, {"max": 30}, "high_snr"),
+        (nmf_snr, {"nmf_snr": -0.1}, {"min": 0}, "low_nmf_snr"),
+        (nmf_snr, {"nmf_snr": 0.0}, {"min": 0}, None),
+        (dnsmos, {"dnsmos_ovrl": 2.9}, {"min_ovrl": 3.0}, "low_dnsmos_ovrl"),
+        (dnsmos, {"dnsmos_ovrl": 2.9}, {}, None),
+        (dnsmos, {"dnsmos_bak": 2.9}, {"min_bak": 3.0}, "low_dnsmos_bak"),
+    ],
+)
+def test_limits(module: Any, values: dict[str, Any], limits: dict[str, float], reason: Any) -> None:
+    found = judge(
+        values, plugins.load("filters", module.__name__).verdict(module.Settings(**limits))
+    )
+    assert (found.reason if found else None) == reason

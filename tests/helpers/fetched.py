@@ -1,0 +1,27 @@
+"""Weights that only `uttermill models fetch` brings: without them, what needs them skips."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tasks.base import shelves
+from tasks.models import finding, registry
+
+SPEAKERS = all(finding.state(model) == "ok" for model in registry.fetched("speakers"))
+GTCRN = finding.state(registry.GTCRN) == "ok"
+needs_gtcrn = pytest.mark.skipif(
+    not GTCRN, reason="its weights are not here: type `uttermill models fetch gtcrn`"
+)
+needs_speakers = pytest.mark.skipif(
+    not SPEAKERS, reason="its weights are not here: type `uttermill models fetch speakers`"
+)
+
+
+def filters() -> list[Any]:
+    """Names on the shelf, as parameters of a test that measures."""
+    return [
+        pytest.param(name, marks=needs_speakers) if name == "speaker_purity" else name
+        for name in shelves.names("filters")
+    ]

@@ -1,0 +1,57 @@
+"""Fill a real disk: `unshare -rm python -m tests.helpers.full_disk SMALL TMP` (see test_laws.py)."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tasks.base.errors import MillError
+from tasks.publish.upkeep.verify import verify
+from tasks.storage import owners, versions
+from tests.helpers import corpus
+
+PAGES = (1, 2, 4, 6, 9, 13, 20, 30, 45)  # of 4 KiB; with the last one, all has room perhaps
+
+
+def main(small: Path, tmp: Path) -> int:
+    disk = tmp / "disk"
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(disk)]
+    if subprocess.run(mount).returncode:
+        return 77
+    wanted = corpus.content(small / "out/datasets/v0001")
+    faults: list[str] = []
+    full = 0
+    for pages in PAGES:
+        resize(disk, pages)
+        job = corpus.job(small, out=disk / f"out{pages}")
+        try:
+            with owners.naming(tmp, job.out):
+                corpus.run(job)
+        except (OSError, MillError) as error:
+            full += 1
+            said = owners.sentence(error) if isinstance(error, OSError) else str(error)
+            if os.strerror(errno.ENOSPC) not in said or f"no space left on {job.out}" not in said:
+                faults.append(f"{pages} pages: unclear: {error!r}")
+        for version in versions.all_of(job.out):
+            faults += [f"{pages} pages: {fault}" for fault in verify(version)]
+        resize(disk, 10_000)
+        published, _ = corpus.run(job)
+        if corpus.content(published.path) != wanted:
+            faults.append(f"{pages} pages: other bytes after there was room")
+        faults += [f"{pages} pages: left {path}" for path in corpus.temps(job.out)]
+        subprocess.run(["rm", "-rf", str(job.out)], check=True)
+    print(json.dumps({"full": full, "faults": faults}))
+    return 0
+
+
+def resize(disk: Path, pages: int) -> None:
+    options = f"remount,size={4 * pages}k"
+    subprocess.run(["mount", "-o", options, str(disk)], check=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))

@@ -1,0 +1,100 @@
+"""Runs that die by SIGKILL at chosen calls: `python -m tests.helpers.killed SMALL TMP COUNT SEED [TORN]`.
+
+Forks one run for each point from a process that never ran anything itself, and only imported what
+a run imports, which takes most of a run's time; prints the points.
+As a control, TORN (`replace` or `rename`) makes this call of `os` a copy that dies halfway.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from tasks import pipeline
+from tasks.formats import _tar
+from tasks.storage import atomic
+from tests.helpers import corpus
+from tests.helpers.signals import forked
+
+CALLS: list[tuple[Any, str]] = [
+    (atomic.HashedFile, "write"), (pq, "write_table"), (Path, "write_text"),
+    (_tar.Tar, "add"), (os, "replace"), (os, "rename"), (os, "fsync"),
+]  # fmt: skip
+
+
+#: Audit events of Python that change what a folder holds.
+EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.symlink", "os.link"}
+
+
+def half(source: Path, target: Path) -> None:
+    """What a copy leaves that dies halfway."""
+    if source.is_dir():
+        files = sorted(p for p in source.rglob("*") if p.is_file())
+        for file in files[: len(files) // 2]:
+            copy = target / file.relative_to(source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(file.read_bytes())
+    elif not source.is_symlink():
+        data = source.read_bytes()
+        target.write_bytes(data[: len(data) // 2])
+
+
+def die_at(small: Path, out: Path, at: int, torn: str) -> None:
+    """In a child: count the calls; at number `at`, end as kill -9 ends."""
+    calls = 0
+
+    def around(work: Callable[..., Any]) -> Callable[..., Any]:
+        def mortal(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls > at >= 0:
+                if torn:
+                    half(Path(args[0]), Path(args[1]))
+                elif isinstance(args[0], atomic.HashedFile):
+                    view = memoryview(args[1]).cast("B")
+                    work(args[0], view[: len(view) // 2])
+                    args[0].raw.flush()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return work(*args, **kwargs)
+
+        return mortal
+
+    def watch(event: str, args: tuple[Any, ...]) -> None:
+        nonlocal calls
+        if event in EVENTS and any(str(out) in str(arg) for arg in args[:2]):
+            calls += 1
+            if calls > at >= 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    if not torn:
+        sys.addaudithook(watch)
+    for owner, name in [(os, torn)] if torn else CALLS:
+        setattr(owner, name, around(getattr(owner, name)))
+    pipeline.run_here(corpus.job(small, out=out))
+    (out.parent / "whole.json").write_text(json.dumps({"calls": calls, "modules": [*sys.modules]}))
+
+
+def main(small: Path, tmp: Path, count: int, seed: int, torn: str = "") -> None:
+    forked(die_at, small, tmp / "whole", -1, torn)
+    done = json.loads((tmp / "whole.json").read_text())
+    calls = done["calls"]
+    for module in done["modules"]:
+        with suppress(ImportError):  # some are made by others, under names that nothing finds
+            import_module(module)
+    points = sorted(random.Random(seed).sample(range(calls), min(count, calls)))
+    ended = {at: forked(die_at, small, tmp / f"at{at}", at, torn) for at in points}
+    print(json.dumps({"calls": calls, "ended": ended}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), *sys.argv[5:])

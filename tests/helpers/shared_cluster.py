@@ -1,0 +1,54 @@
+"""Two workers that tests share: `python -m tests.helpers.shared_cluster FOLDER`, until its input ends.
+
+In a process of its own, so that tests which look at threads, sockets and modules see none of it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from distributed import scheduler
+
+from flows.cluster.cluster import Cluster
+from flows.cluster.settings import ClusterSettings
+
+ROOT = Path(__file__).parents[1]
+
+#: It idles most of the time, once in each process that shares the tests, and nothing there grows.
+SELDOM = {
+    "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL": "5s",
+    "DASK_DISTRIBUTED__WORKER__MEMORY__MONITOR_INTERVAL": "1s",
+}
+
+
+@contextmanager
+def serving(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[dict[str, Any]]:
+    """Start them, with more variables of the environment; the settings `cluster` of a run that
+    works there."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.helpers.shared_cluster", str(folder)],
+        cwd=ROOT, env={**os.environ, **SELDOM, **(environment or {})}, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    with process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        assert address, "the shared cluster did not start"
+        yield {"kind": "address", "address": address}
+        process.communicate(timeout=60)
+
+
+if __name__ == "__main__":
+    # By default its workers say twice a second that they are alive.
+    scheduler.heartbeat_interval = lambda n: 5.0
+    settings = ClusterSettings(workers=2, tls="none")  # for tests, by its address alone
+    # Most of its runs use no engine; each one that does loads it then.
+    with Cluster(settings, Path(sys.argv[1]), engines={}) as cluster:
+        print(cluster.client.scheduler.address, flush=True)
+        sys.stdin.read()

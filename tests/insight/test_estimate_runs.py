@@ -1,0 +1,232 @@
+"""`estimate`, then `run`: one real Prefect server, spawned workers, fake recogniser."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import ArtifactFilter
+
+from flows import cli
+from flows.run import estimates
+from flows.server import posting
+from flows.server.server import using
+from tasks.base.schema import METRICS
+from tests.helpers import corpus
+from tests.helpers.shared_server import Server
+
+pytestmark = [pytest.mark.cluster, pytest.mark.server]
+
+COUNT = 12
+
+
+@dataclass
+class Both:
+    """An estimate, and the run with the same settings after it."""
+
+    home: Path
+    out: Path
+    estimate: dict[str, Any]
+    run: dict[str, Any]
+    data: dict[str, Any]
+
+
+def settings_of(home: Path) -> dict[str, Any]:
+    source = {"kind": "folder", "path": str(home / "in"), "name": "c", "expect_broken": True}
+    return {
+        "sources": [source], "out": str(home / "out"),
+        "shard": {"settle_seconds": 0.0, "hours": 0.001},
+        "filter": {"segmenter": {"use": "whole"}, "filters": list(corpus.FILTERS)},
+        "transcribe": {"backend": {"use": "fake"}},
+        "cluster": {"workers": 2, "performance_report": True},
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def both(prefect_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Both:
+    from flows import settings
+    from flows.run import launch
+
+    home = tmp_path_factory.mktemp("estimate")
+    corpus.make(home / "in", COUNT)
+    (home / "in" / "page.wav").write_text("<html>not found</html>")
+    data = settings_of(home)
+    chosen = settings.parse(data)
+    with using(prefect_server.url):
+        told = launch.estimate(chosen, fraction=0.1, least=5)
+        there = {p.name for p in (home / "out").iterdir()}
+        assert "datasets" not in there, "an estimate publishes nothing"
+        return Both(home, home / "out", told, launch.run(chosen), data)
+
+
+def test_the_sample_is_reused_to_the_item(both: Both) -> None:
+    assert both.estimate["sample"]["recordings"] == 5
+    assert both.estimate["sample"]["of"] == COUNT
+    assert both.estimate["sample"]["unreadable"] == 1
+    done = dict.fromkeys(("filter", "resample", "transcribe"), 5)
+    assert both.estimate["sample"]["items_computed"] == done
+    stages = both.run["stages"]
+    assert (stages["shard"]["items_computed"], stages["shard"]["items_reused"]) == (0, COUNT + 1)
+    for name in done:
+        counted = stages[name]["items_computed"], stages[name]["items_reused"]
+        assert counted == (COUNT - 5, 5)
+
+
+def test_the_dataset_is_that_of_a_run_without_an_estimate(both: Both) -> None:
+    from flows import settings
+
+    alone = settings.parse({**both.data, "out": str(both.home / "alone")})
+    published, _ = corpus.run(alone.job())
+    assert corpus.content(published.path) == corpus.content(Path(both.run["dataset"]))
+
+
+def test_the_forecast_holds(both: Both) -> None:
+    told = both.estimate
+    hours = both.run["seconds"]["packaged"] / 3600
+    assert told["hours"]["kept"]["low"] <= hours + 1e-6
+    assert told["hours"]["kept"]["expected"] == pytest.approx(hours, rel=0.02)
+    grown = estimates.bytes_used(both.out) - told["used_bytes"]
+    assert told["disk_bytes"]["expected"] == pytest.approx(grown, rel=0.25)
+    assert told["fits"] is True
+    wall = told["wall_seconds"]
+    assert 0 < wall["low"] <= wall["expected"] <= wall["high"]
+    assert told["workers"] == {"CPU": 2}
+    kept = json.loads(Path(told["estimate"]).read_text())
+    assert {name: kept[name] for name in told if name != "estimate"} == {
+        name: value for name, value in told.items() if name != "estimate"
+    }
+
+
+def test_the_forecast_stands_in_prefect(both: Both, prefect_server: Server) -> None:
+    which = ArtifactFilter.model_validate({"key": {"any_": [posting.KEY]}})
+    with using(prefect_server.url), get_client(sync_client=True) as client:
+        texts = [str(found.data) for found in client.read_artifacts(artifact_filter=which)]
+    mine = [text for text in texts if f"5 of {COUNT} recordings tried" in text]
+    assert len(mine) == 1
+    kept = both.estimate["hours"]["kept"]["expected"]
+    assert f"| hours kept | {kept:,.2f} h |" in mine[0]
+
+
+def test_every_call_has_a_row(both: Both) -> None:
+    folder = max((both.out / "runs").glob("*/summary.json")).parent
+    table = pq.read_table(folder / "metrics.parquet")
+    assert table.schema.equals(METRICS, check_metadata=True)
+    rows = table.to_pylist()
+    counts = {(r["stage"], r["step"]) for r in rows}
+    assert counts == {(s, "run") for s in ("filter", "resample", "transcribe")} | {
+        ("package", step)
+        for step in [
+            "note",
+            "decide",
+            "choose",
+            "scatter",
+            "part",
+            "ledger",
+            "gather",
+            "write",
+            "check",
+            "link",
+        ]
+    }
+    for name in ("filter", "resample", "transcribe"):
+        mine = [r for r in rows if r["stage"] == name]
+        assert sum(r["items_computed"] for r in mine) == COUNT - 5
+        assert len(mine) == both.run["stages"][name]["shards_run"]
+    for row in rows:
+        assert row["error"] is None
+        assert row["wall_seconds"] > 0
+        assert 0 <= row["cpu_seconds"] < 60
+        assert row["rss_peak"] >= row["rss_before"] > 10_000_000
+        assert (row["attempts"], row["deaths"], row["gpu"]) == (1, 0, None)
+        assert row["queue_seconds"] >= 0
+    assert {r["worker"] for r in rows} == {"cpu-0", "cpu-1"}
+    assert both.run["stragglers"] == []
+    published = Path(both.run["dataset"])
+    assert not list(published.rglob("metrics*")), "no clock in a dataset"
+
+
+def test_the_report_shows_workers(both: Both) -> None:
+    folder = max((both.out / "runs").glob("*/summary.json")).parent
+    page = (folder / "report.html").read_text()
+    assert 'id="workers"' in page
+    assert "cpu-0" in page
+
+
+def test_dasks_report_is_written_and_needs_no_network(both: Both) -> None:
+    folder = max((both.out / "runs").glob("*/summary.json")).parent
+    page = (folder / "dask-performance.html").read_text()
+    assert "<script" in page
+    assert '<script src="http' not in page
+    assert '<script type="text/javascript" src="http' not in page
+
+
+def test_the_estimate_is_no_run(both: Both) -> None:
+    """What looks at OUT sees its last run, whatever was estimated since."""
+    from flows.run import runs
+
+    folder = Path(both.estimate["estimate"]).parent
+    assert (folder / "metrics.parquet").is_file()
+    assert not (folder / "settings.json").exists()
+    assert runs.newest(both.out) != folder
+
+
+def test_the_same_again_costs_nothing(
+    both: Both, prefect_api: Server, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text(json.dumps(both.data))  # JSON is YAML
+    capsys.readouterr()
+    assert cli.main(["estimate", str(path), "--least", "5", "--fraction", "0.1", "--json"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    told = json.loads(line)
+    assert told["sample"]["items_computed"] == dict.fromkeys(
+        ("filter", "resample", "transcribe"), 0
+    )
+    assert told["disk_bytes"]["expected"] < 100_000, "all of it is published"
+    assert told["hours"]["kept"]["expected"] == pytest.approx(
+        both.run["seconds"]["packaged"] / 3600, abs=1e-5
+    )
+
+
+def test_wrong_numbers_are_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    for wrong in (["--fraction", "0"], ["--fraction", "1.5"], ["--least", "0"]):
+        with pytest.raises(SystemExit) as stopped:
+            cli.main(["estimate", "x.yaml", *wrong])
+        assert stopped.value.code == 2
+
+
+def test_a_run_that_does_not_fit_ends_with_2(
+    both: Both, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text(json.dumps({**both.data, "out": str(tmp_path / "out")}))
+    from flows import settings
+
+    job = settings.read(str(path), [], None, []).job()
+    folder = tmp_path / "out" / "runs" / "20260101T000000.000000Z"
+    folder.mkdir(parents=True)
+    told = {"key": estimates.key(job), "run": folder.name, "used_bytes": 0,
+            "disk_bytes": {"expected": 1, "low": 0, "high": 10**15}}  # fmt: skip
+    (folder / estimates.NAME).write_text(json.dumps(told))
+    capsys.readouterr()
+    assert cli.main(["run", str(path), "--json"]) == 2
+    answer = json.loads(capsys.readouterr().out)
+    assert "1,000,000.00 GB" in answer["error"]
+    assert "cluster.check_disk: false" in answer["error"]
+
+
+def test_a_new_format_is_written_whole(tmp_path: Path) -> None:
+    from flows import sample_costs
+
+    corpus.make(tmp_path / "in", 2)
+    job = corpus.job(tmp_path)
+    assert sample_costs.linked(job) == 0.0, "nothing is published"
+    published, _ = corpus.run(job)
+    assert sample_costs.linked(job) == pytest.approx(published.summary["seconds"]["packaged"])
+    other = corpus.job(tmp_path, package={"formats": ("wenet", "lhotse_shar")})
+    assert sample_costs.linked(other) == 0.0

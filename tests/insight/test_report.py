@@ -1,0 +1,543 @@
+"""The report's numbers are those of dataset.json, its words are inert, its size is bounded."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shutil
+import subprocess
+import zlib
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import soundfile as sf
+
+from flows import cli
+from flows.run import report, runs
+from flows.settings import PrepareSettings
+from tasks import audio
+from tasks.accounting import metrics
+from tasks.base.errors import RunError
+from tasks.base.schema import LEDGER, METRICS
+from tasks.corpus import outcome_table
+from tasks.insight import report as making
+from tasks.insight.estimating import what_if
+from tasks.insight.report import (
+    choosing,
+    clips,
+    curves,
+    distributions,
+    facts,
+    page,
+    samples,
+    words,
+    workers,
+)
+from tasks.insight.report.columns import Columns
+from tasks.insight.report.samples import Sample
+from tasks.recording import Locator
+from tasks.settings.job import Cost, Job
+from tests.helpers import corpus
+
+EVIL = "</script><img src=x onerror=alert(1)>\"' & שלום \u202e"
+SECRET = "hunter2secret"
+
+
+class Page(HTMLParser):
+    """Elements and words of a page; what a browser would run."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attrs for name, attrs in self.tags if name == tag]
+
+
+def work(shards: int = 6, workers: int = 2) -> pa.Table:
+    """Metrics of that many shards, an hour each: three stages on some workers, one shard slow."""
+    rows = []
+    for number in range(shards):
+        for at, stage in enumerate(("filter", "resample", "transcribe")):
+            wall = 60.0 * (5 if number == 3 and stage == "filter" else 1)
+            begin = 1e9 + 60.0 * (3 * (number // workers) + at)
+            cost = Cost(f"cpu-{number % workers}", EVIL, 7, begin, wall, 50.0, 10**8, 4 * 10**8)
+            place = metrics.Place(stage, shard=f"shard-{number:06d}", kind="CPU")
+            rows.append(metrics.row(place, metrics.Trace(begin - 2.0, 1), cost, 3600.0, 9))
+    return pa.Table.from_pylist(rows, schema=METRICS)
+
+
+def recorded(job: Job) -> Path:
+    """Run a job as the flow does, with a folder of its own under runs/; that folder."""
+    stages = {name: getattr(job, name) for name in corpus.STAGES}
+    settings = PrepareSettings(sources=job.sources, out=str(job.out), **stages)
+    with runs.record(job.out, settings) as run:
+        published, _ = corpus.run(job)
+        run.finish({"dataset": str(published.path), "stages": {}, "wall_seconds": 1.5})
+        metrics.save(work(), run.folder / metrics.NAME)
+    return run.folder
+
+
+def job_of(tmp: Path, **changes: Any) -> Job:
+    source = {"kind": "jsonl", "path": str(tmp / "list.jsonl"), "name": "c",
+              "expect_broken": True}  # fmt: skip
+    return corpus.job(tmp, sources=[source], **changes)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Job, Path]:
+    """Ten recordings: a silent one, an undecodable one, short ones, an evil text."""
+    tmp = tmp_path_factory.mktemp("report")
+    corpus.make(tmp / "in", 10)
+    sf.write(tmp / "in" / "r08.wav", np.zeros(16000), 16000, "PCM_16")
+    (tmp / "in" / "r09.wav").write_bytes(b"this is no audio")
+    url = f"see https://u:{SECRET}@host/x"
+    corpus.listed(tmp / "in", 10, tmp / "list.jsonl", r04=EVIL, r05=url)
+    job = job_of(tmp, filter=corpus.filters({"use": "loudness"}, min=0.7))
+    return job, recorded(job)
+
+
+@pytest.fixture(scope="module")
+def text(made: tuple[Job, Path]) -> str:
+    job, folder = made
+    return making.build(report.request(job, folder)).decode()
+
+
+def charts(text: str) -> Any:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text)
+    assert found
+    return json.loads(found[1])
+
+
+def test_its_hours_are_those_of_the_dataset(made: tuple[Job, Path], text: str) -> None:
+    job, _ = made
+    described = json.loads((job.out / "datasets/latest/dataset.json").read_text())
+    seconds, reasons = described["seconds"], described["reasons"]
+    steps = facts.funnel(described)
+    assert {s["name"]: s["seconds"] for s in steps} == {
+        name: entry["seconds"] for name, entry in reasons.items()
+    }
+    assert steps[-1]["after"] == pytest.approx(seconds["packaged"], abs=1e-6)
+    shown = "".join(Page(text).words)
+    for step in steps:
+        assert words.length(step["seconds"]) in shown
+    assert f"{words.length(seconds['packaged'])} of {words.length(seconds['in'])} packaged" in shown
+    assert charts(text)["now"]["hours"] == pytest.approx(seconds["packaged"] / 3600)
+    assert charts(text)["now"]["items"] == described["utterances"]["packaged"]
+    every = facts.shares(facts.Ledger(job.out / "datasets/latest/ledger.parquet").sums(), "dataset")
+    assert sum(r["in"] for r in every) * 3600 == pytest.approx(seconds["in"])
+    assert sum(r["packaged"] for r in every) * 3600 == pytest.approx(seconds["packaged"])
+
+
+def test_every_reason_leads_to_its_clips(made: tuple[Job, Path], text: str) -> None:
+    job, _ = made
+    described = json.loads((job.out / "datasets/latest/dataset.json").read_text())
+    found = Page(text)
+    rows = {row["data-reason"] for row in found.all("tr") if "data-reason" in row}
+    links = {link["data-reason"] for link in found.all("a") if "data-reason" in link}
+    assert rows == links == {*described["reasons"], "packaged"}
+
+
+def test_a_reason_names_each_limit_that_has_it(tmp_path: Path) -> None:
+    """A limit of 0.5 on `wer` dropped clips, and the report named the one on characters, of 0.6."""
+    verdicts = [{"use": "error_rate", "max_wer": 0.5}, {"use": "completeness"}]
+    asked = corpus.job(tmp_path, transcribe={"backend": {"use": "fake"}, "verdicts": verdicts})
+    reasons = ("high_error_rate", "text_incomplete", "non_speech")
+    steps = [{"reason": reason, "meaning": ""} for reason in reasons]
+    page._explain(asked, steps)
+    assert [step["meaning"] for step in steps] == [
+        "error_rate_spaced above 0.6 or error_rate_unspaced above 0.8 or wer above 0.5",
+        "speech_after_text above 1 or words_per_speech_second below 0.4",
+        "",
+    ]
+
+
+def test_a_slider_says_what_what_if_says(made: tuple[Job, Path]) -> None:
+    job, _ = made
+    path = outcome_table.where(job)
+    assert path is not None
+    columns = Columns(job, path)
+    found = distributions.of(columns, "duration")
+    assert found is not None
+    lower, upper = curves.sliders(columns, "duration", found["low"], found["high"])[:2]
+    assert (lower["today"], lower["positions"][lower["at"]]) == (0.7, 0.7)
+    assert lower["positions"][0] is None
+    assert upper["positions"][-1] is None
+    for at in (0, 7, 40, lower["at"], len(lower["positions"]) - 1):
+        changed = corpus.filters({"use": "loudness"}, min=lower["positions"][at])
+        other = job_of(job.out.parent, filter=changed)
+        assert outcome_table.where(other) is not None, "answered from the table"
+        told, _ = what_if.kept(other, other)
+        assert lower["items"][at] == told["items"]
+        assert lower["hours"][at] == pytest.approx(told["hours"], abs=1e-6)
+
+
+def test_bars_add_up_to_the_hours(made: tuple[Job, Path], text: str) -> None:
+    job, _ = made
+    now = charts(text)["now"]["hours"]
+    measured = {m["name"]: m for m in charts(text)["measures"]}
+    assert {"duration", "loudness", "wer"} <= set(measured)
+    bars = measured["duration"]["groups"][0]
+    assert sum(bars["kept"]) == pytest.approx(now, rel=1e-3)
+    table = pq.read_table(outcome_table.where(job))
+    whole = sum(table["seconds"].to_pylist()) / 3600
+    assert sum(bars["kept"] + bars["other"]) == pytest.approx(whole, rel=1e-3)
+
+
+def test_no_source_can_write_markup(text: str) -> None:
+    found = Page(text)
+    assert len(found.all("script")) == 2
+    assert not [tag for tag in found.tags if any(name.startswith("on") for name in tag[1])]
+    assert "<img src=x" not in text
+    shown = "".join(found.words)
+    assert "</script><img src=x onerror=alert(1)>\"' & שלום" in shown
+
+
+def test_no_secret_and_no_address_is_in_it(text: str) -> None:
+    assert SECRET not in text
+    assert "https://***@host" in text
+    loaded = [a.get("src") or a.get("href") or "" for _, a in Page(text).tags]
+    assert all(address.startswith(("data:", "#")) for address in loaded if address)
+
+
+def test_it_is_the_same_each_time(made: tuple[Job, Path], text: str) -> None:
+    job, folder = made
+    assert making.build(report.request(job, folder)).decode() == text
+
+
+def test_clips_give_way_to_the_limit(made: tuple[Job, Path], text: str) -> None:
+    job, folder = made
+    request = report.request(job, folder)
+    players = len(Page(text).all("audio"))
+    assert players >= 8
+    limit = len(text.encode()) - 20_000
+    small = making.build(request, limit)
+    assert len(small) < limit
+    assert 0 < len(Page(small.decode()).all("audio")) < players
+    assert words.NO_ROOM in small.decode()
+
+
+def test_what_an_earlier_report_plays_is_not_made_again(
+    made: tuple[Job, Path], text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, folder = made
+    encoded: list[int] = []
+    encode = clips.media
+
+    def counted(mono: audio.Samples) -> clips.Media:
+        encoded.append(len(mono))
+        return encode(mono)
+
+    monkeypatch.setattr(clips, "media", counted)
+    page = tmp_path / "report.html"
+    page.write_text(text)
+    request = replace(report.request(job, folder), earlier=page)
+    assert making.build(request).decode() == text
+    assert not encoded
+    heard = Page(text).all("td")
+    (one, *_) = [str(cell["data-clip"]) for cell in heard if "data-clip" in cell]
+    page.write_text(text.replace(one, "0" * 32))
+    assert making.build(request).decode() == text
+    assert len(encoded) == text.count(f'data-clip="{one}"')
+    page.unlink()
+    assert making.build(request).decode() == text
+    assert len(encoded) > 8
+
+
+def test_players_hold_what_was_packaged(made: tuple[Job, Path]) -> None:
+    job, _ = made
+    found = samples.choose(facts.Ledger(job.out / "datasets/latest/ledger.parquet"), 0)
+    samples.look_up(job, found)
+    maker = clips.ClipMaker(job.out, job.resample.rate, found)
+    heard = 0
+    for sample in found:
+        media = maker.make(sample)
+        if sample.row["outcome"] == "failed":
+            assert media.audio is None
+            assert "failed" in media.why
+            continue
+        assert media.audio is not None, media.why
+        assert media.seconds == pytest.approx(sample.row["end"] - sample.row["start"], abs=0.01)
+        heard += 1
+    assert heard == 9
+
+
+def test_a_rejected_span_is_read_in_one_pass(tmp_path: Path) -> None:
+    """Of a format that cannot seek, several spans at once: each is what a read of it gives."""
+    pcm = (corpus.speech(1, 3.0, clips.RATE)[:, 0] * 20000).astype(np.int16)
+    path = tmp_path / "x.mp3"
+    path.write_bytes(audio.write_mp3_bytes(pcm, clips.RATE))
+    locator = Locator(str(path))
+    found = []
+    for start, end in ((1.5, 2.5), (0.25, 0.75), (0.5, 1.75)):
+        row = {"start": start, "end": end, "sample_rate": clips.RATE, "outcome": "dropped"}
+        found.append(Sample(row, locator=locator))
+    maker = clips.ClipMaker(tmp_path, clips.RATE, found)
+    read = {id(sample): mono for sample, mono in maker._read(locator, found)}
+    for sample in found:
+        np.testing.assert_array_equal(
+            read[id(sample)], audio.read_span(locator, *clips.span(sample))[:, 0]
+        )
+        assert maker.make(sample) == clips.media(read[id(sample)])
+    path.unlink()
+    gone = clips.ClipMaker(tmp_path, clips.RATE, found).make(found[0])
+    assert (gone.audio, gone.why) == (None, "its source is no longer there")
+
+
+def test_a_recording_of_one_sample_has_no_player(tmp_path: Path) -> None:
+    """It is none at the player's rate. FFmpeg ran out of memory on it, and there was no report."""
+    path = tmp_path / "click.wav"
+    sf.write(path, np.full(1, 0.5), 48_000)
+    row = {"start": 0.0, "end": 1 / 48_000, "sample_rate": 48_000, "outcome": "dropped"}
+    sample = Sample(row, locator=Locator(str(path)))
+    made = clips.ClipMaker(tmp_path, clips.RATE, [sample]).make(sample)
+    assert (made.audio, made.why) == (None, "it has no samples")
+
+
+def test_damaged_floats_are_shown_without_a_warning() -> None:
+    """numpy told the terminal of overflows in the page's pictures."""
+    noise = np.random.default_rng(1).normal(size=clips.RATE).astype(np.float32)
+    noise[1000:1010] = 3e38
+    assert clips.media(noise).picture
+
+
+def test_a_spectrogram_shows_where_the_sound_is() -> None:
+    time = np.arange(clips.RATE) / clips.RATE
+    tone = np.where(time < 0.5, np.sin(2 * np.pi * 1000 * time), 0).astype(np.float32)
+    grey = clips.spectrogram(tone)
+    assert grey.shape == (clips.HEIGHT, clips.WIDTH)
+    assert grey[:, 280].min() == 15  # silence
+    row = int(grey[:, 40].argmin())
+    at = clips._mel_bands()[clips.HEIGHT - 1 - row] @ np.fft.rfftfreq(512, 1 / clips.RATE)
+    assert at / clips._mel_bands()[clips.HEIGHT - 1 - row].sum() == pytest.approx(1000, rel=0.05)
+    data = clips.png(grey)
+    lines = np.frombuffer(zlib.decompress(data[data.index(b"IDAT") + 4 : -16]), np.uint8)
+    packed = lines.reshape(clips.HEIGHT, -1)[:, 1:]
+    shown = np.stack([packed >> 4, packed & 15], -1).reshape(grey.shape)
+    np.testing.assert_array_equal(shown, grey)
+
+
+def table_of(count: int, each: int) -> pa.Table:
+    rows = [
+        {"recording": f"d/{r}-{n}", "source_path": f"/x/{EVIL}", "dataset": "d", "start": 0.0,
+         "end": 1.0, "samples": 16000, "seconds": 1.0, "overlap_samples": 0, "sample_rate": 16000,
+         "outcome": "dropped", "stage": "filter", "reason": f"reason_{r:03d}"}
+        for r in range(count) for n in range(each)
+    ]  # fmt: skip
+    return pa.Table.from_pylist(rows, schema=LEDGER)
+
+
+@pytest.mark.parametrize(("count", "each"), [(100, 5), (300, 2), (1, 1), (0, 0)])
+def test_any_number_of_reasons(tmp_path: Path, count: int, each: int) -> None:
+    """Nothing published, no table of outcomes, no sources."""
+    from tasks.accounting import summary
+
+    ledger = table_of(count, each)
+    request = making.Request(
+        corpus.job(tmp_path), ledger, summary.of_ledger(ledger), "20261121T172718.069524Z"
+    )
+    found = Page(making.build(request).decode())
+    rows = [row["data-reason"] for row in found.all("tr") if "data-reason" in row]
+    assert len(set(rows)) == count
+    assert len(rows) <= max(choosing.IN_ALL, count)
+    assert "2026-11-21 17:27 UTC" in "".join(found.words)
+
+
+def test_no_measures_at_all(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 1)
+    job = corpus.job(
+        tmp_path, filter={"segmenter": {"use": "whole"}, "filters": ()},
+        transcribe={"backend": {"use": "none"}, "verdicts": ()},
+    )  # fmt: skip
+    folder = recorded(job)
+    found = charts(making.build(report.request(job, folder)).decode())
+    assert found["now"]["items"] == 1
+    names = {m["name"] for m in found["measures"]}
+    assert "seconds" in names
+    assert names <= {"seconds", "text_chars", "chars_per_second"}
+
+
+def test_a_refused_run_has_a_report_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is packaged; `uttermill report` makes it, in a process of its own."""
+    corpus.make(tmp_path / "in", 2)
+    job = corpus.job(tmp_path, filter=corpus.filters(min=20))
+    with pytest.raises(RunError):
+        recorded(job)
+    assert cli.main(["report", str(job.out), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    path = Path(told["report"])
+    assert path.parent == runs.newest(job.out)
+    assert told["bytes"] == path.stat().st_size < making.BYTES
+    shown = "".join(Page(path.read_text()).words)
+    assert "nothing published yet" in shown
+    assert "filter · duration below 20" in shown
+
+
+def test_a_fault_in_it_fails_no_run(
+    made: tuple[Job, Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    job, folder = made
+
+    def broken(*args: Any, **more: Any) -> Any:
+        return subprocess.CompletedProcess(args, -11, b"", b"first\nlast words")
+
+    monkeypatch.setattr(subprocess, "run", broken)
+    with caplog.at_level(logging.WARNING, "uttermill"):
+        report.of_run(job, folder, new=True)
+    assert "status -11: last words" in caplog.text
+
+
+@pytest.mark.parametrize("fault", [None, RunError("the worker died"), KeyError("a fault of ours")])
+def test_a_worker_makes_it_or_else_a_process(
+    made: tuple[Job, Path], monkeypatch: pytest.MonkeyPatch, fault: Exception | None
+) -> None:
+    job, folder = made
+    asked: list[str] = []
+
+    def once(work: Any, *args: Any, seconds: float) -> None:
+        assert (work, args) == (report.make, (job, folder))
+        asked.append("worker")
+        if fault is not None:
+            raise fault
+
+    monkeypatch.setattr(report, "write", lambda job, folder: asked.append("process"))
+    local: Any = SimpleNamespace(has_local_workers=True, dispatcher=SimpleNamespace(once=once))
+    report.of_run(job, folder, True, local)
+    assert asked == ["worker", "process"][: 1 if fault is None else 2]
+    elsewhere: Any = SimpleNamespace(has_local_workers=False)
+    report.of_run(job, folder, True, elsewhere)
+    assert asked[-1] == "process"
+
+
+def test_a_run_with_nothing_to_do_has_the_report_of_the_one_before(
+    made: tuple[Job, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, folder = made
+    (folder / report.NAME).write_bytes(b"the page")
+    later = folder.with_name("99991231T000000.000000Z")
+    shutil.copytree(folder, later, ignore=shutil.ignore_patterns(report.NAME))
+    asked: list[Path] = []
+    monkeypatch.setattr(report, "write", lambda job, folder: asked.append(folder))
+    try:
+        report.of_run(job, later, new=False)
+        assert (later / report.NAME).read_bytes() == b"the page"
+        (later / report.NAME).unlink()
+        settings = json.loads((later / "settings.json").read_text())
+        (later / "settings.json").write_text(json.dumps({**settings, "out": "elsewhere"}))
+        report.of_run(job, later, new=False)
+        assert asked == [later]
+    finally:
+        shutil.rmtree(later)
+        (folder / report.NAME).unlink()
+
+
+def test_columns_are_read_as_the_table_is(made: tuple[Job, Path]) -> None:
+    """Which rows are packaged follows from measures and limits alone."""
+    job, _ = made
+    path = outcome_table.where(job)
+    assert path is not None
+    columns = Columns(job, path)
+    kept = ~columns.blocked & (columns.refusals == 0)
+    assert kept.tolist() == columns.packaged.tolist()
+    assert pq.read_table(path).num_rows == len(columns.seconds)
+
+
+def test_an_axis_is_readable_and_shows_near_limits() -> None:
+    values = np.random.default_rng(0).normal(20, 3, 1000)
+    low, high = distributions.axis(values, [10.0, 1e9])
+    assert low <= 10.0
+    assert high < 40
+    assert distributions.axis(np.zeros(3), []) == (-0.5, 0.5)
+    assert page._inert("</script>") == "\\u003c/script\\u003e"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0 s"), (4.46, "4.46 s"), (75, "1.25 min"), (3600, "1 h"), (44_280, "12.3 h"),
+     (44_442_000, "12,345 h")],
+)  # fmt: skip
+def test_lengths_are_short(seconds: float, shown: str) -> None:
+    assert words.length(seconds) == shown
+
+
+def test_slow_shards_and_busy_workers(made: tuple[Job, Path], text: str) -> None:
+    shown = "".join(Page(text).words)
+    assert "Slowest shards" in shown
+    row = shown[shown.index("shard-000003") :]
+    assert "5 min" in row[:200]  # its time
+    assert row.index("5", row.index("5 min") + 1) < 120  # and the times of the median
+    drawn = charts(text)["work"]
+    assert [each["stage"] for each in drawn["busy"]] == ["filter", "resample", "transcribe"]
+    step = drawn["seconds"] / workers.BINS
+    for each in drawn["busy"]:  # the area is the time that calls took
+        wall = 6 * 60.0 + 240.0 * (each["stage"] == "filter")
+        assert sum(each["mean"]) * step == pytest.approx(wall, rel=0.01)
+    assert [lane["worker"] for lane in drawn["lanes"]] == ["cpu-1", "cpu-0"]
+    for lane in drawn["lanes"]:
+        assert all(0 <= a < b <= workers.BINS for a, b, _ in lane["spans"])
+
+
+def test_without_metrics_the_page_has_no_such_section(
+    made: tuple[Job, Path], tmp_path: Path
+) -> None:
+    job, folder = made
+    copy = tmp_path / folder.name
+    shutil.copytree(folder, copy)
+    for empty in (False, True):
+        if empty:
+            metrics.save(METRICS.empty_table(), copy / metrics.NAME)
+        else:
+            (copy / metrics.NAME).unlink()
+        bare = making.build(report.request(job, copy)).decode()
+        assert 'id="workers"' not in bare
+        assert "work" not in charts(bare)
+
+
+def test_a_hundred_thousand_shards_are_added_up(tmp_path: Path) -> None:
+    one = work(600, 60)
+    table = pa.concat_tables([one] * 170)
+    metrics.save(table, tmp_path / metrics.NAME)
+    found = workers.of(tmp_path / metrics.NAME)
+    assert found is not None
+    assert len(json.dumps(found, default=str)) < 100_000
+    assert (len(found["lanes"]), found["more"]) == (24, 36)
+    assert len(found["slowest"]) == workers.SLOWEST
+
+
+def test_a_ledger_in_parts_tells_what_a_table_tells(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 12)
+    (tmp_path / "in" / "broken.wav").write_bytes(b"RIFF")
+    package = {"table_rows": 2, "max_failed_fraction": 1.0}
+    chosen = corpus.filters({"use": "duplicate"}, min=0.8)
+    version = corpus.run(corpus.job(tmp_path, package=package, filter=chosen))[0].path
+    path = version / "ledger.parquet"
+    assert len(list(path.iterdir())) > 2
+    parts, whole = facts.Ledger(path), facts.Ledger(pq.read_table(path))
+    told = Counter(
+        row["outcome"] if row["outcome"] == "packaged" else f"{row['stage']}.{row['reason']}"
+        for row in pq.read_table(path).to_pylist()
+    )
+    groups = choosing.groups_of(parts, 0, 2)
+    assert len(told) > 2
+    assert {name: group.count for name, group in groups.items()} == told
+    for column in ("dataset", "language"):
+        assert facts.shares(parts.sums(), column) == facts.shares(whole.sums(), column)
+    assert page._broken(parts) == page._broken(whole) != []
+    assert choosing.choose(parts, None, 0) == choosing.choose(whole, None, 0)

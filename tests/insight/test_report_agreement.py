@@ -1,0 +1,133 @@
+"""The report's curves of agreement: what each limit keeps, and how right that is."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flows.run import report
+from tasks.corpus import outcome_table
+from tasks.insight import report as making
+from tasks.insight.report import agreeing
+from tasks.insight.report.columns import Columns
+from tests.helpers import corpus
+from tests.insight.test_report import recorded
+from tests.plugins import erring_asr
+
+VERDICTS = [{"use": "agreement", "min": 0.7}, {"use": "logprob", "min": -0.25}]
+NAN = float("nan")
+
+
+def columns(tmp_path: Path, **values: list[float]) -> Columns:
+    """A table of outcomes with these columns of numbers, nulls in the others."""
+    job = corpus.job(
+        tmp_path, sources=[], transcribe={"backend": {"use": "fake"}, "verdicts": VERDICTS}
+    )
+    count = len(values["seconds"])
+    schema = outcome_table.schema_of(job)
+    table = {
+        field.name: pa.array(values[field.name], from_pandas=True).cast(field.type)
+        if field.name in values
+        else pa.nulls(count, field.type)
+        for field in schema
+    }
+    path = tmp_path / "decisions.parquet"
+    pq.write_table(pa.table(table, schema=schema), path)
+    return Columns(job, path)
+
+
+FOUR: dict[str, list[float]] = {
+    "seconds": [1.0, 2.0, 3.0, 4.0],
+    "agreement": [1.0, 0.9, 0.9, 0.5],
+    "avg_logprob": [-0.1, NAN, -0.3, -0.2],
+    "words": [10.0] * 4,
+    "word_errors": [0.0, 1.0, 0.0, 4.0],
+}
+
+
+def test_curves_are_exact(tmp_path: Path) -> None:
+    found = agreeing.of(columns(tmp_path, **FOUR))
+    assert found is not None
+    first, second = found["lines"]
+    assert first["limit"] == [1.0, 0.9, 0.5]  # equal values are kept together
+    assert first["kept"] == [0.1, 0.6, 1.0]
+    assert first["wer"] == pytest.approx([0.0, 1 / 30, 5 / 40], rel=1e-4)
+    assert second["limit"] == [-0.1, -0.2, -0.3, None]  # without a value: only without a limit
+    assert second["kept"] == [0.1, 0.5, 0.8, 1.0]
+    assert second["wer"] == pytest.approx([0.0, 4 / 20, 4 / 30, 5 / 40], rel=1e-4)
+    assert (first["today"], second["today"]) == (0.7, -0.25)
+    assert (found["items"], found["references"]) == (4, 4)
+    assert found["hours"] == pytest.approx(10 / 3600)
+    cells = dict(zip(found["shares"], found["table"][0]["cells"], strict=True))
+    assert cells[1.0] == {"limit": 0.5, "kept": 1.0, "wer": 0.125}
+    assert cells[0.6] == {"limit": 0.9, "kept": 0.6, "wer": pytest.approx(1 / 30)}
+    assert cells[0.5]["kept"] == 0.1
+
+
+def test_only_what_several_heard_counts(tmp_path: Path) -> None:
+    values = {**FOUR, "agreement": [1.0, NAN, NAN, 0.5]}
+    found = agreeing.of(columns(tmp_path, **values))
+    assert found is not None
+    assert found["items"] == 2
+    assert found["lines"][0]["kept"] == [0.2, 1.0]
+    alone = {**FOUR, "agreement": [NAN] * 4}
+    assert agreeing.of(columns(tmp_path, **alone)) is None
+
+
+def test_without_references_there_are_no_rates(tmp_path: Path) -> None:
+    values = {name: some for name, some in FOUR.items() if not name.startswith("word")}
+    found = agreeing.of(columns(tmp_path, **values))
+    assert found is not None
+    assert found["references"] == 0
+    assert found["lines"][0]["wer"] == [None] * 3
+    assert found["lines"][0]["kept"] == [0.1, 0.6, 1.0]
+
+
+def test_many_points_are_thinned_out(tmp_path: Path) -> None:
+    count = 5000
+    values = {"seconds": [1.0] * count, "agreement": [n / count for n in range(count)]}
+    found = agreeing.of(columns(tmp_path, **values))
+    assert found is not None
+    [line] = found["lines"]  # nobody gave a log-probability
+    assert len(line["kept"]) <= agreeing.POINTS
+    assert (line["kept"][-1], line["limit"][-1]) == (1.0, 0.0)
+    assert line["kept"] == sorted(line["kept"])
+
+
+@pytest.mark.parametrize("referenced", [True, False])
+def test_the_page_has_the_section(tmp_path: Path, referenced: bool) -> None:
+    corpus.make(tmp_path / "in", 6)
+    erring_asr.HEARD.clear()
+    several = [
+        {"use": "tests.plugins.erring_asr", "name": name, "wrong": n} for n, name in enumerate("ab")
+    ]
+    source: dict[str, Any] = {"kind": "folder", "path": str(tmp_path / "in"), "name": "c"}
+    if referenced:
+        corpus.listed(tmp_path / "in", 6, tmp_path / "list.jsonl")
+        source = {"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c"}
+    transcribe = {
+        "backend": several[0],
+        "backends": several,
+        "verdicts": [{"use": "agreement", "min": 0.0}],
+    }
+    job = corpus.job(tmp_path, sources=[source], transcribe=transcribe)
+    folder = recorded(job)
+    text = making.build(report.request(job, folder)).decode()
+    assert 'href="#agreement"' in text
+    assert "How far recognisers agree" in text
+    assert ('id="kept-wer"' in text) == referenced
+    data = re.search(r'id="data">(.*?)</script>', text)
+    assert data is not None
+    lines = json.loads(data[1])["agreeing"]
+    assert [line["name"] for line in lines] == ["agreement", "avg_logprob"]
+    measures = {m["name"] for m in json.loads(data[1])["measures"]}
+    assert not {"words", "word_errors"} & measures
+    alone = corpus.job(tmp_path, sources=[source])
+    text = making.build(report.request(alone, recorded(alone))).decode()
+    assert "How far recognisers agree" not in text

@@ -1,0 +1,109 @@
+"""What a run makes of damaged recordings: nothing damaged is packaged unless it is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.settings.job import Job
+from tests.helpers import corpus
+from tests.helpers.sounding import ogg_pages, whole
+
+DAMAGED = {"use": "decode_faults"}
+WINDOWS = {"use": "applio", "mode": "simple"}  # of 3 s, in recordings of any length
+
+
+def holed(folder: Path) -> None:
+    """30 s of Opus without one page near its middle, and as much without damage."""
+    folder.mkdir(parents=True)
+    data = whole("opus", seconds=30.0)
+    pages = ogg_pages(data)
+    del pages[len(pages) // 2]
+    (folder / "holed.opus").write_bytes(b"".join(pages))
+    (folder / "sound.opus").write_bytes(data)
+
+
+def job(tmp: Path, **limits: Any) -> Job:
+    filters = ({**DAMAGED, **limits}, {"use": "duration", "min": 0.0})
+    chosen = {"segmenter": WINDOWS, "filters": filters}
+    return corpus.job(tmp, filter=chosen, transcribe={"backend": {"use": "fake"}, "verdicts": ()})
+
+
+def outcomes(version: Path, path: str) -> list[tuple[float, float, str]]:
+    rows = pq.read_table(version / "ledger.parquet").to_pylist()
+    found = [r for r in rows if r["recording"].endswith(path)]
+    return sorted((r["start"], r["end"], f"{r['stage']}.{r['reason']}") for r in found)
+
+
+def test_utterances_that_touch_a_hole_are_dropped(tmp_path: Path) -> None:
+    holed(tmp_path / "in")
+    published, _ = corpus.run(job(tmp_path))
+    whole_ones = outcomes(published.path, "sound.opus")
+    assert {reason for _, _, reason in whole_ones} == {"package.packaged"}
+    found = outcomes(published.path, "holed.opus")
+    dropped = [(start, end) for start, end, reason in found if reason == "filter.damaged"]
+    kept = [(start, end) for start, end, reason in found if reason == "package.packaged"]
+    assert 1 <= len(dropped) <= 3
+    assert len(kept) >= 6
+    assert min(kept)[0] < min(dropped)[0] < max(dropped)[1] < max(kept)[1]
+    assert max(kept)[1] == pytest.approx(30.0, abs=0.1)  # what follows has its time
+
+    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    assert {row["decode_faults"] for row in rows} == {0.0}
+    for row in rows:  # of the recording, known for its cuts, too
+        assert row["duration_difference"] == pytest.approx(0.0, abs=0.1)
+
+    details = [r["detail"] for r in pq.read_table(published.path / "ledger.parquet").to_pylist()
+               if r["reason"] == "damaged"]  # fmt: skip
+    assert all(" s missing (" in d or "CRC" in d for d in details)
+
+    loose, counts = corpus.run(job(tmp_path, max=None))
+    assert {r for _, _, r in outcomes(loose.path, "holed.opus")} == {"package.packaged"}
+    assert counts["filter"][0] == 0  # measured once
+    assert counts["resample"][0] == counts["transcribe"][0] == len(dropped)
+
+
+def test_a_filter_that_comes_later_knows_the_faults(tmp_path: Path) -> None:
+    holed(tmp_path / "in")
+    plain = corpus.job(
+        tmp_path, transcribe={"backend": {"use": "fake"}, "verdicts": ()},
+        filter={"segmenter": WINDOWS, "filters": ({"use": "duration", "min": 0.0},)},
+    )  # fmt: skip
+    first, _ = corpus.run(plain)
+    assert {r for _, _, r in outcomes(first.path, "holed.opus")} == {"package.packaged"}
+    second, _ = corpus.run(job(tmp_path))
+    assert "filter.damaged" in {r for _, _, r in outcomes(second.path, "holed.opus")}
+
+
+def test_faults_are_stored_with_the_recording(tmp_path: Path) -> None:
+    holed(tmp_path / "in")
+    corpus.run(job(tmp_path))
+    [part] = corpus.parts(tmp_path / "out", "manifests/filter")
+    rows = [r for r in pq.read_table(part).to_pylist() if r["kind"] == "recording"]
+    counts = {r["recording"]: r["decode_faults"] for r in rows}
+    assert counts == {"c/holed.opus": 1, "c/sound.opus": 0}
+    [fault] = next(r["faults"] for r in rows if r["decode_faults"])
+    assert 0 < fault["start"] < fault["end"]
+    assert "missing" in fault["what"] or "CRC" in fault["what"]
+    assert not fault["shifts"]
+
+
+def test_a_packet_that_the_decoder_rejects_costs_its_utterance_alone(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    data = whole("m4a", seconds=30.0)
+    at = len(data) // 2
+    (tmp_path / "in" / "holed.m4a").write_bytes(data[:at] + bytes(400) + data[at + 400 :])
+    published, _ = corpus.run(job(tmp_path))
+    found = outcomes(published.path, "holed.m4a")
+    dropped = [(start, end) for start, end, reason in found if reason == "filter.damaged"]
+    kept = [(start, end) for start, end, reason in found if reason == "package.packaged"]
+    assert len(dropped) == 1
+    assert len(kept) >= 9
+    assert dropped[0][0] < 15.0 < dropped[0][1]
+    assert max(kept)[1] == pytest.approx(30.0, abs=0.1)
+    rows = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    [detail] = [r["detail"] for r in rows if r["reason"] == "damaged"]
+    assert "s missing" in detail

@@ -1,0 +1,171 @@
+"""A run after which tables of the newest version were damaged, wherever the damage lies: a part of
+`utterances.parquet` is made again; where only that table knows, one sentence says so."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from flows.cli import queries
+from tasks.base.errors import RunError
+from tasks.publish import previous_version
+from tasks.publish.upkeep.verify import verify
+from tests.helpers import corpus
+
+PACKAGE = {
+    "table_rows": 2,
+    "tar_hours": 2.0 / 3600,
+    "max_removed_fraction": 1.0,
+    "max_failed_fraction": 1.0,
+}
+
+
+def spots(path: Path) -> dict[str, int]:
+    """A byte of every kind of place in a Parquet file."""
+    with pq.ParquetFile(path) as file:
+        column = file.metadata.row_group(0).column(0)
+        footer = file.metadata.serialized_size
+    size = path.stat().st_size
+    page = min(p for p in (column.dictionary_page_offset, column.data_page_offset) if p)
+    return {
+        "magic in front": 0,
+        "page header": page,
+        "data": page + column.total_compressed_size - 1,
+        "footer": size - 8 - footer,
+        "middle of the footer": size - 8 - footer // 2,
+        "length of the footer": size - 8,
+        "magic at the end": size - 1,
+    }
+
+
+@contextmanager
+def damaged(where: str, *files: Path) -> Iterator[None]:
+    places = [(path, spots(path)[where]) for path in files]
+    for path, at in places:
+        corpus.flip(path, at)
+    try:
+        yield
+    finally:
+        for path, at in places:
+            corpus.flip(path, at)
+
+
+class Grown:
+    """An OUT with one version, whose sources have a recording more; and what the next one is."""
+
+    def __init__(self, home: Path, **package: Any) -> None:
+        self.home, self.package = home, {**PACKAGE, **package}
+        corpus.make(home / "in", 16)
+        (home / "in" / "copy.wav").write_bytes((home / "in" / "r01.wav").read_bytes())
+        self.one = self.run()
+        shutil.copytree(previous_version.home(self.out), home / "notes")
+        corpus.add(home / "in", 20)
+        self.expected = corpus.content(self.run())
+
+    @property
+    def out(self) -> Path:
+        return self.home / "out"
+
+    def run(self) -> Path:
+        chosen = corpus.filters({"use": "duplicate"}, min=0.8)
+        return corpus.run(corpus.job(self.home, package=self.package, filter=chosen))[0].path
+
+    def back(self, notes: bool) -> None:
+        """As after the first version; without `notes` only its tables tell of it."""
+        shutil.rmtree(self.out / "datasets" / "v0002", ignore_errors=True)
+        shutil.rmtree(previous_version.home(self.out), ignore_errors=True)
+        if notes:
+            shutil.copytree(self.home / "notes", previous_version.home(self.out))
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Grown:
+    return Grown(tmp_path_factory.mktemp("damaged"))
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory: pytest.TempPathFactory) -> Grown:
+    return Grown(tmp_path_factory.mktemp("split"), splits={"test": 0.3}, table_rows=1000)
+
+
+WHERE = ("magic in front", "page header", "data", "footer", "middle of the footer",
+         "length of the footer", "magic at the end")  # fmt: skip
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_a_damaged_part_is_made_again(grown: Grown, where: str) -> None:
+    victims = sorted((grown.one / "utterances.parquet").iterdir())
+    assert len(victims) > 1
+    for victim in (victims[0], victims[-1]):
+        grown.back(notes=True)
+        with damaged(where, victim):
+            assert verify(grown.one) != []
+            two = grown.run()
+        assert corpus.content(two) == grown.expected
+        assert verify(two) == []
+
+
+def test_a_damaged_part_whose_tars_move_to_another(grown: Grown) -> None:
+    """The tars before them are gone, so they get other numbers."""
+    grown.back(notes=True)
+    parts = sorted((grown.one / "utterances.parquet").iterdir())
+    gone = set(pq.read_table(parts[0])["recording"].to_pylist()[:1])
+    away = [grown.home / "in" / name.removeprefix("c/") for name in gone]
+    for path in away:
+        path.rename(grown.home / path.name)
+    expected = corpus.content(grown.run())
+    grown.back(notes=True)
+    with damaged("footer", *parts[1:]):
+        assert corpus.content(grown.run()) == expected
+    for path in away:
+        (grown.home / path.name).rename(path)
+
+
+@pytest.mark.parametrize("name", ["ledger.parquet", "utterances.parquet", "splits.parquet"])
+def test_damage_that_cannot_be_made_good(grown: Grown, split: Grown, name: str) -> None:
+    """The ledger knows what has ever left, splits what was ever assigned, and without notes only
+    the table knows what was published. After all refusals OUT is as it was."""
+    out = split if name == "splits.parquet" else grown
+    out.back(notes=name != "utterances.parquet")
+    place = out.one / name
+    victim = place if place.is_file() else sorted(place.iterdir())[-1]
+    told = victim.relative_to(out.one).as_posix()
+    sentence = rf"^{told} of v0001 is not the file that was published"
+    for where in WHERE:
+        with damaged(where, victim), pytest.raises(RunError, match=sentence):
+            out.run()
+    assert corpus.content(out.run()) == out.expected
+
+
+@pytest.mark.parametrize("text", [b"", b'{"files": {', b"\xff\xfe{}"])
+def test_a_damaged_description(grown: Grown, text: bytes) -> None:
+    """A sentence for the commands that read it, as for the tables."""
+    grown.back(notes=True)
+    place = grown.one / "dataset.json"
+    whole = place.read_bytes()
+    place.write_bytes(text)
+    sentence = r"^dataset\.json of v0001 is not the file that was published"
+    for read in (grown.run, partial(queries.data_list, grown.one, None)):
+        with pytest.raises(RunError, match=sentence):
+            read()
+    place.write_bytes(whole)
+    assert corpus.content(grown.run()) == grown.expected
+
+
+def test_a_version_that_is_removed_is_followed_by_another(grown: Grown) -> None:
+    """As the sentence says."""
+    grown.back(notes=True)
+    aside = grown.home / "aside"
+    grown.one.rename(aside)
+    again = grown.run()
+    assert again == grown.one
+    assert verify(again) == []
+    shutil.rmtree(again)
+    aside.rename(grown.one)

@@ -1,0 +1,391 @@
+"""Who may import what: light imports, Prefect in one file, decoding in one place."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pickle
+import re
+import subprocess
+import sys
+from collections.abc import Collection, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tasks.base import errors
+
+ROOT = Path(__file__).parents[1]
+HEAVY = ("prefect", "librosa", "soundfile", "onnxruntime", "faster_whisper", "av", "distributed")
+PARQUET_WRITERS = {"write_table", "ParquetWriter", "write_to_dataset", "write_dataset"}
+
+
+def modules(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@cache  # most rules look at all files
+def imports(path: Path) -> frozenset[str]:
+    return frozenset(imported(ast.parse(path.read_text())))
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """Top-level names of everything that is imported anywhere in a file."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.split(".")[0]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            first = node.args[0] if node.args else None
+            if isinstance(first, ast.Constant) and isinstance(first.value, str):
+                yield first.value.split(".")[0]
+
+
+def importers(folder: str, names: set[str]) -> set[str]:
+    return {name_of(path) for path in modules(folder) if names & imports(path)}
+
+
+@pytest.mark.parametrize(
+    "module", ["tasks", "tasks.audio", "tasks.settings", "tasks.base.errors", "tasks.base.schema"]
+)
+def test_light_imports(module: str) -> None:
+    code = f"import sys, {module}; print(*sorted({{m.split('.')[0] for m in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not set(done.stdout.split()) & set(HEAVY)
+
+
+def test_control_heavy_import_is_seen() -> None:
+    code = "import sys, tasks.audio.stream; print(*sorted({m.split('.')[0] for m in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) & set(HEAVY) == {"soundfile", "av"}
+
+
+def test_only_one_file_of_tasks_knows_prefect() -> None:
+    assert importers("tasks", {"prefect"}) == {"tasks/prefect_tasks.py"}
+
+
+def test_only_audio_decodes() -> None:
+    filtering = {"tasks/levels/ffmpeg.py"}  # FFmpeg's filters on samples; it decodes nothing
+    found = importers("tasks", {"soundfile", "av"}) - filtering
+    assert "tasks/audio/decoders.py" in found
+    assert [name for name in found if not name.startswith("tasks/audio/")] == []
+    assert importers("flows", {"soundfile", "av", "librosa", "soxr"}) <= {
+        # The demo makes its own corpus, broken files included.
+        "flows/demo/corpus.py",
+        "flows/demo/encoding.py",
+    }
+
+
+def parquet_writes(source: str) -> set[str]:
+    """Names of Parquet writers that a file uses."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.ImportFrom):
+            found |= {alias.name for alias in node.names}
+    return found & PARQUET_WRITERS
+
+
+def test_flows_write_no_parquet() -> None:
+    found = {name_of(p): parquet_writes(p.read_text()) for p in modules("flows")}
+    assert {name: writes for name, writes in found.items() if writes} == {}
+
+
+def test_control_parquet_writes_are_seen() -> None:
+    assert parquet_writes((ROOT / "tasks/stages/listing/known_recordings.py").read_text()) == {
+        "write_table"
+    }
+    assert parquet_writes("from pyarrow.parquet import ParquetWriter as W") == {"ParquetWriter"}
+
+
+def test_the_formatter_lays_out_all_product_code() -> None:
+    switched_off = "# fmt: "
+    assert [
+        name_of(p) for f in ("flows", "tasks") for p in modules(f) if switched_off in p.read_text()
+    ] == []
+    assert switched_off in Path(__file__).with_name("test_start.py").read_text()  # a control
+
+
+def test_tasks_do_not_know_flows_or_a_cluster() -> None:
+    assert importers("tasks", {"flows"}) == set()
+    assert importers("tasks", {"distributed", "dask"}) == set()
+
+
+#: Packages and modules, lowest first. A module imports from its own line only what is its own
+#: package, and else from lines above: so no import climbs, and no two packages import each other.
+LAYERS = (
+    "tasks.base.control_characters",
+    "tasks.base.arrays tasks.base.environment tasks.base.json_types tasks.base.masking tasks.base.shelves tasks.base.process_memory "
+    "tasks.base.speech_rate tasks.base.language_codes tasks.base.memory_limits",
+    "tasks.base.errors tasks.base.logs",
+    "tasks.base.schema tasks.settings",
+    "tasks.settings.job",
+    "tasks.storage",
+    "tasks.reviews",
+    "tasks.models",
+    "tasks.recording",
+    "tasks.recording.yaml_text",
+    "tasks.audio",
+    "tasks.speech tasks.scoring",
+    "tasks.plugins",
+    "tasks.served",
+    "tasks.shard_store.recipe",
+    "tasks.shard_store",
+    "tasks.sources tasks.diarizers tasks.segmenters tasks.filters tasks.enhance "
+    "tasks.resamplers tasks.asr "
+    "tasks.text tasks.formats",
+    "tasks.levels",
+    "tasks.stages",
+    "tasks.accounting tasks.runs.source_checks",
+    "tasks.corpus",
+    "tasks.publish.dataset",
+    "tasks.publish",
+    "tasks.stages.listing",
+    "tasks.shard tasks.filter tasks.resample tasks.transcribe tasks.package",
+    "tasks.publish.unchanged tasks.runs.results tasks.runs.temporary_files",
+    "tasks.runs.executor",
+    "tasks.runs.publish tasks.runs.shard_chain",
+    "tasks.pipeline",
+    "tasks.publish.upkeep tasks.insight.report tasks.insight.estimating",
+    "tasks.prefect_tasks tasks.preload",
+    "flows.words",
+    "flows.progress flows.machine",
+    "flows.assignments flows.cluster",
+    "flows.settings",
+    "flows.checks flows.parameters",
+    "flows.server",
+    "flows.run",
+    "flows.prepare flows.sample_costs",
+    "flows.estimate flows.serve",
+    "flows.demo flows.explore",
+    "flows.cli",
+)
+LEVELS = {name: level for level, line in enumerate(LAYERS) for name in line.split()}
+
+
+def package_of(module: str) -> str:
+    """The entry of LAYERS that a module belongs to: its folder, or itself."""
+    return ".".join(module.split(".")[:2])
+
+
+def imports_of(module: str, source: str, known: Collection[str]) -> set[str]:
+    """Our modules that a module imports anywhere, in functions and for types too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            named = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= (named & {*known}) or {node.module}
+    for argument in loaded_by_name(source):
+        if (module, ast.unparse(argument)) not in BY_NAME:
+            found |= nameable(argument, known) or set()
+    return (found & {*known}) - {module}
+
+
+#: Calls of `import_module` that lead upwards, or to a module that only the caller knows; why each
+#: may: by module and argument.
+BY_NAME = {
+    ("tasks.plugins.loading", "use if dotted else f'tasks.{shelf}.{use}'"): (
+        "plug-ins use `tasks.plugins`, which finds them by the names that settings give"
+    ),
+    ("tasks.scoring.normalisers", "name"): "by language: a module of the same folder",
+    ("tasks.stages.contract", "f'tasks.{stage}'"): (
+        "stages use `tasks.stages`, which finds them by name as `tasks.plugins` finds plug-ins"
+    ),
+    ("tasks.stages.contract", "'tasks.stages.probe' if name == 'probe' else f'tasks.{name}'"): (
+        "the same, for what runs isolated"
+    ),
+    ("tasks.preload", "name"): "the modules that `tasks.plugins.engines` lists for a job",
+    ("flows.cluster.settings", "module"): "a cluster class of a library, which settings name",
+    ("flows.run.launch", "'flows.prepare'"): (
+        "flows use `flows.run`, which starts the one that a command names"
+    ),
+    ("flows.run.launch", "f'flows.{name}'"): "the same",
+}
+
+
+@cache
+def loaded_by_name(source: str) -> list[ast.expr]:
+    """The argument of each call of `import_module` or `__import__` in a file."""
+    loads = ("import_module", "__import__")
+    return [
+        node.args[0]
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in loads
+    ]
+
+
+def nameable(argument: ast.expr, known: Collection[str]) -> set[str] | None:
+    """Our modules that such an argument can name; None if the code does not tell."""
+    if isinstance(argument, ast.Constant):
+        return {str(argument.value)} & {*known}
+    if isinstance(argument, ast.IfExp):
+        either = [nameable(branch, known) for branch in (argument.body, argument.orelse)]
+        return None if None in either else set[str]().union(*(names or () for names in either))
+    if not isinstance(argument, ast.JoinedStr):
+        return None
+    parts = [
+        re.escape(str(each.value)) if isinstance(each, ast.Constant) else "[a-z][a-z0-9_]*"
+        for each in argument.values
+    ]
+    return {name for name in known if re.fullmatch("".join(parts), name)}
+
+
+def circles(edges: Collection[tuple[str, str]]) -> set[frozenset[str]]:
+    """Groups of modules that import each other, directly or by way of others."""
+    onwards: dict[str, set[str]] = {}
+    for module, imported in edges:
+        onwards.setdefault(module, set()).add(imported)
+    reached: dict[str, set[str]] = {}
+    for module in onwards:
+        seen: set[str] = set()
+        left = [*onwards[module]]
+        while left:
+            if (at := left.pop()) not in seen:
+                seen.add(at)
+                left += onwards.get(at, ())
+        reached[module] = seen
+    return {
+        frozenset({other for other in there if module in reached.get(other, ())})
+        for module, there in reached.items()
+        if module in there
+    }
+
+
+def climbs(module: str, imported: str) -> bool:
+    """Whether an import leads upwards, or to a neighbour on the same line."""
+    here, there = package_of(module), package_of(imported)
+    return here != there and "." in there and LEVELS[there] >= LEVELS[here]
+
+
+def trespasses(module: str, imported: str) -> bool:
+    """Whether an import reaches a `_private` module from outside the folder that it lies in."""
+    parts = imported.split(".")
+    homes = [".".join(parts[:at]) for at, part in enumerate(parts) if part.startswith("_")]
+    return any(not f"{module}.".startswith(f"{home}.") for home in homes if home)
+
+
+def dotted(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+@pytest.fixture(scope="module")
+def edges() -> set[tuple[str, str]]:
+    sources = {dotted(p): p.read_text() for top in ("tasks", "flows") for p in modules(top)}
+    return {(m, i) for m, text in sources.items() for i in imports_of(m, text, sources.keys())}
+
+
+def test_every_module_has_a_layer(edges: set[tuple[str, str]]) -> None:
+    named = {package_of(dotted(p)) for top in ("tasks", "flows") for p in modules(top)}
+    assert named - {"tasks", "flows"} == LEVELS.keys()
+
+
+def test_no_import_climbs(edges: set[tuple[str, str]]) -> None:
+    # The root sets a variable before any module of its own is imported.
+    assert {
+        edge for edge in edges - {("tasks", "tasks.base.environment")} if climbs(*edge)
+    } == set()
+
+
+def test_exceptions_are_those_of_the_code() -> None:
+    """Each call by a name that climbs, or that the code does not tell, has its reason; no other."""
+    sources = {dotted(p): p.read_text() for top in ("tasks", "flows") for p in modules(top)}
+    found = set()
+    for module, source in sources.items():
+        for argument in loaded_by_name(source):
+            names = nameable(argument, sources.keys())
+            if names is None or any(climbs(module, name) for name in names):
+                found.add((module, ast.unparse(argument)))
+    assert found == BY_NAME.keys()
+
+
+def test_no_circle_of_modules(edges: set[tuple[str, str]]) -> None:
+    assert circles(edges) == set()
+
+
+#: `import … from "./x.js"`, `export … from "./x.js"`, `import "./x.js"` and `import("./x.js")`.
+SCRIPT_IMPORT = re.compile(r"""(?:\bfrom|\bimport\s*\(?)\s*["'](\.[^"']+)["']""")
+
+
+def script_edges(scripts: Collection[Path]) -> set[tuple[str, str]]:
+    """(importing, imported) of JavaScript modules, as whole paths."""
+    return {
+        (str(path), str((path.parent / imported).resolve()))
+        for path in scripts
+        for imported in SCRIPT_IMPORT.findall(path.read_text())
+    }
+
+
+def test_no_circle_of_scripts(tmp_path: Path) -> None:
+    scripts = {path for top in ("tasks", "flows") for path in (ROOT / top).rglob("*.js")}
+    edges = script_edges(scripts)
+    web = ROOT / "flows/explore/web"
+    assert (str(web / "clip.js"), str(web / "clips.js")) in edges
+    assert {imported for _, imported in edges} <= {*map(str, scripts)}
+    assert circles(edges) == set()
+
+    one, two, three = (tmp_path / name for name in ("one.js", "two.js", "three.js"))  # a control
+    one.write_text('import {\n  a,\n} from "./two.js";\n')
+    two.write_text('const a = () => import("./three.js");\nexport { a };\n')
+    three.write_text("export * from './one.js';\n")
+    found = circles(script_edges({one, two, three}))
+    assert found == {frozenset(map(str, (one, two, three)))}
+
+
+def test_private_modules_are_imported_by_their_own_folder(edges: set[tuple[str, str]]) -> None:
+    assert {edge for edge in edges if trespasses(*edge)} == set()
+
+
+def test_controls_of_the_layers() -> None:
+    known = {"tasks.package", "tasks.storage", "tasks.filters", "tasks.levels", "tasks.sources"}
+    lazy = "def f():\n    from tasks import package, storage\n    import tasks.levels.peak\n"
+    assert imports_of("tasks.settings.job", lazy, {*known, "tasks.levels.peak"}) == {
+        "tasks.package",
+        "tasks.storage",
+        "tasks.levels.peak",
+    }
+    named = 'def f():\n    import_module("tasks.package")\n    m.import_module(f"tasks.{x}.peak")\n'
+    assert imports_of("tasks.settings.job", named, {*known, "tasks.levels.peak"}) == {
+        "tasks.package",
+        "tasks.levels.peak",
+    }
+    assert circles({("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("e", "a")}) == {
+        frozenset("abc")
+    }
+    assert climbs("tasks.storage.download_cache", "tasks.package")
+    assert climbs("tasks.filters.rms", "tasks.levels.peak")
+    assert climbs("tasks.filters.rms", "tasks.sources"), "neighbours"
+    assert not climbs("tasks.levels.peak", "tasks.filters.rms")
+    assert not climbs("tasks.filters.rms", "tasks.filters._levels")
+    assert trespasses("tasks.shard", "tasks.sources._paths")
+    assert not trespasses("tasks.sources.tar", "tasks.sources._paths")
+    assert not trespasses("tasks.scoring.normalisers.ja", "tasks.scoring._plain")
+    assert trespasses("tasks.scoring.rates", "tasks.scoring.normalisers._han")
+
+
+EXAMPLES: dict[type[errors.MillError], tuple[object, ...]] = {
+    errors.ItemError: ("decode_error", "it breaks", 77, 16000),
+    errors.CorruptManifest: ("it is damaged", "/out/x.parquet"),
+}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, errors.MillError)],
+    ids=lambda c: c.__name__,
+)
+def test_errors_survive_pickling(kind: type[errors.MillError]) -> None:
+    error = kind(*EXAMPLES.get(kind, ("one sentence",)))
+    back = pickle.loads(pickle.dumps(error))
+    assert type(back) is kind
+    assert str(back) == str(error)
+    assert vars(back) == vars(error)
+    assert isinstance(back, errors.MillError)

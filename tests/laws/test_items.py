@@ -1,0 +1,149 @@
+"""Every item by name: what was dropped or failed, and what a source left aside."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from flows.run import items
+from tasks.base.errors import NothingLeft
+from tasks.base.schema import LEDGER
+from tasks.stages.listing.skipped import LeftAside
+from tests.helpers import corpus
+
+
+def odd_folder(folder: Path) -> Path:
+    corpus.make(folder, 2)
+    (folder / "notes[en].txt").write_text("no audio")
+    (folder / ".hidden.wav").write_bytes(b"x")
+    (folder / "half.wav.part").write_bytes(b"x")
+    (folder / "again").symlink_to(folder)
+    (folder / "new\nline.xyz").write_text("x")
+    return folder
+
+
+def test_a_survey_names_all_that_it_leaves_aside(tmp_path: Path) -> None:
+    folder = odd_folder(tmp_path / "in")
+    found = corpus.surveyed(corpus.job(tmp_path))
+    assert {(Path(e.source_path).name, e.reason) for e in found.left} == {
+        ("notes[en].txt", "extension"), (".hidden.wav", "hidden"),
+        ("half.wav.part", "temporary"), ("again", "duplicate_folder"),
+        ("new\nline.xyz", "extension"),
+    }  # fmt: skip
+    assert all(str(folder) == str(Path(e.source_path).parent) for e in found.left)
+    assert found.ignored == {"duplicate_folder": 1, "extension": 2, "hidden": 1, "temporary": 1}
+
+
+def test_a_line_of_a_list_that_is_left_aside_is_named(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 1)
+    path = corpus.listed(tmp_path / "in", 1, tmp_path / "list.jsonl")
+    path.write_text(path.read_text() * 2)
+    source = {"kind": "jsonl", "path": str(path), "name": "c"}
+    found = corpus.surveyed(corpus.job(tmp_path, sources=[source]))
+    assert [*found.left] == [LeftAside("c", f"{path}:2", "duplicate_line")]
+
+
+def test_a_line_that_gives_a_file_another_text_is_told_apart(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 1)
+    path = corpus.listed(tmp_path / "in", 1, tmp_path / "list.jsonl")
+    line = json.loads(path.read_text())
+    path.write_text(path.read_text() + json.dumps({**line, "txt": "something else"}) + "\n")
+    source = {"kind": "jsonl", "path": str(path), "name": "c"}
+    found = corpus.surveyed(corpus.job(tmp_path, sources=[source]))
+    [one] = items.rows([], found.left)
+    assert (one["source_path"], one["reason"]) == (f"{path}:2", "other_text")
+    assert one["detail"] == "the list names this audio before, with another text, which is taken"
+
+
+def test_what_is_left_aside_is_kept_with_the_run(tmp_path: Path) -> None:
+    left = [LeftAside("c", '/in/a\n,"b".txt', "extension"), LeftAside("c", "/in/.x", "hidden")]
+    folder = tmp_path / "runs" / "20260101T000000Z"
+    folder.mkdir(parents=True)
+    items.write_left_aside(folder, left)
+    assert items.read_left_aside(tmp_path) == sorted(left)
+    assert items.read_left_aside(tmp_path / "other") == []
+
+
+def row(**known: object) -> dict[str, object]:
+    return dict.fromkeys(LEDGER.names) | known
+
+
+TABLE = pa.Table.from_pylist(
+    [
+        row(source_path="/in/a.wav", dataset="c", start=0.0, end=2.0, outcome="dropped",
+            stage="filter", reason="too_short", value=2.0, threshold=3.0),
+        row(source_path="/in/b.wav", dataset="d", start=0.0, end=0.0, outcome="failed",
+            stage="shard", reason="unreadable", detail="no [/en] audio"),
+    ],
+    schema=LEDGER,
+)  # fmt: skip
+LEFT = [LeftAside("c", "/in/x.txt", "extension")]
+
+
+@pytest.mark.parametrize(
+    ("reason", "dataset", "expected"),
+    [
+        (None, None, ["/in/a.wav", "/in/b.wav", "/in/x.txt"]),
+        ("too_short", None, ["/in/a.wav"]),
+        ("filter.too_short", None, ["/in/a.wav"]),
+        ("shard.too_short", None, []),
+        ("shard.extension", None, ["/in/x.txt"]),
+        (None, "c", ["/in/a.wav", "/in/x.txt"]),
+        ("unreadable", "c", []),
+    ],
+)
+def test_items_of_a_reason_and_a_dataset(
+    reason: str | None, dataset: str | None, expected: list[str]
+) -> None:
+    found = [*items.rows([TABLE], LEFT, reason, dataset)]
+    assert [each["source_path"] for each in found] == expected
+    assert all(tuple(each) == items.COLUMNS for each in found)
+
+
+def test_items_as_csv() -> None:
+    text = io.StringIO()
+    items.write_csv(items.rows([TABLE], LEFT), text)
+    rows = [*csv.DictReader(io.StringIO(text.getvalue()))]
+    assert [r["reason"] for r in rows] == ["too_short", "unreadable", "extension"]
+    assert rows[1]["detail"] == "no [/en] audio"
+    assert rows[2] == dict.fromkeys(items.COLUMNS, "") | {
+        "source_path": "/in/x.txt", "outcome": "left_aside", "stage": "shard",
+        "reason": "extension",
+    }  # fmt: skip
+
+
+def test_a_name_that_the_locale_cannot_write(tmp_path: Path) -> None:
+    """A list with other names in it would be wrong; the command says what to do."""
+    corpus.make(tmp_path / "in", 1)
+    out = tmp_path / "\U0001f3a7"
+    corpus.run(corpus.job(tmp_path, out=out))
+    command = [sys.executable, "-m", "flows.cli", "list", str(out)]
+    kept = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, env=kept, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "uttermill: this locale's encoding, ascii, lacks a letter of a name; set PYTHONUTF8=1\n"
+    )
+
+
+def test_nothing_left_says_why(tmp_path: Path) -> None:
+    for name in ("a.wav", "b.wav"):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        (tmp_path / "in" / name).write_text("<html>not found</html>")
+    with pytest.raises(NothingLeft) as caught:
+        corpus.run(corpus.job(tmp_path, package={"max_failed_fraction": 1.0}))
+    assert caught.value.reasons == {"shard.unreadable": {"items": 2, "seconds": 0.0}}
+    assert str(caught.value).endswith("(2 shard.unreadable)")
+    told = NothingLeft(caught.value.args[0], caught.value.reasons, {"extension": 3})
+    again = pickle.loads(pickle.dumps(told))
+    assert str(again).endswith("(2 shard.unreadable, 3 left aside as extension)")
+    assert again.ignored == {"extension": 3}

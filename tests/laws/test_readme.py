@@ -1,0 +1,61 @@
+"""What the pages show is true: the filter in them is complete and works."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tasks import plugins
+from tasks.base import shelves
+from tasks.formats import FRAMES_PER_SECOND
+from tasks.insight import report
+from tests.helpers import corpus
+
+ROOT = Path(__file__).parents[1]
+TASKS = (ROOT / "tasks" / "README.md").read_text()
+FORMATS = (ROOT / "tasks" / "formats" / "README.md").read_text()
+
+
+def test_what_readers_drop() -> None:
+    """The page of formats has every upper limit that a format declares, and the key of --json."""
+    words = " ".join(FORMATS.split())
+    (told,) = re.findall(r"Some readers drop clips in silence.*?`reader_drops` in `--json`", words)
+    limits = []
+    for use in shelves.names("formats"):
+        reader = plugins.load("formats", use).READER
+        for bound in reader.bounds if reader else ():
+            if bound.side == "max" and bound.measure != "characters_per_frame":
+                frames = FRAMES_PER_SECOND if bound.measure == "frames" else 1
+                limits.append(f"{bound.limit / frames:g}")
+    assert len(set(limits)) == 4
+    assert set(re.findall(r"above ([\d.]*\d)", told)) == set(limits)
+
+
+def test_the_size_of_a_report() -> None:
+    assert f"one file below {report.BYTES // 1_000_000} MB" in TASKS
+
+
+def test_the_filter_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", TASKS, re.DOTALL)
+    package = tmp_path / "mine"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "crest.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    corpus.make(tmp_path / "in", 4)
+    try:
+        chosen = corpus.filters({"use": "mine.crest", "max": 100})
+        published, _ = corpus.run(corpus.job(tmp_path, filter=chosen))
+        rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+        assert all(5 < row["crest"] < 25 for row in rows), [row["crest"] for row in rows]
+        strict = corpus.filters({"use": "mine.crest", "max": 5})
+        job = corpus.job(tmp_path, filter=strict, package={"max_failed_fraction": 1.0})
+        with pytest.raises(Exception, match="nothing is left to package"):
+            corpus.run(job)
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
+            del sys.modules[name]

@@ -1,0 +1,158 @@
+"""Many shards are judged by the workers, and what they found is put together."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tasks import pipeline
+from tasks.corpus import outcome_table
+from tasks.publish import in_memory_version
+from tasks.publish.outcomes import group_verdicts, shard_groups
+from tasks.runs.executor import Here
+from tasks.settings.job import Job
+from tasks.shard_store import manifest
+from tests.helpers import corpus
+
+COUNT = 20
+ONE = {"settle_seconds": 0, "hours": 0.1 / 3600}  # a recording a shard
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twenty shards: kept, dropped by length, undecodable, and copies of one another."""
+    tmp = tmp_path_factory.mktemp("judged")
+    corpus.make(tmp / "in", COUNT - 2)
+    (tmp / "in" / "copy.wav").write_bytes((tmp / "in" / "r01.wav").read_bytes())
+    (tmp / "in" / "broken.wav").write_bytes(b"RIFF")
+    return tmp
+
+
+def chosen() -> dict[str, Any]:
+    return {
+        "shard": ONE, "filter": corpus.filters({"use": "duplicate"}, min=0.8),
+        "package": {"max_failed_fraction": 1.0, "splits": {"test": 0.2}},
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def done(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """OUT after a run."""
+    job = corpus.job(home, out=tmp_path_factory.mktemp("done") / "out", **chosen())
+    corpus.run(job)
+    return job.out
+
+
+@pytest.fixture
+def job(home: Path, done: Path, tmp_path: Path) -> Job:
+    """Of a copy of that OUT."""
+    shutil.copytree(done, tmp_path / "out", symlinks=True)
+    return corpus.job(home, out=tmp_path / "out", **chosen())
+
+
+def retarred(job: Job) -> Job:
+    """A job that makes another version of what was judged."""
+    return replace(job, package=job.package.model_copy(update={"tar_hours": 0.5}))
+
+
+@pytest.fixture(scope="module")
+def undamaged(home: Path, done: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What that version is."""
+    out = tmp_path_factory.mktemp("undamaged") / "out"
+    shutil.copytree(done, out, symlinks=True)
+    return corpus.content(corpus.run(retarred(corpus.job(home, out=out, **chosen())))[0].path)
+
+
+class Counted(Here):
+    """Calls by name."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def call(self, work: Callable[..., Any], *args: Any) -> Any:
+        self.names.append(work.__name__)
+        return super().call(work, *args)
+
+    def map(self, work: Callable[..., Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
+        self.names += [work.__name__] * len(args)
+        return super().map(work, args)
+
+
+def test_parts_put_together_are_what_one_process_would_find(home: Path, tmp_path: Path) -> None:
+    job = corpus.job(home, out=tmp_path / "out", **chosen())
+    published, _ = corpus.run(job)
+    shards = sorted(manifest.shards(job.out))
+    assert len(shards) > 2 * shard_groups.AT_ONCE
+    alone = in_memory_version.of_shards(replace(job, out=job.out), shards)
+    ledger = pq.read_table(published.path / "ledger.parquet")
+    assert ledger.equals(alone.ledger)
+    rows = pq.read_table(published.path / "utterances.parquet")
+    assert sorted(rows["id"].to_pylist()) == alone.rows["id"].to_pylist()
+    table = pq.read_table(outcome_table.where(job))
+    assert table.sort_by("id").equals(alone.utterances.sort_by("id"))
+
+
+def test_versions_do_not_tell_how_they_were_grouped(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = Counted()
+    monkeypatch.setattr(pipeline, "Here", lambda: counted)
+    many = corpus.run(corpus.job(home, out=tmp_path / "many", **chosen()))[0]
+    assert counted.names.count("judge") == -(-COUNT // shard_groups.AT_ONCE)
+    assert counted.names.count("gather") == 1
+    assert not list((tmp_path / "many/manifests/.listing").rglob("*.arrow"))
+    monkeypatch.setattr(shard_groups, "AT_ONCE", COUNT)
+    few = corpus.run(corpus.job(home, out=tmp_path / "few", **chosen()))[0]
+    assert corpus.content(many.path) == corpus.content(few.path)
+    assert counted.names.count("judge") == -(-COUNT // 8) + 1
+
+
+def test_only_shards_that_changed_are_judged_again(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(home / "in", tmp_path / "in")
+    job = corpus.job(tmp_path, **chosen())
+    corpus.run(job)
+    counted = Counted()
+    monkeypatch.setattr(pipeline, "Here", lambda: counted)
+    corpus.add(tmp_path / "in", COUNT)
+    corpus.run(job)
+    assert counted.names.count("judge") == 1
+    other = replace(job, package=job.package.model_copy(update={"weights": {"c": 0.5}}))
+    corpus.run(other)
+    assert counted.names.count("judge") == 1, "weights are drawn after it"
+
+
+@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize("name", ["rows.arrow", "ledger.bin", "digests.arrow", "facts.json"])
+def test_damaged_outcomes_are_made_again(
+    job: Job, undamaged: dict[str, bytes], name: str, gone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = next(shard_groups.home(job.out).rglob(name))
+    if gone:
+        path.unlink()
+    else:
+        corpus.flip(path, path.stat().st_size // 2)
+    counted = Counted()
+    monkeypatch.setattr(pipeline, "Here", lambda: counted)
+    assert corpus.content(corpus.run(retarred(job))[0].path) == undamaged
+    assert counted.names.count("judge") == 1, "those of one group, and no others"
+
+
+def test_a_shard_of_nothing_has_its_place(job: Job, tmp_path: Path) -> None:
+    """Its recording is broken: no row, no utterance, and a ledger of one."""
+    counts = []
+    for shard in sorted(manifest.shards(job.out)):
+        group = shard_groups.ShardGroup(tmp_path / shard, (shard,))
+        group_verdicts.judge(job, group)
+        counts.append(
+            (group.table("rows.arrow").num_rows, group.ledger(range(shard_groups.SLICES)).num_rows)
+        )
+    assert (0, 1) in counts
+    assert sum(rows for rows, _ in counts) > COUNT // 2

@@ -1,0 +1,148 @@
+"""Verdicts on text in whole runs: which text is packaged, what is stored, what a limit costs."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from flows.cli import queries
+from tasks.corpus import outcome_table
+from tasks.insight.estimating import what_if
+from tasks.publish import in_memory_version
+from tasks.settings import Plugin, TranscribeSettings
+from tasks.settings.job import Job
+from tasks.shard_store.manifest import shards
+from tasks.shard_store.text_values import final_text, text_columns
+from tasks.shard_store.utterance import Outcome, Utterance
+from tests.helpers import corpus
+
+CORPUS = os.environ.get("UTTERMILL_CORPUS")
+
+
+def spoken(text: str, reference: str | None, words: int | None, errors: int | None) -> Utterance:
+    recording = {"text": reference}
+    heard = {"text": text, "words": words, "word_errors": errors}
+    return Utterance(
+        recording, 0, 16000, 16000, None, {}, "", Outcome("pending", ""), whole=True, heard=heard
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reference", "words", "errors", "expected"),
+    [
+        ("reference", "said", 10, 10, ("said", "reference")),
+        ("reference", None, None, None, ("heard", "asr")),
+        ("asr", "said", 10, 0, ("heard", "asr")),
+        ("reference_if_close", "said", 10, 3, ("said", "reference")),
+        ("reference_if_close", "said", 10, 4, ("heard", "asr")),
+        ("reference_if_close", "...", 0, 1, ("heard", "asr")),  # no words to compare
+        ("reference_if_close", None, None, None, ("heard", "asr")),
+    ],
+)
+def test_which_text_is_packaged(
+    wanted: Any, reference: str | None, words: int | None, errors: int | None, expected: Any
+) -> None:
+    job = Job(Path("out"), transcribe=TranscribeSettings(text=wanted, close_wer=0.3))
+    assert final_text(job, spoken("heard", reference, words, errors)) == expected
+
+
+@pytest.mark.parametrize("wanted", ["reference", "reference_if_close"])
+def test_where_nobody_listened_the_reference_stays(wanted: Any) -> None:
+    utterance = spoken("", "said", None, None)
+    utterance.heard = {"text": None, "words": None, "word_errors": None}
+    job = Job(Path("out"), transcribe=TranscribeSettings(text=wanted))
+    assert final_text(job, utterance) == ("said", "reference")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six recordings without references, heard by `fake`, all kept."""
+    tmp = tmp_path_factory.mktemp("texts")
+    corpus.make(tmp / "in", 6)
+    published, _ = corpus.run(corpus.job(tmp))
+    assert published.summary["utterances"]["packaged"] == 6
+    return tmp
+
+
+def test_limits_on_texts_are_taken_again_for_free(base: Path) -> None:
+    def limited(most: float) -> Job:
+        rate = {"use": "char_rate", "max_alphabetic": most}
+        return corpus.job(base, transcribe={"backend": {"use": "fake"}, "verdicts": [rate]})
+
+    everything = pq.read_table(outcome_table.where(corpus.job(base)))
+    rates = sorted(everything["char_rate_alphabetic"].to_pylist())
+    middle = (rates[2] + rates[3]) / 2
+    assert outcome_table.where(limited(middle)) is not None, "answered from the table"
+    foreseen = what_if.kept(limited(middle), limited(middle))[0]["items"]
+    published, counts = corpus.run(limited(middle))
+    assert {counts[n][0] for n in ("shard", "filter", "resample", "transcribe")} == {0}
+    assert published.summary["utterances"]["packaged"] == foreseen == 3
+    assert published.summary["reasons"]["transcribe.too_fast"]["items"] == 3
+    table = pq.read_table(outcome_table.where(limited(middle)))
+    assert sorted(table["char_rate_alphabetic"].to_pylist()) == rates, "of rejected rows, too"
+    ledger = pq.read_table(published.path / "ledger.parquet")
+    fast = ledger.filter(pc.equal(ledger["reason"], "too_fast"))
+    assert sorted(fast["value"].to_pylist()) == rates[3:]
+    assert set(fast["threshold"].to_pylist()) == {middle}
+
+
+def test_columns_of_verdicts_are_published(base: Path) -> None:
+    job = corpus.job(base)
+    published, _ = corpus.run(job)
+    table = pq.read_table(published.path / "utterances.parquet")
+    columns = text_columns(job.transcribe.verdicts)
+    assert {"repetition", "char_rate_alphabetic", "hallucination_pace"} <= set(columns)
+    for name, (unit, doc) in columns.items():
+        about = table.schema.field(name).metadata
+        assert (about[b"unit"].decode(), about[b"doc"].decode()) == (unit, doc)
+    assert table["repetition"].to_pylist() == [0.0] * 6
+    assert table["error_rate_spaced"].null_count == 6
+    shown = {entry["column"] for entry in queries.columns()["measures"]}
+    assert set(columns) <= shown, "`uttermill schema` names them"
+
+
+def test_what_a_table_lacks_is_answered_from_the_shards(base: Path) -> None:
+    few = corpus.job(base, transcribe={"verdicts": [{"use": "empty_text"}]})
+    corpus.run(few)
+    rate = Plugin(use="char_rate", min_alphabetic=None, max_alphabetic=0.1)
+    more = corpus.job(base, transcribe={"verdicts": [rate]})
+    assert outcome_table.where(few) is not None
+    assert outcome_table.where(more) is None
+    assert what_if.kept(few, more)[1]["items"] == 0
+    assert in_memory_version.of_shards(more, shards(more.out)).rows.num_rows == 0
+
+
+@pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set")
+def test_a_wrong_transcript_is_found_and_right_ones_stay(tmp_path: Path) -> None:
+    """Three clips of two to three seconds through Whisper base and the default verdicts."""
+    assert CORPUS
+    lines = (Path(CORPUS) / "manifest.jsonl").read_text().splitlines()
+    wanted = ("speechbrain/spk2_snt5", "speechbrain/spk1_snt3", "BAC009S0150W0114")
+    chosen = [row for row in map(json.loads, lines) if any(w in row["path"] for w in wanted)]
+    assert len(chosen) == len(wanted)
+    listing = tmp_path / "list.jsonl"
+    listing.write_text(
+        "".join(
+            json.dumps({"wav": f"{CORPUS}/{row['path']}", "key": row["kind"], "txt": row["text"]})
+            + "\n"
+            for row in chosen
+        )
+    )
+    published, _ = corpus.run(
+        corpus.job(
+            tmp_path,
+            sources=[{"kind": "jsonl", "path": str(listing), "name": "c"}],
+            transcribe={"backend": {"use": "faster_whisper"}},
+        )
+    )
+    rows = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    reasons = {Path(row["source_path"]).stem: row["reason"] for row in rows}
+    assert reasons == {
+        "spk2_snt5": "high_error_rate", "spk1_snt3": "packaged", "BAC009S0150W0114": "packaged",
+    }  # fmt: skip

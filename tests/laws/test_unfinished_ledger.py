@@ -1,0 +1,74 @@
+"""The ledger of a run that goes on, or was killed: what waits is pending, and has not failed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import yaml
+
+from flows.run import runs
+from tasks.accounting import broken
+from tests.cli.test_commands import told
+from tests.cli.test_plan_command import prepared
+from tests.helpers import corpus
+
+#: Stages whose checkpoints the run had not written, by shard of one or more recordings.
+LACKING = ((), ("transcribe",), ("transcribe", "resample"), ("transcribe", "resample", "filter"))
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """What a run left that was killed while its shards were at different stages."""
+    for number in range(len(LACKING)):
+        corpus.add(tmp_path / "in", 5, seed=number, name=f"r{number}.wav")
+    (tmp_path / "in/page.wav").write_text("<html>not found</html>")
+    data = {
+        "sources": [{"kind": "folder", "path": str(tmp_path / "in"), "expect_broken": True}],
+        "out": str(tmp_path / "out"),
+        "shard": {"settle_seconds": 0, "hours": 1 / 3600},
+        "transcribe": {"backend": {"use": "fake"}},
+    }
+    path = tmp_path / "settings.yaml"
+    path.write_text(yaml.safe_dump(data))
+    prepared(path)
+    out = tmp_path / "out"
+    shards = sorted(folder.name for folder in (out / "manifests/filter").iterdir())
+    assert len(shards) == len(LACKING)
+    for shard, stages in zip(shards, LACKING, strict=True):
+        for stage in stages:
+            shutil.rmtree(out / "manifests" / stage / shard)
+    (runs.newest(out) / runs.SUMMARY).unlink()
+    return out
+
+
+def test_what_waits_is_pending(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = told(capsys, "ledger", str(out))
+    assert answer["dataset"] is None
+    assert answer["recordings"] == {"in": 5, "failed": 1}, "only the page failed"
+    assert answer["utterances"] == {"in": 3, "packaged": 1, "dropped": 0, "failed": 0, "pending": 2}
+    seconds: dict[str, float] = answer["seconds"]
+    assert seconds["failed"] == 0
+    assert seconds["pending"] == pytest.approx(2 * corpus.seconds_of(5))
+    parts = {name: value for name, value in seconds.items() if name not in ("in", "overlap")}
+    assert sum(parts.values()) == pytest.approx(seconds["in"])
+    assert answer["reasons"].keys() == {
+        "filter.pending", "resample.pending", "transcribe.pending", "shard.unreadable",
+    }  # fmt: skip
+    outcomes = {(row["stage"], row["outcome"]) for row in answer["by_stage"]}
+    assert ("transcribe", "pending") in outcomes
+    assert "no run has come to it yet" in answer["meanings"]["pending"]
+    rows: list[dict[str, Any]] = told(capsys, "ledger", str(out), "--reason", "pending")["items"]
+    assert {row["stage"] for row in rows} == {"filter", "resample", "transcribe"}
+
+
+def test_what_waits_in_part_is_not_named_as_broken() -> None:
+    """Its other part failed, but the next run may still package the rest of it."""
+    row = {"source_path": "a.wav", "stage": "filter", "reason": "x", "detail": None}
+    outcomes = {"a": ("failed", "pending"), "b": ("failed",)}
+    rows = [{**row, "recording": r, "outcome": o} for r, some in outcomes.items() for o in some]
+    found = broken.of_ledger(pa.Table.from_pylist(rows))
+    assert len(found) == 1, "as `recordings.failed` counts them"

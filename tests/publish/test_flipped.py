@@ -1,0 +1,178 @@
+"""Every kind of file of a version, and every checkpoint: flipped, emptied, deleted, added."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows import cli
+from tasks.base import shelves
+from tasks.publish.previous_version import home as notes_home
+from tasks.publish.upkeep import prune
+from tasks.publish.upkeep.needed import KeptSettings
+from tasks.shard_store import manifest
+from tests.helpers import corpus
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An OUT with one version in every format of the shelf; never changed."""
+    tmp = tmp_path_factory.mktemp("flipped")
+    corpus.make(tmp / "in", 3)
+    corpus.run(corpus.job(tmp, package={"formats": shelves.names("formats")}))
+    return tmp / "out"
+
+
+@pytest.fixture
+def out(whole: Path, tmp_path: Path) -> Path:
+    shutil.copytree(whole, tmp_path / "out", symlinks=True)
+    return tmp_path / "out"
+
+
+def kinds(version: Path) -> list[str]:
+    """A file of each kind: names are equal but for their digits."""
+    found: dict[str, str] = {}
+    for name in corpus.content(version):
+        found.setdefault(re.sub(r"\d+", "0", name), name)
+    return sorted(found.values())
+
+
+def said(capsys: pytest.CaptureFixture[str], version: Path, *flags: str, code: int = 3) -> str:
+    """What `verify` says; its exit code must be `code`."""
+    capsys.readouterr()
+    assert cli.main(["verify", str(version), *flags, "--json"]) == code
+    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert answer["ok"] == (code == 0)
+    return "\n".join(answer["faults"])
+
+
+def test_every_kind_of_file_of_a_version(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    version = out / "datasets/v0001"
+    every = kinds(version)
+    assert {"README.md", "dataset.json", "ledger.parquet", "utterances.parquet"} < set(every)
+    assert {name.split("/")[0] for name in every if "/" in name} == set(shelves.names("formats"))
+    chance = random.Random(11)
+    for name in every:
+        path = version / name
+        data = path.read_bytes()
+        corpus.flip(path, chance.randrange(len(data)))
+        assert name in said(capsys, version), f"a flipped byte of {name}"
+        path.write_bytes(b"")
+        assert name in said(capsys, version), f"{name} was emptied"
+        path.unlink()
+        if name != "dataset.json":  # without it, nothing is a version
+            assert name in said(capsys, version), f"{name} was deleted"
+        else:
+            assert cli.main(["verify", str(version)]) == 2
+        path.write_bytes(data)
+    for folder in sorted({(version / name).parent for name in every}):
+        extra = folder / "added.txt"
+        extra.write_bytes(b"")
+        assert extra.relative_to(version).as_posix() in said(capsys, version)
+        extra.unlink()
+    assert said(capsys, version, code=0) == ""
+
+
+def test_checkpoints_are_verified_on_request(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    version = out / "datasets/v0001"
+    assert said(capsys, version, "--deep", code=0) == ""
+    chance = random.Random(12)
+    paths = [p for p in corpus.parts(out) if p.suffix in (".parquet", ".pcm")]
+    # Not the table of answers: each run makes it again from the kept outcomes.
+    paths = [p for p in paths if p.parent.name not in ("package", "decisions.parquet")]
+    assert {p.relative_to(out).parts[-3:-1][0] for p in paths} >= {"filter", "resample", "audio"}
+    notes = sorted(notes_home(out).glob("*.arrow"))
+    assert notes
+    for path in (*paths, *notes):
+        name = path.relative_to(out).as_posix()
+        data = path.read_bytes()
+        corpus.flip(path, chance.randrange(len(data)))
+        assert name in said(capsys, version, "--deep"), f"a flipped byte of {name}"
+        path.write_bytes(b"")
+        assert name in said(capsys, version, "--deep"), f"{name} was emptied"
+        if path in notes:  # without them, the version itself is read
+            path.write_bytes(data)
+            continue
+        path.unlink()
+        assert name in said(capsys, version, "--deep"), f"{name} was deleted"
+        path.write_bytes(data)
+    assert said(capsys, version, "--deep", code=0) == ""
+    assert said(capsys, version, code=0) == ""
+    assert corpus.parts(out) == sorted(corpus.parts(out)), "it sets nothing aside"
+
+
+def test_a_version_that_was_moved_has_no_checkpoints(
+    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moved = (out / "datasets/v0001").rename(tmp_path / "v0001")
+    assert said(capsys, moved, code=0) == ""
+    assert cli.main(["verify", str(moved), "--deep"]) == 2
+    assert "lies in no OUT" in capsys.readouterr().err
+
+
+def test_what_runs_and_prunes_take_away_is_no_fault(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A snapshot of a shard that a newer one replaced, and what a prune removed."""
+    (path,) = (out / "manifests/shard/shard-000000").iterdir()
+    newer = manifest.read(out, "shard", "shard-000000")[-1].table
+    manifest.commit(out, "shard", "shard-000000", newer.to_pylist(), newer.schema, {})
+    path.unlink()
+    assert said(capsys, out / "datasets/latest", "--deep", code=0) == ""
+    job = corpus.job(out.parent, out=out, resample={"rate": 8000})
+    plan = prune.plan(out, prune.kept(out, 1), [KeptSettings(job, "")])
+    assert plan.goes["audio"]
+    prune.carry_out(plan, job)
+    assert said(capsys, out / "datasets/latest", "--deep", code=0) == ""
+
+
+def test_what_is_removed_as_the_remedy_says_is_made_again(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`verify --deep` named a damaged blob, and left its reader to guess what to do."""
+    kept = corpus.parts(whole, "audio", *(f"manifests/{stage}" for stage in corpus.STAGES[:4]))
+    decided = sorted(whole.glob("manifests/package/decided/*/*.[ap]*"))
+    assert {path.suffix for path in (*kept, *decided)} == {".pcm", ".parquet", ".arrow"}
+    published = corpus.content(whole / "datasets/v0001")
+    for number, path in enumerate((*kept, *decided)):
+        out = tmp_path / str(number)
+        shutil.copytree(whole, out, symlinks=True)
+        victim = out / path.relative_to(whole)
+        corpus.flip(victim, victim.stat().st_size // 2)
+        name, place = REMEDY.fullmatch(remedy_of(out, capsys)).groups()  # type: ignore[union-attr]
+        assert place == str(out)
+        assert victim.is_relative_to(out / name)
+        if (out / name).is_dir():
+            shutil.rmtree(out / name)
+        else:
+            (out / name).unlink()
+        job = corpus.job(whole.parent, out=out, package={"formats": shelves.names("formats")})
+        again, _ = corpus.run(job)
+        assert said(capsys, again.path, "--deep", code=0) == ""
+        assert again.path == out / "datasets/v0001"
+        assert corpus.content(again.path) == published
+        if path.suffix == ".pcm":
+            assert victim.read_bytes() == path.read_bytes()
+            victim.unlink()
+            assert remedy_of(out, capsys).startswith("the next run makes again what is gone")
+
+
+REMEDY = re.compile(r"remove (\S+) in (\S+); the next run makes it again from the sources, .*")
+
+
+def remedy_of(out: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """The remedy that `verify --deep` names, the same for people as in JSON."""
+    command = ["verify", str(out / "datasets/v0001"), "--deep"]
+    capsys.readouterr()
+    assert cli.main([*command, "--json"]) == 3
+    found: str = json.loads(capsys.readouterr().out)["remedy"]
+    assert cli.main(command) == 3
+    shown = "".join(capsys.readouterr().out.split())
+    assert shown.endswith(f"Remedy:{found}.".replace(" ", ""))
+    return found

@@ -1,0 +1,388 @@
+"""Lists and tables that hold far more than their size says: refused in words, in little memory.
+
+The peaks are those of a process of its own that lists each of them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flows import settings
+from flows.cli import reviews
+from flows.run import runs
+from tasks.base.errors import ConfigError, ItemError, RunError
+from tasks.plugins import resolve_source
+from tasks.recording import Recording, parquet_pages, yaml_text
+from tasks.settings import PackageSettings, Source, split_lists
+from tasks.storage import versions
+from tests.helpers import hostile, listed_apart
+
+MEMORY = 400 << 20  # bytes, beyond the imports; unbounded, each takes 1 to 10 GB
+AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+MEGABYTE = 10**6
+
+
+def parquet(path: Path, audio: pa.Array, options: dict[str, Any], **columns: Any) -> Path:
+    with path.open("wb") as file:
+        table = pa.table({"audio": audio, **columns})
+        pq.write_table(table, file, compression="zstd", store_schema=False, **options)
+    return path
+
+
+def alike(value: str | bytes, rows: int, nulls: int = 0) -> pa.Array:
+    """A value in each row, held once; in every `nulls`th row none."""
+    numbers = [None if nulls and n % nulls == 0 else 0 for n in range(rows)]
+    return pa.DictionaryArray.from_arrays(pa.array(numbers, pa.int32()), [value])
+
+
+def cells(data: pa.Array) -> pa.Array:
+    return pa.StructArray.from_arrays([data, alike("a.wav", len(data))], ["bytes", "path"])
+
+
+def repeated(path: Path, text: str, rows: int) -> Path:
+    return parquet(path, cells(alike(b"RIFF", rows)), {}, text=alike(text, rows))
+
+
+def one_text_of_8_mb(home: Path) -> Path:
+    return repeated(home / "x.parquet", "x" * 8 * MEGABYTE, 1024)
+
+
+def allowed_text_in_each_row(home: Path) -> Path:
+    return repeated(home / "x.parquet", "x" * 900_000, 2048)
+
+
+def prefixes(home: Path) -> Path:
+    """Of each text only how many bytes are those of the one before."""
+    own = {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}}
+    texts = pa.array(["x" * 900_000] * 200)
+    return parquet(home / "x.parquet", cells(alike(b"RIFF", 200)), own, text=texts)
+
+
+def one_text_of_200_mb(home: Path) -> Path:
+    return repeated(home / "x.parquet", "x" * 200 * MEGABYTE, 16)
+
+
+def nothing_in_5_million_rows(home: Path) -> Path:
+    table = pa.table({"audio": pa.nulls(5_000_000, AUDIO)})
+    pq.write_table(table, home / "x.parquet", compression="zstd")
+    return home / "x.parquet"
+
+
+def columns(home: Path) -> Path:
+    many = {f"c{n:05d}": [n] for n in range(20_000)}
+    pq.write_table(pa.table(many), home / "x.parquet")
+    return home / "x.parquet"
+
+
+@pytest.mark.parametrize(
+    ("make", "good", "sentence"),
+    [
+        (one_text_of_8_mb, 0, "which is too much for its size"),
+        (allowed_text_in_each_row, 74, "which is too much for its size"),
+        (prefixes, 74, "which is too much for its size"),
+        (one_text_of_200_mb, 0, "has pages of 200.0 MB at once"),
+        (nothing_in_5_million_rows, 0, "with 5,000,000 rows; at most"),
+        (columns, 0, "c00019 and 19980 more"),
+    ],
+)
+def test_parquet(tmp_path: Path, make: Callable[[Path], Path], good: int, sentence: str) -> None:
+    path = make(tmp_path)
+    assert path.stat().st_size < 8 << 20
+    found = listed_apart.told({"kind": "hf_parquet", "path": str(path)})
+    assert sentence in found["details"][-1]
+    assert found["rows"].get("good", 0) == good
+    assert found["took"] < MEMORY
+
+
+def test_rows_with_neither_audio_nor_path_end_the_file(tmp_path: Path) -> None:
+    """Each was a failed recording, however many there were."""
+    count = 400_000
+    texts = pa.array([os.urandom(4).hex() for _ in range(count)])
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"audio": pa.nulls(count, AUDIO), "text": texts}), path)
+    found = listed_apart.told({"kind": "hf_parquet", "path": str(path)})
+    assert found["rows"] == {"missing": 100_001}
+    assert "100,001 of its first 100,001 rows hold neither" in found["details"][-1]
+
+
+def test_a_cell_is_read_without_its_neighbours(tmp_path: Path) -> None:
+    """120 cells of 50 MB took 4 GB of a worker."""
+    path = parquet(tmp_path / "x.parquet", cells(alike(os.urandom(MEGABYTE) * 50, 120)), {})
+    locator = {"path": str(path), "row": 100, "column": "audio"}
+    found = listed_apart.told({"locator": locator})
+    assert (found["size"], found["detail"]) == (50 * MEGABYTE, "")
+    assert found["took"] < MEMORY
+
+
+def test_a_cell_that_expands_too_far_is_refused(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "x.parquet", cells(alike(bytes(300 * MEGABYTE), 1)), {})
+    found = listed_apart.told({"locator": {"path": str(path), "row": 0, "column": "audio"}})
+    assert "has pages of 300.0 MB in " in found["detail"]
+    assert found["took"] < MEMORY
+
+
+def test_where_audio_is_comes_from_small_pages(tmp_path: Path) -> None:
+    """Without statistics, a cell of each row was read to see which rows hold any."""
+    own = {"write_statistics": False}
+    audio = cells(alike(os.urandom(100_000) * 160, 100, nulls=2))
+    path = parquet(tmp_path / "x.parquet", audio, own)
+    found = listed_apart.told({"kind": "hf_parquet", "path": str(path)})
+    assert found["rows"] == {"good": 4, "missing": 4, "unreadable": 1}
+    assert "which is too much for its size" in found["details"][-1]
+    assert found["took"] < MEMORY
+
+
+def test_pages_are_those_that_were_written(tmp_path: Path) -> None:
+    """Control: sizes come from the headers of the pages, also of several, and of both versions."""
+    for version in ("1.0", "2.0"):
+        own = {"data_page_version": version, "data_page_size": 1000, "write_batch_size": 10}
+        texts = [f"{n:06d}" * 5 for n in range(1000)]
+        audio = cells(alike(b"RIFF", 1000))
+        path = parquet(tmp_path / "x.parquet", audio, {**own, "use_dictionary": False}, text=texts)
+        with path.open("rb") as file:
+            group = pq.read_metadata(path).row_group(0)
+            pages = list(parquet_pages.of(file, group.column(2)))
+            assert sum(page.rows for page in pages) == 1000
+            assert len(pages) > 20
+            assert 34_000 < sum(page.plain for page in pages) < 40_000
+            data = bytearray(path.read_bytes())
+        at = group.column(2).data_page_offset
+        data[at : at + 8] = b"\xff" * 8
+        path.write_bytes(data)
+        with path.open("rb") as file, pytest.raises(ItemError, match="no page at byte"):
+            list(parquet_pages.of(file, group.column(2)))
+
+
+CUT = {
+    "start": 0, "duration": 1, "recording": {"sources": [{"type": "file", "source": "a.wav"}]},
+}  # fmt: skip
+LONG = b"x" * (16 << 20)
+
+
+def cuts(texts: list[str]) -> bytes:
+    lines = [
+        {**CUT, "start": n, "supervisions": [{"start": 0, "duration": 1, "text": text}]}
+        for n, text in enumerate(texts)
+    ]
+    return "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+
+
+@pytest.mark.parametrize(
+    ("packed", "sentence"),
+    [
+        (gzip.compress(LONG) * 64, "it holds more than"),  # a line of 1 GiB
+        (gzip.compress(cuts(["x" * 900_000])) * 600, "it holds more than"),
+        (gzip.compress(b"null\n" * (1 << 20)) * 8, "100,001 of 100,001 lines cannot be used"),
+        (gzip.compress(b"\n" * (16 << 20)) * 64, "it holds more than"),
+    ],
+    ids=["line", "texts", "null", "blank"],
+)
+def test_a_compressed_list(tmp_path: Path, packed: bytes, sentence: str) -> None:
+    path = tmp_path / "cuts.jsonl.gz"
+    path.write_bytes(packed)
+    found = listed_apart.told({"kind": "lhotse", "path": str(path)})
+    assert any(sentence in detail for detail in found["details"])
+    assert found["took"] < MEMORY
+
+
+def test_a_compressed_list_that_is_none_is_read_whole(tmp_path: Path) -> None:
+    """Control: lists as people have them stay far below the limit."""
+    path = tmp_path / "cuts.jsonl.gz"
+    path.write_bytes(gzip.compress(cuts(["what is said here"] * 20_000)))
+    found = listed_apart.told({"kind": "lhotse", "path": str(path)})
+    assert found["rows"] == {"missing": 1}  # one recording with all segments
+    assert found["details"][0] == "No such file or directory"
+
+
+DEEP = b"[" * 100_000 + b"]" * 100_000
+LISTS = {
+    "deep": (b'{"wav": ' + DEEP + b"}", "nested too deeply"),
+    "number": (b'{"wav": "a.wav", "txt": ' + b"1" * 100_000 + b"}", "not JSON"),
+    "endless": (LONG * 4, "the line is too long"),
+    "text": (b'{"wav": "a.wav", "txt": "' + b"x" * 2_000_000 + b'"}', "a text of 2.0 MB"),
+    "path": (b'{"wav": "' + b"x/" * 1_000_000 + b'"}', "a path of 2,000,000 characters"),
+    "empty": (b'{"wav": "a.wav", "txt": [' + b"{}," * 1_300_000 + b"{}]}", "not list"),
+    "surrogate": (b'{"wav": "a.wav", "txt": "\\ud800"}', "not valid UTF-8"),
+}
+
+
+@pytest.mark.parametrize(("line", "sentence"), LISTS.values(), ids=LISTS)
+def test_a_line_that_asks_for_too_much_is_a_bad_line(
+    tmp_path: Path, line: bytes, sentence: str
+) -> None:
+    path = tmp_path / "list.jsonl"
+    path.write_bytes(line + b"\n")
+    found = listed_apart.told({"kind": "jsonl", "path": str(path)})
+    assert found["rows"] == {"unreadable": 1}
+    assert sentence in found["details"][0]
+    assert found["took"] < MEMORY
+
+
+@pytest.mark.parametrize("kind", ["datajuicer", "lhotse"])
+def test_lines_of_other_lists(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "list.jsonl"
+    path.write_bytes(DEEP + b"\n" + LONG + b"\n")
+    found = listed_apart.told({"kind": kind, "path": str(path)})
+    assert found["rows"] == {"unreadable": 2}
+    assert "nested too deeply" in found["details"][0]
+    assert "the line is too long" in found["details"][1]
+    assert found["took"] < MEMORY
+
+
+def test_nan_is_a_missing_value(tmp_path: Path) -> None:
+    """It was the text `nan`, the speaker `nan`, the language `nan`."""
+    rows = (
+        '{"audio_filepath": "a.wav", "text": NaN, "speaker": 12.0, "lang": NaN}\n'
+        '{"audio_filepath": "b.wav", "text": "b", "speaker": NaN, "spk": "x"}\n'
+    )
+    (tmp_path / "list.jsonl").write_text(rows)
+    source, chosen = resolve_source(Source(kind="jsonl", path=str(tmp_path / "list.jsonl")))
+    found = [
+        (r.text, r.speaker, r.language)
+        for r in source.recordings(chosen)
+        if isinstance(r, Recording)
+    ]
+    assert found == [(None, "12", None), ("b", "x", None)]
+
+
+def test_kaldi(tmp_path: Path) -> None:
+    (tmp_path / "wav.scp").write_bytes(b"k a.wav\n" + LONG + b"\np touch ran |\n")
+    (tmp_path / "text").write_bytes(b"k " + b"x" * 2_000_000 + b"\n" + LONG + b"\n")
+    (tmp_path / "segments").write_bytes(LONG + b"\n")
+    (tmp_path / "utt2spk").write_bytes(LONG + b"\n")
+    found = listed_apart.told({"kind": "kaldi", "path": str(tmp_path)})
+    assert found["rows"] == {"unreadable": 5, "missing": 1, "unsupported": 1}
+    assert found["details"] == ["a text of 2.0 MB; at most 1.0 MB are read",
+                                "a pipe in wav.scp is never run"]  # fmt: skip
+    assert not (tmp_path / "ran").exists()
+    assert found["took"] < MEMORY
+
+
+def test_tar(tmp_path: Path) -> None:
+    records = b"6 a=b\n" * 170_000  # they were copied once for each of them: 17 s
+    data = [
+        hostile.member("p", records, tarfile.XHDTYPE),
+        hostile.member("a.wav", hostile.wav(1)),
+        hostile.member("a.txt", b"x" * 2_000_000),
+        hostile.member("././@LongLink", b"n" * 512, tarfile.GNUTYPE_LONGNAME, size=1 << 30),
+    ]
+    (tmp_path / "x.tar").write_bytes(b"".join(data))
+    begun = time.process_time()
+    found = listed_apart.told({"kind": "tar", "path": str(tmp_path / "x.tar")})
+    assert found["rows"] == {"unreadable": 2, "good": 1}
+    assert found["details"][0] == "a text of 2.0 MB; at most 1.0 MB are read"
+    assert "claims a name of 1073741824 bytes" in found["details"][1]
+    assert found["took"] < MEMORY
+    assert time.process_time() - begun < 10
+
+
+def test_an_endless_list_ends_by_ctrl_c(tmp_path: Path) -> None:
+    path = tmp_path / "list.jsonl"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    code = (
+        "import sys; from tests import listed_apart; print('ready', flush=True)\n"
+        "print(listed_apart.listed({'kind': 'jsonl', 'path': sys.argv[1]}))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], cwd=listed_apart.ROOT,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as lists:  # fmt: skip
+        assert lists.stdout
+        assert lists.stdout.readline() == b"ready\n"
+        time.sleep(1)
+        lists.send_signal(signal.SIGINT)
+        assert lists.wait(timeout=20) == -signal.SIGINT
+
+
+# Settings, and what lies in an OUT
+
+LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 60))
+MERGES = "a0: &a0 {k: 1}\n" + "".join(
+    f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}\n" for n in range(1, 60)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (LAUGHS, "has more than 100,000 values"),
+        (MERGES, "has more than 100,000 values"),
+        ("a: &a [*a]", "holds itself by an alias"),
+        ("[" * 200 + "]" * 200, "nested more than 100 deep"),
+        ("[" * 50_000, "nested too deeply"),
+        ("a: " + "1:" * 100_000 + "1", "a number of more than 400 digits"),
+        ("a: 0x" + "f" * 200_000, "a number of more than 400 digits"),
+        ("a: 1\na: 2", "given twice"),
+        ("x" * (300 << 10), "longer than 256 KiB"),
+    ],
+)
+def test_yaml(tmp_path: Path, text: str, sentence: str) -> None:
+    """Ten lines of aliases kept `plan` busy for ever."""
+    (tmp_path / "s.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=sentence):
+        settings.read(str(tmp_path / "s.yaml"), [], None, [])
+    with pytest.raises(ConfigError, match=sentence):
+        settings.read(None, ["in"], "out", [f"shard.hours={text}"])
+
+
+def test_yaml_with_aliases_is_read() -> None:
+    text = "a: &a {b: 1}\nc: {<<: *a, d: 2}\ne: [*a, *a]"
+    found = {"a": {"b": 1}, "c": {"b": 1, "d": 2}, "e": [{"b": 1}, {"b": 1}]}
+    assert yaml_text.load(text, "x") == found
+
+
+def test_settings_from_elsewhere_are_not_nested_for_ever() -> None:
+    deep: Any = {}
+    for _ in range(5000):
+        deep = {"filter": deep}
+    with pytest.raises(ConfigError, match="nested more than 100 deep"):
+        settings.parse(deep)
+
+
+def big(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.truncate(8 << 30)
+    return path
+
+
+def deep(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(DEEP)
+    return path
+
+
+@pytest.mark.parametrize("make", [big, deep])
+def test_json_in_an_out(tmp_path: Path, make: Callable[[Path], Path]) -> None:
+    make(tmp_path / "runs/2026-01-01T00-00-00/settings.json")
+    with pytest.raises(ConfigError, match="is damaged"):
+        runs.settings_of(tmp_path)
+    make(tmp_path / "dataset.json")
+    with pytest.raises(RunError):
+        versions.described(tmp_path)
+
+
+def test_lists_of_names_and_decisions(tmp_path: Path) -> None:
+    file = big(tmp_path / "names.txt")
+    package = PackageSettings(splits={"test": {"list": str(file)}})
+    with pytest.raises(ConfigError, match=r"has more than 128 MiB; is it a list\?"):
+        split_lists.read(package)
+    with pytest.raises(ConfigError, match="import it in parts"):
+        reviews.import_file(tmp_path, str(file))
+    with pytest.raises(ConfigError, match=r"line 1: this is not JSON: .*nested too deeply"):
+        reviews.import_file(tmp_path, str(deep(tmp_path / "deep.jsonl")))

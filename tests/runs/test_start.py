@@ -1,0 +1,287 @@
+"""What a short run starts and imports: nothing that it does not need."""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows import settings
+from flows.cluster.cluster import Cluster
+from flows.cluster.settings import ClusterSettings
+from flows.run import launch, runs
+from flows.server import run_notes, server
+from tasks.base.errors import ConfigError
+from tasks.plugins import engines
+from tests.helpers import corpus
+
+#: Packages that take long to import, or that a part of a run is meant to do without.
+WATCHED = {
+    "av", "ctranslate2", "dask", "datasets", "distributed", "faster_whisper", "fastapi", "fsspec",
+    "httpx", "huggingface_hub", "jinja2", "librosa", "llvmlite", "numba", "numpy", "onnxruntime",
+    "pandas", "prefect", "psutil", "pyarrow", "pydantic", "rapidfuzz", "resampy", "rich",
+    "samplerate", "scipy", "sklearn", "soundfile", "soxr", "sqlalchemy", "tokenizers", "torch",
+    "yaml",
+}  # fmt: skip
+CLIENT = {
+    "dask", "distributed", "jinja2", "numpy", "psutil", "pyarrow", "pydantic", "rich", "soxr",
+    "yaml",
+}  # fmt: skip
+#: Distributed imports jinja2 and yaml; rapidfuzz compares texts, here for a recogniser.
+WORKER = {
+    "av", "dask", "distributed", "jinja2", "numpy", "psutil", "pyarrow", "pydantic", "rapidfuzz",
+    "soundfile", "soxr", "yaml",
+}  # fmt: skip
+
+#: Runs the command and prints what this process has imported by then.
+COMMAND = """
+import json, sys
+from flows.cli.command_line import main
+sys.argv[0] = "uttermill"
+code = main()
+print(json.dumps({"exit": code, "modules": sorted({m.split(".")[0] for m in sys.modules})}))
+"""
+FLAGS = [
+    "--json",
+    "--set=transcribe.backend.use=fake",
+    "--set=shard.settle_seconds=0",
+    "--set=cluster.workers=1",
+    "--set=history=none",
+]
+
+
+def ran(home: Path, *more: str) -> tuple[dict[str, Any], set[str]]:
+    """What `run --json` says, and the watched packages that its process imported."""
+    command = [sys.executable, "-c", COMMAND, "run", f"--source={home / 'in'}"]
+    done = subprocess.run(
+        [*command, f"--out={home / 'out'}", *FLAGS, *more],
+        capture_output=True, text=True, cwd=Path(__file__).parents[1], check=True,
+    )  # fmt: skip
+    told, imported = map(json.loads, done.stdout.splitlines())
+    assert imported["exit"] == 0, done.stderr
+    return told, WATCHED & set(imported["modules"])
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], set[str]]:
+    home = tmp_path_factory.mktemp("start")
+    corpus.make(home / "in", 4)
+    return home, *ran(home)
+
+
+@pytest.mark.cluster
+def test_a_run_without_prefect_imports_these(
+    first: tuple[Path, dict[str, Any], set[str]],
+) -> None:
+    home, told, imported = first
+    assert told["utterances"]["packaged"] == 4
+    assert "task_runs" not in told
+    assert imported == CLIENT
+    folder = runs.newest(home / "out")
+    assert {path.name for path in folder.iterdir()} >= {
+        "settings.json", "summary.json", "metrics.parquet", "report.html", "run.log",
+        "left_aside.csv",
+    }  # fmt: skip
+    assert "not made on a worker" not in (folder / "run.log").read_text()
+
+
+@pytest.mark.cluster
+def test_a_worker_imports_these(tmp_path: Path) -> None:
+    job = corpus.job(tmp_path, transcribe={"backend": {"use": "fake"}})
+
+    def looked() -> tuple[list[str], tuple[int, ...], bool]:
+        import gc
+        import sys
+
+        main = sys.modules["__main__"].__file__ or ""
+        assert main.endswith("flows/cluster/spawned.py"), main
+        names = sorted({name.split(".")[0] for name in sys.modules})
+        return names, gc.get_threshold(), gc.isenabled() and gc.get_freeze_count() > 0
+
+    reached = engines.of(job)
+    with Cluster(ClusterSettings(workers=1), tmp_path / "scratch", engines=reached) as cluster:
+        [(found, searches, frozen)] = cluster.client.run(looked).values()
+    assert WATCHED & set(found) == WORKER
+    assert searches == gc.get_threshold(), "seldom only while it starts"
+    assert frozen
+
+
+def test_an_engine_that_settings_name_is_reached(tmp_path: Path) -> None:
+    job = corpus.job(tmp_path, resample={"resampler": {"use": "librosa"}})
+    found = engines.of(job)
+    assert {"resampy", "samplerate", "librosa.core.audio"} <= found.keys()
+    assert list(found).index("resampy") < list(found).index("librosa.core.audio")
+    assert "resampy" not in engines.of(corpus.job(tmp_path))
+    own = corpus.job(tmp_path, resample={"resampler": {"use": "resampy_kaiser_best"}})
+    assert engines.of(own)["resampy"] == "resample"
+
+
+#: Of a run that starts no workers.
+ALONE = CLIENT - {"dask", "distributed", "jinja2"}
+
+
+@pytest.mark.cluster
+def test_what_needs_no_worker_starts_none(
+    first: tuple[Path, dict[str, Any], set[str]],
+) -> None:
+    """Nothing to do, then only another threshold: no workers and no Prefect, and a folder each."""
+    home, before, _ = first
+    count = len([*(home / "out/runs").iterdir()])
+    again, imported = ran(home, "--set=history=auto")
+    assert (again["new"], again["version"]) == (False, 1)
+    assert imported <= ALONE, "no Prefect, whatever `history` says"
+    assert sum(stage["items_computed"] for stage in again["stages"].values()) == 0
+    assert again["utterances"] == before["utterances"]
+    longest = max(corpus.seconds_of(n) for n in range(4))
+    limit = f"--set=filter.filters=[{{use: duration, max: {longest - 0.01}}}]"
+    told, imported = ran(home, limit)
+    assert (told["new"], told["utterances"]["dropped"]) == (True, 1)
+    assert imported <= ALONE
+    stages = {name: stage["items_computed"] for name, stage in told["stages"].items()}
+    assert {name: n for name, n in stages.items() if n} == {"package": 3}
+    assert len([*(home / "out/runs").iterdir()]) == count + 2
+
+
+@pytest.fixture
+def no_flow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Notes what would have been started, and starts nothing."""
+    started: list[str] = []
+
+    def recorded(self: Any) -> None:
+        started.append("workers")
+
+    monkeypatch.setattr("flows.run.body.Body.start_workers", recorded)
+    monkeypatch.setattr(server.LocalServer, "__init__", lambda _: started.append("server"))
+    return started
+
+
+def test_a_server_that_is_not_there(tmp_path: Path, no_flow: list[str]) -> None:
+    source = corpus.make(tmp_path / "in", 1)
+    sets = [flag.removeprefix("--set=") for flag in FLAGS[1:-1]]
+    chosen = settings.read(None, [str(source)], str(tmp_path / "out"), [*sets, "history=server"])
+    with pytest.raises(ConfigError, match=r"history: server needs .* PREFECT_API_URL"):
+        launch.run(chosen)
+    assert no_flow == []
+
+
+@pytest.mark.cluster
+def test_what_was_listed_is_not_listed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that looked first, and needs workers then, goes on from there."""
+    from tasks import shard
+
+    source = corpus.make(tmp_path / "in", 2)
+    sets = [flag.removeprefix("--set=") for flag in FLAGS[1:]]
+    chosen = settings.read(None, [str(source)], str(tmp_path / "out"), sets)
+    launch.run(chosen)
+    corpus.add(source, 2)
+    listed: list[int] = []
+    survey = shard.survey
+
+    def counted(*given: Any) -> Any:
+        listed.append(1)
+        return survey(*given)
+
+    monkeypatch.setattr(shard, "survey", counted)
+    told = launch.run(chosen)
+    assert (len(listed), told["version"], told["recordings"]["in"]) == (1, 2, 3)
+    assert told["stages"]["filter"]["items_computed"] == 1
+
+
+def test_a_killed_run_is_told_from_one_that_failed(tmp_path: Path) -> None:
+    """Prefect would show a killed run as running for ever: the next one has to tell it."""
+    from tasks.storage import write_atomic
+
+    chosen = settings.read(None, [str(tmp_path)], str(tmp_path / "out"), [])
+    assert not runs.was_killed(tmp_path / "out")
+    with runs.record(tmp_path / "out", chosen):
+        pass  # nothing is written of its end
+    assert runs.was_killed(tmp_path / "out")
+    with (
+        pytest.raises(ValueError, match="it failed"),
+        runs.record(tmp_path / "out", chosen) as run,
+        run.failing(),
+    ):
+        raise ValueError("it failed")
+    assert not runs.was_killed(tmp_path / "out")
+    with runs.record(tmp_path / "out", chosen) as run:
+        write_atomic(run.folder / "summary.json", b"{}")
+    assert not runs.was_killed(tmp_path / "out")
+    run_notes.write(run.place, "of Prefect", "1@here@0.00")  # killed before Prefect knew its end
+    assert runs.was_killed(tmp_path / "out")
+    run_notes.close(run.place)
+    assert not runs.was_killed(tmp_path / "out")
+    assert run_notes.last(tmp_path / "out") == {"of Prefect": "1@here@0.00"}
+
+
+#: Makes more cycles than set the collector off, within `importing` and after it.
+COLLECTED = """
+import gc
+from tasks.base.process_memory import importing
+seen = []
+gc.callbacks.append(lambda phase, info: seen.append(phase))
+def cycles():
+    for _ in range(5000):
+        one = []; one.append(one)
+    return len(seen)
+if {off}: gc.disable()
+with importing():
+    within = cycles()
+print(within, bool(cycles()), gc.isenabled(), gc.get_freeze_count() > 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("off", "told"), [(False, "0 True True True"), (True, "0 False False True")]
+)
+def test_imports_are_not_searched_for_garbage(off: bool, told: str) -> None:
+    code = COLLECTED.replace("{off}", str(off))
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True,
+        cwd=Path(__file__).parents[1], check=True,
+    )  # fmt: skip
+    assert done.stdout.split("\n")[0] == told
+
+
+#: Whether a finaliser ran at exit, and whether a cycle was searched for then.
+LEFT = """
+import atexit
+from tasks import lean
+{first}
+class Loop:
+    def __del__(self): print("searched", flush=True)
+one = Loop(); one.itself = one
+del one
+atexit.register(lambda: print("finished", flush=True))
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "told"),
+    [("", ["finished", "searched"]), ("lean.without_search_at_exit()", ["finished"])],
+)
+def test_a_process_ends_without_a_last_search(first: str, told: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LEFT.format(first=first)], capture_output=True, text=True,
+        cwd=Path(__file__).parents[1], check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == told
+
+
+@pytest.mark.cluster
+def test_a_process_of_ours_leaves_so(first: tuple[Path, dict[str, Any], set[str]]) -> None:
+    home, _, _ = first
+    code = COMMAND + "import gc, atexit\nassert gc.isenabled() and gc.get_freeze_count() > 0\n"
+    code += "atexit._run_exitfuncs()\nprint(len(gc.get_objects()))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", f"--source={home / 'in'}", f"--out={home / 'out'}",
+         *FLAGS],
+        capture_output=True, text=True, cwd=Path(__file__).parents[1], check=True,
+    )  # fmt: skip
+    assert int(done.stdout.splitlines()[-1]) < 1000, "all but a few objects are left alone"

@@ -1,0 +1,136 @@
+"""The form that Prefect's UI makes of the settings: every field says what it is, and offers what
+there is to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from prefect.utilities.callables import parameter_schema
+from prefect.utilities.schema_tools.validation import is_valid_schema, validate
+
+from flows.estimate import estimate
+from flows.prepare import prepare
+from tasks import plugins
+from tasks.base import shelves
+from tests.helpers import forms
+
+SCHEMA: dict[str, Any] = parameter_schema(prepare).model_dump(mode="json")
+MODELS: dict[str, Any] = SCHEMA["definitions"]
+
+
+def fields() -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, entry in SCHEMA["properties"].items():
+        yield name, entry
+    for model, entry in MODELS.items():
+        for name, inner in entry["properties"].items():
+            yield f"{model}.{name}", inner
+
+
+def test_the_form_of_the_estimate_has_the_same_and_its_own() -> None:
+    entries = parameter_schema(estimate).model_dump(mode="json")["properties"]
+    assert set(entries) == {*SCHEMA["properties"], "fraction", "least"}
+    assert [name for name, entry in entries.items() if not entry.get("description")] == []
+
+
+def test_every_field_has_title_and_description() -> None:
+    found = dict(fields())
+    assert {"sources", "cluster", "FilterSettings.segmenter", "TlsSettings.key"} <= set(found)
+    assert [name for name, entry in found.items() if not entry.get("title")] == []
+    assert [name for name, entry in found.items() if not entry.get("description")] == []
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("TranscribeSettings.text", ["reference", "asr", "reference_if_close"]),
+        ("ClusterSettings.kind", ["local", "address", "class"]),
+        ("PackageSettings.rebalance", ["grow", "full"]),
+    ],
+)
+def test_literals_are_choices(field: str, values: list[str]) -> None:
+    assert dict(fields())[field]["enum"] == values
+
+
+@pytest.mark.parametrize(
+    ("field", "shelf"),
+    [
+        ("FilterSettings.segmenter", "segmenters"),
+        ("FilterSettings.filters", "filters"),
+        ("ResampleSettings.resampler", "resamplers"),
+        ("ResampleSettings.levels", "levels"),
+        ("TranscribeSettings.backend", "asr"),
+        ("TranscribeSettings.verdicts", "text"),
+        ("PackageSettings.formats", "formats"),
+    ],
+)
+def test_plugins_are_choices(field: str, shelf: str) -> None:
+    entry = dict(fields())[field]
+    entry = entry.get("items", entry)
+    offered = [each for each in entry["anyOf"] if "properties" in each]
+    assert offered[0]["properties"]["use"]["enum"] == shelves.names(shelf)
+    assert offered[-1]["properties"]["use"]["pattern"] == r"\."
+    for name in shelves.names(shelf):
+        known = plugins.load(shelf, name).Settings.model_fields
+        shown = offered[chosen(offered, {"use": name, **dict.fromkeys(known)})]
+        assert name in shown["properties"]["use"]["enum"]
+        assert {*shown["properties"]} == {"use", *known}
+        for setting, about in known.items():
+            assert str(about.description) in shown["properties"][setting]["description"]
+
+
+def chosen(offered: list[dict[str, Any]], value: dict[str, Any]) -> int:
+    """The alternative that Prefect's form shows: the first of those that know most of the keys."""
+    known = [len(value.keys() & each["properties"].keys()) for each in offered]
+    return known.index(max(known))
+
+
+@pytest.mark.parametrize(
+    ("shelf", "value"),
+    [
+        ("filters", {"use": "silence"}),
+        ("filters", {"use": "duration", "min": 1, "max": 20}),
+        ("filters", {"use": "clipping", "max_fraction": 0.1}),
+        ("filters", {"use": "sample_rate", "min_native": 16000}),
+        ("text", {"use": "no_speech", "max": 0.5}),
+        ("asr", {"use": "faster_whisper", "model": "base", "chinese": "simplified"}),
+        ("segmenters", {"use": "auto", "max_seconds": 15}),
+        ("formats", {"use": "nemo", "audio": "flac"}),
+        ("sources", {"kind": "kaldi", "path": "/x", "name": "c"}),
+        ("sources", {"kind": "tar", "path": "/x", "root": "/y"}),
+        ("sources", {"kind": "folder", "path": "/x", "system_folders": True}),
+    ],
+)
+def test_what_is_given_is_shown_under_its_own_name(shelf: str, value: dict[str, Any]) -> None:
+    offered = forms.alternatives(shelf)
+    shown = offered[chosen(offered, value)]["properties"]["kind" if shelf == "sources" else "use"]
+    assert value.get("use", value.get("kind")) in shown["enum"]
+
+
+def test_sources_have_kind_name_and_licence() -> None:
+    entry = SCHEMA["properties"]["sources"]["items"]
+    assert [*entry["properties"]][:4] == ["kind", "path", "name", "licence"]
+    for kind in shelves.names("sources"):  # the form sends them all, whatever the kind
+        assert {*entry["properties"]} <= {*plugins.load("sources", kind).Settings.model_fields}
+    offered = entry["anyOf"]
+    assert offered[0]["properties"]["kind"]["enum"] == ["folder", *sorted(
+        {*shelves.names("sources")} - {"folder"}
+    )]  # fmt: skip
+    for each in offered[:-1]:
+        assert {"path", "name", "licence", "language"} <= each["properties"].keys()
+        assert each["properties"]["licence"]["description"]
+        assert each["required"] == ["path"]
+
+
+def test_the_server_takes_what_a_settings_file_may_hold() -> None:
+    """Prefect refuses parameters that the schema refuses, before the flow is asked."""
+    given = {
+        "sources": [{"kind": "folder", "path": "/in", "licence": "CC0"}], "out": "/out",
+        "filter": {"filters": [{"use": "duration", "min": 1}, {"use": "mine.crest", "max": 3}]},
+        "package": {"formats": ["wenet", {"use": "nemo", "audio": "flac"}]},
+    }  # fmt: skip
+    is_valid_schema(SCHEMA)
+    assert validate(given, SCHEMA) == []
+    for wrong in ({"use": "wrong"}, {"min": 1}):
+        assert validate({**given, "filter": {"filters": [wrong]}}, SCHEMA)

@@ -1,0 +1,79 @@
+"""PostgreSQL as Prefect's database: what the README says, with a real server of it.
+
+Needs its binaries on the PATH.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.faults.command import Site
+from tests.helpers import corpus, postgres
+
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.cluster,
+    pytest.mark.skipif(
+        bool(postgres.MISSING), reason=f"not on the PATH: {', '.join(postgres.MISSING)}"
+    ),
+]
+
+
+@pytest.fixture
+def database() -> Iterator[str]:
+    """URL of a new, empty database on the loopback."""
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(postgres.serving()).url
+        except postgres.NoUser as why:
+            pytest.skip(str(why))
+        yield url
+
+
+def rows(url: str, query: str) -> list[tuple[str, ...]]:
+    import asyncpg  # type: ignore[import-untyped]  # Prefect's
+
+    async def ask() -> list[tuple[str, ...]]:
+        connection = await asyncpg.connect(url.replace("+asyncpg", ""))
+        try:
+            return [tuple(row) for row in await connection.fetch(query)]
+        finally:
+            await connection.close()
+
+    return asyncio.run(ask())
+
+
+def test_a_run_leaves_its_history_there(database: str, tmp_path: Path) -> None:
+    """As the README says it: one variable. The second of three runs has nothing to do, and leaves
+    none; the third has one recording more."""
+    environment = {
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL": database, "PREFECT_HOME": str(tmp_path / "home")
+    }  # fmt: skip
+    site = Site(tmp_path, "", environment)
+    corpus.make(site.source, 3)
+    chosen = site.settings("out", cluster={"workers": 1})
+    site.done(chosen)
+    again = site.done(chosen)
+    assert again.result["new"] is False
+    assert not (tmp_path / "home" / "prefect.db").exists()
+    old = int(again.result["stages"]["filter"]["shards_reused"])
+    flow_runs = "select state_name from flow_run"
+    assert Counter(rows(database, flow_runs)) == {("Completed",): 1}
+    task_runs = "select state_name from task_run"
+    assert Counter(rows(database, task_runs)) == {("Completed",): 2 + 3 * old}
+    corpus.add(site.source, 3)
+    new = int(site.done(chosen).result["stages"]["filter"]["shards_run"])
+    assert Counter(rows(database, flow_runs)) == {("Completed",): 2}
+    states = Counter(rows(database, task_runs))
+    assert states == {("Completed",): 4 + 3 * (old + new), ("Reused",): 3 * old}
+    ((text,),) = rows(
+        database,
+        "select data #>> '{}' from artifact where key is not null order by created limit 1",
+    )
+    assert "v0001 is published" in text

@@ -1,0 +1,50 @@
+"""A proxy in the environment, as in companies and universities: loopback never goes through it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tasks.base import environment
+from tests.faults.command import Site
+from tests.helpers import corpus
+
+#: Nobody listens there, so that whoever asks the proxy fails.
+NOWHERE = "127.0.0.1:9"
+
+
+@pytest.mark.parametrize("before", [{}, {"no_proxy": ".lab"}, {"NO_PROXY": ".lab,localhost"}])
+def test_exceptions_are_added_and_taken_back(
+    before: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in before.items():
+        monkeypatch.setenv(name, value)
+    with environment.loopback_without_proxy():
+        for name in ("no_proxy", "NO_PROXY"):
+            hosts = os.environ[name].split(",")
+            assert sorted(set(hosts) - {".lab"}) == ["127.0.0.1", "::1", "localhost"]
+            assert (".lab" in hosts) == bool(before)
+    assert {name: os.environ.get(name) for name in before} == before
+
+
+def test_a_socks_proxy_may_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """httpx refuses to make a client without its library, even for addresses that skip it."""
+    monkeypatch.setenv("ALL_PROXY", f"socks5://{NOWHERE}")
+    httpx.Client().close()
+
+
+@pytest.mark.server
+def test_a_run_with_its_own_server_passes_by_the_proxy(tmp_path: Path) -> None:
+    proxies = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
+    named = {**dict.fromkeys(proxies, f"http://{NOWHERE}"), "ALL_PROXY": f"socks5h://{NOWHERE}"}
+    own = {"PREFECT_HOME": str(tmp_path / "prefect"), "no_proxy": "", "NO_PROXY": ".lab"}
+    site = Site(tmp_path, api="", environment={**named, **own})
+    corpus.make(site.source, 1)
+    ended = site.apart("run", str(site.settings("out")))
+    assert ended.code == 0, ended.stderr
+    assert ended.result["utterances"]["packaged"] == 1

@@ -1,0 +1,229 @@
+"""`uttermill serve`: refused before anything starts, or runs on schedule and on demand, and leaves
+nothing behind. With a work pool beside it: the schedules of `infra/prefect.yaml` are kept too."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+import yaml
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import DeploymentScheduleCreate, WorkPoolCreate
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.schedules import CronSchedule
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+
+from flows import serve
+from flows.cli.command_line import main
+from flows.serve import schedule_of, without_secrets
+from flows.server import api
+from flows.settings import parse
+from tasks.base.errors import ConfigError
+from tests.e2e import service
+from tests.faults.command import ROOT, Site, Started, soon
+from tests.helpers import corpus, prefect_database
+from tests.helpers.shared_server import Server
+from tests.plugins import gate
+
+COUNT = 3
+LAST = gate.name("transcribe", corpus.seconds_of(COUNT - 1))
+
+
+@pytest.mark.parametrize(
+    ("cron", "timezone", "words"),
+    [
+        ("abc", None, "names no time; write minute, hour"),
+        ("61 0 * * *", None, "names no time"),
+        ("0 0 31 2 *", None, "names no time"),
+        ("0 2 * * *", "Mars/Phobos", "--timezone 'Mars/Phobos' is unknown"),
+        (None, "UTC", "--timezone needs --cron"),
+    ],
+)
+def test_bad_schedules(cron: str | None, timezone: str | None, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        schedule_of(cron, timezone)
+
+
+def test_good_schedules() -> None:
+    assert schedule_of(None, None) is None
+    for cron, timezone in (("0 2 * * *", None), ("30 4 * * 1", "Europe/Berlin")):
+        made = schedule_of(cron, timezone)
+        assert made is not None
+        assert (made.cron, made.timezone) == (cron, timezone or "UTC")
+
+
+def test_settings_keep_no_secret_and_only_what_was_said() -> None:
+    data: dict[str, Any] = {"sources": [{"kind": "folder", "path": "/in"}], "out": "/out"}
+    assert without_secrets(parse(data)) == data
+    data["transcribe"] = {"backend": {"use": "openai_api", "url": "http://x/v1", "api_key": "k"}}
+    with pytest.raises(ConfigError, match=r"transcribe\.backend\.api_key holds a secret"):
+        without_secrets(parse(data))
+    data["transcribe"] = {}
+    data["sources"][0]["path"] = "s3://me:geheim@bucket/x"
+    with pytest.raises(ConfigError, match=r"sources\.0\.path holds a secret") as error:
+        without_secrets(parse(data))
+    assert "geheim" not in str(error.value)
+
+
+def test_bad_settings_and_names_are_usage(tmp_path: Path, capsys: Any) -> None:
+    corpus.make(tmp_path / "in", 1)
+    good = Site(tmp_path, "").settings("out")
+    assert main(["serve", str(good), "--name", "a/b"]) == 2
+    assert "--name 'a/b'" in capsys.readouterr().err
+    assert main(["serve", str(good), "--set", "resample.rate=1"]) == 2
+    assert "resample.rate" in capsys.readouterr().err
+    assert main(["serve", str(tmp_path / "none.yaml")]) == 2
+
+
+@pytest.mark.parametrize("password", [None, "me:mine"])
+def test_a_configured_server_without_a_login_is_warned_of(
+    password: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(api, "check", lambda url: None)
+    client = {PREFECT_API_URL: "http://prefect.example/api", PREFECT_API_AUTH_STRING: password}
+    with temporary_settings(client), serve._api() as (ui, opened, auth):
+        assert (ui, opened, auth) == ("http://prefect.example", "http://prefect.example", None)
+    assert ("asks for no login" in caplog.text) == (password is None)
+
+
+@dataclass
+class Serving:
+    site: Site
+    process: Started
+    told: dict[str, Any]
+    home: Path
+
+
+@pytest.fixture
+def serving(tmp_path: Path, empty_database: Path) -> Iterator[Serving]:
+    """With a Prefect home, and so a database, of its own: no other test sees its schedules. In the
+    background of a script (`nohup … &`), where SIGINT is ignored and SIGTERM has to do."""
+    home = tmp_path / "prefect"
+    prefect_database.give(empty_database, home)
+    environment = {"PREFECT_HOME": str(home), **service.EAGER}
+    site = Site(tmp_path, "", environment, interruptible=False)
+    corpus.make(site.source, COUNT)
+    chosen = site.settings("out", transcribe={"backend": {"use": "tests.plugins.gated_asr"}})
+    schedule = ("--cron", "0 2 * * *", "--timezone", "Europe/Berlin", "--name", "nights",
+                "--allow", str(site.home / "other"))  # fmt: skip
+    with site.start("serve", chosen, *schedule, "--json") as started:
+        assert soon(started.stdout, 90, every=0.1), started.stderr()
+        told = json.loads(started.stdout())
+        with service.asked(f"{told['ui']}/api"):
+            yield Serving(site, started, told, home)
+
+
+def scheduled(deployment: Any) -> list[FlowRun]:
+    which = FlowRunFilter.model_validate(
+        {"deployment_id": {"any_": [deployment]}, "state": {"type": {"any_": ["SCHEDULED"]}}}
+    )
+    with get_client(sync_client=True) as client:
+        return client.read_flow_runs(flow_run_filter=which)
+
+
+def at_two_in_berlin(runs: list[FlowRun]) -> bool:
+    berlin = ZoneInfo("Europe/Berlin")
+    times = [run.expected_start_time.astimezone(berlin) for run in runs if run.expected_start_time]
+    return len(times) == len(runs) and all((t.hour, t.minute) == (2, 0) for t in times)
+
+
+def nights() -> list[DeploymentScheduleCreate]:
+    """Schedules of `prepare-nightly` in `infra/prefect.yaml`."""
+    told = yaml.safe_load((ROOT / "infra/prefect.yaml").read_text())["deployments"]
+    (nightly,) = [each for each in told if each["name"] == "prepare-nightly"]
+    return [
+        DeploymentScheduleCreate(
+            schedule=CronSchedule(cron=each["cron"], timezone=each["timezone"])
+        )
+        for each in nightly["schedules"]
+    ]
+
+
+@pytest.mark.server
+@pytest.mark.cluster
+def test_serve(serving: Serving) -> None:
+    site = serving.site
+    told = serving.told
+    assert (told["deployment"], told["cron"], told["timezone"]) == (
+        "prepare/nights", "0 2 * * *", "Europe/Berlin"
+    )  # fmt: skip
+    assert "Serving prepare/nights" in serving.process.stderr()
+    assert told["open"] in serving.process.stderr()
+    assert told["auth"] == "tests:of no value", "the user's own, where there is one"
+    assert not (serving.home / "uttermill-login").exists()
+    with get_client(sync_client=True) as client:
+        deployment = client.read_deployment_by_name("prepare/nights")
+    assert deployment.entrypoint == "flows.prepare.prepare"
+    assert deployment.parameters["out"] == str(site.home / "out")
+
+    # The schedule is kept: Prefect plans its runs, at two in Berlin.
+    assert soon(lambda: scheduled(deployment.id), 30, every=0.2)
+    assert at_two_in_berlin(scheduled(deployment.id))
+
+    # The same of a work pool's deployment on this server, as `prefect deploy` makes it.
+    with get_client(sync_client=True) as client:
+        client.create_work_pool(WorkPoolCreate(name="default", type="process"))
+        nightly = client.create_deployment(
+            deployment.flow_id, "prepare-nightly", schedules=nights(), work_pool_name="default"
+        )
+    assert soon(lambda: scheduled(nightly), 30, every=0.2)
+
+    # One that is asked for is done.
+    with get_client(sync_client=True) as client:
+        run = client.create_flow_run_from_deployment(deployment.id).id
+    assert service.end_of(run).is_completed(), service.state(run)
+    assert (site.home / "out" / "datasets" / "v0001").is_dir()
+
+    # The end: what goes on is cancelled, and nothing is left.
+    (site.gate / f"{LAST}.hold").touch()
+    with get_client(sync_client=True) as client:
+        other = {**deployment.parameters, "out": str(site.home / "other")}
+        run = client.create_flow_run_from_deployment(deployment.id, parameters=other).id
+        second = client.create_flow_run_from_deployment(deployment.id, parameters=other).id
+    assert soon((site.gate / f"{LAST}.held").exists), service.state(run)
+    assert service.state(second).is_scheduled()  # one at a time
+    serving.process.process.send_signal(signal.SIGTERM)
+    assert serving.process.process.wait(60) == 0, serving.process.stderr()
+    assert serving.process.none_left(2.0), serving.process.alive()
+    assert "Traceback" not in serving.process.stderr()
+    assert "Warning" not in serving.process.stderr()
+    database = sqlite3.connect(serving.home / "prefect.db")
+    query = "select state_name from flow_run where id = ?"
+    assert database.execute(query, (str(run),)).fetchall() == [("Cancelled",)]
+    query = "select data from artifact where flow_run_id = ?"
+    ((text,),) = database.execute(query, (str(run),)).fetchall()
+    database.close()
+    assert "The run was cancelled" in text
+    assert "Where it stood" in text
+
+
+@pytest.mark.server
+def test_sigterm_ends_it_in_a_terminal(tmp_path: Path, prefect_server: Server) -> None:
+    site = Site(tmp_path, prefect_server.url, service.EAGER)
+    corpus.make(site.source, 1)
+    with site.start("serve", site.settings("out"), "--json") as serving:
+        assert soon(serving.stdout, 120, every=0.1), serving.stderr()
+        serving.process.terminate()
+        assert serving.process.wait(60) == 0, serving.stderr()
+        assert serving.none_left(5.0), serving.alive()
+
+
+def test_a_taken_port_is_no_obstacle() -> None:
+    from flows.server.server import LocalServer
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        server = LocalServer(port)
+        try:
+            assert server.port not in (0, port)
+        finally:
+            server.stop()

@@ -1,0 +1,322 @@
+"""The run's own Prefect server and its history: complete, private, gone with the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psutil
+import pytest
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.runtime import flow_run
+
+from flows.cluster.chains import map_chains
+from flows.server import history, server
+from flows.server.server import LocalServer, using
+from tasks.base.errors import RunError
+from tests.helpers.shared_server import Server
+
+# Their servers begin with a database that is made already, in this process's home.
+pytestmark = [pytest.mark.server, pytest.mark.usefixtures("empty_database")]
+
+
+def wait_for(what: Callable[[], Any], seconds: float = 30) -> Any:
+    """The first true value of `what()`."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if value := what():
+            return value
+        time.sleep(0.1)
+    raise AssertionError("waited in vain")
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def nothing(number: int) -> int:
+    return number
+
+
+@flow(persist_result=False)
+def part(numbers: list[int]) -> list[int]:
+    return map_chains(numbers, nothing, 4)
+
+
+@flow(persist_result=False)
+def whole() -> str:
+    map_chains([list(range(15)), list(range(25))], part, 2)
+    map_chains(list(range(20)), nothing, 4)
+    return str(flow_run.id)
+
+
+def test_a_server_lives_in_its_context_and_its_history_is_complete_after() -> None:
+    history.drain(timeout=10)  # what this process sends events to: the server of earlier tests
+    before = {child.pid for child in psutil.Process().children()}
+    with LocalServer() as own, using(own.wait_ready()) as url:
+        assert url.startswith("http://127.0.0.1:")
+        assert server.configured_url() == url
+        (pid,) = {child.pid for child in psutil.Process().children()} - before
+        listening = [
+            c.laddr.ip for c in psutil.Process(pid).net_connections("inet") if c.status == "LISTEN"
+        ]
+        assert listening == ["127.0.0.1"]
+        assert os.getpgid(pid) != os.getpgid(0)  # the terminal's Ctrl-C does not reach it
+        run = UUID(whole())
+        # Control: there are 60, each of which costs the server 50 ms of CPU.
+        assert not history.wait_until_recorded(run, expected=61, timeout=1)
+        assert history.wait_until_recorded(run, expected=60)
+        assert history.wait_until_recorded(run)
+    assert not psutil.pid_exists(pid)
+    assert server.configured_url() is None
+    database = sqlite3.connect(Path(os.environ["PREFECT_HOME"]) / "prefect.db")
+    query = """
+        select state_name, count(*) from task_run where flow_run_id in (
+            select id from flow_run where id = ? or parent_task_run_id in (
+                select id from task_run where flow_run_id = ?)) group by 1"""
+    rows = database.execute(query, (str(run), str(run))).fetchall()
+    database.close()
+    assert rows == [("Completed", 62)]  # and two entries that stand for the child flows
+
+
+def test_two_runs_may_make_the_same_new_database_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
+    with LocalServer() as one, LocalServer() as two:
+        for own in (one, two):
+            own.wait_ready()
+        pids = (one.pid, two.pid)
+        assert all(psutil.pid_exists(pid) for pid in pids)  # none was started a second time
+    assert (tmp_path / "prefect.db").exists()
+
+
+PARENT = """
+import sys, threading, time
+from flows.server.server import LocalServer
+started = []
+# Started by a thread that ends: the server must not end with it.
+thread = threading.Thread(target=lambda: started.append(LocalServer()))
+thread.start(); thread.join()
+if sys.argv[1] == "ready":
+    started[0].wait_ready(); time.sleep(0.5)
+    assert started[0]._process.poll() is None
+print(started[0].pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("moment", ["starting", "ready"])
+def test_it_dies_with_a_killed_parent(moment: str) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, moment], stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    assert psutil.pid_exists(pid)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    wait_for(lambda: not _runs(pid), 25)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)  # containers: no init
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_server_that_cannot_start_is_tried_again_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    broken = tmp_path / "python"
+    broken.write_text(f"#!/bin/sh\necho >> {tmp_path}/starts\necho database is locked\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(broken))
+    with (
+        LocalServer() as own,
+        pytest.raises(RunError, match="server did not start: database is locked"),
+    ):
+        own.wait_ready()
+    assert (tmp_path / "starts").read_text() == "\n" * server.STARTS
+
+
+def test_owners_tell_the_living_from_the_dead() -> None:
+    mine = history.owner()
+    assert history.is_alive(mine) is True
+    pid, host, start = mine.split("@")
+    assert history.is_alive(f"{pid}@{host}@{float(start) - 100}") is False  # pid used again
+    assert history.is_alive(f"{pid}@elsewhere@{start}") is None
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    assert history.is_alive(f"{ended.pid}@{host}@{start}") is False
+
+
+RUN = """
+import sys, time
+from pathlib import Path
+from prefect import flow, task
+from prefect.runtime import flow_run
+from flows.server import history, run_notes
+from flows.cluster.chains import map_chains
+
+@task
+def hang(number):
+    time.sleep(120)
+
+@flow
+def part():
+    map_chains([1, 2], hang, 2)
+
+@flow
+def prepare():
+    place = Path(sys.argv[1]) / "runs" / str(time.time_ns())
+    run_notes.write(place, str(flow_run.id), history.owner())
+    print(flow_run.id, flush=True)
+    map_chains([hang, lambda number: part()], lambda call: call(0), 2)
+
+prepare()
+"""
+
+
+def states(run: UUID) -> Counter[tuple[str, str | None]]:
+    """(kind, state) of a flow run, its child runs and all their task runs."""
+    with get_client(sync_client=True) as client:
+        parent = FlowRunFilter.model_validate({"parent_flow_run_id": {"any_": [run]}})
+        runs = [client.read_flow_run(run), *client.read_flow_runs(flow_run_filter=parent)]
+        ids = FlowRunFilter.model_validate({"id": {"any_": [one.id for one in runs]}})
+        tasks = client.read_task_runs(flow_run_filter=ids)
+    return Counter(
+        [("flow", one.state_name) for one in runs] + [("task", one.state_name) for one in tasks]
+    )
+
+
+#: The flow and its child; three tasks and the entry that stands for the child.
+RUNNING = {("flow", "Running"): 2, ("task", "Running"): 4}
+CRASHED = {("flow", "Crashed"): 2, ("task", "Crashed"): 4}
+
+
+def test_the_next_run_closes_what_a_killed_one_left_open(
+    prefect_api: Server, tmp_path: Path
+) -> None:
+    outs = {"dead": tmp_path / "out", "alive": tmp_path / "out", "other": tmp_path / "other"}
+    environment = {**os.environ, "PREFECT_API_URL": prefect_api.url}
+    processes = {
+        name: subprocess.Popen(
+            [sys.executable, "-c", RUN, str(out)], env=environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )
+        for name, out in outs.items()
+    }  # fmt: skip
+    runs: dict[str, UUID] = {}
+    try:
+        for name, process in processes.items():
+            assert process.stdout is not None
+            runs[name] = UUID(process.stdout.readline().strip())
+        for run in runs.values():
+            wait_for(lambda run=run: states(run) == RUNNING)  # type: ignore[misc]
+        for name in ("dead", "other"):
+            processes[name].send_signal(signal.SIGKILL)
+            processes[name].wait()
+
+        assert history.close_dead_runs(tmp_path / "out") == (2, 4)
+        assert states(runs["dead"]) == CRASHED
+        assert states(runs["alive"]) == RUNNING
+        assert states(runs["other"]) == RUNNING
+        assert history.close_dead_runs(tmp_path / "out") == (0, 0)
+
+        # As if its server had been killed with what the tasks had told it last.
+        assert history.complete(runs["alive"]) == 4
+        assert states(runs["alive"]) == {("flow", "Running"): 2, ("task", "Completed"): 4}
+
+        # A retry of the same flow run: it stays open, its dead attempt's tasks do not.
+        assert history.close_dead_runs(tmp_path / "other", me=runs["other"]) == (1, 4)
+        after = {("flow", "Running"): 1, ("flow", "Crashed"): 1, ("task", "Crashed"): 4}
+        assert states(runs["other"]) == after
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+def test_stop_may_come_from_another_thread_and_twice() -> None:
+    own = LocalServer()
+    thread = threading.Thread(target=own.stop)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+    own.stop()
+
+
+#: Prints how many routes are made at first and after one request, and then, as JSON, which router
+#: takes each of the server's paths, and the description of the whole API: of a server as Prefect
+#: has it and then of ours. They share the imports that make no routes, two seconds of CPU.
+ROUTED = """
+import json, os, re, sys
+from uuid import UUID
+import prefect.server.models
+from flows.server._lazy_routes import prepare_late
+assert "prefect.server.api" not in sys.modules
+if child := os.fork():
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    prepare_late()
+from prefect.server.api.server import create_api_app
+from prefect.server.utilities.server import method_paths_from_routes
+from starlette.routing import Match
+
+app = create_api_app()
+routers = [route.original_router for route in app.routes if hasattr(route, "original_router")]
+
+def taken(method, path):
+    scope = {"type": "http", "method": method, "path": "/api" + path, "root_path": "/api",
+             "headers": []}
+    return [n for n, route in enumerate(app.routes) if route.matches(scope)[0] == Match.FULL]
+
+def made():
+    return sum("dependant" in vars(each) for router in routers for each in router.routes)
+
+first = made()
+taken("POST", "/flow_runs/filter")
+print(first, made())
+paths = sorted(each.split() for each in method_paths_from_routes(app.routes))
+asked = [(method, re.sub(r"{[^}]*}", str(UUID(int=1)), path)) for method, path in paths]
+asked += [("GET", "/nonesuch"), ("GET", "/flows/nonesuch/x"), ("GET", "/healthy")]
+print(json.dumps([[*each, taken(*each)] for each in asked]))
+print(json.dumps(app.openapi(), sort_keys=True))
+"""
+
+
+def test_a_server_finds_all_routes_and_prepares_those_that_are_asked_for() -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", ROUTED],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[1],
+        check=True,
+    ).stdout.splitlines()[-6:]
+    plain, late = said[:3], said[3:]
+    before, after = map(int, late[0].split())
+    assert before < 10  # those of routers that are not Prefect's class
+    assert before < after < 60 < 150 < int(plain[0].split()[0])
+    found = json.loads(late[1])
+    assert found == json.loads(plain[1])
+    assert [each[:2] for each in found if not each[2]] == [
+        ["GET", "/nonesuch"],
+        ["GET", "/flows/nonesuch/x"],
+        ["GET", "/healthy"],
+    ]
+    assert late[2] == plain[2]

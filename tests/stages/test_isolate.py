@@ -1,0 +1,298 @@
+"""Items that kill, eat or hang their process: exactly they are quarantined, the rest completes.
+
+These items take a real process with them. A control shows what they do without isolation.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tasks import pipeline
+from tasks.base import memory_limits
+from tasks.base.errors import KILLED, KilledFromOutside, RunError
+from tasks.runs.executor import Here
+from tasks.settings import Plugin
+from tasks.settings.job import Job
+from tasks.shard_store import manifest
+from tasks.stages import isolate, stage
+from tests.helpers import corpus
+
+SHARD = "shard-000000"
+COUNT = 4
+BAD = 2  # 0.8 s
+MIB = 1 << 20
+CODES = {"segv": "crashed", "memory": "out_of_memory", "hang": "timeout",
+         "memory_error": "out_of_memory"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return corpus.make(tmp_path_factory.mktemp("isolate") / "in", COUNT).parent
+
+
+def poisoned(source: Path, out: Path, where: str, how: str) -> Job:
+    poison: dict[str, Any] = {"how": how, "seconds": corpus.seconds_of(BAD)}
+    changes: dict[str, Any] = (
+        {"filter": corpus.filters({"use": "tests.plugins.poison", **poison})}
+        if where == "filter"
+        else {"transcribe": {"backend": {"use": "tests.plugins.poison_asr", **poison}}}
+    )
+    timeout = 3.0 if how == "hang" else 60.0
+    limit = 700 * MIB if how == "memory" else 8192 * MIB
+    package = {"max_failed_fraction": 1.0}
+    return corpus.job(
+        source, out=out, item_timeout=timeout, memory_limit=limit, package=package, **changes
+    )
+
+
+def prepare(job: Job, until: str) -> None:
+    """Run what comes before stage `until`."""
+    pipeline.run_shard_stage(job, Here(), job.out / "scratch")
+    for name in stage.PER_SHARD[: stage.PER_SHARD.index(until)]:
+        stage.run(name, job, SHARD)
+
+
+def failures(job: Job, name: str) -> list[str | None]:
+    rows = [row for part in manifest.read(job.out, name, SHARD) for row in part.table.to_pylist()]
+    return [row["error_code"] for row in rows if row["error_code"]]
+
+
+@pytest.mark.parametrize("how", CODES)
+@pytest.mark.parametrize("where", ["filter", "transcribe"])
+def test_the_culprit_is_quarantined(
+    source: Path, tmp_path: Path, where: str, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = poisoned(source, tmp_path / "out", where, how)
+    prepare(job, where)
+    began = time.monotonic()
+    with caplog.at_level(logging.WARNING, "uttermill"):
+        done = stage.run(where, job, SHARD, isolate=True)
+    assert time.monotonic() - began < 30
+    assert done.computed == COUNT
+    assert failures(job, where) == [CODES[how]]
+    if how != "memory_error" or where == "transcribe":  # the filter stage catches that itself
+        assert f"is quarantined as {CODES[how]}" in caplog.text
+    # The quarantine is stored: an ordinary run in this very process survives and publishes.
+    published, counts = corpus.run(job)
+    assert counts[where] == (0, COUNT)
+    rows = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    bad = [r for r in rows if r["outcome"] == "failed"]
+    assert [(r["recording"], r["stage"], r["reason"]) for r in bad] == [
+        (f"c/r{BAD:02d}.wav", where, CODES[how])
+    ]
+    assert published.summary["utterances"]["packaged"] == COUNT - 1
+    left = {"package"} if where == "transcribe" else {"resample", "transcribe", "package"}
+    assert corpus.run(job)[1] == {n: (0, COUNT - (n in left)) for n in corpus.STAGES}
+
+
+@pytest.mark.parametrize("how", ["segv", "memory_error", "hang"])
+def test_a_diarizer_whose_runtime_dies(source: Path, tmp_path: Path, how: str) -> None:
+    speakers: dict[str, Any] = {"use": "tests.plugins.fatal_diarizer", "how": how}
+    speakers |= {"seconds": corpus.seconds_of(BAD)}
+    job = corpus.job(
+        source,
+        out=tmp_path / "out",
+        item_timeout=3.0,
+        speakers=Plugin.model_validate(speakers),
+        package={"max_failed_fraction": 1.0},
+    )
+    prepare(job, "filter")
+    assert stage.run("filter", job, SHARD, isolate=True).computed == COUNT
+    assert failures(job, "filter") == [CODES[how]]
+    published, counts = corpus.run(job)
+    assert counts["filter"] == (0, COUNT)
+    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    assert {row["speaker"] for row in rows} == {f"r{n:02d}.wav#1" for n in range(COUNT) if n != BAD}
+
+
+def test_an_added_filter_that_crashes(source: Path, tmp_path: Path) -> None:
+    """The cuts are there; the crash is stored nevertheless, and forgotten with the filter."""
+    quiet = corpus.job(source, out=tmp_path / "out")
+    corpus.run(quiet)
+    job = poisoned(source, tmp_path / "out", "filter", "segv")
+    stage.run("filter", job, SHARD, isolate=True)
+    assert failures(job, "filter") == ["crashed"]
+    assert stage.pending("filter", job, SHARD) == (0, COUNT)
+    published, _ = corpus.run(job)
+    assert published.summary["utterances"]["packaged"] == COUNT - 1
+    published, counts = corpus.run(quiet)
+    assert published.summary["utterances"]["packaged"] == COUNT
+    assert counts["filter"] == (0, COUNT)
+
+
+def test_isolated_and_ordinary_run_publish_the_same(source: Path, tmp_path: Path) -> None:
+    quiet, _ = corpus.run(corpus.job(source))
+    job = corpus.job(source, out=tmp_path / "out")
+    pipeline.run_shard_stage(job, Here(), job.out / "scratch")
+    for name in stage.PER_SHARD:
+        assert stage.run(name, job, SHARD, isolate=True).computed == COUNT
+    published, _ = corpus.run(job)
+    assert corpus.content(published.path) == corpus.content(quiet.path)
+
+
+def killed(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int, seconds: float
+) -> Job:
+    """A job whose clip of this length (0: each one) is killed so many times, ready to be cut."""
+    monkeypatch.setattr(isolate, "PAUSE", 0.0)
+    monkeypatch.setattr(memory_limits, "kills", lambda: 7)
+    (tmp_path / "kills").write_text(times * "once\n")
+    monkeypatch.setenv("UTTERMILL_KILLS", str(tmp_path / "kills"))
+    poison = corpus.filters({"use": "tests.plugins.poison", "how": "kill", "seconds": seconds})
+    job = corpus.job(source, out=tmp_path / "out", filter=poison, memory_limit=8192 * MIB)
+    prepare(job, "filter")
+    return job
+
+
+def alone(job: Job) -> int:
+    done = isolate.alone(functools.partial(stage.run, isolate=True), "filter", job, SHARD)
+    return done.computed
+
+
+BAD_SECONDS = corpus.seconds_of(BAD)
+
+
+def test_a_kill_from_outside_is_no_fault_of_the_item(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What other calls may have caused is nobody's fault; what went before it is kept."""
+    job = killed(source, tmp_path, monkeypatch, 2, BAD_SECONDS)
+    with pytest.raises(KilledFromOutside, match=r"r02\.wav: .*killed from outside \(signal 9\)"):
+        stage.run("filter", job, SHARD, isolate=True)
+    assert failures(job, "filter") == []
+    assert stage.pending("filter", job, SHARD) == (COUNT - BAD, BAD)
+    assert alone(job) == COUNT - BAD, "killed once more, and good then"
+    assert failures(job, "filter") == []
+
+
+def test_an_item_that_dies_alone_with_memory_to_spare_is_blamed(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = killed(source, tmp_path, monkeypatch, 2, BAD_SECONDS)
+    assert alone(job) == COUNT
+    assert failures(job, "filter") == ["crashed"]
+    assert stage.pending("filter", job, SHARD) == (0, COUNT), "it stays so until somebody asks"
+
+
+@pytest.mark.parametrize("why", ["the kernel killed", "most of its limit"])
+def test_an_item_that_dies_for_want_of_memory_is_not_blamed(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    job = killed(source, tmp_path, monkeypatch, 2, BAD_SECONDS)
+    if why == "the kernel killed":
+        monkeypatch.setattr(memory_limits, "kills", iter(range(1000)).__next__)
+    else:
+        monkeypatch.setattr(isolate, "SPARE", 1e-4)
+    assert alone(job) == COUNT
+    assert failures(job, "filter") == [KILLED]
+
+
+def test_where_nothing_lives_the_caller_decides(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shard's only item, killed for want of memory: other shards tell whose fault that is."""
+    job = killed(source, tmp_path, monkeypatch, 1000, corpus.seconds_of(COUNT - 1))
+    with pytest.raises(KilledFromOutside):
+        stage.run("filter", job, SHARD, isolate=True)
+    monkeypatch.setattr(memory_limits, "kills", iter(range(1000)).__next__)
+    with pytest.raises(KilledFromOutside, match="those of 1 items in a row"):
+        alone(job)
+    assert stage.pending("filter", job, SHARD) == (1, COUNT - 1)
+    assert isolate.resigned(functools.partial(stage.run, isolate=True), "filter", job, SHARD)
+    assert failures(job, "filter") == [KILLED]
+
+
+def test_what_kills_item_after_item_ends_the_run_and_blames_none(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = killed(source, tmp_path, monkeypatch, 1000, 0.0)
+    with pytest.raises(RunError, match=r"those of 3 items in a row, 2 times each.*the limit is"):
+        alone(job)
+    assert stage.pending("filter", job, SHARD) == (COUNT, 0)
+    (tmp_path / "kills").write_text("")
+    published, _ = corpus.run(job)
+    assert published.summary["utterances"]["packaged"] == COUNT
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "words"),
+    [("bug", ValueError, "our own bug"), ("odd_bug", RuntimeError, "OddError: our own")],
+)
+def test_our_own_bugs_are_loud(
+    source: Path, tmp_path: Path, how: str, error: type[Exception], words: str
+) -> None:
+    """Also an error that does not survive pickling: it is not a crash of an item."""
+    job = poisoned(source, tmp_path / "out", "filter", how)
+    prepare(job, "filter")
+    with pytest.raises(error, match=words):
+        stage.run("filter", job, SHARD, isolate=True)
+    assert failures(job, "filter") == []
+
+
+def test_finished_answers_are_taken_before_the_culprit_is_named(tmp_path: Path) -> None:
+    """A child that is ahead of its parent: three answers wait in the pipe while the fourth hangs.
+    Reading ahead would blame one of the finished units for the hang."""
+    child = _fake_child(answers=3)
+    try:
+        time.sleep(0.5)
+        assert [child.next()[1] for _ in range(4)] == [None, None, None, "timeout"]
+    finally:
+        child.__exit__()
+
+
+def test_child_that_dies_amid_an_answer_is_crashed() -> None:
+    child = _fake_child(answers=1, cut=3)
+    try:
+        assert child.next()[1] is None
+        assert child.next()[1] == "crashed"
+    finally:
+        child.__exit__()
+
+
+def _fake_child(answers: int, cut: int = 0) -> isolate._Child:
+    """A child that gives answers at once, then hangs; or gives `cut` bytes of one and dies."""
+    code = (
+        "import pickle,sys,time\n"
+        "data = pickle.dumps([{'row': 1}])\n"
+        "frame = len(data).to_bytes(4, 'big') + data\n"
+        f"sys.stdout.buffer.write(frame * {answers})\n"
+        f"sys.stdout.buffer.write(frame[:{cut}])\n"
+        "sys.stdout.flush()\n"
+        f"time.sleep(0 if {cut} else 3600)\n"
+    )
+    child = isolate._Child.__new__(isolate._Child)
+    child.ready = True
+    child.peak = 0
+    child.job = Job(Path("nowhere"), item_timeout=1.0)
+    here, there = os.pipe()
+    child.process = subprocess.Popen([sys.executable, "-c", code], stdout=there)
+    os.close(there)
+    child.answers = Connection(here, writable=False)
+    return child
+
+
+def test_control_without_isolation_the_process_dies(source: Path, tmp_path: Path) -> None:
+    """Else the tests above would show nothing."""
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from tests import corpus, test_isolate as t\n"
+        "job = t.poisoned(Path(sys.argv[1]), Path(sys.argv[2]), 'filter', 'segv')\n"
+        "corpus.run(job)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(source), str(tmp_path / "out")],
+        cwd=Path(__file__).parents[1], capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGSEGV

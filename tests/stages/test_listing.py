@@ -1,0 +1,374 @@
+"""Listing sources in columns: what is known is noted, and compared without an object a file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tasks import pipeline
+from tasks.publish.upkeep import checkpoints, prune
+from tasks.runs.executor import Here, Unobserved
+from tasks.shard_store import manifest, recipe
+from tasks.stages.listing import balance, fingerprints, on_workers, row_files, shard_choice
+from tasks.stages.listing import known_recordings as known
+from tasks.stages.listing.skipped import LeftAside, LeftAsides
+from tests.helpers import corpus
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"text": 'a "b"\\ \n é 中 \x7f', "speaker": "s", "source_id": "1"},
+        {"language": "de", "error_code": "missing", "error_detail": "no such file"},
+        {"segments": []},
+        {"rttm": [], "rttm_error": "x.rttm, line 1"},
+        {"rttm": [{"start": 0.5, "end": 2.0, "speaker": "é"}]},
+        {
+            "segments": [
+                {"start": 0.1, "end": None, "source_id": "k", "text": "é", "speaker": None,
+                 "language": None}
+            ]
+        },
+    ],
+)  # fmt: skip
+def test_what_a_source_says_is_hashed_as_before(more: dict[str, Any]) -> None:
+    row = {
+        "recording": "c/a é.wav", "dataset": "c", "path": "a é.wav", "source_path": "/in/a é.wav",
+        "locator": '{"path": "/in/a \\u00e9.wav"}', "source_id": None, "text": None,
+        "speaker": None, "language": None, "segments": None, "present": True,
+        "error_code": None, "error_detail": None,
+    } | more  # fmt: skip
+    assert fingerprints.listed(row) == recipe.digest(row)
+    assert fingerprints.listed({**row, "guard": "1", "size": 7}) == recipe.digest(row)
+
+
+@pytest.mark.parametrize(
+    ("hours", "known", "count"),
+    [
+        (64, 0, 64),
+        (20_000, 0, 20_000),
+        (100_000, 0, 20_000),
+        (250, 19_750, 250),
+        (10_000, 90_000, 2000),
+        (10, 100_000, 64),
+    ],
+)
+def test_shards_of_a_very_large_corpus_are_longer(hours: int, known: int, count: int) -> None:
+    """A night's are never longer than a 64th of it, so that workers share them."""
+    lengths = np.full(hours * 8, 450.0)
+    names = pa.array([f"{number:07d}" for number in range(len(lengths))])
+    assert balance.assigned(lengths, names, None, known=known * 3600.0)[1] == count
+
+
+@pytest.mark.parametrize(
+    ("lengths", "hours", "groups"),
+    [
+        # One of an hour made fifty groups of one recording each.
+        ([3600.0] + [10.0] * 49, None, 1 + 8),
+        ([3600.0] * 3 + [10.0] * 600, None, 3 + 23),
+        ([7200.0, 20.0, 20.0], None, 1),  # too little for a group of its own
+        ([90.0] * 10 + [10.0] * 12, None, 10 + 2),
+        ([10.0] * 60, None, 10),
+        ([36_000.0] + [600.0] * 12, 1.0, 1 + 2),
+        ([5.0], None, 1),
+        ([], None, 0),
+    ],
+)
+def test_a_long_recording_fills_one_group(
+    lengths: list[float], hours: float | None, groups: int
+) -> None:
+    names = pa.array([f"{number:03d}" for number in range(len(lengths))], pa.string())
+    group, count = balance.assigned(np.array(lengths), names, hours)
+    assert count == groups
+    assert set(group.tolist()) == set(range(groups))
+    loads = np.bincount(group, np.array(lengths), groups)
+    alone = max(lengths, default=0.0)
+    if alone >= 3600 and groups > 1:
+        assert np.bincount(group[np.array(lengths) == alone], minlength=groups).max() == 1
+        assert loads.max() == alone, "nothing short lies beside it"
+
+
+def test_names_that_were_seen() -> None:
+    seen = fingerprints.Seen()
+    chance = np.random.default_rng(3)
+    truth: set[str] = set()
+    for _ in range(40):
+        names = [str(n) for n in chance.integers(0, 3000, 100)]
+        wanted = []
+        for name in names:
+            wanted.append(name in truth)
+            truth.add(name)
+        assert seen.again(fingerprints.keys(names)).tolist() == wanted
+    assert len(seen._runs) < 12
+
+
+def test_left_aside_is_a_list() -> None:
+    left = LeftAsides()
+    entries = [LeftAside("c", f"/in/é{n}", "hidden" if n % 2 else "extension") for n in range(7)]
+    for entry in entries:
+        left.append(entry)
+    assert [*left] == entries
+    assert left.reasons == {"extension": 4, "hidden": 3}
+    other = LeftAsides()
+    other.append(entries[0])
+    other.extend(left.table())
+    assert list(other) == [entries[0], *entries]
+    assert other.reasons == {"extension": 5, "hidden": 3}
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also small OUTs note what they know."""
+    monkeypatch.setattr(known, "LEAST", 1)
+    monkeypatch.setattr(row_files, "ROWS", 4)
+    monkeypatch.setattr(shard_choice, "BUCKET", 5)
+
+
+def sharded(tmp: Path) -> Any:
+    job = corpus.job(tmp, shard={"settle_seconds": 0, "hours": 4 / 3600})
+    return job, pipeline.sharded(job, Here(), Unobserved())
+
+
+def rows(out: Path) -> dict[str, dict[str, Any]]:
+    return {
+        row["recording"]: {**row, "shard": name}
+        for name in manifest.shards(out)
+        for row in manifest.read(out, "shard", name)[-1].table.to_pylist()
+    }
+
+
+def test_what_is_noted_is_verified_and_kept(tmp_path: Path, noted: None) -> None:
+    """`verify --deep` names damage to it; `prune` leaves it."""
+    corpus.make(tmp_path / "in", 5)
+    job = corpus.job(tmp_path)
+    corpus.run(job)
+    (note,) = known.home(job.out).glob("*.parquet")
+    assert checkpoints.verify(job.out).faults == []
+    kept = prune.kept(job.out, 1)
+    goes = prune.plan(job.out, kept, prune.settings_of(job.out, kept)).goes
+    assert not any(note == path or path in note.parents for some in goes.values() for path in some)
+    corpus.flip(note, note.stat().st_size // 2)
+    (fault,) = checkpoints.verify(job.out).faults
+    assert fault == f"{note.relative_to(job.out).as_posix()} does not match its hash"
+
+
+def test_known_recordings_are_noted_and_shards_are_not_read_again(
+    tmp_path: Path, noted: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus.make(tmp_path / "in", 11)
+    job, first = sharded(tmp_path)
+    assert first.done.computed == 11
+    assert len(first.shards) > 2
+    read: list[str] = []
+    real = manifest.open_parts
+
+    def reading(path: Path) -> Any:
+        read.append(path.parent.name)
+        return real(path)
+
+    monkeypatch.setattr(manifest, "open_parts", reading)
+    again = corpus.surveyed(job)
+    assert (again.reused, again.fresh.count, len(again.gone)) == (11, 0, 0)
+    assert read == []
+    seconds = dict(zip(again.known.shards, again.known.seconds, strict=True))
+    assert seconds == pytest.approx(first.seconds)
+
+    victim = next((job.out / "manifests" / "known").iterdir())
+    data = bytearray(victim.read_bytes())
+    data[len(data) // 2] ^= 1
+    victim.write_bytes(data)
+    assert corpus.surveyed(job).reused == 11
+    assert set(read) == set(first.shards), "a damaged note is not used"
+
+
+@pytest.mark.parametrize("goes", [False, True], ids=["one changed", "one removed"])
+def test_a_damaged_listing_of_a_shard_that_changes(
+    tmp_path: Path, noted: None, caplog: pytest.LogCaptureFixture, goes: bool
+) -> None:
+    """It is not taken for an empty one: its recordings are probed again, and stay in its shard."""
+    folder = tmp_path / "in"
+    corpus.make(folder, 11)
+    job = corpus.job(tmp_path, shard={"settle_seconds": 0, "hours": 4 / 3600})
+    corpus.run(job)
+    before = rows(job.out)
+    crowd = max(
+        manifest.shards(job.out), key=lambda shard: len(manifest.recordings(job.out, shard))
+    )
+    first, second, *_ = manifest.recordings(job.out, crowd)
+    (path,) = (job.out / "manifests/shard" / crowd).iterdir()
+    status = path.stat()
+    corpus.flip(path, status.st_size // 2)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # so that its note is used
+    manifest._parts.clear()
+    if goes:
+        (folder / Path(first).name).unlink()
+    else:
+        corpus.add(folder, 5, seed=99, name=Path(first).name)
+    published, counts = corpus.run(job)
+    assert f"{path.name} does not match the hash in its name; removed" in caplog.text
+    after = rows(job.out)
+    assert after.keys() == before.keys() - ({first} if goes else set())
+    assert {name: row["shard"] for name, row in after.items()} == {
+        name: row["shard"] for name, row in before.items() if name in after
+    }
+    assert all(row["present"] for row in after.values())
+    assert counts["filter"][0] == (0 if goes else 1), "nothing else is computed again"
+    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    left = {row["recording"] for row in ledger if row["reason"] == "source_removed"}
+    assert left == ({first} if goes else set())
+    assert second in {row["recording"] for row in ledger if row["outcome"] == "packaged"}
+
+
+def test_what_changes_touches_its_own_shards_alone(tmp_path: Path, noted: None) -> None:
+    folder = tmp_path / "in"
+    corpus.make(folder, 11)
+    job, _ = sharded(tmp_path)
+    before = rows(job.out)
+    files = {p: p.stat().st_mtime_ns for p in (job.out / "manifests/shard").rglob("*.parquet")}
+    wavs = sorted(p for p in folder.rglob("*") if p.is_file())
+    assert len(wavs) == len(before) == 11
+    gone, moved, grown = wavs[0], wavs[1], wavs[2]
+    gone.unlink()
+    moved.rename(folder / f"moved{moved.suffix}")
+    grown.write_bytes(wavs[3].read_bytes())
+    _, found = sharded(tmp_path)
+    after = rows(job.out)
+    name = {Path(row["source_path"]).name: key for key, row in after.items()}
+    assert found.done.computed == 2
+    assert not after[name[gone.name]]["present"]
+    assert not after[name[moved.name]]["present"]
+    assert after[name[f"moved{moved.suffix}"]]["shard"] == before[name[moved.name]]["shard"]
+    assert after[name[grown.name]]["content"] == after[name[wavs[3].name]]["content"]
+    touched = {before[name[p.name]]["shard"] for p in (gone, moved, grown)}
+    for path, mtime in files.items():
+        assert path.exists() == (path.parent.name not in touched)
+        assert not path.exists() or path.stat().st_mtime_ns == mtime
+    last = corpus.surveyed(job)
+    assert (last.reused, last.fresh.count, len(last.gone)) == (10, 0, 0)
+
+
+def test_many_rows_go_to_their_shards_by_way_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same shards, whether all rows are sorted at once or some at a time."""
+    corpus.make(tmp_path / "in", 23)
+    _, whole = sharded(tmp_path)
+    at_once = rows(tmp_path / "out")
+    (tmp_path / "out").rename(tmp_path / "out1")
+    monkeypatch.setattr(shard_choice, "BUCKET", 5)
+    monkeypatch.setattr(row_files, "ROWS", 4)
+    _, parted = sharded(tmp_path)
+    assert rows(tmp_path / "out") == at_once
+    assert parted.shards == whole.shards
+
+
+def test_a_recording_that_is_listed_twice_is_left_aside_once(
+    tmp_path: Path, noted: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tasks.sources import folder
+
+    corpus.make(tmp_path / "in", 3)
+    real = folder.recordings
+
+    def twice(settings: Any) -> Any:
+        found = list(real(settings))
+        return iter([*found, found[1]])
+
+    monkeypatch.setattr(folder, "recordings", twice)
+    for _ in range(2):  # when they are new, and when they are known
+        job, found = sharded(tmp_path)
+        assert [*found.left] == [LeftAside("c", str(tmp_path / "in" / "r01.wav"), "duplicate_path")]
+        assert len(rows(job.out)) == 3
+        assert all(row["present"] for row in rows(job.out).values())
+
+
+def tree(root: Path, folders: int) -> None:
+    for number in range(folders):
+        home = root / f"s{number % 7}" / f"b{number:03d}"
+        corpus.add(home, number % 3, seed=number)
+        (home / "words.txt").write_text("x")
+    (root / ".hidden").mkdir()
+    (root / "s0" / "top.wav").write_bytes(b"no audio")
+
+
+def counted(job: Any, calls: list[int]) -> Any:
+    class Counting(Here):
+        def map(self, work: Any, args: Any) -> list[Any]:
+            calls.append(len(args))
+            return [work(*each) for each in args]
+
+    return pipeline.run_shard_stage(job, Counting(), Counting().listing(job))
+
+
+def test_a_large_folder_is_listed_by_workers_and_gives_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree(tmp_path / "in", 40)
+    job = corpus.job(tmp_path)
+    monkeypatch.setattr(on_workers, "LEAST_BRANCHES", 10_000)
+    calls: list[int] = []
+    whole = counted(job, calls)
+    assert calls == [1], "control: only the probes went to workers"
+    expected, left = rows(job.out), sorted(whole.left)
+    assert whole.done.computed == 41
+    (tmp_path / "out").rename(tmp_path / "out1")
+    monkeypatch.setattr(on_workers, "LEAST_BRANCHES", 20)
+    calls = []
+    parted = counted(job, calls)
+    assert calls[0] > 20
+    assert rows(job.out) == expected
+    assert sorted(parted.left) == left
+    assert parted.ignored == whole.ignored == {"extension": 40, "hidden": 1}
+    assert not (job.out / "manifests" / ".listing").exists()
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_linked_folders_are_listed_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: bool
+) -> None:
+    """Two workers would both take what two links lead to."""
+    tree(tmp_path / "in", 30)
+    target = tmp_path / "in" / "s1" if inside else tmp_path / "elsewhere"
+    corpus.add(target, 9)
+    for number in (3, 4):
+        (tmp_path / "in" / f"s{number}" / "link").symlink_to(target)
+    job = corpus.job(tmp_path)
+    monkeypatch.setattr(on_workers, "LEAST_BRANCHES", 10_000)
+    expected = counted(job, [])
+    names = rows(job.out).keys()
+    (tmp_path / "out").rename(tmp_path / "out1")
+    monkeypatch.setattr(on_workers, "LEAST_BRANCHES", 20)
+    found = counted(job, [])
+    assert rows(job.out).keys() == names
+    assert found.ignored == expected.ignored
+
+
+def test_broken_recordings_are_counted_without_reading_all_shards(
+    tmp_path: Path, noted: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus.make(tmp_path / "in", 8)
+    for name in ("x.wav", "y.wav"):
+        (tmp_path / "in" / name).write_bytes(b"no audio")
+    _, found = sharded(tmp_path)
+    assert (found.listed.recordings, found.listed.failed) == (10, 2)
+    named = [Path(each.source_path).name for each in found.listed.first]
+    assert named == ["x.wav", "y.wav"], "they are more than max_failed_fraction"
+    read: list[str] = []
+    real = manifest.open_parts
+
+    def reading(path: Path) -> Any:
+        read.append(path.parent.name)
+        return real(path)
+
+    monkeypatch.setattr(manifest, "open_parts", reading)
+    job = corpus.job(tmp_path, package={"max_failed_fraction": 0.5})
+    again = pipeline.sharded(job, Here(), Unobserved())
+    assert (again.listed.recordings, again.listed.failed, again.listed.first) == (10, 2, [])
+    assert read == []

@@ -1,0 +1,179 @@
+"""Tables with more than 2 GiB of text in a column, which are some 20 million rows of real ones.
+
+The nightly ones are made of a megabyte a row, and fail on `take` and `combine_chunks` of Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from tasks.corpus import identities
+from tasks.corpus.voices import VOICES
+from tasks.formats import _kaldi_lists, emilia
+from tasks.insight.report.facts import Ledger
+from tasks.publish import in_memory_version, row_digests
+from tasks.publish.choosing import corpus_clips
+from tasks.publish.outcomes import recording_digests, shard_outcomes
+from tasks.publish.outcomes.shard_outcomes import ShardOutcomes
+from tasks.shard_store import manifest
+from tasks.storage import long_columns
+from tests.helpers import corpus
+
+ROWS, LONG, CHUNKS = 64, 1 << 20, 34  # 2.1 GiB in all
+
+
+def texts() -> pa.Array:
+    """Long ones that differ in their first bytes."""
+    return pa.array([f"{n:04d}".ljust(LONG, "x") for n in range(ROWS)])
+
+
+@pytest.fixture(scope="module")
+def long() -> pa.ChunkedArray:
+    """More bytes than an array holds; the chunks share theirs."""
+    column = pa.chunked_array([texts()] * CHUNKS)
+    assert column.nbytes > 2**31
+    return column
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_are_those_that_arrow_takes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(seed)
+    words = pa.list_(pa.struct([("word", pa.string()), ("start", pa.float64())]))
+    names = [None if rng.random() < 0.1 else "x" * int(n) for n in rng.integers(0, 9, 200)]
+    table = pa.table(
+        {
+            "text": pa.array(names, pa.string()),
+            "data": pa.array([n and n.encode() for n in names], pa.binary()),
+            "number": rng.integers(0, 9, 200),
+            "word": pa.array([[{"word": n, "start": 1.0}] * 2 for n in names], words),
+            "code": pa.array(names).dictionary_encode(),
+        }
+    ).replace_schema_metadata({"kept": "too"})
+    table = pa.concat_tables([table.slice(0, 50), table.slice(50)])
+    rows = rng.integers(0, 200, 300)
+    whole_chunk = long_columns.take(table, rows)
+    assert whole_chunk.equals(table.take(rows), check_metadata=True)
+    assert all(column.num_chunks == 1 for column in whole_chunk.columns)
+    monkeypatch.setattr(long_columns, "LIMIT", 500)
+    found = long_columns.take(table, rows)
+    assert found.equals(whole_chunk, check_metadata=True)
+    assert found["text"].num_chunks > 2
+    assert max(chunk.nbytes for chunk in found["text"].chunks) <= 500
+    coded = long_columns.coded(table["text"])
+    assert coded.equals(table["text"].combine_chunks().dictionary_encode())
+    assert long_columns.take(table, rows[:0]).equals(table.slice(0, 0))
+
+
+def test_hashes_of_long_columns(long: pa.ChunkedArray) -> None:
+    keys = recording_digests.keys_of(long)
+    assert len(np.unique(keys)) == ROWS
+    assert (keys.reshape(CHUNKS, ROWS) == keys[:ROWS]).all()
+    start = np.zeros(len(long), np.uint64)
+    digests = row_digests.folded(start, pa.table({"text": long}), ["text"])
+    assert (digests.reshape(CHUNKS, ROWS) == digests[:ROWS]).all()
+
+
+def test_places_in_recordings_of_long_names(long: pa.ChunkedArray) -> None:
+    count = len(long)
+    columns = {"split": pa.array(["train"] * count), "recording": long}
+    columns |= {"start": np.arange(count)[::-1].astype(float), "end": np.ones(count)}
+    columns |= {"id": pa.array([f"{n}" for n in range(count)])}
+    place = emilia.derived(pa.table(columns), emilia.Settings())["place"].to_numpy()
+    assert (place.reshape(CHUNKS, ROWS) == np.arange(CHUNKS)[::-1, None]).all()
+
+
+def test_a_report_on_a_ledger_of_long_texts(long: pa.ChunkedArray) -> None:
+    """As it is before the first version: a table in memory."""
+    count = len(long)
+    ids = pa.array([f"u{n}" for n in range(count)])
+    outcome = pa.array(["dropped", "packaged"] * (count // 2))
+    reason = pc.if_else(pc.equal(outcome, "packaged"), "packaged", "bad")
+    table = pa.table({"utterance": ids, "outcome": outcome, "detail": long, "reason": reason})
+    ledger = Ledger(table)
+    assert ledger.find(["u0", f"u{count - 1}"]) == {"u0": 0, f"u{count - 1}": count - 1}
+    last = ledger.rows([count - 1])[0]
+    assert (last["utterance"], last["detail"][:4]) == (f"u{count - 1}", f"{ROWS - 1:04d}")
+
+
+@pytest.mark.nightly
+def test_rows_of_all_groups(long: pa.ChunkedArray) -> None:
+    class Group:
+        def table(self, name: str, columns: Any) -> pa.Table:
+            return pa.table({"recording": texts(), "start": np.arange(ROWS)})
+
+    count = CHUNKS * ROWS
+    order = np.random.default_rng(0).permutation(count)
+    group, row = order // ROWS, order % ROWS
+    nothing = np.zeros(count)
+    clips = corpus_clips.CorpusClips(nothing, nothing, nothing, nothing, group, row, nothing)  # type: ignore[arg-type]
+    found = corpus_clips.rows_of([Group()] * CHUNKS, clips, ["recording", "start"])  # type: ignore[list-item]
+    assert found["start"].to_pylist() == row.tolist()
+    assert pc.utf8_slice_codeunits(found["recording"], 0, 4).to_pylist() == [
+        f"{n:04d}" for n in row.tolist()
+    ]
+    assert found.schema.field("recording").type == pa.string()
+
+
+@pytest.mark.nightly
+def test_order_of_kaldis_names(long: pa.ChunkedArray) -> None:
+    number = np.arange(len(long))
+    found = _kaldi_lists.in_order(pa.table({"utterance": long, "number": number}))
+    assert found["number"].to_pylist() == sorted(number.tolist(), key=lambda n: n % ROWS)
+    assert found.schema.field("utterance").type == pa.string()
+
+
+@pytest.mark.nightly
+def test_speakers_of_recordings_with_long_names() -> None:
+    def parts() -> Iterator[pa.Table]:
+        for part in range(CHUNKS):
+            count = pa.array(np.full(ROWS, part, np.int32))
+            content = pa.array([f"{n}" for n in range(ROWS)])
+            seconds = pa.array(np.ones(ROWS))
+            vectors = pa.array([np.eye(192)[n].astype("<f2").tobytes() for n in range(ROWS)])
+            columns = [texts(), count, content, seconds, vectors.cast(VOICES.field("vector").type)]
+            yield pa.table(columns, schema=VOICES)
+
+    [found] = identities.link(parts, list, 0.5, "r", refit=False)
+    assert found["number"].to_pylist() == list(range(CHUNKS)) * ROWS
+    assert found["content"].to_pylist() == [f"{n}" for n in range(ROWS) for _ in range(CHUNKS)]
+    assert len(pc.unique(found["speaker"])) == ROWS
+
+
+@pytest.mark.nightly
+def test_all_utterances_judged_in_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus.make(tmp_path / "in", 4)
+    job = corpus.job(tmp_path)
+    corpus.run(job)
+    real = shard_outcomes.of_shard(job, manifest.shards(job.out)[0])
+    held = texts()
+
+    def of_shard(job: Any, shard: str, *_: Any, **__: Any) -> ShardOutcomes:
+        def many(table: pa.Table, name: str, text: str) -> pa.Table:
+            rows = table.take(np.arange(ROWS) % len(table))
+            new = pa.array([f"{shard}-{n:03d}" for n in range(ROWS)])
+            for column, values in ((name, new), (text, held)):
+                at = rows.column_names.index(column)
+                rows = rows.set_column(at, rows.schema.field(column), values)
+            return rows
+
+        return real._replace(
+            rows=many(real.rows, "id", "source_path"),
+            ledger=many(real.ledger, "utterance", "source_path"),
+        )
+
+    monkeypatch.setattr(shard_outcomes, "of_shard", of_shard)
+    found = in_memory_version.of_shards(job, [f"s{n:02d}" for n in range(CHUNKS)])
+    ids = [f"s{n:02d}-{m:03d}" for n in range(CHUNKS) for m in range(ROWS)]
+    assert found.rows["id"].to_pylist() == ids
+    assert sorted(found.ledger["utterance"].to_pylist()) == ids
+    told = pc.utf8_slice_codeunits(found.rows["source_path"], 0, 4).to_pylist()
+    assert told == [f"{n:04d}" for n in range(ROWS)] * CHUNKS

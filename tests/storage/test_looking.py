@@ -1,0 +1,188 @@
+"""Commands that look at an OUT change nothing in it, whatever is damaged; a run repairs it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows import cli
+from flows.run import runs
+from tasks.base.errors import CorruptManifest
+from tasks.publish.upkeep.verify import verify
+from tasks.shard_store import manifest
+from tests.helpers import corpus, tampered
+from tests.helpers.tampered import SHARD
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tampered.make(tmp_path_factory.mktemp("looking")).parent
+
+
+@pytest.fixture
+def out(whole: Path, tmp_path: Path) -> Path:
+    shutil.copytree(whole, tmp_path / "copy", symlinks=True)
+    return tmp_path / "copy/out"
+
+
+def flip(path: Path) -> str:
+    """Change a byte as bit rot does, so that no time tells of it; the file's name."""
+    status = path.stat()
+    corpus.flip(path, status.st_size // 2)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    return path.name
+
+
+KINDS = {
+    **{f"part of {stage}": f"manifests/{stage}/{SHARD}/*.parquet" for stage in corpus.STAGES[:4]},
+    "blob": f"audio/{SHARD}/*.pcm",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_damage_is_told_and_repaired_by_a_run(
+    out: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (path,) = out.glob(KINDS[kind])
+    corpus.flip(path, path.stat().st_size // 2)
+    before = tampered.tree(out)
+    # What-if lacks the measures of a damaged part; else only `verify --deep` fails.
+    assert {*tampered.look(out)} <= {0, 2 if kind == "part of filter" else 0, 3}
+    assert tampered.tree(out) == before
+    if kind != "blob":  # whose bytes are hashed when they are used
+        assert path.name in caplog.text
+        assert "; the next run removes it, and makes again what it held" in caplog.text
+    assert "; removed" not in caplog.text
+    caplog.clear()
+    shutil.rmtree(out / "datasets")
+    shutil.rmtree(out / "manifests/package")
+    tampered.run(out)
+    assert caplog.text.count("; removed; what it held is made again") == 1
+    assert verify(out / "datasets/v0001") == []
+    assert cli.main(["verify", str(out / "datasets/latest"), "--deep"]) == 0
+
+
+def damaged_everywhere(out: Path) -> list[str]:
+    """A byte of each kind of file, what no run writes, and links, where they are not refused; the
+    names of what is damaged in checkpoints."""
+    names = [flip(path) for kind in KINDS.values() for path in out.glob(kind)]
+    for name in ("version.json", "guards.json"):
+        (out / "manifests/package/published" / name).write_bytes(b"{")
+    for path in (*out.glob("manifests/package/*/*.*"), *out.glob("manifests/package/decided/*/*")):
+        if path.is_file() and path.suffix != ".json":
+            flip(path)
+    (out / "manifests/index.json").write_bytes(b"no JSON")
+    for name in ("notes.txt", "copy.parquet", f"000000-{16 * '0'}.parquet.bak"):
+        (out / f"manifests/filter/{SHARD}/{name}").write_text(name)
+    (out / "manifests/shard/mine").mkdir()
+    (out / "manifests/shard/mine/mine.parquet").write_text("mine")
+    (out / f"audio/{SHARD}/mine.pcm").write_text("mine")
+    (out / f"audio/{SHARD}/{16 * '0'}.pcm").symlink_to(out.parent / "victim/thesis.txt")
+    (out / "manifests/package/decided/mine").mkdir()
+    (out / "manifests/package/decided/mine/mine.txt").write_text("mine")
+    for home in ("decisions.parquet", "published"):
+        (out / f"manifests/package/{home}/mine.parquet").write_text("mine")
+        (out / f"manifests/package/{home}/mine.arrow").write_text("mine")
+    return names
+
+
+FOREIGN = (
+    f"manifests/filter/{SHARD}/notes.txt", f"manifests/filter/{SHARD}/copy.parquet",
+    f"manifests/filter/{SHARD}/000000-{16 * '0'}.parquet.bak", "manifests/shard/mine/mine.parquet",
+    f"audio/{SHARD}/mine.pcm", "manifests/package/decided/mine/mine.txt",
+    "manifests/package/decisions.parquet/mine.parquet", "manifests/package/published/mine.arrow",
+)  # fmt: skip
+
+
+def test_all_damage_at_once(
+    out: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = damaged_everywhere(out)
+    foreign = {name: (out / name).read_bytes() for name in FOREIGN}
+    outside = tampered.tree(out.parent / "victim")
+    before = tampered.tree(out)
+    tampered.look(out)
+    assert tampered.tree(out) == before
+    told = capsys.readouterr().out
+    assert all(name in told for name in names), "verify --deep reads all"
+    for name in ("mine.pcm", f"{16 * '0'}.pcm", "notes.txt", "copy.parquet"):
+        assert name in caplog.text
+    assert "not written by uttermill, so not read, and left where it lies" in caplog.text
+    shutil.rmtree(out / "datasets")
+    tampered.run(out)
+    assert verify(out / "datasets/v0001") == []
+    assert {name: (out / name).read_bytes() for name in FOREIGN} == foreign
+    assert tampered.tree(out.parent / "victim") == outside
+    # Whose listing was lost was listed again, in another shard.
+    assert [manifest.recordings(out, shard) for shard in manifest.shards(out)][1:] == [
+        [f"c/r{number:02d}.wav" for number in range(3)]
+    ]
+
+
+def test_a_foreign_file_is_not_removed(out: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever a fault names, a repair removes files of ours alone."""
+    for name in (*FOREIGN, "runs", "datasets/v0001/dataset.json", "../victim/thesis.txt"):
+        path = out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.write_text("mine")
+        for said in (str(path), str(path.absolute()), f"{out}/audio/{SHARD}/../../{name}"):
+            fault = CorruptManifest(f"{name} is damaged", said)
+            assert not manifest.repair(out, fault)
+            assert path.exists()
+    assert "it is no file of uttermill's, so it stays" in caplog.text
+
+
+READ_ONLY = """
+import subprocess, sys
+from pathlib import Path
+out = Path(sys.argv[1])
+for options in (["--bind", str(out), str(out)], ["-o", "remount,bind,ro", str(out)]):
+    if subprocess.run(["mount", *options]).returncode:
+        sys.exit(77)
+from tests import tampered
+try:
+    (out / "probe").write_text("")
+except OSError:
+    print(*tampered.look(out), file=sys.stderr)
+else:
+    sys.exit("it can be written to")
+"""
+
+
+def test_a_read_only_out_with_damage(out: Path) -> None:
+    if not shutil.which("unshare") or subprocess.run(["unshare", "-rm", "true"]).returncode:
+        pytest.skip("no mount namespaces here")
+    damaged_everywhere(out)
+    before = tampered.tree(out)
+    done = subprocess.run(
+        ["unshare", "-rm", sys.executable, "-c", READ_ONLY, str(out)],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode == 77:
+        pytest.skip(f"no bind mounts here: {done.stderr}")
+    assert done.returncode == 0, done.stderr
+    codes = done.stderr.splitlines()[-1].split()
+    assert len(codes) == len(tampered.looking(out))
+    assert set(codes) <= {"0", "3"}, done.stderr
+    assert "Read-only file system" not in done.stderr
+    assert tampered.tree(out) == before
+
+
+def test_the_report_writes_the_report_alone(out: Path) -> None:
+    path = next((out / "manifests/transcribe" / SHARD).iterdir())
+    corpus.flip(path, path.stat().st_size // 2)
+    before = tampered.tree(out)
+    assert cli.main(["report", str(out), "--json"]) == 0
+    report = (runs.newest(out) / "report.html").relative_to(out).as_posix()
+    after = tampered.tree(out)
+    assert after.pop(report)
+    home = str(Path(report).parent)
+    assert {**after, home: ()} == {**before, home: ()}

@@ -1,0 +1,197 @@
+"""Verdicts on text: reasons, values and what a null does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tasks import plugins
+from tasks.asr import SpeechClip, fake
+from tasks.base import shelves
+from tasks.base.errors import ConfigError
+from tasks.base.schema import TRANSCRIPTS
+from tasks.plugins.rules import Limit, Rule, Within, columns, judge
+from tasks.settings import Plugin, TranscribeSettings, role
+from tasks.shard_store.text_values import DERIVED
+from tasks.text import ScoredTranscript
+
+NAMES = shelves.names("text")
+DEFAULT = TranscribeSettings().verdicts
+CLOSE, FAR = {"wer": 0.5, "cer": 0.2}, {"wer": 0.51, "cer": 0.4}
+#: What is there without a plug-in.
+PLAIN = {"text_chars", "wer", "cer", "language_contradiction", *DERIVED, *TRANSCRIPTS.names}
+
+
+def rules(use: str, **options: Any) -> tuple[Rule, ...]:
+    module, settings = plugins.resolve("text", Plugin(use=use, **options))
+    return tuple(module.verdict(settings))
+
+
+def measured(heard: ScoredTranscript, *verdicts: Plugin) -> dict[str, Any]:
+    """A row as the view has it: the recogniser's columns, and those of the plug-ins."""
+    row: dict[str, Any] = {
+        "text_chars": len(heard.text.strip()), "language": heard.language,
+        "language_probability": heard.language_probability, "avg_logprob": heard.avg_logprob,
+        "no_speech_probability": heard.no_speech_probability,
+        "compression_ratio": heard.compression_ratio, "wer": heard.wer, "cer": heard.cer,
+    }  # fmt: skip
+    for plugin in verdicts:
+        module, settings = plugins.resolve("text", plugin)
+        if hasattr(module, "measure"):
+            row.update(module.measure(heard, settings))
+    return row
+
+
+def reason(heard: ScoredTranscript, *verdicts: Plugin) -> str | None:
+    row = measured(heard, *verdicts)
+    no = judge(row, [r for p in verdicts for r in rules(p.use, **p.options)])
+    return no.reason if no else None
+
+
+@pytest.mark.parametrize(
+    ("use", "options", "row", "reason"),
+    [
+        ("empty_text", {}, {"text_chars": 0}, "empty_text"),
+        ("empty_text", {}, {"text_chars": 1}, None),
+        ("empty_text", {"min_chars": 3}, {"text_chars": 2}, "empty_text"),
+        ("language", {}, {"language": "de", "language_probability": 0.9}, None),
+        ("language", {}, {"language": "de", "language_probability": 0.6}, None),
+        ("language", {}, {"language": "de", "language_probability": 0.59}, "language_uncertain"),
+        ("language", {}, {"language_probability": 0.3, "avg_logprob": -0.5}, None),
+        ("language", {}, {"language_probability": 0.3, "avg_logprob": -0.51},
+         "language_uncertain"),
+        ("language", {"unless_logprob": None},
+         {"language_probability": 0.3, "avg_logprob": -0.1}, "language_uncertain"),
+        ("language", {"min_probability": 0.8}, {"language_probability": 0.79},
+         "language_uncertain"),
+        ("language", {}, {"language": "de", "language_probability": None}, None),
+        ("language", {}, {"language": "de", "language_probability": 0.3, **CLOSE}, None),
+        ("language", {}, {"language_probability": 0.3, **FAR}, "language_uncertain"),
+        ("language", {"unless_wer": None}, {"language_probability": 0.3, **CLOSE},
+         "language_uncertain"),
+        ("language", {"allowed": ["en", "es"]}, {"language": "de"}, "wrong_language"),
+        ("language", {"allowed": ["en", "es"]}, {"language": "de", **CLOSE}, "wrong_language"),
+        ("language", {"allowed": ["en", "es"]}, {"language": "es"}, None),
+        ("language", {"allowed": ["en"]}, {"language": None}, None),
+        ("language", {"allowed": ["en"], "min_probability": 0.5},
+         {"language": "en", "language_probability": 0.4}, "language_uncertain"),
+        ("logprob", {}, {"avg_logprob": -1.0}, None),
+        ("logprob", {}, {"avg_logprob": -1.01}, "low_logprob"),
+        ("logprob", {}, {"avg_logprob": -1.01, **CLOSE}, None),
+        ("logprob", {"min": -0.5}, {"avg_logprob": -0.6}, "low_logprob"),
+        ("logprob", {"min": None}, {"avg_logprob": -9.0}, None),
+        ("logprob", {}, {"avg_logprob": None}, None),
+        ("no_speech", {}, {"no_speech_probability": 0.9, "avg_logprob": -1.1}, "no_speech"),
+        ("no_speech", {}, {"no_speech_probability": 0.9, "avg_logprob": -1.0}, None),
+        ("no_speech", {}, {"no_speech_probability": 0.9, "avg_logprob": None}, "no_speech"),
+        ("no_speech", {}, {"no_speech_probability": 0.6, "avg_logprob": -1.1}, None),
+        ("no_speech", {}, {"no_speech_probability": 0.9, **CLOSE}, None),
+        ("no_speech", {"unless_logprob": None},
+         {"no_speech_probability": 0.9, "avg_logprob": -0.1}, "no_speech"),
+        ("no_speech", {}, {"no_speech_probability": None, "avg_logprob": -3.0}, None),
+        ("compression", {}, {"compression_ratio": 2.4}, None),
+        ("compression", {}, {"compression_ratio": 2.41}, "compresses_too_well"),
+        ("compression", {}, {"compression_ratio": 2.41, **CLOSE}, None),
+        ("compression", {"max": 2.0}, {"compression_ratio": 2.2}, "compresses_too_well"),
+        ("compression", {}, {"compression_ratio": None}, None),
+        ("error_rate", {"max_wer": 0.3}, {"wer": 0.31}, "high_error_rate"),
+        ("error_rate", {"max_wer": 0.3}, {"wer": 0.3}, None),
+        ("error_rate", {"max_wer": 0.3}, {"wer": None}, None),
+        ("error_rate", {}, {"wer": 3.0}, None),
+    ],
+)  # fmt: skip
+def test_verdict(
+    use: str, options: dict[str, Any], row: dict[str, Any], reason: str | None
+) -> None:
+    rejection = judge(row, rules(use, **options))
+    assert (rejection.reason if rejection else None) == reason
+
+
+def test_a_rejection_names_value_and_threshold() -> None:
+    rejection = judge({"language": "en", "language_probability": 0.25}, rules("language"))
+    assert rejection is not None
+    assert (rejection.value, rejection.threshold) == (0.25, 0.6)
+
+
+@pytest.mark.parametrize(
+    ("row", "spared"),
+    [({"y": 1.0}, True), ({"y": 2.0}, True), ({"y": 2.1}, False), ({"y": 0.9}, False),
+     ({"y": None}, False), ({}, False), ({"y": 0.0, "z": 5.0}, True)],
+)  # fmt: skip
+def test_a_limit_spares_where_one_condition_holds(row: dict[str, Any], spared: bool) -> None:
+    rule = Limit("x", max=0, high="no", unless=(Within("y", 1.0, 2.0), Within("z", min=5.0)))
+    assert (judge({"x": 1.0, **row}, (rule,)) is None) == spared
+    assert columns(rule) == {"x", "y", "z"}
+
+
+@pytest.mark.parametrize("allowed", [["english"], ["EN"], ["e"], [], ["e1"]])
+def test_languages_are_codes(allowed: list[str]) -> None:
+    with pytest.raises(ConfigError, match=r"text\.language\.allowed"):
+        rules("language", allowed=allowed)
+
+
+@pytest.mark.parametrize("use", NAMES)
+def test_every_setting_of_a_verdict_is_a_threshold(use: str) -> None:
+    model = plugins.load("text", use).Settings
+    assert {role(model, field) for field in model.model_fields} <= {"threshold"}
+
+
+@pytest.mark.parametrize("use", NAMES)
+def test_columns_are_named_and_explained(use: str) -> None:
+    module = plugins.load("text", use)
+    own = module.COLUMNS
+    assert bool(own) == hasattr(plugins.module("text", use), "measure")
+    for column, (unit, doc) in own.items():
+        assert column == use or column.startswith(f"{use}_")
+        assert unit
+        assert doc
+    for rule in rules(use):
+        assert columns(rule) <= {*own, *PLAIN}
+    empty = module.measure(ScoredTranscript("", "asr", 0.0), module.Settings()) if own else {}
+    assert set(empty) == set(own), "every column, whatever the text"
+
+
+def test_no_two_verdicts_have_a_column() -> None:
+    found = [c for use in NAMES for c in plugins.columns("text", use)]
+    assert len(found) == len(set(found))
+    assert not PLAIN & set(found)
+
+
+def test_fake_rows_pass_the_default_verdicts() -> None:
+    import numpy as np
+
+    chance = np.random.default_rng(0)
+    lengths = [0, 1600, 160000, 480000, *range(3200, 80000, 1600)]
+    clips = [SpeechClip(chance.random(n).astype(np.float32)) for n in lengths]
+    for clip, said in zip(clips, fake.Backend(fake.Settings()).transcribe(clips), strict=True):
+        seconds = len(clip.samples) / fake.Backend.RATE
+        scores: dict[str, Any] = {
+            "language": said.language, "language_probability": said.language_probability,
+            "avg_logprob": said.avg_logprob, "compression_ratio": said.compression_ratio,
+            "no_speech_probability": said.no_speech_probability, "listened": False,
+        }  # fmt: skip
+        assert said.text
+        assert (
+            reason(ScoredTranscript(said.text, "asr", seconds, said.text, **scores), *DEFAULT)
+            is None
+        )
+        for reference in ("x", "a reference that nobody can have said in so little time"):
+            heard = ScoredTranscript(
+                reference, "reference", seconds, said.text, reference, wer=1.0, cer=1.0, **scores
+            )  # fmt: skip
+            assert reason(heard, *DEFAULT) is None
+
+
+@pytest.mark.parametrize(
+    "heard",
+    [
+        # `none`: the source's text, nothing heard
+        ScoredTranscript("a reference", "reference", 0.3, None, "a reference", listened=False),
+        # recognisers that give a text only
+        ScoredTranscript("what was said here", "asr", 1.4, "what was said here"),
+        ScoredTranscript("what was said here", "asr", 1.4, "what was said here", language="en"),
+    ],
+)
+def test_recognisers_without_scores_pass_the_default_verdicts(heard: ScoredTranscript) -> None:
+    assert reason(heard, *DEFAULT) is None

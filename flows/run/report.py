@@ -1,5 +1,5 @@
-"""OUT/runs/<id>/report.html: has it made, or reuses the previous run's; `tasks/insight/report/` has its
-contents.
+"""OUT/runs/<id>/report.html: has it made, or reuses the previous run's; its contents are those of
+`tasks/insight/report/`.
 
 A report decodes rejected spans again, and a native library that crashes on a broken file must not
 end the run. So the report is made on a local worker of the run, which has most libraries loaded

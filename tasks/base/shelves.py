@@ -21,5 +21,5 @@ SHELVES = (
 
 def names(shelf: str) -> list[str]:
     """Plug-ins that stand on a shelf, sorted."""
-    folder = Path(__file__).parent / shelf
+    folder = Path(__file__).parents[1] / shelf
     return sorted(m.name for m in pkgutil.iter_modules([str(folder)]) if not m.name.startswith("_"))

@@ -1,0 +1,1 @@
+"""What a run would do, and what it did: plan, estimate, what-if, report."""

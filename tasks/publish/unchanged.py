@@ -140,7 +140,7 @@ def _key(settings: str, files: Iterable[tuple[str, str]]) -> str:
 @cache
 def _code() -> str:
     """Hash of this package's source: a new release or a developer's change invalidates all keys."""
-    home = Path(__file__).parent
+    home = Path(__file__).parents[1]
     sha = hashlib.sha256()
     for path in sorted(home.rglob("*.py")):
         sha.update(f"{path.relative_to(home)}\0".encode() + path.read_bytes())

@@ -1,0 +1,1 @@
+"""How a run goes from stage to stage, wherever its calls are computed."""

@@ -39,8 +39,8 @@ class Given(KnownSpans):
     """Gives each utterance as soon as its end is decoded, and the gaps at the end.
 
     Segments may overlap and come in any order. One that ends beyond the end of the recording ends
-    with it, and one that begins there has no samples. `tasks/shard_store/judged_shard.py` fails both as
-    `segment_outside_audio`, but for a small excess.
+    with it, and one that begins there has no samples. `tasks.shard_store.judged_shard` fails both
+    as `segment_outside_audio`, but for a small excess.
     """
 
     def __init__(self, settings: Settings, rate: int, given: Sequence[Segment]) -> None:

@@ -39,8 +39,8 @@ def of(job: Job) -> Mapping[str, Decision]:
         data = data[: job.reviews.size]
         if hashlib.sha256(data).hexdigest() != job.reviews.sha256:
             raise RunError(
-                f"{decision_log.path(job.out)} was changed during the run, other than by appending; run it "
-                "again"
+                f"{decision_log.path(job.out)} was changed during the run, "
+                "other than by appending; run again"
             )
     return _last(data)
 

@@ -48,7 +48,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     command = [sys.executable, "-m", "tests.helpers.bombs", str(tmp_path_factory.mktemp("bombs"))]
     done = subprocess.run(
         [*command, json.dumps({"max_hours": 0.2})], capture_output=True, text=True, timeout=280,
-        cwd=Path(__file__).parents[1], check=False,
+        cwd=Path(__file__).parents[2], check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     return {row["name"]: row for row in map(json.loads, done.stdout.splitlines())}

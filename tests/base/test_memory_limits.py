@@ -135,7 +135,7 @@ def test_kills_are_counted_in_every_group(tmp_path: Path) -> None:
 
 def test_limits_of_a_process_are_read() -> None:
     script = (
-        "import resource; from tasks import memory_limits as m\n"
+        "import resource; from tasks.base import memory_limits as m\n"
         "for kind in (resource.RLIMIT_RSS, resource.RLIMIT_DATA):\n"
         "    resource.setrlimit(kind, (10**8, resource.getrlimit(kind)[1]))\n"
         "print(m.of_process(resource.RLIMIT_DATA), *m.of_run())\n"

@@ -161,7 +161,7 @@ def _measured(said: Said) -> Values:
 
 
 def text_values(said: Said, heard: Transcript) -> Values:
-    """What `tasks.shard_store.text_values` gives the rules on text, of a clip without a reference."""
+    """What `tasks.shard_store.text_values` gives the rules on text, of a clip without reference."""
     text = scoring.clean(heard.text or "")
     values: Values = {**asdict(heard), "text": text, "text_chars": len(text)}
     return {**values, **_from_text(_shown(values, said.seconds))}

@@ -32,7 +32,7 @@ def test_an_interrupt_while_workers_start(tmp_path: Path) -> None:
     with signals.interruptible():
         process = subprocess.Popen(
             [sys.executable, "-c", START, str(tmp_path / "s")],
-            cwd=Path(__file__).parents[1],
+            cwd=Path(__file__).parents[2],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -341,7 +341,9 @@ def test_control_a_commit_that_is_not_atomic_is_seen(tmp_path: Path, torn: str) 
     corpus.make(tmp_path / "in")
     corpus.run(corpus.job(tmp_path, out=tmp_path / "reference"))
     done = subprocess.run(
-        [sys.executable, "-m", "tests.helpers.killed", str(tmp_path), str(tmp_path), "12", "3", torn],
+        [
+            sys.executable, "-m", "tests.helpers.killed", *[str(tmp_path)] * 2, "12", "3", torn,
+        ],
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     told = json.loads(done.stdout.splitlines()[-1])

@@ -1,7 +1,8 @@
 """Small recordings that cost far more than their size: endless silence, absurd counts and times.
 
-Run as a program it probes and cuts them in a process of its own: `python -m tests.helpers.bombs FOLDER
-SETTINGS [NAME ...]`, with the settings of the filter stage as JSON, prints a JSON object for each:
+Run as a program it probes and cuts them in a process of its own:
+`python -m tests.helpers.bombs FOLDER SETTINGS [NAME ...]`, with
+the settings of the filter stage as JSON, prints a JSON object for each:
 its code or None, what that says, seconds of audio, of the clock and of CPU, and the peak of memory.
 """
 

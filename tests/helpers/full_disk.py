@@ -1,4 +1,4 @@
-"""Fill a real disk: `unshare -rm python -m tests.helpers.full_disk SMALL TMP` (see test_laws.py)."""
+"""Fill a real disk: `unshare -rm python -m tests.helpers.full_disk SMALL TMP` (test_laws.py)."""
 
 from __future__ import annotations
 

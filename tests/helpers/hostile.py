@@ -1,7 +1,8 @@
 """Sources that mean harm, and a watched process that runs the whole line over them.
 
-`python -m tests.helpers.hostile SETTINGS.json` prints one JSON object: what was opened for writing, renamed
-or removed and where, programs started, connections made, classes that a pickle asked for, and the
+`python -m tests.helpers.hostile SETTINGS.json` prints one JSON object: what was opened for
+writing, renamed or removed and where, programs started, connections made,
+classes that a pickle asked for, and the
 peak of memory. The hook cannot be taken away again, hence a process of its own.
 """
 

@@ -1,4 +1,6 @@
-"""Runs that die by SIGKILL at chosen calls: `python -m tests.helpers.killed SMALL TMP COUNT SEED [TORN]`.
+"""Runs that die by SIGKILL at chosen calls.
+
+`python -m tests.helpers.killed SMALL TMP COUNT SEED [TORN]`
 
 Forks one run for each point from a process that never ran anything itself, and only imported what
 a run imports, which takes most of a run's time; prints the points.

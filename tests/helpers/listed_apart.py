@@ -1,6 +1,7 @@
 """Lists a source, or opens a recording, in a process of its own, and tells its peak of memory.
 
-`python -m tests.helpers.listed_apart '{"kind": …}'` prints one JSON object; so does `{"locator": …}`.
+`python -m tests.helpers.listed_apart '{"kind": …}'` prints one JSON object; so does
+`{"locator": …}`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from tests.helpers import memory
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LIMIT = 3 << 30  # of address space: what is not refused ends the process, not the machine
 
 

@@ -1,8 +1,8 @@
 """Damaged audio files by number: the same seed and number give the same bytes.
 
 Run as a program it decodes a range of them in a process of its own, because a native library may
-die of one: `python -m tests.helpers.mutated SEED FIRST COUNT FOLDER`. It prints one JSON object at its end;
-`FOLDER/at` holds the number of the case that it was at, `FOLDER/case` its bytes.
+die of one: `python -m tests.helpers.mutated SEED FIRST COUNT FOLDER`. It prints one JSON object
+at its end; `FOLDER/at` holds the number of the case that it was at, `FOLDER/case` its bytes.
 """
 
 from __future__ import annotations

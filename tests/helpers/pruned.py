@@ -1,4 +1,6 @@
-"""Prunes that die by SIGKILL: `python -m tests.helpers.pruned OUT TMP COUNT`, an OUT `TMP/at<n>` for each.
+"""Prunes that die by SIGKILL, an OUT `TMP/at<n>` for each.
+
+`python -m tests.helpers.pruned OUT TMP COUNT`
 
 Forks one prune for each point from a process that never ran anything itself; prints the points.
 """

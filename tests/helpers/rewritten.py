@@ -1,4 +1,6 @@
-"""Bytecode of the tests as pytest rewrites their asserts, made once: `python -m tests.helpers.rewritten`.
+"""Bytecode of the tests as pytest rewrites their asserts, made once.
+
+`python -m tests.helpers.rewritten`
 
 Where Python may not write bytecode (`PYTHONDONTWRITEBYTECODE`) each process that shares the tests
 would rewrite all of them itself, two fifths of what its collection takes. pytest compares what it
@@ -20,7 +22,7 @@ LIBRARIES = ("anyio", "hypothesis", "xdist")
 
 
 def sources() -> Iterator[Path]:
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]
     yield from (*here.rglob("test_*.py"), *here.rglob("conftest.py"))
     for name in LIBRARIES:
         spec = find_spec(name)

@@ -1,4 +1,6 @@
-"""Two workers that tests share: `python -m tests.helpers.shared_cluster FOLDER`, until its input ends.
+"""Two workers that tests share, until the input of their process ends.
+
+`python -m tests.helpers.shared_cluster FOLDER`
 
 In a process of its own, so that tests which look at threads, sockets and modules see none of it.
 """
@@ -18,7 +20,7 @@ from distributed import scheduler
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 #: It idles most of the time, once in each process that shares the tests, and nothing there grows.
 SELDOM = {

@@ -23,7 +23,7 @@ from tests.helpers.listeners import LOOPBACK, Place
 from tests.helpers.namespaces import Network, network
 from tests.infra.test_infra import commands
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("flows/**/*.md"), *ROOT.glob("infra/**/*.md")})
 #: Addresses of the pages' machines.
 FIRST, SECOND = "10.0.0.1", "10.0.0.2"

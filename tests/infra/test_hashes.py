@@ -21,7 +21,7 @@ from packaging.markers import Marker, default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 HASHED = ROOT / "infra/requirements-hashed.txt"
 UV = Path(sysconfig.get_path("scripts")) / "uv"
 EXTRAS = ("demo", "dnsmos", "s3")

@@ -35,7 +35,7 @@ from tests.faults.command import Site, differences, soon
 from tests.helpers import corpus, image, listeners
 from tests.helpers.listeners import Place
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 INFRA = ROOT / "infra"
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 OLDEST = "1.30"  # of Kubernetes

@@ -28,7 +28,7 @@ from tasks.shard_store import enhanced
 from tasks.stages import contract
 from tasks.stages.contract import Stage, StageModule
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ON_SHELVES = [(shelf, use) for shelf in shelves.SHELVES for use in shelves.names(shelf)]
 OF_OUR_OWN = [
     ("filters", "tests.plugins.costly"),

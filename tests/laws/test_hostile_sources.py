@@ -111,7 +111,7 @@ def test_no_listed_file_of_the_system_became_audio(
 
 def test_control_the_watch_sees(tmp_path: Path) -> None:
     code = (
-        "import sys, pickle, os; from tests import hostile; from pathlib import Path\n"
+        "import sys, pickle, os; from tests.helpers import hostile; from pathlib import Path\n"
         "seen, bad = set(), []\n"
         "bomb = pickle.dumps(hostile.Bomb(Path(sys.argv[1], 'made')))\n"
         "sys.addaudithook(hostile.watch(seen, bad))\n"

@@ -612,7 +612,7 @@ def test_a_really_full_disk(small: Path, tmp_path: Path) -> None:
     ]
     if not shutil.which("unshare") or subprocess.run(["unshare", "-rm", "true"]).returncode:
         pytest.skip("no mount namespaces here")
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True)
     if done.returncode == 77:
         pytest.skip(f"no tmpfs here: {done.stderr}")
@@ -626,7 +626,7 @@ def test_killed_anywhere(small: Path, tmp_path: Path, caplog: pytest.LogCaptureF
     """SIGKILL amid writes, before renames and syncs: what has its final name is complete."""
     wanted = corpus.content(small / "out/datasets/v0001")
     command = [sys.executable, "-m", "tests.helpers.killed", str(small), str(tmp_path), "20", "11"]
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     told = json.loads(done.stdout.splitlines()[-1])
     assert set(told["ended"].values()) == {signal.SIGKILL}

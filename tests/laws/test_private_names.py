@@ -25,7 +25,7 @@ from flows.cluster import spawning
 from flows.server import console, history
 from flows.server.history import replaced
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 #: Name, its package, and what uses it.
 PRIVATE = [
@@ -157,4 +157,4 @@ def test_the_environment_is_read_in_three_folders_of_flows() -> None:
 
 
 def test_one_module_of_tasks_reads_the_environment() -> None:
-    assert users_of_the_environment("tasks") == {"environment.py"}
+    assert users_of_the_environment("tasks") == {"base/environment.py"}

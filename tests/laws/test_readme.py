@@ -15,7 +15,7 @@ from tasks.formats import FRAMES_PER_SECOND
 from tasks.insight import report
 from tests.helpers import corpus
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TASKS = (ROOT / "tasks" / "README.md").read_text()
 FORMATS = (ROOT / "tasks" / "formats" / "README.md").read_text()
 

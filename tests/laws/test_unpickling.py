@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 #: Calls that may execute what they read. Unpickling has two uses, both between a process and the
 #: child that it started, over its pipe (tasks/stages/isolate.py, flows/run/report.py).

@@ -347,7 +347,7 @@ def test_a_damaged_ledger_is_said_before_anything_goes(
 
 def test_a_kill_at_any_point_loses_nothing(base: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.helpers.pruned", str(base / "out"), str(tmp_path), "5"]
-    home = Path(__file__).parents[1]
+    home = Path(__file__).parents[2]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=home)
     found = json.loads(done.stdout)
     assert found["calls"] > 40

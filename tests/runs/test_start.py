@@ -60,7 +60,7 @@ def ran(home: Path, *more: str) -> tuple[dict[str, Any], set[str]]:
     command = [sys.executable, "-c", COMMAND, "run", f"--source={home / 'in'}"]
     done = subprocess.run(
         [*command, f"--out={home / 'out'}", *FLAGS, *more],
-        capture_output=True, text=True, cwd=Path(__file__).parents[1], check=True,
+        capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True,
     )  # fmt: skip
     told, imported = map(json.loads, done.stdout.splitlines())
     assert imported["exit"] == 0, done.stderr
@@ -244,7 +244,7 @@ def test_imports_are_not_searched_for_garbage(off: bool, told: str) -> None:
     code = COLLECTED.replace("{off}", str(off))
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True,
-        cwd=Path(__file__).parents[1], check=True,
+        cwd=Path(__file__).parents[2], check=True,
     )  # fmt: skip
     assert done.stdout.split("\n")[0] == told
 
@@ -252,7 +252,7 @@ def test_imports_are_not_searched_for_garbage(off: bool, told: str) -> None:
 #: Whether a finaliser ran at exit, and whether a cycle was searched for then.
 LEFT = """
 import atexit
-from tasks import lean
+from tasks.base import process_memory as lean
 {first}
 class Loop:
     def __del__(self): print("searched", flush=True)
@@ -269,7 +269,7 @@ atexit.register(lambda: print("finished", flush=True))
 def test_a_process_ends_without_a_last_search(first: str, told: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LEFT.format(first=first)], capture_output=True, text=True,
-        cwd=Path(__file__).parents[1], check=True,
+        cwd=Path(__file__).parents[2], check=True,
     )  # fmt: skip
     assert done.stdout.split() == told
 
@@ -282,6 +282,6 @@ def test_a_process_of_ours_leaves_so(first: tuple[Path, dict[str, Any], set[str]
     done = subprocess.run(
         [sys.executable, "-c", code, "run", f"--source={home / 'in'}", f"--out={home / 'out'}",
          *FLAGS],
-        capture_output=True, text=True, cwd=Path(__file__).parents[1], check=True,
+        capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True,
     )  # fmt: skip
     assert int(done.stdout.splitlines()[-1]) < 1000, "all but a few objects are left alone"

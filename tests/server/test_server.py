@@ -305,7 +305,7 @@ def test_a_server_finds_all_routes_and_prepares_those_that_are_asked_for() -> No
         [sys.executable, "-c", ROUTED],
         capture_output=True,
         text=True,
-        cwd=Path(__file__).parents[1],
+        cwd=Path(__file__).parents[2],
         check=True,
     ).stdout.splitlines()[-6:]
     plain, late = said[:3], said[3:]

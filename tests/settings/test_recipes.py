@@ -13,7 +13,7 @@ from tasks import plugins
 from tasks.settings import Plugin
 from tests.bench import _peer_juicer, peers
 
-RECIPES = sorted((Path(__file__).parents[1] / "infra/recipes").glob("*.yaml"))
+RECIPES = sorted((Path(__file__).parents[2] / "infra/recipes").glob("*.yaml"))
 
 
 def used(read: settings.PrepareSettings) -> Iterator[tuple[str, Plugin]]:

@@ -42,7 +42,8 @@ OWN = {
 KEYS = st.sampled_from(sorted(names(settings.PrepareSettings) | OWN | {"use", "kind", "path"}))
 WORDS = st.sampled_from([
     *SHELVES, "local", "address", "class", "tls://h:1", "none", "grow", "mean", "auto", "", ".",
-    "..", ".x", "a.", "a..b", "os.path", "tasks.base.errors", "sys", "nan", "\ud800", "a\0b", "x" * 300,
+    "..", ".x", "a.", "a..b", "os.path", "tasks.base.errors", "sys", "nan", "\ud800", "a\0b",
+    "x" * 300,
     "tls://user:hunter2@h:1", "http://u:hunter2@h/?token=hunter2", "4GB", "-1", "1e400",
 ])  # fmt: skip
 SCALARS = (

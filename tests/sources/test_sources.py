@@ -373,7 +373,7 @@ def test_jsonl_wenet_raw(tmp_path: Path) -> None:
 def test_the_list_of_the_page_gives_each_recording_the_text_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (Path(__file__).parents[1] / "tasks/sources/README.md").read_text()
+    page = (Path(__file__).parents[2] / "tasks/sources/README.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     for name, text in (("a/u", "Ünd so"), ("b/u", "weiter\n")):
         put(tmp_path / f"recordings/{name}.wav")

@@ -36,7 +36,7 @@ from tests.helpers import corpus
 from tests.helpers.fetched import needs_speakers
 
 CORPUS = Path(os.environ.get("UTTERMILL_CORPUS", ""))
-RECIPES = Path(__file__).parents[1] / "infra" / "recipes"
+RECIPES = Path(__file__).parents[2] / "infra" / "recipes"
 needs_corpus = pytest.mark.skipif(
     "UTTERMILL_CORPUS" not in os.environ, reason="UTTERMILL_CORPUS is not set"
 )

@@ -287,12 +287,12 @@ def test_control_without_isolation_the_process_dies(source: Path, tmp_path: Path
     """Else the tests above would show nothing."""
     code = (
         "import sys; from pathlib import Path\n"
-        "from tests import corpus, test_isolate as t\n"
+        "from tests.helpers import corpus; from tests.stages import test_isolate as t\n"
         "job = t.poisoned(Path(sys.argv[1]), Path(sys.argv[2]), 'filter', 'segv')\n"
         "corpus.run(job)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(source), str(tmp_path / "out")],
-        cwd=Path(__file__).parents[1], capture_output=True,
+        cwd=Path(__file__).parents[2], capture_output=True,
     )  # fmt: skip
     assert done.returncode == -signal.SIGSEGV

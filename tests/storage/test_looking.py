@@ -145,7 +145,7 @@ out = Path(sys.argv[1])
 for options in (["--bind", str(out), str(out)], ["-o", "remount,bind,ro", str(out)]):
     if subprocess.run(["mount", *options]).returncode:
         sys.exit(77)
-from tests import tampered
+from tests.helpers import tampered
 try:
     (out / "probe").write_text("")
 except OSError:
@@ -162,7 +162,7 @@ def test_a_read_only_out_with_damage(out: Path) -> None:
     before = tampered.tree(out)
     done = subprocess.run(
         ["unshare", "-rm", sys.executable, "-c", READ_ONLY, str(out)],
-        cwd=Path(__file__).parents[1],
+        cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
     )

@@ -9,10 +9,10 @@ of freedom of the t interval are Satterthwaite's (5.4, 5.16 there).
 Strata of two or three recordings say little about their own spread, so it is shrunk towards that of
 all strata, as if POOL more recordings had shown it; a stratum without any spread gets the common
 one. If no stratum shows a loss, a share keeps the spread that half a recording lost and half a
-recording kept would add (Agresti and Coull's way, with Jeffreys's halves). tests/insight/test_estimate.py
-simulates the coverage: on populations of four kinds, 90 % intervals cover the truth in 86 to 91 %
-of 200 draws, of 50 recordings of 400 and of 120 of 1,500. They cover the draw alone, not a machine
-that is busier, or another, than for the sample.
+recording kept would add (Agresti and Coull's way, with Jeffreys's halves).
+tests/insight/test_estimate.py simulates the coverage: on populations of four kinds, 90 % intervals
+cover the truth in 86 to 91 % of 200 draws, of 50 recordings of 400 and of 120 of 1,500. They cover
+the draw alone, not a machine that is busier, or another, than for the sample.
 """
 
 from __future__ import annotations

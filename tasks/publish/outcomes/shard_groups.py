@@ -10,8 +10,8 @@
         accounts.arrow       22 bytes of each recording's ledger, likewise
         facts.json           hash of each file, and counts; written last, so it is the seal
 
-The key is a hash of everything that affects the outcomes (`tasks.publish.unchanged`). A version does not
-depend on how recordings were grouped into shards. `group_verdicts.py` writes the files.
+The key is a hash of everything that affects the outcomes (`tasks.publish.unchanged`). A version
+does not depend on how recordings were grouped into shards. `group_verdicts.py` writes the files.
 """
 
 from __future__ import annotations

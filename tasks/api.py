@@ -1,0 +1,109 @@
+"""What a plug-in of your own imports: the types it gives and takes, its settings, its errors.
+
+    from tasks.api import Clip, StageSettings, Threshold
+
+`tasks/plugins/contracts/` says, shelf by shelf, what a plug-in has. Everything else in `tasks` may
+move or change from release to release; the names here stay.
+"""
+
+from tasks.audio import BLOCK_FRAMES, BLOCK_VALUES, Clip
+from tasks.base.arrays import Float32s, Float64s, Int64s
+from tasks.base.errors import ConfigError, ItemError, RunError
+from tasks.base.logs import log
+from tasks.base.speech_rate import RATE
+from tasks.models.entries import File, Model
+from tasks.plugins.contracts.asr import (
+    SPACES,
+    Abilities,
+    Alphabet,
+    EmittingBackendClass,
+    SharedWindow,
+    SpeechClip,
+    Transcript,
+    Word,
+)
+from tasks.plugins.contracts.diarizers import Diarizer
+from tasks.plugins.contracts.enhance import Enhancer
+from tasks.plugins.contracts.formats import (
+    FRAMES_PER_SECOND,
+    Bound,
+    Hashes,
+    Output,
+    OutputShard,
+    PublishedFile,
+    ReaderLimits,
+    ReadPcm,
+    Rows,
+)
+from tasks.plugins.contracts.segmenters import Kind, RecordingTranscript, Segmenter, Span
+from tasks.plugins.contracts.text import ScoredTranscript, words
+from tasks.plugins.rules import Allowed, Limit, Rejection, Rule, Within
+from tasks.recording import Ignored, Locator, Recording, Segment, TimedWord
+from tasks.recording.turns import Turn, Voices
+from tasks.settings import (
+    SECRET,
+    Plugin,
+    SourceSettings,
+    StageSettings,
+    Threshold,
+    Transient,
+)
+
+__all__ = [
+    "BLOCK_FRAMES",
+    "BLOCK_VALUES",
+    "FRAMES_PER_SECOND",
+    "RATE",
+    "SECRET",
+    "SPACES",
+    "Abilities",
+    "Allowed",
+    "Alphabet",
+    "Bound",
+    "Clip",
+    "ConfigError",
+    "Diarizer",
+    "EmittingBackendClass",
+    "Enhancer",
+    "File",
+    "Float32s",
+    "Float64s",
+    "Hashes",
+    "Ignored",
+    "Int64s",
+    "ItemError",
+    "Kind",
+    "Limit",
+    "Locator",
+    "Model",
+    "Output",
+    "OutputShard",
+    "Plugin",
+    "PublishedFile",
+    "ReadPcm",
+    "ReaderLimits",
+    "Recording",
+    "RecordingTranscript",
+    "Rejection",
+    "Rows",
+    "Rule",
+    "RunError",
+    "ScoredTranscript",
+    "Segment",
+    "Segmenter",
+    "SharedWindow",
+    "SourceSettings",
+    "Span",
+    "SpeechClip",
+    "StageSettings",
+    "Threshold",
+    "TimedWord",
+    "Transcript",
+    "Transient",
+    "Turn",
+    "Voices",
+    "Within",
+    "Word",
+    "log",
+    "words",
+]

@@ -210,9 +210,7 @@ def publish(job: Job, gathered: JsonObject) -> Path:
     with finished(job, staging, [*known]) as (home, hashes):
         for name, expected in known.items():
             if storage.hashed(home / name) != expected:
-                raise RunError(
-                    f"{name} on disk is not the one that was gathered; is the disk sound?"
-                )
+                raise RunError(f"{name} changed after it was written; check the disk")
         datacard.write(job, gathered, home, hashes | known)
         staged = {*hashes, *known, splits.FILE, speakers.FILE}
         version = versions.publish(job.out, staging, gathered["version"], home, staged)

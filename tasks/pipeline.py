@@ -79,7 +79,7 @@ def run(job: Job, caller: Caller, observer: Observer, begun: Begun | None = None
     job = decisions.pinned(job)
     if job.shard.retry and begun.listed is None:
         again = quarantine.forget(job.out)
-        log.info("%d items that were quarantined for a death are tried again", again)
+        log.info("retrying %d items that had crashed or timed out", again)
     for attempt in range(REPAIRS):
         found = sharded(job, caller, observer, begun)
         totals.add(found.done)
@@ -141,7 +141,7 @@ def _chains(
         for shard in set(found.shards) - set(shards):
             _pass_over(shard, found.seconds[shard], state, observer, totals)
         passed = len(found.shards) - len(shards)
-        log.info("%d of %d shards are as the last run left them", passed, len(found.shards))
+        log.info("%d of %d shards are unchanged; they are skipped", passed, len(found.shards))
 
     counting = threading.Lock()
 

@@ -43,7 +43,7 @@ class Limit:
         """Lower the limit for good: what ran out of memory once would do so again."""
         if self.most is None or most < self.most:
             self.most = most
-            log.warning("the recogniser ran out of memory; from here on %d clips at once", most)
+            log.warning("the recogniser ran out of memory; batch size reduced to %d", most)
 
 
 def shared(

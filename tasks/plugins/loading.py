@@ -122,7 +122,9 @@ def module(shelf: str, use: str) -> ModuleType:
     if dotted and not _DOTTED.fullmatch(use):
         raise ConfigError(f"{shelf}: {use!r} is not a dotted name of a module")
     if not dotted and use not in names(shelf):
-        raise ConfigError(f"no {use!r} on the shelf {shelf}; it holds {', '.join(names(shelf))}")
+        raise ConfigError(
+            f"no {contracts.CONTRACTS[shelf].noun} {use!r}; known: {', '.join(names(shelf))}"
+        )
     try:
         return import_module(use if dotted else f"tasks.{shelf}.{use}")
     except ImportError as error:

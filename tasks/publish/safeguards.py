@@ -142,7 +142,7 @@ def check_failed(job: Job, found: BrokenCount) -> None:
         more = found.failed - len(found.first)
         raise TooManyFailed(
             f"{found.failed} of {found.recordings} recordings failed, more than "
-            f"package.max_failed_fraction ({limit:g}) allows; mend or remove them, raise the "
+            f"package.max_failed_fraction ({limit:g}) allows; repair or remove them, raise the "
             "setting, or mark the source expect_broken: true",
             [*map(str, found.first), *([f"and {more} more"] if more > 0 else [])],
         )

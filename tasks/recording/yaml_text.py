@@ -92,7 +92,7 @@ def refuse_what_json_cannot_hold(value: object, place: str, depth: int = 0) -> N
         for key, inner in value.items():
             if not isinstance(key, str) or not is_utf8(key):
                 shown = display_text(repr(key))
-                raise ConfigError(f"{place}: the name of a setting must be text, not {shown}")
+                raise ConfigError(f"{place}: a setting's name must be a string, not {shown}")
             if key not in ("path", "out") or not isinstance(inner, str):
                 refuse_what_json_cannot_hold(inner, f"{place}.{key}", depth + 1)
     elif isinstance(value, list | tuple):

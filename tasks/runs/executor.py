@@ -1,4 +1,4 @@
-"""How a run gets work to workers, and who watches it: two arguments of `pipeline.run`."""
+"""Interfaces: an executor runs calls, an observer hears of steps; `pipeline.run` takes both."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def chain(
             manifest.repair(job.out, fault)
             if attempt == REPAIRS - 1:
                 raise RunError(
-                    f"{fault}, again after {REPAIRS} repairs: is the disk sound?"
+                    f"{fault}; it is damaged again after {REPAIRS} repairs: check the disk"
                 ) from None
     raise AssertionError("unreachable")
 

@@ -74,7 +74,9 @@ class Settings(StageSettings):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if not self.min_length_ms >= self.min_interval_ms >= self.hop_ms <= self.max_sil_kept_ms:
-            raise ValueError("it takes min_length_ms >= min_interval_ms >= hop_ms <= max_sil_kept")
+            raise ValueError(
+                "needs min_length_ms >= min_interval_ms >= hop_ms, and max_sil_kept >= hop_ms"
+            )
         if self.overlap_seconds > self.window_seconds / 2:
             raise ValueError("overlap_seconds must not be more than half of window_seconds")
         return self

@@ -60,7 +60,9 @@ class ServerSettings(StageSettings):
         if not value.isascii() or not value.isprintable() or " " in value:
             raise ValueError(wrong)
         if "@" in parts.netloc or parts.query or parts.fragment:
-            raise ValueError("takes no credentials, `?` or `#`: a key belongs into api_key_env")
+            raise ValueError(
+                "takes no credentials, `?` or `#`: put a key into the variable of api_key_env"
+            )
         return value.rstrip("/").removesuffix(cls.PATH)
 
     @field_validator("ca_file")

@@ -159,7 +159,7 @@ def _take(out: Path, owner: Owner) -> Lease:
             if number <= last:
                 _store.remove(_path(out, number))
         return Lease(out, last + 1, owner)
-    raise OutLocked(f"other runs take {out} again and again; try it later")
+    raise OutLocked(f"{out} is in use by other runs; try again later")
 
 
 def _prove_exclusive(out: Path, number: int, owner: Owner) -> None:
@@ -193,7 +193,7 @@ def _living(out: Path, number: int) -> Owner | None:
             return None
         if now != first:
             return now
-    log.warning("it was not renewed, so it is taken over")
+    log.warning("that run has not renewed its lock; taking it over")
     return None
 
 

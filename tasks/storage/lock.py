@@ -88,5 +88,5 @@ def _held(out: Path) -> OutLocked:
     try:
         owner = lease.describe(json.loads(storage.read(out / NAME)))
     except (OSError, ValueError):  # it is writing these lines just now
-        owner = "it has only just begun"
+        owner = "a run that has just started"
     return OutLocked(f"another run holds {out}: {owner}")

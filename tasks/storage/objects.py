@@ -171,7 +171,10 @@ class Objects(Uploads):
 
     def check(self, out: Path) -> None:
         if "memory" in protocols(files_in(out)[0]):
-            raise ConfigError(f"OUT {out} is seen by one process alone; workers are others")
+            raise ConfigError(
+                f"OUT {out} is in this process's memory, which workers cannot see; "
+                "give a folder or a bucket"
+            )
         probe = out / f".writable-{os.getpid()}"
         try:
             self.put(probe, b"")

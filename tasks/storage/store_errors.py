@@ -1,4 +1,4 @@
-"""Answers of stores: their errors as ours, and the state of an object from a listing."""
+"""Translates errors of object stores, and reads an object's state from a listing."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_out_of_memory_halves_and_is_remembered(caplog: pytest.LogCaptureFixture
         assert run(engine, list(range(9)), limit) == [str(i) for i in range(9)]
     assert engine.calls == [4, 4, 1]
     assert [r.message for r in caplog.records] == [
-        "the recogniser ran out of memory; from here on 4 clips at once"
+        "the recogniser ran out of memory; batch size reduced to 4"
     ]
 
 

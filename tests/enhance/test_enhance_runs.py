@@ -278,7 +278,7 @@ def read(base: Path, *sets: str) -> Job:
         (["enhance.use=separator_onnx"], "--set enhance.path=FILE"),
         (["enhance.use=deepfilter", "enhance.path=/nowhere"], "pip install"),
         (["enhance.use=gtcrn", "enhance.path=/nowhere"], "uttermill models fetch gtcrn"),
-        (["enhance.use=denoise"], "on the shelf enhance"),
+        (["enhance.use=denoise"], "no enhancer 'denoise'"),
         (["enhance.use=deepfilter", "enhance.limit=3"], "limit_db"),
     ],
 )

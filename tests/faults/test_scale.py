@@ -67,7 +67,7 @@ def test_shards_beyond_one_flow_run_go_through_children(
     again = site.done(settings)
     assert not again.result["new"]
     assert len(task_runs(site.api, out)) == len(runs), "none: it was decided before Prefect began"
-    assert f"{count} of {count} shards are as the last run left them" in again.stderr
+    assert f"{count} of {count} shards are unchanged; they are skipped" in again.stderr
     for stage in PER_SHARD:
         counts = again.result["stages"][stage]
         assert counts == {**counts, "shards_reused": count, "items_reused": count, "shards_run": 0}

@@ -754,7 +754,7 @@ def test_a_disk_that_damages_everything_ends_the_run(
     monkeypatch.setattr(blobs, "_sound", damaged)
     with pytest.raises(MillError, match="audio blob is damaged"):
         corpus.run(again(package={"seed": 1}))
-    with pytest.raises(RunError, match="is the disk sound"):
+    with pytest.raises(RunError, match="check the disk"):
         corpus.run(again(transcribe={"backend": {"use": "fake", "seed": 1}}))
 
 

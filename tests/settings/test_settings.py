@@ -166,7 +166,7 @@ def test_all_typos_are_named_at_once(tmp_path: Path) -> None:
     assert "sources.folder.langauge: no such setting; did you mean language?" in sentence
     assert "resmaple: no such setting; did you mean resample?" in sentence
     assert "filter.filters.silence.max_fractoin: no such setting; did you mean max_fr" in sentence
-    assert "no 'duratoin' on the shelf filters" in sentence
+    assert "no filter 'duratoin'" in sentence
     assert "transcribe.backend.sed: no such setting; did you mean seed?" in sentence
     assert "transcribe.langauge_by: no such setting; did you mean language_by?" in sentence
 

@@ -1,4 +1,4 @@
-"""Items quarantined for a death are tried again when asked, others never."""
+"""Items whose process died are tried again when asked, others never."""
 
 from __future__ import annotations
 

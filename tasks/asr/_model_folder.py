@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tasks.base.errors import ConfigError
-from tasks.models import finding
+from tasks.models import model_files
 from tasks.recording import yaml_text
 
 MOST_LIST = 1 << 26  # bytes; the largest tokenizers have 35 MB
@@ -47,7 +47,7 @@ def identity(files: Iterable[Path]) -> str:
     in separate files (`model.onnx.data`, `model.onnx_data`)."""
     whole = hashlib.sha256()
     for path in sorted(_with_data(files), key=lambda path: (path.name, str(path))):
-        whole.update(f"{path.name} {finding.sha256(path)}\n".encode())
+        whole.update(f"{path.name} {model_files.sha256(path)}\n".encode())
     return whole.hexdigest()
 
 

@@ -26,7 +26,7 @@ from tasks.base import environment, language_codes
 from tasks.base.arrays import Float32s
 from tasks.base.errors import ConfigError
 from tasks.base.speech_rate import RATE
-from tasks.models import finding, registry
+from tasks.models import model_files, registry
 from tasks.settings import StageSettings, Transient
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def weights(settings: Settings) -> str:
         raise ConfigError(
             f"the package moonshine-voice lacks {', '.join(lacking)}: {_REMEDY} --force-reinstall"
         )
-    hashes = (bytes.fromhex(finding.sha256(folder / name)) for name in FILES)
+    hashes = (bytes.fromhex(model_files.sha256(folder / name)) for name in FILES)
     return hashlib.sha256(b"".join(hashes)).hexdigest()
 
 
@@ -80,7 +80,7 @@ def language_fault(settings: Settings, language: str) -> str | None:
 
 def locate() -> Path:
     """The model's folder in the wheel, which is not imported. ConfigError when it is missing."""
-    folder = finding.home(registry.MOONSHINE)
+    folder = model_files.home(registry.MOONSHINE)
     if folder is None:
         raise ConfigError(f"the recogniser moonshine is not installed: {_REMEDY}")
     return folder

@@ -19,7 +19,7 @@ import numpy as np
 
 from tasks.base.arrays import Bools, Float32s, Int64s
 from tasks.base.speech_rate import RATE
-from tasks.models import finding, registry
+from tasks.models import model_files, registry
 from tasks.models.onnx_session import session
 from tasks.speech import embedding
 from tasks.speech.embedding import BINS, fbank
@@ -81,12 +81,12 @@ class Window:
 
 def check(asked_by: str, folder: str | None) -> None:
     """ConfigError, with the command that brings it, where the model is missing or another one."""
-    finding.located(registry.SEGMENTATION, asked_by, folder)
+    model_files.located(registry.SEGMENTATION, asked_by, folder)
 
 
 @lru_cache(maxsize=2)
 def _session(folder: str | None) -> onnxruntime.InferenceSession:
-    path = finding.located(registry.SEGMENTATION, "segmentation of speakers", folder)
+    path = model_files.located(registry.SEGMENTATION, "segmentation of speakers", folder)
     return session(str(path), arena=False)
 
 

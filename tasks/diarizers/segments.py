@@ -25,7 +25,7 @@ from tasks.diarizers import CuttingSettings, Diarizer, Turn, _windows
 from tasks.diarizers._linking import clusters, speaker_of_local
 from tasks.diarizers._tracks import Stretch, frame_of_window, stretches
 from tasks.diarizers._windows import FRAMES, Window, Windows
-from tasks.models import entries, registry
+from tasks.models import registry
 from tasks.recording import Segment
 from tasks.settings import Threshold, Transient
 from tasks.speech import embedding
@@ -87,7 +87,7 @@ def identity(settings: Settings) -> str:
     return f"{_windows.SHA256[:16]}-{embedding.SHA256[:16]}"
 
 
-def known_models(settings: Settings) -> tuple[entries.Model, ...]:
+def known_models(settings: Settings) -> tuple[registry.Model, ...]:
     return registry.SEGMENTATION, registry.CAMPPLUS
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tasks.enhance import Enhancer, EnhancerSettings, _deepfilter
-from tasks.models import entries, finding, registry
+from tasks.models import model_files, registry
 from tasks.settings import Transient
 
 VERSION = 1
@@ -23,14 +23,14 @@ def identity(settings: Settings) -> str:
     return registry.DEEPFILTER.files[0].sha256
 
 
-def known_models(settings: Settings) -> tuple[entries.Model, ...]:
+def known_models(settings: Settings) -> tuple[registry.Model, ...]:
     return (registry.DEEPFILTER,)
 
 
 def check_weights(settings: Settings) -> None:
     """ConfigError if the model is missing or another one."""
-    finding.located(registry.DEEPFILTER, ASKED_BY, settings.path)
+    model_files.located(registry.DEEPFILTER, ASKED_BY, settings.path)
 
 
 def start(settings: Settings) -> Enhancer:
-    return _deepfilter.Stream(finding.located(registry.DEEPFILTER, ASKED_BY, settings.path))
+    return _deepfilter.Stream(model_files.located(registry.DEEPFILTER, ASKED_BY, settings.path))

@@ -1,9 +1,9 @@
 """GTCRN takes noise out of speech up to 8 kHz with 48,000 weights (Rong et al. 2024).
 
 doi 10.1109/ICASSP48485.2024.10448310; its graph hands its states on from one run of CHUNK frames to
-the next (`tasks/models/gtcrn.py`). 16 kHz, frames of 512 samples every 256, square root of Hann's
-window in analysis and synthesis. What lies above 8 kHz comes from the original alone, `limit_db`
-below it.
+the next (`tasks/models/gtcrn_graph.py`). 16 kHz, frames of 512 samples every 256, square root of
+Hann's window in analysis and synthesis. What lies above 8 kHz comes from the original alone,
+`limit_db` below it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import scipy.fft
 
 from tasks.base.arrays import Float32s
 from tasks.enhance import Enhancer, EnhancerSettings
-from tasks.models import entries, finding, onnx_session, registry
+from tasks.models import model_files, onnx_session, registry
 from tasks.settings import Transient
 
 if TYPE_CHECKING:
@@ -44,13 +44,13 @@ def identity(settings: Settings) -> str:
     return registry.GTCRN.files[0].sha256
 
 
-def known_models(settings: Settings) -> tuple[entries.Model, ...]:
+def known_models(settings: Settings) -> tuple[registry.Model, ...]:
     return (registry.GTCRN,)
 
 
 def check_weights(settings: Settings) -> None:
     """ConfigError if the model is missing or another one."""
-    finding.located(registry.GTCRN, ASKED_BY, settings.path)
+    model_files.located(registry.GTCRN, ASKED_BY, settings.path)
 
 
 @lru_cache(maxsize=2)
@@ -109,4 +109,4 @@ class Stream:
 
 
 def start(settings: Settings) -> Enhancer:
-    return Stream(finding.located(registry.GTCRN, ASKED_BY, settings.path))
+    return Stream(model_files.located(registry.GTCRN, ASKED_BY, settings.path))

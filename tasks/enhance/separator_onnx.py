@@ -20,7 +20,7 @@ from pydantic import Field
 from tasks.base.arrays import Float32s, Float64s
 from tasks.base.errors import ConfigError
 from tasks.enhance import Enhancer, EnhancerSettings
-from tasks.models import entries, finding, onnx_session
+from tasks.models import model_files, onnx_session, registry
 from tasks.settings import Threshold, Transient
 from tasks.settings.base import WORDS
 
@@ -54,17 +54,17 @@ class Settings(EnhancerSettings):
 def identity(settings: Settings) -> str | None:
     """The hash of the graph; None if there is none, which `check_weights` refuses."""
     try:
-        return finding.sha256(_graph(settings))
+        return model_files.sha256(_graph(settings))
     except ConfigError:
         return None
 
 
-def known_models(settings: Settings) -> tuple[entries.Model, ...]:
+def known_models(settings: Settings) -> tuple[registry.Model, ...]:
     path = _graph(settings)
-    file = entries.File(path.name, finding.sha256(path), path.stat().st_size)
+    file = registry.File(path.name, model_files.sha256(path), path.stat().st_size)
     about, source = "separation of voice and music", "a folder of the user's"
     details = about, source, settings.licence, (ASKED_BY,), (file,), ""
-    return (entries.Model(path.stem, *details),)
+    return (registry.Model(path.stem, *details),)
 
 
 def check_weights(settings: Settings) -> None:

@@ -30,7 +30,7 @@ from tasks.base.arrays import Float32s
 from tasks.base.speech_rate import RATE
 from tasks.filters._derived import KEPT_SECONDS, blocks_16k, mono_16k
 from tasks.filters._dnsmos import networks, scores
-from tasks.models import entries, registry
+from tasks.models import registry
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold, Transient
 
@@ -96,7 +96,7 @@ def identity(settings: Settings) -> str:
     return networks.SHA256
 
 
-def known_models(settings: Settings) -> tuple[entries.Model, ...]:
+def known_models(settings: Settings) -> tuple[registry.Model, ...]:
     return (registry.DNSMOS,)
 
 

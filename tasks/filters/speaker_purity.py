@@ -16,7 +16,7 @@ from tasks.audio import Clip
 from tasks.base.arrays import Float32s
 from tasks.base.speech_rate import RATE
 from tasks.filters import _derived as derived
-from tasks.models import entries, registry
+from tasks.models import registry
 from tasks.settings import StageSettings, Threshold, Transient
 from tasks.speech import embedding
 from tasks.speech.embedding import fbank
@@ -46,7 +46,7 @@ def identity(settings: Settings) -> str:
     return embedding.SHA256[:16]
 
 
-def known_models(settings: Settings) -> tuple[entries.Model, ...]:
+def known_models(settings: Settings) -> tuple[registry.Model, ...]:
     return (registry.CAMPPLUS,)
 
 

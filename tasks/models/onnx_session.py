@@ -16,11 +16,11 @@ def options(threads: int = 1) -> onnxruntime.SessionOptions:
     """`threads`: those within an operator."""
     import onnxruntime
 
-    found = onnxruntime.SessionOptions()
-    found.intra_op_num_threads = threads
-    found.inter_op_num_threads = 1
-    found.log_severity_level = 4
-    return found
+    session_options = onnxruntime.SessionOptions()
+    session_options.intra_op_num_threads = threads
+    session_options.inter_op_num_threads = 1
+    session_options.log_severity_level = 4
+    return session_options
 
 
 def session(
@@ -39,5 +39,4 @@ def session(
     chosen = options(threads)
     chosen.enable_cpu_mem_arena = arena
     chosen.enable_mem_pattern = patterns
-    providers = [PROVIDERS[device]]
-    return onnxruntime.InferenceSession(model, sess_options=chosen, providers=providers)
+    return onnxruntime.InferenceSession(model, sess_options=chosen, providers=[PROVIDERS[device]])

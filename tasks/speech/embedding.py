@@ -17,7 +17,7 @@ import numpy as np
 
 from tasks.base.arrays import Float32s, Float64s
 from tasks.base.speech_rate import RATE
-from tasks.models import finding, registry
+from tasks.models import model_files, registry
 from tasks.models.onnx_session import session
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ SHA256 = registry.CAMPPLUS.files[0].sha256
 
 def check(asked_by: str, folder: str | None) -> None:
     """ConfigError, with the command that brings it, where the model is missing or another one."""
-    finding.located(registry.CAMPPLUS, asked_by, folder)
+    model_files.located(registry.CAMPPLUS, asked_by, folder)
 
 
 @lru_cache(maxsize=2)
 def _session(folder: str | None) -> onnxruntime.InferenceSession:
     """One session per process; threads may share it."""
     return session(
-        str(finding.located(registry.CAMPPLUS, "an embedding of speakers", folder)), arena=False
+        str(model_files.located(registry.CAMPPLUS, "an embedding of speakers", folder)), arena=False
     )
 
 

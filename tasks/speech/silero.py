@@ -16,7 +16,7 @@ import numpy as np
 
 from tasks.audio.channels import mean
 from tasks.base.arrays import Float32s
-from tasks.models import finding, registry, silero
+from tasks.models import model_files, registry, silero_graph
 from tasks.models.onnx_session import session
 from tasks.speech.mono_stream import MonoStream
 
@@ -32,13 +32,13 @@ SHA256 = registry.SILERO.files[0].sha256
 
 def weights() -> Path:
     """The model's file, checked. ConfigError if it is missing or a different model."""
-    return finding.located(registry.SILERO, "the voice detector")
+    return model_files.located(registry.SILERO, "the voice detector")
 
 
 @lru_cache(maxsize=1)
 def _session() -> onnxruntime.InferenceSession:
     """One session per process; threads may share it."""
-    return session(silero.build(weights().read_bytes()), arena=False)
+    return session(silero_graph.build(weights().read_bytes()), arena=False)
 
 
 def fresh_probabilities(windows: Float32s) -> Float32s:

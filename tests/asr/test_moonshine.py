@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tasks import scoring
 from tasks.asr import SpeechClip, Transcript, _pieces, moonshine
 from tasks.base.errors import ConfigError
-from tasks.models import finding
+from tasks.models import model_files
 
 RATE = 16000
 
@@ -57,7 +57,7 @@ def test_weights_are_those_of_the_files(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_missing_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "find_spec", lambda _: None)
+    monkeypatch.setattr(model_files, "find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"pip install 'uttermill\[moonshine\]'"):
         moonshine.weights(moonshine.Settings())
 

@@ -34,8 +34,8 @@ from tasks.audio import Clip
 from tasks.base.errors import ConfigError, RunError
 from tasks.filters import _derived as derived
 from tasks.filters import _nmf, dnsmos, nmf_snr, snr
-from tasks.filters._dnsmos import networks, onnx_cut, scores
-from tasks.models import finding
+from tasks.filters._dnsmos import networks, scores
+from tasks.models import model_files, onnx_graph
 from tasks.plugins.rules import judge
 from tasks.settings import Plugin
 from tasks.shard_store import recipe
@@ -350,7 +350,7 @@ def test_channels_that_are_left_out_change_nothing(
     signals = [*(voice[:second] for voice in voices[:4]), click, square, noise, 0 * click]
 
     def columns(model: bytes) -> list[Floats]:
-        part = onnx_cut.part(model, networks.FRAMES, networks.POOLED)
+        part = onnx_graph.part(model, networks.FRAMES, networks.POOLED)
         session = onnxruntime.InferenceSession(part, providers=["CPUExecutionProvider"])
         views = [np.lib.stride_tricks.sliding_window_view(x, 320)[::160] for x in signals]
         return [
@@ -473,7 +473,7 @@ def test_dnsmos_on_a_gpu_or_not_at_all(
 def test_dnsmos_without_its_package_is_refused_early(
     monkeypatch: pytest.MonkeyPatch, spec: Any
 ) -> None:
-    monkeypatch.setattr(finding, "find_spec", lambda _: spec)
+    monkeypatch.setattr(model_files, "find_spec", lambda _: spec)
     with pytest.raises(ConfigError, match=r"pip install 'uttermill\[dnsmos\]'"):
         recipe.of_plugin("filters", Plugin.model_validate({"use": "dnsmos", "min_ovrl": 2.87}))
 
@@ -482,11 +482,11 @@ def test_another_model_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     (tmp_path / "dnsmos_models").mkdir()
     (tmp_path / "dnsmos_models" / "sig_bak_ovr.onnx").write_bytes(b"\x08\x07")
     spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
-    monkeypatch.setattr(finding, "find_spec", lambda _: spec)
+    monkeypatch.setattr(model_files, "find_spec", lambda _: spec)
     with pytest.raises(ConfigError, match="is not the model dnsmos"):
         dnsmos.identity(dnsmos.Settings())
     with pytest.raises(ValueError, match="not an ONNX model"):
-        onnx_cut.part(b"\x0f", "a", "b")
+        onnx_graph.part(b"\x0f", "a", "b")
 
 
 # all of them

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from tasks.base import shelves
-from tasks.models import finding, registry
+from tasks.models import model_files, registry
 
-SPEAKERS = all(finding.state(model) == "ok" for model in registry.fetched("speakers"))
-GTCRN = finding.state(registry.GTCRN) == "ok"
+SPEAKERS = all(model_files.state(model) == "ok" for model in registry.fetched("speakers"))
+GTCRN = model_files.state(registry.GTCRN) == "ok"
 needs_gtcrn = pytest.mark.skipif(
-    not GTCRN, reason="its weights are not here: type `uttermill models fetch gtcrn`"
+    not GTCRN, reason="its weights are not here: run `uttermill models fetch gtcrn`"
 )
 needs_speakers = pytest.mark.skipif(
-    not SPEAKERS, reason="its weights are not here: type `uttermill models fetch speakers`"
+    not SPEAKERS, reason="its weights are not here: run `uttermill models fetch speakers`"
 )
 
 

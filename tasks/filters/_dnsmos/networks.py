@@ -26,8 +26,7 @@ import numpy as np
 
 from tasks.base.arrays import Float32s
 from tasks.base.errors import RunError
-from tasks.filters._dnsmos import onnx_cut
-from tasks.models import finding, onnx_reader, onnx_session, onnx_writer, registry
+from tasks.models import model_files, onnx_graph, onnx_session, registry
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -60,7 +59,7 @@ _FIRST = "mos_estimator_logpow/conv2d/Relu:0"
 
 def weights() -> Path:
     """The model's file, checked. ConfigError if it is missing or a different model."""
-    return finding.located(registry.DNSMOS, "the filter dnsmos")
+    return model_files.located(registry.DNSMOS, "the filter dnsmos")
 
 
 @lru_cache(maxsize=2)
@@ -68,16 +67,18 @@ def parts(device: str, precision: Precision) -> tuple[Network, ...]:
     """The parts in order, one of each per process; threads may share them. RunError if a GPU is
     asked for and cannot be used."""
     model = lean(weights().read_bytes())
-    made = [_session(onnx_cut.part(model, *cut), device) for cut in pairwise(CUTS)]
-    if onnx_session.PROVIDERS[device] not in made[0].get_providers():
+    sessions = [_session(onnx_graph.part(model, *cut), device) for cut in pairwise(CUTS)]
+    if onnx_session.PROVIDERS[device] not in sessions[0].get_providers():
         raise RunError(
             f"the filter dnsmos has device: {device}, but ONNX Runtime cannot use it; CUDA's or "
             "cuDNN's libraries may be missing: install them, or set device: cpu"
         )
-    near, *others = (partial(_run, session, at) for session, at in zip(made, CUTS, strict=False))
+    near, *others = (
+        partial(_run, session, source) for session, source in zip(sessions, CUTS, strict=False)
+    )
     if precision == "float32":
         return near, *others
-    first = partial(_run, _session(onnx_cut.part(model, FRAMES, _FIRST), device), FRAMES)
+    first = partial(_run, _session(onnx_graph.part(model, FRAMES, _FIRST), device), FRAMES)
     rest = partial(_run, _session(quantised(model), device), "x")
     return lambda frames: rest(first(frames)), *others
 
@@ -88,17 +89,17 @@ def _session(model: bytes, device: str) -> onnxruntime.InferenceSession:
 
 
 def _run(session: onnxruntime.InferenceSession, source: str, given: Float32s) -> Float32s:
-    found: Float32s = session.run(None, {source: np.ascontiguousarray(given)})[0]
-    return found
+    output: Float32s = session.run(None, {source: np.ascontiguousarray(given)})[0]
+    return output
 
 
 def lean(model: bytes) -> bytes:
     """The model without its `SILENT` channels."""
     kept = np.setdiff1d(np.arange(64), SILENT)
-    found = onnx_reader.read(model).constants
-    new = {name: found[name][kept] for name in ("conv2d_1/kernel:0", "conv2d_1/bias:0")}
-    new["conv2d_2/kernel:0"] = found["conv2d_2/kernel:0"][:, kept]
-    return onnx_cut.with_weights(model, new)
+    constants = onnx_graph.constants(model)
+    new = {name: constants[name][kept] for name in ("conv2d_1/kernel:0", "conv2d_1/bias:0")}
+    new["conv2d_2/kernel:0"] = constants["conv2d_2/kernel:0"][:, kept]
+    return onnx_graph.with_weights(model, new)
 
 
 def quantised(model: bytes) -> bytes:
@@ -107,19 +108,19 @@ def quantised(model: bytes) -> bytes:
     Values have 8 bits; weights have 7, with a scale for each channel, so that no CPU saturates:
     AVX2 adds two products in 16 bits (2 * 255 * 63 < 2**15).
     """
-    graph = onnx_writer.Graph("dnsmos")
+    graph = onnx_graph.Graph("dnsmos")
     scales = [graph.floats(top / 255) for top in RANGES]
     zero = graph.constant(np.uint8(0))
-    at = graph.op("QuantizeLinear", ["x", scales[0], zero])
-    found = onnx_reader.read(model).constants
+    x = graph.op("QuantizeLinear", ["x", scales[0], zero])
+    constants = onnx_graph.constants(model)
     for n, (layer, out, _) in enumerate(LAYERS):
-        kernel, bias = found[f"{layer}/kernel:0"], found[f"{layer}/bias:0"]
+        kernel, bias = constants[f"{layer}/kernel:0"], constants[f"{layer}/bias:0"]
         scale = np.maximum(np.abs(kernel).max(axis=(1, 2, 3)), 1e-9) / 63
         rounded = np.round(kernel / scale[:, None, None, None]).astype(np.int8)
-        inputs = [at, scales[n], zero, graph.constant(rounded), graph.floats(scale)]
+        inputs = [x, scales[n], zero, graph.constant(rounded), graph.floats(scale)]
         inputs += [graph.constant(np.zeros(out, np.int8)), scales[n + 1], zero]
         inputs.append(graph.constant(np.round(bias / (scale * RANGES[n] / 255)).astype(np.int32)))
-        at = graph.op("QLinearConv", inputs, pads=[1, 1, 1, 1])
-    at = graph.op("MaxPool", [at], kernel_shape=[2, 2], strides=[2, 2])
-    at = graph.op("DequantizeLinear", [at, scales[-1], zero])
-    return graph.model([("x", ["n", 128, "t", 161])], [(at, "y", ["n", 32, "h", 80])])
+        x = graph.op("QLinearConv", inputs, pads=[1, 1, 1, 1])
+    x = graph.op("MaxPool", [x], kernel_shape=[2, 2], strides=[2, 2])
+    x = graph.op("DequantizeLinear", [x, scales[-1], zero])
+    return graph.model([("x", ["n", 128, "t", 161])], [(x, "y", ["n", 32, "h", 80])])

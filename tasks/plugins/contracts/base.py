@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
-from tasks.models.entries import Model
+from tasks.models.registry import Model
 from tasks.settings import StageSettings
 
 #: An instance of the receiving module's `Settings`; a Protocol cannot express that type.

@@ -11,43 +11,102 @@ convolution of stride 1 becomes a convolution with its kernel turned.
 
 from __future__ import annotations
 
+import numpy as np
+
 from tasks.base.arrays import Float64s
-from tasks.models import onnx_reader
-from tasks.models.gtcrn_layers import Layers
-from tasks.models.onnx_messages import Shape
-from tasks.models.onnx_writer import Attribute, Graph
+from tasks.models import onnx_graph
+from tasks.models.onnx_graph import Attribute, Graph, Message, Shape
 
 BINS, LOW, BANDS = 257, 65, 129  # of a frame; those below stay as they are; after merging
 WIDTH = 33  # bands after two layers of stride 2
 CHANNELS = 16
+EPSILON = 1e-5  # of batch normalisation
 DILATIONS = (1, 2, 5)  # frames, of the encoder's layers; the decoder's the other way round
 
 
 def build(data: bytes) -> bytes:
     """The model of the published graph's bytes."""
-    return _Net(onnx_reader.read(data)).model()
+    return _Net(_Layers(data)).model()
+
+
+class _Layers:
+    """The weights of the published graph, taken from its nodes: it hands out those of each kind of
+    layer in the order in which the graph uses them."""
+
+    def __init__(self, published: bytes) -> None:
+        self._constants = onnx_graph.constants(published)
+        nodes = onnx_graph.nodes(published)
+
+        def of_kind(kind: str) -> list[Message]:
+            return [node for node in nodes if node.op_type == kind]
+
+        kinds = ("Conv", "ConvTranspose", "PRelu", "GRU", "MatMul")
+        self._nodes = {kind: iter(of_kind(kind)) for kind in kinds}
+        self._norms = {node.input[0]: node for node in of_kind("BatchNormalization")}
+        self._added = {name: node for node in of_kind("Add") for name in node.input}
+        names = [f"dpgrnn{n}.{way}_ln" for n in (1, 2) for way in ("intra", "inter")]
+        self.norms = iter(names)
+
+    def array(self, name: str) -> Float64s:
+        return self._constants[name].astype(np.float64)
+
+    def convolution(self) -> tuple[Float64s, Float64s]:
+        """Weights [out, in, h, w] and biases."""
+        _, weight, bias = next(self._nodes["Conv"]).input
+        return self.array(weight), self.array(bias)
+
+    def transposed(self, groups: int = 1) -> tuple[Float64s, Float64s]:
+        """Weights [in, out / groups, h, w] and biases of a transposed convolution, with the batch
+        normalisation behind it."""
+        node = next(self._nodes["ConvTranspose"])
+        weight, bias = (self.array(name) for name in node.input[1:])
+        norm = self._norms[node.output[0]].input[1:]
+        scale, offset, mean, var = (self.array(name) for name in norm)
+        factor = scale / np.sqrt(var + EPSILON)
+        inputs, outputs = weight.shape[:2]
+        per_group = weight.reshape(groups, inputs // groups, outputs, *weight.shape[2:])
+        per_group = per_group * factor.reshape(groups, 1, outputs, 1, 1)
+        return per_group.reshape(weight.shape), (bias - mean) * factor + offset
+
+    def slope(self) -> Float64s:
+        return self.array(next(self._nodes["PRelu"]).input[1])
+
+    def gates(self) -> tuple[Float64s, Float64s, Float64s]:
+        """Weights of the input and of the state, and biases, of a recurrent layer."""
+        weight, state, bias = next(self._nodes["GRU"]).input[1:4]
+        return self.array(weight), self.array(state), self.array(bias)
+
+    def matrix(self) -> tuple[Float64s, str]:
+        node = next(self._nodes["MatMul"])
+        return self.array(node.input[1]), node.output[0]
+
+    def linear(self) -> tuple[Float64s, Float64s]:
+        """A matrix product and a bias."""
+        weight, output = self.matrix()
+        [bias] = [name for name in self._added[output].input if name != output]
+        return weight, self.array(bias)
 
 
 class _Net:
     """Tensors are [1, channels, T, bands], unless it says otherwise."""
 
-    def __init__(self, published: onnx_reader.Model) -> None:
-        self.graph, self.of = Graph("gtcrn"), Layers(published)
+    def __init__(self, layers: _Layers) -> None:
+        self.graph, self.layers = Graph("gtcrn"), layers
         self.states: list[tuple[str, Shape]] = []
         self.nexts: list[tuple[str, str, Shape]] = []
 
     def model(self) -> bytes:
-        graph, of = self.graph, self.of
+        graph, layers = self.graph, self.layers
         real, imaginary = self.graph.slice("x", 1, 0, 1), self.graph.slice("x", 1, 1, 2)
         power = graph.op("Add", [self.square(real), self.square(imaginary)])
         size = graph.op("Sqrt", [graph.op("Add", [power, graph.floats([1e-12])])])
         x = self.merged(graph.op("Concat", [size, real, imaginary], axis=1))
         x = self.neighbours(x)
-        weight, bias = of.convolution()
+        weight, bias = layers.convolution()
         weight = weight.reshape(CHANNELS, 3, 3, 1, 5).swapaxes(1, 2).reshape(CHANNELS, 9, 1, 5)
         wide: dict[str, Attribute] = {"strides": [1, 2], "pads": [0, 2, 0, 2]}
         kept = [x := self.prelu(self.conv(x, (weight, bias), **wide))]
-        kept.append(x := self.prelu(self.conv(x, of.convolution(), **wide, group=2)))
+        kept.append(x := self.prelu(self.conv(x, layers.convolution(), **wide, group=2)))
         for number, dilation in enumerate(DILATIONS):
             kept.append(x := self.block(x, f"encoder{number}", dilation, turned=False))
         for number in range(2):
@@ -56,9 +115,9 @@ class _Net:
             x = graph.op("Add", [x, kept.pop()])
             x = self.block(x, f"decoder{number}", dilation, turned=True)
         x = graph.op("Add", [x, kept.pop()])
-        x = self.prelu(self.conv(x, of.transposed(2), "ConvTranspose", **wide, group=2))
+        x = self.prelu(self.conv(x, layers.transposed(2), "ConvTranspose", **wide, group=2))
         x = graph.op("Add", [x, kept.pop()])
-        x = graph.op("Tanh", [self.conv(x, of.transposed(), "ConvTranspose", **wide)])
+        x = graph.op("Tanh", [self.conv(x, layers.transposed(), "ConvTranspose", **wide)])
         x = self.merged(x)
         m0, m1 = self.graph.slice(x, 1, 0, 1), self.graph.slice(x, 1, 1, 2)
 
@@ -80,7 +139,7 @@ class _Net:
 
     def merged(self, x: str) -> str:
         """The bands from LOW on through a matrix: 192 bins to 64 bands, or back."""
-        matrix, _ = self.of.matrix()
+        matrix, _ = self.layers.matrix()
         high = self.graph.slice(x, 3, LOW, BINS)
         high = self.graph.op("MatMul", [high, self.graph.floats(matrix)])
         return self.graph.op("Concat", [self.graph.slice(x, 3, 0, LOW), high], axis=3)
@@ -97,7 +156,7 @@ class _Net:
         return self.graph.op(kind, [x, *map(self.graph.floats, layer)], **how)
 
     def prelu(self, x: str) -> str:
-        return self.graph.op("PRelu", [x, self.graph.floats(self.of.slope())])
+        return self.graph.op("PRelu", [x, self.graph.floats(self.layers.slope())])
 
     def state(self, name: str, shape: Shape) -> str:
         """A state, which the caller passes from call to call."""
@@ -122,15 +181,15 @@ class _Net:
         h = self.prelu(self.conv(h, self.layer(turned, deep=True), **how, group=CHANNELS))
         h = self.conv(h, self.layer(turned))
         h = graph.op("Mul", [h, self.gate(h, name)])
-        pairs = [graph.op("Unsqueeze", [each, graph.ints([2])]) for each in (h, theirs)]
+        pairs = [graph.op("Unsqueeze", [y, graph.ints([2])]) for y in (h, theirs)]
         whole = graph.op("Concat", pairs, axis=2)
         return graph.op("Reshape", [whole, graph.ints([1, CHANNELS, -1, WIDTH])])
 
     def layer(self, turned: bool, deep: bool = False) -> tuple[Float64s, Float64s]:
         """The next convolution; `deep`: depthwise."""
         if not turned:
-            return self.of.convolution()
-        weight, bias = self.of.transposed(CHANNELS if deep else 1)
+            return self.layers.convolution()
+        weight, bias = self.layers.transposed(CHANNELS if deep else 1)
         return (weight[:, :, ::-1, ::-1] if deep else weight.swapaxes(0, 1)), bias
 
     def gate(self, h: str, name: str) -> str:
@@ -140,26 +199,26 @@ class _Net:
         power = graph.op("Transpose", [power], perm=[2, 0, 1])
         shape: Shape = [1, 1, CHANNELS]
         before = self.state(f"{name}_gate", shape)
-        found, after = self.recurrent(power, CHANNELS, before)
+        y, after = self.recurrent(power, CHANNELS, before)
         self.hand_on(after, f"{name}_gate", shape)
-        flat = graph.op("Reshape", [found, graph.ints([-1, CHANNELS])])
+        flat = graph.op("Reshape", [y, graph.ints([-1, CHANNELS])])
         open_ = graph.op("Sigmoid", [self.linear(flat)])  # [T, 8]
         open_ = graph.op("Transpose", [open_], perm=[1, 0])
         return graph.op("Reshape", [open_, graph.ints([1, CHANNELS // 2, -1, 1])])
 
     def linear(self, x: str) -> str:
-        weight, bias = self.of.linear()
+        weight, bias = self.layers.linear()
         x = self.graph.op("MatMul", [x, self.graph.floats(weight)])
         return self.graph.op("Add", [x, self.graph.floats(bias)])
 
     def recurrent(self, x: str, hidden: int, before: str, **how: str) -> tuple[str, str]:
         """[steps, n, in] to [steps, directions, n, hidden], and the last state."""
-        constants = [self.graph.floats(each) for each in self.of.gates()]
+        constants = [*map(self.graph.floats, self.layers.gates())]
         inputs = [x, *constants, "", before] if before else [x, *constants]
-        found = self.graph.several(
+        y, after = self.graph.several(
             2, "GRU", inputs, hidden_size=hidden, linear_before_reset=1, **how
         )
-        return found[0], found[1]
+        return y, after
 
     def two_paths(self, x: str, name: str) -> str:
         """Recurrent over the bands in both directions, then over time; channels in two groups."""
@@ -179,8 +238,8 @@ class _Net:
         before = self.state(name, shape)
         both, after = [], []
         for low in (0, half):
-            group, own = (self.graph.slice(each, 2, low, low + half) for each in (x, before))
-            y, last = self.recurrent(group, half, own)
+            group, state = (self.graph.slice(t, 2, low, low + half) for t in (x, before))
+            y, last = self.recurrent(group, half, state)
             both.append(graph.op("Squeeze", [y, graph.ints([1])]))
             after.append(last)
         self.hand_on(graph.op("Concat", after, axis=2), name, shape)
@@ -190,7 +249,9 @@ class _Net:
 
     def normed_sum(self, x: str, y: str) -> str:
         """x + y, where y is normalised over the bands and channels of each frame."""
-        name = next(self.of.norms)
-        constants = [self.graph.floats(self.of.array(f"{name}.{w}")) for w in ("weight", "bias")]
+        name = next(self.layers.norms)
+        constants = [
+            self.graph.floats(self.layers.array(f"{name}.{w}")) for w in ("weight", "bias")
+        ]
         y = self.graph.op("LayerNormalization", [y, *constants], axis=-2, epsilon=1e-8)
         return self.graph.op("Add", [x, y])

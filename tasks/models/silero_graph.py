@@ -11,11 +11,11 @@ at most, and are the same bits for any number of windows in a run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tasks.base.arrays import Float32s
-from tasks.models import onnx_reader
-from tasks.models.onnx_writer import Graph
+from tasks.models import onnx_graph
+from tasks.models.onnx_graph import Graph
 
 GIVEN, HOP, FRAME, FRAMES = 576, 128, 256, 4  # samples; frames of a window
 BINS, STATE = 129, 128
@@ -23,12 +23,12 @@ BINS, STATE = 129, 128
 
 def build(data: bytes) -> bytes:
     """The model of the published graph's bytes."""
-    return _Net(onnx_reader.read(data)).model()
+    return _Net(onnx_graph.constants(data)).model()
 
 
 class _Net:
-    def __init__(self, published: onnx_reader.Model) -> None:
-        self.graph, self.constants = Graph("silero"), published.constants
+    def __init__(self, constants: Mapping[str, Float32s]) -> None:
+        self.graph, self.constants = Graph("silero"), constants
 
     def model(self) -> bytes:
         x = self.spectrum("input")
@@ -38,12 +38,12 @@ class _Net:
                 for name in ("weight", "bias")
             )
             x = layer(x, weight, bias)
-        found, h, c = self.recurrent(x)
+        x, h, c = self.recurrent(x)
         state = [1, 1, STATE]
         return self.graph.model(
             [("input", ["n", GIVEN]), ("h", state), ("c", state)],
             [
-                (self.probabilities(found), "speech_probs", ["n", 1]),
+                (self.probabilities(x), "speech_probs", ["n", 1]),
                 (h, "hn", state),
                 (c, "cn", state),
             ],
@@ -97,8 +97,8 @@ class _Net:
         graph = self.graph
         x = graph.op("Unsqueeze", [x, graph.ints([1])])
         gates = [graph.floats(self.constants[f"onnx::LSTM_{n}"]) for n in (209, 210, 211)]
-        found, h, c = graph.several(3, "LSTM", [x, *gates, "", "h", "c"], hidden_size=STATE)
-        return self.reshaped(found, [-1, STATE]), h, c
+        y, h, c = graph.several(3, "LSTM", [x, *gates, "", "h", "c"], hidden_size=STATE)
+        return self.reshaped(y, [-1, STATE]), h, c
 
     def probabilities(self, x: str) -> str:
         graph = self.graph
@@ -109,6 +109,7 @@ class _Net:
     def reshaped(self, x: str, shape: Sequence[int]) -> str:
         return self.graph.op("Reshape", [x, self.graph.ints(shape)])
 
-    def side_by_side(self, x: str, parts: Sequence[tuple[int, int]], axis: int) -> str:
+    def side_by_side(self, x: str, spans: Sequence[tuple[int, int]], axis: int) -> str:
         """Parts of the second axis, joined along `axis`."""
-        return self.graph.op("Concat", [self.graph.slice(x, 1, *each) for each in parts], axis=axis)
+        parts = [self.graph.slice(x, 1, first, last) for first, last in spans]
+        return self.graph.op("Concat", parts, axis=axis)

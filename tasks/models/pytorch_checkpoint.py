@@ -72,16 +72,16 @@ def _tensor(
     return np.ascontiguousarray(view)
 
 
-def read(data: bytes) -> Tensors:
+def read_checkpoint(data: bytes) -> Tensors:
     """Float tensors of a checkpoint by name. ValueError if the file cannot be read as one."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            found = _Restricted(archive).load()
+            content = _Restricted(archive).load()
     except (zipfile.BadZipFile, pickle.UnpicklingError, KeyError, TypeError, IndexError) as error:
         raise ValueError(f"no checkpoint of tensors: {error}") from error
-    found = found.get("state_dict", found) if isinstance(found, dict) else {}
+    tensors = content.get("state_dict", content) if isinstance(content, dict) else {}
     return {
         name: value
-        for name, value in found.items()
+        for name, value in tensors.items()
         if isinstance(value, np.ndarray) and value.dtype == np.float32
     }

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from tasks.base.arrays import Float32s
-from tasks.models.checkpoint import Tensors
-from tasks.models.onnx_writer import Graph
+from tasks.models.onnx_graph import Graph
+from tasks.models.pytorch_checkpoint import Tensors
 
 BLOCKS = ((12, 1), (24, 2), (16, 2))  # layers and dilation of each block
 GROWTH = 32
@@ -116,11 +116,11 @@ class _Net:
         what all layers before have made, and the rest goes into the layer's weights.
         """
         inner, outer = f"{name}.nonlinear1.batchnorm", f"{name}.nonlinear2.batchnorm"
-        factor, offset = (each.astype(np.float64) for each in self.scale(inner))
+        factor, offset = (v.astype(np.float64) for v in self.scale(inner))
         if not (factor > 0).all():
             x = self.relu(self.norm(x, inner))
             return self.relu(self.conv(x, f"{name}.linear1", outer))
-        after, bias = (each.astype(np.float64) for each in self.scale(outer))
+        after, bias = (v.astype(np.float64) for v in self.scale(outer))
         weight = after[:, None] * self.tensors[f"{name}.linear1.weight"][:, :, 0]
         floats = self.graph.floats
         x = self.graph.op("Max", [x, floats((-offset / factor)[:, None])])

@@ -1,0 +1,117 @@
+"""The files of known models on this machine: where they lie, whether their hashes are right, and
+how a folder of the user's cache comes to be."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from tasks.base import environment
+from tasks.base.errors import ConfigError
+from tasks.models.registry import Model
+from tasks.storage import temporary
+from tasks.storage.atomic import fsync
+
+State = Literal["ok", "missing", "damaged"]
+
+PREFIX = ".making-"  # of a folder of the cache that is not published yet
+
+
+def cache() -> Path:
+    """Folder of models that were fetched or joined: `$XDG_CACHE_HOME/uttermill/models`, else below
+    `~/.cache`."""
+    return environment.cache() / "uttermill" / "models"
+
+
+def home(model: Model) -> Path | None:
+    """The folder of a model's files; None if the package that holds them is not installed.
+    Imports nothing."""
+    if model.package is None:
+        return cache() / model.folder
+    package = package_folder(model.package)
+    return package / model.folder if package else None
+
+
+def package_folder(name: str) -> Path | None:
+    """The folder of an installed package, which is not imported; None if it is not installed."""
+    spec = find_spec(name)
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    return Path(folders[0]) if folders else None
+
+
+def state(model: Model) -> State:
+    """Whether all files of a model are there with their hashes."""
+    folder = home(model)
+    if folder is None or not all((folder / file.name).is_file() for file in model.files):
+        return "missing"
+    right = all(sha256(folder / file.name) == file.sha256 for file in model.files)
+    return "ok" if right else "damaged"
+
+
+def sha256(path: Path) -> str:
+    """Hash of a file, in hex; read once for each state of the file."""
+    facts = path.stat()
+    return _sha256(path, facts.st_size, facts.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _sha256(path: Path, size: int, mtime_ns: int) -> str:
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def located(model: Model, asked_by: str, folder: str | None = None) -> Path:
+    """A model's only file, checked. `asked_by`: the setting that needs it; `folder`: where the
+    user keeps it, if not in the cache.
+
+    ConfigError, naming the command that brings it, if the file is missing or a different one.
+    """
+    [file] = model.files
+    place = home(model) if folder is None else Path(folder)
+    if place is None or not (place / file.name).is_file():
+        lack = "is not installed;"
+        if folder is not None:
+            lack = f"is not in {folder}; correct that path, or leave it out and"
+        raise ConfigError(
+            f"{asked_by} needs the model {model.name}, which {lack} run `{model.get}`"
+        )
+    path = place / file.name
+    try:
+        right = sha256(path) == file.sha256
+    except OSError as error:
+        raise ConfigError(f"{asked_by}: {path} cannot be read: {error.strerror}") from error
+    if not right:
+        raise ConfigError(
+            f"{asked_by}: {path} is not the model {model.name}, because its sha256 differs; "
+            f"run `{model.get}`"
+        )
+    return path
+
+
+@contextmanager
+def published(target: Path, complete: Callable[[Path], bool]) -> Iterator[Path]:
+    """A folder to fill, which then becomes `target` by one rename, in place of one that is not
+    `complete`: what exists is complete. Its parent is for what is needed meanwhile. Of two
+    processes that race, the second discards its copy."""
+    models = target.parent
+    models.mkdir(parents=True, exist_ok=True)
+    with temporary.scratch(PREFIX, models) as scratch:
+        unpublished = scratch / target.name
+        unpublished.mkdir()
+        yield unpublished
+        fsync(unpublished)
+        try:
+            unpublished.rename(target)
+        except OSError:
+            if complete(target):  # another process was first
+                return
+            if not target.exists():
+                raise
+            target.rename(unpublished.with_name("damaged"))
+            unpublished.rename(target)
+    fsync(models)

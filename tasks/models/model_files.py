@@ -72,14 +72,12 @@ def located(model: Model, asked_by: str, folder: str | None = None) -> Path:
     ConfigError, naming the command that brings it, if the file is missing or a different one.
     """
     [file] = model.files
-    place = home(model) if folder is None else Path(folder)
+    place, remedy = home(model), f"run `{model.get}`"
+    if folder is not None:
+        place, remedy = Path(folder), f"correct that path, or leave it out and {remedy}"
     if place is None or not (place / file.name).is_file():
-        lack = "is not installed;"
-        if folder is not None:
-            lack = f"is not in {folder}; correct that path, or leave it out and"
-        raise ConfigError(
-            f"{asked_by} needs the model {model.name}, which {lack} run `{model.get}`"
-        )
+        lack = "not installed" if folder is None else f"not in {folder}"
+        raise ConfigError(f"{asked_by} needs the model {model.name}, which is {lack}: {remedy}")
     path = place / file.name
     try:
         right = sha256(path) == file.sha256
@@ -87,8 +85,7 @@ def located(model: Model, asked_by: str, folder: str | None = None) -> Path:
         raise ConfigError(f"{asked_by}: {path} cannot be read: {error.strerror}") from error
     if not right:
         raise ConfigError(
-            f"{asked_by}: {path} is not the model {model.name}, because its sha256 differs; "
-            f"run `{model.get}`"
+            f"{asked_by}: {path} is not the model {model.name} (its sha256 differs): {remedy}"
         )
     return path
 

@@ -192,11 +192,11 @@ def test_what_is_no_separator(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("module", [deepfilter, gtcrn])
 def test_weights_that_are_missing_or_others(module: Any, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="type `"):
+    with pytest.raises(ConfigError, match="run `"):
         module.check_weights(module.Settings(path=str(tmp_path)))
     [model] = module.known_models(module.Settings())
     (tmp_path / model.files[0].name).write_bytes(b"other")
-    with pytest.raises(ConfigError, match="sha256 is another one"):
+    with pytest.raises(ConfigError, match="sha256 differs"):
         module.check_weights(module.Settings(path=str(tmp_path)))
 
 

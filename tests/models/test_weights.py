@@ -330,7 +330,7 @@ def test_fetch_mends_what_is_damaged(small_world: Path) -> None:
     home = fetch.fetch("small", small_world)
     (home / "tiny.onnx").write_bytes(b"other")
     assert model_files.state(model) == "damaged"
-    with pytest.raises(ConfigError, match=r"its sha256 differs; run `uttermill models fetch"):
+    with pytest.raises(ConfigError, match=r"its sha256 differs\): run `uttermill models fetch"):
         model_files.located(model, "a test")
     fetch.fetch("small", small_world)
     assert model_files.state(model) == "ok"
@@ -397,14 +397,11 @@ def test_pip_that_fails_is_told(small_world: Path, monkeypatch: pytest.MonkeyPat
 
 def test_missing_weights_name_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(
-        ConfigError,
-        match="campplus-zh-en, which is not installed; run `uttermill models fetch s",
-    ):
+    lacking = "the model campplus-zh-en, which is not installed: run `uttermill models fetch s"
+    with pytest.raises(ConfigError, match=lacking):
         model_files.located(registry.CAMPPLUS, "the filter x")
-    with pytest.raises(
-        ConfigError, match=rf"is not in {tmp_path}; correct that path, or leave it out and run `u"
-    ):
+    elsewhere = f"is not in {tmp_path}: correct that path, or leave it out and run `utter"
+    with pytest.raises(ConfigError, match=elsewhere):
         model_files.located(registry.CAMPPLUS, "the filter x", str(tmp_path))
 
 

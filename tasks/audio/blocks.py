@@ -16,20 +16,20 @@ ROW = 4096  # samples that are summed up at once
 
 def regroup(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:
     """The same samples in pieces of `size`; the last one may be shorter."""
-    held: list[Samples] = []
+    pending: list[Samples] = []
     count = 0
     for block in blocks:
-        at = 0
-        while count + len(block) - at >= size:
-            piece = block[at : at + size - count]
-            at += len(piece)
-            yield np.concatenate([*held, piece]) if held else piece
-            held, count = [], 0
-        if at < len(block):
-            held.append(block[at:])
-            count += len(block) - at
-    if held:
-        yield np.concatenate(held)
+        start = 0
+        while count + len(block) - start >= size:
+            piece = block[start : start + size - count]
+            start += len(piece)
+            yield np.concatenate([*pending, piece]) if pending else piece
+            pending, count = [], 0
+        if start < len(block):
+            pending.append(block[start:])
+            count += len(block) - start
+    if pending:
+        yield np.concatenate(pending)
 
 
 def energy(samples: Samples) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
 from tasks.audio.damage.ogg_pages import MOST_LINKS
-from tasks.audio.match_first_part import LikeFirst
+from tasks.audio.frames import PartConverter
 from tasks.audio.types import Decoder, Header, Samples
 from tasks.recording.container import Window
 from tasks.recording.faults import Fault
@@ -34,30 +34,31 @@ class Chained(Decoder):
 
     def read(self, frames: int) -> Iterator[Samples]:
         rate, channels = self.header.rate, self.header.channels
-        at = 0
+        position = 0
         for index in range(len(self._links)):
             if index:
                 self._current.close()
                 self._current = self._open(index)
-            own = self._current.header
-            begins = at
-            same = (own.rate, own.channels) == (rate, channels)
-            like_first = None if same else LikeFirst(own.rate, own.channels, rate, channels)
+            header = self._current.header
+            start = position
+            form = header.rate, header.channels
+            same = form == (rate, channels)
+            converter = None if same else PartConverter(*form, rate, channels)
             try:
                 for block in self._current.read(frames):
-                    for ready in [block] if like_first is None else like_first.push(block):
-                        at += len(ready)
+                    for ready in [block] if converter is None else converter.push(block):
+                        position += len(ready)
                         yield ready
-                for ready in [] if like_first is None else like_first.rest():
-                    at += len(ready)
+                for ready in [] if converter is None else converter.rest():
+                    position += len(ready)
                     yield ready
             finally:
-                self.faults += [f.moved(begins, rate / own.rate) for f in self._current.faults]
+                self.faults += [f.moved(start, rate / header.rate) for f in self._current.faults]
         if len(self._links) >= MOST_LINKS:
             what = (
                 f"it joins more than {MOST_LINKS} files, of which no more are read; split the file"
             )
-            self.faults.append(Fault(at, at, what))
+            self.faults.append(Fault(position, position, what))
 
     def close(self) -> None:
         self._current.close()

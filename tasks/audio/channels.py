@@ -54,21 +54,21 @@ class Heard:
 
     def __init__(self, dtype: DTypeLike = np.float64) -> None:
         self._dtype = dtype
-        self._held: Float32s | None = None
+        self._pending: Float32s | None = None
 
     def push(self, block: Float32s) -> Float32s:
         """float32 [n, channels] to the samples [m] that are now known."""
         if block.shape[1] == 1:
             return block[:, 0]
-        held = block if self._held is None else np.concatenate([self._held, block])
-        cut = len(held) - len(held) % STRETCH
-        self._held = held[cut:].copy()
-        parts = [self._of(held[at : at + STRETCH]) for at in range(0, cut, STRETCH)]
+        pending = block if self._pending is None else np.concatenate([self._pending, block])
+        cut = len(pending) - len(pending) % STRETCH
+        self._pending = pending[cut:].copy()
+        parts = [self._of(pending[start : start + STRETCH]) for start in range(0, cut, STRETCH)]
         return np.concatenate([np.empty(0, np.float32), *parts])
 
     def finish(self) -> Float32s:
         """The remaining samples."""
-        return np.empty(0, np.float32) if self._held is None else self._of(self._held)
+        return np.empty(0, np.float32) if self._pending is None else self._of(self._pending)
 
     def _of(self, samples: Float32s) -> Float32s:
         mixed = mean(samples, self._dtype)

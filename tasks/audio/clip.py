@@ -100,8 +100,8 @@ class Clip:
         """The same samples in order, float32 [n, channels], n at most `frames`."""
         if self.pieces is not None:
             for piece in self.pieces:
-                for at in range(0, len(piece), frames):
-                    yield piece[at : at + frames]
+                for start in range(0, len(piece), frames):
+                    yield piece[start : start + frames]
         elif self.source is not None:
             from tasks.audio.stream import span_blocks
 

@@ -53,11 +53,11 @@ def _unfinished(decoder: Decoder, file: BinaryIO) -> bool:
     """Whether libsndfile finds no audio only because its size was never written."""
     if decoder.header.frames:
         return False
-    found = promise(file)
-    return found is not None and found.unfinished
+    audio = promise(file)
+    return audio is not None and audio.unfinished
 
 
-def said(error: Exception) -> str:
+def words_of(error: Exception) -> str:
     """The words of one of BROKEN, without FFmpeg's number and its `<none>` for a file's name."""
     words = getattr(error, "strerror", None) or str(error)
     log = getattr(error, "log", None)
@@ -85,13 +85,13 @@ class Suspect(Decoder):
 
     def read(self, frames: int) -> Iterator[Samples]:
         """The decoder's blocks; then damage that it did not find becomes a fault."""
-        at = 0
+        decoded = 0
         for block in self._decoder.read(frames):
-            at += len(block)
+            decoded += len(block)
             yield block
         if not self._explained() and (what := self._what()):
-            since = self._since(at)
-            self.faults.append(Fault(since, at, what, shifts=not since))
+            since = self._since(decoded)
+            self.faults.append(Fault(since, decoded, what, shifts=not since))
 
     def close(self) -> None:
         self._decoder.close()
@@ -120,38 +120,38 @@ def _opened(file: BinaryIO, size: int, pages: ogg_pages.Pages | None) -> Decoder
     if not (pages and pages.faults) and not _is_ffmpegs_own(file):
         try:
             decoder = SoundFile(file, size)
-            own = decoder.header.format.startswith(_FFMPEGS_OWN)
-            if not own and not _unfinished(decoder, file):
+            left_to_ffmpeg = decoder.header.format.startswith(_FFMPEGS_OWN)
+            if not left_to_ffmpeg and not _unfinished(decoder, file):
                 return decoder
             decoder.close()
         except sf.SoundFileError as error:
             first = f"libsndfile: {str(error).rpartition(': ')[2].rstrip('.')}; "
     file.seek(0)
     try:
-        found = _ffmpeg(file, size)
+        ffmpeg = _ffmpeg(file, size)
     except (av.FFmpegError, OSError, ValueError, EOFError) as error:
-        raise ItemError("unreadable", _why_closed(file, first, said(error))) from error
+        raise ItemError("unreadable", _why_closed(file, first, words_of(error))) from error
     if pages and pages.faults:
         what = f"{len(pages.faults)} damaged or missing pages"
         # FFmpeg times the packets of the last page from those before: it sees no hole there.
         told, tail_only = not pages.before_last, pages.tail_only
         return Suspect(
-            found,
+            ffmpeg,
             lambda: what,
-            lambda: told and bool(found.faults),
-            lambda at: at if tail_only else 0,
+            lambda: told and bool(ffmpeg.faults),
+            lambda decoded: decoded if tail_only else 0,
         )
-    if found.header.format.startswith("mp3/"):
+    if ffmpeg.header.format.startswith("mp3/"):
         # Frames rejected in one place explain a wrong checksum. Where the decoder only complained,
         # it may have decoded other damaged frames without a complaint.
-        def since(at: int) -> int:
+        def since(decoded: int) -> int:
             # The checksum of a file without its end tells nothing; its frames vouch for the rest.
-            end = max(at - mp3.FRAME, 0)
-            alone = all(fault.start >= end for fault in found.faults)
+            end = max(decoded - mp3.FRAME, 0)
+            alone = all(fault.start >= end for fault in ffmpeg.faults)
             return end if alone and mp3.ends_within_frame(file, size) else 0
 
-        return Suspect(found, partial(mp3.lame_fault, file, size), lambda: found.one_place, since)
-    return found
+        return Suspect(ffmpeg, partial(mp3.lame_fault, file, size), lambda: ffmpeg.one_place, since)
+    return ffmpeg
 
 
 def _ffmpeg(file: BinaryIO, size: int) -> FFmpeg:

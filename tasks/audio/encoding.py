@@ -37,8 +37,8 @@ def write_mp3_bytes(pcm: Int16s, rate: int, bit_rate: int = 128_000, quick: bool
             np.ascontiguousarray(pcm, dtype=np.int16)[None], format="s16p", layout="mono"
         )
         frame.sample_rate, frame.pts = rate, 0
-        for each in (frame, None):
-            out.mux(stream.encode(each))
+        for part in (frame, None):
+            out.mux(stream.encode(part))
     return memory.getvalue()
 
 

@@ -1,28 +1,58 @@
-"""Decoding with FFmpeg (PyAV): samples in blocks, holes filled with silence, and the faults."""
+"""Decoding with FFmpeg (PyAV): samples in blocks, holes filled with silence, and the faults.
+
+FFmpeg never sees a path or a name, and may open no other file: it judges by content alone.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
 import av
 import numpy as np
+from av.audio.codeccontext import AudioCodecContext
+from av.audio.layout import AudioLayout
+from av.audio.stream import AudioStream
+from av.container import InputContainer
 
 from tasks.audio.damage import adts, matroska, mp4
-from tasks.audio.damage.flac_md5 import Md5, flac_info
+from tasks.audio.damage.flac_md5 import STREAMINFO, Md5, flac_info, info_in
 from tasks.audio.damage.mp3 import has_frame_count
 from tasks.audio.frames import Assembler
-from tasks.audio.opening import CHECKED, audio_stream, header_of, open_container
-from tasks.audio.packets import LOOSE_END, Gap, Packets
+from tasks.audio.packets import LOOSE_END, Gap, Packets, captured, in_words
 from tasks.audio.timeline import Timeline
-from tasks.audio.types import AGAIN, Decoder, Samples
+from tasks.audio.types import AGAIN, FRAMES_PER_BYTE, Decoder, Header, Nameless, Samples
 from tasks.base.errors import ItemError
 from tasks.recording.faults import Fault
+
+#: Demuxers that read one file of audio (or video). No playlist, script, image or device.
+_FORMATS = (
+    "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dts,dtshd,eac3,flac,flv,gsm,matroska,mov,mp3,"
+    "mp4,mpc,mpc8,mpeg,mpegts,mxf,nistsphere,nut,ogg,oma,qcp,rm,tak,truehd,tta,voc,w64,wav,wtv,wv,"
+    "xwma"
+)
+_OPTIONS = {
+    "format_whitelist": _FORMATS,
+    "protocol_whitelist": "none",
+    "probesize": "5000000",  # bytes
+    "analyzeduration": "5000000",  # microseconds
+}
+#: Codecs in which every frame has a checksum; FFmpeg drops the frames whose checksum is wrong.
+CHECKED = {"flac", "wavpack", "tta"}
+DROP_WRONG = "crccheck+explode"
+#: In other codecs FFmpeg reports a fault and decodes on. It checks the checksums of AC-3, of E-AC-3
+#: and of MPEG frames that have one, and the number of bits in each frame.
+_REPORT_WRONG = "crccheck+bitstream+buffer"
 
 #: The length that an ASF header states may be this much more than what is there, s.
 _LATE = 1.0
 _FLAC_FRAME = 4608  # most samples of a frame in the subset that nearly all encoders keep to
+
+# FFmpeg's messages become faults, or are irrelevant.
+logging.getLogger("libav").addHandler(logging.NullHandler())
+logging.getLogger("libav").propagate = False
 
 
 class FFmpeg(Decoder):
@@ -51,7 +81,7 @@ class FFmpeg(Decoder):
                 what = f"none of its packets can be decoded: {gap.words}; {AGAIN}"
                 raise ItemError("unreadable", what)
             if not gap.packets and not self._checked:
-                gap.said.clear()  # these messages are about the header, not about samples
+                gap.messages.clear()  # these messages are about the header, not about samples
             self.header = header_of(self._name, stream, self._first, size)
             # With a picture, the length is that of the longer of both.
             alone = self._name == "asf" and len(self._container.streams) == 1
@@ -60,7 +90,7 @@ class FFmpeg(Decoder):
             self._container.close()
             raise
         self._before = gap
-        early = bool(gap.said or gap.packets)
+        early = bool(gap.messages or gap.packets)
         tick = stream.time_base or Fraction(1, self.header.rate)
         self._timeline = Timeline(
             self._name,
@@ -81,9 +111,9 @@ class FFmpeg(Decoder):
     def read(self, frames: int) -> Iterator[Samples]:
         """Blocks of exactly `frames`; shorter ones at the end and before a change or a hole."""
         md5 = Md5(self._info) if self._info else None
-        at = 0
+        decoded = 0
         for block in self._blocks(frames):
-            at += len(block)
+            decoded += len(block)
             if md5 is not None:
                 md5.add(block)
             yield block
@@ -96,15 +126,15 @@ class FFmpeg(Decoder):
         if not md5.differs():  # the samples are right, whatever FFmpeg reported
             self.faults.clear()
             return
-        promised = self._info.frames if self._info and self._info.frames else at
-        if at < promised - _FLAC_FRAME or (at < promised and not self.faults):
+        promised = self._info.frames if self._info and self._info.frames else decoded
+        if decoded < promised - _FLAC_FRAME or (decoded < promised and not self.faults):
             code = "decode_error" if self.faults else "truncated"
-            raise ItemError(code, f"{promised} samples promised, {at} there; {AGAIN}")
-        if at < promised:  # the last frame is damaged
-            self.faults.append(Fault(at, promised, "its last frame is missing"))
-            yield from self._silence(promised - at, frames)
+            raise ItemError(code, f"{promised} samples promised, {decoded} there; {AGAIN}")
+        if decoded < promised:  # the last frame is damaged
+            self.faults.append(Fault(decoded, promised, "its last frame is missing"))
+            yield from self._silence(promised - decoded, frames)
         elif not self.faults:
-            self.faults.append(Fault(0, at, "its MD5 is of other samples", shifts=True))
+            self.faults.append(Fault(0, decoded, "its MD5 is of other samples", shifts=True))
 
     def _blocks(self, frames: int) -> Iterator[Samples]:
         timeline = self._timeline
@@ -118,7 +148,7 @@ class FFmpeg(Decoder):
                     yield from self._counted(assembler.change(frame))
                     timeline.changed = True
                 timeline.longest = max(timeline.longest, frame.samples)
-                timeline.complained = timeline.complained or bool(gap.said)
+                timeline.complained = timeline.complained or bool(gap.messages)
                 hole = timeline.missing_before(frame)
                 guess = hole is None and bool(gap.packets)
                 if guess:
@@ -126,7 +156,7 @@ class FFmpeg(Decoder):
                 if hole:
                     yield from self._counted(assembler.flush())
                     yield from self._silence(timeline.fill(hole, gap, guess), frames)
-                timeline.add(frame, gap, timeline.at + assembler.samples, filled=bool(hole))
+                timeline.add(frame, gap, timeline.position + assembler.samples, filled=bool(hole))
                 if full := assembler.push(frame):
                     yield from self._counted(full)
                 frame, gap = next(self._frames)
@@ -136,29 +166,114 @@ class FFmpeg(Decoder):
         yield from self._counted(assembler.finish())
         if self._name in LOOSE_END:
             return
+        end = timeline.position
         if gap.packets and self._first is not None and not self._checked:
             # The index of an MP4 also holds the length of what cannot be decoded.
             promised = (self.header.frames or 0) if self._name == "mov" else 0
             lost = self._packets.rejected_samples(gap, timeline.longest)
-            hole = max(lost, promised - timeline.at)
+            hole = max(lost, promised - end)
             yield from self._silence(timeline.fill(hole, gap, guess=False), frames)
-        elif gap.said:
-            self.faults.append(Fault(timeline.at, timeline.at, gap.words))
+        elif gap.messages:
+            self.faults.append(Fault(end, end, gap.words))
         elif self._joined:
             what = "another MP4 follows in it, which is not read; split the file"
-            self.faults.append(Fault(timeline.at, timeline.at, what))
-        elif self._stated and self._stated - timeline.at > _LATE * self.header.rate:
-            short = (self._stated - timeline.at) / self.header.rate
-            self.faults.append(Fault(timeline.at, timeline.at, f"{short:.1f} s missing at its end"))
+            self.faults.append(Fault(end, end, what))
+        elif self._stated and self._stated - end > _LATE * self.header.rate:
+            short = (self._stated - end) / self.header.rate
+            self.faults.append(Fault(end, end, f"{short:.1f} s missing at its end"))
 
     def _counted(self, blocks: Iterable[Samples]) -> Iterator[Samples]:
         for block in blocks:
-            self._timeline.at += len(block)
+            self._timeline.position += len(block)
             yield block
 
     def _silence(self, count: int, frames: int) -> Iterator[Samples]:
-        for at in range(0, count, frames):
-            yield np.zeros((min(frames, count - at), self.header.channels), np.float32)
+        for start in range(0, count, frames):
+            yield np.zeros((min(frames, count - start), self.header.channels), np.float32)
 
     def close(self) -> None:
         self._container.close()
+
+
+# --- opening ---
+
+
+def open_container(file: BinaryIO) -> InputContainer:
+    """The container in a file object. ValueError with FFmpeg's messages where it cannot open one;
+    av.FFmpegError where it gives none."""
+    with captured() as messages:
+        try:
+            return av.open(Nameless(file), "r", container_options=_OPTIONS, io_open=_refuse)
+        except av.FFmpegError as error:
+            if not messages:
+                raise
+            distinct = dict.fromkeys(words.rstrip(".") for words in in_words(messages))
+            raise ValueError("; ".join([*distinct][:3])) from error
+
+
+def audio_stream(container: InputContainer, check: bool) -> AudioStream:
+    """The first audio stream, set to one thread. ItemError `unreadable` if there is none.
+
+    `check`: whether codecs with a checksum in every frame drop the frames in which it is wrong.
+    """
+    if not container.streams.audio:
+        raise ItemError("unreadable", "it has no audio stream; take it out of the source")
+    stream = container.streams.audio[0]
+    context: AudioCodecContext | None = stream.codec_context
+    if context is None:  # FFmpeg has no decoder for this codec
+        raise ItemError("unreadable", "no decoder here knows its codec; convert it to FLAC")
+    context.thread_count = 1
+    checked = context.name in CHECKED
+    if check or not checked:
+        context.options = {"err_detect": DROP_WRONG if checked else _REPORT_WRONG}
+    _number_channels(context)
+    return stream
+
+
+def header_of(name: str, stream: AudioStream, first: av.AudioFrame | None, size: int) -> Header:
+    """The header of a file of `size` bytes in container `name`, from its first decoded frame.
+
+    The codec's own rate and channels are wrong for HE-AAC, among others: the first frame has the
+    right ones. ItemError `unreadable` where neither has any.
+    """
+    context = stream.codec_context
+    header = Header(
+        first.sample_rate if first is not None else context.sample_rate,
+        first.layout.nb_channels if first is not None else context.layout.nb_channels,
+        _promised_frames(stream, first, size),
+        f"{name}/{_codec(name, context)}".lower(),
+        "av",
+    )
+    if not (header.rate > 0 and header.channels > 0):
+        raise ItemError("unreadable", f"no frame of it can be decoded; {AGAIN}")
+    return header
+
+
+def _number_channels(context: AudioCodecContext) -> None:
+    """Replace an unusual order of channels by plain numbers: PyAV frees the list of such an order
+    once for each copy of it, which ends the process."""
+    layout = context.layout
+    if " channels (" in layout.name:  # "3 channels (FC+FL+FR)"; the usual ones are "5.1(side)"
+        _KEPT.append(layout)
+        context.layout = f"{layout.nb_channels} channels"
+
+
+_KEPT: list[AudioLayout] = []  # a few bytes each, never freed here because FFmpeg frees them
+
+
+def _refuse(url: str, flags: int, options: dict[str, str]) -> NoReturn:
+    raise PermissionError(f"a recording may not open other files: {url}")
+
+
+def _codec(container: str, context: AudioCodecContext) -> str:
+    """The codec's name. For a FLAC file its sample format, in libsndfile's words: `duplicate`
+    prefers 24 bits to 16."""
+    info = info_in(STREAMINFO + bytes(context.extradata or b"")) if container == "flac" else None
+    return context.name if info is None else info.kind
+
+
+def _promised_frames(stream: AudioStream, first: av.AudioFrame | None, size: int) -> int | None:
+    if first is None or stream.duration is None or stream.time_base is None:
+        return None
+    frames = round(stream.duration * stream.time_base * first.sample_rate)
+    return frames if 0 < frames <= size * FRAMES_PER_BYTE else None

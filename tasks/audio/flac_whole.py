@@ -18,8 +18,8 @@ import numpy as np
 from av.audio.codeccontext import AudioCodecContext
 
 from tasks.audio.damage.flac_md5 import INFO_BYTES, StreamInfo, info_in
-from tasks.audio.opening import DROP_WRONG, FRAMES_PER_BYTE
-from tasks.audio.types import Decoder, Header, Samples
+from tasks.audio.ffmpeg import DROP_WRONG
+from tasks.audio.types import FRAMES_PER_BYTE, Decoder, Header, Samples
 from tasks.base.arrays import Int32s
 from tasks.recording.container import undisturbed
 from tasks.recording.faults import Fault
@@ -39,8 +39,8 @@ class Whole(Decoder):
         self.faults: list[Fault] = []
 
     def read(self, frames: int) -> Iterator[Samples]:
-        for at in range(0, len(self._samples), frames):
-            yield self._samples[at : at + frames]
+        for start in range(0, len(self._samples), frames):
+            yield self._samples[start : start + frames]
 
     def close(self) -> None:
         pass
@@ -98,7 +98,7 @@ def _frames(data: bytes, info: StreamInfo, first_alone: bool = False) -> list[av
     except av.FFmpegError:
         return []
     form = info.channels, info.rate
-    same = all((each.layout.nb_channels, each.sample_rate) == form for each in frames)
+    same = all((frame.layout.nb_channels, frame.sample_rate) == form for frame in frames)
     return frames if same and (first_alone or len(frames) == len(packets)) else []
 
 
@@ -108,13 +108,13 @@ def _first_frame(data: bytes) -> int:
     read."""
     if data[5:8] != b"\0\0\x22":
         return len(data)
-    at, last = INFO_BYTES, bool(data[4] & 0x80)
-    while not last and at + 4 <= len(data):
-        last = bool(data[at] & 0x80)
-        if data[at] & 0x7F not in (1, 2, 3, 4):
+    offset, last = INFO_BYTES, bool(data[4] & 0x80)
+    while not last and offset + 4 <= len(data):
+        last = bool(data[offset] & 0x80)
+        if data[offset] & 0x7F not in (1, 2, 3, 4):
             return len(data)
-        at += 4 + int.from_bytes(data[at + 1 : at + 4], "big")
-    return at
+        offset += 4 + int.from_bytes(data[offset + 1 : offset + 4], "big")
+    return offset
 
 
 def _samples(frames: Sequence[av.AudioFrame], info: StreamInfo) -> Samples | None:

@@ -1,4 +1,5 @@
-"""FFmpeg's decoded frames as blocks of float32 [n, channels]."""
+"""FFmpeg's decoded frames as blocks of float32 [n, channels], and the conversion of a part of a
+recording to the rate and channels of its first part."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.audio.match_first_part import LikeFirst
 from tasks.audio.types import Samples
 
 #: PyAV finds the last plane of a frame by what follows the planes: from eight on, anything may.
 MOST_PLANES = 7
+MOST_FRAMES = 65_536  # of a block that is converted
 #: Sample formats: numpy's type, zero level, full scale.
 _FORMATS = {
     "u8": ("u1", 128.0, 128.0),
@@ -34,9 +35,9 @@ class Assembler:
 
     def __init__(self, rate: int, channels: int, frames: int) -> None:
         self._rate, self._channels, self._frames = rate, channels, frames
-        self._own = (rate, channels)  # of the frames that come in
+        self._form = (rate, channels)  # of the frames that come in
         self._fifo = av.AudioFifo()
-        self._like_first: LikeFirst | None = None
+        self._converter: PartConverter | None = None
 
     @property
     def samples(self) -> int:
@@ -45,14 +46,14 @@ class Assembler:
 
     def differs(self, frame: av.AudioFrame) -> bool:
         """Whether a frame has another rate or other channels than the one before."""
-        return (frame.sample_rate, frame.layout.nb_channels) != self._own
+        return (frame.sample_rate, frame.layout.nb_channels) != self._form
 
     def change(self, frame: av.AudioFrame) -> Iterator[Samples]:
         """All that is held back; the next frames are like this one."""
         yield from self.finish()
-        self._own = (frame.sample_rate, frame.layout.nb_channels)
-        same = self._own == (self._rate, self._channels)
-        self._like_first = None if same else LikeFirst(*self._own, self._rate, self._channels)
+        self._form = (frame.sample_rate, frame.layout.nb_channels)
+        same = self._form == (self._rate, self._channels)
+        self._converter = None if same else PartConverter(*self._form, self._rate, self._channels)
 
     def push(self, frame: av.AudioFrame) -> Iterable[Samples]:
         """The blocks that a frame completes. It loses its timestamp."""
@@ -79,14 +80,14 @@ class Assembler:
     def finish(self) -> Iterator[Samples]:
         """All that is held back."""
         yield from self.flush()
-        if self._like_first is not None:
-            yield from self._like_first.rest()
+        if self._converter is not None:
+            yield from self._converter.rest()
 
     def _converted(self, frame: av.AudioFrame | None) -> Iterable[Samples]:
         if frame is None:
             return []
-        block = grid(frame, self._own[1])
-        return [block] if self._like_first is None else self._like_first.push(block)
+        block = grid(frame, self._form[1])
+        return [block] if self._converter is None else self._converter.push(block)
 
 
 def grid(frame: av.AudioFrame, channels: int) -> Samples:
@@ -119,3 +120,48 @@ def _scaled(values: NDArray[Any], zero: float, full: float) -> NDArray[Any]:
     if values.dtype.itemsize in (2, 4) and not zero:  # a power of two scales float32 exactly
         return np.multiply(values.astype(np.float32), np.float32(1 / full))
     return (values - zero) / full
+
+
+class PartConverter:
+    """Converts blocks of a part to `rate` and `channels`, as a player does; `rest` gives what the
+    resampler still holds.
+
+    Where the number of channels differs, each channel becomes the mean of the part's own channels.
+    """
+
+    def __init__(self, part_rate: int, part_channels: int, rate: int, channels: int) -> None:
+        self._mixed = part_channels != channels
+        self._channels, self._rate = channels, part_rate
+        self._layout = f"{channels} channels"
+        # A block grows by the ratio of the rates in the file, which may be as high as 768.
+        self._step = max(MOST_FRAMES * part_rate // max(rate, part_rate), 1)
+        self._resampler: av.AudioResampler | None = None
+        if part_rate != rate:
+            self._resampler = av.AudioResampler(format="flt", layout=self._layout, rate=rate)
+
+    def push(self, block: Samples) -> Iterator[Samples]:
+        for start in range(0, len(block), self._step):
+            yield from self._converted(block[start : start + self._step])
+
+    def _converted(self, block: Samples) -> list[Samples]:
+        if self._mixed:
+            block = np.repeat(block.mean(axis=1, dtype=np.float32)[:, None], self._channels, axis=1)
+        if self._resampler is None:
+            return [block]
+        packed = np.ascontiguousarray(block, np.float32).reshape(1, -1)
+        frame = av.AudioFrame.from_ndarray(packed, "flt", self._layout)
+        frame.sample_rate = self._rate
+        return list(self._resampled(self._resampler, frame))
+
+    def rest(self) -> list[Samples]:
+        return [] if self._resampler is None else list(self._resampled(self._resampler, None))
+
+    def _resampled(
+        self, resampler: av.AudioResampler, frame: av.AudioFrame | None
+    ) -> Iterator[Samples]:
+        for ready in resampler.resample(frame):
+            values = np.frombuffer(
+                memoryview(ready.planes[0]), np.float32, ready.samples * self._channels
+            )
+            if ready.samples:
+                yield values.reshape(-1, self._channels).copy()

@@ -42,24 +42,24 @@ _BATCH, _BATCH_BYTES = 32, 1 << 16
 class Gap:
     """What happened before a frame: FFmpeg's messages, and the packets that it rejected."""
 
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     packets: int = 0
     size: int = 0  # bytes in those packets
     frames: int = 0  # of those packets, those as long as the header of their own frame says
     astray: bool = False  # the frames of an ADTS stream do not follow each other
 
-    def hear(self, said: Sequence[str]) -> None:
+    def keep(self, messages: Sequence[str]) -> None:
         """Keep the first messages alone: there may be millions of packets."""
-        if len(self.said) < MOST_SAID:
-            self.said += said[: MOST_SAID - len(self.said)]
+        if len(self.messages) < MOST_SAID:
+            self.messages += messages[: MOST_SAID - len(self.messages)]
 
     @property
     def words(self) -> str:
-        return "; ".join([*dict.fromkeys(self.said)][:3])
+        return "; ".join([*dict.fromkeys(self.messages)][:3])
 
     @property
     def nothing(self) -> bool:
-        return not (self.said or self.packets or self.astray)
+        return not (self.messages or self.packets or self.astray)
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class _Decoded:
     packet: Packet[AudioStream] | None
     frames: Sequence[av.AudioFrame] = ()
     failed: av.FFmpegError | None = None
-    said: Sequence[str] = ()
+    messages: Sequence[str] = ()
 
 
 class Packets:
@@ -87,14 +87,14 @@ class Packets:
         """(frame, what happened since the one before) in order; (None, …) at the end."""
         gap, done = Gap(), 0
         pcm = self._stream.codec_context.name.startswith("pcm_")
-        for each in self._decoded():
-            if each.said:
-                gap.hear(each.said)
-            packet = each.packet
+        for decoded in self._decoded():
+            if decoded.messages:
+                gap.keep(decoded.messages)
+            packet = decoded.packet
             if packet is None:
                 break
-            if each.failed is not None:
-                self._reject(packet, each.failed, gap)
+            if decoded.failed is not None:
+                self._reject(packet, decoded.failed, gap)
                 if gap.packets >= MOST_REJECTED:
                     if not self._usual:
                         break
@@ -104,8 +104,8 @@ class Packets:
                 done += 1
                 gap.astray = gap.astray or done == self._break_after
             if packet.is_corrupt and not pcm:  # in PCM this marks the end of the file
-                gap.hear(["a corrupt packet"])
-            for frame in each.frames:
+                gap.keep(["a corrupt packet"])
+            for frame in decoded.frames:
                 self._usual = packet.size or self._usual
                 yield frame, gap
                 if not gap.nothing:
@@ -123,39 +123,39 @@ class Packets:
         while not ended:
             batch: list[_Decoded] = []
             size = 0
-            with listening() as heard:
+            with captured() as messages:
                 while not ended and len(batch) < most and size < _BATCH_BYTES:
                     try:
                         packet = next(packets, None)
                     except IndexError:  # PyAV: a packet of a stream that began after the header
                         packets = self._container.demux(self._stream)
                         continue
-                    each = _Decoded(packet)
+                    decoded = _Decoded(packet)
                     if packet is None:
                         ended = True
                     else:
                         size += packet.size
                         try:
-                            each.frames = packet.decode()
+                            decoded.frames = packet.decode()
                         except MemoryError:  # PyAV's is an FFmpegError as well
                             raise
                         except av.FFmpegError as error:
-                            each.failed = error
-                    if heard:
-                        each.said = in_words(heard)
-                        heard.clear()
-                    batch.append(each)
+                            decoded.failed = error
+                    if messages:
+                        decoded.messages = in_words(messages)
+                        messages.clear()
+                    batch.append(decoded)
             yield from batch
             most = min(2 * most, _BATCH)
 
     def _reject(self, packet: Packet[AudioStream], error: av.FFmpegError, gap: Gap) -> None:
         data = bytes(packet)
         if self._name in LOOSE_END and data.startswith(_TAGS):
-            gap.said.clear()  # a tag inside a file that was joined from several
+            gap.messages.clear()  # a tag inside a file that was joined from several
         elif EXTRA_BITS in str(error):
             raise error
         else:
-            gap.said = gap.said or [error.strerror or str(error)]
+            gap.messages = gap.messages or [error.strerror or str(error)]
             gap.packets += 1
             gap.size += packet.size
             length = _FRAME_BYTES.get(self._name)
@@ -171,19 +171,19 @@ class Packets:
 
 
 @contextmanager
-def listening() -> Iterator[list[tuple[int, str, str]]]:
+def captured() -> Iterator[list[tuple[int, str, str]]]:
     """The messages about errors that FFmpeg gives, as they come."""
     av.logging.set_level(av.logging.ERROR)
     av.logging.set_skip_repeated(False)
     try:
-        with av.logging.Capture() as heard:
-            yield heard
+        with av.logging.Capture() as messages:
+            yield messages
     finally:
         av.logging.set_level(None)
 
 
-def in_words(heard: list[tuple[int, str, str]]) -> list[str]:
+def in_words(messages: list[tuple[int, str, str]]) -> list[str]:
     """FFmpeg's messages in its own words, without the times that it prints where it knows none."""
     return [
-        f"{name}: {' '.join(_NO_TIME.sub('', words).split())}"[:100] for _, name, words in heard
+        f"{name}: {' '.join(_NO_TIME.sub('', words).split())}"[:100] for _, name, words in messages
     ]

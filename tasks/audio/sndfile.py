@@ -8,9 +8,7 @@ from typing import BinaryIO
 
 import soundfile as sf
 
-from tasks.audio.nameless import Nameless
-from tasks.audio.opening import FRAMES_PER_BYTE
-from tasks.audio.types import Header, Samples
+from tasks.audio.types import FRAMES_PER_BYTE, Header, Nameless, Samples
 from tasks.recording.faults import Fault
 
 RETRY_FRAMES = 1024  # of a block when the part before a break is read again: most samples lost
@@ -44,16 +42,16 @@ class SoundFile:
         return sf.SoundFile(Nameless(self._bytes))
 
     def read(self, frames: int) -> Iterator[Samples]:
-        at = self._file.tell() if self._exact_seek else 0  # tell() seeks, see above
+        position = self._file.tell() if self._exact_seek else 0  # tell() seeks, see above
         while True:
             try:
                 block: Samples = self._file.read(frames, dtype="float32", always_2d=True)
             except sf.SoundFileError:
-                yield from self._until_it_breaks(at)
+                yield from self._until_it_breaks(position)
                 raise
             if not len(block):
                 return
-            at += len(block)
+            position += len(block)
             # A short block is a view of memory for a whole one: thousands, of joined files, add up.
             yield block if 2 * len(block) > frames else block.copy()
 
@@ -66,15 +64,15 @@ class SoundFile:
             return False
         return True
 
-    def _until_it_breaks(self, at: int) -> Iterator[Samples]:
+    def _until_it_breaks(self, position: int) -> Iterator[Samples]:
         """Samples from `at` up to the break: an error loses the whole block that it occurs in."""
         self._bytes.seek(0)
         with suppress(sf.SoundFileError), self._open() as again:
             done = 0
             while len(block := again.read(RETRY_FRAMES, dtype="float32", always_2d=True)):
                 done += len(block)
-                if done > at:
-                    yield block[max(len(block) - (done - at), 0) :]
+                if done > position:
+                    yield block[max(len(block) - (done - position), 0) :]
 
     def close(self) -> None:
         self._file.close()

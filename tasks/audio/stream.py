@@ -11,7 +11,7 @@ import numpy as np
 from tasks.audio.blocks import BLOCK_FRAMES, BLOCK_VALUES, all_finite
 from tasks.audio.damage.alignment import lost_since
 from tasks.audio.damage.promise import promise
-from tasks.audio.decoders import BROKEN, opened, said
+from tasks.audio.decoders import BROKEN, opened, words_of
 from tasks.audio.types import AGAIN, Header, Samples
 from tasks.base.errors import ItemError
 from tasks.recording import Locator
@@ -52,8 +52,8 @@ class Stream:
         self._lost: list[Fault] = []
         if not LOWEST_RATE <= self.rate <= HIGHEST_RATE:
             self.close()
-            known = f"{LOWEST_RATE} to {HIGHEST_RATE}"
-            what = f"its header says {self.rate} Hz, and {known} are read; correct its header"
+            readable = f"{LOWEST_RATE} to {HIGHEST_RATE}"
+            what = f"its header says {self.rate} Hz, and {readable} are read; correct its header"
             raise ItemError("bad_sample_rate", what)
 
     @property
@@ -86,7 +86,7 @@ class Stream:
             raise self._error(error.code, error.detail) from error
         except BROKEN as error:
             self._check_reads()
-            raise self._error("decode_error", f"{said(error)}; {AGAIN}") from error
+            raise self._error("decode_error", f"{words_of(error)}; {AGAIN}") from error
         self._check_reads()
         if bad is not None:
             self._check_promise()  # missing bytes may be the cause
@@ -110,25 +110,25 @@ class Stream:
             raise self._error(error.code, error.detail) from failed
 
     def _check_promise(self) -> None:
-        found = promise(self._file)
-        if found is None:
+        audio = promise(self._file)
+        if audio is None:
             return
-        missing = found.promised - found.held
-        since = lost_since(self._file, found) if missing > 0 else None
-        if missing >= max(found.frame, 1) or (since is not None and found.floats):
+        missing = audio.promised - audio.held
+        since = lost_since(self._file, audio) if missing > 0 else None
+        if missing >= max(audio.frame, 1) or (since is not None and audio.floats):
             raise self._error(
                 "truncated",
-                f"{found.promised} bytes of audio promised, {found.held} there; {AGAIN}",
+                f"{audio.promised} bytes of audio promised, {audio.held} there; {AGAIN}",
             )
         if since is not None:
             what = (
-                f"{missing} of {found.promised} bytes fell out and what follows is misread; {AGAIN}"
+                f"{missing} of {audio.promised} bytes fell out and what follows is misread; {AGAIN}"
             )
             self._lost.append(Fault(since, self.decoded, what, shifts=True))
-        elif found.after:
-            self._lost.append(Fault(self.decoded, self.decoded, found.after))
-        elif found.half_frame:
-            self.notes.append(f"its last frame has {found.half_frame} of {found.frame} bytes")
+        elif audio.after:
+            self._lost.append(Fault(self.decoded, self.decoded, audio.after))
+        elif audio.half_frame:
+            self.notes.append(f"its last frame has {audio.half_frame} of {audio.frame} bytes")
 
     def skip_to(self, sample: int) -> bool:
         """Seek to a sample and return True; False, without moving, where seeking is not exact."""
@@ -174,12 +174,14 @@ def read_span(locator: Locator, start: int, stop: int) -> Samples:
 def span_blocks(locator: Locator, start: int, stop: int) -> Iterator[Samples]:
     """The same block by block. ItemError `decode_error` if the recording ends before `stop`."""
     with open_stream(locator) as stream:
-        at = start if stream.skip_to(start) else 0
+        position = start if stream.skip_to(start) else 0
         for block in stream.blocks():
-            low, high = max(start - at, 0), min(stop - at, len(block))
+            low, high = max(start - position, 0), min(stop - position, len(block))
             if low < high:
                 yield block[low:high]
-            at += len(block)
-            if at >= stop:
+            position += len(block)
+            if position >= stop:
                 return
-        raise ItemError("decode_error", f"it ends at sample {at}, before {stop}", at, stream.rate)
+        raise ItemError(
+            "decode_error", f"it ends at sample {position}, before {stop}", position, stream.rate
+        )

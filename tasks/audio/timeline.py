@@ -49,7 +49,7 @@ class Timeline:
     whole_frames: bool  # no break in the frames of an ADTS stream
     complained: bool  # FFmpeg reported an error since the last frame whose time is known
     faults: list[Fault] = field(default_factory=list)
-    at: int = 0
+    position: int = 0
     expected: float | None = None  # time of the next frame; None: not known
     timed: int = 0  # samples whose time is known
     longest: int = 0  # samples of the longest frame
@@ -84,7 +84,9 @@ class Timeline:
         if complained and self.name in _CLOCKED:
             slack = frame.samples / 2
         if ahead < -slack:
-            self.faults.append(Fault(self.at, self.at, "its times go back", shifts=True))
+            self.faults.append(
+                Fault(self.position, self.position, "its times go back", shifts=True)
+            )
         return round(ahead) if ahead > slack else 0
 
     def add(self, frame: av.AudioFrame, gap: Gap, now: int, filled: bool) -> None:
@@ -96,7 +98,7 @@ class Timeline:
             what = "its frames do not follow each other"
             self.faults.append(Fault(now, end, what, shifts=True))
         overlaps = bool(gap.packets) and not self.checked  # with the rejected packets
-        if overlaps or (not filled and (gap.said or frame.is_corrupt)):
+        if overlaps or (not filled and (gap.messages or frame.is_corrupt)):
             self.faults.append(Fault(now, end, gap.words or "a corrupt frame"))
         if frame.pts is not None:
             self.timed = end
@@ -113,7 +115,7 @@ class Timeline:
         seconds = hole / self.header.rate
         what = "; ".join([*([gap.words] if gap.words else []), f"{seconds:.3f} s missing"])
         if self.filled + seconds > MOST_FILLED:
-            self.faults.append(Fault(self.at, self.at, what, shifts=True))
+            self.faults.append(Fault(self.position, self.position, what, shifts=True))
             return 0
         self.filled += seconds
         delay = 0.0
@@ -123,9 +125,9 @@ class Timeline:
         elif self.header.format == "ogg/vorbis":
             # It puts the first frame after a hole, half of which overlaps with nothing, before it.
             delay = self.longest
-        start = max(min(self.timed, self.at - round(delay)), 0)
-        self.faults.append(Fault(start, self.at + hole, what, shifts))
-        self.at += hole
+        start = max(min(self.timed, self.position - round(delay)), 0)
+        self.faults.append(Fault(start, self.position + hole, what, shifts))
+        self.position += hole
         return hole
 
     def add_clusters(self, spans: list[tuple[float, float | None]]) -> None:
@@ -133,15 +135,17 @@ class Timeline:
         rate = self.header.rate
         for start, end in spans:
             first = max(round((start - _MARGIN) * rate), 0)
-            last = self.at if end is None else min(round((end + _MARGIN) * rate), self.at)
+            last = (
+                self.position if end is None else min(round((end + _MARGIN) * rate), self.position)
+            )
             what = "the checksum of a cluster is wrong"
-            self.faults.append(Fault(min(first, self.at), last, what))
+            self.faults.append(Fault(min(first, self.position), last, what))
 
     def check_length(self, promised: int | None) -> None:
         """Revise the faults when all is decoded; `promised`: the length in samples by a header
         that counts frames."""
         # FFmpeg cuts off less padding, or more, where packets are missing.
-        right = promised is not None and abs(self.at - promised) < self.longest
+        right = promised is not None and abs(self.position - promised) < self.longest
         if self.guessed and right:
             self.faults[:] = [replace(fault, shifts=False) for fault in self.faults]
         self.faults[:] = merged(self.faults, round(_NEAR * self.header.rate))

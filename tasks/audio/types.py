@@ -1,10 +1,12 @@
-"""Types that all decoders share."""
+"""What all decoders share: their types, and the file object that they read."""
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,8 @@ from tasks.recording.faults import Fault
 Samples = NDArray[np.float32]
 #: What to do about a file that is damaged or lacks a part.
 AGAIN = "get the file again from where it came from"
+#: No codec packs more samples into a byte; a header that claims more is wrong.
+FRAMES_PER_BYTE = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +45,35 @@ class Decoder(Protocol):
         return False
 
     def close(self) -> None: ...
+
+
+class Nameless:
+    """A file object as decoders get it: without a name, so that they judge by content only. It
+    raises nothing, because both libraries would print an exception on the terminal, and PyAV would
+    raise it at another file.
+
+    A failed read is the end of the file to them; who opened the file knows better
+    (`container.failure`). A damaged header may lead to a place that no file has: they take a
+    negative number for an error.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.tell = file, file.tell
+
+    def read(self, size: int = -1) -> bytes:
+        try:
+            return self._file.read(size)
+        except OSError:
+            return b""
+
+    def readinto(self, buffer: memoryview) -> int:
+        try:
+            return self._file.readinto(buffer)  # type: ignore[attr-defined, no-any-return]
+        except OSError:
+            return 0
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        try:
+            return self._file.seek(offset, whence)
+        except (OSError, ValueError):
+            return -errno.EINVAL

@@ -31,7 +31,7 @@ import soundfile as sf
 from numpy.typing import NDArray
 
 from tasks import audio
-from tasks.audio.damage.crc16 import crc16
+from tasks.audio.damage.mp3 import crc16
 from tasks.base.errors import CODES, ItemError
 from tasks.recording import Locator, container
 from tasks.recording.faults import Fault

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tasks import audio
-from tasks.audio import opening, packets
+from tasks.audio import ffmpeg, packets
 from tasks.base.errors import ItemError
 from tasks.recording import Locator
 from tasks.recording.faults import Fault, merged, touching
@@ -502,7 +502,7 @@ def test_a_place_that_no_file_has_draws_no_traceback(
     (tmp_path / "case").write_bytes(data)
     for _ in range(2):
         with suppress(ValueError, av.FFmpegError), Short(tmp_path / "case") as file:
-            opening.open_container(file).close()
+            ffmpeg.open_container(file).close()
     assert capfd.readouterr().err == ""
 
 

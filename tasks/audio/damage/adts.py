@@ -24,37 +24,37 @@ def first_break(file: BinaryIO, size: int) -> int | None:
 
     None: frames follow each other to the end, or this is not an ADTS stream.
     """
-    at, count = id3_length(file), 0
-    file.seek(at)
+    offset, count = id3_length(file), 0
+    file.seek(offset)
     if not frame_bytes(file.read(_HEADER)):
         return None
-    base, data = at, b""
+    base, data = offset, b""
     while True:
-        if at - base + _LONGEST + _ID3V1 > len(data) and base + len(data) < size:
-            file.seek(at)
-            base, data = at, file.read(_BLOCK)
-        head = data[at - base : at - base + 10]
+        if offset - base + _LONGEST + _ID3V1 > len(data) and base + len(data) < size:
+            file.seek(offset)
+            base, data = offset, file.read(_BLOCK)
+        head = data[offset - base : offset - base + 10]
         length = frame_bytes(head)
         if length:
-            at, count = at + length, count + 1
+            offset, count = offset + length, count + 1
         elif count and head.startswith(b"TAG"):
-            at += _ID3V1
+            offset += _ID3V1
         elif count and head.startswith(b"ID3") and len(head) == 10:
-            at += 10 + sum((byte & 0x7F) << 7 * (3 - i) for i, byte in enumerate(head[6:10]))
+            offset += 10 + sum((byte & 0x7F) << 7 * (3 - i) for i, byte in enumerate(head[6:10]))
         else:
             break
     if count < 2:
         return None
-    file.seek(max(at - _LONGEST, 0))  # the last length may itself be wrong
-    before = min(at, _LONGEST)
+    file.seek(max(offset - _LONGEST, 0))  # the last length may itself be wrong
+    before = min(offset, _LONGEST)
     rest = file.read(before + _SEARCHED)
     return count if any(_goes_on(rest, i) for i in range(before + 1, len(rest))) else None
 
 
-def _goes_on(data: bytes, at: int) -> bool:
+def _goes_on(data: bytes, offset: int) -> bool:
     """Whether two frames in a row begin here."""
-    length = frame_bytes(data[at : at + _HEADER])
-    return bool(length and frame_bytes(data[at + length : at + length + _HEADER]))
+    length = frame_bytes(data[offset : offset + _HEADER])
+    return bool(length and frame_bytes(data[offset + length : offset + length + _HEADER]))
 
 
 def frame_bytes(head: bytes) -> int:

@@ -22,49 +22,49 @@ _HEAD = 12  # bytes of an element's ID and size
 def damaged_spans(file: BinaryIO, size: int) -> list[tuple[float, float | None]]:
     """(start, end) of clusters whose checksum is wrong, in s since the first cluster; the end of
     the file's last cluster is None. Empty for other files, and if there are no checksums."""
-    found: list[tuple[float, float | None]] = []
+    spans: list[tuple[float, float | None]] = []
     file.seek(0)
     if file.read(4) != _EBML.to_bytes(4, "big"):
-        return found
+        return spans
     scale, first, wrong_since = 1_000_000, None, None  # ns of a tick; times in s
-    for kind, at, length in _elements(file, 0, size):
+    for kind, offset, length in _elements(file, 0, size):
         if kind == _INFO and length < _LARGEST:
-            file.seek(at)
+            file.seek(offset)
             scale = _number(file.read(length), _SCALE) or scale
         if kind != _CLUSTER or length > _LARGEST:
             continue
-        file.seek(at)
+        file.seek(offset)
         data = file.read(length)
         time = (_number(data[:64], _TIME) or 0) * scale / 1e9
         first = time if first is None else first
         if wrong_since is not None:
-            found.append((wrong_since, max(time - first, wrong_since)))
+            spans.append((wrong_since, max(time - first, wrong_since)))
         right = data[0] != _CRC or data[1] != 0x84 or _holds(data)
         wrong_since = None if right else time - first
     if wrong_since is not None:
-        found.append((wrong_since, None))
-    return found
+        spans.append((wrong_since, None))
+    return spans
 
 
 def _holds(data: bytes) -> bool:
     return zlib.crc32(memoryview(data)[6:]) == int.from_bytes(data[2:6], "little")
 
 
-def _elements(file: BinaryIO, at: int, end: int) -> Iterator[tuple[int, int, int]]:
+def _elements(file: BinaryIO, offset: int, end: int) -> Iterator[tuple[int, int, int]]:
     """(ID, offset of the content, its length) of the elements of the segment."""
     for _ in range(_MOST_ELEMENTS):
-        file.seek(at)
-        found = _element(file.read(_HEAD))
-        if found is None or at >= end:
+        file.seek(offset)
+        element = _element(file.read(_HEAD))
+        if element is None or offset >= end:
             return
-        kind, head, length = found
-        at += head
+        kind, head, length = element
+        offset += head
         if kind == _SEGMENT:
             continue
         if length is None:  # a live stream, whose clusters have no size and no checksum
             return
-        yield kind, at, length
-        at += length
+        yield kind, offset, length
+        offset += length
 
 
 def _element(data: bytes) -> tuple[int, int, int | None] | None:
@@ -85,10 +85,10 @@ def _width(first: bytes) -> int:
 
 def _number(data: bytes, wanted: int) -> int | None:
     """The unsigned integer of the first element of an ID in a list of elements."""
-    at = 0
-    while (found := _element(data[at : at + _HEAD])) is not None:
-        kind, head, length = found
+    offset = 0
+    while (element := _element(data[offset : offset + _HEAD])) is not None:
+        kind, head, length = element
         if kind == wanted and length is not None:
-            return int.from_bytes(data[at + head : at + head + length], "big")
-        at += head + (length or 0)
+            return int.from_bytes(data[offset + head : offset + head + length], "big")
+        offset += head + (length or 0)
     return None

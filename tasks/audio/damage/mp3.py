@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import BinaryIO, NamedTuple
 
-from tasks.audio.damage.crc16 import crc16
+import numpy as np
+
+from tasks.base.arrays import UInt16s
 from tasks.recording.container import undisturbed
 
 _ID3 = 10
 FRAME = 1152  # most samples of a frame of layer III
 _READ = 1 << 20  # bytes
+_CRC_ROW = 512  # bytes that each lane takes
+_CRC_READ = _CRC_ROW * 8192  # bytes at a time
 _TAG_ROOM = 1 << 16  # bytes in which the first frame of an MP3 has to begin after its ID3 tag
 
 
@@ -21,23 +26,23 @@ def lame_fault(file: BinaryIO, size: int) -> str | None:
     CRC-16. A longer file was joined from several, and the tag describes the first only; mp3gain
     changes frames and not the tag.
     """
-    found = _xing(file)
-    if found is None:
+    xing = _xing(file)
+    if xing is None:
         return None
-    first, frame, tag = found
+    first, frame, tag = xing
     flags = int.from_bytes(tag[4:8], "big")
-    at = 8 + 4 * (flags & 1) + 4 * (flags >> 1 & 1) + 100 * (flags >> 2 & 1) + 4 * (flags >> 3 & 1)
-    lame = tag[at : at + 36]
+    offset = 8 + sum(size * (flags >> bit & 1) for bit, size in enumerate((4, 4, 100, 4)))
+    lame = tag[offset : offset + 36]
     length = int.from_bytes(lame[28:32], "big")
     stored = int.from_bytes(lame[32:34], "big")
     length_of_first = frame_bytes(frame)
     if len(lame) < 36 or lame[:4] not in (b"LAME", b"Lavf", b"Lavc") or not stored or not length:
         return None
     end, gained = _without_tags(file, size)
-    held = end - first
-    if held < length:
-        return f"{length} bytes of audio promised, {held} there"
-    if held > length or gained or not length_of_first:
+    there = end - first
+    if there < length:
+        return f"{length} bytes of audio promised, {there} there"
+    if there > length or gained or not length_of_first:
         return None
     crc = crc16(file, first + length_of_first, first + length)
     return None if crc == stored else "its checksum is of other audio"
@@ -47,12 +52,12 @@ def lame_fault(file: BinaryIO, size: int) -> str | None:
 def ends_within_frame(file: BinaryIO, size: int) -> bool:
     """Whether the frames of an MP3 follow each other up to its end, where the last one is cut
     short: what is missing then is missing there, as a download that broke off leaves it."""
-    found = _xing(file)
-    if found is None or _without_tags(file, size)[0] < size:  # tags at the end: that is there
+    xing = _xing(file)
+    if xing is None or _without_tags(file, size)[0] < size:  # tags at the end: that is there
         return False
-    at, kind = found.at, _kind(found.frame)
-    while at < size:
-        file.seek(at)
+    offset, kind = xing.offset, _kind(xing.frame)
+    while offset < size:
+        file.seek(offset)
         data = file.read(_READ)
         place = 0
         while place + 4 <= len(data):
@@ -63,10 +68,10 @@ def ends_within_frame(file: BinaryIO, size: int) -> bool:
             place += length
         if not place:  # the file has become shorter since
             return False
-        at += place
-        if at < size <= at + 4:
+        offset += place
+        if offset < size <= offset + 4:
             return True
-    return at > size
+    return offset > size
 
 
 def _kind(head: bytes) -> tuple[int, int]:
@@ -77,12 +82,12 @@ def _kind(head: bytes) -> tuple[int, int]:
 @undisturbed
 def has_frame_count(file: BinaryIO) -> bool:
     """Whether an MP3 begins with a Xing header that counts its frames."""
-    found = _xing(file)
-    return found is not None and bool(found.tag[7] & 1)
+    xing = _xing(file)
+    return xing is not None and bool(xing.tag[7] & 1)
 
 
 class _Xing(NamedTuple):
-    at: int  # offset of the first frame
+    offset: int  # of the first frame
     frame: bytes  # its bytes, and some that follow
     tag: bytes  # from "Xing" or "Info" on, at least 8 bytes
 
@@ -97,12 +102,12 @@ def _xing(file: BinaryIO) -> _Xing | None:
     frame = head[sync : sync + 4096]
     side = (32 if frame[3] >> 6 != 3 else 17) if frame[1] & 8 else (17 if frame[3] >> 6 != 3 else 9)
     tag = frame[4 + side :]
-    known = tag[:4] in (b"Xing", b"Info") and len(tag) >= 8
-    return _Xing(start + sync, frame, tag) if known else None
+    has_tag = tag[:4] in (b"Xing", b"Info") and len(tag) >= 8
+    return _Xing(start + sync, frame, tag) if has_tag else None
 
 
-def _is_layer3(data: bytes, at: int) -> bool:
-    return data[at] == 0xFF and frame_bytes(data[at : at + 4]) > 0
+def _is_layer3(data: bytes, offset: int) -> bool:
+    return data[offset] == 0xFF and frame_bytes(data[offset : offset + 4]) > 0
 
 
 def frame_bytes(head: bytes) -> int:
@@ -127,16 +132,16 @@ _HZ = (44100, 48000, 32000, 0)
 
 def id3_length(file: BinaryIO) -> int:
     """Bytes of the ID3v2 tags in front."""
-    at = 0
+    offset = 0
     while True:
-        file.seek(at)
+        file.seek(offset)
         head = file.read(_ID3)
         if head[:3] != b"ID3" or len(head) < _ID3:
-            return at
+            return offset
         size = 0
         for byte in head[6:10]:
             size = size << 7 | byte & 0x7F
-        at += _ID3 + size + (_ID3 if head[5] & 0x10 else 0)
+        offset += _ID3 + size + (_ID3 if head[5] & 0x10 else 0)
 
 
 def _without_tags(file: BinaryIO, size: int) -> tuple[int, bool]:
@@ -156,3 +161,55 @@ def _without_tags(file: BinaryIO, size: int) -> tuple[int, bool]:
         gained = gained or b"MP3GAIN" in file.read(min(length, 1 << 16)).upper()
         end = max(end - length, 0)
     return end, gained
+
+
+@lru_cache(maxsize=1)
+def _table() -> UInt16s:
+    """CRC-16 of polynomial 8005, reflected, of each byte."""
+    crc = np.arange(256, dtype=np.uint16)
+    for _ in range(8):
+        crc = np.where(crc & 1, crc >> 1 ^ 0xA001, crc >> 1).astype(np.uint16)
+    return crc
+
+
+@lru_cache(maxsize=1)
+def _pairs() -> UInt16s:
+    """CRC-16 of each pair of bytes, the first one low."""
+    once = _table()[np.arange(1 << 16) & 0xFF] ^ (np.arange(1 << 16) >> 8).astype(np.uint16)
+    twice: UInt16s = _table()[once & 0xFF] ^ (once >> 8)
+    return twice
+
+
+@lru_cache(maxsize=1)
+def _after_row() -> tuple[UInt16s, UInt16s]:
+    """The low and the high byte of a CRC after _CRC_ROW zero bytes; a CRC is linear."""
+    tables = []
+    for shift in (0, 8):
+        crc = (np.arange(256) << shift).astype(np.uint16)
+        for _ in range(_CRC_ROW):
+            crc = _table()[crc & 0xFF] ^ (crc >> 8)
+        tables.append(crc)
+    return tables[0], tables[1]
+
+
+def crc16(file: BinaryIO, start: int, end: int) -> int:
+    """LAME's CRC-16 of the bytes `start` to `end`, in rows side by side, which are then joined."""
+    table, pairs, (low, high) = _table(), _pairs(), _after_row()
+    file.seek(start)
+    crc, left = 0, end - start
+    while left:
+        data = file.read(min(left, _CRC_READ))
+        if not data:
+            break
+        left -= len(data)
+        rows = len(data) // _CRC_ROW
+        if rows:
+            grid = np.frombuffer(data, "<u2", rows * _CRC_ROW // 2).reshape(rows, _CRC_ROW // 2)
+            lanes = np.zeros(rows, np.uint16)
+            for column in np.ascontiguousarray(grid.T):
+                lanes = pairs[lanes ^ column]
+            for lane in lanes.tolist():
+                crc = int(low[crc & 0xFF]) ^ int(high[crc >> 8]) ^ lane
+        for byte in data[rows * _CRC_ROW :]:
+            crc = int(table[(crc ^ byte) & 0xFF]) ^ crc >> 8
+    return crc

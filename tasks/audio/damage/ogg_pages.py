@@ -25,7 +25,7 @@ _REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    at: int  # offset of its first byte
+    start: int  # offset of its first byte
     end: int
     begins: bool  # first page of a logical stream
     serial: int
@@ -56,19 +56,19 @@ def scan(file: BinaryIO, size: int) -> Pages | None:
     beginning, last_sound, end = False, 0, 0
     for page in pages(file):
         if page.junk or not page.sound:
-            faults.append(page.at)
+            faults.append(page.start)
         if not page.sound:
             continue
         if page.begins:
             if not beginning and len(starts) < MOST_LINKS:
-                starts.append(page.at)
+                starts.append(page.start)
                 expected = {}
             expected[page.serial] = page.number
         elif page.serial in expected and page.number != expected[page.serial] and not page.junk:
-            faults.append(page.at)
+            faults.append(page.start)
         beginning = page.begins
         expected[page.serial] = page.number + 1 & 0xFFFFFFFF
-        last_sound, end = page.at, page.end
+        last_sound, end = page.start, page.end
     file.seek(end)
     if MAGIC in file.read(_LARGEST):  # the last page is cut short; without it, a tag may follow
         faults.append(end)
@@ -81,30 +81,30 @@ def scan(file: BinaryIO, size: int) -> Pages | None:
 
 def pages(file: BinaryIO) -> Iterator[Page]:
     """Complete pages in order; bytes between two count as junk of the second."""
-    data, base, at, junk = b"", 0, 0, 0
+    data, base, start, junk = b"", 0, 0, 0
     file.seek(0)
     while True:
-        if len(data) - at < _LARGEST and (more := file.read(_BLOCK)):
-            data, base, at = data[at:] + more, base + at, 0
+        if len(data) - start < _LARGEST and (more := file.read(_BLOCK)):
+            data, base, start = data[start:] + more, base + start, 0
             continue
-        found = data.find(MAGIC, at)
-        if found < 0 or found + _HEADER > len(data):
+        magic = data.find(MAGIC, start)
+        if magic < 0 or magic + _HEADER > len(data):
             return
-        junk, at = junk + found - at, found
-        count = data[at + 26]
-        body = at + _HEADER + count
-        end = body + sum(data[at + _HEADER : body])
+        junk, start = junk + magic - start, magic
+        count = data[start + 26]
+        body = start + _HEADER + count
+        end = body + sum(data[start + _HEADER : body])
         if end > len(data):  # cut off, or its length is damaged
-            at, junk = at + 4, junk + 4
+            start, junk = start + 4, junk + 4
             continue
-        sound = data[at + 4] == 0 and _sound(data[at:end])
-        if not sound and data.find(MAGIC, at + 4, end) >= 0:  # its length is damaged
-            at, junk = at + 4, junk + 4
+        sound = data[start + 4] == 0 and _sound(data[start:end])
+        if not sound and data.find(MAGIC, start + 4, end) >= 0:  # its length is damaged
+            start, junk = start + 4, junk + 4
             continue
-        serial, number = _NUMBERS.unpack_from(data, at + 14)
-        begins = bool(data[at + 5] & 2)
-        yield Page(base + at, base + end, begins, serial, number, sound, junk)
-        at, junk = end, 0
+        serial, number = _NUMBERS.unpack_from(data, start + 14)
+        begins = bool(data[start + 5] & 2)
+        yield Page(base + start, base + end, begins, serial, number, sound, junk)
+        start, junk = end, 0
 
 
 def _sound(page: bytes) -> bool:

@@ -19,13 +19,13 @@ STREAMING_SLACK = 4096  # a streaming header holds the largest size, less its ow
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """Bytes of audio promised by the header, and held by the file from offset `at` on, in frames of
-    `frame` bytes (0: unknown, or compressed)."""
+    """Bytes of audio promised by the header, and held by the file from offset `start` on, in frames
+    of `frame` bytes (0: unknown, or compressed)."""
 
     promised: int
     held: int
     unfinished: bool = False  # sizes are still 0, as a killed writer leaves them
-    at: int = 0
+    start: int = 0
     frame: int = 0
     width: int = 0  # bytes of one channel's sample; 0: unknown, or compressed
     order: str = "<"
@@ -60,9 +60,9 @@ def _riff(file: BinaryIO, size: int, head: bytes) -> Promise | None:
         return None
     (outer,) = struct.unpack(order + "I", head[4:8])
     whole = not _streaming(outer) and outer + 8 <= size
-    at, long_size, frame, width, floats = 12, None, 0, 0, False
+    offset, long_size, frame, width, floats = 12, None, 0, 0, False
     for _ in range(1000):  # a damaged file must not loop for ever
-        file.seek(at)
+        file.seek(offset)
         name, length = struct.unpack(order + "4sI", file.read(8))
         if name == b"ds64":
             long_size = struct.unpack("<QQ", file.read(16))[1]
@@ -77,64 +77,66 @@ def _riff(file: BinaryIO, size: int, head: bytes) -> Promise | None:
             width = bits + 7 >> 3
             frame = width * channels
         if name in (b"data", b"SSND"):
-            start = at + (16 if name == b"SSND" else 8)
-            skip = start - at - 8
+            start = offset + (16 if name == b"SSND" else 8)
+            skip = start - offset - 8
             held, length = size - start, length - skip
             if length == 0xFFFFFFFF - skip and long_size:
                 return Promise(long_size, held, False, start, frame, width, order)
-            never = _streaming(outer) or outer == at or not _is_chunk(file, at + 8, size, order)
+            chunk = _is_chunk(file, offset + 8, size, order)
+            never = _streaming(outer) or outer == offset or not chunk
             if length == -skip and held and never:
                 return Promise(0, held, unfinished=True)
             if whole or _streaming(length + skip):
                 length = min(length, held)
             after = _after(file, start + length, size, order)
             return Promise(length, held, False, start, frame, width, order, floats, after)
-        at += 8 + length + length % 2
+        offset += 8 + length + length % 2
     return None
 
 
-def _is_chunk(file: BinaryIO, at: int, size: int, order: str) -> bool:
+def _is_chunk(file: BinaryIO, offset: int, size: int, order: str) -> bool:
     """Whether another chunk begins here: four printable characters, and a length that fits."""
-    file.seek(at)
+    file.seek(offset)
     name, length = struct.unpack(order + "4sI", file.read(8))
-    return bool(name.isascii() and name.decode("ascii").isprintable() and at + 8 + length <= size)
+    printable = name.isascii() and name.decode("ascii").isprintable()
+    return bool(printable and offset + 8 + length <= size)
 
 
-def _after(file: BinaryIO, at: int, size: int, order: str) -> str | None:
+def _after(file: BinaryIO, offset: int, size: int, order: str) -> str | None:
     """What follows the audio and its chunks: as `cat` joins files, or where a header counts too
     little, because the recorder did not live to write it or the size needs more than 32 bits."""
-    at += at % 2
-    while at + 8 <= size and _is_chunk(file, at, size, order):
-        file.seek(at)
+    offset += offset % 2
+    while offset + 8 <= size and _is_chunk(file, offset, size, order):
+        file.seek(offset)
         name, length = struct.unpack(order + "4sI", file.read(8))
         if name == b"RIFF" and file.read(4) == b"WAVE":
             return "another WAV file follows in it, which is not read; split the file"
-        at += 8 + length + length % 2
-    file.seek(at)
-    if size - at < UNCOUNTED or not any(file.read(UNCOUNTED)):  # zeros are padding
+        offset += 8 + length + length % 2
+    file.seek(offset)
+    if size - offset < UNCOUNTED or not any(file.read(UNCOUNTED)):  # zeros are padding
         return None
-    return f"its header does not count its last {size - at} bytes; correct its header"
+    return f"its header does not count its last {size - offset} bytes; correct its header"
 
 
 def _wave64(file: BinaryIO, size: int, head: bytes) -> Promise | None:
-    at = 40
+    offset = 40
     for _ in range(1000):
-        file.seek(at)
+        file.seek(offset)
         name, length = struct.unpack("<16sQ", file.read(24))
         if name[:4] == b"data":
-            return Promise(max(length - 24, 0), size - at - 24)
-        at += max(length, 24) + 7 & ~7
+            return Promise(max(length - 24, 0), size - offset - 24)
+        offset += max(length, 24) + 7 & ~7
     return None
 
 
 def _core_audio(file: BinaryIO, size: int, head: bytes) -> Promise | None:
-    at = 8
+    offset = 8
     for _ in range(1000):
-        file.seek(at)
+        file.seek(offset)
         name, length = struct.unpack(">4sq", file.read(12))
         if name == b"data":
-            return None if length < 0 else Promise(length - 4, size - at - 16)
-        at += 12 + max(length, 0)
+            return None if length < 0 else Promise(length - 4, size - offset - 16)
+        offset += 12 + max(length, 0)
     return None
 
 
@@ -148,14 +150,14 @@ def _sphere(file: BinaryIO, size: int, head: bytes) -> Promise | None:
     file.seek(len("NIST_1A\n"))
     start = int(file.read(8))  # "   1024\n"
     file.seek(0)
-    known = dict(re.findall(rb"^(\w+) -\w+ (\S+)$", file.read(min(start, 1 << 16)), re.MULTILINE))
-    if known.get(b"sample_coding", b"pcm") not in (b"pcm", b"ulaw", b"mu-law", b"alaw"):
+    fields = dict(re.findall(rb"^(\w+) -\w+ (\S+)$", file.read(min(start, 1 << 16)), re.MULTILINE))
+    if fields.get(b"sample_coding", b"pcm") not in (b"pcm", b"ulaw", b"mu-law", b"alaw"):
         return None
     names = (b"sample_count", b"sample_n_bytes", b"channel_count")
-    count, width, channels = (int(known.get(name, 0)) for name in names)
+    count, width, channels = (int(fields.get(name, 0)) for name in names)
     if not count * width * channels:
         return None
-    order = ">" if known.get(b"sample_byte_format") == b"10" else "<"
+    order = ">" if fields.get(b"sample_byte_format") == b"10" else "<"
     frame = width * channels
     return Promise(count * frame, size - start, False, start, frame, width, order)
 

@@ -55,9 +55,7 @@ class Chained(Decoder):
             finally:
                 self.faults += [f.moved(start, rate / header.rate) for f in self._current.faults]
         if len(self._links) >= MOST_LINKS:
-            what = (
-                f"it joins more than {MOST_LINKS} files, of which no more are read; split the file"
-            )
+            what = f"it joins more than {MOST_LINKS} files; the rest is not read: split the file"
             self.faults.append(Fault(position, position, what))
 
     def close(self) -> None:

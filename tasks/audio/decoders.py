@@ -134,11 +134,11 @@ def _opened(file: BinaryIO, size: int, pages: ogg_pages.Pages | None) -> Decoder
     if pages and pages.faults:
         what = f"{len(pages.faults)} damaged or missing pages"
         # FFmpeg times the packets of the last page from those before: it sees no hole there.
-        told, tail_only = not pages.before_last, pages.tail_only
+        seen, tail_only = not pages.before_last, pages.tail_only
         return Suspect(
             ffmpeg,
             lambda: what,
-            lambda: told and bool(ffmpeg.faults),
+            lambda: seen and bool(ffmpeg.faults),
             lambda decoded: decoded if tail_only else 0,
         )
     if ffmpeg.header.format.startswith("mp3/"):
@@ -181,7 +181,7 @@ def _why_closed(file: BinaryIO, first: str, second: str) -> str:
 @undisturbed
 def _refuse_sample_dump(file: BinaryIO) -> None:
     if file.read(len(_SDS)) == _SDS:
-        what = "a MIDI sample dump (SDS), whose checksums no decoder here looks at"
+        what = "a MIDI sample dump (SDS), whose checksums no decoder here verifies"
         raise ItemError("unreadable", f"{what}; convert it to WAV")
 
 

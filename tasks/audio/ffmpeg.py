@@ -129,12 +129,14 @@ class FFmpeg(Decoder):
         promised = self._info.frames if self._info and self._info.frames else decoded
         if decoded < promised - _FLAC_FRAME or (decoded < promised and not self.faults):
             code = "decode_error" if self.faults else "truncated"
-            raise ItemError(code, f"{promised} samples promised, {decoded} there; {AGAIN}")
+            raise ItemError(
+                code, f"its header promises {promised} samples, but it has {decoded}; {AGAIN}"
+            )
         if decoded < promised:  # the last frame is damaged
             self.faults.append(Fault(decoded, promised, "its last frame is missing"))
             yield from self._silence(promised - decoded, frames)
         elif not self.faults:
-            self.faults.append(Fault(0, decoded, "its MD5 is of other samples", shifts=True))
+            self.faults.append(Fault(0, decoded, "its MD5 does not match its samples", shifts=True))
 
     def _blocks(self, frames: int) -> Iterator[Samples]:
         timeline = self._timeline

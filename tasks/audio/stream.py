@@ -52,8 +52,8 @@ class Stream:
         self._lost: list[Fault] = []
         if not LOWEST_RATE <= self.rate <= HIGHEST_RATE:
             self.close()
-            readable = f"{LOWEST_RATE} to {HIGHEST_RATE}"
-            what = f"its header says {self.rate} Hz, and {readable} are read; correct its header"
+            readable = f"only {LOWEST_RATE} to {HIGHEST_RATE} Hz can be read"
+            what = f"its header says {self.rate} Hz, but {readable}; correct its header"
             raise ItemError("bad_sample_rate", what)
 
     @property
@@ -118,7 +118,7 @@ class Stream:
         if missing >= max(audio.frame, 1) or (since is not None and audio.floats):
             raise self._error(
                 "truncated",
-                f"{audio.promised} bytes of audio promised, {audio.held} there; {AGAIN}",
+                f"its header promises {audio.promised} bytes of audio, but it has {audio.held}; {AGAIN}",
             )
         if since is not None:
             what = (
@@ -182,6 +182,5 @@ def span_blocks(locator: Locator, start: int, stop: int) -> Iterator[Samples]:
             position += len(block)
             if position >= stop:
                 return
-        raise ItemError(
-            "decode_error", f"it ends at sample {position}, before {stop}", position, stream.rate
-        )
+        what = f"it ends at sample {position}, before {stop}"
+        raise ItemError("decode_error", what, position, stream.rate)

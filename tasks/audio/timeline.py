@@ -40,7 +40,8 @@ _NEAR = 0.5
 
 @dataclass(slots=True)
 class Timeline:
-    """Counts in samples at the header's rate. `at`: samples delivered so far, silence included."""
+    """Counts in samples at the header's rate. `position`: samples delivered so far, silence
+    included."""
 
     name: str  # of the container
     tick: tuple[int, int]  # unit of its times, a fraction of a second
@@ -84,9 +85,8 @@ class Timeline:
         if complained and self.name in _CLOCKED:
             slack = frame.samples / 2
         if ahead < -slack:
-            self.faults.append(
-                Fault(self.position, self.position, "its times go back", shifts=True)
-            )
+            what = "its timestamps go backwards"
+            self.faults.append(Fault(self.position, self.position, what, shifts=True))
         return round(ahead) if ahead > slack else 0
 
     def add(self, frame: av.AudioFrame, gap: Gap, now: int, filled: bool) -> None:
@@ -104,7 +104,7 @@ class Timeline:
             self.timed = end
 
     def fill(self, hole: int, gap: Gap, guess: bool) -> int:
-        """Samples of silence to deliver for a hole, after which `at` already stands; 0 where
+        """Samples of silence to deliver for a hole, which `position` then includes; 0 where
         MOST_FILLED is used up.
 
         A guess is right where the rejected packets are whole frames. In an MP3 it is right to a
@@ -135,11 +135,9 @@ class Timeline:
         rate = self.header.rate
         for start, end in spans:
             first = max(round((start - _MARGIN) * rate), 0)
-            last = (
-                self.position if end is None else min(round((end + _MARGIN) * rate), self.position)
-            )
-            what = "the checksum of a cluster is wrong"
-            self.faults.append(Fault(min(first, self.position), last, what))
+            last = self.position if end is None else round((end + _MARGIN) * rate)
+            span = min(first, self.position), min(last, self.position)
+            self.faults.append(Fault(*span, "the checksum of a cluster is wrong"))
 
     def check_length(self, promised: int | None) -> None:
         """Revise the faults when all is decoded; `promised`: the length in samples by a header

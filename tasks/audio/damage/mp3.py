@@ -41,11 +41,11 @@ def lame_fault(file: BinaryIO, size: int) -> str | None:
     end, gained = _without_tags(file, size)
     there = end - first
     if there < length:
-        return f"{length} bytes of audio promised, {there} there"
+        return f"LAME's tag promises {length} bytes of audio, but it has {there}"
     if there > length or gained or not length_of_first:
         return None
     crc = crc16(file, first + length_of_first, first + length)
-    return None if crc == stored else "its checksum is of other audio"
+    return None if crc == stored else "the checksum in LAME's tag does not match its audio"
 
 
 @undisturbed

@@ -129,9 +129,8 @@ class FFmpeg(Decoder):
         promised = self._info.frames if self._info and self._info.frames else decoded
         if decoded < promised - _FLAC_FRAME or (decoded < promised and not self.faults):
             code = "decode_error" if self.faults else "truncated"
-            raise ItemError(
-                code, f"its header promises {promised} samples, but it has {decoded}; {AGAIN}"
-            )
+            what = f"its header promises {promised} samples, but it has {decoded}"
+            raise ItemError(code, f"{what}; {AGAIN}")
         if decoded < promised:  # the last frame is damaged
             self.faults.append(Fault(decoded, promised, "its last frame is missing"))
             yield from self._silence(promised - decoded, frames)

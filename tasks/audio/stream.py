@@ -116,10 +116,8 @@ class Stream:
         missing = audio.promised - audio.held
         since = lost_since(self._file, audio) if missing > 0 else None
         if missing >= max(audio.frame, 1) or (since is not None and audio.floats):
-            raise self._error(
-                "truncated",
-                f"its header promises {audio.promised} bytes of audio, but it has {audio.held}; {AGAIN}",
-            )
+            what = f"its header promises {audio.promised} bytes of audio, but it has {audio.held}"
+            raise self._error("truncated", f"{what}; {AGAIN}")
         if since is not None:
             what = (
                 f"{missing} of {audio.promised} bytes fell out and what follows is misread; {AGAIN}"

@@ -11,7 +11,7 @@ from tasks.base.arrays import Float32s, Float64s, Int64s
 from tasks.base.errors import ConfigError, ItemError, RunError
 from tasks.base.logs import log
 from tasks.base.speech_rate import RATE
-from tasks.models.entries import File, Model
+from tasks.models.registry import File, Model
 from tasks.plugins.contracts.asr import (
     SPACES,
     Abilities,

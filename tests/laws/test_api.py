@@ -41,12 +41,12 @@ def test_a_former_name_gives_the_same_module_and_says_so(former: str) -> None:
 def test_a_part_of_a_package_that_moved(tmp_path: Path) -> None:
     plugin = tmp_path / "old_plugin.py"
     plugin.write_text(
-        "from tasks.weights.entries import Model\nfrom tasks.errors import ItemError\n"
+        "from tasks.weights.registry import Model\nfrom tasks.errors import ItemError\n"
     )
     code = (
-        "import old_plugin, tasks.base.errors, tasks.models.entries as entries\n"
+        "import old_plugin, tasks.base.errors, tasks.models.registry as registry\n"
         "assert old_plugin.ItemError is tasks.base.errors.ItemError\n"
-        "assert old_plugin.Model is entries.Model\n"
+        "assert old_plugin.Model is registry.Model\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path

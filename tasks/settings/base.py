@@ -107,7 +107,7 @@ class Plugin(Masked):
 
     model_config = ConfigDict(extra="allow")
 
-    use: str = Field(description="File name on the shelf, or a dotted module of your own.")
+    use: str = Field(description="Its file name, or a dotted module of your own.")
 
     @property
     def options(self) -> JsonObject:

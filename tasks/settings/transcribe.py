@@ -42,7 +42,7 @@ class TranscribeSettings(StageSettings):
     backends: tuple[OneOfBackends, ...] = Field(
         (),
         description="Several recognisers, the first of which is `backend`: each text is kept, and "
-        "the verdict `agreement` compares them.",
+        "the rule `agreement` compares them.",
     )
     when: dict[str, Bounds] = Threshold(
         {},

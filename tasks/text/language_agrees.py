@@ -72,7 +72,7 @@ def _identifier() -> LanguageIdentifier:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ImportError as error:
         raise ConfigError(
-            f"the verdict language_agrees needs py3langid ({error}): "
+            f"the rule language_agrees needs py3langid ({error}): "
             "pip install 'uttermill[language-id]'"
         ) from error
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

@@ -360,7 +360,7 @@ def test_channels_that_are_left_out_change_nothing(
     all_channels = columns(whole)
 
     def apart() -> float:
-        pairs = zip(all_channels, columns(networks.lean(whole)), strict=True)
+        pairs = zip(all_channels, columns(networks.pruned(whole)), strict=True)
         return max(float(np.abs(one - other).max()) for one, other in pairs)
 
     assert apart() < 1e-5
@@ -387,7 +387,7 @@ def test_dnsmos_in_integers_is_nearly_the_same(voices: list[Floats]) -> None:
 def test_integers_of_dnsmos_saturate_on_no_cpu() -> None:
     """AVX2 without VNNI adds two products of a value and a weight in 16 bits."""
     pytest.importorskip("speechmos")
-    model = networks.lean(networks.weights().read_bytes())
+    model = networks.pruned(networks.weights().read_bytes())
     graph = onnx.load_from_string(networks.quantised(model)).graph
     kernels = [
         numpy_helper.to_array(tensor).astype(int)

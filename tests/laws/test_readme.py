@@ -16,7 +16,8 @@ from tasks.insight import report
 from tests.helpers import corpus
 
 ROOT = Path(__file__).parents[2]
-TASKS = (ROOT / "tasks" / "README.md").read_text()
+PLUGINS = (ROOT / "tasks" / "plugins" / "README.md").read_text()
+OUT = (ROOT / "tasks" / "publish" / "README.md").read_text()
 FORMATS = (ROOT / "tasks" / "formats" / "README.md").read_text()
 
 
@@ -36,11 +37,11 @@ def test_what_readers_drop() -> None:
 
 
 def test_the_size_of_a_report() -> None:
-    assert f"one file below {report.BYTES // 1_000_000} MB" in TASKS
+    assert f"one file below {report.BYTES // 1_000_000} MB" in OUT
 
 
 def test_the_filter_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", TASKS, re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", PLUGINS, re.DOTALL)
     package = tmp_path / "mine"
     package.mkdir()
     (package / "__init__.py").touch()

@@ -66,7 +66,7 @@ def weights() -> Path:
 def parts(device: str, precision: Precision) -> tuple[Network, ...]:
     """The parts in order, one of each per process; threads may share them. RunError if a GPU is
     asked for and cannot be used."""
-    model = lean(weights().read_bytes())
+    model = pruned(weights().read_bytes())
     sessions = [_session(onnx_graph.part(model, *cut), device) for cut in pairwise(CUTS)]
     if onnx_session.PROVIDERS[device] not in sessions[0].get_providers():
         raise RunError(
@@ -93,7 +93,7 @@ def _run(session: onnxruntime.InferenceSession, source: str, given: Float32s) ->
     return output
 
 
-def lean(model: bytes) -> bytes:
+def pruned(model: bytes) -> bytes:
     """The model without its `SILENT` channels."""
     kept = np.setdiff1d(np.arange(64), SILENT)
     constants = onnx_graph.constants(model)

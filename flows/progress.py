@@ -131,9 +131,14 @@ class Progress:
         self._open.close()
 
     def start(self, stage: str, total_seconds: float) -> None:
-        """Show the stage, or set its new total, of which shards may leave something out."""
+        """Show the stage, or set its new total, of which shards may leave something out. A stage that
+        has ended begins anew: after a repair, a run does all its steps again."""
         with self._lock:
             known = self._now(stage)
+            if known.finished:
+                known = self._stages[stage] = Standing(stage, bar=known.bar)
+                for place in [place for place in self._left_out if place[0] == stage]:
+                    del self._left_out[place]
             known.listed = total_seconds
             if self._bars is not None and known.bar is None:
                 known.bar = self._bars.add_task(stage, hours="", speed="", left="")

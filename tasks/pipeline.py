@@ -97,6 +97,7 @@ def run(job: Job, caller: Caller, observer: Observer, begun: Begun | None = None
             if attempt == REPAIRS - 1:
                 raise
             begun.forget()
+            totals.begin_again()
             continue
         totals.add(published.done)
         packaged = published.summary["seconds"]["packaged"]

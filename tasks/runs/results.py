@@ -41,16 +41,29 @@ class Published:
     balance: JsonObject = field(default_factory=dict)
 
 
+COUNTS = ("shards_run", "shards_reused", "items_computed", "items_reused")
+
+
 class Totals:
-    """Counts of a run, stage by stage, as `run --json` gives them."""
+    """Counts of a run, stage by stage, as `run --json` gives them: each shard and item once, however
+    often a repair makes the run begin anew."""
 
     def __init__(self) -> None:
-        counts = ("shards_run", "shards_reused", "items_computed", "items_reused")
         self.stages: dict[str, JsonObject] = {
-            name: {**dict.fromkeys(counts, 0), "seconds": 0.0} for name in STAGES
+            name: {**dict.fromkeys(COUNTS, 0), "seconds": 0.0} for name in STAGES
         }
+        self._computed: dict[str, dict[str, int]] = {name: {} for name in STAGES}  # by shard
+
+    def begin_again(self) -> None:
+        """All shards are about to be added anew. What was computed stays so, and so does its time."""
+        for entry in self.stages.values():
+            entry.update(dict.fromkeys(COUNTS, 0))
 
     def add(self, done: Done) -> None:
+        computed = self._computed[done.stage]
+        done = done.after(Done(done.stage, done.shard, computed.get(done.shard, 0)))
+        if done.computed:
+            computed[done.shard] = done.computed
         entry = self.stages[done.stage]
         entry["shards_run" if done.ran else "shards_reused"] += 1
         entry["items_computed"] += done.computed

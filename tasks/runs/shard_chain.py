@@ -28,18 +28,19 @@ def chain(
     `there`: items of each stage if the shard is known to be complete. `files`: the most files that
     any stage has for it: several may need joining, and with none there is nothing to look up.
     """
+    ended: dict[str, Done] = {}
     for attempt in range(REPAIRS):
         try:
-            dones: list[Done] = []
+            sure = not files and not attempt
             for name in stage.PER_SHARD:
-                sure = dones[-1].ran if dones else not files and not attempt
-                looked = sure, there.get(name), files > 1
+                before = ended.get(name)
+                looked = sure, there.get(name), files > 1, before
                 work = partial(run_stage, job, shard, seconds, caller, name, *looked)
                 done = observer.step(name, work, shard, seconds)
-                if not done.ran:
+                if before is None and not done.ran:
                     observer.advance(name, seconds, reused=True)
-                dones.append(done)
-            return dones
+                ended[name], sure = done, done.ran
+            return [*ended.values()]
         except CorruptManifest as fault:
             manifest.repair(job.out, fault)
             if attempt == REPAIRS - 1:
@@ -58,17 +59,26 @@ def run_stage(
     sure: bool = False,
     there: int | None = None,
     crowded: bool = False,
+    before: Done | None = None,
 ) -> Done:
     """Run one stage for one shard; a complete shard is not sent to a worker.
 
     `sure`: the stage before it computed something, or none has run, so something is missing.
     `there`: the number of items if the shard is known to be complete. `crowded`: its files may need
-    joining.
+    joining. `before`: what the stage did before a repair, which the result counts, too.
     """
     if there is not None:
-        return Done(name, shard, 0, there)
-    if not sure:
-        missing, reused = stage.pending(name, job, shard)
-        if not missing and not (crowded and compaction.due(job.out, name, shard)):
-            return Done(name, shard, 0, reused)
-    return caller.stage(name, job, shard, seconds)
+        done = Done(name, shard, 0, there)
+    elif not sure and (reused := _whole(name, job, shard, crowded)) is not None:
+        done = Done(name, shard, 0, reused)
+    else:
+        done = caller.stage(name, job, shard, seconds)
+    return done if before is None else done.after(before)
+
+
+def _whole(name: str, job: Job, shard: str, crowded: bool) -> int | None:
+    """The number of the shard's items if the stage has nothing to do for it; else None."""
+    missing, reused = stage.pending(name, job, shard)
+    if missing or (crowded and compaction.due(job.out, name, shard)):
+        return None
+    return reused

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tasks.settings import (
@@ -94,3 +94,19 @@ class Done:
     @property
     def ran(self) -> bool:
         return self.computed > 0 or self.new
+
+    def after(self, before: Done) -> Done:
+        """Both, where the stage ran again after a repair: its times add up, and an item counts once,
+        as computed if either computed it."""
+        items = self.computed + self.reused
+        computed = min(items, before.computed + self.computed)
+        return replace(
+            self,
+            computed=computed,
+            reused=items - computed,
+            seconds=before.seconds + self.seconds,
+            wall=before.wall + self.wall,
+            load=before.load + self.load,
+            spent=before.spent + self.spent,
+            new=before.new or self.new,
+        )

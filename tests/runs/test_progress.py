@@ -155,6 +155,18 @@ def test_reused_audio_does_not_count_as_speed() -> None:
     assert stream.getvalue() == "filter: 1.00 h of audio in 0:00\n"
 
 
+def test_a_stage_that_begins_again_after_a_repair_counts_anew() -> None:
+    bars = Progress(stream=io.StringIO())
+    for left in (1800.0, 3000.0):
+        bars.start("filter", 3600)
+        bars.on_event((0.0, {"stage": "filter", "shard": "a", "left_out": left}))
+        assert bars.standing()[0].total == 3600 - left
+        bars.advance("filter", 3600 - left)
+        bars.finish("filter")
+        [standing] = bars.standing()
+        assert (standing.done, standing.total) == (3600 - left, 3600 - left)
+
+
 def test_what_was_dropped_before_a_stage_is_not_waited_for() -> None:
     """A run on hours of sparse speech said that two hours were left, and took a minute."""
     bars = Progress(stream=io.StringIO())

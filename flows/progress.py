@@ -131,8 +131,10 @@ class Progress:
         self._open.close()
 
     def start(self, stage: str, total_seconds: float) -> None:
-        """Show the stage, or set its new total, of which shards may leave something out. A stage that
-        has ended begins anew: after a repair, a run does all its steps again."""
+        """Show the stage, or set its new total, of which shards may leave something out.
+
+        A stage that has ended begins anew: after a repair, a run does all its steps again.
+        """
         with self._lock:
             known = self._now(stage)
             if known.finished:

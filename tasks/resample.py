@@ -18,7 +18,7 @@ from itertools import groupby
 import pyarrow as pa
 
 from tasks import audio
-from tasks.base.errors import ItemError
+from tasks.base.errors import ItemError, shortened
 from tasks.base.logs import log
 from tasks.base.schema import AUDIO, ENHANCED, Row
 from tasks.recording import Locator, unreachable
@@ -140,7 +140,7 @@ def failure(unit: Unit, code: str, detail: str) -> list[Row]:
             "start": start,
             "end": end,
             "error_code": code,
-            "error_detail": detail[:500],
+            "error_detail": shortened(detail),
         }
         for start, end, recipe in unit.spans
     ]

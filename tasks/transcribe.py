@@ -13,6 +13,7 @@ from itertools import groupby
 
 from tasks import plugins, scoring, speech
 from tasks.asr import SpeechClip, Transcript
+from tasks.base.errors import shortened
 from tasks.base.schema import TRANSCRIPTS, Row
 from tasks.plugins import backends
 from tasks.plugins.contracts.asr import Backend, ChunkedBackend
@@ -136,7 +137,7 @@ def failure(unit: Unit, code: str, detail: str) -> list[Row]:
             "transcript": unit.transcript,
             "audio": unit.pcm["audio"],
             "error_code": code,
-            "error_detail": detail[:500],
+            "error_detail": shortened(detail),
         }
     ]
 

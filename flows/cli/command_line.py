@@ -123,7 +123,7 @@ def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
         return _fail(args, f"{why}; set PYTHONUTF8=1", Exit.FAILED)
     except OSError as error:
         return _fail(args, owners.sentence(error), Exit.FAILED)
-    except Exception as error:
+    except Exception as error:  # libraries give an interrupt, or a lack of threads, other names
         if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
             sentence = f"this user may start no more threads or processes here: {RAISE}"
             return _fail(args, sentence, Exit.FAILED)

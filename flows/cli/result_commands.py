@@ -110,14 +110,14 @@ def what_if(args: argparse.Namespace) -> Exit:
 
 def verify(args: argparse.Namespace) -> Exit:
     from flows.cli.show import results
-    from tasks import storage
     from tasks.publish.upkeep import checkpoints
     from tasks.publish.upkeep import verify as verifying
+    from tasks.storage import versions
 
     dataset = _dataset(args.dataset)
     out = checkpoints.out_of(dataset) if args.deep else None
     faults = verifying.verify(dataset)
-    if faults and not storage.exists(dataset / "dataset.json"):
+    if faults and not versions.is_version(dataset):
         raise RunError(f"{dataset} was removed while it was verified")
     result: JsonObject = {"ok": not faults, "faults": faults}
     if out is not None:
@@ -159,13 +159,13 @@ def list_clips(args: argparse.Namespace) -> Exit:
 
 def _out(text: str) -> Path:
     from tasks import storage
-    from tasks.storage import containment
+    from tasks.storage import containment, versions
 
     out = _place(text)
     containment.check(out)
     if not storage.query(out / "runs", storage.is_folder):
         lacks = storage.query(out, _lacks_folder) or "it holds no runs/"
-        if storage.query(out / "dataset.json", storage.exists):
+        if storage.query(out, versions.is_version):
             lacks = f"it is one of its versions; give {out.parent.parent}"
         raise ConfigError(f"{out} is not the OUT of a run: {lacks}")
     return out
@@ -181,9 +181,7 @@ def _dataset(text: str) -> Path:
     found = storage.query(place, versions.named)  # in a bucket `latest` is a file
     if lacks := storage.query(found, _lacks_folder):
         raise ConfigError(f"{found} is no dataset: {lacks}")
-    if not storage.query(found / "dataset.json", storage.exists) and storage.is_folder(
-        place / "runs"
-    ):
+    if not storage.query(found, versions.is_version) and storage.is_folder(place / "runs"):
         raise ConfigError(versions.none_yet(place))
     return found
 

@@ -141,12 +141,16 @@ class Dispatcher:
         )
 
     def once(self, fn: Callable[..., Result], *args: object, seconds: float) -> Result:
-        """`fn(*args)` on a CPU worker, tried once. RunError if the worker dies, or if the call
-        takes more than `seconds`."""
+        """`fn(*args)` on a CPU worker, tried once. RunError if the worker dies, if the call takes
+        more than `seconds`, or if it raises anything."""
         try:
             return self._attempt(Trace(), self._queue(CPU), fn, args, seconds)
+        except RunError:
+            raise
         except WorkerLost as loss:
             raise RunError(f"{fn.__name__}: {loss}") from loss
+        except Exception as error:  # of the call: whatever it is comes from there
+            raise RunError(f"{fn.__name__}: {type(error).__name__}: {error}") from error
 
     def cancel(self) -> None:
         """End running and queued calls with KeyboardInterrupt and start no more."""

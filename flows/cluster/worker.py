@@ -43,7 +43,7 @@ def run_stages(
         for name in names:
             try:
                 done = _run_stage(name, job, shard, seconds, isolate, worker)
-            except Exception as error:
+            except Exception as error:  # raised again where its stage is asked for
                 if not ended:
                     raise
                 return [*ended, error]

@@ -59,8 +59,7 @@ def _on_worker(job: Job, folder: Path, caller: ClusterCaller) -> bool:
         return False
     try:
         caller.dispatcher.once(make, job, folder, seconds=TIMEOUT)
-    except Exception as error:
-        # Bugs included: the separate process meets them again and reports them.
+    except RunError as error:  # the separate process meets a bug again, and reports it
         log.info("the report was not made on a worker: %s", error)
         return False
     return True

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from tasks.base.errors import shortened
 from tasks.base.logs import log
 
 Item = TypeVar("Item")
@@ -91,7 +92,7 @@ def _shared(
 
 def said(error: Exception) -> str:
     """Why an engine refused a clip, as its transcript tells it."""
-    return f"{type(error).__name__}: {error}"[:500]
+    return shortened(f"{type(error).__name__}: {error}")
 
 
 def out_of_memory(error: Exception) -> bool:

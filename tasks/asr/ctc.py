@@ -127,7 +127,7 @@ class Backend:
             wide = (wide - wide.mean()) / np.sqrt(wide.var() + 1e-7)
         try:
             given = self._session.run(None, {self._input: wide[None]})[0]
-        except Exception as error:  # ONNX Runtime's are bare
+        except onnx_session.errors() as error:
             raise RuntimeError(f"ONNX Runtime: {error}") from error
         scores = np.asarray(given, np.float32)
         if scores.ndim != 3 or scores.shape[2] != len(self.alphabet.tokens):
@@ -186,5 +186,5 @@ def _load(graph: Path, threads: int) -> InferenceSession:
     """ConfigError when ONNX Runtime cannot load it."""
     try:
         return onnx_session.session(str(graph), threads)
-    except Exception as error:  # ONNX Runtime's are bare
+    except onnx_session.errors() as error:
         raise ConfigError(f"the model {str(graph)!r} cannot be loaded: {error}") from error

@@ -148,10 +148,8 @@ class Backend:
             results = self._model.recognize(padded, sample_rate=RATE, **options)
         except KeyError as error:  # Whisper's and Canary's name of a language
             raise ValueError(f"the model does not know {error.args[0]}") from error
-        except Exception as error:
-            if type(error).__module__.startswith("onnxruntime"):  # its errors are bare Exceptions
-                raise RuntimeError(f"ONNX Runtime: {error}") from error
-            raise
+        except onnx_session.errors() as error:
+            raise RuntimeError(f"ONNX Runtime: {error}") from error
         return [
             self._read(result, len(samples) / RATE)
             for result, (samples, _) in zip(results, pieces, strict=True)
@@ -169,6 +167,7 @@ class Backend:
 def _load(settings: Settings, kind: str) -> Any:
     """The library's model, which gives times. ConfigError when it cannot be loaded."""
     import onnx_asr
+    from onnx_asr.utils import ModelLoadingError
 
     from tasks.plugins import gpu
 
@@ -177,6 +176,9 @@ def _load(settings: Settings, kind: str) -> Any:
         raise ConfigError(f"transcribe.backend.device is cuda, but {fault}; or set device: cpu")
     hidden = environment.visible_gpus() == ""  # a worker that sees no GPU
     device = "cpu" if settings.device == "cpu" or fault or hidden else "cuda"
+    # The library looks a configuration's names up in tables, and asserts what it expects of graphs.
+    own = (ModelLoadingError, OSError, ValueError, KeyError, AssertionError)
+    refusals = (*onnx_session.errors(), *own)
     try:
         return onnx_asr.load_model(
             kind,
@@ -186,12 +188,7 @@ def _load(settings: Settings, kind: str) -> Any:
             providers=[onnx_session.PROVIDERS[device]],
             preprocessor_config={"max_concurrent_workers": 1},
         ).with_timestamps()
-    except Exception as error:
-        known = (OSError, ValueError, KeyError, AssertionError)
-        if type(error).__module__.startswith(("onnxruntime", "onnx_asr")) or isinstance(
-            error, known
-        ):
-            raise ConfigError(
-                f"the model {settings.model!r} cannot be loaded as {kind} on {device}: {error}"
-            ) from error
-        raise
+    except refusals as error:
+        raise ConfigError(
+            f"the model {settings.model!r} cannot be loaded as {kind} on {device}: {error}"
+        ) from error

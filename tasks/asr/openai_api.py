@@ -21,7 +21,7 @@ from pydantic import Field, SecretStr, model_validator
 from tasks.asr import SpeechClip, Transcript, _openai_answer, _pieces
 from tasks.base import masking
 from tasks.base.arrays import Float32s
-from tasks.base.errors import ConfigError
+from tasks.base.errors import ConfigError, shortened
 from tasks.base.speech_rate import RATE
 from tasks.served import client
 from tasks.served.client import Client, Failed
@@ -123,7 +123,7 @@ class Backend:
         try:
             answer = self._client.ask(server, self._sent(clip.samples, language), silence, HINT)
         except Failed as fault:
-            return Transcript("", error=masking.sentence(str(fault))[:500])
+            return Transcript("", error=shortened(masking.sentence(str(fault))))
         seconds = len(clip.samples) / RATE
         return _openai_answer.transcript(answer, language, self._settings.word_timestamps, seconds)
 

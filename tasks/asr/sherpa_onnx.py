@@ -185,9 +185,7 @@ def _proven(settings: Settings) -> None:
     graph, _ = _files(settings)
     try:
         stated = onnx_session.session(str(graph)).get_modelmeta().custom_metadata_map
-    except Exception as error:
-        if not type(error).__module__.startswith("onnxruntime"):
-            raise
+    except onnx_session.errors() as error:
         raise ConfigError(f"{graph.name} of {settings.model!r} cannot be read: {error}") from error
     if lacking := [name for name in METADATA[settings.family] if name not in stated]:
         raise ConfigError(

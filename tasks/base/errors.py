@@ -117,6 +117,14 @@ class ItemError(MillError):
         return f"{self.code}: {self.detail}" if self.detail else self.code
 
 
+MOST_DETAIL = 500  # characters of a detail that are kept; a library may quote a whole file
+
+
+def shortened(detail: str) -> str:
+    """As much of a detail as manifests and the ledger keep."""
+    return detail[:MOST_DETAIL]
+
+
 UNREACHABLE, KILLED = "unreachable", "killed"
 #: Stable codes of quarantined recordings and utterances, with their meaning.
 CODES = {

@@ -87,7 +87,7 @@ def _graph(settings: Settings) -> Path:
 def _session(path: Path) -> onnxruntime.InferenceSession:
     try:
         return onnx_session.session(path.read_bytes())
-    except Exception as error:  # its errors have no base class of their own
+    except (OSError, *onnx_session.errors()) as error:
         raise ConfigError(f"{ASKED_BY}: {path} is not an ONNX graph: {error}") from error
 
 

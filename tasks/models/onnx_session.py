@@ -3,6 +3,7 @@ bytes; errors are raised, not printed."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,6 +11,16 @@ if TYPE_CHECKING:
 
 #: ONNX Runtime's names. It silently falls back to the CPU if it cannot use one.
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+
+
+@cache
+def errors() -> tuple[type[Exception], ...]:
+    """What ONNX Runtime raises: errors without a base class of their own, and RuntimeError for what
+    its C++ libraries throw."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    kinds = (kind for kind in vars(state).values() if isinstance(kind, type))
+    return RuntimeError, *(kind for kind in kinds if issubclass(kind, Exception))
 
 
 def options(threads: int = 1) -> onnxruntime.SessionOptions:

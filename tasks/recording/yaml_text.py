@@ -27,23 +27,37 @@ def load(text: str, what: str) -> Any:
         loader = _UniqueKeys(text)
         node = loader.get_single_node()
         too_much = node is not None and _nodes(node, {}) > MOST_NODES
-        value = None if node is None or too_much else loader.construct_document(node)
+        value = None if node is None or too_much else _constructed(loader, node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
         raise ConfigError(f"{what} is not YAML: {error.problem or error.context}{place}") from None
     except RecursionError:
         raise ConfigError(f"{what} is nested too deeply") from None
-    # PyYAML's constructors trip over a date of month 99, `!!timestamp` of nothing, and the like.
-    except Exception as error:
-        words = str(error).splitlines() or [type(error).__name__]
-        raise ConfigError(f"{what} is not YAML: {words[0]}") from None
+    except yaml.YAMLError as error:  # a character that no YAML has
+        raise ConfigError(f"{what} is not YAML: {_first_line(error)}") from None
     if too_much:
         raise ConfigError(
             f"{what} has more than {MOST_NODES:,} values, is nested more than {MOST_DEPTH} deep, "
             "or holds itself by an alias"
         )
     return value
+
+
+#: What PyYAML's constructors trip over: a date of month 99, `!!timestamp` of nothing, `!!bool` of
+#: another word, `!!int` without a digit, a number of 200 parts to the base of 60.
+_STUMBLES = (ValueError, AttributeError, LookupError, OverflowError)
+
+
+def _constructed(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
+    try:
+        return loader.construct_document(node)
+    except _STUMBLES as error:
+        raise yaml.constructor.ConstructorError(None, None, _first_line(error), None) from None
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _nodes(node: yaml.Node, known: dict[int, int], depth: int = 0) -> int:
@@ -71,7 +85,7 @@ class _UniqueKeys(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
-        for key, _ in getattr(node, "value", ()):
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
                     problem = f"the key {key.value} is given twice"

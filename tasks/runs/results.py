@@ -45,8 +45,8 @@ COUNTS = ("shards_run", "shards_reused", "items_computed", "items_reused")
 
 
 class Totals:
-    """Counts of a run, stage by stage, as `run --json` gives them: each shard and item once, however
-    often a repair makes the run begin anew."""
+    """Counts of a run, stage by stage, as `run --json` gives them: each shard and item once,
+    even if a repair makes the run begin anew."""
 
     def __init__(self) -> None:
         self.stages: dict[str, JsonObject] = {
@@ -55,7 +55,7 @@ class Totals:
         self._computed: dict[str, dict[str, int]] = {name: {} for name in STAGES}  # by shard
 
     def begin_again(self) -> None:
-        """All shards are about to be added anew. What was computed stays so, and so does its time."""
+        """All shards are about to be added anew. What was computed stays so; so does its time."""
         for entry in self.stages.values():
             entry.update(dict.fromkeys(COUNTS, 0))
 

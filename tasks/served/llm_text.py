@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from tasks import scoring
 from tasks.base import masking
+from tasks.base.errors import shortened
 from tasks.base.json_types import JsonObject
 from tasks.plugins.contracts.text import words
 from tasks.served import client
@@ -86,7 +87,7 @@ class Writer:
                 server, self._sent(text), lambda _: self._sent(CONTROL), hint
             )["text"]
         except Failed as fault:
-            return Written(None, None, "no_answer", masking.sentence(str(fault))[:500])
+            return Written(None, None, "no_answer", shortened(masking.sentence(str(fault))))
         return judged(text, answer, language)
 
     def _sent(self, text: str) -> Body:
@@ -113,7 +114,7 @@ def judged(asked: str, answer: str, language: str) -> Written:
     if odd := odd - {*asked}:
         return Written(answer, None, "odd_marks", " ".join(sorted(odd)))
     if _words(asked, language) != _words(text, language):
-        return Written(answer, None, "words_changed", text[:500])
+        return Written(answer, None, "words_changed", shortened(text))
     return Written(answer, text)
 
 

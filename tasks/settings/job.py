@@ -96,8 +96,8 @@ class Done:
         return self.computed > 0 or self.new
 
     def after(self, before: Done) -> Done:
-        """Both, where the stage ran again after a repair: its times add up, and an item counts once,
-        as computed if either computed it."""
+        """Both, where the stage ran again after a repair: its times add up; an item counts once, as
+        computed if either computed it."""
         items = self.computed + self.reused
         computed = min(items, before.computed + self.computed)
         return replace(

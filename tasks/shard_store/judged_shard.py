@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from itertools import groupby
 
 from tasks import plugins
+from tasks.base.errors import shortened
 from tasks.base.schema import Row
 from tasks.plugins.rules import Rule, judge
 from tasks.recording import Segment, faults
@@ -34,7 +35,6 @@ from tasks.shard_store.verdicts import filter_rules, rules_of
 
 OUTSIDE = "segment_outside_audio"  # reason of segments that the recording does not hold
 PERSON = "person"  # reason of utterances that a person dropped
-MOST_DETAIL = 500  # characters of a text that was not said
 
 
 class ShardView(StoredShard):
@@ -141,7 +141,7 @@ class ShardView(StoredShard):
         start, end = utterance.start, utterance.end
         if start >= end and utterance.given is None:  # of a text
             lost = utterance.segment.text if utterance.segment else None
-            return Outcome("dropped", "filter", "not_in_audio", detail=(lost or "")[:MOST_DETAIL])
+            return Outcome("dropped", "filter", "not_in_audio", detail=shortened(lost or ""))
         if start >= end:
             detail = no_samples(utterance.segment, cut) if utterance.segment else ""
             return Outcome("failed", "filter", OUTSIDE, detail=detail)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from tasks.base.errors import shortened
 from tasks.base.schema import Row
 from tasks.segmenters import Span
 from tasks.stages.cutting import StreamFacts
@@ -39,7 +40,7 @@ def of_failure(cut: str, recording: str, code: str, detail: str, decoded: int, r
         "channels": 0,
         "decoded": decoded,
         "error_code": code,
-        "error_detail": detail[:500],
+        "error_detail": shortened(detail),
         "measures": [],
     }
 

@@ -242,7 +242,7 @@ def _pickled(answer: object) -> bytes:
         if isinstance(answer, Exception):
             pickle.loads(data)
         return data
-    except Exception:
+    except Exception:  # pickle calls what the error's own class says, which may do anything
         return pickle.dumps(RuntimeError(f"{type(answer).__name__}: {answer}"))
 
 

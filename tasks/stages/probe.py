@@ -11,7 +11,7 @@ from functools import partial
 
 from tasks import audio
 from tasks.audio.types import Header
-from tasks.base.errors import UNREACHABLE, ItemError
+from tasks.base.errors import UNREACHABLE, ItemError, shortened
 from tasks.base.schema import Row
 from tasks.recording import Locator, unreachable
 from tasks.recording.guard import file_state
@@ -27,7 +27,7 @@ def compute(units: list[OfRecording], job: Job) -> Iterator[list[Row]]:
 
 
 def failure(unit: OfRecording, code: str, detail: str) -> list[Row]:
-    return [{**unit.recording, "error_code": code, "error_detail": detail[:500]}]
+    return [{**unit.recording, "error_code": code, "error_detail": shortened(detail)}]
 
 
 def _probed(row: Row) -> Row:
@@ -42,7 +42,7 @@ def _probed(row: Row) -> Row:
     try:
         header = unreachable.patience.read(partial(_looked_into, probed))
     except ItemError as error:
-        return {**probed, "error_code": error.code, "error_detail": error.detail[:500]}
+        return {**probed, "error_code": error.code, "error_detail": shortened(error.detail)}
     seconds = header.frames / header.rate if header.frames is not None else None
     return {
         **probed,

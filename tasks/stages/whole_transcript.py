@@ -17,7 +17,7 @@ from tasks.asr import SpeechClip
 from tasks.audio import Clip
 from tasks.audio.channels import Heard
 from tasks.base.arrays import Float32s, Float64s
-from tasks.base.errors import ConfigError, ItemError
+from tasks.base.errors import ConfigError, ItemError, shortened
 from tasks.plugins import backends
 from tasks.plugins.contracts.asr import Backend, EmittingBackend
 from tasks.plugins.contracts.segmenters import Emissions, RecordingTranscript, Segmenter
@@ -94,7 +94,7 @@ def _emitted(
         try:
             scores = backend.emissions(samples)
         except RuntimeError as error:
-            raise ItemError("asr_error", str(error)[:500]) from error
+            raise ItemError("asr_error", shortened(str(error))) from error
         pieces.append((begin, len(samples) / speech.RATE, scores.astype(np.float16)))
         edges = _edges(samples, speech.spans(samples))
         spoken += [(begin + start, begin + end) for start, end in edges]

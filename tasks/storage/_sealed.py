@@ -18,10 +18,10 @@ from pathlib import Path
 from tasks import storage
 from tasks.base.errors import RunError
 from tasks.base.json_types import PublishedEntry
+from tasks.base.schema import DATASET_FILE
 from tasks.storage import lock
 from tasks.storage.objects import Objects
 
-SEAL = "dataset.json"
 LATEST = "latest"
 VERSION = re.compile(r"v[0-9]{4,}")  # name of a version's folder
 
@@ -42,7 +42,7 @@ class Sealed:
         self.store = Objects()
 
     def complete(self, version: Path) -> bool:
-        return self.store.exists(version / SEAL)
+        return self.store.exists(version / DATASET_FILE)
 
     def staging(self, version: Path) -> Path:
         return version  # `clean` emptied it: a worker cannot tell whether OUT's lock is lost
@@ -68,26 +68,27 @@ class Sealed:
         self, version: Path, staging: Path, finished: Path, staged: Collection[str]
     ) -> None:
         out = version.parent.parent
-        seal = (finished / SEAL).read_bytes()
+        seal = (finished / DATASET_FILE).read_bytes()
         files: dict[str, PublishedEntry] = json.loads(seal)["files"]
-        self.store.upload_all(finished, version, but={*staged, SEAL})
+        self.store.upload_all(finished, version, but={*staged, DATASET_FILE})
         self._check(version, files, new=files.keys() - {*staged})
         lock.check(out)
         try:
-            self.store.put(version / SEAL, seal, exclusive=True)
+            self.store.put(version / DATASET_FILE, seal, exclusive=True)
         except FileExistsError:
             # After a lost answer, the library puts again and meets its own object.
-            if self.store.read(version / SEAL) != seal:
+            if self.store.read(version / DATASET_FILE) != seal:
                 raise RunError(
                     f"another run has published {version.name} meanwhile; nothing was changed: "
                     "run it again"
                 ) from None
         try:
-            self._check(version, {**files, SEAL: {"bytes": len(seal)}}, new=())
+            self._check(version, {**files, DATASET_FILE: {"bytes": len(seal)}}, new=())
         except RunError:  # the run that holds OUT now has begun the same number
             with suppress(FileNotFoundError):
-                if self.store.read(version / SEAL) == seal:  # else that run has published it
-                    self.store.remove(version / SEAL)
+                # Else that run has published it.
+                if self.store.read(version / DATASET_FILE) == seal:
+                    self.store.remove(version / DATASET_FILE)
             raise
 
     def _check(
@@ -135,5 +136,5 @@ class Sealed:
 
     def withdraw(self, folders: Iterable[Path]) -> None:
         for folder in folders:
-            self.store.remove(folder / SEAL)
+            self.store.remove(folder / DATASET_FILE)
             self.store.remove_tree(folder)

@@ -19,6 +19,7 @@ import pyarrow as pa
 from tasks import storage
 from tasks.base.errors import ConfigError, RunError, UnsafePlace
 from tasks.base.json_types import JsonObject, PublishedEntry, parsed
+from tasks.base.schema import DATASET_FILE
 from tasks.storage import publication, tables
 from tasks.storage._sealed import VERSION
 
@@ -69,7 +70,7 @@ def _object(version: Path, text: bytes) -> JsonObject:
     try:
         data: JsonObject = parsed(text)
     except ValueError:
-        raise RunError(differs(version, "dataset.json")) from None
+        raise RunError(differs(version, DATASET_FILE)) from None
     return data
 
 
@@ -78,12 +79,12 @@ _parsed = lru_cache(maxsize=1)(_object)
 
 def text_of(version: Path) -> bytes:
     try:
-        return storage.read_bounded(version / "dataset.json")
+        return storage.read_bounded(version / DATASET_FILE)
     except ValueError:
-        raise RunError(differs(version, "dataset.json")) from None
+        raise RunError(differs(version, DATASET_FILE)) from None
     except FileNotFoundError:
         raise ConfigError(
-            f"{version} holds no dataset.json; give a folder like OUT/datasets/latest"
+            f"{version} holds no {DATASET_FILE}; give a folder like OUT/datasets/latest"
         ) from None
 
 
@@ -100,9 +101,12 @@ def latest(out: Path) -> Path | None:
 def named(place: Path) -> Path:
     """The version that a place means: itself, what `latest` is, or the newest of an OUT."""
     version = publication.of(place).follow(place)
-    if storage.exists(version / "dataset.json"):
-        return version
-    return latest(place) or version
+    return version if is_version(version) else latest(place) or version
+
+
+def is_version(place: Path) -> bool:
+    """Whether a published version lies there."""
+    return storage.exists(place / DATASET_FILE)
 
 
 def stage(out: Path, number: int) -> Path:

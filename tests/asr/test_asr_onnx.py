@@ -14,6 +14,7 @@ import pytest
 
 from tasks.asr import SpeechClip, Transcript, onnx_asr, sherpa_onnx
 from tasks.base.errors import ConfigError
+from tasks.models import onnx_session
 from tests.helpers import tiny_onnx
 
 RATE = 16000
@@ -240,6 +241,20 @@ def test_bugs_stay_loud(homes: dict[str, Path], monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(model._model, "recognize", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         heard(model, clips()[0])
+    import onnx_asr as library
+
+    monkeypatch.setattr(library, "load_model", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        backend("nemo_ctc", homes["nemo_ctc"])
+
+
+def test_errors_of_onnx_runtime_are_known_by_name(tmp_path: Path) -> None:
+    (tmp_path / "text.onnx").write_text("no graph")
+    for path in ("text.onnx", "missing.onnx"):
+        with pytest.raises(onnx_session.errors()) as told:
+            onnx_session.session(str(tmp_path / path))
+        assert type(told.value).__module__.startswith("onnxruntime")
+    assert not {Exception, ValueError, OSError} & {*onnx_session.errors()}
 
 
 @pytest.mark.parametrize("use", ["onnx_asr", "sherpa_onnx"])

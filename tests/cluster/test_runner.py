@@ -281,6 +281,17 @@ def test_a_call_that_no_worker_took_is_handed_out_again_without_a_charge() -> No
     assert (dispatcher.losses.deaths, dispatcher.losses.timeouts) == (0, 0)
 
 
+def test_a_call_that_is_tried_once_says_why_it_gave_nothing() -> None:
+    def broken(number: int) -> float:
+        return number / 0
+
+    dispatcher = Dispatcher(FakeWorkers())
+    assert dispatcher.once(nap, 7, seconds=9.0) == 7
+    with pytest.raises(RunError, match="broken: ZeroDivisionError: division by zero") as told:
+        dispatcher.once(broken, 7, seconds=9.0)
+    assert isinstance(told.value.__cause__, ZeroDivisionError)
+
+
 def test_what_is_killed_from_outside_runs_again_with_nothing_beside_it() -> None:
     workers = FakeWorkers()
     workers.there[CPU] = 4

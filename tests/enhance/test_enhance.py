@@ -172,6 +172,13 @@ def test_a_graph_that_is_missing_or_does_not_fit(
         separator_onnx.check_weights(chosen)
 
 
+def test_a_bug_is_no_fault_of_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = separator(tmp_path)
+    monkeypatch.setattr(separator_onnx.onnx_session, "session", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        separator_onnx.check_weights(chosen)
+
+
 def test_what_is_no_separator(tmp_path: Path) -> None:
     (tmp_path / "text.onnx").write_text("no graph")
     chosen = separator_onnx.Settings(path=str(tmp_path))

@@ -404,7 +404,7 @@ def test_a_fault_in_it_fails_no_run(
     assert "status -11: last words" in caplog.text
 
 
-@pytest.mark.parametrize("fault", [None, RunError("the worker died"), KeyError("a fault of ours")])
+@pytest.mark.parametrize("fault", [None, RunError("the worker died")])
 def test_a_worker_makes_it_or_else_a_process(
     made: tuple[Job, Path], monkeypatch: pytest.MonkeyPatch, fault: Exception | None
 ) -> None:

@@ -14,6 +14,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -344,6 +345,33 @@ def test_yaml_with_aliases_is_read() -> None:
     text = "a: &a {b: 1}\nc: {<<: *a, d: 2}\ne: [*a, *a]"
     found = {"a": {"b": 1}, "c": {"b": 1, "d": 2}, "e": [{"b": 1}, {"b": 1}]}
     assert yaml_text.load(text, "x") == found
+
+
+TAGS = (
+    *("null", "bool", "int", "float", "binary", "timestamp", "omap", "pairs", "set", "str", "seq"),
+    *("map", "merge", "value", "python/object:os.system", "nothing"),
+)
+VALUES = (
+    *("", "x", "2026-99-99", "2026-01-01 25:61:61", "2026-01-01 00:00:00 +99:99", "-", "0x", "08"),
+    *("1" + ":0" * 199, "1" * 400, ".", "1e999", "é", "[]", "[a, [b]]", "{}", "{a: b, c: [d]}"),
+    *("[{a: b}, {c: d, e: f}]", "{[a]: b}", "{{a: b}: c}", "{? [a, {b: c}] : d}"),
+)
+
+
+@pytest.mark.parametrize("tag", TAGS)
+def test_no_value_of_yaml_is_more_than_a_sentence(tag: str) -> None:
+    for value in VALUES:
+        for text in (f"!!{tag} {value}", f"a: !!{tag} {value}", f"!!{tag} {value}: a"):
+            with suppress(ConfigError):
+                yaml_text.load(text, "x")
+    with pytest.raises(ConfigError, match="x is not YAML: unacceptable character"):
+        yaml_text.load("a: \x00", "x")
+
+
+def test_a_bug_is_no_fault_of_the_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml_text, "_nodes", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        yaml_text.load("a: 1", "x")
 
 
 def test_settings_from_elsewhere_are_not_nested_for_ever() -> None:

@@ -11,14 +11,40 @@ import pytest
 import soundfile as sf
 
 from tasks import pipeline
+from tasks.base import errors
 from tasks.base.errors import KILLED
 from tasks.base.schema import Row
 from tasks.runs.executor import Here
 from tasks.settings.job import Job
+from tasks.shard_store import manifest
 from tasks.stages import contract, isolate, pcm, stage
+from tasks.stages.contract import OfRecording
 from tests.helpers import corpus
 
 RETRY = {"shard": {"retry": True}}
+
+
+OTHER: dict[str, dict[str, Any]] = {
+    "filter": {"segmenter": {"use": "auto"}},
+    "resample": {"rate": 8000},
+    "transcribe": {"backend": {"use": "tests.plugins.other_asr"}},
+}
+
+
+@pytest.mark.parametrize("name", ["probe", *OTHER])
+def test_a_detail_is_as_long_as_manifests_keep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    corpus.make(tmp_path / "in", 1)
+    job = corpus.job(tmp_path)
+    corpus.run(job)
+    monkeypatch.setattr(errors, "MOST_DETAIL", 7)
+    units: list[Any] = [OfRecording(manifest.listed(job.out, "shard-000000").to_pylist()[0])]
+    if name != "probe":
+        other = corpus.job(tmp_path, **{name: OTHER[name]})
+        units = contract.find(name).todo(stage.view_of(other, "shard-000000"))[0]
+    rows = [row for unit in units for row in contract.worker(name).failure(unit, "x", 99 * "y")]
+    assert [row["error_detail"] for row in rows] == ["yyyyyyy"]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from typing import Any
 from tasks.base.schema.checkpoints import AUDIO, CUTS, ENHANCED, RECORDINGS, TRANSCRIPTS
 from tasks.base.schema.columns import about
 from tasks.base.schema.published import (
+    DATASET_FILE,
     LEDGER,
     LEDGER_FILE,
     METRICS,

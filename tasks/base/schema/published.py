@@ -27,6 +27,8 @@ LEDGER = pa.schema(
     ]
 )
 
+#: Describes a version, names its files, and is its last one: a version exists once it does.
+DATASET_FILE = "dataset.json"
 #: The tables of a version, each a file or a folder of parts.
 UTTERANCES_FILE, LEDGER_FILE = "utterances.parquet", "ledger.parquet"
 

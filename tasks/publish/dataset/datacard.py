@@ -13,7 +13,7 @@ from tasks import plugins, storage
 from tasks.accounting import summary
 from tasks.base import masking
 from tasks.base.json_types import JsonObject
-from tasks.base.schema import UTTERANCES_FILE
+from tasks.base.schema import DATASET_FILE, UTTERANCES_FILE
 from tasks.publish.dataset import card_readme, composition
 from tasks.settings import Plugin
 from tasks.settings.job import Job
@@ -58,7 +58,7 @@ def write(
     for name in sorted({*there, *hashes}):  # shards of a remote version are not in the folder
         digest, size = hashes.get(name) or storage.hashed(staging / name)
         files[name] = {"sha256": digest, "bytes": size}
-    storage.write_atomic(staging / "dataset.json", sealed({**facts, "files": files}))
+    storage.write_atomic(staging / DATASET_FILE, sealed({**facts, "files": files}))
 
 
 def describe(job: Job, gathered: JsonObject, staging: Path) -> JsonObject:

@@ -146,7 +146,7 @@ def _noted(shard: OutputShard, found: list[str]) -> Iterator[None]:
         yield
     except RunError:
         raise
-    except Exception as error:
+    except Exception as error:  # of the format's reader, and of the libraries under it
         found.append(f"{shard.path} cannot be read: {error}")
 
 

@@ -16,7 +16,7 @@ from tasks.accounting.ledger import PRECEDENCE
 from tasks.base.arrays import Bools, UInt64s
 from tasks.base.errors import RunError, UnsafePlace
 from tasks.base.json_types import JsonObject, PublishedEntry, parsed
-from tasks.base.schema import LEDGER_FILE, UTTERANCES_FILE
+from tasks.base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE
 from tasks.publish import seeded_hash
 from tasks.publish.choosing import components, split_input, splits
 from tasks.publish.choosing.components import KINDS, SplitTable
@@ -66,14 +66,14 @@ def verify(version: Path) -> list[str]:
                 faults.append(fault)  # keeps the faults found before a table fails
         except RunError:
             raise
-        except Exception as error:
+        except Exception as error:  # as above
             faults.append(f"a table or dataset.json cannot be read, or lacks something: {error!r}")
     return faults
 
 
 def _files(version: Path, files: dict[str, PublishedEntry]) -> Iterator[str]:
     """Every file is there, and there is no other, but for readers' own."""
-    present = {*storage.of(version).tree(version)} - {"dataset.json"}
+    present = {*storage.of(version).tree(version)} - {DATASET_FILE}
     for name in sorted(present - files.keys()):
         if not _is_side_file(name):
             yield f"{name} is there, but dataset.json does not name it"

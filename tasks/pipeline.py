@@ -27,7 +27,7 @@ from tasks.settings.job import Done, Job
 from tasks.shard_store import decisions, manifest
 from tasks.shard_store.index import Index
 from tasks.stages import quarantine, stage
-from tasks.stages.listing import overlapping_sources, rehash
+from tasks.stages.listing import once, overlapping_sources, rehash
 from tasks.storage import containment
 
 
@@ -196,6 +196,7 @@ def _sharded(job: Job, caller: Caller, scratch: Path, begun: Begun) -> Sharded:
         for low in range(0, count, step)
     ]
     results = caller.map(shard.probe, batches) if batches else []
+    once.forget()
     seconds = shard.commit(job, found, results, index)
     if found.used_scratch:
         storage.of(scratch).clear(scratch)

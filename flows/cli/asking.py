@@ -13,6 +13,7 @@ from flows.run import plans
 from flows.settings import PrepareSettings
 from tasks.base.errors import MillError
 from tasks.base.json_types import JsonObject
+from tasks.stages.listing import once
 
 
 def agreed(settings: PrepareSettings, yes: bool) -> bool:
@@ -25,7 +26,10 @@ def agreed(settings: PrepareSettings, yes: bool) -> bool:
         return True
     print_to(Console(stderr=True), shown.before_run(plan))
     asked = sys.stdin.isatty() and sys.stderr.isatty()
-    return yes or plan["hours_again"] <= plans.ASKS / 3600 or not asked or _answer(plan)
+    if yes or plan["hours_again"] <= plans.ASKS / 3600 or not asked:
+        return True
+    once.forget()  # nobody knows how long the answer takes
+    return _answer(plan)
 
 
 def _answer(plan: JsonObject) -> bool:

@@ -28,22 +28,26 @@ def run(args: argparse.Namespace) -> Exit:
         from flows.cli import asking
         from flows.cli.show import runs
         from flows.run import launch
+        from tasks.stages.listing import once
 
     settings = _settings(args)
     print("Looking at the sources and at earlier results …", file=sys.stderr, flush=True)
-    if not asking.agreed(settings, args.yes):
-        raise Declined("nothing was started")
-    return print_answer(args, launch.run(settings), runs.run)
+    with once.listing():
+        if not asking.agreed(settings, args.yes):
+            raise Declined("nothing was started")
+        return print_answer(args, launch.run(settings), runs.run)
 
 
 def plan(args: argparse.Namespace) -> Exit:
     from flows import checks
     from flows.cli.show import plans as shown
     from flows.run import plans
+    from tasks.stages.listing import once
 
     chosen = _settings(args)
-    checks.check_wishes(chosen)
-    return print_answer(args, plans.of(chosen), shown.plan)
+    with once.listing():
+        checks.check_wishes(chosen)
+        return print_answer(args, plans.of(chosen), shown.plan)
 
 
 def estimate(args: argparse.Namespace) -> Exit:

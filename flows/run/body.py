@@ -37,6 +37,7 @@ from tasks.runs.executor import Alone, WorkersNeeded
 from tasks.runs.results import Published
 from tasks.settings.job import Job
 from tasks.shard_store import index
+from tasks.stages.listing import once
 from tasks.storage import lock, owners, tables, versions
 
 if TYPE_CHECKING:  # imports Dask and Prefect, which a run with nothing to do does without
@@ -151,11 +152,14 @@ def opened(settings: PrepareSettings) -> Iterator[Body]:
         yield open_already
         return
     began = time.monotonic()
-    job = check(settings)
-    estimates.check_disk(job, settings.cluster)
-    # On an object store only temporary copies take room here.
-    places = [Path(tempfile.gettempdir()), *([] if storage.of(job.out).remote else [job.out])]
-    with owners.naming(*places), lock.hold(job.out):
+    with ExitStack() as outer:
+        outer.enter_context(once.listing())
+        job = check(settings)
+        estimates.check_disk(job, settings.cluster)
+        # On an object store only temporary copies take room here.
+        places = [Path(tempfile.gettempdir()), *([] if storage.of(job.out).remote else [job.out])]
+        outer.enter_context(owners.naming(*places))
+        outer.enter_context(lock.hold(job.out))
         new, after_kill = not index.is_there(job.out), runs.was_killed(job.out)
         with (
             runs.record(job.out, settings) as run,

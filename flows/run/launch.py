@@ -16,6 +16,7 @@ from flows.settings import History, PrepareSettings
 from tasks.base.errors import ConfigError, RunError
 from tasks.base.json_types import JsonObject
 from tasks.base.process_memory import importing
+from tasks.stages.listing import once
 
 if TYPE_CHECKING:
     from flows.server.server import LocalServer
@@ -45,9 +46,10 @@ def run(settings: PrepareSettings) -> JsonObject:
 def estimate(settings: PrepareSettings, **more: Any) -> JsonObject:
     """Check the settings, run the flow `estimate` and return its forecast. `more` are further
     parameters of the flow."""
-    check(settings)
-    with _recorded(settings.history) as server:
-        result = _flow(settings, server, "estimate", more)
+    with once.listing():
+        check(settings)
+        with _recorded(settings.history) as server:
+            result = _flow(settings, server, "estimate", more)
     del result["task_runs"]
     return result
 

@@ -10,11 +10,11 @@ from tasks import plugins
 from tasks.base.errors import ConfigError
 from tasks.base.logs import log
 from tasks.plugins import Dataset
-from tasks.recording import Recording
 from tasks.recording.extensions import KNOWN_EXTENSIONS
 from tasks.recording.names import display_text
 from tasks.settings.job import Job
 from tasks.shard_store import manifest
+from tasks.stages.listing import once
 from tasks.storage import urls
 
 #: The demo keeps its recordings in its OUT, beside the results; no run writes there.
@@ -31,7 +31,7 @@ def check(job: Job) -> None:
     for dataset in found:
         _check_apart(job.out, dataset)
     _check_distinct(found)
-    empty = [dataset for dataset in found if not _holds_recordings(dataset)]
+    empty = [dataset for dataset in found if not once.holds_recordings(job, dataset)]
     sentences = [_nothing_in(dataset) for dataset in empty]
     # Recordings that a former run knew and are gone are left to package.max_removed_fraction.
     if len(empty) == len(found) and not manifest.shards(job.out):
@@ -75,11 +75,6 @@ def _check_distinct(found: list[Dataset]) -> None:
 
 def _is_in(place: str, folder: str) -> bool:
     return place == folder or place.startswith(folder.rstrip("/") + "/")
-
-
-def _holds_recordings(dataset: Dataset) -> bool:
-    entries = dataset.source.recordings(dataset.settings)
-    return any(isinstance(entry, Recording) for entry in entries)
 
 
 def _nothing_in(dataset: Dataset) -> str:

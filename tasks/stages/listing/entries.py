@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tasks import storage
 from tasks.base import masking
@@ -19,9 +21,20 @@ from tasks.settings import SourceSettings
 from tasks.stages.listing import fingerprints
 from tasks.stages.listing.rttm import SideFiles
 from tasks.stages.listing.skipped import LeftAside, LeftAsides
-from tasks.storage import bounds, urls
+from tasks.storage import bounds, tables, urls
 
 ROWS = 10_000  # of a batch, if they have no more than `bounds.BATCH_BYTES`
+
+
+#: A batch in a file.
+HASHED = pa.schema(
+    [
+        *RECORDINGS,
+        pa.field("_key", pa.binary(16)),
+        pa.field("_state", pa.uint64()),
+        pa.field("_head", pa.uint64()),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +45,24 @@ class Batch:
     keys: FixedBytes
     states: UInt64s
     heads: UInt64s  # of the column `listed`
+
+
+def hashed(batch: Batch) -> pa.Table:
+    """HASHED of a batch."""
+    table = batch.rows.append_column("_key", fingerprints.stored(batch.keys))
+    for title, column in zip(HASHED.names[-2:], (batch.states, batch.heads), strict=True):
+        table = table.append_column(title, pa.array(column))
+    return table.cast(HASHED)
+
+
+def read(path: Path) -> Iterator[Batch]:
+    """The batches in a file of HASHED."""
+    with tables.arrow(path) as file:
+        for group in pq.ParquetFile(file).iter_batches(ROWS):
+            table = pa.Table.from_batches([group]).combine_chunks()
+            keys = fingerprints.loaded(table["_key"].chunk(0))
+            numbers = (table[name].to_numpy() for name in HASHED.names[-2:])
+            yield Batch(table.select(RECORDINGS.names), keys, *numbers)
 
 
 def batches(

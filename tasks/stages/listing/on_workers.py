@@ -6,14 +6,13 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks import plugins, storage
-from tasks.base.schema import RECORDINGS
+from tasks.plugins import Dataset
 from tasks.plugins.contracts.sources import SourceBranch
 from tasks.settings.job import Job
-from tasks.stages.listing import entries, fingerprints, rttm
+from tasks.stages.listing import entries, rttm
 from tasks.stages.listing.entries import Batch
 from tasks.stages.listing.skipped import LeftAsides
 from tasks.storage import tables
@@ -25,14 +24,10 @@ LEAST_KNOWN = 200_000  # recordings: where fewer are known, listing takes second
 #: `tasks.runs.executor.Caller.map`.
 Map = Callable[[Callable[..., bool], Sequence[tuple[object, ...]]], list[bool]]
 
-HASHED = pa.schema(
-    [
-        *RECORDINGS,
-        pa.field("_key", pa.binary(16)),
-        pa.field("_state", pa.uint64()),
-        pa.field("_head", pa.uint64()),
-    ]
-)
+
+def branches(dataset: Dataset) -> Sequence[SourceBranch] | None:
+    """The branches of a source that workers list if they may; None if it is listed as a whole."""
+    return dataset.source.branches(dataset.settings, LEAST_BRANCHES)
 
 
 def listed(
@@ -57,17 +52,13 @@ def list_branches(
     name, source, settings = plugins.datasets(job.sources)[number]
     left, turns = LeftAsides(), rttm.of_job(job, settings)
     written = io.BytesIO()
-    with pq.ParquetWriter(written, HASHED, compression="lz4") as writer:
+    with pq.ParquetWriter(written, entries.HASHED, compression="lz4") as writer:
         for branch in branches:
             found = source.branch(settings, branch)
             if found is None:
                 return False
             for batch in entries.batches(name, settings, found, left, turns):
-                table = batch.rows.append_column("_key", fingerprints.stored(batch.keys))
-                hashes = (batch.states, batch.heads)
-                for title, column in zip(HASHED.names[-2:], hashes, strict=True):
-                    table = table.append_column(title, pa.array(column))
-                writer.write_table(table.cast(HASHED))
+                writer.write_table(entries.hashed(batch))
     rows, aside = _files(home, number, at)
     storage.of(rows).write(rows, written.getvalue())
     storage.of(aside).write(aside, tables.parquet(left.table()))
@@ -78,16 +69,7 @@ def _read(home: Path, number: int, count: int, left: LeftAsides) -> Iterator[Bat
     for at in range(count):
         rows, aside = _files(home, number, at)
         left.extend(tables.read(aside))
-        with tables.arrow(rows) as file:
-            for group in pq.ParquetFile(file).iter_batches(entries.ROWS):
-                yield _batch(pa.Table.from_batches([group]))
-
-
-def _batch(table: pa.Table) -> Batch:
-    table = table.combine_chunks()
-    keys = fingerprints.loaded(table["_key"].chunk(0))
-    numbers = (table[name].to_numpy() for name in HASHED.names[-2:])
-    return Batch(table.select(RECORDINGS.names), keys, *numbers)
+        yield from entries.read(rows)
 
 
 def _files(home: Path, number: int, at: int) -> tuple[Path, Path]:

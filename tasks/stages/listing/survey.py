@@ -18,7 +18,7 @@ from tasks.recording.guard import LOCAL_GUARD, UNPROVEN, identity
 from tasks.settings.job import Job
 from tasks.shard_store import manifest
 from tasks.shard_store.index import Index
-from tasks.stages.listing import entries, fingerprints, on_workers, rttm
+from tasks.stages.listing import fingerprints, on_workers, once
 from tasks.stages.listing import known_recordings as known
 from tasks.stages.listing.entries import Batch
 from tasks.stages.listing.known_recordings import MAY_BE_TRIED, PASSING, PRESENT, KnownRecordings
@@ -106,17 +106,17 @@ def _listed(
     run: on_workers.Map | None,
 ) -> Iterator[Batch]:
     """The listing of one source: by workers if it is large, or if they are needed anyway."""
-    name, source, settings = dataset
+    if (batches := once.kept(job, dataset, found.left, make=run is None)) is not None:
+        return batches
     count = len(found.known.columns.keys)
     if run is not None and (not count or count >= on_workers.LEAST_KNOWN):
-        branches = source.branches(settings, on_workers.LEAST_BRANCHES)
+        branches = on_workers.branches(dataset)
         if branches is not None:
             found.used_scratch = True
             batches = on_workers.listed(job, number, branches, home, run, found.left)
             if batches is not None:
                 return batches
-    turns = rttm.of_job(job, settings)
-    return entries.batches(name, settings, source.recordings(settings), found.left, turns)
+    return once.listed(job, dataset, found.left)
 
 
 class _Looking:

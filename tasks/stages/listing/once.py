@@ -1,0 +1,122 @@
+"""Lists each source once for a command that looks at it several times: the check that it holds
+something, the plan before a run, and the run itself.
+
+A listing is kept on disk: a large source has millions of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks.plugins import Dataset
+from tasks.recording import Recording
+from tasks.settings import Plugin, SourceSettings
+from tasks.settings.job import Job
+from tasks.stages.listing import entries, on_workers, rttm
+from tasks.stages.listing.entries import Batch
+from tasks.stages.listing.skipped import LeftAsides
+from tasks.storage import temporary
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A listing: what it is of, and where it lies."""
+
+    name: str
+    settings: SourceSettings
+    speakers: Plugin
+    path: Path
+    left: pa.Table
+    recordings: int
+
+
+class Listings:
+    """The sources that were listed since the command began."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._all: list[_Kept] = []
+
+    def find(self, job: Job, dataset: Dataset) -> _Kept | None:
+        wanted = (dataset.name, dataset.settings, job.speakers)
+        return next((k for k in self._all if (k.name, k.settings, k.speakers) == wanted), None)
+
+    def list(self, job: Job, dataset: Dataset) -> _Kept:
+        """List a source, unless that was done."""
+        if (kept := self.find(job, dataset)) is not None:
+            return kept
+        path = self._home / f"{len(self._all):03d}.parquet"
+        left, count = LeftAsides(), 0
+        with pq.ParquetWriter(path, entries.HASHED, compression="lz4") as writer:
+            for batch in listed(job, dataset, left):
+                writer.write_table(entries.hashed(batch))
+                count += len(batch.rows)
+        made = (dataset.name, dataset.settings, job.speakers, path, left.table(), count)
+        self._all.append(kept := _Kept(*made))
+        return kept
+
+    def forget(self) -> None:
+        """Remove all listings: sources are listed anew from here on."""
+        for kept in self._all:
+            kept.path.unlink(missing_ok=True)
+        self._all.clear()
+
+
+_current: ContextVar[Listings | None] = ContextVar("listings", default=None)
+
+
+@contextmanager
+def listing() -> Iterator[None]:
+    """Inside, no source is listed twice until `forget`."""
+    if _current.get() is not None:
+        yield
+        return
+    with temporary.scratch() as home:
+        token = _current.set(Listings(home))
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+
+def forget() -> None:
+    """List sources anew from here on: their listings were used, or are no longer fresh."""
+    if (current := _current.get()) is not None:
+        current.forget()
+
+
+def listed(job: Job, dataset: Dataset, left: LeftAsides) -> Iterator[Batch]:
+    """The recordings of a source, as it lists them now; other entries go to `left`."""
+    name, source, settings = dataset
+    turns = rttm.of_job(job, settings)
+    return entries.batches(name, settings, source.recordings(settings), left, turns)
+
+
+def holds_recordings(job: Job, dataset: Dataset) -> bool:
+    """Whether a source holds any. What is left to workers to list is only looked into."""
+    current = _current.get()
+    if current is not None:
+        if (kept := current.find(job, dataset)) is not None:
+            return kept.recordings > 0
+        if on_workers.branches(dataset) is None:
+            return current.list(job, dataset).recordings > 0
+    found = dataset.source.recordings(dataset.settings)
+    return any(isinstance(entry, Recording) for entry in found)
+
+
+def kept(job: Job, dataset: Dataset, left: LeftAsides, make: bool) -> Iterator[Batch] | None:
+    """The recordings of a source by the listing of this command; `make` one if there is none, else
+    None. None as well for a command that keeps none."""
+    current = _current.get()
+    if current is None or not (make or current.find(job, dataset)):
+        return None
+    found = current.list(job, dataset)
+    left.extend(found.left)
+    return entries.read(found.path)

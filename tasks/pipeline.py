@@ -86,16 +86,18 @@ def run(job: Job, caller: Caller, observer: Observer, begun: Begun | None = None
         safeguards.check_readable(job, found.unreachable)
         safeguards.check_failed(job, found.listed)
         state = begun.state = begun.state or UpToDate(job, found.shards, found.index)
-        _chains(job, found, caller, observer, state, totals)
-        observer.start("package", found.done.seconds)
-        work = partial(publish.publish, job, found.shards, caller, caller.listing(job), state)
         try:
+            _chains(job, found, caller, observer, state, totals)
+            observer.start("package", found.done.seconds)
+            scratch = caller.listing(job)
+            work = partial(publish.publish, job, found.shards, caller, scratch, state)
             published = observer.step("package", work)
         except NothingLeft as error:
             raise NothingLeft(error.args[0], error.reasons, found.ignored) from None
-        except CorruptManifest:  # its contents are made again
+        except CorruptManifest as fault:  # it was removed, and its contents are made again
             if attempt == REPAIRS - 1:
                 raise
+            found.index.forget([fault.path.removeprefix(f"{job.out}/")])
             begun.forget()
             totals.begin_again()
             continue
@@ -132,7 +134,8 @@ def _chains(
     """The chains of all shards, with their counts.
 
     A shard's results are counted as soon as its chain ends: even for a hundred thousand shards,
-    only the counts stay in memory.
+    only the counts stay in memory. CorruptManifest if the listings of some shards were damaged:
+    they are removed.
     """
     for name in stage.PER_SHARD:
         observer.start(name, found.done.seconds)
@@ -145,11 +148,18 @@ def _chains(
         log.info("%d of %d shards are unchanged; they are skipped", passed, len(found.shards))
 
     counting = threading.Lock()
+    damaged: list[CorruptManifest] = []
 
     def each(shard: str) -> list[Done]:
         complete = state.items(shard) or {}
         files = 1 if complete else found.index.most_files(shard)
-        dones = chain(job, shard, found.seconds[shard], caller, observer, complete, files)
+        try:
+            if files and not complete:  # before Prefect hears of the shard
+                manifest.listed(job.out, shard, manifest.refuse)
+            dones = chain(job, shard, found.seconds[shard], caller, observer, complete, files)
+        except CorruptManifest as fault:
+            damaged.append(fault)
+            return []
         with counting:
             state.record(dones)
             for done in dones:
@@ -157,6 +167,11 @@ def _chains(
         return []
 
     observer.chains({shard: found.seconds[shard] for shard in shards}, each)
+    for fault in damaged:
+        manifest.repair(job.out, fault)
+    if damaged:
+        found.index.forget(fault.path.removeprefix(f"{job.out}/") for fault in damaged)
+        raise damaged[0]
     for name in stage.PER_SHARD:
         observer.finish(name)
 

@@ -114,7 +114,7 @@ def broken_of(job: Job, found: Survey, exempt: Collection[str]) -> BrokenCount:
     named = (
         Broken(row["source_path"], f"shard.{row['error_code']}", row["error_detail"] or "")
         for number in sorted({number for number, _, bad in strict if bad})
-        for row in manifest.listed(job.out, had.shards[number]).to_pylist()
+        for row in manifest.listed(job.out, had.shards[number], manifest.refuse).to_pylist()
         if row["present"] and row["error_code"] and row["dataset"] not in exempt
     )
     return BrokenCount(recordings, failed, nsmallest(FIRST, named))
@@ -126,7 +126,7 @@ def unreachable_of(job: Job, found: Survey) -> dict[str, Unreachable]:
     now = known_recordings.PRESENT | known_recordings.PASSING
     failed, why = Counter[str](), dict[str, str]()
     for number in np.unique(had.columns.shard[had.columns.flags & now == now]):
-        table = manifest.listed(job.out, had.shards[number])
+        table = manifest.listed(job.out, had.shards[number], manifest.refuse)
         for row in table.filter(pa.array(passing.passing(table))).to_pylist():
             if row["present"]:
                 failed[row["dataset"]] += 1

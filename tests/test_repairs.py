@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +12,12 @@ import pytest
 
 from flows.progress import Progress
 from tasks import pipeline
+from tasks.publish.upkeep import checkpoints
 from tasks.publish.upkeep.verify import verify
 from tasks.runs.executor import Here, Unobserved
 from tasks.settings.job import Done, Job
+from tasks.shard_store import manifest
+from tasks.stages.listing import known_recordings
 from tests.helpers import corpus
 from tests.laws.test_laws import damage
 
@@ -120,6 +124,73 @@ def test_damage_together_with_a_change_of_the_source(
     assert verify(published.path) == []
     assert corpus.content(published.path) == corpus.content(expected.path)
     assert not corpus.run(job)[0].new
+
+
+def rot(path: Path) -> None:
+    """Damage that no time of the file tells of."""
+    status = path.stat()
+    corpus.flip(path, status.st_size // 2)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also a small OUT notes its recordings, so that a run reads no listing for them alone."""
+    monkeypatch.setattr(known_recordings, "LEAST", 1)
+
+
+@pytest.mark.usefixtures("noted")
+@pytest.mark.parametrize(
+    ("changed", "count"),
+    [
+        ({"filter": corpus.filters(min=0.7)}, 99),
+        ({"filter": corpus.filters({"use": "dc_offset"})}, 99),
+        ({"transcribe": OTHER_ASR}, 99),
+        ({"resample": {"rate": 8000}}, 99),
+        ({"package": {"seed": 1}}, 1),
+    ],
+    ids=["threshold", "filter", "transcribe", "resample", "package"],
+)
+def test_a_damaged_listing_is_no_empty_shard(
+    tmp_path: Path, changed: dict[str, Any], count: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With any number of them, and other settings: three of eleven recordings left the version,
+    and came back in the next one."""
+    corpus.make(tmp_path / "in", COUNT)
+    corpus.run(corpus.job(tmp_path, shard=SHARDS))
+    shutil.copytree(tmp_path / "out", tmp_path / "sound", symlinks=True)
+    changed = {**changed, "package": {"max_removed_fraction": 1.0, **changed.get("package", {})}}
+    sound = corpus.job(tmp_path, shard=SHARDS, out=tmp_path / "sound", **changed)
+    expected, counts = corpus.run(sound)
+    job = corpus.job(tmp_path, shard=SHARDS, **changed)
+    damaged = corpus.parts(job.out, "manifests/shard")[:count]
+    for path in damaged:
+        rot(path)
+    manifest._parts.clear()
+    caplog.clear()
+    published, again = corpus.run(job)
+    assert corpus.content(published.path) == corpus.content(expected.path)
+    assert {**again, "shard": None} == {**counts, "shard": None}
+    assert caplog.text.count("; removed; what it held is made again") == len(damaged)
+    assert "gone since the last run" not in caplog.text
+    assert not corpus.run(job)[0].new
+
+
+@pytest.mark.usefixtures("noted")
+def test_a_damaged_listing_that_the_rehash_meets_is_made_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    corpus.make(tmp_path / "in", COUNT)
+    job = corpus.job(tmp_path, shard={**SHARDS, "rehash": 1.0})
+    corpus.run(job)
+    path = corpus.parts(job.out, "manifests/shard")[0]
+    rot(path)
+    manifest._parts.clear()
+    published, counts = corpus.run(job)
+    assert not published.new
+    assert sum(counts["shard"]) == COUNT
+    assert checkpoints.verify(job.out).faults == []
+    assert "; the next run removes it" not in caplog.text
 
 
 class Bars(Unobserved):

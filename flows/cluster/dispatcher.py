@@ -9,8 +9,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from flows.cluster.calls import (
     CallQueue,
@@ -53,6 +54,16 @@ class Workers(Protocol):
 
     def renew(self) -> None:
         """Replace all workers, none of which runs a call: new ones hold no models in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call(Generic[Result]):
+    """A call, the queue that it waits in, and the record of its attempts."""
+
+    fn: Callable[..., Result]
+    args: tuple[object, ...]
+    queue: CallQueue
+    trace: Trace
 
 
 class Dispatcher:
@@ -103,12 +114,12 @@ class Dispatcher:
         tries = SHARED_TRIES + ISOLATED_TRIES
         trace = trace if trace is not None else Trace()
         trace.wanted = time.time()
-        calls = self._queue(kind)
+        call = _Call(fn, args, self._queue(kind), trace)
         for attempt in range(1, (SHARED_TRIES if isolates else tries) + 1):
             try:
-                return self._attempt(trace, calls, fn, args, within(False))
+                return self._attempt(call, within(False))
             except WorkerLost as loss:
-                args = args if again is None else again
+                call = call if again is None else replace(call, args=again)
                 # A call that hangs is not given the same time once more.
                 last = isolates and (attempt == SHARED_TRIES or loss.timed_out)
                 then = "its items run one by one now" if last else "it runs again"
@@ -119,13 +130,12 @@ class Dispatcher:
             with self._lock:
                 self.losses.isolated += 1
             trace.isolated = True
-            isolated = partial(fn, isolate=True)
+            call = replace(call, fn=partial(fn, isolate=True))
             alone = False
             for _ in range(ISOLATED_TRIES):
                 try:
-                    if alone:
-                        return self._attempt_alone(trace, calls, isolated, args, within(True))
-                    return self._attempt(trace, calls, isolated, args, within(True))
+                    attempt_it = self._attempt_alone if alone else self._attempt
+                    return attempt_it(call, within(True))
                 except WorkerLost as loss:
                     log.warning("%s, item by item: %s", what, loss)
                 except KilledFromOutside as error:
@@ -133,7 +143,8 @@ class Dispatcher:
                     if alone and self._all_killed():
                         raise
                     again_so = isolate.resigned if alone else isolate.alone
-                    isolated, alone = partial(again_so, partial(fn, isolate=True)), True
+                    work = partial(again_so, partial(fn, isolate=True))
+                    call, alone = replace(call, fn=work), True
         one_by_one = ", even with its items run one by one" if isolates else ""
         raise RunError(
             f"{what} ended {tries} workers{one_by_one}: check whether the machine is out of "
@@ -144,7 +155,7 @@ class Dispatcher:
         """`fn(*args)` on a CPU worker, tried once. RunError if the worker dies, if the call takes
         more than `seconds`, or if it raises anything."""
         try:
-            return self._attempt(Trace(), self._queue(CPU), fn, args, seconds)
+            return self._attempt(_Call(fn, args, self._queue(CPU), Trace()), seconds)
         except RunError:
             raise
         except WorkerLost as loss:
@@ -174,23 +185,16 @@ class Dispatcher:
         with self._lock:
             return self._queues.setdefault(kind, CallQueue(kind))
 
-    def _attempt(
-        self,
-        trace: Trace,
-        calls: CallQueue,
-        fn: Callable[..., Result],
-        args: tuple[object, ...],
-        seconds: float,
-        alone: bool = False,
-    ) -> Result:
+    def _attempt(self, call: _Call[Result], seconds: float, alone: bool = False) -> Result:
         """One try of a call; WorkerLost if its worker dies or is restarted. `alone`: it does not
         wait for its turn."""
+        trace = call.trace
         trace.attempts += 1
         began = time.time()
         if retry := trace.attempts > 1:
             trace.wanted = began
         while True:
-            future = self._submit_in_turn(calls, fn, args, retry, alone)
+            future = self._submit_in_turn(call, retry, alone)
             try:
                 result: Result = self._wait(future, seconds)
                 return result
@@ -201,16 +205,9 @@ class Dispatcher:
                 trace.lost += time.time() - began
                 raise
             finally:
-                calls.finished(future)
+                call.queue.finished(future)
 
-    def _attempt_alone(
-        self,
-        trace: Trace,
-        calls: CallQueue,
-        fn: Callable[..., Result],
-        args: tuple[object, ...],
-        seconds: float,
-    ) -> Result:
+    def _attempt_alone(self, call: _Call[Result], seconds: float) -> Result:
         """`_attempt` with no other call running, on workers that hold no models in memory."""
         with self._one_alone:
             self._alone.set()
@@ -218,7 +215,7 @@ class Dispatcher:
                 while self._running():
                     self.sleep(POLL_SECONDS)
                 self._cluster.renew()
-                return self._attempt(trace, calls, fn, args, seconds, alone=True)
+                return self._attempt(call, seconds, alone=True)
             finally:
                 self._alone.clear()
 
@@ -238,19 +235,13 @@ class Dispatcher:
                     return True
         return False
 
-    def _submit_in_turn(
-        self,
-        calls: CallQueue,
-        fn: Callable[..., Result],
-        args: tuple[object, ...],
-        retry: bool,
-        alone: bool,
-    ) -> Future:
+    def _submit_in_turn(self, call: _Call[Result], retry: bool, alone: bool) -> Future:
         """Submit when it is this call's turn and a worker is idle.
 
         While a dead worker is being replaced, two calls would otherwise share a worker, and the
         innocent one would die, or miss its deadline, with the other.
         """
+        calls = call.queue
         with calls.place() as turn:
             while True:
                 if self._cancelled.is_set():
@@ -270,7 +261,7 @@ class Dispatcher:
                     # Meanwhile another call may have come to the head, or failed.
                     next_one = alone or (turn.is_set() and not self._alone.is_set())
                     if idle and next_one and not self._drained(retry):
-                        future = self._cluster.submit(fn, *args, kind=calls.kind)
+                        future = self._cluster.submit(call.fn, *call.args, kind=calls.kind)
                         calls.started(future)
                         return future
                 calls.ended.wait(POLL_SECONDS)

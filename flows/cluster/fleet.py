@@ -81,10 +81,10 @@ def check_memory(job: Job, settings: ClusterSettings, history: str) -> None:
     if settings.kind != "local":
         return
     limit = memory_limits.of_run()
-    needs(job, history).check(limit)
+    needed = needs(job)
+    needed.recorded(history).check(limit)
     if not settings.workers and settings.memory_limit == "auto":
         return  # a run with nothing to do imports no Dask
-    needed = needs(job)
     workers = of(settings, bool(gpu.stages(job)), needed)
     if settings.workers and workers.cpus < settings.workers:
         log.warning(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import resource
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tasks.base import memory_limits
 from tasks.base.errors import ConfigError
@@ -48,6 +48,10 @@ class Needs:
         main, worker = in_gb(self.main), in_gb(self.worker)
         return f"{main} for the main process and {worker} for each worker{models}"
 
+    def recorded(self, history: str) -> Needs:
+        """Those of a run that records itself as `history` says."""
+        return replace(self, main=MAIN + _prefect(history))
+
     def fitting(self, limit: Limit, beyond: int = 0) -> int:
         """Workers that fit beside the main process, each with so many bytes beyond the least."""
         return max(0, limit.bytes - self.main) // (self.worker + beyond)
@@ -70,8 +74,8 @@ class Needs:
             )
 
 
-def needs(job: Job, history: str = "auto") -> Needs:
-    """The needs of a run that records itself as `history` says. ConfigError for a missing model."""
+def needs(job: Job) -> Needs:
+    """The needs of a run that records itself wherever it can. ConfigError for a missing model."""
     found = {}
     for shelf, plugin in engines.chosen(job):
         module, own = resolve(shelf, plugin)
@@ -79,7 +83,7 @@ def needs(job: Job, history: str = "auto") -> Needs:
             found[shelf, plugin.use] = size
     hearing = any(shelf in ("asr", "segmenters") for shelf, _ in found)
     models = tuple((use, size) for (_, use), size in found.items())
-    return Needs(MAIN + _prefect(history), models, hearing)
+    return Needs(MAIN + _prefect("auto"), models, hearing)
 
 
 def _prefect(history: str) -> int:

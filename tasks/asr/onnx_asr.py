@@ -178,7 +178,7 @@ def _load(settings: Settings, kind: str) -> Any:
     device = "cpu" if settings.device == "cpu" or fault or hidden else "cuda"
     # The library looks a configuration's names up in tables, and asserts what it expects of graphs.
     own = (ModelLoadingError, OSError, ValueError, KeyError, AssertionError)
-    refusals = (*onnx_session.errors(), *own)
+    refusals: tuple[type[Exception], ...] = (*onnx_session.errors(), *own)
     try:
         return onnx_asr.load_model(
             kind,

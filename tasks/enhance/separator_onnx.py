@@ -85,9 +85,10 @@ def _graph(settings: Settings) -> Path:
 
 @lru_cache(maxsize=2)
 def _session(path: Path) -> onnxruntime.InferenceSession:
+    refusals: tuple[type[Exception], ...] = (OSError, *onnx_session.errors())
     try:
         return onnx_session.session(path.read_bytes())
-    except (OSError, *onnx_session.errors()) as error:
+    except refusals as error:
         raise ConfigError(f"{ASKED_BY}: {path} is not an ONNX graph: {error}") from error
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from heapq import nsmallest
 from pathlib import Path
@@ -58,16 +58,12 @@ def _check_removed(job: Job, totals: Totals, portions: Sequence[Portion], newest
     if not gone:
         return
     reasons = totals.sums["reason"].to_pylist()
-    listings = partial(_listings, job.out)
+    listings = partial(manifest.listings, job.out)
     unreadable = removals.unreadable(listings()) if "unreadable" in reasons else set[str]()
     if removals.refusal(job, gone, unreadable, newest):
         gone -= _moved(listings(), gone)
         if sentence := removals.refusal(job, gone, unreadable, newest):
             raise RunError(sentence)
-
-
-def _listings(out: Path) -> Iterator[pa.Table]:
-    return (manifest.listed(out, shard) for shard in manifest.shards(out))
 
 
 def _moved(listings: Iterable[pa.Table], gone: set[str]) -> set[str]:

@@ -27,6 +27,7 @@ def chain(
 
     `there`: items of each stage if the shard is known to be complete. `files`: the most files that
     any stage has for it: several may need joining, and with none there is nothing to look up.
+    CorruptManifest if the shard's listing is damaged: its source has to be listed again.
     """
     ended: dict[str, Done] = {}
     for attempt in range(REPAIRS):
@@ -42,6 +43,8 @@ def chain(
                 ended[name], sure = done, done.ran
             return [*ended.values()]
         except CorruptManifest as fault:
+            if manifest.is_listing(job.out, fault):
+                raise
             manifest.repair(job.out, fault)
             if attempt == REPAIRS - 1:
                 raise RunError(

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,6 +110,19 @@ def repair(out: Path, fault: CorruptManifest) -> bool:
     return True
 
 
+def repair_results(out: Path, fault: CorruptManifest) -> None:
+    """`repair`, for a stage, which computes again what is missing. A damaged listing is raised:
+    without it a shard would seem to hold nothing, and only the sources tell what it held."""
+    if is_listing(out, fault):
+        raise fault
+    repair(out, fault)
+
+
+def is_listing(out: Path, fault: CorruptManifest) -> bool:
+    """Whether a part of the shard stage is damaged."""
+    return fault.path.startswith(f"{out}/manifests/shard/")
+
+
 def commit(
     out: Path,
     stage: str,
@@ -191,6 +204,11 @@ def replaced(out: Path, name: str) -> bool:
 def _readable(home: Path) -> list[Part]:
     files, _ = _opened(_files(home))
     return [part for parts in files for part in parts]
+
+
+def listings(out: Path) -> Iterator[pa.Table]:
+    """RECORDINGS of each shard."""
+    return (listed(out, shard) for shard in shards(out))
 
 
 def listed(out: Path, shard: str, damaged: OnDamage = leave) -> pa.Table:

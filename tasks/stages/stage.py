@@ -59,11 +59,11 @@ def view_of(
 
 def pending(stage: str, job: Job, shard: str) -> tuple[int, int]:
     """(items that the stage would compute for the shard, items that it would reuse), without what
-    is damaged, which is removed.
+    is damaged, which is removed. CorruptManifest for a damaged listing of the shard.
 
     A run asks this for every new shard, so it looks nothing up if nothing is stored.
     """
-    view = view_of(job, shard, manifest.repair, again=True)
+    view = view_of(job, shard, manifest.repair_results, again=True)
     if stage == PER_SHARD[0] and not manifest.files(job.out, stage, shard):
         return sum(not row["error_code"] for row in view.recordings), 0
     units, reused = contract.find(stage).todo(view)
@@ -99,7 +99,7 @@ def _round(stage: str, job: Job, shard: str, isolate: bool, progress: Progress |
     began = time.monotonic()
     module = contract.find(stage)
     with process_memory.uncollected():
-        units, reused = module.todo(view_of(job, shard, manifest.repair, again=True))
+        units, reused = module.todo(view_of(job, shard, manifest.repair_results, again=True))
     if progress:
         progress.ahead(sum(unit.seconds for unit in units))
     load = _load(module, job) if units and not isolate else 0.0

@@ -221,21 +221,25 @@ def own_guard(status: os.stat_result) -> str:
     return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
 
 
-def _opened(path: str | Path, flags: int = os.O_RDONLY) -> int:
-    """A descriptor of a file to read; FileNotFoundError as `_regular`."""
+@contextmanager
+def _or_missing(path: str | Path) -> Iterator[None]:
+    """What is no regular file counts as not there: a link may lead anywhere, and a pipe or a device
+    may never end."""
     try:
-        return regular.written(path, flags)
+        yield
     except regular.NotAFile as error:
         raise FileNotFoundError(errno.ENOENT, str(error), str(path)) from None
 
 
+def _opened(path: str | Path, flags: int = os.O_RDONLY) -> int:
+    """A descriptor of a file to read."""
+    with _or_missing(path):
+        return regular.written(path, flags)
+
+
 def _regular(path: Path) -> os.stat_result:
-    """The status of a file; FileNotFoundError for anything else: a link may lead anywhere, and a
-    pipe or a device may never end."""
-    status = os.lstat(path)
-    if not stat.S_ISREG(status.st_mode):
-        raise FileNotFoundError(errno.ENOENT, "no regular file", str(path))
-    return status
+    with _or_missing(path):
+        return regular.status(path)
 
 
 def _file(path: Path, status: os.stat_result) -> File:

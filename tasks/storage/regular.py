@@ -39,10 +39,17 @@ def read(path: str | Path, flags: int = os.O_RDONLY) -> int:
     return _opened(path, flags, 0, follows=True)
 
 
+def status(path: str | Path, follows: bool = False) -> os.stat_result:
+    """The status of a file; NotAFile if something else has its name."""
+    found = os.stat(path, follow_symlinks=follows)
+    _refuse_others(found, path)
+    return found
+
+
 def check(path: str | Path, follows: bool = True) -> None:
     """NotAFile if something else has this name; nothing if the name is free."""
     with suppress(FileNotFoundError, NotADirectoryError):
-        _refuse_others(os.stat(path, follow_symlinks=follows), path)
+        status(path, follows)
 
 
 def _opened(path: str | Path, flags: int, mode: int, follows: bool) -> int:

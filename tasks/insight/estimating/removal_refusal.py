@@ -26,8 +26,7 @@ def refusal(job: Job, listed: AsListed, newest: Path | None) -> str | None:
     if not gone:
         return None
     unreadable = {row["recording"] for row in listed.fresh if row["error_code"] == "unreadable"}
-    known = (manifest.listed(job.out, shard) for shard in manifest.shards(job.out))
-    unreadable |= removals.unreadable(known) - listed.absent()
+    unreadable |= removals.unreadable(manifest.listings(job.out)) - listed.absent()
     if removals.refusal(job, gone, unreadable, newest) is None:
         return None
     gone -= listed.same_content(gone)

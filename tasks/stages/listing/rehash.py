@@ -37,7 +37,8 @@ def doubted(job: Job, index: Index) -> set[str]:
     share, deadline = job.shard.rehash, math.inf
     if share is None:  # without a run in OUT there is no turn to take
         share, deadline = SHARE if job.number else 0.0, time.monotonic() + MOST_SECONDS
-    changed = set(differing(job.out, due(_shards(index), share, job.number), deadline))
+    shards = due(_shards(index), share, job.number)
+    changed = set(differing(job.out, shards, deadline, index.repair))
     if changed:
         log.warning(
             "%d of the recordings have changed under the same size and times, such as %s; what "
@@ -65,13 +66,19 @@ def due(shards: Sequence[str], share: float, number: int) -> list[str]:
     return portion[turn:] + portion[:turn]
 
 
-def differing(out: Path, shards: Iterable[str], deadline: float = math.inf) -> Iterator[str]:
-    """Names of the local recordings of shards whose bytes are not those of their digest."""
+def differing(
+    out: Path,
+    shards: Iterable[str],
+    deadline: float = math.inf,
+    damaged: manifest.OnDamage = manifest.leave,
+) -> Iterator[str]:
+    """Names of the local recordings of shards whose bytes are not those of their digest; `damaged`
+    hears of damaged listings."""
     with ThreadPoolExecutor(THREADS) as threads:
         for shard in shards:
             if time.monotonic() > deadline:
                 return
-            rows = [row for row in manifest.listed(out, shard).to_pylist() if _known(row)]
+            rows = [r for r in manifest.listed(out, shard, damaged).to_pylist() if _known(r)]
             differs = threads.map(_differs, rows)
             yield from (row["recording"] for row, wrong in zip(rows, differs, strict=True) if wrong)
 

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject, parsed
-from tasks.storage import append_log
+from tasks.storage import append_log, containment
 
-NAME = "reviews.jsonl"
+NAME = containment.DECISIONS_FILE
 FOLDER = "reviews"  # of a bucket
 DECISIONS = ("keep", "drop", "retext", "undo")
 RETEXT = ("re-text", "text")  # other words for `retext`

@@ -109,7 +109,7 @@ class Index:
     def warn_of_foreign(self) -> None:
         if self.foreign:
             sentence = "%s: not written by uttermill, so not read, and left where it lies"
-            log.warning(sentence, _named(sorted(self.foreign)))
+            log.warning(sentence, named(sorted(self.foreign)))
 
     def warn_of_gone(self) -> None:
         if gone := self.gone():
@@ -117,7 +117,7 @@ class Index:
                 "1 checkpoint file is" if len(gone) == 1 else f"{len(gone)} checkpoint files are"
             )
             sentence = "%s gone since the last run (%s); what was in there is made again"
-            log.warning(sentence, files, _named(gone))
+            log.warning(sentence, files, named(gone))
 
     def noted_shard(self, shard: str, key: str) -> Mapping[str, int] | None:
         """Items of each stage of a shard, if it was noted under this key."""
@@ -160,7 +160,8 @@ class Index:
         self._noted = noted
 
 
-def _named(files: Sequence[str]) -> str:
+def named(files: Sequence[str]) -> str:
+    """The first of some files, and how many more there are."""
     more = f" and {len(files) - NAMED} more" if len(files) > NAMED else ""
     return ", ".join(files[:NAMED]) + more
 

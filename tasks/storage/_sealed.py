@@ -20,9 +20,9 @@ from tasks.base.errors import RunError
 from tasks.base.json_types import PublishedEntry
 from tasks.base.schema import DATASET_FILE
 from tasks.storage import lock
+from tasks.storage.containment import LATEST
 from tasks.storage.objects import Objects
 
-LATEST = "latest"
 VERSION = re.compile(r"v[0-9]{4,}")  # name of a version's folder
 
 

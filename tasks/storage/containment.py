@@ -18,6 +18,8 @@ from tasks.base.errors import ConfigError, UnsafePlace
 
 #: What a run makes in its OUT.
 OUT_FOLDERS = ("manifests", "audio", "datasets", "runs")
+DECISIONS_FILE = "reviews.jsonl"  # of people, in OUT
+LATEST = "latest"  # in datasets/: names the newest version
 _STEP = re.compile(r"[^\x00-\x1f\x7f/\\]+")
 #: Most names; the others are looked at step by step.
 _PLAIN = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}/){0,6}[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
@@ -85,12 +87,12 @@ def check(out: Path) -> None:
                 f"{link} is a link to a folder that holds {stranger!r}, which is not uttermill's: "
                 "let it lead to an empty folder"
             )
-    if (decisions := out / "reviews.jsonl").is_symlink():
+    if (decisions := out / DECISIONS_FILE).is_symlink():
         raise ConfigError(f"{decisions} is a link: put the file that it leads to in its place")
     for folder in ("manifests", "manifests/package", "datasets"):
         kept = _KEPT[folder]
         for entry in _entries(out / folder):
-            if entry.is_symlink() and entry.name != "latest" and re.fullmatch(kept, entry.name):
+            if entry.is_symlink() and entry.name != LATEST and re.fullmatch(kept, entry.name):
                 raise ConfigError(
                     f"{entry.path} is a link, where files of uttermill's own belong: remove it; "
                     f"to have them on another disk, make {out / folder.split('/')[0]} the link"

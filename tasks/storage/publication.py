@@ -13,8 +13,9 @@ from pathlib import Path
 
 from tasks import storage
 from tasks.base.errors import ConfigError
-from tasks.storage._sealed import LATEST, VERSION, Sealed, named
+from tasks.storage._sealed import VERSION, Sealed, named
 from tasks.storage.atomic import fsync
+from tasks.storage.containment import LATEST
 
 STAGING = ".staging"
 ASIDE = ".pruned-"  # before the name of a folder that is being removed

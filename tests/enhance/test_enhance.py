@@ -18,6 +18,7 @@ from tasks import plugins
 from tasks.audio import Clip
 from tasks.base.errors import ConfigError, ItemError
 from tasks.enhance import Enhancer, deepfilter, gtcrn, separator_onnx
+from tasks.models import onnx_session
 from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tasks.stages import enhancing, pcm
@@ -174,7 +175,7 @@ def test_a_graph_that_is_missing_or_does_not_fit(
 
 def test_a_bug_is_no_fault_of_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = separator(tmp_path)
-    monkeypatch.setattr(separator_onnx.onnx_session, "session", lambda _: 1 / 0)
+    monkeypatch.setattr(onnx_session, "session", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         separator_onnx.check_weights(chosen)
 

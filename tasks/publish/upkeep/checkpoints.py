@@ -18,13 +18,11 @@ from tasks.base.errors import ConfigError, CorruptManifest, UnsafePlace
 from tasks.publish import previous_version
 from tasks.publish.outcomes import shard_groups
 from tasks.recording.names import display_text
-from tasks.shard_store import blobs, manifest
+from tasks.shard_store import blobs, index, manifest
 from tasks.shard_store.index import Index
 from tasks.shard_store.manifest import Part
 from tasks.stages import stage
 from tasks.stages.listing import known_recordings, rehash
-
-NAMED = 5  # damaged files that a remedy names
 
 
 @dataclass(slots=True)
@@ -50,10 +48,9 @@ def remedy(found: Checked, out: Path) -> str | None:
         return "the next run makes again what is gone, from the sources; no published file changes"
     names = [*dict.fromkeys(found.damaged)]
     it = "it" if len(names) == 1 else "them"
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return (
-        f"remove {', '.join(names[:NAMED])}{more} in {display_text(str(out))}; the next run makes "
-        f"{it} again from the sources, and no published file changes"
+        f"remove {index.named(names)} in {display_text(str(out))}; the next run makes {it} again "
+        "from the sources, and no published file changes"
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tasks.base.errors import MOST_DETAIL
 from tasks.base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SOURCES = {
     path.relative_to(ROOT).as_posix(): path.read_text()
     for folder in ("flows", "tasks")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from flows.cluster import fleet
+from flows.cluster import worker_counts
 from flows.settings import PrepareSettings
 from tasks import plugins, storage
 from tasks.base import language_codes
@@ -22,7 +22,7 @@ def check(settings: PrepareSettings) -> Job:
     job = check_wishes(settings)
     storage.of(job.out).check(job.out)
     versions.check(job.out)
-    fleet.check_memory(job, settings.cluster, settings.history)
+    worker_counts.check_memory(job, settings.cluster, settings.history)
     try:
         os.getcwd()
     except FileNotFoundError:  # workers and a Prefect server start there
@@ -72,7 +72,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
             "model's server, and a model that it has"
         )
     settings.cluster.check()
-    fleet.check(job, settings.cluster)
+    worker_counts.check(job, settings.cluster)
     return job
 
 

@@ -17,12 +17,12 @@ from pydantic import Field
 
 from flows import prepare, sample_costs
 from flows.checks import check
-from flows.cluster import fleet
+from flows.cluster import worker_counts
 from flows.cluster.settings import ClusterSettings
 from flows.progress import Progress
-from flows.run import estimates, metrics, runs
-from flows.run.caller import ClusterCaller, opened
-from flows.server import artifacts, posting
+from flows.run import estimates, metrics, run_folder
+from flows.run.cluster_executor import ClusterCaller, opened
+from flows.server import artifact_text, posting
 from flows.settings import History, PrepareSettings
 from tasks import pipeline, storage
 from tasks.base.json_types import JsonObject
@@ -96,19 +96,19 @@ def estimate(
     job = check(settings)
     with (
         lock.hold(job.out),
-        runs.record(job.out, settings, runs.ESTIMATE_SETTINGS) as run,
-        runs.scratch() as scratch,
+        run_folder.record(job.out, settings, run_folder.ESTIMATE_SETTINGS) as run,
+        run_folder.scratch() as scratch,
         metrics.recorded(run.folder) as measured,
     ):
         prepare.record(job, "estimate", run.place)
-        own = fleet.with_threads(replace(job, scratch=scratch), settings.cluster)
+        own = worker_counts.with_threads(replace(job, scratch=scratch), settings.cluster)
         with opened(own, settings.cluster, measured, run.folder) as (caller, progress):
             result, costs = run_sample(own, caller, progress, fraction, least)
         result["run"] = run.folder.name
         result["wall_spent_seconds"] = round(time.monotonic() - began, 3)
         estimates.keep(job, run.folder, result, costs)
         result["estimate"] = str(run.place / estimates.NAME)
-        posting.note(artifacts.forecast(result))
+        posting.note(artifact_text.forecast(result))
     return result
 
 

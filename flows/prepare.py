@@ -15,13 +15,13 @@ from pathlib import Path
 
 from prefect import flow
 
-from flows.cluster.chains import map_chains
 from flows.cluster.settings import ClusterSettings
+from flows.cluster.thread_pool import map_chains
 from flows.progress import Progress
-from flows.run import body, grouping
-from flows.run.caller import ClusterCaller, Shown
-from flows.run.group_runs import Groups
-from flows.server import api, live_artifacts, pace, posting, run_names, run_notes
+from flows.run import execute, grouping
+from flows.run.cluster_executor import ClusterCaller, Shown
+from flows.run.task_run_groups import Groups
+from flows.server import api, live_artifacts, posting, rate_warning, run_names, run_notes
 from flows.server import history as records
 from flows.settings import History, PrepareSettings
 from tasks import plugins, prefect_tasks
@@ -83,11 +83,11 @@ def prepare(
             where Prefect is.
     """
     settings = PrepareSettings.of_flow(locals())
-    with body.opened(settings) as run:
+    with execute.opened(settings) as run:
         record(run.job, "prepare", run.run.place)
         with live_artifacts.live(run.job.out) as live:
             result = run.work(TaskRuns, live)
-    if body.current.get() is None:  # else the command waits for Prefect's records first
+    if execute.current.get() is None:  # else the command waits for Prefect's records first
         run_notes.close(run.run.place)
     return result
 
@@ -118,7 +118,7 @@ class TaskRuns(Shown):
         self, job: Job, caller: ClusterCaller, progress: Progress, folder: Path | None = None
     ) -> None:
         super().__init__(job, caller, progress, folder)
-        self._pace = pace.Pace()
+        self._pace = rate_warning.Pace()
         self._chosen_size = job.shard.hours is not None
         self._groups: Groups | None = None  # while its chains run
 
@@ -136,7 +136,7 @@ class TaskRuns(Shown):
         return self._task_run(name, label, work)
 
     def _task_run(self, name: str, label: str, work: Callable[[], Step]) -> Step:
-        if (near := self._pace.begun()) and (said := pace.warning(near)):
+        if (near := self._pace.begun()) and (said := rate_warning.warning(near)):
             log.warning(said)
         return prefect_tasks.run(name, label, work)
 

@@ -21,7 +21,7 @@ from rich.file_proxy import FileProxy
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
-from flows.words import clock, hours, speed_of
+from flows.formatting import clock, hours, speed_of
 
 EVERY = 30.0  # s between two lines if there are no bars
 

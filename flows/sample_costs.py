@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow.compute as pc
 
 from flows.run import estimates
-from flows.run.caller import ClusterCaller
+from flows.run.cluster_executor import ClusterCaller
 from tasks import storage
 from tasks.insight.estimating import forecast, sample_results
 from tasks.insight.estimating.forecast import Costs, Sizes

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from flows import parameters
+from flows import parameter_rules
 from flows.checks import check
 from flows.cluster import spawning
 from flows.settings import PrepareSettings, parse
@@ -64,7 +64,7 @@ def serve(
     anything starts.
     """
     check(settings)
-    policy = None if trust else parameters.policy(settings, allow)
+    policy = None if trust else parameter_rules.policy(settings, allow)
     known = without_secrets(settings)
     if not name or any(letter in name for letter in FORBIDDEN):
         raise ConfigError(f"--name {name!r}: a name without any of {' '.join(FORBIDDEN)} is needed")
@@ -166,7 +166,7 @@ def _api() -> Iterator[tuple[str, str, str | None]]:
         yield ui, login.address(ui, auth), auth
 
 
-def guarded(policy: parameters.Policy) -> Flow[..., JsonObject]:
+def guarded(policy: parameter_rules.Policy) -> Flow[..., JsonObject]:
     """The flow `prepare` that looks at its parameters first.
 
     The runner hands each flow run's process this object, not what the deployment says, which an API
@@ -188,7 +188,7 @@ def guarded(policy: parameters.Policy) -> Flow[..., JsonObject]:
 
 
 async def _serve(
-    policy: parameters.Policy | None,
+    policy: parameter_rules.Policy | None,
     known: JsonObject,
     name: str,
     schedule: Schedule | None,

@@ -11,15 +11,15 @@ from typing import Any
 
 from rich.text import Text
 
-from flows.cli import proofs
+from flows.cli import doctor_checks
+from flows.cli.doctor_checks import Finding
 from flows.cli.exit_codes import Exit
 from flows.cli.printing import print_answer
-from flows.cli.proofs import Finding
 from flows.cli.show.tables import Line, table
-from flows.cluster import dask_config, facts
+from flows.cluster import dask_config, doctor_facts
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
-from flows.run import runs
+from flows.run import run_folder
 from flows.settings import read
 from tasks.base.errors import RunError
 from tasks.base.json_types import JsonObject
@@ -33,16 +33,19 @@ def checkup(settings: ClusterSettings, folders: Sequence[str]) -> list[Finding]:
     A cluster that does not start and a worker that cannot answer are findings too; ConfigError
     for settings that cannot be met.
     """
-    setattr(sys, facts.SENTINEL, True)  # removed below; a worker that has it was forked
+    setattr(sys, doctor_facts.SENTINEL, True)  # removed below; a worker that has it was forked
     try:
-        with runs.scratch() as scratch, Cluster(settings, scratch / "workers", gpu=True) as cluster:
-            answers: JsonObject = cluster.client.run(facts.gather, on_error="return")
+        with (
+            run_folder.scratch() as scratch,
+            Cluster(settings, scratch / "workers", gpu=True) as cluster,
+        ):
+            answers: JsonObject = cluster.client.run(doctor_facts.gather, on_error="return")
             seen = {f: cluster.client.run(os.path.exists, f, on_error="return") for f in folders}
             scheduler = _scheduler(cluster.client)
     except RunError as error:
         return [Finding("workers", False, str(error))]
     finally:
-        delattr(sys, facts.SENTINEL)
+        delattr(sys, doctor_facts.SENTINEL)
     silent = [
         Finding(
             address,
@@ -52,12 +55,16 @@ def checkup(settings: ClusterSettings, folders: Sequence[str]) -> list[Finding]:
         for address, answer in answers.items()
         if isinstance(answer, Exception)
     ]
-    workers: facts.Facts = {a: f for a, f in answers.items() if not isinstance(f, Exception)}
-    pins = proofs.pinned(workers, settings.workers_per_gpu)
-    proven = [proof(workers) for proof in proofs.PROOFS]
-    each = proofs.each_worker(workers)
-    both = [proofs.memory(), proofs.scheduler(scheduler), *([proofs.folders(seen)] if seen else [])]
-    return [proofs.joined(workers), *silent, *each, *proven, pins, *both]
+    workers: doctor_facts.Facts = {a: f for a, f in answers.items() if not isinstance(f, Exception)}
+    pins = doctor_checks.pinned(workers, settings.workers_per_gpu)
+    proven = [proof(workers) for proof in doctor_checks.PROOFS]
+    each = doctor_checks.each_worker(workers)
+    both = [
+        doctor_checks.memory(),
+        doctor_checks.scheduler(scheduler),
+        *([doctor_checks.folders(seen)] if seen else []),
+    ]
+    return [doctor_checks.joined(workers), *silent, *each, *proven, pins, *both]
 
 
 def _scheduler(client: Any) -> JsonObject:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from pathlib import Path
 
-from flows.run import runs
+from flows.run import run_folder
 from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject
 from tasks.publish.upkeep import prune as pruning
@@ -25,7 +25,10 @@ def prune(
     if not yes:
         lock.refuse_held(out)
     with lock.hold(out) if yes else nullcontext():
-        last, good = runs.settings_of(out).job(), runs.settings_of(out, ended_well=True).job()
+        last, good = (
+            run_folder.settings_of(out).job(),
+            run_folder.settings_of(out, ended_well=True).job(),
+        )
         jobs = [last] if last == good else [last, good]
         asked = [KeptSettings(job, recipe.weights(job.transcribe.recognisers)) for job in jobs]
         kept = pruning.kept(out, keep)
@@ -44,6 +47,6 @@ def _old_runs(out: Path, keep: int | None) -> list[Path]:
         return []
     if keep < 1:
         raise ConfigError("--runs must be at least 1, because the newest run's settings are needed")
-    every = [folder for folder in runs.folders(out) if folder.name[:1] != "."]
-    stay = {*every[:keep], runs.newest(out), runs.newest(out, ended_well=True)}
+    every = [folder for folder in run_folder.folders(out) if folder.name[:1] != "."]
+    stay = {*every[:keep], run_folder.newest(out), run_folder.newest(out, ended_well=True)}
     return [folder for folder in reversed(every) if folder not in stay]

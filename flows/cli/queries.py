@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from flows.run import items, plans, runs
+from flows.formatting import counted
+from flows.run import ledger_items, plans, run_folder
 from flows.settings import assign, parse
-from flows.words import counted
 from tasks import plugins, storage
 from tasks.accounting import summary
 from tasks.accounting.ledger import PENDING, PENDING_MEANS
@@ -27,7 +27,7 @@ from tasks.storage import tables, versions
 
 def status(out: Path) -> JsonObject:
     """Per stage: items done, and items that a run with the newest settings would compute."""
-    settings = runs.settings_of(out)
+    settings = run_folder.settings_of(out)
     plan = plans.of_out(settings)
     newest = versions.newest(out)
     described = versions.described(newest) if newest else None
@@ -65,12 +65,12 @@ def ledger(out: Path) -> JsonObject:
 
 def item_rows(out: Path, reason: str | None, dataset: str | None) -> Iterator[JsonObject]:
     """The same ledger row by row, and files that the newest run skipped."""
-    return items.rows(_ledger(out)[0], items.read_left_aside(out), reason, dataset)
+    return ledger_items.rows(_ledger(out)[0], ledger_items.read_left_aside(out), reason, dataset)
 
 
 def reasons(out: Path) -> list[str]:
     """Every `<stage>.<reason>` that an item has, as `item_rows` takes them, sorted."""
-    found = {f"shard.{each.reason}" for each in items.read_left_aside(out)}
+    found = {f"shard.{each.reason}" for each in ledger_items.read_left_aside(out)}
     for part in _ledger(out)[0]:
         pairs = part.select(["stage", "reason"]).group_by(["stage", "reason"]).aggregate([])
         found |= {f"{row['stage']}.{row['reason']}" for row in pairs.to_pylist()}
@@ -79,7 +79,7 @@ def reasons(out: Path) -> list[str]:
 
 def datasets(out: Path) -> list[str]:
     """Names of the datasets that have an item, sorted."""
-    found = {each.dataset for each in items.read_left_aside(out)}
+    found = {each.dataset for each in ledger_items.read_left_aside(out)}
     for part in _ledger(out)[0]:
         found |= {*part["dataset"].unique().to_pylist()}
     return sorted(found)
@@ -88,17 +88,19 @@ def datasets(out: Path) -> list[str]:
 def _ledger(out: Path) -> tuple[Iterator[pa.Table], Path | None]:
     """(ledger in portions of whole recordings, its version); the version is None for a ledger of
     the work done so far."""
-    last = runs.newest(out)
+    last = run_folder.newest(out)
     newest = versions.newest(out)
-    if newest and storage.exists(last / runs.SUMMARY):
+    if newest and storage.exists(last / run_folder.SUMMARY):
         return map(tables.read, tables.parts(newest / LEDGER_FILE)), newest
-    found = in_memory_version.of_shards(runs.settings_of(out).job(), manifest.shards(out))
+    found = in_memory_version.of_shards(run_folder.settings_of(out).job(), manifest.shards(out))
     return iter([found.ledger]), None
 
 
 def what_if(out: Path, sets: Sequence[str]) -> JsonObject:
     """Items and hours kept now and under changed settings, from stored results."""
-    now = runs.settings_of(out, ended_well=True)  # the settings of a refused run were not published
+    now = run_folder.settings_of(
+        out, ended_well=True
+    )  # the settings of a refused run were not published
     data = now.model_dump(mode="json")
     assign(data, sets)
     then = parse(data)

@@ -28,7 +28,7 @@ def status(args: argparse.Namespace) -> Exit:
 def ledger(args: argparse.Namespace) -> Exit:
     from flows.cli import queries
     from flows.cli.show import results
-    from flows.run import items
+    from flows.run import ledger_items
 
     if not (args.items or args.csv or args.reason or args.dataset):
         return print_answer(args, queries.ledger(_out(args.out)), results.ledger)
@@ -40,7 +40,7 @@ def ledger(args: argparse.Namespace) -> Exit:
         tell(_none_because(args, _out(args.out)))
     rows = chain(() if first is None else (first,), rows)
     if args.csv:
-        items.write_csv(rows, sys.stdout, readable())
+        ledger_items.write_csv(rows, sys.stdout, readable())
         return Exit.DONE
     return print_answer(args, {"items": [*rows]}, results.items)
 

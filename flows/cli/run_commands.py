@@ -25,7 +25,7 @@ class Declined(MillError):
 
 def run(args: argparse.Namespace) -> Exit:
     with importing():
-        from flows.cli import asking
+        from flows.cli import confirm
         from flows.cli.show import runs
         from flows.run import launch
         from tasks.stages.listing import once
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> Exit:
     settings = _settings(args)
     print("Looking at the sources and at earlier results …", file=sys.stderr, flush=True)
     with once.listing():
-        if not asking.agreed(settings, args.yes):
+        if not confirm.agreed(settings, args.yes):
             raise Declined("nothing was started")
         return print_answer(args, launch.run(settings), runs.run)
 

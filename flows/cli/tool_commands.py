@@ -19,12 +19,12 @@ def doctor(args: argparse.Namespace) -> Exit:
 
 
 def plugins(args: argparse.Namespace) -> Exit:
-    from flows.cli import shelf_facts
+    from flows.cli import plugin_listing
     from flows.cli.show import results
 
     if args.which is None:
-        return print_answer(args, shelf_facts.all_shelves(), results.shelves)
-    return print_answer(args, shelf_facts.named(args.which), results.plugins)
+        return print_answer(args, plugin_listing.all_shelves(), results.shelves)
+    return print_answer(args, plugin_listing.named(args.which), results.plugins)
 
 
 def schema(args: argparse.Namespace) -> Exit:
@@ -47,7 +47,7 @@ def models(args: argparse.Namespace) -> Exit:
 
 
 def init(args: argparse.Namespace) -> Exit:
-    from flows.cli import starting
+    from flows.cli import init as starting
 
     return print_answer(args, starting.init(args), starting.shown)
 

@@ -16,12 +16,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from flows import machine
-from flows.cluster import certificates, dask_config, ending, fleet, local, spawning, worker
-from flows.cluster.connected import SchedulerElsewhere, SchedulerHere, despite_deaths
-from flows.cluster.fleet import CPU, GPU
+from flows.cluster import (
+    certificates,
+    dask_config,
+    local,
+    shutdown,
+    spawning,
+    worker,
+    worker_counts,
+)
 from flows.cluster.memory import Needs
 from flows.cluster.placement import Placement, await_admission
 from flows.cluster.settings import ClusterSettings, TlsSettings
+from flows.cluster.worker_counts import CPU, GPU
+from flows.cluster.worker_list import SchedulerElsewhere, SchedulerHere, despite_deaths
 from tasks.base.errors import RunError
 from tasks.base.logs import log
 
@@ -59,7 +67,7 @@ class Cluster:
         self._engines = engines
         self._gpu = gpu and settings.gpus != "none"
         self._needed = needed
-        self._fleet = fleet.of(settings, gpu, needed)
+        self._fleet = worker_counts.of(settings, gpu, needed)
         self._lock = threading.RLock()
         self._on_start: list[Callable[[Any], object]] = []
         self._client: Any = None
@@ -253,7 +261,7 @@ class Cluster:
             return self._cluster
         self._cluster = local.start(
             self._fleet,
-            fleet.memory(self.settings, self._fleet, self._needed),
+            worker_counts.memory(self.settings, self._fleet, self._needed),
             self._folder(),
             security,
             self.settings.dashboard,
@@ -263,11 +271,11 @@ class Cluster:
     def _remove_handover(self) -> None:
         with suppress(TimeoutError, OSError, RuntimeError):
             self._client.run(
-                worker.remove_handover, on_error="ignore", callback_timeout=ending.CLOSE_S
+                worker.remove_handover, on_error="ignore", callback_timeout=shutdown.CLOSE_S
             )
 
     def _end(self) -> None:
-        workers = ending.processes(self._cluster)
+        workers = shutdown.processes(self._cluster)
         try:
             if self._client is not None:
                 if self.settings.kind != "local":
@@ -275,15 +283,15 @@ class Cluster:
                 with suppress(TimeoutError, OSError, RuntimeError):
                     if self._scheduler is not None:
                         self._scheduler.close()
-                    self._client.close(timeout=ending.CLOSE_S)
+                    self._client.close(timeout=shutdown.CLOSE_S)
             # Dask would wait for what still runs, cancelled calls included. Workers write
             # atomically and their other files are the run's, so a kill loses nothing.
-            ending.end_now(self._cluster)
+            shutdown.end_now(self._cluster)
             if self._cluster is not None:
                 with suppress(TimeoutError, OSError, RuntimeError):
-                    self._cluster.close(timeout=ending.CLOSE_S)
+                    self._cluster.close(timeout=shutdown.CLOSE_S)
         finally:  # a second Ctrl-C must not leave workers either
-            ending.kill(workers)
+            shutdown.kill(workers)
             self._client = self._cluster = self._scheduler = self._placement = None
             self._open.close()
             if self.settings.kind == "class":

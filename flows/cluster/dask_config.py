@@ -1,6 +1,6 @@
 """Dask's configuration for a run, and the environment of its workers: spawn, preload, thread caps.
 
-The threads of a recogniser are set in `fleet.py`.
+The threads of a recogniser are set in `worker_counts.py`.
 """
 
 from __future__ import annotations

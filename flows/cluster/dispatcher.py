@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from flows.cluster.calls import (
+from flows.cluster.call_queue import (
     CallQueue,
     Future,
     Losses,
@@ -25,7 +25,7 @@ from flows.cluster.calls import (
     WorkerLost,
     result_of,
 )
-from flows.cluster.fleet import CPU
+from flows.cluster.worker_counts import CPU
 from tasks.accounting.metrics import Trace
 from tasks.base.errors import KilledFromOutside, RunError
 from tasks.base.logs import log
@@ -70,8 +70,8 @@ class Dispatcher:
     """Runs calls on the workers, at most one per worker.
 
     The number of workers is asked before each call, so that the run follows a cluster that grows
-    or shrinks. Kinds of workers (`flows.cluster.fleet`) have separate queues: calls that wait for
-    a GPU hold up no call that needs none.
+    or shrinks. Kinds of workers (`flows.cluster.worker_counts`) have separate queues: calls that
+    wait for a GPU hold up no call that needs none.
 
     After a first death the call runs again; after a second death or a missed deadline its items
     run one by one in disposable processes; if one of these is killed from outside, alone, with no

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.cluster import ending, gpus
-from flows.cluster.fleet import CPU, GPU, Fleet
+from flows.cluster import gpus, shutdown
+from flows.cluster.worker_counts import CPU, GPU, Fleet
 from tasks.base.json_types import JsonObject
 from tasks.base.logs import log
 
@@ -54,7 +54,7 @@ def start(
                 raise
             log.warning("a worker was killed while it started; all workers start again")
         except BaseException:  # an interrupt: only Dask's own list knows what has started
-            ending.abandon(set(made._instances) - before)
+            shutdown.abandon(set(made._instances) - before)
             raise
     raise AssertionError("unreachable")
 

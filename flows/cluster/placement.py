@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from flows.cluster.admission import Admission
-from flows.cluster.connected import Resources, SchedulerElsewhere, SchedulerHere
-from flows.cluster.fleet import CPU, GPU
+from flows.cluster.worker_counts import CPU, GPU
+from flows.cluster.worker_list import Resources, SchedulerElsewhere, SchedulerHere
 from tasks.base.errors import RunError
 from tasks.base.json_types import JsonObject
 from tasks.base.logs import log

@@ -16,10 +16,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from flows.explore import charts, clip, export, overview, query, reviewing, sending, sound
-from flows.explore.answers import HANDLERS, answer, asked, parsed
+from flows.explore.access import Gate
 from flows.explore.corpus import Corpus, Gone, Items
-from flows.explore.gate import Gate
 from flows.explore.loading import Column
+from flows.explore.responses import HANDLERS, answer, asked, parsed
 from tasks.audio import write_wav_bytes
 from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject, JsonValue

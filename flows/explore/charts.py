@@ -8,10 +8,10 @@ import numpy as np
 from pydantic import ValidationError
 
 from flows.explore import query
-from flows.explore.answers import parsed
 from flows.explore.corpus import Corpus, Items
 from flows.explore.loading import SqlValue
 from flows.explore.query import Parameters
+from flows.explore.responses import parsed
 from flows.explore.sql import identifier
 from tasks import plugins
 from tasks.base.errors import ConfigError

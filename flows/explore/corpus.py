@@ -23,7 +23,7 @@ from flows.explore.selection import Selection
 from flows.explore.shards import Shards
 from flows.explore.sql import identifier
 from flows.explore.vocabulary import Vocabulary
-from flows.run import runs
+from flows.run import run_folder
 from tasks import storage
 from tasks.base.errors import ConfigError, MillError
 from tasks.base.json_types import JsonObject
@@ -205,7 +205,7 @@ class Corpus:
 
     def job(self) -> Job | None:
         """The job of the last run that ended well; None if OUT keeps no run."""
-        settings = runs.known_settings(self.out, ended_well=True)
+        settings = run_folder.known_settings(self.out, ended_well=True)
         return settings.job() if settings else None
 
     def going_on(self) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import IO
 
 from flows.explore import clip, query
-from flows.explore.answers import written
 from flows.explore.corpus import Corpus, Gone, Items
 from flows.explore.query import Choice, Parameters
+from flows.explore.responses import written
 from flows.explore.sql import literal
 from tasks.audio import write_wav_bytes
 from tasks.base.errors import ConfigError

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from flows.explore import app, connections
 from flows.explore.corpus import Corpus
-from flows.run import runs
+from flows.run import run_folder
 from tasks.base.errors import ConfigError, MillError
 
 HOST = "127.0.0.1"
@@ -32,7 +32,7 @@ def explore(
 ) -> None:
     """Serve until SIGINT or SIGTERM; `ready` is told once the port is open. ConfigError if OUT
     holds no such version, or the port is taken."""
-    with runs.scratch() as folder:
+    with run_folder.scratch() as folder:
         corpus = Corpus(out, folder)
         try:
             chosen = _checked(corpus, version)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.cluster.settings import ClusterSettings
-from flows.run import runs
-from flows.words import gigabytes
+from flows.formatting import gigabytes
+from flows.run import run_folder
 from tasks import storage
 from tasks.base import masking
 from tasks.base.errors import ConfigError
@@ -49,7 +49,7 @@ def keep(job: Job, folder: Path, result: JsonObject, costs: Costs) -> None:
 def newest(job: Job) -> JsonObject | None:
     """The newest estimate of these settings, if there is one."""
     wanted = key(job)
-    for folder in runs.having(job.out, NAME):
+    for folder in run_folder.having(job.out, NAME):
         try:
             found: JsonObject = storage.read_json(folder / NAME)
         except (OSError, ValueError):
@@ -88,8 +88,8 @@ def check_disk(job: Job, cluster: ClusterSettings) -> None:
     """
     if not cluster.check_disk or storage.of(job.out).remote or (found := newest(job)) is None:
         return
-    ended = next(runs.having(job.out, runs.SUMMARY), None)
-    if ended and runs.order(ended.name) > runs.order(found["run"]):
+    ended = next(run_folder.having(job.out, run_folder.SUMMARY), None)
+    if ended and run_folder.order(ended.name) > run_folder.order(found["run"]):
         return
     if short := lacking(found, job.out):
         need, room = short

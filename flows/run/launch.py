@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.checks import check
 from flows.progress import waiting
-from flows.run import body
+from flows.run import execute
 from flows.server import run_notes
 from flows.settings import History, PrepareSettings
 from tasks.base.errors import ConfigError, RunError
@@ -32,7 +32,7 @@ def run(settings: PrepareSettings) -> JsonObject:
 
     A run that has nothing to compute ends without a server, workers or a flow run.
     """
-    with body.opened(settings) as opened:
+    with execute.opened(settings) as opened:
         # The first run into an OUT has something to compute, and a flow run closes the records of
         # one that was killed.
         shown = opened.after_kill and settings.history != "none"
@@ -54,27 +54,27 @@ def estimate(settings: PrepareSettings, **more: Any) -> JsonObject:
     return result
 
 
-def _with_workers(settings: PrepareSettings, opened: body.Body, early: bool) -> JsonObject:
+def _with_workers(settings: PrepareSettings, opened: execute.Body, early: bool) -> JsonObject:
     """Run on workers, which start in parallel with the server; not `early`: when they are
     needed."""
     if settings.history == "none":
         with importing():  # Dask with it
-            from flows.run.caller import Shown
+            from flows.run.cluster_executor import Shown
 
         opened.start_workers()
         return opened.work(Shown)
     with _recorded(settings.history, opened if early else None) as server:
-        token = body.current.set(opened)
+        token = execute.current.set(opened)
         try:
             result = _flow(settings, server, "prepare", {})
             run_notes.close(opened.run.place)
             return result
         finally:
-            body.current.reset(token)
+            execute.current.reset(token)
 
 
 @contextmanager
-def _recorded(wanted: History, opened: body.Body | None = None) -> Iterator[LocalServer | None]:
+def _recorded(wanted: History, opened: execute.Body | None = None) -> Iterator[LocalServer | None]:
     """Give Prefect its API: the configured server (None), or one of this run; while that starts,
     the workers of `opened` start, too."""
     with importing():  # here because they import Prefect, which takes a second

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
-from flows.run import estimates, runs
+from flows.run import estimates, run_folder
 from flows.settings import PrepareSettings, parse
 from tasks import storage
 from tasks.accounting import metrics
@@ -59,7 +59,7 @@ def of_out(settings: PrepareSettings) -> JsonObject:
 
 def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
     job = settings.job()
-    before = runs.known_settings(job.out) or runs.estimated_settings(job.out)
+    before = run_folder.known_settings(job.out) or run_folder.estimated_settings(job.out)
     rates = _Rates(settings, job)
     headers = not brief or rates.known
     plan = planning.plan(job, before.job() if before else None, headers, listing)
@@ -173,10 +173,10 @@ class _PastRun(NamedTuple):
 
 def _runs(out: Path) -> Iterator[_PastRun]:
     """Runs that ended well, newest first."""
-    for folder in runs.having(out, runs.SUMMARY):
+    for folder in run_folder.having(out, run_folder.SUMMARY):
         try:
-            summary = storage.read_json(folder / runs.SUMMARY)
-            settings = parse(storage.read_json(folder / runs.SETTINGS))
+            summary = storage.read_json(folder / run_folder.SUMMARY)
+            settings = parse(storage.read_json(folder / run_folder.SETTINGS))
         except (OSError, ValueError, ConfigError):
             continue
         yield _PastRun(folder, settings, summary.get("stages", {}))

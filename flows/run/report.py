@@ -29,7 +29,7 @@ from tasks.settings.job import Job
 from tasks.storage import versions, write_atomic
 
 if TYPE_CHECKING:  # imports Dask, which a run with nothing to do does without
-    from flows.run.caller import ClusterCaller
+    from flows.run.cluster_executor import ClusterCaller
     from tasks.insight.report import Request
 
 NAME = "report.html"  # in the run's folder
@@ -67,10 +67,10 @@ def _on_worker(job: Job, folder: Path, caller: ClusterCaller) -> bool:
 
 def newest(out: Path) -> JsonObject:
     """(Re)build the newest run's report; returns what `report --json` prints."""
-    from flows.run import runs
+    from flows.run import run_folder
 
-    folder = runs.newest(out)
-    path = write(runs.settings_of(out).job(), folder)
+    folder = run_folder.newest(out)
+    path = write(run_folder.settings_of(out).job(), folder)
     return {"report": str(path), "bytes": path.stat().st_size, "run": folder.name}
 
 
@@ -152,9 +152,9 @@ def request(job: Job, folder: Path) -> Request:
 
 def before(out: Path, folder: Path) -> Path | None:
     """The newest report of another run than that in `folder`."""
-    from flows.run import runs
+    from flows.run import run_folder
 
-    others = (run for run in runs.having(out, NAME) if run.name != folder.name)
+    others = (run for run in run_folder.having(out, NAME) if run.name != folder.name)
     return next((run / NAME for run in others), None)
 
 

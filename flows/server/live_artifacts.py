@@ -21,7 +21,7 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.utilities.urls import url_for
 
 from flows.progress import Progress
-from flows.server.artifacts import markdown
+from flows.server.artifact_text import markdown
 from flows.server.posting import ABOUT, KEY, current_run, found, one_try, post
 from tasks.base.json_types import JsonObject
 from tasks.base.logs import log

@@ -1,5 +1,5 @@
-"""Requests that make and update the artifacts of a flow run in Prefect; `artifacts.py` writes their
-text, `live_artifacts.py` updates them while a run goes on.
+"""Requests that make and update the artifacts of a flow run in Prefect; `artifact_text.py` writes
+their text, `live_artifacts.py` updates them while a run goes on.
 
 `summarise` replaces the progress by a summary when a run fails, crashes or is cancelled.
 """
@@ -19,7 +19,7 @@ from prefect.flows import Flow
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.utilities.urls import url_for
 
-from flows.server.artifacts import DONE, failure
+from flows.server.artifact_text import DONE, failure
 from tasks.base.json_types import JsonObject
 from tasks.base.logs import log
 

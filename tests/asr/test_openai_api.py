@@ -19,7 +19,7 @@ import pytest
 import soundfile as sf
 
 from flows import checks, settings
-from flows.run import runs
+from flows.run import run_folder
 from tasks import pipeline, plugins
 from tasks.asr import SpeechClip, Transcript, _openai_answer, openai_api
 from tasks.base import masking
@@ -367,7 +367,7 @@ def test_the_whole_line_and_the_key_is_written_nowhere(
     stub.answer = lambda r: (200, {"text": f"{r.samples} samples", "language": "english"})
     chosen = configured(tmp_path, stub, api_key=KEY)
     job = checks.check(chosen)
-    with runs.record(job.out, chosen) as record:
+    with run_folder.record(job.out, chosen) as record:
         published, stages = pipeline.run_here(job)
         record.finish({})
     rows = pq.read_table(published.path / "utterances.parquet").to_pylist()

@@ -15,7 +15,7 @@ from pydantic import Field, SecretStr
 
 from flows import checks, settings
 from flows.cluster.settings import ClusterSettings
-from flows.run import runs
+from flows.run import run_folder
 from tasks import pipeline, plugins
 from tasks.base import errors, masking, shelves
 from tasks.settings import SECRET, Plugin, Source, StageSettings, role
@@ -146,7 +146,7 @@ def test_nothing_that_a_run_writes_holds_them(
     assert chosen.cluster.options["password"] == WORD
     job = checks.check(chosen)
     log = logging.getLogger("uttermill")
-    with runs.record(job.out, chosen) as record:
+    with run_folder.record(job.out, chosen) as record:
         log.warning("cannot reach %s", f"s3://u:{WORD}@b")
         try:
             raise OSError(f"https://u:{WORD}@host refused")
@@ -161,7 +161,7 @@ def test_nothing_that_a_run_writes_holds_them(
     assert "***" in (record.folder / "run.log").read_text()
     assert "***" in (record.folder / "settings.json").read_text()
     assert "***" in (published.path / "dataset.json").read_text()
-    assert runs.settings_of(job.out).cluster.options["n"] == 1
+    assert run_folder.settings_of(job.out).cluster.options["n"] == 1
 
 
 def test_messages_hide_them_and_stay_on_one_line() -> None:

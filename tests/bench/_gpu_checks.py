@@ -15,8 +15,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from flows.cli import proofs
-from flows.cluster import facts, gpus
+from flows.cli import doctor_checks
+from flows.cluster import doctor_facts, gpus
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
 from tasks import scoring
@@ -48,15 +48,15 @@ def pins() -> JsonObject:
         tempfile.TemporaryDirectory() as folder,
         Cluster(settings, Path(folder) / "workers", gpu=True) as cluster,
     ):
-        workers = cluster.client.run(facts.gather)
-    finding = proofs.pinned(workers)
+        workers = cluster.client.run(doctor_facts.gather)
+    finding = doctor_checks.pinned(workers)
     assert finding.ok, finding.detail
     seen = {str(fact["name"]): fact["visible"] for fact in workers.values()}
     expected = set(there) if there else set(chosen)
     assert {name for name in seen.values() if name} == expected, seen
     assert any(name == "" for name in seen.values()), "no worker without a GPU"
     if there:
-        lacking = proofs.cuda_devices(workers)
+        lacking = doctor_checks.cuda_devices(workers)
         assert lacking.ok, lacking.detail
     return {"gpus": len(there), "workers": seen, "names_only": not there}
 

@@ -41,8 +41,8 @@ from flows.demo.encoding import encode
 from flows.demo.speech import Line, speak
 from flows.prepare import TaskRuns
 from flows.progress import Progress
-from flows.run.body import result_of
-from flows.run.caller import ClusterCaller
+from flows.run.cluster_executor import ClusterCaller
+from flows.run.execute import result_of
 from flows.server.server import LocalServer, using
 from tasks import audio, pipeline
 from tasks.recording import Locator

@@ -150,7 +150,7 @@ def measured(
     from flows.cluster import worker
     from flows.cluster.settings import ClusterSettings
     from flows.progress import Progress
-    from flows.run.caller import opened
+    from flows.run.cluster_executor import opened
     from flows.run.metrics import Metrics
     from flows.server import history
     from tasks.base.schema import RECORDINGS

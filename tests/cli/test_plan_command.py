@@ -16,9 +16,9 @@ import yaml
 from rich import filesize
 
 from flows import cli, settings
-from flows.cli import asking
+from flows.cli import confirm
 from flows.cli.show import plans as shown
-from flows.run import launch, plans, runs
+from flows.run import launch, plans, run_folder
 from tasks import pipeline
 from tasks.base.errors import NothingLeft
 from tasks.filters import peak
@@ -48,7 +48,7 @@ def file(tmp_path: Path) -> Path:
 def prepared(path: Path, *sets: str) -> None:
     """A run in this process, with what it leaves in OUT/runs."""
     chosen = settings.read(str(path), [], None, sets)
-    with runs.record(Path(chosen.out), chosen) as run:
+    with run_folder.record(Path(chosen.out), chosen) as run:
         _, stages = pipeline.run_here(chosen.job())
         run.finish({"stages": stages})
 
@@ -203,7 +203,7 @@ def test_run_asks_before_it_computes_much_again(
 def test_three_lines_before_a_run(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", said := io.StringIO())
     chosen = settings.read(str(file), [], None, ["resample.rate=24000"])
-    assert asking.agreed(chosen, False)
+    assert confirm.agreed(chosen, False)
     lines = said.getvalue().splitlines()
     assert len(lines) == 3
     assert lines[0].startswith("Plan: compute resample 10, transcribe 10, package 10 (0.00 h")
@@ -223,7 +223,7 @@ def test_three_lines_before_the_first_run_read_no_header(
     assert "unread_bytes" not in plans.of(chosen)
     monkeypatch.setattr(headers, "read", read)
     monkeypatch.setattr(sys, "stderr", said := io.StringIO())
-    assert asking.agreed(chosen, False)
+    assert confirm.agreed(chosen, False)
     assert said.getvalue().splitlines() == [
         f"Plan: compute shard 3, filter 3 ({filesize.decimal(size)}); reuse nothing.",
         "Because: new or changed recordings.",
@@ -237,7 +237,7 @@ def test_a_changed_setting_that_changes_no_clip_makes_a_version_all_the_same(
     more = ["--set", "filter.filters.duration.max=29"]
     monkeypatch.setattr(sys, "stderr", said := io.StringIO())
     chosen = settings.read(str(file), [], None, more[1:])
-    assert asking.agreed(chosen, False)
+    assert confirm.agreed(chosen, False)
     lines = said.getvalue().splitlines()
     assert (
         lines[0]
@@ -304,8 +304,8 @@ def test_after_an_estimate_alone_a_plan_names_what_changed(
     """README plans another rate after `estimate`: the plan gave no cause."""
     out = file.parent / "out"
     shutil.rmtree(out / "datasets")
-    for path in (out / "runs").glob(f"*/{runs.SETTINGS}"):
-        path.rename(path.with_name(runs.ESTIMATE_SETTINGS))
+    for path in (out / "runs").glob(f"*/{run_folder.SETTINGS}"):
+        path.rename(path.with_name(run_folder.ESTIMATE_SETTINGS))
     found = told(capsys, "plan", str(file), "--set", "resample.rate=24000")["stages"]
     assert found["resample"]["because"] == ["resample.rate"]
     assert found["filter"]["compute"] == 0
@@ -339,7 +339,7 @@ def test_a_refusal_is_told_before_the_run(
     assert "2 of the 10 recordings of v0001 are gone from the sources" in refusal
     assert "if they were removed on purpose, raise the setting" in refusal
     monkeypatch.setattr(sys, "stderr", said := io.StringIO())
-    assert asking.agreed(settings.read(str(file), [], None, []), False)
+    assert confirm.agreed(settings.read(str(file), [], None, []), False)
     assert said.getvalue().splitlines()[3:] == [f"A run will refuse to publish: {refusal}."]
     corpus.add(file.parent / "in", 12)
     assert cli.main(["plan", str(file)]) == 0
@@ -366,7 +366,7 @@ def test_a_plan_that_leaves_no_clip_says_that_the_run_will_refuse(
     assert cli.main(["what-if", str(file.parent / "out"), *none]) == 0
     assert f"A run will refuse to publish: {plan['refusal']}." in capsys.readouterr().out
     monkeypatch.setattr(sys, "stderr", said := io.StringIO())
-    assert asking.agreed(settings.read(str(file), [], None, none[1:]), False)
+    assert confirm.agreed(settings.read(str(file), [], None, none[1:]), False)
     lines = said.getvalue().splitlines()
     assert lines[1] == "Because: filter.filters.duration.max 30.0 → 0.1."
     assert lines[2].endswith("a new version would hold 0 clips; v0001 has 10.")
@@ -443,5 +443,5 @@ def test_decisions_by_people_are_a_cause(file: Path, capsys: pytest.CaptureFixtu
 
 def runs_summary(out: Path) -> dict[str, Any]:
     """What the newest run told of itself."""
-    found: dict[str, Any] = json.loads((runs.newest(out) / runs.SUMMARY).read_text())
+    found: dict[str, Any] = json.loads((run_folder.newest(out) / run_folder.SUMMARY).read_text())
     return found

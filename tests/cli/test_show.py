@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from flows import words
+from flows import formatting
 from flows.cli import doctor
-from flows.cli.proofs import Finding
+from flows.cli.doctor_checks import Finding
 from flows.cli.show import results, runs
 from flows.cli.show.tables import print_to
 from flows.progress import Progress
-from flows.run.items import COLUMNS
+from flows.run.ledger_items import COLUMNS
 from flows.server.console import quiet
 
 
@@ -115,7 +115,7 @@ def test_a_limit_that_changes_no_clip_is_told_why(changed: bool) -> None:
 
 
 def test_one_reference_is_one_utterance() -> None:
-    told = words.error_rates({"wer": 0.5, "cer": 0.25, "scored": 1})
+    told = formatting.error_rates({"wer": 0.5, "cer": 0.25, "scored": 1})
     assert told == "WER 50.0 %, CER 25.0 % on 1 packaged utterance with references."
 
 

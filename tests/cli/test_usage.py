@@ -11,7 +11,7 @@ import pytest
 
 from flows import cli, settings
 from flows.cli import arguments
-from flows.run import runs
+from flows.run import run_folder
 from tasks import pipeline
 from tasks.publish.upkeep import verify
 from tests.cli.test_commands import told
@@ -25,7 +25,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     corpus.make(home / "in", 2)
     sets = ["transcribe.backend.use=fake", "shard.settle_seconds=0"]
     chosen = settings.read(None, [str(home / "in")], str(home / "out"), sets)
-    with runs.record(home / "out", chosen) as run:
+    with run_folder.record(home / "out", chosen) as run:
         _, stages = pipeline.run_here(chosen.job())
         run.finish({"stages": stages})
     shutil.copytree(home / "out", home / "unpublished")
@@ -127,12 +127,12 @@ def test_a_wrong_number(words: str, said: str, capsys: pytest.CaptureFixture[str
 
 
 def test_a_run_goes_on_where_the_settings_of_the_last_one_are_damaged(home: Path) -> None:
-    assert runs.known_settings(home / "damaged") is None
+    assert run_folder.known_settings(home / "damaged") is None
 
 
 def test_a_report_that_cannot_be_written(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It named a temporary file."""
-    page = runs.newest(home / "out") / "report.html"
+    page = run_folder.newest(home / "out") / "report.html"
     page.mkdir()
     refused = told(capsys, "report", str(home / "out"), code=1)["error"]
     assert refused.endswith(f"{page} cannot be written: Is a directory")

@@ -17,7 +17,7 @@ from flows.cluster import worker as on_worker
 from flows.cluster.admission import Admission
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
-from flows.run.caller import ClusterCaller
+from flows.run.cluster_executor import ClusterCaller
 from tasks.base.errors import RunError
 from tests.helpers import corpus
 

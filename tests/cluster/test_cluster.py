@@ -21,15 +21,15 @@ import yaml
 from distributed import KilledWorker
 from pydantic import ValidationError
 
-from flows.cli import proofs
+from flows.cli import doctor_checks
 from flows.cli.command_line import main
-from flows.cluster import dask_config, facts, fleet
+from flows.cluster import dask_config, doctor_facts, worker_counts
 from flows.cluster.cluster import Cluster
 from flows.cluster.dispatcher import Dispatcher
-from flows.cluster.fleet import CPU
 from flows.cluster.memory import Needs
 from flows.cluster.settings import ClusterSettings, cluster_class
-from flows.run import runs
+from flows.cluster.worker_counts import CPU
+from flows.run import run_folder
 from flows.settings import parse
 from tasks.base import memory_limits
 from tasks.base.errors import ConfigError, RunError
@@ -106,8 +106,8 @@ def sized(
     monkeypatch.setattr(memory_limits, "of_run", lambda: Limit(limit, "a cgroup"))
     monkeypatch.setattr("dask.system.CPU_COUNT", 8)
     settings = ClusterSettings(**values)
-    workers = fleet.of(settings, False, needed)
-    return workers.size, fleet.memory(settings, workers, needed)
+    workers = worker_counts.of(settings, False, needed)
+    return workers.size, worker_counts.memory(settings, workers, needed)
 
 
 def test_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,13 +142,13 @@ def test_a_limit_below_the_least_is_refused_with_the_numbers(
         r"0\.11 GB for the main process and 0\.11 GB for each worker; raise the limit"
     )
     with pytest.raises(ConfigError, match=words):
-        fleet.check_memory(job, ClusterSettings(), "none")
+        worker_counts.check_memory(job, ClusterSettings(), "none")
     with pytest.raises(ConfigError, match=r"needs at least 0\.45 GB.*set history: none"):
-        fleet.check_memory(job, ClusterSettings(), "own")
+        worker_counts.check_memory(job, ClusterSettings(), "own")
     elsewhere = ClusterSettings(kind="address", address="tcp://h:1")
-    fleet.check_memory(job, elsewhere, "none")
+    worker_counts.check_memory(job, elsewhere, "none")
     monkeypatch.setattr(memory_limits, "of_run", lambda: Limit(231_000_000, "as measured"))
-    fleet.check_memory(job, ClusterSettings(), "none")
+    worker_counts.check_memory(job, ClusterSettings(), "none")
 
 
 def test_whisper_base_is_let_into_what_it_ran_in(
@@ -156,10 +156,10 @@ def test_whisper_base_is_let_into_what_it_ran_in(
 ) -> None:
     job = job_of(tmp_path, "faster_whisper")
     monkeypatch.setattr(memory_limits, "of_run", lambda: Limit(600 << 20, "as measured"))
-    fleet.check_memory(job, ClusterSettings(), "none")
+    worker_counts.check_memory(job, ClusterSettings(), "none")
     monkeypatch.setattr(memory_limits, "of_run", lambda: Limit(540 << 20, "as measured"))
     with pytest.raises(ConfigError, match=r"weights: faster_whisper 0\.07 GB"):
-        fleet.check_memory(job, ClusterSettings(), "none")
+        worker_counts.check_memory(job, ClusterSettings(), "none")
 
 
 def test_wishes_beyond_the_limit_are_told(
@@ -168,11 +168,11 @@ def test_wishes_beyond_the_limit_are_told(
     monkeypatch.setattr(memory_limits, "of_run", lambda: Limit(GB, "the cgroup /a"))
     job = job_of(tmp_path)
     with caplog.at_level("WARNING", "uttermill"):
-        fleet.check_memory(job, ClusterSettings(workers=2), "none")
+        worker_counts.check_memory(job, ClusterSettings(workers=2), "none")
         assert caplog.text == ""
-        fleet.check_memory(job, ClusterSettings(workers=20), "none")
+        worker_counts.check_memory(job, ClusterSettings(workers=20), "none")
         assert "cluster.workers is 20, but 6 fit into 1.00 GB (the cgroup /a)" in caplog.text
-        fleet.check_memory(job, ClusterSettings(workers=2, memory_limit="0.6 GB"), "none")
+        worker_counts.check_memory(job, ClusterSettings(workers=2, memory_limit="0.6 GB"), "none")
     assert "2 workers with cluster.memory_limit 0.6 GB are more than the 1.00 GB" in caplog.text
 
 
@@ -367,8 +367,8 @@ def test_a_killed_worker_fails_its_call_only_and_its_replacement_is_proven(
         cluster.submit(kill_me, 0.0).result()
     assert quiet.result() is None
     assert soon(lambda: len(cluster.client.nthreads()) == 2, 60)
-    workers = cluster.client.run(facts.gather)
-    for proof in (*proofs.PROOFS, proofs.pinned):
+    workers = cluster.client.run(doctor_facts.gather)
+    for proof in (*doctor_checks.PROOFS, doctor_checks.pinned):
         assert proof(workers).ok, proof(workers)
     seen = cluster.client.run(confined)
     assert {fact["pid"] for fact in seen.values()} != before
@@ -514,7 +514,7 @@ def test_no_orphan_however_the_flow_ends(
         assert not left
     else:  # what it left is swept by the next run, which holds a folder of its own
         assert left
-        with runs.scratch() as folder, runs.scratch() as beside:
+        with run_folder.scratch() as folder, run_folder.scratch() as beside:
             assert not any(old.exists() for old in left)
             assert folder.exists()
             assert beside.exists()

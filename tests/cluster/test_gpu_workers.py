@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from flows import checks, settings
-from flows.cli import proofs
-from flows.cluster import facts
-from flows.cluster.chains import map_chains
+from flows.cli import doctor_checks
+from flows.cluster import doctor_facts
 from flows.cluster.cluster import Cluster
 from flows.cluster.dispatcher import Dispatcher
-from flows.cluster.fleet import CPU, GPU
 from flows.cluster.settings import ClusterSettings
-from flows.run.caller import ClusterCaller
+from flows.cluster.thread_pool import map_chains
+from flows.cluster.worker_counts import CPU, GPU
+from flows.run.cluster_executor import ClusterCaller
 from tasks import pipeline
 from tasks.publish.unchanged import UpToDate
 from tasks.runs import publish, shard_chain
@@ -65,16 +65,16 @@ def cluster(notes: Path) -> Iterator[Cluster]:
 def test_each_worker_sees_its_gpu_and_no_other(cluster: Cluster) -> None:
     assert not cluster.started
     assert (cluster.kinds, cluster.size, cluster.count(GPU)) == ((CPU, GPU), 3, 2)
-    workers = cluster.client.run(facts.gather)
+    workers = cluster.client.run(doctor_facts.gather)
     assert {w["name"]: (w["visible"], w["resources"]) for w in workers.values()} == {
         "gpu-0": ("0", {GPU: 1}), "gpu-1": ("GPU-8f1c", {GPU: 1}), "cpu-0": ("", {CPU: 1}),
     }  # fmt: skip
     # Only the proof of CUDA may mind that no GPU is here; and pins were there before all else. The
     # preload came in time, though it left the engines out.
-    faults = [proof.__name__ for proof in proofs.PROOFS if not proof(workers).ok]
+    faults = [proof.__name__ for proof in doctor_checks.PROOFS if not proof(workers).ok]
     assert set(faults) <= {"cuda_devices", "modules_loaded"}
-    assert "no preload" not in proofs.modules_loaded(workers).detail
-    assert proofs.pinned(workers).detail == "2 workers on 2 GPUs"
+    assert "no preload" not in doctor_checks.modules_loaded(workers).detail
+    assert doctor_checks.pinned(workers).detail == "2 workers on 2 GPUs"
     assert {cluster.submit(on_worker.visible).result() for _ in range(4)} == {""}
     assert (cluster.live(GPU), cluster.live(CPU)) == (2, 1)
 

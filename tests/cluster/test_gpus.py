@@ -13,10 +13,10 @@ import pytest
 from pydantic import ValidationError
 
 from flows import checks, settings
-from flows.cluster import fleet, gpus, memory
+from flows.cluster import gpus, memory, worker_counts
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
-from flows.run.caller import ClusterCaller
+from flows.run.cluster_executor import ClusterCaller
 from tasks.base import memory_limits
 from tasks.base.errors import ConfigError
 from tasks.plugins import gpu
@@ -141,16 +141,20 @@ def test_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     limit = memory_limits.Limit(20_000_000_000, "a cgroup")
     monkeypatch.setattr(memory_limits, "of_run", lambda: limit)
     two = ClusterSettings(gpus=(0, 1), workers_per_gpu=2)
-    workers = fleet.of(two, gpu=True)
-    assert workers == fleet.Fleet(4, ("0", "0", "1", "1"))
-    assert fleet.memory(two, workers) == int(0.9 * (20e9 - memory.Needs().main)) // 8
-    assert fleet.asr_threads(two, workers, on_gpu=True) == 1
-    assert fleet.asr_threads(two, workers, on_gpu=False) == 2
-    assert fleet.of(two, gpu=False) == fleet.Fleet(8)
+    workers = worker_counts.of(two, gpu=True)
+    assert workers == worker_counts.Fleet(4, ("0", "0", "1", "1"))
+    assert worker_counts.memory(two, workers) == int(0.9 * (20e9 - memory.Needs().main)) // 8
+    assert worker_counts.asr_threads(two, workers, on_gpu=True) == 1
+    assert worker_counts.asr_threads(two, workers, on_gpu=False) == 2
+    assert worker_counts.of(two, gpu=False) == worker_counts.Fleet(8)
     many = ClusterSettings(gpus=tuple(range(16)))
-    assert fleet.of(many, gpu=True).cpus == 1
-    assert fleet.of(ClusterSettings(gpus=(0,), workers=3), gpu=True) == fleet.Fleet(3, ("0",))
-    assert fleet.of(ClusterSettings(kind="address", address="tcp://h:1"), gpu=True).pins == ()
+    assert worker_counts.of(many, gpu=True).cpus == 1
+    assert worker_counts.of(ClusterSettings(gpus=(0,), workers=3), gpu=True) == worker_counts.Fleet(
+        3, ("0",)
+    )
+    assert (
+        worker_counts.of(ClusterSettings(kind="address", address="tcp://h:1"), gpu=True).pins == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -163,7 +167,7 @@ def test_a_recogniser_has_its_share_of_the_cpus(
 ) -> None:
     monkeypatch.setattr("dask.system.CPU_COUNT", 8)
     job = corpus.job(tmp_path, transcribe={"backend": backend})
-    found = fleet.with_threads(job, ClusterSettings(workers=2)).transcribe.backend
+    found = worker_counts.with_threads(job, ClusterSettings(workers=2)).transcribe.backend
     assert found.options.get("threads") == threads
 
 
@@ -220,12 +224,19 @@ class Recorder:
 
 def test_each_stage_goes_to_its_kind_of_worker(tmp_path: Path) -> None:
     job = prepared(tmp_path, {"use": SEEN}, gpus=[0])
-    for kinds, last in (((fleet.CPU, fleet.GPU), fleet.GPU), ((fleet.CPU,), fleet.CPU)):
+    for kinds, last in (
+        ((worker_counts.CPU, worker_counts.GPU), worker_counts.GPU),
+        ((worker_counts.CPU,), worker_counts.CPU),
+    ):
         workers: Any = Recorder(*kinds)
         caller = ClusterCaller(workers, ClusterSettings())
         for stage in ("filter", "resample", "transcribe"):
             caller.stage(stage, job, "shard-000000", 1.0)
-        asked = [("filter", fleet.CPU), ("resample", fleet.CPU), ("transcribe", last)]
+        asked = [
+            ("filter", worker_counts.CPU),
+            ("resample", worker_counts.CPU),
+            ("transcribe", last),
+        ]
         assert workers.asked == asked
 
 

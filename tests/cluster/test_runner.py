@@ -22,12 +22,12 @@ from prefect.client.schemas.filters import FlowRunFilter
 from prefect.runtime import flow_run
 from prefect.states import Completed
 
-from flows.cluster.calls import Losses, NotBegun
-from flows.cluster.chains import map_chains
+from flows.cluster.call_queue import Losses, NotBegun
 from flows.cluster.cluster import Cluster
 from flows.cluster.dispatcher import Dispatcher
-from flows.cluster.fleet import CPU, GPU
 from flows.cluster.settings import ClusterSettings
+from flows.cluster.thread_pool import map_chains
+from flows.cluster.worker_counts import CPU, GPU
 from flows.server import history
 from tasks.base.errors import ItemError, KilledFromOutside, RunError
 from tasks.stages.isolate import alone_now

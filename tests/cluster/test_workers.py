@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from flows.cluster import connected
 from flows.cluster import placement as placements
-from flows.cluster.connected import SchedulerElsewhere, SchedulerHere
-from flows.cluster.fleet import CPU, GPU
+from flows.cluster import worker_list
 from flows.cluster.placement import Placement
+from flows.cluster.worker_counts import CPU, GPU
+from flows.cluster.worker_list import SchedulerElsewhere, SchedulerHere
 
 
 class Client:
@@ -49,7 +49,7 @@ class Client:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     now = SimpleNamespace(s=100.0)
-    monkeypatch.setattr(connected, "monotonic", lambda: now.s)
+    monkeypatch.setattr(worker_list, "monotonic", lambda: now.s)
     return now
 
 
@@ -73,7 +73,7 @@ def test_who_leaves_is_dropped_at_once_and_who_joins_within_a_second(
     for name in ("c", "d"):
         client.joins(name)
     assert set(view.resources()) == {"b"}, "at most one request a second"
-    clock.s += connected.ASK_S + 0.1
+    clock.s += worker_list.ASK_S + 0.1
     assert set(view.resources()) == {"b", "c", "d"}
     assert client.requests == 2
 
@@ -90,7 +90,7 @@ def test_the_list_is_read_again_now_and_then_and_when_asked(clock: SimpleNamespa
     view = SchedulerElsewhere(client)
     view.resources()
     client.workers["b"] = {}  # its event was lost
-    clock.s += connected.REFRESH_S + 1
+    clock.s += worker_list.REFRESH_S + 1
     assert set(view.resources()) == {"a", "b"}
     client.workers["c"] = {}
     view.refresh()
@@ -103,7 +103,7 @@ def test_gpu_workers_that_join_later_are_used_and_stay_known(clock: SimpleNamesp
     assert list(placement.kinds) == [CPU]
     assert placement.there(CPU) == ["a"]
     client.joins("b", GPU=1.0)
-    clock.s += connected.ASK_S + 0.1
+    clock.s += worker_list.ASK_S + 0.1
     assert list(placement.kinds) == [CPU, GPU]
     assert (placement.there(CPU), placement.there(GPU)) == (["a"], ["b"])
     client.leaves("b")  # it may be restarting: what needs a GPU waits for it

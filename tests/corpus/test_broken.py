@@ -10,7 +10,7 @@ import pytest
 
 from flows import settings
 from flows.cli.show import tables
-from flows.server.artifacts import failure, markdown
+from flows.server.artifact_text import failure, markdown
 from tasks.accounting import broken
 from tasks.base.errors import NothingLeft, TooManyFailed
 from tasks.insight import report

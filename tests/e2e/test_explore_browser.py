@@ -24,7 +24,7 @@ import pytest
 import soundfile as sf
 import uvicorn
 
-from flows import words
+from flows import formatting
 from flows.explore import app
 from flows.explore.corpus import Corpus
 from tasks.shard_store import decision_log
@@ -519,7 +519,7 @@ def test_times_are_those_of_the_commands(pages: Pages, served: Served) -> None:
     }""",
         seconds,
     )
-    assert shown[0] == [words.clock(each) for each in seconds]
+    assert shown[0] == [formatting.clock(each) for each in seconds]
     assert shown[1] == ["1:00.00", "0:09.66", "1:00:00.50"]
 
 

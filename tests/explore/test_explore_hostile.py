@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from flows.explore import answers, export, loading, sql
+from flows.explore import export, loading, responses, sql
 from flows.explore.corpus import Corpus
 from tasks.base.errors import ConfigError
 from tasks.shard_store import decision_log
@@ -544,11 +544,11 @@ def test_a_body_has_a_size(client: TestClient) -> None:
 @given(st.text(st.characters(exclude_categories=[])))
 @fuzz.cases(100)
 def test_any_text_comes_back_from_an_answer(text: str) -> None:
-    assert json.loads(answers.written({"a": [text]})) == {"a": [text]}
+    assert json.loads(responses.written({"a": [text]})) == {"a": [text]}
 
 
 def test_text_is_sent_as_it_is() -> None:
-    assert answers.written("é😀") == '"é😀"'.encode()
+    assert responses.written("é😀") == '"é😀"'.encode()
 
 
 def test_half_of_a_pair_is_stored_nowhere(client: TestClient, out: Path) -> None:

@@ -29,7 +29,7 @@ from uuid import uuid4
 import pyarrow.parquet as pq
 import pytest
 
-from flows.run import runs
+from flows.run import run_folder
 from flows.settings import parse
 from tasks import storage
 from tasks.storage import temporary
@@ -240,7 +240,7 @@ def test_a_temporary_file_in_the_record_of_a_killed_run_goes(tmp_path: Path) -> 
     left = tmp_path / "runs/killed/.settings.tmp"
     left.parent.mkdir(parents=True)
     left.touch()
-    with runs.record(tmp_path, settings) as run:
+    with run_folder.record(tmp_path, settings) as run:
         run.finish({})
     assert list((tmp_path / "runs").rglob("*.tmp")) == []
     assert (run.folder / "summary.json").exists()
@@ -259,7 +259,7 @@ def test_scratch_of_a_killed_run_goes(
         os.utime(left, (0, 0))
     else:
         left.rmdir()
-    with runs.scratch() as scratch:
+    with run_folder.scratch() as scratch:
         assert not left.exists()
         if moment == "while a worker writes":
             until = time.monotonic() + 0.3
@@ -280,7 +280,7 @@ def test_scratch_of_a_killed_run_goes(
 def test_scratch_of_a_living_run_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / "uttermill-run-made-just-now").mkdir()
-    with runs.scratch() as one, runs.scratch() as other:
+    with run_folder.scratch() as one, run_folder.scratch() as other:
         assert one.exists()
         assert len(list(tmp_path.iterdir())) == 3
         assert other.exists()

@@ -13,7 +13,7 @@ import pytest
 
 from flows import cli
 from flows.cli.show import runs
-from flows.server.artifacts import markdown
+from flows.server.artifact_text import markdown
 from tasks import plugins
 from tasks.base import shelves
 from tasks.formats import ReaderLimits, nemo, wenet

@@ -203,7 +203,7 @@ def watch(changed: set[str], forbidden: list[str]) -> Callable[[str, tuple[Any, 
 
 def main(path: str) -> dict[str, Any]:
     from flows import checks, settings
-    from flows.run import runs
+    from flows.run import run_folder
     from tasks import pipeline
 
     chosen = settings.parse(json.loads(Path(path).read_text()))
@@ -212,7 +212,7 @@ def main(path: str) -> dict[str, Any]:
     job = checks.check(chosen)
     memory.limit(LIMIT)
     sys.addaudithook(watch(changed, forbidden))
-    with runs.record(job.out, chosen) as record:
+    with run_folder.record(job.out, chosen) as record:
         published, stages = pipeline.run_here(job)
         record.finish({})
     return {

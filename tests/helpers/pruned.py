@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.cli import pruning
-from flows.run import runs
+from flows.run import run_folder
 from tests.helpers.signals import forked
 
 EVENTS = {"open", "os.rename", "os.remove", "os.rmdir"}
@@ -45,7 +45,7 @@ def die_at(out: Path, at: int) -> None:
 
 
 def main(out: Path, tmp: Path, count: int) -> None:
-    runs.settings_of(out).job()  # what it imports is slow: once, not in each child
+    run_folder.settings_of(out).job()  # what it imports is slow: once, not in each child
     forked(die_at, copied(out, tmp / "whole"), -1)
     calls = int((tmp / "calls").read_text())
     points = sorted({round(n * (calls - 1) / (count - 1)) for n in range(count)})

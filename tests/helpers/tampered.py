@@ -20,7 +20,7 @@ import yaml
 from flows import cli, settings
 from flows.explore import sound
 from flows.explore.corpus import Corpus
-from flows.run import report, runs
+from flows.run import report, run_folder
 from tasks import pipeline
 from tasks.base.errors import MillError
 from tasks.publish.dataset import datacard
@@ -60,7 +60,7 @@ def run(out: Path, *sets: str) -> dict[str, tuple[int, int]]:
     """A run in this process, with what it leaves in OUT/runs; items computed and reused."""
     manifest._parts.clear()  # of another process
     chosen = settings.read(str(out.parent / "settings.yaml"), [], None, [f"out={out}", *sets])
-    with runs.record(out, chosen) as record:
+    with run_folder.record(out, chosen) as record:
         published, stages = pipeline.run_here(chosen.job())
         record.finish({"stages": stages, "dataset": str(published.path)})
     return corpus.counts(stages)
@@ -101,7 +101,7 @@ def look(out: Path) -> list[int]:
             explored.close()
     shutil.rmtree(home)
     with suppress(MillError, OSError):
-        report.request(runs.settings_of(out).job(), runs.newest(out))
+        report.request(run_folder.settings_of(out).job(), run_folder.newest(out))
     return codes
 
 

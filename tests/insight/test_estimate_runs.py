@@ -167,12 +167,12 @@ def test_dasks_report_is_written_and_needs_no_network(both: Both) -> None:
 
 def test_the_estimate_is_no_run(both: Both) -> None:
     """What looks at OUT sees its last run, whatever was estimated since."""
-    from flows.run import runs
+    from flows.run import run_folder
 
     folder = Path(both.estimate["estimate"]).parent
     assert (folder / "metrics.parquet").is_file()
     assert not (folder / "settings.json").exists()
-    assert runs.newest(both.out) != folder
+    assert run_folder.newest(both.out) != folder
 
 
 def test_the_same_again_costs_nothing(

@@ -22,7 +22,7 @@ import pytest
 import soundfile as sf
 
 from flows import cli
-from flows.run import report, runs
+from flows.run import report, run_folder
 from flows.settings import PrepareSettings
 from tasks import audio
 from tasks.accounting import metrics
@@ -88,7 +88,7 @@ def recorded(job: Job) -> Path:
     """Run a job as the flow does, with a folder of its own under runs/; that folder."""
     stages = {name: getattr(job, name) for name in corpus.STAGES}
     settings = PrepareSettings(sources=job.sources, out=str(job.out), **stages)
-    with runs.record(job.out, settings) as run:
+    with run_folder.record(job.out, settings) as run:
         published, _ = corpus.run(job)
         run.finish({"dataset": str(published.path), "stages": {}, "wall_seconds": 1.5})
         metrics.save(work(), run.folder / metrics.NAME)
@@ -383,7 +383,7 @@ def test_a_refused_run_has_a_report_too(tmp_path: Path, capsys: pytest.CaptureFi
     assert cli.main(["report", str(job.out), "--json"]) == 0
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
     path = Path(told["report"])
-    assert path.parent == runs.newest(job.out)
+    assert path.parent == run_folder.newest(job.out)
     assert told["bytes"] == path.stat().st_size < making.BYTES
     shown = "".join(Page(path.read_text()).words)
     assert "nothing published yet" in shown

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from flows.run import items
+from flows.run import ledger_items
 from tasks.base.errors import NothingLeft
 from tasks.base.schema import LEDGER
 from tasks.stages.listing.skipped import LeftAside
@@ -59,7 +59,7 @@ def test_a_line_that_gives_a_file_another_text_is_told_apart(tmp_path: Path) -> 
     path.write_text(path.read_text() + json.dumps({**line, "txt": "something else"}) + "\n")
     source = {"kind": "jsonl", "path": str(path), "name": "c"}
     found = corpus.surveyed(corpus.job(tmp_path, sources=[source]))
-    [one] = items.rows([], found.left)
+    [one] = ledger_items.rows([], found.left)
     assert (one["source_path"], one["reason"]) == (f"{path}:2", "other_text")
     assert one["detail"] == "the list names this audio before, with another text, which is taken"
 
@@ -68,9 +68,9 @@ def test_what_is_left_aside_is_kept_with_the_run(tmp_path: Path) -> None:
     left = [LeftAside("c", '/in/a\n,"b".txt', "extension"), LeftAside("c", "/in/.x", "hidden")]
     folder = tmp_path / "runs" / "20260101T000000Z"
     folder.mkdir(parents=True)
-    items.write_left_aside(folder, left)
-    assert items.read_left_aside(tmp_path) == sorted(left)
-    assert items.read_left_aside(tmp_path / "other") == []
+    ledger_items.write_left_aside(folder, left)
+    assert ledger_items.read_left_aside(tmp_path) == sorted(left)
+    assert ledger_items.read_left_aside(tmp_path / "other") == []
 
 
 def row(**known: object) -> dict[str, object]:
@@ -104,18 +104,18 @@ LEFT = [LeftAside("c", "/in/x.txt", "extension")]
 def test_items_of_a_reason_and_a_dataset(
     reason: str | None, dataset: str | None, expected: list[str]
 ) -> None:
-    found = [*items.rows([TABLE], LEFT, reason, dataset)]
+    found = [*ledger_items.rows([TABLE], LEFT, reason, dataset)]
     assert [each["source_path"] for each in found] == expected
-    assert all(tuple(each) == items.COLUMNS for each in found)
+    assert all(tuple(each) == ledger_items.COLUMNS for each in found)
 
 
 def test_items_as_csv() -> None:
     text = io.StringIO()
-    items.write_csv(items.rows([TABLE], LEFT), text)
+    ledger_items.write_csv(ledger_items.rows([TABLE], LEFT), text)
     rows = [*csv.DictReader(io.StringIO(text.getvalue()))]
     assert [r["reason"] for r in rows] == ["too_short", "unreadable", "extension"]
     assert rows[1]["detail"] == "no [/en] audio"
-    assert rows[2] == dict.fromkeys(items.COLUMNS, "") | {
+    assert rows[2] == dict.fromkeys(ledger_items.COLUMNS, "") | {
         "source_path": "/in/x.txt", "outcome": "left_aside", "stage": "shard",
         "reason": "extension",
     }  # fmt: skip

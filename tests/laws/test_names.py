@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows import checks, settings
-from flows.run import runs
+from flows.run import run_folder
 from tasks import pipeline
 from tasks.publish.upkeep.verify import verify
 from tasks.recording import ids
@@ -104,7 +104,7 @@ def run(out: Path, *sources: dict[str, Any]) -> tuple[Published, dict[str, Any]]
         "filter": {"segmenter": {"use": "whole"}}, "transcribe": {"backend": {"use": "fake"}},
     })  # fmt: skip
     job = checks.check(chosen)
-    with runs.record(out, chosen) as record:
+    with run_folder.record(out, chosen) as record:
         published, stages = pipeline.run_here(job)
         record.finish({})
     return published, stages

@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 PRIVATE = [
     ("multiprocessing.spawn:get_preparation_data", "python", "flows/cluster/spawning.py"),
     ("distributed:SpecCluster._instances", "distributed", "flows/cluster/local.py"),
-    ("distributed:Status.closing_gracefully", "distributed", "flows/cluster/ending.py"),
+    ("distributed:Status.closing_gracefully", "distributed", "flows/cluster/shutdown.py"),
     ("prefect.events.worker:EventsWorker._handle", "prefect", "flows/server/history.py"),
     ("prefect.logging.handlers:APILogWorker._handle_batch", "prefect", "flows/server/history.py"),
     ("prefect.server.api.server:create_app", "prefect", "flows/server/_server_child.py"),

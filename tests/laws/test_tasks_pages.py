@@ -18,7 +18,7 @@ import soundfile as sf
 from flows import cli
 from flows.cli.arguments import parser as command_parser
 from flows.demo import speech, voice
-from flows.run import launch, runs
+from flows.run import launch, run_folder
 from flows.settings import PrepareSettings
 from tasks import pipeline
 from tasks.storage import versions
@@ -55,7 +55,7 @@ def steps(section: str) -> Iterator[tuple[str, str]]:
 
 def run_here(settings: PrepareSettings, name: str = "prepare", **more: Any) -> dict[str, Any]:
     """What `launch.run` does, without Prefect and workers."""
-    with runs.record(Path(settings.out), settings) as run:
+    with run_folder.record(Path(settings.out), settings) as run:
         published, stages = pipeline.run_here(settings.job())
         run.finish({"stages": stages})
     return {"dataset": str(published.path)}

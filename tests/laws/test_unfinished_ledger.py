@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from flows.run import runs
+from flows.run import run_folder
 from tasks.accounting import broken
 from tests.cli.test_commands import told
 from tests.cli.test_plan_command import prepared
@@ -41,7 +41,7 @@ def out(tmp_path: Path) -> Path:
     for shard, stages in zip(shards, LACKING, strict=True):
         for stage in stages:
             shutil.rmtree(out / "manifests" / stage / shard)
-    (runs.newest(out) / runs.SUMMARY).unlink()
+    (run_folder.newest(out) / run_folder.SUMMARY).unlink()
     return out
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from flows import cli
 from flows.cli import pruning
-from flows.run import runs
+from flows.run import run_folder
 from flows.settings import PrepareSettings
 from tasks.base.errors import RunError
 from tasks.corpus import outcome_table
@@ -62,7 +62,7 @@ def recorded(job: Job, ends: Callable[[Job], Any] = corpus.run) -> Any:
     """Run a job as the flow does: with a folder of its own under runs/."""
     stages = {name: getattr(job, name) for name in corpus.STAGES}
     settings = PrepareSettings(sources=job.sources, out=str(job.out), **stages)
-    with runs.record(job.out, settings) as run:
+    with run_folder.record(job.out, settings) as run:
         result = ends(job)
         run.finish({})
     return result
@@ -405,21 +405,21 @@ def test_a_clock_that_was_ahead_once_misleads_nobody(
 
     out = tmp_path / "out"
     with monkeypatch.context() as clock:
-        clock.setattr(runs, "datetime", Ahead)
+        clock.setattr(run_folder, "datetime", Ahead)
         recorded(job(base / "in", out, **HISTORY[0]))
     recorded(job(base / "in", out, **HISTORY[1]))
-    assert runs.settings_of(out).resample.rate == 8000
-    assert runs.newest(out, ended_well=True) == runs.newest(out)
+    assert run_folder.settings_of(out).resample.rate == 8000
+    assert run_folder.newest(out, ended_well=True) == run_folder.newest(out)
     assert len(pruning.prune(out, 1, keep_runs=1)["runs"]) == 1
     pruning.prune(out, 1, keep_runs=1, yes=True)
-    assert runs.settings_of(out).resample.rate == 8000
+    assert run_folder.settings_of(out).resample.rate == 8000
     assert again(base, out, **HISTORY[1]) == NOTHING
 
 
 def test_runs_of_earlier_releases_are_older(base: Path, out: Path) -> None:
     """Their folders have a time and no number for a name, here one that is still to come."""
     home = out / "runs"
-    (home / runs.newest(out).name).rename(home / "29991231T235959.000000Z")
+    (home / run_folder.newest(out).name).rename(home / "29991231T235959.000000Z")
     recorded(job(base / "in", out, **HISTORY[0]))
-    assert runs.settings_of(out).resample.rate == 16000
-    assert [path.name[:1] for path in runs.having(out, runs.SETTINGS)][:2] == ["r", "r"]
+    assert run_folder.settings_of(out).resample.rate == 16000
+    assert [path.name[:1] for path in run_folder.having(out, run_folder.SETTINGS)][:2] == ["r", "r"]

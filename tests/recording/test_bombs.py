@@ -24,7 +24,7 @@ import pytest
 
 from flows import settings
 from flows.cli import reviews
-from flows.run import runs
+from flows.run import run_folder
 from tasks.base.errors import ConfigError, ItemError, RunError
 from tasks.plugins import resolve_source
 from tasks.recording import Recording, parquet_pages, yaml_text
@@ -399,7 +399,7 @@ def deep(path: Path) -> Path:
 def test_json_in_an_out(tmp_path: Path, make: Callable[[Path], Path]) -> None:
     make(tmp_path / "runs/2026-01-01T00-00-00/settings.json")
     with pytest.raises(ConfigError, match="is damaged"):
-        runs.settings_of(tmp_path)
+        run_folder.settings_of(tmp_path)
     make(tmp_path / "dataset.json")
     with pytest.raises(RunError):
         versions.described(tmp_path)

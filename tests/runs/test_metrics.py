@@ -21,7 +21,7 @@ from distributed.scheduler import KilledWorker
 from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.settings import ClusterSettings
 from flows.run import metrics as collecting
-from flows.run.caller import ClusterCaller
+from flows.run.cluster_executor import ClusterCaller
 from tasks import shard
 from tasks.accounting import metrics
 from tasks.accounting.metrics import Place, Trace

@@ -14,7 +14,7 @@ import pytest
 from flows import settings
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
-from flows.run import launch, runs
+from flows.run import launch, run_folder
 from flows.server import run_notes, server
 from tasks.base.errors import ConfigError
 from tasks.plugins import engines
@@ -82,7 +82,7 @@ def test_a_run_without_prefect_imports_these(
     assert told["utterances"]["packaged"] == 4
     assert "task_runs" not in told
     assert imported == CLIENT
-    folder = runs.newest(home / "out")
+    folder = run_folder.newest(home / "out")
     assert {path.name for path in folder.iterdir()} >= {
         "settings.json", "summary.json", "metrics.parquet", "report.html", "run.log",
         "left_aside.csv",
@@ -155,7 +155,7 @@ def no_flow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def recorded(self: Any) -> None:
         started.append("workers")
 
-    monkeypatch.setattr("flows.run.body.Body.start_workers", recorded)
+    monkeypatch.setattr("flows.run.execute.Body.start_workers", recorded)
     monkeypatch.setattr(server.LocalServer, "__init__", lambda _: started.append("server"))
     return started
 
@@ -199,24 +199,24 @@ def test_a_killed_run_is_told_from_one_that_failed(tmp_path: Path) -> None:
     from tasks.storage import write_atomic
 
     chosen = settings.read(None, [str(tmp_path)], str(tmp_path / "out"), [])
-    assert not runs.was_killed(tmp_path / "out")
-    with runs.record(tmp_path / "out", chosen):
+    assert not run_folder.was_killed(tmp_path / "out")
+    with run_folder.record(tmp_path / "out", chosen):
         pass  # nothing is written of its end
-    assert runs.was_killed(tmp_path / "out")
+    assert run_folder.was_killed(tmp_path / "out")
     with (
         pytest.raises(ValueError, match="it failed"),
-        runs.record(tmp_path / "out", chosen) as run,
+        run_folder.record(tmp_path / "out", chosen) as run,
         run.failing(),
     ):
         raise ValueError("it failed")
-    assert not runs.was_killed(tmp_path / "out")
-    with runs.record(tmp_path / "out", chosen) as run:
+    assert not run_folder.was_killed(tmp_path / "out")
+    with run_folder.record(tmp_path / "out", chosen) as run:
         write_atomic(run.folder / "summary.json", b"{}")
-    assert not runs.was_killed(tmp_path / "out")
+    assert not run_folder.was_killed(tmp_path / "out")
     run_notes.write(run.place, "of Prefect", "1@here@0.00")  # killed before Prefect knew its end
-    assert runs.was_killed(tmp_path / "out")
+    assert run_folder.was_killed(tmp_path / "out")
     run_notes.close(run.place)
-    assert not runs.was_killed(tmp_path / "out")
+    assert not run_folder.was_killed(tmp_path / "out")
     assert run_notes.last(tmp_path / "out") == {"of Prefect": "1@here@0.00"}
 
 

@@ -11,7 +11,7 @@ from prefect.utilities.names import generate_slug
 
 from flows.progress import Progress, Standing
 from flows.server import run_names
-from flows.server.artifacts import STOOD, WORST, escaped, failure, markdown
+from flows.server.artifact_text import STOOD, WORST, escaped, failure, markdown
 from tasks.base.errors import ConfigError, OutLocked, RunError
 
 OUT = Path("/data/prepared")

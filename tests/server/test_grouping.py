@@ -20,13 +20,13 @@ from prefect.settings import (
 )
 
 from flows import prepare
-from flows.cluster.calls import NotBegun
+from flows.cluster.call_queue import NotBegun
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
 from flows.progress import Progress
-from flows.run import group_runs, grouping
-from flows.run.caller import ClusterCaller
-from flows.server import history, live_artifacts, pace, run_names
+from flows.run import grouping, task_run_groups
+from flows.run.cluster_executor import ClusterCaller
+from flows.server import history, live_artifacts, rate_warning, run_names
 from tasks.base.errors import CorruptManifest, RunError
 from tasks.runs.executor import Step
 from tasks.settings.job import Done, Job
@@ -202,7 +202,7 @@ def test_a_cancelled_run_leaves_no_task_run_that_failed(
             raised.append(type(ended))
             raise
 
-    groups = group_runs.Groups(dict.fromkeys(NAMES[:3], 1.0), 3, task_run)
+    groups = task_run_groups.Groups(dict.fromkeys(NAMES[:3], 1.0), 3, task_run)
 
     def interrupted() -> None:
         with groups:
@@ -265,7 +265,7 @@ def test_posting_is_bounded_and_the_last_text_is_never_lost(
 
 def test_a_pace_near_the_limit_of_sqlite_is_said_once() -> None:
     now = [0.0]
-    slow, fast = pace.Pace(lambda: now[0]), pace.Pace(lambda: now[0])
+    slow, fast = rate_warning.Pace(lambda: now[0]), rate_warning.Pace(lambda: now[0])
     said: list[float] = []
     for _ in range(40 * 60):
         now[0] += 1 / 40
@@ -275,7 +275,7 @@ def test_a_pace_near_the_limit_of_sqlite_is_said_once() -> None:
     for _ in range(15 * 60):
         now[0] += 1 / 15
         assert slow.begun() is None
-    assert "SQLite records about 28" in str(pace.warning(40.0))
+    assert "SQLite records about 28" in str(rate_warning.warning(40.0))
     database = {PREFECT_SERVER_DATABASE_CONNECTION_URL: "postgresql+asyncpg://u:p@h/d"}
     with temporary_settings(database, restore_defaults={PREFECT_API_URL}):
-        assert pace.warning(40.0) is None
+        assert rate_warning.warning(40.0) is None

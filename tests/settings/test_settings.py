@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flows import checks, settings
-from flows.run import runs
+from flows.run import run_folder
 from tasks import plugins
 from tasks.base.errors import ConfigError
 from tasks.plugins import explaining
@@ -95,9 +95,9 @@ def test_relative_paths_are_kept_absolute(tmp_path: Path, monkeypatch: pytest.Mo
     read = settings.read(str(path), [], None, [])
     assert (read.out, read.sources[0].path) == (str(tmp_path / "o"), str(tmp_path / "a.jsonl"))
     assert read.sources[0].options == {"root": str(tmp_path / "wavs")}
-    with runs.record(tmp_path / "o", settings.PrepareSettings(sources=read.sources, out="o")):
+    with run_folder.record(tmp_path / "o", settings.PrepareSettings(sources=read.sources, out="o")):
         monkeypatch.chdir("/")
-        assert runs.settings_of(tmp_path / "o") == read
+        assert run_folder.settings_of(tmp_path / "o") == read
 
 
 def test_a_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:

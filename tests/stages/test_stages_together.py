@@ -12,7 +12,7 @@ from distributed.scheduler import KilledWorker
 
 from flows.cluster import worker
 from flows.cluster.settings import ClusterSettings
-from flows.run.caller import ClusterCaller
+from flows.run.cluster_executor import ClusterCaller
 from tasks import pipeline
 from tasks.base.errors import CorruptManifest, RunError
 from tasks.runs.executor import Here

@@ -16,7 +16,7 @@ import pytest
 import soundfile as sf
 
 from flows.cli.show import runs as shown
-from flows.run import body
+from flows.run import execute
 from tasks import audio, pipeline
 from tasks.base.errors import ItemError, RunError
 from tasks.base.schema import CUTS, RECORDINGS
@@ -126,7 +126,7 @@ def test_a_part_of_a_file_tells_it_too(share: Share, tmp_path: Path) -> None:
 
 def run(job: Job) -> tuple[dict[str, Any], dict[str, tuple[int, int]]]:
     ended = pipeline.run(job, Here(), Unobserved())
-    return body.result_of(job, ended), corpus.counts(ended.totals.stages)
+    return execute.result_of(job, ended), corpus.counts(ended.totals.stages)
 
 
 @pytest.mark.parametrize(

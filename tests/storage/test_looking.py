@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flows import cli
-from flows.run import runs
+from flows.run import run_folder
 from tasks.base.errors import CorruptManifest
 from tasks.publish.upkeep.verify import verify
 from tasks.shard_store import manifest
@@ -181,7 +181,7 @@ def test_the_report_writes_the_report_alone(out: Path) -> None:
     corpus.flip(path, path.stat().st_size // 2)
     before = tampered.tree(out)
     assert cli.main(["report", str(out), "--json"]) == 0
-    report = (runs.newest(out) / "report.html").relative_to(out).as_posix()
+    report = (run_folder.newest(out) / "report.html").relative_to(out).as_posix()
     after = tampered.tree(out)
     assert after.pop(report)
     home = str(Path(report).parent)

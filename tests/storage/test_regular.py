@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli.command_line import main
-from flows.run import runs
+from flows.run import run_folder
 from flows.settings import PrepareSettings, parse
 from tasks import storage
 from tasks.base.errors import ConfigError, UnsafePlace
@@ -193,8 +193,8 @@ def test_the_log_of_a_run_is_a_new_file(
         with suppress(FileExistsError):
             (path.parent / "run.log").symlink_to(target)
 
-    monkeypatch.setattr(runs, "write_atomic", quick)
-    with pytest.raises(FileExistsError), runs.record(out, settings(tmp_path)):
+    monkeypatch.setattr(run_folder, "write_atomic", quick)
+    with pytest.raises(FileExistsError), run_folder.record(out, settings(tmp_path)):
         pass
     assert target.read_text() == SAID
 
@@ -203,9 +203,9 @@ def test_leftovers_behind_a_link_are_not_ours(tmp_path: Path, out: Path) -> None
     other = tmp_path / "other/old"
     other.mkdir(parents=True)
     (other / ".x.tmp").touch()
-    (other / runs.SETTINGS).touch()
+    (other / run_folder.SETTINGS).touch()
     (out / "runs").symlink_to(other.parent)
-    with runs.record(out, settings(tmp_path)):
+    with run_folder.record(out, settings(tmp_path)):
         pass
     assert (other / ".x.tmp").exists()
 
@@ -213,10 +213,10 @@ def test_leftovers_behind_a_link_are_not_ours(tmp_path: Path, out: Path) -> None
 def test_a_linked_folder_is_no_run(tmp_path: Path, out: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    (other / runs.SETTINGS).touch()
+    (other / run_folder.SETTINGS).touch()
     (out / "runs").mkdir()
     (out / "runs/9").symlink_to(other)
-    assert list(runs.having(out, runs.SETTINGS)) == []
+    assert list(run_folder.having(out, run_folder.SETTINGS)) == []
 
 
 def test_what_is_cleared_is_the_link(out: Path, tmp_path: Path) -> None:

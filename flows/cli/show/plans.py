@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from rich import filesize
 
-from flows import words
+from flows import formatting
 from flows.cli.show.tables import Line, table
-from flows.words import clock, counted
+from flows.formatting import clock, counted
 from tasks.base.json_types import JsonObject, JsonValue
 
 UNEXPLAINED = (
@@ -56,7 +56,7 @@ def before_run(result: JsonObject) -> Iterator[Line]:
     yield f"Plan: {_amounts(result)}."
     yield f"Because: {'; '.join(_reasons(result))}."
     time = result["seconds"]
-    about = "Time unknown" if time is None else f"About {words.about(time)}"
+    about = "Time unknown" if time is None else f"About {formatting.about(time)}"
     yield f"{about}; {_version(result)}"
     if "refusal" in result:
         yield refusal(result)
@@ -84,7 +84,7 @@ def causes(result: JsonObject) -> list[str]:
         items = max(entry["compute"] for entry in of_it.values())
         hours = max(entry["hours"] for entry in of_it.values())
         known = [entry["seconds"] for entry in of_it.values()]
-        time = "" if None in known else f", about {words.about(sum(known))}"
+        time = "" if None in known else f", about {formatting.about(sum(known))}"
         lines.append(f"{cause}: {_and(list(of_it))} {counted(items, 'item')}, {hours:.2f} h{time}")
     return lines
 

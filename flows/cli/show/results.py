@@ -8,7 +8,7 @@ from rich.text import Text
 
 from flows.cli.show import plans
 from flows.cli.show.tables import Line, funnel, table
-from flows.words import clock, counted
+from flows.formatting import clock, counted
 from tasks.base.json_types import JsonObject
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from flows.cli.show.tables import Line, broken, funnel, table
+from flows.formatting import clock, counted, error_rates, forecast, gigabytes, long_hours
 from flows.run import metrics
-from flows.words import clock, counted, error_rates, forecast, gigabytes, long_hours
 from tasks.base.json_types import JsonObject
 
 IDLE_SHARE = 0.7  # an estimate says that workers waited when they computed for less of the time

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.words import clock, counted
+from flows.formatting import clock, counted
 from tasks.base.control_characters import escaped
 from tasks.base.json_types import JsonObject
 

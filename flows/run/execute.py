@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from flows.checks import check
-from flows.cluster import fleet
-from flows.run import estimates, items, metrics, report, runs
+from flows.cluster import worker_counts
+from flows.run import estimates, ledger_items, metrics, report, run_folder
 from flows.settings import PrepareSettings
 from tasks import pipeline, storage
 from tasks.accounting import broken, summary
@@ -43,7 +43,7 @@ from tasks.storage import lock, owners, tables, versions
 if TYPE_CHECKING:  # imports Dask and Prefect, which a run with nothing to do does without
     from flows.cluster.cluster import Cluster
     from flows.progress import Progress
-    from flows.run.caller import ClusterCaller, Shown
+    from flows.run.cluster_executor import ClusterCaller, Shown
     from flows.server.live_artifacts import RunBoard
 
 #: Audio that is packaged without workers, s: their start takes longer.
@@ -60,7 +60,7 @@ class Body:
 
     settings: PrepareSettings
     job: Job
-    run: runs.Run
+    run: run_folder.Run
     new: bool
     after_kill: bool
     began: float
@@ -80,12 +80,12 @@ class Body:
                 return None
             finally:
                 if (found := self._begun.sharded) is not None:
-                    items.write_left_aside(folder, found.left)
+                    ledger_items.write_left_aside(folder, found.left)
         return self._finished(ended, measured, NO_LOSSES, None)
 
     def start_workers(self) -> None:
         """Start the workers in the background. `work` raises what goes wrong."""
-        from flows.run.caller import cluster_of
+        from flows.run.cluster_executor import cluster_of
 
         self._cluster = cluster = cluster_of(self.job, self.settings.cluster, self.run.folder)
         self._open.callback(cluster.close)
@@ -101,9 +101,9 @@ class Body:
 
         `live` shows the run in Prefect.
         """
-        from flows.run.caller import opened as opened_caller
+        from flows.run.cluster_executor import opened as opened_caller
 
-        folder, job = self.run.folder, fleet.with_threads(self.job, self.settings.cluster)
+        folder, job = self.run.folder, worker_counts.with_threads(self.job, self.settings.cluster)
         measured = metrics.Metrics()
         given = (job, self.settings.cluster, measured, folder, self._cluster)
         with opened_caller(*given) as (caller, progress):
@@ -160,14 +160,14 @@ def opened(settings: PrepareSettings) -> Iterator[Body]:
         places = [Path(tempfile.gettempdir()), *([] if storage.of(job.out).remote else [job.out])]
         outer.enter_context(owners.naming(*places))
         outer.enter_context(lock.hold(job.out))
-        new, after_kill = not index.is_there(job.out), runs.was_killed(job.out)
+        new, after_kill = not index.is_there(job.out), run_folder.was_killed(job.out)
         with (
-            runs.record(job.out, settings) as run,
+            run_folder.record(job.out, settings) as run,
             run.failing(),
-            runs.scratch() as scratch,
+            run_folder.scratch() as scratch,
             ExitStack() as open_later,
         ):
-            own = replace(job, scratch=scratch, number=runs.order(run.folder.name)[0])
+            own = replace(job, scratch=scratch, number=run_folder.order(run.folder.name)[0])
             yield Body(settings, own, run, new, after_kill, began, open_later)
 
 

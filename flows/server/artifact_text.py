@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from flows import words
+from flows import formatting
+from flows.formatting import clock, long_hours, speed_of
 from flows.progress import Standing
-from flows.words import clock, long_hours, speed_of
 from tasks.base import masking
 from tasks.base.errors import CODES, ConfigError, MillError, NothingLeft, OutLocked, TooManyFailed
 from tasks.base.json_types import JsonObject
@@ -53,14 +53,14 @@ def forecast(result: JsonObject) -> str:
     """The artifact of an estimate, from what `estimate --json` prints; numbers have intervals."""
     sampled, hours = result["sample"], result["hours"]
 
-    rows = [["hours kept", *words.forecast(hours["kept"], long_hours)]]
+    rows = [["hours kept", *formatting.forecast(hours["kept"], long_hours)]]
     if len(result["datasets"]) > 1:
         for name, entry in result["datasets"].items():
-            kept = words.forecast(entry["kept"], long_hours)
+            kept = formatting.forecast(entry["kept"], long_hours)
             rows.append([f"of them {escaped(name)}", *kept])
-    rows.append(["time", *words.forecast(result["wall_seconds"], clock)])
-    rows.append(["CPU time", *words.forecast(result["cpu_seconds"], clock)])
-    disk = words.forecast(result["disk_bytes"], lambda size: f"{size / 1e9:,.2f} GB")
+    rows.append(["time", *formatting.forecast(result["wall_seconds"], clock)])
+    rows.append(["CPU time", *formatting.forecast(result["cpu_seconds"], clock)])
+    disk = formatting.forecast(result["disk_bytes"], lambda size: f"{size / 1e9:,.2f} GB")
     rows.append(["disk", *disk])
     parts = [
         f"{DONE} {sampled['recordings']} of {sampled['of']} recordings tried**, "
@@ -165,7 +165,7 @@ def _done(result: JsonObject) -> str:
     if result.get("broken"):
         parts.append(_broken(result["broken"], result["recordings"]["failed"]))
     if result.get("scored"):
-        parts.append(words.error_rates(result))
+        parts.append(formatting.error_rates(result))
     parts += [f"**Warning.** {escaped(drop['warning'])}" for drop in result.get("reader_drops", [])]
     return "\n\n".join(parts)
 

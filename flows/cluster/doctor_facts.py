@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from flows.cluster import gpus
 from flows.cluster.dask_config import DASK_CONFIG
-from flows.cluster.fleet import GPU
+from flows.cluster.worker_counts import GPU
 from tasks.base.json_types import JsonObject
 from tasks.plugins import gpu
 from tasks.stages.spawn_check import command_line

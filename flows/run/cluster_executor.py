@@ -9,13 +9,13 @@ from inspect import signature
 from pathlib import Path
 
 from flows.cluster import deadlines, memory, worker
-from flows.cluster.chains import map_chains
 from flows.cluster.cluster import Cluster
 from flows.cluster.dispatcher import Dispatcher
-from flows.cluster.fleet import CPU, GPU
 from flows.cluster.settings import ClusterSettings
+from flows.cluster.thread_pool import map_chains
+from flows.cluster.worker_counts import CPU, GPU
 from flows.progress import Progress
-from flows.run import dask_report, items
+from flows.run import dask_report, ledger_items
 from flows.run.metrics import Metrics, place_of
 from tasks import storage
 from tasks.accounting.metrics import Place, Trace
@@ -211,4 +211,4 @@ class Shown:
 
     def sharded(self, found: Sharded) -> None:
         if self.folder is not None:
-            items.write_left_aside(self.folder, found.left)
+            ledger_items.write_left_aside(self.folder, found.left)

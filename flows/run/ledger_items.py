@@ -11,7 +11,7 @@ from typing import TextIO
 
 import pyarrow as pa
 
-from flows.run import runs
+from flows.run import run_folder
 from tasks import storage
 from tasks.base.json_types import JsonObject
 from tasks.stages.listing.skipped import LeftAside
@@ -45,7 +45,7 @@ def write_left_aside(folder: Path, left: Iterable[LeftAside]) -> None:
 
 def read_left_aside(out: Path) -> list[LeftAside]:
     """Files skipped by the newest run that listed its sources."""
-    folder = next(runs.having(out, NAME), None)
+    folder = next(run_folder.having(out, NAME), None)
     if folder is None:
         return []
     lines = csv.reader(io.StringIO(storage.read(folder / NAME).decode(), newline=""))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar, cast
 
-from flows.cluster.calls import NotBegun, begin_chain
+from flows.cluster.call_queue import NotBegun, begin_chain
 from tasks.base.logs import log
 
 POLL_SECONDS = 0.5  # between two looks at the width; a signal taken by another thread waits as long

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
-from flows.cluster.calls import NotBegun
+from flows.cluster.call_queue import NotBegun
 from flows.run import grouping
 from flows.server import run_names
-from flows.server.artifacts import escaped, table
+from flows.server.artifact_text import escaped, table
 from tasks.base.errors import CorruptManifest
 from tasks.base.logs import log
 from tasks.runs.executor import Step

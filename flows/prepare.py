@@ -18,10 +18,10 @@ from prefect import flow
 from flows.cluster.settings import ClusterSettings
 from flows.cluster.thread_pool import map_chains
 from flows.progress import Progress
-from flows.run import execute, grouping
+from flows.run import execute, run_folder, task_run_groups
 from flows.run.cluster_executor import ClusterCaller, Shown
 from flows.run.task_run_groups import Groups
-from flows.server import api, live_artifacts, posting, rate_warning, run_names, run_notes
+from flows.server import client, live_artifacts, rate_warning, run_names
 from flows.server import history as records
 from flows.settings import History, PrepareSettings
 from tasks import plugins, prefect_tasks
@@ -47,9 +47,9 @@ SHARDS_PER_FLOW = 100  # three task runs each: Prefect's server records some 300
 @flow(
     name="prepare",
     persist_result=False,
-    on_failure=[posting.summarise],
-    on_crashed=[posting.summarise],
-    on_cancellation=[posting.summarise],
+    on_failure=[live_artifacts.summarise],
+    on_crashed=[live_artifacts.summarise],
+    on_cancellation=[live_artifacts.summarise],
 )
 def prepare(
     sources: list[AnySource],
@@ -88,17 +88,17 @@ def prepare(
         with live_artifacts.live(run.job.out) as live:
             result = run.work(TaskRuns, live)
     if execute.current.get() is None:  # else the command waits for Prefect's records first
-        run_notes.close(run.run.place)
+        run_folder.close_prefect_note(run.run.place)
     return result
 
 
 def record(job: Job, kind: str, place: Path) -> None:
     """Name this flow run, unless a person did, note it in the run's folder `place`, and close the
     records of dead runs of the same OUT. `kind`: prepare or estimate."""
-    if (run := posting.current_run()) is not None:
+    if (run := live_artifacts.current_run()) is not None:
         datasets = [dataset.name for dataset in plugins.datasets(job.sources)]
         name = run_names.flow_run(run.name, kind, datasets, datetime.now().astimezone())
-        run_notes.write(place, str(run.id), records.owner())
+        run_folder.write_prefect_note(place, str(run.id), records.owner())
         if name != run.name:
             records.rename(run.id, name)
         records.close_dead_runs(job.out, run.id)
@@ -108,7 +108,7 @@ class TaskRuns(Shown):
     """The observer of a flow run: its steps are Prefect task runs, and move the progress bars.
 
     With many shards, or small ones, a task run stands for a stage of a group of them: see
-    `flows.run.grouping`.
+    `flows.run.task_run_groups`.
     """
 
     # Nobody reads 30,000 task runs that say "Reused", and each costs 25 ms of CPU.
@@ -141,7 +141,7 @@ class TaskRuns(Shown):
         return prefect_tasks.run(name, label, work)
 
     def chains(self, shards: Mapping[str, float], chain: Chain) -> list[list[Done]]:
-        each = grouping.size(len(shards), sum(shards.values()), self._chosen_size)
+        each = task_run_groups.group_size(len(shards), sum(shards.values()), self._chosen_size)
         if each == 1:
             return over_shards(list(shards), chain, self.caller)
         groups = Groups(shards, each, self._task_run)
@@ -172,7 +172,9 @@ def over_shards(shards: list[str], chain: Chain, caller: ClusterCaller) -> list[
         return finished[shard]
 
     def child(group: list[str]) -> list[list[Done]]:
-        return api.with_retries(lambda: prepare_shards(group), "a child flow run", dispatcher.sleep)
+        return client.with_retries(
+            lambda: prepare_shards(group), "a child flow run", dispatcher.sleep
+        )
 
     def at_once() -> int:
         return max(2, 1 + ceil(caller.width() / SHARDS_PER_FLOW))

@@ -138,11 +138,12 @@ def _api() -> Iterator[tuple[str, str, str | None]]:
     one that signs a browser in, and the local server's password."""
     from prefect.settings import get_current_settings
 
-    from flows.server import api, login
+    from flows.server import login
+    from flows.server.client import check_api
     from flows.server.server import LocalServer, configured_url, using
 
     if (configured := configured_url()) is not None:
-        api.check(configured)
+        check_api(configured)
         client = get_current_settings()
         ui = client.ui_url or configured.removesuffix("/api")
         if client.api.auth_string is None and client.api.key is None:
@@ -198,7 +199,7 @@ async def _serve(
     from prefect.types.entrypoint import EntrypointType
 
     from flows.prepare import prepare
-    from flows.server.console import quiet
+    from flows.server.client import quiet
 
     with quiet():
         runner = Runner(name=name, limit=1)

@@ -22,7 +22,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from flows.cli.arguments import parser as command_parser
-from flows.cli.exit_codes import Exit
+from flows.cli.printing import Exit
 from tasks import plugins
 from tasks.base import shelves
 from tasks.settings.base import FORMS

@@ -9,10 +9,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command, `sys.argv`'s by default, and return its exit code."""
     if argv is not None:
         return _main(argv)
-    from flows.cli import encoding, streams
+    from flows.cli import process_setup
 
-    encoding.ensure_utf8()
-    with streams.kept():
+    process_setup.ensure_utf8()
+    with process_setup.streams_kept():
         return _main(None)
 
 
@@ -20,7 +20,7 @@ def _main(argv: Sequence[str] | None) -> int:
     try:
         from flows.cli.command_line import main as command
     except KeyboardInterrupt:  # before anything has begun
-        from flows.cli.exit_codes import Exit
+        from flows.cli.printing import Exit
 
         return Exit.INTERRUPTED
     return command(argv)

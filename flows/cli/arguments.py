@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-from flows.cli.exit_codes import Exit
+from flows.cli.printing import Exit
 from tasks.base import masking
 
 SETTINGS = "settings of a run; `uttermill init` writes them"

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from types import TracebackType
 
-from flows.cli import interrupts, result_commands, run_commands, tool_commands
+from flows.cli import process_setup, result_commands, run_commands, tool_commands
 from flows.cli.arguments import WrongUsage, parser
-from flows.cli.exit_codes import Exit
+from flows.cli.printing import Exit
 from flows.machine import NO_THREAD, RAISE
 from tasks.base import environment, masking
 from tasks.base.control_characters import json_line
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             scope.enter_context(environment.setting(name, os.environ.get(name, value)))
         scope.enter_context(environment.with_home())
         scope.enter_context(environment.loopback_without_proxy())
-        scope.enter_context(interrupts.heard())
+        scope.enter_context(process_setup.interrupts_heard())
         scope.callback(log.setLevel, log.level)
         log.setLevel(logging.INFO)
         scope.enter_context(sent_to(logging.StreamHandler(), "%(levelname)s %(message)s"))
@@ -127,7 +127,7 @@ def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
         if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
             sentence = f"this user may start no more threads or processes here: {RAISE}"
             return _fail(args, sentence, Exit.FAILED)
-        if not interrupts.became(error):
+        if not process_setup.was_interrupt(error):
             raise  # an error of ours
         return _fail(args, INTERRUPTED, Exit.INTERRUPTED)
 

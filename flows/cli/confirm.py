@@ -7,7 +7,7 @@ import sys
 from rich.console import Console
 
 from flows.checks import check_wishes
-from flows.cli.show import plans as shown
+from flows.cli.show import runs as shown
 from flows.cli.show.tables import print_to
 from flows.run import plans
 from flows.settings import PrepareSettings

@@ -13,8 +13,7 @@ from rich.text import Text
 
 from flows.cli import doctor_checks
 from flows.cli.doctor_checks import Finding
-from flows.cli.exit_codes import Exit
-from flows.cli.printing import print_answer
+from flows.cli.printing import Exit, print_answer
 from flows.cli.show.tables import Line, table
 from flows.cluster import dask_config, doctor_facts
 from flows.cluster.cluster import Cluster

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from flows.cluster import gpus
 from flows.cluster.dask_config import DASK_CONFIG
 from flows.cluster.doctor_facts import ENGINES, Facts, versions
-from flows.cluster.memory import Needs, in_gb
-from flows.cluster.worker_counts import CPU, GPU
+from flows.cluster.worker_counts import CPU, GPU, Needs, in_gb
 from tasks.base import memory_limits
 from tasks.base.json_types import JsonObject
 from tasks.stages.spawn_check import started_afresh

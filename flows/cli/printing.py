@@ -1,4 +1,4 @@
-"""Prints the answer of a command: a table for people, or one JSON object."""
+"""How a command ends: its answer as a table for people or one JSON object, and its exit code."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from enum import IntEnum
+from typing import TYPE_CHECKING, Self
 
-from flows.cli.exit_codes import Exit
 from tasks.base import masking
 from tasks.base.control_characters import escaped, json_line
 from tasks.base.json_types import JsonObject
@@ -17,6 +17,24 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from flows.cli.show.tables import Line
+
+
+class Exit(IntEnum):
+    """What a command's exit code means."""
+
+    meaning: str
+
+    def __new__(cls, code: int, meaning: str) -> Self:
+        made = int.__new__(cls, code)
+        made._value_, made.meaning = code, meaning
+        return made
+
+    DONE = 0, "done; items may have been quarantined"
+    FAILED = 1, "failed, refused to publish, or (doctor) found a fault; the message says why"
+    USAGE = 2, "wrong settings or usage; no worker was started"
+    FAULT = 3, "verify found a fault"
+    HELD = 4, "another run holds OUT; the message names it"
+    INTERRUPTED = 130, "interrupted; run it again to continue from there"  # as shells report SIGINT
 
 
 UNLIMITED = 1 << 20  # columns; more than any row has

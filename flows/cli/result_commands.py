@@ -11,8 +11,7 @@ from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 
-from flows.cli.exit_codes import Exit
-from flows.cli.printing import print_answer, print_lines, readable, tell
+from flows.cli.printing import Exit, print_answer, print_lines, readable, tell
 from tasks.base.control_characters import json_line
 from tasks.base.errors import ConfigError, RunError
 from tasks.base.json_types import JsonObject
@@ -134,10 +133,10 @@ def verify(args: argparse.Namespace) -> Exit:
 
 
 def prune(args: argparse.Namespace) -> Exit:
-    from flows.cli import pruning
+    from flows.cli import queries
     from flows.cli.show import results
 
-    result = pruning.prune(_out(args.out), args.keep, args.runs, args.keep_recipes, args.yes)
+    result = queries.prune(_out(args.out), args.keep, args.runs, args.keep_recipes, args.yes)
     return print_answer(args, result, results.prune)
 
 

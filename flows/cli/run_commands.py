@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.cli.exit_codes import Exit
-from flows.cli.printing import print_answer
+from flows.cli.printing import Exit, print_answer
 from tasks.base.errors import ConfigError, MillError
 from tasks.base.process_memory import importing
 
@@ -40,7 +39,7 @@ def run(args: argparse.Namespace) -> Exit:
 
 def plan(args: argparse.Namespace) -> Exit:
     from flows import checks
-    from flows.cli.show import plans as shown
+    from flows.cli.show import runs as shown
     from flows.run import plans
     from tasks.stages.listing import once
 

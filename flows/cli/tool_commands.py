@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from flows.cli.exit_codes import Exit
-from flows.cli.printing import print_answer
+from flows.cli.printing import Exit, print_answer
 from tasks.base.errors import ConfigError
 
 

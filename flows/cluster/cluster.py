@@ -16,20 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from flows import machine
-from flows.cluster import (
-    certificates,
-    dask_config,
-    local,
-    shutdown,
-    spawning,
-    worker,
-    worker_counts,
-)
-from flows.cluster.memory import Needs
-from flows.cluster.placement import Placement, await_admission
+from flows.cluster import dask_config, local, spawning, worker, worker_counts
 from flows.cluster.settings import ClusterSettings, TlsSettings
-from flows.cluster.worker_counts import CPU, GPU
-from flows.cluster.worker_list import SchedulerElsewhere, SchedulerHere, despite_deaths
+from flows.cluster.worker_counts import CPU, GPU, Needs
+from flows.cluster.worker_list import (
+    Placement,
+    SchedulerElsewhere,
+    SchedulerHere,
+    await_admission,
+    despite_deaths,
+)
 from tasks.base.errors import RunError
 from tasks.base.logs import log
 
@@ -67,7 +63,7 @@ class Cluster:
         self._engines = engines
         self._gpu = gpu and settings.gpus != "none"
         self._needed = needed
-        self._fleet = worker_counts.of(settings, gpu, needed)
+        self._fleet = worker_counts.local_workers(settings, gpu, needed)
         self._lock = threading.RLock()
         self._on_start: list[Callable[[Any], object]] = []
         self._client: Any = None
@@ -242,7 +238,7 @@ class Cluster:
         """The certificates of all traffic; None: it is plain, or the cluster class knows."""
         tls = self.settings.tls
         if tls == "auto" and self.settings.kind == "local":
-            tls = certificates.make(self._folder())
+            tls = local.new_certificate(self._folder())
         return tls.security() if isinstance(tls, TlsSettings) else None
 
     def _folder(self) -> Path:
@@ -271,11 +267,11 @@ class Cluster:
     def _remove_handover(self) -> None:
         with suppress(TimeoutError, OSError, RuntimeError):
             self._client.run(
-                worker.remove_handover, on_error="ignore", callback_timeout=shutdown.CLOSE_S
+                worker.remove_handover, on_error="ignore", callback_timeout=local.CLOSE_S
             )
 
     def _end(self) -> None:
-        workers = shutdown.processes(self._cluster)
+        workers = local.processes(self._cluster)
         try:
             if self._client is not None:
                 if self.settings.kind != "local":
@@ -283,15 +279,15 @@ class Cluster:
                 with suppress(TimeoutError, OSError, RuntimeError):
                     if self._scheduler is not None:
                         self._scheduler.close()
-                    self._client.close(timeout=shutdown.CLOSE_S)
+                    self._client.close(timeout=local.CLOSE_S)
             # Dask would wait for what still runs, cancelled calls included. Workers write
             # atomically and their other files are the run's, so a kill loses nothing.
-            shutdown.end_now(self._cluster)
+            local.end_now(self._cluster)
             if self._cluster is not None:
                 with suppress(TimeoutError, OSError, RuntimeError):
-                    self._cluster.close(timeout=shutdown.CLOSE_S)
+                    self._cluster.close(timeout=local.CLOSE_S)
         finally:  # a second Ctrl-C must not leave workers either
-            shutdown.kill(workers)
+            local.kill(workers)
             self._client = self._cluster = self._scheduler = self._placement = None
             self._open.close()
             if self.settings.kind == "class":

@@ -1,19 +1,70 @@
-"""Starts a local cluster: a scheduler in this process, and a nanny for each of its workers."""
+"""A local cluster: a scheduler in this process, a nanny for each worker, a certificate of its own; and
+the end of all of its processes at once."""
 
 from __future__ import annotations
 
 import logging
 import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.cluster import gpus, shutdown
+import psutil
+
+from flows.cluster import gpus
+from flows.cluster.settings import TlsSettings
 from flows.cluster.worker_counts import CPU, GPU, Fleet
+from tasks.base.environment import VERSION_VARIABLE
 from tasks.base.json_types import JsonObject
 from tasks.base.logs import log
 
 if TYPE_CHECKING:
-    from distributed import Security, SpecCluster
+    from distributed import Nanny, Security, SpecCluster
+
+
+CERTIFICATE_NAME = "uttermill"
+CERTIFICATE_LIFE = timedelta(days=3650)  # runs take months; the key is removed with the cluster
+
+
+def new_certificate(folder: Path) -> TlsSettings:
+    """A new certificate in `folder`, which is its own authority, and its key, for this user alone.
+
+    P-256 takes 0.2 ms; RSA, which `distributed.Security.temporary` uses, 40 to 130 ms.
+    """
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, CERTIFICATE_NAME)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))  # a clock may be set back
+        .not_valid_after(now + CERTIFICATE_LIFE)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    bare = serialization.NoEncryption()
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, bare)
+    cert_file = _key_file(folder / "cert.pem", certificate.public_bytes(pem))
+    key_file = _key_file(folder / "key.pem", private)
+    return TlsSettings(ca_file=cert_file, cert=cert_file, key=key_file)
+
+
+def _key_file(path: Path, content: bytes) -> str:
+    """Write a new file that only its owner may read; its path."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+    return str(path)
+
 
 STARTS = 3  # tries, when a worker is killed while it starts
 KILLED = "Nanny failed to start worker process"  # Dask's message for a worker that sent none
@@ -29,7 +80,7 @@ def start(
     """
     import distributed
 
-    from flows.cluster import nodes
+    from flows.cluster import worker
 
     both = {
         "host": "127.0.0.1",
@@ -38,9 +89,9 @@ def start(
         "local_directory": str(folder),
     }
     pages = {"dashboard": dashboard, "dashboard_address": "127.0.0.1:0"}
-    kind = distributed.Scheduler if dashboard else nodes.Scheduler
+    kind = distributed.Scheduler if dashboard else worker.Scheduler
     scheduler = {"cls": kind, "options": {**both, **pages}}
-    workers = specs(fleet, **both, nthreads=1, worker_class=nodes.Worker, memory_limit=memory)
+    workers = specs(fleet, **both, nthreads=1, worker_class=worker.Worker, memory_limit=memory)
     made: Any = distributed.SpecCluster  # untyped
     before = set(made._instances)
     for left in reversed(range(STARTS)):
@@ -54,7 +105,7 @@ def start(
                 raise
             log.warning("a worker was killed while it started; all workers start again")
         except BaseException:  # an interrupt: only Dask's own list knows what has started
-            shutdown.abandon(set(made._instances) - before)
+            abandon(set(made._instances) - before)
             raise
     raise AssertionError("unreachable")
 
@@ -86,3 +137,89 @@ def root(error: BaseException) -> BaseException:
     while error.__cause__ is not None:
         error = error.__cause__
     return error
+
+
+CLOSE_S = 4.0  # s that the end of a worker may take
+SPAWNING_S = 0.3  # s in which the thread that spawns a worker comes to know its process
+
+
+def processes(cluster: SpecCluster) -> list[psutil.Process]:
+    """Worker processes of a cluster on this machine, and their children."""
+    found = []
+    for nanny in _nannies(cluster):
+        with suppress(psutil.NoSuchProcess, TypeError):  # it has ended, or has no process yet
+            process = psutil.Process(int(nanny.pid))
+            if process.ppid() != os.getpid():
+                continue  # a pid of another machine
+            found += [*process.children(recursive=True), process]
+    return found
+
+
+def end_now(cluster: SpecCluster) -> None:
+    """Kill local workers and let their nannies notice: a scheduler that still believes in a dead
+    or busy worker would ask it to retire, and wait.
+
+    A worker may have died before (a signal to the whole process group) while its nanny starts
+    another one, which would outlive the run's folders: that one is killed as soon as it exists.
+    """
+    from distributed import Status
+
+    open_ = [n for n in _nannies(cluster) if n.status not in (Status.closed, Status.failed)]
+    for nanny in open_:
+        nanny.status = Status.closing_gracefully  # else it would start a new worker
+    end = time.monotonic() + CLOSE_S
+    while time.monotonic() < end and any(n.status != Status.closed for n in open_):
+        kill(processes(cluster))
+        time.sleep(0.02)
+
+
+def abandon(clusters: Iterable[SpecCluster]) -> None:
+    """End clusters that were interrupted while they started.
+
+    Dask does not end them: at exit it waits ten seconds for their workers, or prints that one of
+    them has a wrong status.
+    """
+    from distributed import Status
+
+    # Their folders are removed with the run's, and Dask would report each missing folder at exit.
+    logging.getLogger("distributed.diskutils").setLevel(logging.CRITICAL)
+    for cluster in clusters:
+        cluster.shutdown_on_close = False
+        # Else each nanny that fails now is printed with a traceback.
+        with suppress(AttributeError):  # its loop has not begun
+            loop = cluster.loop.asyncio_loop  # type: ignore[union-attr]  # of Tornado
+            loop.set_exception_handler(lambda loop, context: None)
+        for nanny in cluster.workers.values():
+            nanny.status = Status.closing_gracefully  # else it would start a new worker
+        kill(processes(cluster))
+    # A process that was spawned a moment ago is not known to its nanny yet. It would find what it
+    # shares with this one gone, and print a traceback.
+    end = time.monotonic() + SPAWNING_S
+    while time.monotonic() < end:
+        kill(_just_spawned())
+        time.sleep(0.02)
+
+
+def _just_spawned() -> list[psutil.Process]:
+    """Children that were spawned with the environment of workers."""
+    found = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):
+            if "spawn_main" in " ".join(child.cmdline()) and VERSION_VARIABLE in child.environ():
+                found.append(child)
+    return found
+
+
+def kill(found: list[psutil.Process]) -> None:
+    for process in found:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def _nannies(cluster: SpecCluster) -> list[Nanny]:
+    """Nannies in this process; none for workers that are jobs or pods."""
+    from distributed import Nanny, SpecCluster
+
+    if not isinstance(cluster, SpecCluster):
+        return []
+    return [nanny for nanny in cluster.workers.values() if isinstance(nanny, Nanny)]

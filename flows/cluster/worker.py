@@ -1,4 +1,5 @@
-"""Runs on a Dask worker: stages of a shard with progress events, or another call, both measured.
+"""Dask's scheduler and worker as a run has them, and what runs on a worker: stages of a shard with
+progress events, or another call, both measured.
 
 Knows no Prefect.
 """
@@ -12,12 +13,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import distributed
 from distributed import get_worker
 
 from tasks.settings.job import Cost, Done, Job
 from tasks.stages import handover, stage
 from tasks.stages.cost import CostMeter
 from tasks.storage import temporary
+
+
+class Scheduler(distributed.Scheduler):
+    def start_http_server(self, *_: object, **__: object) -> None:
+        """Nothing listens."""
+
+
+class Worker(distributed.Worker):
+    def start_http_server(self, *_: object, **__: object) -> None:
+        """Nothing listens."""
+
 
 Result = TypeVar("Result")
 

@@ -10,6 +10,7 @@ holds its marker is left alone, so that a second run finds nothing to do.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Iterator
@@ -18,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 
-from flows.demo.encoding import encode
 from flows.demo.speech import Line, Samples, speak
 from flows.demo.voice import RATE
 from tasks import storage
@@ -191,3 +191,53 @@ def _odds(voices: list[Samples]) -> Iterator[tuple[str, bytes]]:
     yield "no_frames.wav", encode(np.zeros(0, np.float32), 16000, "wav", "PCM_16")
     # Bytes below 0xFF contain no MPEG frame header.
     yield "garbage.mp3", chance.integers(0, 255, 20000, np.uint8).tobytes()
+
+
+def encode(samples: Samples, rate: int, extension: str, subtype: str) -> bytes:
+    """A whole audio file, with nothing in it that depends on the clock or on chance."""
+    buffer = io.BytesIO()
+    if extension in ("m4a", "mp4"):
+        _aac(buffer, samples, rate)
+    elif subtype == "FLOAT":
+        from scipy.io import wavfile  # libsndfile writes the time into float files
+
+        wavfile.write(buffer, rate, samples)
+    else:
+        import soundfile
+
+        soundfile.write(buffer, samples, rate, subtype, format=extension.upper())
+    return _renumbered(buffer.getvalue()) if extension == "ogg" else buffer.getvalue()
+
+
+def _aac(buffer: io.BytesIO, samples: Samples, rate: int) -> None:
+    import av
+
+    planes = np.atleast_2d(samples.T)
+    layout = "mono" if len(planes) == 1 else "stereo"
+    with av.open(buffer, "w", format="mp4", container_options={"fflags": "+bitexact"}) as out:
+        stream = out.add_stream("aac", rate=rate, layout=layout)
+        for start in range(0, planes.shape[1], 1024):
+            block = np.ascontiguousarray(planes[:, start : start + 1024])
+            frame = av.AudioFrame.from_ndarray(block, format="fltp", layout=layout)
+            frame.sample_rate = rate
+            frame.pts = start
+            out.mux(stream.encode(frame))
+        out.mux(stream.encode(None))
+
+
+def _renumbered(ogg: bytes) -> bytes:
+    """The same packets with a fixed stream number: libsndfile chooses one at random."""
+    import av
+
+    buffer = io.BytesIO()
+    options = {"fflags": "+bitexact"}
+    with (
+        av.open(io.BytesIO(ogg), "r") as source,
+        av.open(buffer, "w", format="ogg", container_options=options) as out,
+    ):
+        stream = out.add_stream_from_template(source.streams.audio[0])
+        for packet in source.demux(source.streams.audio[0]):
+            if packet.dts is not None:  # the last one only marks the end
+                packet.stream = stream
+                out.mux(packet)
+    return buffer.getvalue()

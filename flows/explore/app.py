@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from flows.explore import charts, clip, export, overview, query, reviewing, sending, sound
+from flows.explore import charts, clip, export, query, responses, reviewing, sound
 from flows.explore.access import Gate
 from flows.explore.corpus import Corpus, Gone, Items
 from flows.explore.loading import Column
@@ -70,7 +70,7 @@ class Explorer:
                 "against": self.against,
                 "columns": _columns(items.columns),
                 "recording_columns": _columns(query.RECORDINGS),
-                "facets": overview.facets(self.corpus, items),
+                "facets": charts.facets(self.corpus, items),
                 "limits": charts.limits(self.corpus.job()),
                 "utterances": described["utterances"],
                 "seconds": described["seconds"],
@@ -91,7 +91,7 @@ class Explorer:
             raise ConfigError("give the version to compare with: against=N")
         items = self._items(request)
         other = self.corpus.items(then)
-        return answer(overview.compared(self.corpus, items, other, asked(request)))
+        return answer(charts.compared(self.corpus, items, other, asked(request)))
 
     def clip(self, request: Request) -> Response:
         return answer(clip.detail(self.corpus, self._items(request), _item(request)))
@@ -133,21 +133,21 @@ class Explorer:
         else:
             more = clip.NEIGHBOURS if single.get("around") == "1" else 0.0
             pcm = clip.audio_of(self.corpus, items, item, more)
-        file, size = sending.made(self.home, lambda file: file.write(write_wav_bytes(*pcm)))
+        file, size = responses.made(self.home, lambda file: file.write(write_wav_bytes(*pcm)))
         first, size, status, headers = sound.part(size, request.headers.get("range"))
         file.seek(first)
-        return sending.Sent(file, size, "audio/wav", headers, status)
+        return responses.Sent(file, size, "audio/wav", headers, status)
 
     def export(self, request: Request) -> Response:
         items, kind = self._items(request), request.path_params["kind"]
         if kind not in export.KINDS:
             raise ConfigError(f"{kind!r} is none of jsonl, parquet and zip")
         media, write = export.KINDS[kind]
-        file, size = sending.made(
+        file, size = responses.made(
             self.home, lambda file: write(self.corpus, items, asked(request), file)
         )
         name = f"attachment; filename=uttermill-v{items.number:04d}.{kind}"
-        return sending.Sent(file, size, media, {"Content-Disposition": name})
+        return responses.Sent(file, size, media, {"Content-Disposition": name})
 
     def reviews(self, request: Request) -> Response:
         line = query.integer(request.query_params, "since", 0)
@@ -199,7 +199,7 @@ def make(explorer: Explorer) -> Gate:
         Route("/api/histogram", e.of_items(charts.histogram)),
         Route("/api/scatter", e.of_items(charts.scatter)),
         Route("/api/kept", e.of_items(charts.kept)),
-        Route("/api/table", e.of_items(overview.table)),
+        Route("/api/table", e.of_items(charts.table)),
         Route("/api/compare", e.compare),
         Route("/api/clip/{item}", e.clip),
         Route("/api/audio/{item}", e.heavy(e.audio)),

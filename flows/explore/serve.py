@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.explore import app, connections
+from flows.explore import access, app
 from flows.explore.corpus import Corpus
 from flows.run import run_folder
 from tasks.base.errors import ConfigError, MillError
@@ -53,7 +53,7 @@ def explore(
                     )
                 )
                 try:
-                    connections.server(app.make(explorer), corpus.end).run([listener])
+                    access.server(app.make(explorer), corpus.end).run([listener])
                 finally:
                     corpus.end()
                     explorer.close()

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from inspect import signature
 from pathlib import Path
+from typing import Any
 
-from flows.cluster import deadlines, memory, worker
+from flows.cluster import deadlines, worker, worker_counts
 from flows.cluster.cluster import Cluster
 from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.settings import ClusterSettings
 from flows.cluster.thread_pool import map_chains
 from flows.cluster.worker_counts import CPU, GPU
 from flows.progress import Progress
-from flows.run import dask_report, ledger_items
+from flows.run import ledger_items
 from flows.run.metrics import Metrics, place_of
 from tasks import storage
 from tasks.accounting.metrics import Place, Trace
+from tasks.base.logs import log
 from tasks.plugins import engines, gpu
 from tasks.runs.executor import Chain, Result, Step
 from tasks.runs.results import Sharded
 from tasks.settings.job import Cost, Done, Job
 from tasks.stages.cost import CostMeter
+from tasks.storage import write_atomic
 
 MOST_WAITING = 100  # shards in progress beyond one for each worker: each has a thread
 
@@ -34,7 +38,7 @@ def cluster_of(job: Job, settings: ClusterSettings, folder: Path) -> Cluster:
     # Workers that others start must see a folder, unless OUT is in a store they have access to.
     common = storage.of(job.out).mounted(folder)
     reached = engines.of(job)
-    gpus, needed = bool(gpu.stages(job)), memory.needs(job)
+    gpus, needed = bool(gpu.stages(job)), worker_counts.needs(job)
     return Cluster(settings, job.scratch / "workers", gpus, common, reached, needed)
 
 
@@ -54,7 +58,7 @@ def opened(
     with Progress() as progress, workers as cluster:
         cluster.subscribe(worker.TOPIC, progress.on_event)
         cluster.forward_logging()
-        with dask_report.recorded(cluster, folder):
+        with dask_reported(cluster, folder):
             yield ClusterCaller(cluster, settings, metrics), progress
 
 
@@ -212,3 +216,45 @@ class Shown:
     def sharded(self, found: Sharded) -> None:
         if self.folder is not None:
             ledger_items.write_left_aside(self.folder, found.left)
+
+
+DASK_REPORT = "dask-performance.html"
+
+
+@contextmanager
+def dask_reported(cluster: Cluster, folder: Path) -> Iterator[None]:
+    """Write a report of the cluster's work inside the context, if the cluster starts at all."""
+    begun: list[tuple[float, int]] = []
+
+    # A local function, so that its code is sent: the scheduler may have no uttermill.
+    def samples(dask_scheduler: Any) -> int:
+        return int(dask_scheduler.monitor.count)
+
+    def begin(client: Any) -> None:
+        try:
+            client.sync(client.scheduler.get_task_stream, start=0, stop=0)  # collects from now on
+            begun.append((time.time(), client.run_on_scheduler(samples)))
+        except Exception as error:  # raised by the scheduler
+            log.warning("there will be no performance report: %s", error)
+
+    if not cluster.settings.performance_report:
+        yield
+        return
+    cluster.when_started(begin)
+    try:
+        yield
+    finally:
+        if begun and cluster.started:
+            _write_dask_report(cluster.client, *begun[0], folder / DASK_REPORT)
+
+
+def _write_dask_report(client: Any, start: float, samples: int, path: Path) -> None:
+    """A failure is only logged: it must not hide the run's result."""
+    try:
+        page: str = client.sync(
+            client.scheduler.performance_report, start=start, last_count=samples, mode="inline"
+        )
+        write_atomic(path, page.encode())
+        log.info("Dask's performance report: %s", path)
+    except Exception as error:  # raised by the scheduler, which may lack bokeh or be gone
+        log.warning("no performance report was written: %s", error)

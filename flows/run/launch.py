@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.checks import check
 from flows.progress import waiting
-from flows.run import execute
-from flows.server import run_notes
+from flows.run import execute, run_folder
 from flows.settings import History, PrepareSettings
 from tasks.base.errors import ConfigError, RunError
 from tasks.base.json_types import JsonObject
@@ -67,7 +66,7 @@ def _with_workers(settings: PrepareSettings, opened: execute.Body, early: bool) 
         token = execute.current.set(opened)
         try:
             result = _flow(settings, server, "prepare", {})
-            run_notes.close(opened.run.place)
+            run_folder.close_prefect_note(opened.run.place)
             return result
         finally:
             execute.current.reset(token)
@@ -80,7 +79,7 @@ def _recorded(wanted: History, opened: execute.Body | None = None) -> Iterator[L
     with importing():  # here because they import Prefect, which takes a second
         from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-        from flows.server import api
+        from flows.server.client import check_api
         from flows.server.server import LocalServer, configured_url, using
 
     configured = None if wanted == "own" else configured_url()
@@ -89,7 +88,7 @@ def _recorded(wanted: History, opened: execute.Body | None = None) -> Iterator[L
             "history: server needs a Prefect server; set PREFECT_API_URL, or history: own or none"
         )
     if configured is not None:
-        api.check(configured)  # a clear refusal before anything starts
+        check_api(configured)  # a clear refusal before anything starts
         if opened is not None:
             opened.start_workers()
         yield None
@@ -118,7 +117,7 @@ def _flow(
     settings: PrepareSettings, server: LocalServer | None, name: str, more: dict[str, Any]
 ) -> JsonObject:
     from flows.server import history
-    from flows.server.console import quiet
+    from flows.server.client import quiet
 
     flow = getattr(import_module(f"flows.{name}"), name)
     parameters = {field: getattr(settings, field) for field in type(settings).model_fields}

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from flows.run import SETTINGS as SETTINGS
 from flows.run import SUMMARY as SUMMARY
-from flows.server import run_notes
 from flows.settings import PrepareSettings, parse
 from tasks import storage
 from tasks.base import masking
@@ -122,7 +121,7 @@ def was_killed(out: Path) -> bool:
     if last is None:
         return False
     ended = any(storage.exists(last / name) for name in (SUMMARY, ERROR))
-    return not ended or run_notes.is_open(last)
+    return not ended or is_open_in_prefect(last)
 
 
 def having(out: Path, name: str) -> Iterator[Path]:
@@ -169,3 +168,40 @@ def _settings_in(path: Path, out: Path) -> PrepareSettings:
         raise ConfigError(f"{path} is damaged: it holds no JSON object; run again") from None
     except ConfigError as error:
         raise ConfigError(f"{path} has settings that this release does not take: {error}") from None
+
+
+PREFECT_NOTE = "prefect.json"
+LAST_FLOW_RUNS = 50  # of an OUT that are checked for records they left open
+
+
+def write_prefect_note(place: Path, flow_run: str, owner: str, recorded: bool = False) -> None:
+    note = {"flow_run": flow_run, "owner": owner, "recorded": recorded}
+    storage.write_atomic(place / PREFECT_NOTE, json.dumps(note).encode())
+
+
+def close_prefect_note(place: Path) -> None:
+    """Note that Prefect knows how the run in this folder ended."""
+    with suppress(OSError, ValueError, KeyError):  # without it, the next run looks after the record
+        note = storage.read_json(place / PREFECT_NOTE)
+        write_prefect_note(place, note["flow_run"], note["owner"], recorded=True)
+
+
+def is_open_in_prefect(place: Path) -> bool:
+    """Whether Prefect may still believe that the run in this folder is going on."""
+    try:
+        return not storage.read_json(place / PREFECT_NOTE).get("recorded")
+    except (OSError, ValueError):  # it never had a flow run
+        return False
+
+
+def last_flow_runs(out: Path) -> dict[str, str]:
+    """The last flow runs of OUT, newest first, with the process of each (of its last try)."""
+    names = storage.of(out).tree(out / "runs")
+    found: dict[str, str] = {}
+    for name in [name for name in names if name.endswith(f"/{PREFECT_NOTE}")][
+        : -LAST_FLOW_RUNS - 1 : -1
+    ]:
+        with suppress(OSError, ValueError, KeyError):  # a folder that is being removed
+            note = storage.read_json(out / "runs" / name)
+            found.setdefault(note["flow_run"], note["owner"])
+    return found

@@ -1,4 +1,5 @@
-"""Task runs that stand for a stage of a group of shards, with the fate of each shard in them.
+"""Prefect's task runs of a run with many shards, or small ones: each stands for a stage of a group
+of shards, with the fate of each shard in it.
 
 The task run of a stage begins with the first shard of the group to start the stage and ends with
 the last to finish it. Shards still chain on their own, so the stages of a group overlap.
@@ -11,10 +12,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Protocol, Self
 
 from flows.cluster.call_queue import NotBegun
-from flows.run import grouping
 from flows.server import run_names
 from flows.server.artifact_text import escaped, table
 from tasks.base.errors import CorruptManifest
@@ -22,6 +23,38 @@ from tasks.base.logs import log
 from tasks.runs.executor import Step
 from tasks.settings.job import Done
 from tasks.stages.contract import PER_SHARD
+
+MOST_SHARDS = 1000  # that are shown one by one
+MOST_GROUPS = 1000
+LEAST_SHARDS = 20  # of a group, above MOST_SHARDS
+SMALL_SECONDS = 300.0  # of audio: a shard that holds less is small
+FEW_SMALL = 16  # up to this many small shards are shown one by one
+GROUP_SECONDS = 900.0  # least audio of a group of small shards
+
+
+def group_size(count: int, seconds: float, chosen: bool) -> int:
+    """Shards of a group, for `count` shards that hold so much audio; 1: each is shown by itself.
+
+    `chosen`: the size of the shards was set by the user.
+    """
+    wanted = 1
+    if count > MOST_SHARDS:
+        wanted = max(LEAST_SHARDS, ceil(count / MOST_GROUPS))
+    mean = seconds / count if count else 0.0
+    if not chosen and count > FEW_SMALL and mean < SMALL_SECONDS:
+        wanted = max(wanted, ceil(GROUP_SECONDS / mean) if mean else count)
+    return min(wanted, max(count, 1))
+
+
+def grouped(seconds: Mapping[str, float], each: int) -> list[list[str]]:
+    """Groups of `each` shards that follow each other by name; the group with the longest shard
+    comes first, and in a group the longest shard. `seconds`: audio of each shard."""
+    names = sorted(seconds)
+    found = [names[i : i + each] for i in range(0, len(names), each)]
+    for group in found:
+        group.sort(key=lambda shard: (-seconds[shard], shard))
+    return sorted(found, key=lambda group: (-seconds[group[0]], min(group)))
+
 
 END_SECONDS = 30.0  # that the end of a run waits until Prefect knows how its last task runs ended
 
@@ -186,7 +219,7 @@ class Groups:
 
     def __init__(self, seconds: Mapping[str, float], each: int, run: RunTask) -> None:
         """`each`: shards of a group."""
-        parts = grouping.groups(seconds, each)
+        parts = grouped(seconds, each)
         self.all = [TaskRunGroup(shards, seconds, run) for shards in parts]
         self.order = [shard for shards in parts for shard in shards]  # in which chains begin
         self._of = {shard: group for group in self.all for shard in group.seconds}

@@ -22,7 +22,7 @@ from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 from prefect.states import Completed, Crashed
 
-from flows.server import run_notes
+from flows.run import run_folder
 from tasks.base.json_types import JsonObject
 
 OPEN_STATES = [state.value for state in StateType if state not in TERMINAL_STATES]
@@ -66,7 +66,7 @@ def close_dead_runs(out: Path, me: UUID | None = None) -> tuple[int, int]:
     it stays open, but task runs that its dead former attempt left open are closed.
     """
     # Only the last runs, and only their open children: a history grows for ever.
-    owners = run_notes.last(out)
+    owners = run_folder.last_flow_runs(out)
     if not owners:
         return 0, 0
     with get_client(sync_client=True) as client:

@@ -1,8 +1,10 @@
-"""The operating-system process of a local Prefect server."""
+"""The operating-system process of a local Prefect server, and why it does not start: from what it
+printed, in words with a remedy."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -10,6 +12,11 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
+
+from prefect import __version__
+from prefect.settings import get_current_settings
+
+from flows.machine import NO_THREAD, RAISE
 
 STOP_SECONDS = 15.0
 
@@ -97,3 +104,65 @@ def listening(port: int) -> socket.socket:
         return socket.create_server(("127.0.0.1", port), backlog=128, reuse_port=False)
     except OSError:
         return socket.create_server(("127.0.0.1", 0), backlog=128, reuse_port=False)
+
+
+#: What is printed, and what it means. Trying again changes none of these.
+CAUSES = (
+    (
+        r"database or disk is full|No space left on device|Disk quota exceeded",
+        "no space left for {database}: free some, or set PREFECT_HOME to another folder",
+    ),
+    (
+        r"file is not a database|database disk image is malformed",
+        "{database} is damaged: move it away, and a new one is made, without the old history",
+    ),
+    (
+        r"Can't locate revision identified by",
+        "{database} was last used by a release of Prefect newer than {version}, which is here: "
+        "upgrade it, or set PREFECT_HOME to another folder",
+    ),
+    (
+        r"attempt to write a readonly database|unable to open database file|disk I/O error"
+        r"|locking protocol|Permission denied|Read-only file system|Not a directory|No locks avail"
+        r"|Function not implemented|File exists: ",
+        "Prefect's home, {home}, cannot be used ({line}): set PREFECT_HOME to a folder of yours on "
+        "a local disk",
+    ),
+    (
+        rf"{NO_THREAD}|Resource temporarily unavailable",
+        f"this user may start no more threads or processes here: {RAISE}",
+    ),
+    (r"MemoryError|Cannot allocate memory", "no memory is left for it: give the run more"),
+)
+#: The last line of a traceback, which names the exception.
+_RAISED = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Exit|Interrupt)\b.*", re.MULTILINE)
+
+
+def is_lasting(output: str) -> bool:
+    """Whether it failed by what stays: another start would fail, too."""
+    return _known_cause(output) is not None
+
+
+def cause_told(output: str) -> str | None:
+    """The cause and its remedy; else the last error that is named, else the last line; None if
+    nothing was printed."""
+    if (cause := _known_cause(output)) is not None:
+        return cause
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = _RAISED.findall(output)
+    return errors[-1].strip() if errors else lines[-1] if lines else None
+
+
+def _known_cause(output: str) -> str | None:
+    settings = get_current_settings()
+    url = settings.server.database.connection_url
+    kind, _, file = url.get_secret_value().partition(":///") if url else ("", "", "")
+    if not kind.startswith("sqlite"):  # a server's own words about its disk
+        return None
+    names = {"database": f"Prefect's database {file}", "home": Path(settings.home)}
+    raised = "\n".join(_RAISED.findall(output))
+    for pattern, words in CAUSES:
+        if match := re.search(f"^.*(?:{pattern}).*$", raised, re.MULTILINE):
+            line = match[0].rpartition("Error: ")[2].rpartition("] ")[2]
+            return words.format(**names, version=__version__, line=line)
+    return None

@@ -28,7 +28,7 @@ from prefect.settings import (
 )
 
 from flows import machine
-from flows.server import causes, history, login, process
+from flows.server import history, login, process
 from flows.server.process import listening
 from tasks.base.errors import RunError
 from tasks.base.logs import log
@@ -105,7 +105,7 @@ class LocalServer:
         starts = 1
         while time.monotonic() < until and not self._stopped.is_set():
             if self._process.poll() is not None:
-                if starts == STARTS or causes.lasting(self._output()):
+                if starts == STARTS or process.is_lasting(self._output()):
                     break
                 starts += 1
                 self._respawn()
@@ -122,7 +122,7 @@ class LocalServer:
 
     def _cause(self) -> str:
         """Why that process does not answer, and what to do."""
-        if (said := causes.told(self._output())) is None:
+        if (said := process.cause_told(self._output())) is None:
             code = self._process.poll()
             ended = process.cause(self._process) if code is not None else ""
             said = f"it ended ({ended})" if ended else f"no answer in {START_SECONDS:.0f} s"

@@ -10,7 +10,7 @@ import av
 import numpy as np
 import soxr
 
-from flows.demo.encoding import encode
+from flows.demo.corpus import encode
 from tests.bench.corpus_speech import RATE, Floats, read, transcribed
 
 #: Extension, subtype, rate in Hz, channels of the hour's files, in turn.

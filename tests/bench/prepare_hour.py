@@ -36,8 +36,7 @@ from prefect import flow
 
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
-from flows.demo.corpus import STORY
-from flows.demo.encoding import encode
+from flows.demo.corpus import STORY, encode
 from flows.demo.speech import Line, speak
 from flows.prepare import TaskRuns
 from flows.progress import Progress

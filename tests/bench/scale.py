@@ -71,9 +71,9 @@ def verify(job: Job) -> None:
 
 
 def prune(job: Job) -> None:
-    from flows.cli import pruning
+    from flows.cli import queries
 
-    pruning.prune(job.out, 1)
+    queries.prune(job.out, 1)
 
 
 def what_if(job: Job) -> None:

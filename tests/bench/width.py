@@ -134,9 +134,9 @@ class Used:
 def as_before() -> None:
     """As it was: a task run for each stage of each shard, and two child flow runs at a time."""
     from flows import prepare
-    from flows.run import grouping
+    from flows.run import task_run_groups
 
-    grouping.MOST_SHARDS = sys.maxsize
+    task_run_groups.MOST_SHARDS = sys.maxsize
     prepare.ceil = lambda number: 1  # type: ignore[assignment, attr-defined]
 
 

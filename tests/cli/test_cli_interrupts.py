@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel, model_serializer
 
 from flows import cli
-from flows.cli import interrupts, queries
+from flows.cli import process_setup, queries
 from tests.helpers.signals import interruptible, uninterruptible
 
 
@@ -48,7 +48,7 @@ def test_an_interrupt_during_a_garbage_collection_ends_the_work(number: signal.S
     with (
         interruptible(),
         signalled_in_a_collection(number),
-        interrupts.heard(),
+        process_setup.interrupts_heard(),
         pytest.raises(KeyboardInterrupt),
     ):
         long_work()
@@ -59,7 +59,7 @@ def test_sigterm_during_a_garbage_collection_where_sigint_is_ignored() -> None:
     with (
         uninterruptible(),
         signalled_in_a_collection(signal.SIGTERM),
-        interrupts.heard(),
+        process_setup.interrupts_heard(),
         pytest.raises(KeyboardInterrupt),
     ):
         long_work()
@@ -74,7 +74,7 @@ def test_other_errors_that_python_drops_are_told_as_before() -> None:
             raise ValueError
 
     try:
-        with interrupts.heard():
+        with process_setup.interrupts_heard():
             Faulty()
             gc.collect()
     finally:

@@ -17,7 +17,7 @@ from rich import filesize
 
 from flows import cli, settings
 from flows.cli import confirm
-from flows.cli.show import plans as shown
+from flows.cli.show import runs as shown
 from flows.run import launch, plans, run_folder
 from tasks import pipeline
 from tasks.base.errors import NothingLeft

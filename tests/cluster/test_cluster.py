@@ -26,9 +26,8 @@ from flows.cli.command_line import main
 from flows.cluster import dask_config, doctor_facts, worker_counts
 from flows.cluster.cluster import Cluster
 from flows.cluster.dispatcher import Dispatcher
-from flows.cluster.memory import Needs
 from flows.cluster.settings import ClusterSettings, cluster_class
-from flows.cluster.worker_counts import CPU
+from flows.cluster.worker_counts import CPU, Needs
 from flows.run import run_folder
 from flows.settings import parse
 from tasks.base import memory_limits
@@ -106,7 +105,7 @@ def sized(
     monkeypatch.setattr(memory_limits, "of_run", lambda: Limit(limit, "a cgroup"))
     monkeypatch.setattr("dask.system.CPU_COUNT", 8)
     settings = ClusterSettings(**values)
-    workers = worker_counts.of(settings, False, needed)
+    workers = worker_counts.local_workers(settings, False, needed)
     return workers.size, worker_counts.memory(settings, workers, needed)
 
 
@@ -179,7 +178,7 @@ def test_wishes_beyond_the_limit_are_told(
 def test_too_little_address_space_is_refused(tmp_path: Path) -> None:
     script = (
         "import resource, sys; from pathlib import Path\n"
-        "from flows.cluster.memory import Needs; from tasks.base.memory_limits import Limit\n"
+        "from flows.cluster.worker_counts import Needs; from tasks.base.memory_limits import Limit\n"
         "resource.setrlimit(resource.RLIMIT_AS, (2_300_000_000,) * 2)\n"
         "Needs().check(Limit(10**11, 'a machine'))\n"
     )

@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from flows import checks, settings
-from flows.cluster import gpus, memory, worker_counts
+from flows.cluster import gpus, worker_counts
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
 from flows.run.cluster_executor import ClusterCaller
@@ -141,19 +141,22 @@ def test_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     limit = memory_limits.Limit(20_000_000_000, "a cgroup")
     monkeypatch.setattr(memory_limits, "of_run", lambda: limit)
     two = ClusterSettings(gpus=(0, 1), workers_per_gpu=2)
-    workers = worker_counts.of(two, gpu=True)
+    workers = worker_counts.local_workers(two, gpu=True)
     assert workers == worker_counts.Fleet(4, ("0", "0", "1", "1"))
-    assert worker_counts.memory(two, workers) == int(0.9 * (20e9 - memory.Needs().main)) // 8
+    assert worker_counts.memory(two, workers) == int(0.9 * (20e9 - worker_counts.Needs().main)) // 8
     assert worker_counts.asr_threads(two, workers, on_gpu=True) == 1
     assert worker_counts.asr_threads(two, workers, on_gpu=False) == 2
-    assert worker_counts.of(two, gpu=False) == worker_counts.Fleet(8)
+    assert worker_counts.local_workers(two, gpu=False) == worker_counts.Fleet(8)
     many = ClusterSettings(gpus=tuple(range(16)))
-    assert worker_counts.of(many, gpu=True).cpus == 1
-    assert worker_counts.of(ClusterSettings(gpus=(0,), workers=3), gpu=True) == worker_counts.Fleet(
-        3, ("0",)
-    )
+    assert worker_counts.local_workers(many, gpu=True).cpus == 1
+    assert worker_counts.local_workers(
+        ClusterSettings(gpus=(0,), workers=3), gpu=True
+    ) == worker_counts.Fleet(3, ("0",))
     assert (
-        worker_counts.of(ClusterSettings(kind="address", address="tcp://h:1"), gpu=True).pins == ()
+        worker_counts.local_workers(
+            ClusterSettings(kind="address", address="tcp://h:1"), gpu=True
+        ).pins
+        == ()
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows.cluster import certificates
+from flows.cluster import local
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
 from tests.faults.command import Site
@@ -31,7 +31,7 @@ NO_SUCH_PAGE = b'\r\n\r\n{"detail":"Not Found"}'
 @pytest.fixture(scope="module")
 def strangers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ssl.SSLContext | None]:
     """Without TLS, without a certificate, and with one that another cluster made."""
-    other = certificates.make(tmp_path_factory.mktemp("other"))
+    other = local.new_certificate(tmp_path_factory.mktemp("other"))
     return {
         "plain": None,
         "no certificate": listeners.stranger(),

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from flows.cluster import placement as placements
 from flows.cluster import worker_list
-from flows.cluster.placement import Placement
+from flows.cluster import worker_list as placements
 from flows.cluster.worker_counts import CPU, GPU
-from flows.cluster.worker_list import SchedulerElsewhere, SchedulerHere
+from flows.cluster.worker_list import Placement, SchedulerElsewhere, SchedulerHere
 
 
 class Client:

@@ -20,7 +20,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import ArtifactFilter, FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, State, StateType, TaskRun
 
-from flows.server import run_notes
+from flows.run import run_folder
 from flows.server.server import using
 from tests.faults.command import ROOT, TOKEN, Site, alive, soon
 from tests.helpers import signals
@@ -162,7 +162,7 @@ def flow_run(run: UUID) -> FlowRun:
 
 def newest(out: str) -> UUID:
     """The flow run that was begun last for an OUT."""
-    return UUID(next(iter(run_notes.last(Path(out)))))
+    return UUID(next(iter(run_folder.last_flow_runs(Path(out)))))
 
 
 def state(run: UUID) -> State[Any]:
@@ -179,7 +179,7 @@ def end_of(run: UUID, seconds: float = 120) -> State[Any]:
 
 def owner(run: UUID) -> psutil.Process:
     """The process of a flow run that has begun, as it noted itself."""
-    told = run_notes.last(Path(flow_run(run).parameters["out"]))[str(run)]
+    told = run_folder.last_flow_runs(Path(flow_run(run).parameters["out"]))[str(run)]
     return psutil.Process(int(told.split("@")[0]))
 
 

@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from flows.explore import app, clip, connections, export, sending
+from flows.explore import access, app, clip, export, responses
 from flows.explore.corpus import Corpus, Ended
 from tests.explore.test_explore import TOKEN, client_of, make
 
@@ -53,7 +53,7 @@ def serve() -> Iterator[Serve]:
     with ExitStack() as stack:
 
         def start(asgi: Any) -> int:
-            server = connections.server(asgi, lambda: None)
+            server = access.server(asgi, lambda: None)
             listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
             thread = threading.Thread(target=server.run, args=([listener],))
 
@@ -82,8 +82,8 @@ def explorer(whole: Path, tmp_path: Path) -> Iterator[app.Explorer]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "REQUEST_SECONDS", SECONDS)
-    monkeypatch.setattr(connections, "READ_SECONDS", SECONDS)
+    monkeypatch.setattr(access, "REQUEST_SECONDS", SECONDS)
+    monkeypatch.setattr(access, "READ_SECONDS", SECONDS)
 
 
 def connected(port: int, sent: bytes = b"") -> socket.socket:
@@ -152,7 +152,7 @@ def large(sent: list[Any], size: int) -> Starlette:
     def answer(request: Request) -> Response:
         file = io.BytesIO(bytes(size))
         sent.append(file)
-        return sending.Sent(file, size, "text/plain", {})
+        return responses.Sent(file, size, "text/plain", {})
 
     def small(request: Request) -> Response:
         return Response("fine")
@@ -187,7 +187,7 @@ def test_a_client_that_reads_slowly_gets_all(serve: Serve) -> None:
 def test_too_many_connections(
     serve: Serve, explorer: app.Explorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MOST", 5)
+    monkeypatch.setattr(access, "MOST", 5)
     port = serve(app.make(explorer))
     clients = [connected(port) for _ in range(5)]
     time.sleep(0.3)
@@ -219,7 +219,7 @@ class Breaking(io.BytesIO):
     """A file that cannot be read after its first blocks."""
 
     def read(self, size: int | None = -1) -> bytes:
-        if self.tell() > sending.BLOCK:
+        if self.tell() > responses.BLOCK:
             raise OSError(5, "Input/output error")
         return super().read(size)
 
@@ -230,8 +230,8 @@ def test_an_answer_that_breaks_off_is_seen_as_broken(serve: Serve, kind: type[io
     opened: list[io.BytesIO] = []
 
     def answer(request: Request) -> Response:
-        opened.append(kind(bytes(10 * sending.BLOCK)))
-        return sending.Sent(opened[0], 11 * sending.BLOCK, "text/plain", {})
+        opened.append(kind(bytes(10 * responses.BLOCK)))
+        return responses.Sent(opened[0], 11 * responses.BLOCK, "text/plain", {})
 
     port = serve(Starlette(routes=[Route("/", answer)]))
     with pytest.raises(httpx.RemoteProtocolError):
@@ -293,7 +293,7 @@ def test_a_tar_that_goes_while_it_is_exported(
 
 def test_ctrl_c_while_clients_hang(explorer: app.Explorer, hanging: Hanging) -> None:
     """The server's thread ends with these connections open."""
-    server = connections.server(app.make(explorer), explorer.corpus.end)
+    server = access.server(app.make(explorer), explorer.corpus.end)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
@@ -306,7 +306,7 @@ def test_ctrl_c_while_clients_hang(explorer: app.Explorer, hanging: Hanging) -> 
         server.should_exit = True
         thread.join(30)
     assert not thread.is_alive()
-    assert time.monotonic() - began < connections.END_SECONDS + 10
+    assert time.monotonic() - began < access.END_SECONDS + 10
 
 
 def test_what_takes_long_ends_with_the_explorer(explorer: app.Explorer) -> None:

@@ -29,7 +29,7 @@ import yaml
 
 from flows import cli
 from flows.checks import check
-from flows.server import run_notes
+from flows.run import run_folder
 from flows.settings import parse
 from tasks import pipeline
 from tasks.base.schema import Row
@@ -344,7 +344,7 @@ def _pages(api: str, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]
 
 def flow_runs(api: str, out: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """(flow runs of an OUT, their child flow runs)."""
-    of_out = {"flow_runs": {"id": {"any_": [*run_notes.last(out)]}}}
+    of_out = {"flow_runs": {"id": {"any_": [*run_folder.last_flow_runs(out)]}}}
     roots = list(_pages(api, "/flow_runs/filter", of_out))
     of_roots = {"parent_flow_run_id": {"any_": [r["id"] for r in roots]}}
     return roots, list(_pages(api, "/flow_runs/filter", {"flow_runs": of_roots}))

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from flows.cli import pruning
+from flows.cli import queries
 from flows.run import run_folder
 from tests.helpers.signals import forked
 
@@ -40,7 +40,7 @@ def die_at(out: Path, at: int) -> None:
             calls += 1
 
     sys.addaudithook(watch)
-    pruning.prune(out, 1, keep_runs=1, yes=True)
+    queries.prune(out, 1, keep_runs=1, yes=True)
     out.with_name("calls").write_text(str(calls))
 
 

@@ -14,7 +14,7 @@ from prefect.client.schemas.filters import ArtifactFilter
 
 from flows import cli
 from flows.run import estimates
-from flows.server import posting
+from flows.server import live_artifacts
 from flows.server.server import using
 from tasks.base.schema import METRICS
 from tests.helpers import corpus
@@ -103,7 +103,7 @@ def test_the_forecast_holds(both: Both) -> None:
 
 
 def test_the_forecast_stands_in_prefect(both: Both, prefect_server: Server) -> None:
-    which = ArtifactFilter.model_validate({"key": {"any_": [posting.KEY]}})
+    which = ArtifactFilter.model_validate({"key": {"any_": [live_artifacts.KEY]}})
     with using(prefect_server.url), get_client(sync_client=True) as client:
         texts = [str(found.data) for found in client.read_artifacts(artifact_filter=which)]
     mine = [text for text in texts if f"5 of {COUNT} recordings tried" in text]
@@ -221,12 +221,12 @@ def test_a_run_that_does_not_fit_ends_with_2(
 
 
 def test_a_new_format_is_written_whole(tmp_path: Path) -> None:
-    from flows import sample_costs
+    from flows.estimate import linked
 
     corpus.make(tmp_path / "in", 2)
     job = corpus.job(tmp_path)
-    assert sample_costs.linked(job) == 0.0, "nothing is published"
+    assert linked(job) == 0.0, "nothing is published"
     published, _ = corpus.run(job)
-    assert sample_costs.linked(job) == pytest.approx(published.summary["seconds"]["packaged"])
+    assert linked(job) == pytest.approx(published.summary["seconds"]["packaged"])
     other = corpus.job(tmp_path, package={"formats": ("wenet", "lhotse_shar")})
-    assert sample_costs.linked(other) == 0.0
+    assert linked(other) == 0.0

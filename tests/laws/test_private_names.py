@@ -22,7 +22,7 @@ from prefect.logging.handlers import APILogWorker, PrefectConsoleHandler
 
 from flows import cli
 from flows.cluster import spawning
-from flows.server import console, history
+from flows.server import client, history
 from flows.server.history import replaced
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 PRIVATE = [
     ("multiprocessing.spawn:get_preparation_data", "python", "flows/cluster/spawning.py"),
     ("distributed:SpecCluster._instances", "distributed", "flows/cluster/local.py"),
-    ("distributed:Status.closing_gracefully", "distributed", "flows/cluster/shutdown.py"),
+    ("distributed:Status.closing_gracefully", "distributed", "flows/cluster/local.py"),
     ("prefect.events.worker:EventsWorker._handle", "prefect", "flows/server/history.py"),
     ("prefect.logging.handlers:APILogWorker._handle_batch", "prefect", "flows/server/history.py"),
     ("prefect.server.api.server:create_app", "prefect", "flows/server/_server_child.py"),
@@ -118,7 +118,7 @@ def test_prefects_handlers_are_quiet_for_a_while_only() -> None:
     logger = logging.getLogger("tests.private_names")
     logger.addHandler(handler)
     try:
-        with console.quiet():
+        with client.quiet():
             assert (handler.level, len(handler.filters)) == (logging.WARNING, 1)
         assert (handler.level, handler.filters) == (logging.DEBUG, [])
     finally:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from flows import cli
-from flows.cli import pruning
+from flows.cli import queries
 from flows.run import run_folder
 from flows.settings import PrepareSettings
 from tasks.base.errors import RunError
@@ -111,7 +111,7 @@ def test_what_nothing_reaches_goes_and_a_rerun_computes_nothing(base: Path, out:
     assert rates(out) == {8000, 16000}
     before = held(out)
     files = corpus.parts(out, "manifests", "audio", "datasets")
-    told = pruning.prune(out, 2)
+    told = queries.prune(out, 2)
     assert corpus.parts(out, "manifests", "audio", "datasets") == files, "only listed so far"
     assert not told["removed"]
     assert told["kept"] == ["v0003", "v0004"]
@@ -119,7 +119,7 @@ def test_what_nothing_reaches_goes_and_a_rerun_computes_nothing(base: Path, out:
     gone = {kind: entry["items"] for kind, entry in told["kinds"].items()}
     # Of each recording: the measure of the third run; PCM and transcript at 16 kHz.
     assert gone == {"versions": 2, "manifests": 4 + 4 + 4, "audio": 4, "runs": 0, "staging": 0}
-    done = pruning.prune(out, 2, yes=True)
+    done = queries.prune(out, 2, yes=True)
     assert done == {**told, "removed": True}
     assert before - held(out) == done["freed"], "bytes that the file system has back"
     assert rates(out) == {8000}
@@ -127,7 +127,7 @@ def test_what_nothing_reaches_goes_and_a_rerun_computes_nothing(base: Path, out:
     assert again(base, out) == NOTHING
     for version in versions.all_of(out):
         assert verify(version) == []
-    assert not any(e["items"] for e in pruning.prune(out, 2)["kinds"].values())
+    assert not any(e["items"] for e in queries.prune(out, 2)["kinds"].values())
 
 
 def test_tars_that_versions_share_are_no_gain(base: Path, out: Path) -> None:
@@ -135,7 +135,7 @@ def test_tars_that_versions_share_are_no_gain(base: Path, out: Path) -> None:
     tars = [(out / f"datasets/v000{n}/wenet/train/shards_000000000.tar") for n in (1, 2, 3, 4)]
     inodes = [tar.stat().st_ino for tar in tars]
     assert inodes[0] != inodes[1] == inodes[2] == inodes[3]
-    entry = pruning.prune(out, 1)["kinds"]["versions"]
+    entry = queries.prune(out, 1)["kinds"]["versions"]
     files = [p for n in (1, 2, 3) for p in (out / f"datasets/v000{n}").rglob("*") if p.is_file()]
     assert entry["files"] == len(files)
     assert entry["bytes"] == sum(p.stat().st_size for p in files)
@@ -153,15 +153,15 @@ def test_what_thresholds_rejected_is_kept(base: Path, out: Path) -> None:
     strict["package"] = {"max_removed_fraction": 1.0}
     published, _ = recorded(job(base / "in", out, **strict))
     assert published.summary["utterances"]["dropped"] == 3
-    pruning.prune(out, 1, yes=True)
+    queries.prune(out, 1, yes=True)
     counts = again(base, out)
     assert counts == {**NOTHING, "package": counts["package"]}
 
 
 def test_settings_of_kept_versions_on_request(base: Path, out: Path) -> None:
-    told = pruning.prune(out, 4, recipes=True, yes=True)
+    told = queries.prune(out, 4, recipes=True, yes=True)
     assert told["freed"] == 0
-    told = pruning.prune(out, 2, recipes=True, yes=True)
+    told = queries.prune(out, 2, recipes=True, yes=True)
     assert told["kinds"]["audio"]["items"] == 4, "no kept version is at 16 kHz"
     assert again(base, out, **HISTORY[2])["filter"] == 0, "v0003 has these measures"
 
@@ -193,7 +193,7 @@ def test_the_version_that_latest_names_stays(out: Path) -> None:
     latest = out / "datasets/latest"
     latest.unlink()
     latest.symlink_to("v0001")
-    assert pruning.prune(out, 1, yes=True)["kept"] == ["v0001", "v0004"]
+    assert queries.prune(out, 1, yes=True)["kept"] == ["v0001", "v0004"]
     assert (latest / "dataset.json").is_file()
 
 
@@ -205,7 +205,7 @@ def test_recordings_that_left_their_source(base: Path, tmp_path: Path) -> None:
     recorded(job(source, out, **settings))
 
     def gone(keep: int) -> int:
-        return int(pruning.prune(out, keep)["kinds"]["audio"]["items"])
+        return int(queries.prune(out, keep)["kinds"]["audio"]["items"])
 
     source.rename(tmp_path / "unmounted")
     source.mkdir()
@@ -218,7 +218,7 @@ def test_recordings_that_left_their_source(base: Path, tmp_path: Path) -> None:
     published, _ = recorded(job(source, out, **settings))
     assert published.path.name == "v0002"
     assert (gone(2), gone(1)) == (0, 1)
-    pruning.prune(out, 1, yes=True)
+    queries.prune(out, 1, yes=True)
     _, counts = corpus.run(job(source, out, **settings))
     assert all(computed == 0 for computed, _ in counts.values())
     assert verify(published.path) == []
@@ -227,7 +227,7 @@ def test_recordings_that_left_their_source(base: Path, tmp_path: Path) -> None:
 def test_before_the_first_version_all_recordings_count(base: Path, tmp_path: Path) -> None:
     out = copied(base / "out", tmp_path / "out")
     shutil.rmtree(out / "datasets")
-    told = pruning.prune(out, 1, yes=True)
+    told = queries.prune(out, 1, yes=True)
     assert told["kept"] == []
     assert told["kinds"]["audio"]["items"] == 4
     counts = again(base, out)
@@ -244,7 +244,7 @@ def test_a_run_that_died_early(base: Path, out: Path) -> None:
     vad = {**HISTORY[0], "filter": {"segmenter": {"use": "vad"}}}
     with pytest.raises(KeyboardInterrupt):
         recorded(job(base / "in", out, **vad), dies)
-    told = pruning.prune(out, 1, yes=True)
+    told = queries.prune(out, 1, yes=True)
     assert told["uncut"] == 4
     assert told["kinds"]["audio"]["items"] == 0
     assert rates(out) == {8000, 16000}
@@ -256,7 +256,7 @@ def test_a_damaged_filter_part_keeps_the_audio(base: Path, out: Path) -> None:
     first = min((out / "manifests/filter/shard-000000").iterdir())
     corpus.flip(first, 100)
     manifest._parts.clear()
-    assert pruning.prune(out, 1, yes=True)["uncut"] == 1
+    assert queries.prune(out, 1, yes=True)["uncut"] == 1
     counts = again(base, out)
     assert counts["filter"] == 1
     assert counts["resample"] == counts["transcribe"] == 0
@@ -267,7 +267,7 @@ def test_a_shard_without_its_manifest_is_left_alone(out: Path) -> None:
         path.unlink()
     manifest._parts.clear()
     before = [p for p in corpus.parts(out) if "shard-000002" in p.parts]
-    pruning.prune(out, 1, yes=True)
+    queries.prune(out, 1, yes=True)
     assert [p for p in corpus.parts(out) if "shard-000002" in p.parts] == before
 
 
@@ -281,9 +281,9 @@ def test_leavings_of_dead_runs(base: Path, out: Path) -> None:
     for path in litter:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"x" * 10)
-    pruning.prune(out, 4, recipes=True)
+    queries.prune(out, 4, recipes=True)
     assert all(path.exists() for path in litter)
-    told = pruning.prune(out, 4, recipes=True, yes=True)
+    told = queries.prune(out, 4, recipes=True, yes=True)
     assert not any(path.exists() for path in litter)
     assert told["freed"] == 10 * len(litter)
     assert again(base, out) == NOTHING
@@ -291,16 +291,16 @@ def test_leavings_of_dead_runs(base: Path, out: Path) -> None:
 
 def test_old_runs_go_on_request_only(out: Path) -> None:
     every = sorted(p.name for p in (out / "runs").iterdir())
-    assert pruning.prune(out, 4, yes=True)["runs"] == []
+    assert queries.prune(out, 4, yes=True)["runs"] == []
     (out / "runs" / every[-1] / "summary.json").unlink()  # it was refused
-    assert pruning.prune(out, 4, keep_runs=1, yes=True)["runs"] == every[:2]
+    assert queries.prune(out, 4, keep_runs=1, yes=True)["runs"] == every[:2]
     assert sorted(p.name for p in (out / "runs").iterdir()) == every[2:]
 
 
 def test_what_if_still_answers_from_its_table(base: Path, out: Path) -> None:
     last = job(base / "in", out, **HISTORY[-1])
     assert outcome_table.where(last) is not None
-    assert pruning.prune(out, 1, yes=True)["kinds"]["manifests"]["items"]
+    assert queries.prune(out, 1, yes=True)["kinds"]["manifests"]["items"]
     assert outcome_table.where(last) is not None
 
 
@@ -359,7 +359,7 @@ def test_a_kill_at_any_point_loses_nothing(base: Path, tmp_path: Path) -> None:
         assert versions.newest(out) == out / "datasets/v0004"
         assert all(verify(version) == [] for version in versions.all_of(out))
         assert again(base, out) == NOTHING
-        pruning.prune(out, 1, keep_runs=1, yes=True)
+        queries.prune(out, 1, keep_runs=1, yes=True)
         left = [p.relative_to(out) for p in corpus.parts(out, "audio", "datasets", "runs")]
         assert left == [
             p.relative_to(whole) for p in corpus.parts(whole, "audio", "datasets", "runs")
@@ -381,15 +381,15 @@ def test_shards_that_the_last_run_left_complete_are_not_read(
 
     unneeded = needed.unneeded
     monkeypatch.setattr(needed, "unneeded", counted)
-    assert not any(e["items"] for e in pruning.prune(out, 1)["kinds"].values())
+    assert not any(e["items"] for e in queries.prune(out, 1)["kinds"].values())
     assert looked == []
     corpus.add(source, 7)
     recorded(job(source, out, **HISTORY[1]))
-    pruning.prune(out, 1)
+    queries.prune(out, 1)
     assert len(looked) == 4, "the new recording's shard has nothing else"
     Index(out).note({}, None)
     looked.clear()
-    pruning.prune(out, 1)
+    queries.prune(out, 1)
     assert len(looked) == 5
 
 
@@ -410,8 +410,8 @@ def test_a_clock_that_was_ahead_once_misleads_nobody(
     recorded(job(base / "in", out, **HISTORY[1]))
     assert run_folder.settings_of(out).resample.rate == 8000
     assert run_folder.newest(out, ended_well=True) == run_folder.newest(out)
-    assert len(pruning.prune(out, 1, keep_runs=1)["runs"]) == 1
-    pruning.prune(out, 1, keep_runs=1, yes=True)
+    assert len(queries.prune(out, 1, keep_runs=1)["runs"]) == 1
+    queries.prune(out, 1, keep_runs=1, yes=True)
     assert run_folder.settings_of(out).resample.rate == 8000
     assert again(base, out, **HISTORY[1]) == NOTHING
 

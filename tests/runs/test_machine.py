@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from flows import cli, machine
-from flows.server import causes, login, server
+from flows.server import login, process, server
 from tasks.base import environment
 from tasks.base.errors import RunError
 from tasks.storage import owners
@@ -164,19 +164,19 @@ ERROR:    Application startup failed. Exiting.
     ],
 )
 def test_the_cause_stands_amid_the_traceback(error: str, sentence: str) -> None:
-    said = causes.told(SAID.format(error)) or ""
+    said = process.cause_told(SAID.format(error)) or ""
     assert sentence in said
     assert "\n" not in said
-    assert causes.lasting(SAID.format(error))
+    assert process.is_lasting(SAID.format(error))
 
 
 def test_other_causes_are_told_as_they_are() -> None:
     locked = SAID.format("OperationalError: database is locked")
-    assert not causes.lasting(locked)  # another process's, for a while
-    assert causes.told(locked) == "sqlalchemy.exc.OperationalError: database is locked"
-    assert causes.told("INFO: up\nsomething odd\n") == "something odd"
-    assert causes.told("listening; Permission denied once\nbye\n") == "bye"
-    assert causes.told(" \n") is None
+    assert not process.is_lasting(locked)  # another process's, for a while
+    assert process.cause_told(locked) == "sqlalchemy.exc.OperationalError: database is locked"
+    assert process.cause_told("INFO: up\nsomething odd\n") == "something odd"
+    assert process.cause_told("listening; Permission denied once\nbye\n") == "bye"
+    assert process.cause_told(" \n") is None
 
 
 def test_a_server_of_another_kind_speaks_for_its_disk(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def test_a_server_of_another_kind_speaks_for_its_disk(monkeypatch: pytest.Monkey
 
     url = "postgresql+asyncpg://user:secret@host/prefect"
     with temporary_settings({PREFECT_API_DATABASE_CONNECTION_URL: url}):
-        said = causes.told("asyncpg.DiskFullError: No space left on device\n")
+        said = process.cause_told("asyncpg.DiskFullError: No space left on device\n")
     assert said == "asyncpg.DiskFullError: No space left on device"
 
 

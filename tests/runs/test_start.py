@@ -15,7 +15,7 @@ from flows import settings
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
 from flows.run import launch, run_folder
-from flows.server import run_notes, server
+from flows.server import server
 from tasks.base.errors import ConfigError
 from tasks.plugins import engines
 from tests.helpers import corpus
@@ -213,11 +213,13 @@ def test_a_killed_run_is_told_from_one_that_failed(tmp_path: Path) -> None:
     with run_folder.record(tmp_path / "out", chosen) as run:
         write_atomic(run.folder / "summary.json", b"{}")
     assert not run_folder.was_killed(tmp_path / "out")
-    run_notes.write(run.place, "of Prefect", "1@here@0.00")  # killed before Prefect knew its end
+    run_folder.write_prefect_note(
+        run.place, "of Prefect", "1@here@0.00"
+    )  # killed before Prefect knew its end
     assert run_folder.was_killed(tmp_path / "out")
-    run_notes.close(run.place)
+    run_folder.close_prefect_note(run.place)
     assert not run_folder.was_killed(tmp_path / "out")
-    assert run_notes.last(tmp_path / "out") == {"of Prefect": "1@here@0.00"}
+    assert run_folder.last_flow_runs(tmp_path / "out") == {"of Prefect": "1@here@0.00"}
 
 
 #: Makes more cycles than set the collector off, within `importing` and after it.

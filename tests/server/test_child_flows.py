@@ -15,7 +15,7 @@ from prefect.exceptions import PrefectHTTPStatusError
 
 from flows import prepare
 from flows.cluster.dispatcher import Dispatcher
-from flows.server import api
+from flows.server import client as api
 from tasks.base.errors import RunError
 from tasks.settings.job import Done
 from tests.helpers.shared_server import Server

@@ -24,7 +24,7 @@ from flows.cluster.call_queue import NotBegun
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
 from flows.progress import Progress
-from flows.run import grouping, task_run_groups
+from flows.run import task_run_groups
 from flows.run.cluster_executor import ClusterCaller
 from flows.server import history, live_artifacts, rate_warning, run_names
 from tasks.base.errors import CorruptManifest, RunError
@@ -59,13 +59,13 @@ MINUTES = dict.fromkeys(NAMES, 60.0)
 def test_how_many_shards_share_a_task_run(
     count: int, each_seconds: float, chosen: bool, size: int
 ) -> None:
-    assert grouping.size(count, count * each_seconds, chosen) == size
-    assert count <= grouping.MOST_SHARDS or 3 * -(-count // size) <= 3000
+    assert task_run_groups.group_size(count, count * each_seconds, chosen) == size
+    assert count <= task_run_groups.MOST_SHARDS or 3 * -(-count // size) <= 3000
 
 
 def test_groups_follow_by_name_and_begin_with_the_longest() -> None:
     seconds = {f"shard-{n:06d}": float(n % 3) for n in range(7)}
-    found = grouping.groups(seconds, 3)
+    found = task_run_groups.grouped(seconds, 3)
     assert [run_names.group(group) for group in found] == [
         "3 shards, 000000 to 000002", "3 shards, 000003 to 000005", "shard 000006",
     ]  # fmt: skip

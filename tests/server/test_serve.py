@@ -25,7 +25,7 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary
 from flows import serve
 from flows.cli.command_line import main
 from flows.serve import schedule_of, without_secrets
-from flows.server import api
+from flows.server import client as prefect_client
 from flows.settings import parse
 from tasks.base.errors import ConfigError
 from tests.e2e import service
@@ -88,7 +88,7 @@ def test_bad_settings_and_names_are_usage(tmp_path: Path, capsys: Any) -> None:
 def test_a_configured_server_without_a_login_is_warned_of(
     password: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(api, "check", lambda url: None)
+    monkeypatch.setattr(prefect_client, "check_api", lambda url: None)
     client = {PREFECT_API_URL: "http://prefect.example/api", PREFECT_API_AUTH_STRING: password}
     with temporary_settings(client), serve._api() as (ui, opened, auth):
         assert (ui, opened, auth) == ("http://prefect.example", "http://prefect.example", None)

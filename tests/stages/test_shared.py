@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flows import checks, settings
-from flows.cli.show import plans as shown
+from flows.cli.show import runs as shown
 from flows.run import plans
 from tasks.base.errors import ConfigError
 from tasks.settings.job import Job

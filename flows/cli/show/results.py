@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from flows.cli.show import plans
+from flows.cli.show import runs
 from flows.cli.show.tables import Line, funnel, table
 from flows.formatting import clock, counted
 from tasks.base.json_types import JsonObject
@@ -20,7 +20,7 @@ def status(result: JsonObject) -> Iterator[Line]:
     newest = result["dataset"] or "none yet"
     yield f"{counted(result['shards'], 'shard')}; newest dataset: {newest}"
     if "unlisted" in result:
-        yield plans.unlisted(result)
+        yield runs.unlisted(result)
 
 
 def ledger(result: JsonObject) -> Iterator[Line]:
@@ -83,7 +83,7 @@ def what_if(result: JsonObject) -> Iterator[Line]:
     if "speakers" in result["then"]:
         before, after = (result[name]["speakers"] for name in ("now", "then"))
         yield f"Speakers: {before:,} now, {after:,} then."
-    if again := plans.causes(result["plan"]):
+    if again := runs.causes(result["plan"]):
         yield "A run would compute; where texts are made anew, today's stand for them here:"
         for line in again:
             yield f"  {line}"
@@ -93,11 +93,11 @@ def what_if(result: JsonObject) -> Iterator[Line]:
             "may reject it, too."
         )
     if "unjudged" in result["plan"]:
-        yield plans.at_most(result["plan"])
+        yield runs.at_most(result["plan"])
     if "refusal" in result["plan"]:
-        yield plans.refusal(result["plan"])
+        yield runs.refusal(result["plan"])
     if "unlisted" in result["plan"]:
-        yield plans.unlisted(result["plan"])
+        yield runs.unlisted(result["plan"])
 
 
 def verify(result: JsonObject) -> Iterator[Line]:

@@ -1,15 +1,187 @@
-"""What `run`, `demo`, `estimate` and `serve` print."""
+"""What people see of a run and before it: `plan`, `run`, `demo`, `estimate` and `serve`."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
+from rich import filesize
 from rich.text import Text
 
+from flows import formatting
 from flows.cli.show.tables import Line, broken, funnel, table
 from flows.formatting import clock, counted, error_rates, forecast, gigabytes, long_hours
 from flows.run import metrics
-from tasks.base.json_types import JsonObject
+from tasks.base.json_types import JsonObject, JsonValue
+
+UNEXPLAINED = (
+    "an earlier run did not finish, some of its files are gone or damaged, or another release "
+    "made them"
+)
+HEARD = ("filter", "resample", "transcribe")  # what decides which clips there are
+
+
+def plan(result: JsonObject) -> Iterator[Line]:
+    heads = ("stage", ">compute", ">reuse", ">audio", ">time", "because of")
+    yield table("", heads, (_row(name, entry) for name, entry in result["stages"].items()))
+    yield from causes(result)
+    if "unjudged" in result:
+        yield at_most(result)
+    if result["removed"]:
+        yield f"{_removed(result)}."
+    if "unusable" in result:
+        items, first = result["unusable"]["items"], result["unusable"]["first"]
+        which = first if items == 1 else f"the first is {first}"
+        yield f"{counted(items, 'new recording')} cannot be used: {which}."
+    if "refusal" in result:
+        yield refusal(result)
+    for each in result.get("shared", ()):
+        yield f"{each['says']}."
+    yield _version(result)
+    if result["seconds"] is None:
+        yield (
+            "The time is unknown until a run, or `uttermill estimate` with these settings, has "
+            "measured these plug-ins."
+        )
+
+
+def _row(name: str, entry: JsonObject) -> tuple[object, ...]:
+    """A stage in the table."""
+    seconds = entry["seconds"]
+    time = "" if not entry["compute"] else "unknown" if seconds is None else clock(seconds)
+    audio = f"{entry['hours']:.2f} h" if entry["hours"] else ""
+    return name, entry["compute"], entry["reuse"], audio, time, ", ".join(entry["because"])
+
+
+def before_run(result: JsonObject) -> Iterator[Line]:
+    """Three lines: how much, why, and what comes of it; a fourth if it will be refused."""
+    yield f"Plan: {_amounts(result)}."
+    yield f"Because: {'; '.join(_reasons(result))}."
+    time = result["seconds"]
+    about = "Time unknown" if time is None else f"About {formatting.about(time)}"
+    yield f"{about}; {_version(result)}"
+    if "refusal" in result:
+        yield refusal(result)
+
+
+def at_most(result: JsonObject) -> str:
+    """Why the stages after the filters may compute less than is told."""
+    clips = counted(result["unjudged"], "clip")
+    return f"At most: filters have yet to measure {clips}, and what they drop goes no further."
+
+
+def unlisted(result: JsonObject) -> str:
+    """That no source was listed, and what is counted instead."""
+    return (
+        f"Counted as the last run found the sources, which cannot be listed: {result['unlisted']}."
+    )
+
+
+def causes(result: JsonObject) -> list[str]:
+    """A sentence for each setting that makes work: from what to what, and how much."""
+    stages = result["stages"]
+    lines = []
+    for name, cause in _because(result).items():
+        of_it = {stage: e for stage, e in stages.items() if name in e["because"]}
+        items = max(entry["compute"] for entry in of_it.values())
+        hours = max(entry["hours"] for entry in of_it.values())
+        known = [entry["seconds"] for entry in of_it.values()]
+        time = "" if None in known else f", about {formatting.about(sum(known))}"
+        lines.append(f"{cause}: {_and(list(of_it))} {counted(items, 'item')}, {hours:.2f} h{time}")
+    return lines
+
+
+def _because(result: JsonObject) -> dict[str, str]:
+    """What makes work, in words, by its name in the stages' `because`."""
+    changed = {change["setting"]: _words(change) for change in result["changes"]}
+    names = (name for entry in result["stages"].values() for name in entry["because"])
+    return {name: changed.get(name, "new or changed recordings") for name in names}
+
+
+def _words(change: JsonObject) -> str:
+    """`resample.rate 16000 → 24000`."""
+    if change["before"] is None:
+        what = "" if change["after"] == "added" else f" set to {_short(change['after'])}"
+        return f"{change['setting']}{what or ' added'}"
+    if change["after"] is None and change["before"] == "added":
+        return f"{change['setting']} taken out"
+    return f"{change['setting']} {_short(change['before'])} → {_short(change['after'])}"
+
+
+def _short(value: JsonValue) -> str:
+    """As `--set` takes it."""
+    text = json.dumps(value) if value is None or isinstance(value, bool) else str(value)
+    return text if len(text) <= 40 else f"{text[:37]}…"
+
+
+def _amounts(result: JsonObject) -> str:
+    compute = {name: e["compute"] for name, e in result["stages"].items() if e["compute"]}
+    reuse = {name: e["reuse"] for name, e in result["stages"].items() if e["reuse"]}
+    parts = []
+    if compute:
+        hours = max(entry["hours"] for entry in result["stages"].values())
+        unread = result.get("unread_bytes")
+        size = filesize.decimal(unread) if unread else f"{hours:.2f} h of audio"
+        most = "at most " if "unjudged" in result else ""
+        parts.append(f"compute {most}{_counts(compute)} ({size})")
+    parts.append(f"reuse {_counts(reuse)}" if reuse else "reuse nothing")
+    return "; ".join(parts if compute else ["nothing to compute", *parts])
+
+
+def _counts(items: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in items.items())
+
+
+def _reasons(result: JsonObject) -> list[str]:
+    reasons = [*_because(result).values()]
+    if result["removed"]:
+        reasons.append(_removed(result))
+    if reasons:
+        return reasons
+    work = [name for name, entry in result["stages"].items() if entry["compute"]]
+    if work == ["package"] and result["version"]["newest"] is None:
+        return ["nothing has been published yet"]  # all was in an estimate's sample, say
+    if work:
+        return [UNEXPLAINED]
+    if result["changes"]:
+        version = result["version"]
+        none = " changes no clip" if version["clips"] == version["clips_then"] else ""
+        return [f"{_words(change)}{none}" for change in result["changes"]]
+    return ["nothing has changed since the last run"]
+
+
+def _version(result: JsonObject) -> str:
+    version = result["version"]
+    if not version["new"]:
+        return f"{version['newest']} stays as it is, with {counted(version['clips'], 'clip')}."
+    if version["newest"] is None and result.get("unread_bytes"):
+        return "this makes the first version."
+    # What is not cut or not heard yet is predicted.
+    heard = not any(entry["compute"] for name, entry in result["stages"].items() if name in HEARD)
+    then = f"{'' if heard else 'about '}{counted(version['clips_then'], 'clip')}"
+    holds = f"{'would' if 'refusal' in result else 'will'} hold {then}"
+    if version["newest"] is None:
+        return f"the first version {holds}."
+    return f"a new version {holds}; {version['newest']} has {version['clips']:,}."
+
+
+def refusal(result: JsonObject) -> str:
+    """That a run will refuse to publish, and why. New files may hold the audio of those that are
+    gone, which only a run finds out."""
+    new = result["stages"]["shard"]["compute"]
+    unless = " unless new recordings are the same files under other names" if new else ""
+    return f"A run will refuse to publish{unless}: {result['refusal']}."
+
+
+def _removed(result: JsonObject) -> str:
+    count = result["removed"]
+    left = "has left its source" if count == 1 else "have left their sources"
+    return f"{counted(count, 'recording')} {left}"
+
+
+def _and(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
 
 IDLE_SHARE = 0.7  # an estimate says that workers waited when they computed for less of the time
 

@@ -1,16 +1,18 @@
-"""The configured Prefect API: whether it answers and accepts this client, and retries while it is
-busy."""
+"""This process as a client of Prefect: the API that it uses, and what Prefect prints here."""
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
 import httpx
 from prefect.client.orchestration import get_client
 
-from tasks.base.errors import RunError
+from flows.progress import handlers
+from tasks.base.errors import MillError, RunError
 from tasks.base.logs import log
 
 REFUSALS = (401, 403)
@@ -21,7 +23,7 @@ WAITS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 Result = TypeVar("Result")
 
 
-def check(url: str) -> None:
+def check_api(url: str) -> None:
     """RunError with the remedy when the API at `url` cannot be reached or refuses this client.
 
     Prefect itself would fail with a traceback in the middle of the run.
@@ -79,3 +81,35 @@ def _refused(url: str, status: int) -> str:
         f"the Prefect API at {url} refuses this client (status {status}); set "
         "PREFECT_API_AUTH_STRING (or PREFECT_API_KEY) to what the server asks for"
     )
+
+
+OURS = ("uttermill", "prefect.flow_runs", "prefect.task_runs")
+
+
+class _NotTwice(logging.Filter):
+    """Drops records that the terminal already shows: ours, and errors that end in a sentence.
+
+    Prefect would print them again for each flow and task run. Tracebacks of bugs pass.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.startswith(OURS):
+            return False
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, MillError | KeyboardInterrupt)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Inside, Prefect's console handlers print only warnings; its history keeps every record."""
+    from prefect.logging.handlers import PrefectConsoleHandler
+
+    twice = _NotTwice()
+    with ExitStack() as restore:
+        for handler in handlers():
+            if isinstance(handler, PrefectConsoleHandler):
+                restore.callback(handler.setLevel, handler.level)
+                restore.callback(handler.removeFilter, twice)
+                handler.setLevel(logging.WARNING)
+                handler.addFilter(twice)
+        yield

@@ -1,0 +1,136 @@
+"""The process of a command: its names are UTF-8, its standard streams are there, Ctrl-C and SIGTERM
+end it in the same way at any moment."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import threading
+from _thread import interrupt_main
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+
+def ensure_utf8() -> None:
+    """Start this process again in Python's UTF-8 mode, unless names are read as UTF-8 already. Its
+    children inherit the mode."""
+    if sys.getfilesystemencoding() == "utf-8":
+        return
+    words = [sys.executable, "-X", "utf8", *sys.orig_argv[1:]]
+    os.execve(sys.executable, words, {**os.environ, "PYTHONUTF8": "1"})
+
+
+@contextmanager
+def streams_kept() -> Iterator[None]:
+    """Inside, all three can be used, and writing to standard error never fails. At the end nothing
+    is left that Python could not write, and would complain of.
+
+    A reader of standard output that ends (`| head -1`) raises BrokenPipeError: nobody wants the
+    rest. Standard error only accompanies the work.
+    """
+    _open_closed()
+    encoding = sys.stderr.encoding
+    whole = io.BufferedWriter(_Accompanying(2, "w", closefd=False))
+    sys.stderr = io.TextIOWrapper(whole, encoding, "backslashreplace", line_buffering=True)
+    try:
+        yield
+    finally:
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _into_nothing(1)
+
+
+def _open_closed() -> None:
+    """Without this a file that is written would get the number of a closed stream, and with it all
+    that libraries and child processes print there."""
+    number = os.open(os.devnull, os.O_RDWR)
+    while number <= 2:
+        number = os.open(os.devnull, os.O_RDWR)
+    os.close(number)
+    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115 - for all of the process
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+
+
+class _Accompanying(io.FileIO):
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError:  # its reader has ended, or its disk is full
+            _into_nothing(self.fileno())
+            return len(data)
+
+
+def _into_nothing(descriptor: int) -> None:
+    """Discard what is written there from now on."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, descriptor)
+    os.close(nothing)
+
+
+AGAIN_SECONDS = 0.02  # after which a lost interrupt is raised again
+
+
+@contextmanager
+def interrupts_heard() -> Iterator[None]:
+    """Within, both raise KeyboardInterrupt in the main thread, where this must be called."""
+    with _by_sigterm(), _never_lost():
+        yield
+
+
+def was_interrupt(error: BaseException) -> bool:
+    """Whether an error is what a library made of an interrupt: of one in a serializer pydantic
+    makes an error that only names it."""
+    known: BaseException | None = error
+    while known is not None:
+        if isinstance(known, KeyboardInterrupt) or KeyboardInterrupt.__name__ in str(known):
+            return True
+        known = known.__cause__ or known.__context__
+    return False
+
+
+@contextmanager
+def _by_sigterm() -> Iterator[None]:
+    """SIGTERM ends a command as Ctrl-C does, also where SIGINT is ignored (`nohup … &`)."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _never_lost() -> Iterator[None]:
+    """An interrupt that Python drops is raised again a moment later.
+
+    It drops one that comes in a finalizer or in a callback of the garbage collector; distributed
+    has such a callback, and importing Prefect calls it often.
+    """
+    before = sys.unraisablehook
+
+    def hook(unraisable: UnraisableHookArgs) -> None:
+        if unraisable.exc_type is not KeyboardInterrupt:
+            before(unraisable)
+            return
+        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        number = signal.SIGTERM if ignored else signal.SIGINT
+        again = threading.Timer(AGAIN_SECONDS, interrupt_main, [number])
+        again.daemon = True
+        again.start()
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before

@@ -49,7 +49,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
         check_text(path)
     names = [p.use for p in settings.filter.filters]
     if len(set(names)) != len(names):
-        raise ConfigError("filter.filters names a filter twice; give each its limits in one entry")
+        raise ConfigError("filter.filters lists a filter twice; put its limits into one entry")
     _check_languages(job)
     named = [*engines.chosen(job)]
     used = [*(("sources", source.kind) for source in job.sources), *((s, p.use) for s, p in named)]

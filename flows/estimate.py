@@ -4,26 +4,26 @@ Results for the sample are committed where a run looks for them, so a later run 
 publishes the same bytes. The estimate itself publishes nothing.
 """
 
-# No postponed annotations here, for the reason given in flows/prepare.py.
+from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Any
 
 import pyarrow.compute as pc
 from prefect import flow
-from pydantic import Field
 
 from flows import prepare
 from flows.checks import check
 from flows.cluster import worker_counts
-from flows.cluster.settings import ClusterSettings
+from flows.flow_parameters import among, takes
 from flows.progress import Progress
 from flows.run import estimates, metrics, run_folder
-from flows.run.cluster_executor import ClusterCaller, opened
+from flows.run.cluster_executor import ClusterExecutor, opened
+from flows.run.task_run_groups import TaskRunObserver
 from flows.server import artifact_text, live_artifacts
-from flows.settings import History, PrepareSettings
+from flows.settings import PrepareSettings, SampleSettings
 from tasks import pipeline, storage
 from tasks.base.json_types import JsonObject
 from tasks.insight.estimating import forecast, sample, sample_results
@@ -31,26 +31,11 @@ from tasks.insight.estimating.forecast import Costs, Forecast, Sizes
 from tasks.insight.estimating.sample import Member
 from tasks.publish.writing import shards as output_shards
 from tasks.runs import shard_chain
-from tasks.runs.executor import Caller, Observer
-from tasks.settings import (
-    AnySource,
-    Diarizer,
-    Enhancer,
-    FilterSettings,
-    PackageSettings,
-    Plugin,
-    ResampleSettings,
-    ShardSettings,
-    TranscribeSettings,
-)
+from tasks.runs.executor import Executor, Observer
 from tasks.settings.job import Done, Job, Spent
 from tasks.stages.stage import PER_SHARD
 from tasks.storage import lock, versions
 
-# No postponed annotations here, for the reason given in flows/prepare.py.
-
-
-FRACTION, LEAST = 0.005, 50  # of the recordings; recordings
 AT_ONCE = 16  # shards whose results one call returns
 
 
@@ -61,41 +46,20 @@ AT_ONCE = 16  # shards whose results one call returns
     on_crashed=[live_artifacts.summarise],
     on_cancellation=[live_artifacts.summarise],
 )
-def estimate(
-    sources: list[AnySource],
-    out: str,
-    speakers: Diarizer = Plugin(use="none"),  # noqa: B008 - frozen
-    shard: ShardSettings = ShardSettings(),  # noqa: B008
-    filter: FilterSettings = FilterSettings(),  # noqa: B008
-    enhance: Enhancer = Plugin(use="none"),  # noqa: B008
-    resample: ResampleSettings = ResampleSettings(),  # noqa: B008
-    transcribe: TranscribeSettings = TranscribeSettings(),  # noqa: B008
-    package: PackageSettings = PackageSettings(),  # noqa: B008
-    cluster: ClusterSettings = ClusterSettings(),  # noqa: B008
-    history: History = "auto",
-    fraction: Annotated[float, Field(gt=0, le=1)] = FRACTION,
-    least: Annotated[int, Field(ge=1)] = LEAST,
-) -> JsonObject:
+@takes(
+    PrepareSettings,
+    SampleSettings,
+    out="Folder for manifests and audio; estimates are written to its `runs`.",
+    package="What would be published, and in which formats.",
+    cluster="The workers that do the work, and that the forecast is for.",
+    history="Where `uttermill estimate` records itself in Prefect; with `none`, as with `own`.",
+)
+def estimate(**parameters: Any) -> JsonObject:
     """Forecast the hours kept, the time and the disk of a run with these settings, from a sample.
 
     A later run reuses the results for the sample; nothing is published.
-
-    Args:
-        sources: Where recordings come from.
-        out: Folder for manifests and audio; estimates are written to its `runs`.
-        speakers: Who speaks when in each recording, before it is cut.
-        shard: How recordings are grouped into the units of work and of retry.
-        filter: How recordings are cut, what is measured, and which limits hold.
-        enhance: What takes noise or music out of a clip, before it is resampled.
-        resample: Target rate, channels and levels.
-        transcribe: The recogniser, and which texts are good.
-        package: What would be published, and in which formats.
-        cluster: The workers that do the work, and that the forecast is for.
-        history: Where `uttermill estimate` records itself in Prefect; with `none`, as with `own`.
-        fraction: Share of the recordings to sample.
-        least: Minimum number of recordings to sample.
     """
-    settings = PrepareSettings.of_flow(locals())
+    settings, wanted = among(PrepareSettings, parameters), among(SampleSettings, parameters)
     began = time.monotonic()
     job = check(settings)
     with (
@@ -106,8 +70,8 @@ def estimate(
     ):
         prepare.record(job, "estimate", run.place)
         own = worker_counts.with_threads(replace(job, scratch=scratch), settings.cluster)
-        with opened(own, settings.cluster, measured, run.folder) as (caller, progress):
-            result, costs = run_sample(own, caller, progress, fraction, least)
+        with opened(own, settings.cluster, measured, run.folder) as (executor, progress):
+            result, costs = run_sample(own, executor, progress, wanted)
         result["run"] = run.folder.name
         result["wall_spent_seconds"] = round(time.monotonic() - began, 3)
         estimates.keep(job, run.folder, result, costs)
@@ -117,22 +81,22 @@ def estimate(
 
 
 def run_sample(
-    job: Job, caller: ClusterCaller, progress: Progress, fraction: float, least: int
+    job: Job, executor: ClusterExecutor, progress: Progress, wanted: SampleSettings
 ) -> tuple[JsonObject, Costs]:
     """Run the sample on a cluster, within a flow run; returns the forecast and its costs."""
-    observer = prepare.TaskRuns(job, caller, progress)
-    found = pipeline.sharded(job, caller, observer)
+    observer = TaskRunObserver(job, progress)
+    found = pipeline.sharded(job, executor, observer)
     members, failed = sample_results.frame(job.out, found.shards)
-    wanted = sample.size(len(members), fraction, least)
-    drawn = sample.draw(members, wanted, job.package.seed)
+    count = sample.size(len(members), wanted.fraction, wanted.least)
+    drawn = sample.draw(members, count, job.package.seed)
     chosen = [m for stratum in drawn.values() for m in stratum]
-    dones = _sampled(job, chosen, caller, observer)
-    seen = known_results(job, found.shards, chosen, caller)
-    costs = costs_of(job, dones, caller)
-    sizes = packaged(job, members, chosen, seen, caller, costs)
+    dones = _sampled(job, chosen, executor, observer)
+    seen = known_results(job, found.shards, chosen, executor)
+    costs = costs_of(job, dones, executor)
+    sizes = packaged(job, members, chosen, seen, executor, costs)
     found.index.refresh()
     found.index.note_files()
-    held = sample.strata(members, wanted)
+    held = sample.strata(members, count)
     forecast = Forecast(held, drawn, seen, costs, sizes).as_dict()
     sampled = {
         "recordings": len(chosen),
@@ -147,7 +111,7 @@ def run_sample(
     }
     result = {
         "sample": sampled,
-        "peak_memory_bytes": pc.max(caller.metrics.table()["rss_peak"]).as_py(),
+        "peak_memory_bytes": pc.max(executor.metrics.table()["rss_peak"]).as_py(),
         **forecast,
         "free_bytes": storage.of(job.out).free(job.out),
         "used_bytes": estimates.bytes_used(job.out),
@@ -158,7 +122,7 @@ def run_sample(
 
 
 def known_results(
-    job: Job, shards: Sequence[str], chosen: list[Member], caller: Caller
+    job: Job, shards: Sequence[str], chosen: list[Member], executor: Executor
 ) -> dict[str, sample_results.SampleResult]:
     """Every recording whose work is done; the workers look."""
     sampled = _by_shard(chosen)
@@ -168,7 +132,7 @@ def known_results(
         names = frozenset(m.recording for shard in asked for m in sampled.get(shard, ()))
         calls.append((job, asked, names))
     seen: dict[str, sample_results.SampleResult] = {}
-    for each in caller.map(sample_results.known, calls):
+    for each in executor.map(sample_results.known, calls):
         seen.update(each)
     return seen
 
@@ -181,7 +145,7 @@ def _by_shard(members: list[Member]) -> dict[str, list[Member]]:
 
 
 def _sampled(
-    job: Job, chosen: list[Member], caller: ClusterCaller, observer: Observer
+    job: Job, chosen: list[Member], executor: ClusterExecutor, observer: Observer
 ) -> list[Done]:
     """Run the stages of every shard, for its recordings in the sample only."""
     sampled = _by_shard(chosen)
@@ -192,24 +156,27 @@ def _sampled(
     def chain(shard: str) -> list[Done]:
         only = frozenset(m.recording for m in sampled[shard])
         return shard_chain.chain(
-            replace(job, only=only), shard, seconds[shard], caller, observer, {}
+            replace(job, only=only), shard, seconds[shard], executor, observer, {}
         )
 
     order = sorted(sampled, key=lambda shard: (-seconds[shard], shard))
-    results = observer.chains({shard: seconds[shard] for shard in order}, chain)
+    with observer.chains({shard: seconds[shard] for shard in order}) as begun:
+        results = executor.chains(begun, chain)
     for stage in PER_SHARD:
         observer.finish(stage)
     return [done for dones in results for done in dones]
 
 
-def costs_of(job: Job, dones: list[Done], caller: ClusterCaller) -> Costs:
+def costs_of(job: Job, dones: list[Done], executor: ClusterExecutor) -> Costs:
     """Costs of the sample: of this run, and of earlier runs whose results are reused."""
     costs = forecast.costs(dones)
-    costs.kinds = {stage: caller.kind(stage, job) for stage in PER_SHARD}
-    costs.workers = {kind: caller.cluster.count(kind) for kind in sorted(set(costs.kinds.values()))}
-    first = caller.metrics.first()
+    costs.kinds = {stage: executor.kind(stage, job) for stage in PER_SHARD}
+    costs.workers = {
+        kind: executor.cluster.count(kind) for kind in sorted(set(costs.kinds.values()))
+    }
+    first = executor.metrics.first()
     costs.start = first["queue_seconds"] if first else 0.0
-    costs.gap = caller.metrics.gap()
+    costs.gap = executor.metrics.gap()
     before = (estimates.newest(job) or {}).get("costs")
     if before:
         for stage, laps in before["laps"].items():
@@ -228,7 +195,7 @@ def packaged(
     members: list[Member],
     chosen: list[Member],
     seen: dict[str, sample_results.SampleResult],
-    caller: ClusterCaller,
+    executor: ClusterExecutor,
     costs: Costs,
 ) -> Sizes:
     """Write and check the tars of the sample, to measure their bytes and time."""
@@ -236,22 +203,22 @@ def packaged(
     shards = sorted(sampled)
     audio = sum(m.seconds for m in members if m.shard in sampled and m.recording in seen)
     only = replace(job, only=frozenset(m.recording for m in chosen))
-    home = caller.listing(job)
+    home = executor.listing(job)
     staging = home.with_name(f"{home.name}-trial")
     rows, part = sample_results.manifest_bytes(job, shards)
     published = linked(job)
     formats: dict[str, float] = {}
     try:
-        planned = caller.call(sample_results.plan, only, shards, staging)
+        planned = executor.call(sample_results.plan, only, shards, staging)
         if planned["seconds"]:
             numbers = [(job, staging, number) for number in planned["shards"]]
-            since = caller.metrics.table().num_rows
-            alone = caller.metrics.table()["wall_seconds"][since - 1].as_py()
+            since = executor.metrics.table().num_rows
+            alone = executor.metrics.table()["wall_seconds"][since - 1].as_py()
             kept = sum(seen[m.recording].kept for m in chosen if m.recording in seen)
             costs.gather = alone / max(kept, planned["seconds"])
-            caller.map(output_shards.write, numbers)
-            caller.map(output_shards.check, numbers)
-            walls = caller.metrics.table().slice(since)["wall_seconds"]
+            executor.map(output_shards.write, numbers)
+            executor.map(output_shards.check, numbers)
+            walls = executor.metrics.table().slice(since)["wall_seconds"]
             costs.package = (pc.sum(walls).as_py() or 0.0) / planned["seconds"]
             found = {**sample_results.bytes_of(staging), "tables": planned["tables"]}
             formats = {name: size / planned["seconds"] for name, size in found.items()}

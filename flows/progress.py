@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Self, TextIO
 
 from rich.console import Console
@@ -22,6 +23,9 @@ from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
 from flows.formatting import clock, hours, speed_of
+from flows.run import ledger_items
+from tasks.runs.executor import Unobserved
+from tasks.runs.results import Sharded
 
 EVERY = 30.0  # s between two lines if there are no bars
 
@@ -260,3 +264,26 @@ def handlers() -> list[logging.Handler]:
     # One handler may serve several loggers; placeholders in the list have none.
     found = {id(h): h for log in loggers if isinstance(log, logging.Logger) for h in log.handlers}
     return list(found.values())
+
+
+class ProgressObserver(Unobserved):
+    """The observer of a run without Prefect: its steps move the progress bars. Files that the
+    sources left aside are listed in the run's `folder`, if it is given."""
+
+    task_runs = 0  # that Prefect was told of
+
+    def __init__(self, progress: Progress, folder: Path | None = None) -> None:
+        self._progress, self._folder = progress, folder
+
+    def start(self, stage: str, total_seconds: float) -> None:
+        self._progress.start(stage, total_seconds)
+
+    def advance(self, stage: str, seconds: float, reused: bool = False) -> None:
+        self._progress.advance(stage, seconds, reused)
+
+    def finish(self, stage: str) -> None:
+        self._progress.finish(stage)
+
+    def sharded(self, found: Sharded) -> None:
+        if self._folder is not None:
+            ledger_items.write_left_aside(self._folder, found.left)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from flows import parameter_rules
 from flows.checks import check
 from flows.cluster import spawning
+from flows.flow_parameters import values
 from flows.settings import PrepareSettings, parse
 from tasks.base import masking
 from tasks.base.errors import ConfigError
@@ -180,7 +181,7 @@ def guarded(policy: parameter_rules.Policy) -> Flow[..., JsonObject]:
     def run(**given: Any) -> JsonObject:
         chosen = parse(given)
         policy.check(chosen)
-        return prepare.fn(**{name: getattr(chosen, name) for name in type(chosen).model_fields})
+        return prepare.fn(**values(chosen))
 
     flow: Any = prepare.with_options(validate_parameters=False)
     flow.fn = run

@@ -4,8 +4,8 @@ the UI's form."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, Self
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -47,15 +47,31 @@ class PrepareSettings(StageSettings):
     speakers: Diarizer = Field(
         Plugin(use="none"), description="Who speaks when in each recording, before it is cut."
     )
-    shard: ShardSettings = ShardSettings()
-    filter: FilterSettings = FilterSettings()
-    enhance: Enhancer = Field(
-        Plugin(use="none"), description="What takes noise or music out of a clip."
+    shard: ShardSettings = Field(
+        ShardSettings(),
+        description="How recordings are grouped into the units of work and of retry.",
     )
-    resample: ResampleSettings = ResampleSettings()
-    transcribe: TranscribeSettings = TranscribeSettings()
-    package: PackageSettings = PackageSettings()
-    cluster: ClusterSettings = ClusterSettings()
+    filter: FilterSettings = Field(
+        FilterSettings(),
+        description="How recordings are cut, what is measured, and which limits hold.",
+    )
+    enhance: Enhancer = Field(
+        Plugin(use="none"),
+        description="What takes noise or music out of a clip, before it is resampled.",
+    )
+    resample: ResampleSettings = Field(
+        ResampleSettings(), description="Target rate, channels and levels."
+    )
+    transcribe: TranscribeSettings = Field(
+        TranscribeSettings(), description="The recogniser, and which texts are good."
+    )
+    package: PackageSettings = Field(
+        PackageSettings(),
+        description="What is published, in which formats and splits, and when it is refused.",
+    )
+    cluster: ClusterSettings = Field(
+        ClusterSettings(), description="The workers: where, how many, within which limits."
+    )
     history: History = Field(
         "auto",
         description="Where a local run that computes something records itself: on a Prefect server "
@@ -72,11 +88,6 @@ class PrepareSettings(StageSettings):
         if not all(source.path for source in self.sources):
             raise ValueError("the path of a source must not be empty")
         return self
-
-    @classmethod
-    def of_flow(cls, parameters: Mapping[str, object]) -> PrepareSettings:
-        """The settings among a flow's parameters, which have the same names."""
-        return cls.model_validate({name: parameters[name] for name in cls.model_fields})
 
     def rooted(self) -> PrepareSettings:
         """The same with absolute paths, because a run's settings are read again from elsewhere."""
@@ -104,6 +115,17 @@ class PrepareSettings(StageSettings):
             item_timeout=self.cluster.item_timeout,
             cache_bytes=int(self.cluster.cache_gb * 1e9),
         )
+
+
+class SampleSettings(StageSettings):
+    """What an estimate takes beside the settings of the run that it forecasts."""
+
+    fraction: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.005, description="Share of the recordings to sample."
+    )
+    least: Annotated[int, Field(ge=1)] = Field(
+        50, description="Minimum number of recordings to sample."
+    )
 
 
 def _rooted(source: Source) -> Source:

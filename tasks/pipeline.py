@@ -1,6 +1,6 @@
 """The whole pipeline: shard, then filter, resample, transcribe per shard, then package.
 
-`run` decides what to compute, and in which order. A `Caller` runs functions on a worker: `Here`
+`run` decides what to compute, and in which order. An `Executor` runs functions on a worker: `Here`
 runs them in this process, `flows/` on a cluster. An `Observer` hears of every step: `flows/` turns
 them into Prefect task runs and progress bars.
 """
@@ -20,7 +20,7 @@ from tasks.base.logs import log
 from tasks.publish import safeguards
 from tasks.publish.unchanged import UpToDate
 from tasks.runs import publish, temporary_files
-from tasks.runs.executor import Caller, Here, Observer, Unobserved
+from tasks.runs.executor import Executor, Here, Observer, Unobserved
 from tasks.runs.results import Published, Sharded, Totals
 from tasks.runs.shard_chain import REPAIRS, chain
 from tasks.settings.job import Done, Job
@@ -63,7 +63,7 @@ class Begun:
         self.listed = self.sharded = self.state = None
 
 
-def run(job: Job, caller: Caller, observer: Observer, begun: Begun | None = None) -> Run:
+def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = None) -> Run:
     """Run the whole pipeline; only while holding OUT's lock.
 
     `begun` records how far the run has come; pass it to the next call to continue there. Completed
@@ -81,16 +81,16 @@ def run(job: Job, caller: Caller, observer: Observer, begun: Begun | None = None
         again = quarantine.forget(job.out)
         log.info("retrying %d items that had crashed or timed out", again)
     for attempt in range(REPAIRS):
-        found = sharded(job, caller, observer, begun)
+        found = sharded(job, executor, observer, begun)
         totals.add(found.done)
         safeguards.check_readable(job, found.unreachable)
         safeguards.check_failed(job, found.listed)
         state = begun.state = begun.state or UpToDate(job, found.shards, found.index)
         try:
-            _chains(job, found, caller, observer, state, totals)
+            _chains(job, found, executor, observer, state, totals)
             observer.start("package", found.done.seconds)
-            scratch = caller.listing(job)
-            work = partial(publish.publish, job, found.shards, caller, scratch, state)
+            scratch = executor.listing(job)
+            work = partial(publish.publish, job, found.shards, executor, scratch, state)
             published = observer.step("package", work)
         except NothingLeft as error:
             raise NothingLeft(error.args[0], error.reasons, found.ignored) from None
@@ -116,10 +116,12 @@ def run_here(job: Job) -> tuple[Published, JsonObject]:
     return ended.published, ended.totals.stages
 
 
-def sharded(job: Job, caller: Caller, observer: Observer, begun: Begun | None = None) -> Sharded:
+def sharded(
+    job: Job, executor: Executor, observer: Observer, begun: Begun | None = None
+) -> Sharded:
     """The shard stage as an observed step."""
     observer.start("shard", 0.0)
-    work = partial(run_shard_stage, job, caller, caller.listing(job), begun)
+    work = partial(run_shard_stage, job, executor, executor.listing(job), begun)
     found = observer.step("shard", work)
     observer.start("shard", found.done.seconds)
     observer.advance("shard", found.done.seconds, reused=not found.done.ran)
@@ -129,7 +131,12 @@ def sharded(job: Job, caller: Caller, observer: Observer, begun: Begun | None = 
 
 
 def _chains(
-    job: Job, found: Sharded, caller: Caller, observer: Observer, state: UpToDate, totals: Totals
+    job: Job,
+    found: Sharded,
+    executor: Executor,
+    observer: Observer,
+    state: UpToDate,
+    totals: Totals,
 ) -> None:
     """The chains of all shards, with their counts.
 
@@ -156,7 +163,7 @@ def _chains(
         try:
             if files and not complete:  # before Prefect hears of the shard
                 manifest.listed(job.out, shard, manifest.refuse)
-            dones = chain(job, shard, found.seconds[shard], caller, observer, complete, files)
+            dones = chain(job, shard, found.seconds[shard], executor, observer, complete, files)
         except CorruptManifest as fault:
             damaged.append(fault)
             return []
@@ -166,7 +173,8 @@ def _chains(
                 totals.add(done)
         return []
 
-    observer.chains({shard: found.seconds[shard] for shard in shards}, each)
+    with observer.chains({shard: found.seconds[shard] for shard in shards}) as order:
+        executor.chains(order, each)
     for fault in damaged:
         manifest.repair(job.out, fault)
     if damaged:
@@ -185,13 +193,15 @@ def _pass_over(
         totals.add(Done(name, shard, 0, count))
 
 
-def run_shard_stage(job: Job, caller: Caller, scratch: Path, begun: Begun | None = None) -> Sharded:
+def run_shard_stage(
+    job: Job, executor: Executor, scratch: Path, begun: Begun | None = None
+) -> Sharded:
     """List the sources, probe new recordings on the workers, group and commit them; continues from
     `begun`. Where a shard's listing proves damaged, it is removed, and all is listed again."""
     begun = begun or Begun()
     while begun.sharded is None:
         try:
-            begun.sharded = _sharded(job, caller, scratch, begun)
+            begun.sharded = _sharded(job, executor, scratch, begun)
         except CorruptManifest as fault:
             if not manifest.repair(job.out, fault):
                 raise
@@ -199,10 +209,10 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path, begun: Begun | None
     return begun.sharded
 
 
-def _sharded(job: Job, caller: Caller, scratch: Path, begun: Begun) -> Sharded:
+def _sharded(job: Job, executor: Executor, scratch: Path, begun: Begun) -> Sharded:
     began = time.monotonic()
     if begun.listed is None or begun.listed.scratch != scratch:
-        begun.listed = _listed(job, scratch, caller)
+        begun.listed = _listed(job, scratch, executor)
     index, found = begun.listed.index, begun.listed.survey
     step = job.shard.probe_batch or probe_batch(found.fresh.count)
     batches = [
@@ -210,7 +220,7 @@ def _sharded(job: Job, caller: Caller, scratch: Path, begun: Begun) -> Sharded:
         for path, count in found.fresh.files
         for low in range(0, count, step)
     ]
-    results = caller.map(shard.probe, batches) if batches else []
+    results = executor.map(shard.probe, batches) if batches else []
     once.forget()
     seconds = shard.commit(job, found, results, index)
     if found.used_scratch:
@@ -231,14 +241,14 @@ def probe_batch(recordings: int) -> int:
     return min(max(recordings // 16, 50), 200)
 
 
-def _listed(job: Job, scratch: Path, caller: Caller) -> Listing:
+def _listed(job: Job, scratch: Path, executor: Executor) -> Listing:
     """List OUT and the sources."""
     index = Index(job.out)
     temporary_files.sweep(job.out, index)
     index.warn_of_foreign()
     index.warn_of_gone()
     doubted = rehash.doubted(job, index)
-    found = shard.survey(job, index, scratch, caller.map, index.repair, doubted)
+    found = shard.survey(job, index, scratch, executor.map, index.repair, doubted)
     for each in found.shared:
         log.warning("%s: %s", each, overlapping_sources.outcome(job))
     return Listing(scratch, index, found)

@@ -175,7 +175,7 @@ def _listed_format(dataset: Path, formats: list[str], use: str | None) -> str:
     if use is None:
         able = [name for name in shelves.names("formats") if plugins.load("formats", name).listing]
         raise ConfigError(
-            f"{dataset} has no list of clips: of its formats ({', '.join(formats)}) none has one; "
+            f"{dataset} has no list of clips: no format in it ({', '.join(formats)}) has one; "
             f"package it with {', '.join(able[:-1])} or {able[-1]}"
         )
     if use in formats:

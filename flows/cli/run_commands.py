@@ -52,9 +52,10 @@ def plan(args: argparse.Namespace) -> Exit:
 def estimate(args: argparse.Namespace) -> Exit:
     from flows.cli.show import runs
     from flows.run import launch
+    from flows.settings import SampleSettings
 
-    options = {"fraction": args.fraction, "least": args.least}
-    return print_answer(args, launch.estimate(_settings(args), **options), runs.estimate)
+    wanted = SampleSettings(fraction=args.fraction, least=args.least)
+    return print_answer(args, launch.estimate(_settings(args), wanted), runs.estimate)
 
 
 def demo(args: argparse.Namespace) -> Exit:

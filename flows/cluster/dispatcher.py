@@ -249,7 +249,7 @@ class Dispatcher:
                 if self._no_worker is not None:
                     raise self._no_worker
                 if self._drained(retry):
-                    raise NotBegun("it did not begin, because another shard failed")
+                    raise NotBegun("not started: another shard failed first")
                 if not alone and not turn.wait(QUEUE_SECONDS):
                     continue
                 calls.ended.clear()

@@ -1,5 +1,5 @@
-"""A local cluster: a scheduler in this process, a nanny for each worker, a certificate of its own; and
-the end of all of its processes at once."""
+"""A local cluster: a scheduler in this process, a nanny for each worker, its certificate, and the
+end of all of its processes at once."""
 
 from __future__ import annotations
 

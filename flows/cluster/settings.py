@@ -218,7 +218,10 @@ class ClusterSettings(StageSettings):
             )
         certificates = isinstance(self.tls, TlsSettings)
         if certificates and self.kind == "class":
-            raise ValueError("cluster.tls is for the kinds local and address; use cluster.options")
+            raise ValueError(
+                "cluster.tls works with kind local or address; for kind class give TLS in "
+                "cluster.options"
+            )
         encrypted = str(self.address).startswith("tls://")
         if certificates and self.kind == "address" and not encrypted:
             raise ValueError("with cluster.tls, cluster.address starts with tls://")

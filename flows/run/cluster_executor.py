@@ -1,9 +1,9 @@
-"""Sends the pipeline's calls to the cluster of a run, and shows its steps as progress bars."""
+"""Runs the pipeline's calls on the cluster of a run."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from inspect import signature
@@ -17,14 +17,12 @@ from flows.cluster.settings import ClusterSettings
 from flows.cluster.thread_pool import map_chains
 from flows.cluster.worker_counts import CPU, GPU
 from flows.progress import Progress
-from flows.run import ledger_items
 from flows.run.metrics import Metrics, place_of
 from tasks import storage
 from tasks.accounting.metrics import Place, Trace
 from tasks.base.logs import log
 from tasks.plugins import engines, gpu
-from tasks.runs.executor import Chain, Result, Step
-from tasks.runs.results import Sharded
+from tasks.runs.executor import Chain, Result
 from tasks.settings.job import Cost, Done, Job
 from tasks.stages.cost import CostMeter
 from tasks.storage import write_atomic
@@ -49,8 +47,8 @@ def opened(
     metrics: Metrics,
     folder: Path,
     started: Cluster | None = None,
-) -> Iterator[tuple[ClusterCaller, Progress]]:
-    """The caller of a run, whose cluster ends with the context, and its progress bars.
+) -> Iterator[tuple[ClusterExecutor, Progress]]:
+    """The executor of a run, whose cluster ends with the context, and its progress bars.
 
     `folder` is the run's folder; `started`: its cluster, where that was started early.
     """
@@ -59,7 +57,7 @@ def opened(
         cluster.subscribe(worker.TOPIC, progress.on_event)
         cluster.forward_logging()
         with dask_reported(cluster, folder):
-            yield ClusterCaller(cluster, settings, metrics), progress
+            yield ClusterExecutor(cluster, settings, metrics), progress
 
 
 def together(name: str, job: Job) -> tuple[str, ...]:
@@ -76,8 +74,8 @@ def together(name: str, job: Job) -> tuple[str, ...]:
     return ("filter", "resample") if asks else ("filter", "resample", "transcribe")
 
 
-class ClusterCaller:
-    """`tasks.pipeline.Caller` on a cluster; small calls stay in this process until workers run."""
+class ClusterExecutor:
+    """`tasks.runs.executor.Executor` on a cluster; small calls stay in this process until workers run."""
 
     def __init__(
         self, cluster: Cluster, settings: ClusterSettings, metrics: Metrics | None = None
@@ -186,36 +184,6 @@ class ClusterCaller:
         result, cost = ended
         self.metrics.call(place, trace, cost)
         return result
-
-
-class Shown:
-    """The observer of a run without Prefect. Files that the sources left aside are listed in
-    `folder`, if it is given."""
-
-    most_shards = 100
-
-    def __init__(
-        self, job: Job, caller: ClusterCaller, progress: Progress, folder: Path | None = None
-    ) -> None:
-        self.caller, self.folder = caller, folder
-        self.start, self.advance, self.finish = progress.start, progress.advance, progress.finish
-
-    @property
-    def task_runs(self) -> int:
-        """How many Prefect was told of."""
-        return 0
-
-    def step(
-        self, name: str, work: Callable[[], Step], shard: str = "", seconds: float = 0.0
-    ) -> Step:
-        return work()
-
-    def chains(self, shards: Mapping[str, float], chain: Chain) -> list[list[Done]]:
-        return self.caller.chains(list(shards), chain)
-
-    def sharded(self, found: Sharded) -> None:
-        if self.folder is not None:
-            ledger_items.write_left_aside(self.folder, found.left)
 
 
 DASK_REPORT = "dask-performance.html"

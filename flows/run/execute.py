@@ -33,7 +33,7 @@ from tasks.base.schema import LEDGER_FILE
 from tasks.publish.dataset import reader_drops
 from tasks.recording import unreachable
 from tasks.runs import temporary_files
-from tasks.runs.executor import Alone, WorkersNeeded
+from tasks.runs.executor import Alone, LastBegun, WorkersNeeded
 from tasks.runs.results import Published
 from tasks.settings.job import Job
 from tasks.shard_store import index
@@ -42,15 +42,15 @@ from tasks.storage import lock, owners, tables, versions
 
 if TYPE_CHECKING:  # imports Dask and Prefect, which a run with nothing to do does without
     from flows.cluster.cluster import Cluster
-    from flows.progress import Progress
-    from flows.run.cluster_executor import ClusterCaller, Shown
+    from flows.progress import Progress, ProgressObserver
+    from flows.run.cluster_executor import ClusterExecutor
     from flows.server.live_artifacts import RunBoard
 
 #: Audio that is packaged without workers, s: their start takes longer.
 ALONE_SECONDS = 10 * 3600.0
 NO_LOSSES = {"deaths": 0, "timeouts": 0, "isolated": 0}  # of a run without workers
 
-MakeObserver = Callable[[Job, "ClusterCaller", "Progress", Path], "Shown"]
+MakeObserver = Callable[[Job, "Progress", Path], "ProgressObserver"]
 
 
 @dataclass
@@ -73,9 +73,10 @@ class Body:
         continues where this stopped."""
         folder = self.run.folder
         with metrics.recorded(folder) as measured:
-            here = Alone(ALONE_SECONDS, measured.here)
+            begun = LastBegun()
+            here = Alone(ALONE_SECONDS, begun, measured.here)
             try:
-                ended = pipeline.run(self.job, here, here, self._begun)
+                ended = pipeline.run(self.job, here, begun, self._begun)
             except WorkersNeeded:
                 return None
             finally:
@@ -101,21 +102,21 @@ class Body:
 
         `live` shows the run in Prefect.
         """
-        from flows.run.cluster_executor import opened as opened_caller
+        from flows.run.cluster_executor import opened as opened_cluster
 
         folder, job = self.run.folder, worker_counts.with_threads(self.job, self.settings.cluster)
         measured = metrics.Metrics()
         given = (job, self.settings.cluster, measured, folder, self._cluster)
-        with opened_caller(*given) as (caller, progress):
+        with opened_cluster(*given) as (executor, progress):
             with metrics.recorded(folder, measured):
                 if live is not None:
                     live.watch(progress)
-                observer = observed(job, caller, progress, folder)
-                ended = pipeline.run(job, caller, observer, self._begun)
-            losses = vars(caller.dispatcher.losses)
+                observer = observed(job, progress, folder)
+                ended = pipeline.run(job, executor, observer, self._begun)
+            losses = vars(executor.dispatcher.losses)
             if any(losses.values()):
                 temporary_files.sweep(self.job.out)  # files that a worker was writing when it died
-            return self._finished(ended, measured, losses, live, observer.task_runs, caller)
+            return self._finished(ended, measured, losses, live, observer.task_runs, executor)
 
     def _finished(
         self,
@@ -124,7 +125,7 @@ class Body:
         losses: dict[str, int],
         live: RunBoard | None,
         task_runs: int = 0,
-        caller: ClusterCaller | None = None,
+        executor: ClusterExecutor | None = None,
     ) -> JsonObject:
         result = result_of(self.job, ended)
         result["deaths"] = losses
@@ -132,7 +133,7 @@ class Body:
         result["stragglers"] = measured.stragglers()
         result["wall_seconds"] = round(time.monotonic() - self.began, 3)
         self.run.finish(result)
-        report.of_run(self.job, self.run.folder, result["new"], caller)
+        report.of_run(self.job, self.run.folder, result["new"], executor)
         if live is not None:
             live.finish(result, self.run.place / report.NAME)
         return result
@@ -240,4 +241,4 @@ def _spared_unless_new(published: Published, what: str) -> Iterator[None]:
     except (MillError, OSError) as error:
         if published.new:
             raise
-        log.warning("%s of %s are not known: %s", what, published.path, error)
+        log.warning("could not read %s of %s: %s", what, published.path, error)

@@ -5,19 +5,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from flows.checks import check
-from flows.progress import waiting
+from flows.flow_parameters import values
+from flows.progress import ProgressObserver, waiting
 from flows.run import execute, run_folder
-from flows.settings import History, PrepareSettings
+from flows.settings import History, PrepareSettings, SampleSettings
 from tasks.base.errors import ConfigError, RunError
 from tasks.base.json_types import JsonObject
 from tasks.base.process_memory import importing
+from tasks.settings import StageSettings
 from tasks.stages.listing import once
 
 if TYPE_CHECKING:
+    from prefect.flows import Flow
+
     from flows.server.server import LocalServer
 
 
@@ -42,13 +45,14 @@ def run(settings: PrepareSettings) -> JsonObject:
     return result
 
 
-def estimate(settings: PrepareSettings, **more: Any) -> JsonObject:
-    """Check the settings, run the flow `estimate` and return its forecast. `more` are further
-    parameters of the flow."""
+def estimate(settings: PrepareSettings, wanted: SampleSettings) -> JsonObject:
+    """Check the settings, run the flow `estimate` and return its forecast."""
     with once.listing():
         check(settings)
         with _recorded(settings.history) as server:
-            result = _flow(settings, server, "estimate", more)
+            from flows.estimate import estimate as flow
+
+            result = _run_flow(flow, server, settings, wanted)
     del result["task_runs"]
     return result
 
@@ -58,14 +62,16 @@ def _with_workers(settings: PrepareSettings, opened: execute.Body, early: bool) 
     needed."""
     if settings.history == "none":
         with importing():  # Dask with it
-            from flows.run.cluster_executor import Shown
+            from flows.run import cluster_executor  # noqa: F401
 
         opened.start_workers()
-        return opened.work(Shown)
+        return opened.work(lambda job, progress, folder: ProgressObserver(progress, folder))
     with _recorded(settings.history, opened if early else None) as server:
+        from flows.prepare import prepare as flow
+
         token = execute.current.set(opened)
         try:
-            result = _flow(settings, server, "prepare", {})
+            result = _run_flow(flow, server, settings)
             run_folder.close_prefect_note(opened.run.place)
             return result
         finally:
@@ -98,7 +104,7 @@ def _recorded(wanted: History, opened: execute.Body | None = None) -> Iterator[L
             opened.start_workers()
         with waiting("Prefect's server starts"):
             with importing():
-                import_module("flows.prepare")  # meanwhile
+                import flows.prepare  # noqa: F401 - meanwhile
             url = server.wait_ready()
         patience = temporary_settings({PREFECT_CLIENT_MAX_RETRIES: CLIENT_RETRIES})
         try:
@@ -113,17 +119,16 @@ def _recorded(wanted: History, opened: execute.Body | None = None) -> Iterator[L
             ) from error
 
 
-def _flow(
-    settings: PrepareSettings, server: LocalServer | None, name: str, more: dict[str, Any]
+def _run_flow(
+    flow: Flow[..., JsonObject], server: LocalServer | None, *settings: StageSettings
 ) -> JsonObject:
+    """Run a flow with these settings; returns its result once Prefect has recorded it."""
     from flows.server import history
     from flows.server.client import quiet
 
-    flow = getattr(import_module(f"flows.{name}"), name)
-    parameters = {field: getattr(settings, field) for field in type(settings).model_fields}
     with quiet():
         try:
-            state: Any = flow(**parameters, **more, return_state=True)
+            state: Any = flow(**values(*settings), return_state=True)
         except BaseException:  # an interrupt, or a server that is gone
             if server is None or not server.lost:
                 history.drain(timeout=10)

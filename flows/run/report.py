@@ -29,7 +29,7 @@ from tasks.settings.job import Job
 from tasks.storage import versions, write_atomic
 
 if TYPE_CHECKING:  # imports Dask, which a run with nothing to do does without
-    from flows.run.cluster_executor import ClusterCaller
+    from flows.run.cluster_executor import ClusterExecutor
     from tasks.insight.report import Request
 
 NAME = "report.html"  # in the run's folder
@@ -41,24 +41,24 @@ PROGRAM = (
 )
 
 
-def of_run(job: Job, folder: Path, new: bool, caller: ClusterCaller | None = None) -> None:
-    """Write the report of a run that is ending, on one of its workers if it has `caller`. A failure
-    is only logged: the run did its work."""
+def of_run(job: Job, folder: Path, new: bool, executor: ClusterExecutor | None = None) -> None:
+    """Write the report of a run that is ending, on one of its workers if `executor` has any. A
+    failure is only logged: the run did its work."""
     try:
         same = not new and _same_as_before(job.out, folder)
-        if not same and not (caller is not None and _on_worker(job, folder, caller)):
+        if not same and not (executor is not None and _on_worker(job, folder, executor)):
             write(job, folder)
         log.info("report: %s", job.out / "runs" / folder.name / NAME)
     except (MillError, OSError) as error:
         log.warning("no report was written: %s; try `uttermill report %s`", error, job.out)
 
 
-def _on_worker(job: Job, folder: Path, caller: ClusterCaller) -> bool:
+def _on_worker(job: Job, folder: Path, executor: ClusterExecutor) -> bool:
     """Whether a worker that sees the run's folder has made the report."""
-    if not caller.has_local_workers:
+    if not executor.has_local_workers:
         return False
     try:
-        caller.dispatcher.once(make, job, folder, seconds=TIMEOUT)
+        executor.dispatcher.once(make, job, folder, seconds=TIMEOUT)
     except RunError as error:  # the separate process meets a bug again, and reports it
         log.info("the report was not made on a worker: %s", error)
         return False

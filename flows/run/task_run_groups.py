@@ -10,40 +10,45 @@ from __future__ import annotations
 import contextvars
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import ceil
+from pathlib import Path
 from typing import Protocol, Self
 
 from flows.cluster.call_queue import NotBegun
-from flows.server import run_names
+from flows.progress import Progress, ProgressObserver
+from flows.server import live_artifacts, rate_warning, run_names
 from flows.server.artifact_text import escaped, table
+from tasks import prefect_tasks
 from tasks.base.errors import CorruptManifest
 from tasks.base.logs import log
 from tasks.runs.executor import Step
-from tasks.settings.job import Done
+from tasks.settings.job import Done, Job
 from tasks.stages.contract import PER_SHARD
 
-MOST_SHARDS = 1000  # that are shown one by one
-MOST_GROUPS = 1000
-LEAST_SHARDS = 20  # of a group, above MOST_SHARDS
+#: Of shards in one flow run, of which each has three or four task runs: a Prefect server on SQLite
+#: records some 25 task runs a second, and a page of its UI shows some hundred well.
+MOST_GROUPS = 100
 SMALL_SECONDS = 300.0  # of audio: a shard that holds less is small
 FEW_SMALL = 16  # up to this many small shards are shown one by one
 GROUP_SECONDS = 900.0  # least audio of a group of small shards
+END_SECONDS = 30.0  # that the end of a run waits until Prefect knows how its last task runs ended
 
 
 def group_size(count: int, seconds: float, chosen: bool) -> int:
-    """Shards of a group, for `count` shards that hold so much audio; 1: each is shown by itself.
+    """Shards of a group, for `count` shards that hold so much audio: so many that there are
+    MOST_GROUPS at most. 1: each is shown by itself.
 
-    `chosen`: the size of the shards was set by the user.
+    Small shards share task runs of GROUP_SECONDS at least, unless their size was `chosen` by the
+    user, who asks for small units.
     """
-    wanted = 1
-    if count > MOST_SHARDS:
-        wanted = max(LEAST_SHARDS, ceil(count / MOST_GROUPS))
+    wanted = ceil(count / MOST_GROUPS)
     mean = seconds / count if count else 0.0
     if not chosen and count > FEW_SMALL and mean < SMALL_SECONDS:
         wanted = max(wanted, ceil(GROUP_SECONDS / mean) if mean else count)
-    return min(wanted, max(count, 1))
+    return max(1, min(wanted, count))
 
 
 def grouped(seconds: Mapping[str, float], each: int) -> list[list[str]]:
@@ -54,9 +59,6 @@ def grouped(seconds: Mapping[str, float], each: int) -> list[list[str]]:
     for group in found:
         group.sort(key=lambda shard: (-seconds[shard], shard))
     return sorted(found, key=lambda group: (-seconds[group[0]], min(group)))
-
-
-END_SECONDS = 30.0  # that the end of a run waits until Prefect knows how its last task runs ended
 
 
 class RunTask(Protocol):
@@ -236,3 +238,48 @@ class Groups:
         until = time.monotonic() + END_SECONDS
         for group in self.all:
             group.join(until)
+
+
+class TaskRunObserver(ProgressObserver):
+    """The observer of a flow run: its steps are Prefect task runs, and move the progress bars."""
+
+    # Nobody reads 30,000 task runs that say "Reused", and each costs 25 ms of CPU.
+    most_shards = MOST_GROUPS
+
+    def __init__(self, job: Job, progress: Progress, folder: Path | None = None) -> None:
+        super().__init__(progress, folder)
+        self._pace = rate_warning.Pace()
+        self._chosen_size = job.shard.hours is not None
+        self._groups: Groups | None = None  # while its chains run
+
+    @property
+    def task_runs(self) -> int:  # type: ignore[override]
+        return self._pace.count
+
+    def step(
+        self, name: str, work: Callable[[], Step], shard: str = "", seconds: float = 0.0
+    ) -> Step:
+        if shard and self._groups is not None:
+            return self._groups.of(shard).step(name, shard, work)
+        label = run_names.task_run(name, shard, seconds) if shard else name
+        return self._task_run(name, label, work)
+
+    def _task_run(self, name: str, label: str, work: Callable[[], Step]) -> Step:
+        if (near := self._pace.begun()) and (said := rate_warning.warning(near)):
+            log.warning(said)
+        return prefect_tasks.run(name, label, work)
+
+    @contextmanager
+    def chains(self, shards: Mapping[str, float]) -> Iterator[Sequence[str]]:
+        size = group_size(len(shards), sum(shards.values()), self._chosen_size)
+        if size == 1:
+            yield [*shards]
+            return
+        groups = Groups(shards, size, self._task_run)
+        log.info("Prefect shows the %d shards in %d groups", len(shards), len(groups.all))
+        with live_artifacts.Poster(groups.all), groups:
+            self._groups = groups
+            try:
+                yield groups.order
+            finally:
+                self._groups = None

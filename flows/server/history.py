@@ -72,19 +72,13 @@ def close_dead_runs(out: Path, me: UUID | None = None) -> tuple[int, int]:
     with get_client(sync_client=True) as client:
         roots = _flow_runs(client, {"id": {"any_": [*owners]}})
         dead = [run for run in roots if run.id == me or _is_dead(run, owners[str(run.id)])]
-        which = {
-            "parent_flow_run_id": {"any_": _ids(dead)},
-            "state": {"type": {"any_": OPEN_STATES}},
-        }
-        children = _flow_runs(client, which) if dead else []
-        owned = [*dead, *children]
-        tasks = _open_task_runs(client, _ids(owned)) if owned else []
+        tasks = _open_task_runs(client, _ids(dead)) if dead else []
         why = "The process of this run died; the next run of the same folder closed its record."
         for task in tasks:
             client.set_task_run_state(UUID(task["id"]), Crashed(message=why), force=True)
         running = [
             run
-            for run in owned
+            for run in dead
             if run.id != me and run.state_type and run.state_type.value in RUNNING_STATES
         ]
         for run in running:
@@ -126,11 +120,11 @@ def discarded() -> Iterator[None]:
 def wait_until_recorded(
     flow_run_id: UUID, expected: int | None = None, timeout: float = 60
 ) -> bool:
-    """Wait until every task run of the flow run and its children is recorded as terminal.
+    """Wait until every task run of the flow run is recorded as terminal.
 
-    `expected` is the number of task runs (without the entries that stand for child flows);
-    without it, a count that stays the same for some seconds counts as complete. `timeout` bounds
-    the seconds *without progress*. Returns whether everything is recorded.
+    `expected` is their number; without it, a count that stays the same for some seconds counts as
+    complete. `timeout` bounds the seconds *without progress*. Returns whether everything is
+    recorded.
     """
     # The server cannot count what this process has not sent yet.
     drain(timeout)
@@ -156,24 +150,18 @@ def complete(flow_run_id: UUID) -> int:
     server loses the task runs' states of the last second, accepted but not yet written."""
     why = "The end of this task run was lost when Prefect's server ended; its flow run completed."
     with get_client(sync_client=True) as client:
-        tasks = _open_task_runs(client, _with_children(client, flow_run_id))
+        tasks = _open_task_runs(client, [str(flow_run_id)])
         for task in tasks:
             client.set_task_run_state(UUID(task["id"]), Completed(message=why), force=True)
     return len(tasks)
 
 
-def _with_children(client: SyncPrefectClient, flow_run_id: UUID) -> list[str]:
-    children = _flow_runs(client, {"parent_flow_run_id": {"any_": [str(flow_run_id)]}})
-    return [str(flow_run_id), *_ids(children)]
-
-
 def _count(client: SyncPrefectClient, flow_run_id: UUID) -> tuple[int, int]:
-    """(all task runs, open task runs) of a flow run and its children."""
-    runs = {"id": {"any_": _with_children(client, flow_run_id)}}
-    real = {"subflow_runs": {"exists_": False}}
-    still_open = {**real, "state": {"type": {"any_": OPEN_STATES}}}
+    """(all task runs, open task runs) of a flow run."""
+    runs = {"id": {"any_": [str(flow_run_id)]}}
+    still_open = {"state": {"type": {"any_": OPEN_STATES}}}
     return (
-        int(_post(client, "/task_runs/count", flow_runs=runs, task_runs=real)),
+        int(_post(client, "/task_runs/count", flow_runs=runs)),
         int(_post(client, "/task_runs/count", flow_runs=runs, task_runs=still_open)),
     )
 
@@ -208,7 +196,7 @@ def _all(client: SyncPrefectClient, path: Any, **which: Any) -> list[JsonObject]
 
 
 def _post(client: SyncPrefectClient, path: Any, **body: Any) -> Any:
-    # The client's typed filters can't say "not a child flow's entry" together with counts.
+    # The client has no method that counts.
     reply = client.request("POST", path, json=body)
     reply.raise_for_status()
     return reply.json()

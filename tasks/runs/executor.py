@@ -1,8 +1,9 @@
-"""Interfaces: an executor runs calls, an observer hears of steps; `pipeline.run` takes both."""
+"""Interfaces of a run: Executor (runs calls) and Observer (hears of steps)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -16,7 +17,7 @@ Result = TypeVar("Result")
 Chain = Callable[[str], list[Done]]  # of a shard
 
 
-class Caller(Protocol):
+class Executor(Protocol):
     """Runs work on workers. Arguments and results survive pickling."""
 
     def call(self, work: Callable[..., Result], *args: object) -> Result:
@@ -27,6 +28,10 @@ class Caller(Protocol):
 
     def map(self, work: Callable[..., Result], args: Sequence[tuple[object, ...]]) -> list[Result]:
         """Run `work` for each tuple of arguments, results in order."""
+
+    def chains(self, shards: Sequence[str], chain: Chain) -> list[list[Done]]:
+        """Run `chain` for each shard, many at once if there is room; they begin in this order, and
+        the results have it."""
 
     def listing(self, job: Job) -> Path:
         """A scratch folder that all workers see."""
@@ -44,12 +49,15 @@ class Here:
     def map(self, work: Callable[..., Result], args: Sequence[tuple[object, ...]]) -> list[Result]:
         return [work(*each) for each in args]
 
+    def chains(self, shards: Sequence[str], chain: Chain) -> list[list[Done]]:
+        return [chain(shard) for shard in shards]
+
     def listing(self, job: Job) -> Path:
         return job.out / "manifests" / ".listing"
 
 
 class Observer(Protocol):
-    """Hears of every step of a run, and may wrap it. Seconds are seconds of audio."""
+    """Hears of every step of a run. Seconds are seconds of audio."""
 
     #: More shards than this are too many to show: those that lack nothing get no steps.
     most_shards: int = 100
@@ -57,13 +65,13 @@ class Observer(Protocol):
     def step(
         self, name: str, work: Callable[[], Step], shard: str = "", seconds: float = 0.0
     ) -> Step:
-        """Run a step and return its result."""
+        """Run a step, inside whatever shows it, and return its result."""
         return work()
 
-    def chains(self, shards: Mapping[str, float], chain: Chain) -> list[list[Done]]:
-        """Run `chain` for each shard, many at once if there is room; results in order. `shards`:
-        seconds of audio of each, in the order in which they are best begun."""
-        return [chain(shard) for shard in shards]
+    def chains(self, shards: Mapping[str, float]) -> AbstractContextManager[Sequence[str]]:
+        """Inside, the chains of these shards run; yields them in the order in which to begin.
+        `shards`: seconds of audio of each, those that are best begun first."""
+        return _in_order(shards)
 
     def sharded(self, found: Sharded) -> None:
         """The shard stage has ended."""
@@ -76,6 +84,11 @@ class Observer(Protocol):
 
     def finish(self, stage: str) -> None:
         """A stage has ended."""
+
+
+@contextmanager
+def _in_order(shards: Mapping[str, float]) -> Iterator[Sequence[str]]:
+    yield [*shards]
 
 
 class Unobserved(Observer):
@@ -94,26 +107,33 @@ class WorkersNeeded(Exception):
     """A run that began in one process has work for workers."""
 
 
-class Alone(Unobserved):
-    """Caller and observer of a run that begins in this process, and ends there if nothing has to be
-    computed.
+class LastBegun(Unobserved):
+    """Remembers which stage was begun last, and how much audio it has, s."""
+
+    stage, seconds = "", 0.0
+
+    def start(self, stage: str, total_seconds: float) -> None:
+        self.stage, self.seconds = stage, total_seconds
+
+
+class Alone:
+    """Executor of a run that begins in this process, and ends there if nothing has to be computed.
 
     Whatever decodes, measures or transcribes raises WorkersNeeded, as does packaging more than
-    `most_seconds` of audio. `ran` is called for each call made here, with its cost.
+    `most_seconds` of audio, by what `begun` has heard. `ran` is called for each call made here,
+    with its cost.
     """
 
     def __init__(
-        self, most_seconds: float, ran: Callable[[Callable[..., object], Cost], None]
+        self,
+        most_seconds: float,
+        begun: LastBegun,
+        ran: Callable[[Callable[..., object], Cost], None],
     ) -> None:
-        self._most, self._ran = most_seconds, ran
-        self._begun = ("", 0.0)  # the stage that was begun last, and how much audio it has
-
-    def start(self, stage: str, total_seconds: float) -> None:
-        self._begun = stage, total_seconds
+        self._most, self._begun, self._ran = most_seconds, begun, ran
 
     def call(self, work: Callable[..., Result], *args: object) -> Result:
-        name, seconds = self._begun
-        if name != "package" or seconds > self._most:
+        if self._begun.stage != "package" or self._begun.seconds > self._most:
             raise WorkersNeeded
         with CostMeter() as meter:
             result = work(*args)
@@ -125,6 +145,9 @@ class Alone(Unobserved):
 
     def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:
         raise WorkersNeeded
+
+    def chains(self, shards: Sequence[str], chain: Chain) -> list[list[Done]]:
+        return [chain(shard) for shard in shards]
 
     def listing(self, job: Job) -> Path:
         assert job.scratch is not None

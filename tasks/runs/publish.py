@@ -23,7 +23,7 @@ from tasks.publish.unchanged import UpToDate, Version
 from tasks.publish.writing import part_writing
 from tasks.publish.writing import shards as output_shards
 from tasks.publish.writing import table_parts as parts
-from tasks.runs.executor import Caller
+from tasks.runs.executor import Executor
 from tasks.runs.results import Published
 from tasks.settings.job import Done, Job
 from tasks.shard_store import manifest
@@ -31,7 +31,7 @@ from tasks.storage import publication, versions
 
 
 def publish(
-    job: Job, shards: Sequence[str], caller: Caller, scratch: Path, state: UpToDate
+    job: Job, shards: Sequence[str], caller: Executor, scratch: Path, state: UpToDate
 ) -> Published:
     """Judge, gather, write and check output shards on the workers, then publish the version.
 
@@ -91,7 +91,7 @@ class Laps:
 
 
 def _write(
-    job: Job, gathered: JsonObject, caller: Caller, laps: Laps
+    job: Job, gathered: JsonObject, caller: Executor, laps: Laps
 ) -> tuple[dict[int, OutputShard], list[int]]:
     """Link or write all output shards, and check the written ones: all by number, and the numbers
     of those that were written."""
@@ -125,7 +125,7 @@ def _cleaned(out: Path) -> Iterator[None]:
 def gather(
     job: Job,
     groups: Sequence[ShardGroup],
-    caller: Caller,
+    caller: Executor,
     scratch: Path,
     manifests: str | None = None,
 ) -> JsonObject:

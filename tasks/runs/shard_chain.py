@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from tasks.base.errors import CorruptManifest, RunError
-from tasks.runs.executor import Caller, Observer
+from tasks.runs.executor import Executor, Observer
 from tasks.settings.job import Done, Job
 from tasks.shard_store import compaction, manifest
 from tasks.stages import stage
@@ -18,7 +18,7 @@ def chain(
     job: Job,
     shard: str,
     seconds: float,
-    caller: Caller,
+    executor: Executor,
     observer: Observer,
     there: Mapping[str, int],
     files: int = 1,
@@ -36,7 +36,7 @@ def chain(
             for name in stage.PER_SHARD:
                 before = ended.get(name)
                 looked = sure, there.get(name), files > 1, before
-                work = partial(run_stage, job, shard, seconds, caller, name, *looked)
+                work = partial(run_stage, job, shard, seconds, executor, name, *looked)
                 done = observer.step(name, work, shard, seconds)
                 if before is None and not done.ran:
                     observer.advance(name, seconds, reused=True)
@@ -57,7 +57,7 @@ def run_stage(
     job: Job,
     shard: str,
     seconds: float,
-    caller: Caller,
+    executor: Executor,
     name: str,
     sure: bool = False,
     there: int | None = None,
@@ -75,7 +75,7 @@ def run_stage(
     elif not sure and (reused := _whole(name, job, shard, crowded)) is not None:
         done = Done(name, shard, 0, reused)
     else:
-        done = caller.stage(name, job, shard, seconds)
+        done = executor.stage(name, job, shard, seconds)
     return done if before is None else done.after(before)
 
 

@@ -38,10 +38,10 @@ from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
 from flows.demo.corpus import STORY, encode
 from flows.demo.speech import Line, speak
-from flows.prepare import TaskRuns
 from flows.progress import Progress
-from flows.run.cluster_executor import ClusterCaller
+from flows.run.cluster_executor import ClusterExecutor
 from flows.run.execute import result_of
+from flows.run.task_run_groups import TaskRunObserver
 from flows.server.server import LocalServer, using
 from tasks import audio, pipeline
 from tasks.recording import Locator
@@ -164,8 +164,8 @@ def ours(source: str, out: Path, scratch: Path, hours: float | None) -> dict[str
     ):
         cluster.client.wait_for_workers(2)
         began = time.perf_counter()
-        caller = ClusterCaller(cluster, settings)
-        ended = pipeline.run(job, caller, TaskRuns(job, caller, progress, scratch))
+        caller = ClusterExecutor(cluster, settings)
+        ended = pipeline.run(job, caller, TaskRunObserver(job, progress, scratch))
         result = result_of(job, ended)
         wall = time.perf_counter() - began
     stages = {name: entry["seconds"] for name, entry in result["stages"].items()}

@@ -98,17 +98,19 @@ def report(job: Job) -> None:
 def estimate(job: Job, workers: int, scratch: Path) -> dict[str, Spent]:
     """What `estimate` does with an OUT beside the work on its sample, of which all is done here."""
     from flows import estimate as flow
+    from flows.settings import SampleSettings
     from tasks.insight.estimating import sample, sample_results
     from tasks.insight.estimating.forecast import Costs, Forecast, Sizes
 
     caller = Measured(workers, scratch)
     shards = manifest.shards(job.out)
     members, _ = sample_results.frame(job.out, shards)
-    wanted = sample.size(len(members), flow.FRACTION, flow.LEAST)
-    drawn = sample.draw(members, wanted, job.package.seed)
+    wanted = SampleSettings()
+    count = sample.size(len(members), wanted.fraction, wanted.least)
+    drawn = sample.draw(members, count, job.package.seed)
     seen = flow.known_results(job, shards, [m for some in drawn.values() for m in some], caller)
     costs = Costs(kinds={"filter": "CPU"}, workers={"CPU": workers})
-    told = Forecast(sample.strata(members, wanted), drawn, seen, costs, Sizes()).as_dict()
+    told = Forecast(sample.strata(members, count), drawn, seen, costs, Sizes()).as_dict()
     assert told["hours"]["kept"]["expected"] > 0
     caller.pool.shutdown()
     return caller.spent

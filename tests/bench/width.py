@@ -1,14 +1,13 @@
 """How many workers one flow keeps busy: real Prefect, scheduler and dispatcher, stages that sleep.
 
     python -m tests.bench.width [--workers 1000] [--shards 4000] [--seconds 2] [--recordings 1]
-                                [--kill 0] [--strangers 0] [--before 0] [--database postgres|sqlite]
+                                [--kill 0] [--strangers 0] [--database postgres|sqlite]
                                 [--processes 4]
 
 Shards hold 15 minutes in so many recordings, and each of their three stages takes `--seconds`: 2 of
 them are 150 x real time. The simulated workers are real Dask workers, many in a process; with
 `--kill`, so many of these processes are killed when two fifths of the shards have ended; with
-`--strangers`, so many more workers are there that are refused. `--before` runs so many shards again
-with two child flow runs at a time, as it was.
+`--strangers`, so many more workers are there that are refused.
 
 Prints shards a second over all and while more shards waited; CPU ms a shard and largest memory of
 flow, server, scheduler, workers and database, from the first shard on; and how much of the time of
@@ -131,27 +130,18 @@ class Used:
         }
 
 
-def as_before() -> None:
-    """As it was: a task run for each stage of each shard, and two child flow runs at a time."""
-    from flows import prepare
-    from flows.run import task_run_groups
-
-    task_run_groups.MOST_SHARDS = sys.maxsize
-    prepare.ceil = lambda number: 1  # type: ignore[assignment, attr-defined]
-
-
 def measured(
     options: argparse.Namespace, home: Path, url: str, roots: dict[str, list[int]], shards: int
 ) -> Any:
     """Run the chains of so many shards within a flow."""
     from prefect import flow
 
-    from flows import prepare
     from flows.cluster import worker
     from flows.cluster.settings import ClusterSettings
     from flows.progress import Progress
     from flows.run.cluster_executor import opened
     from flows.run.metrics import Metrics
+    from flows.run.task_run_groups import TaskRunObserver
     from flows.server import history
     from tasks.base.schema import RECORDINGS
     from tasks.runs import shard_chain
@@ -162,7 +152,7 @@ def measured(
     worker.run_stages = _width_workers.run_stages  # type: ignore[assignment]
     out, scratch = home / "out", home / "scratch"
     scratch.mkdir(parents=True)
-    options.kill, to_kill = 0, roots["workers"][: options.kill]  # not again in the run as before
+    options.kill, to_kill = 0, roots["workers"][: options.kill]
     job = Job(out, scratch=scratch, item_timeout=options.seconds)
     names = [f"shard-{number:06d}" for number in range(shards)]
     row = {field.name: None for field in RECORDINGS}
@@ -179,17 +169,17 @@ def measured(
 
     @flow(name="width", persist_result=False)
     def run() -> int:
-        with opened(job, settings, Metrics(), out) as (caller, progress):
+        with opened(job, settings, Metrics(), out) as (executor, progress):
             assert isinstance(progress, Progress)
-            observer = prepare.TaskRuns(job, caller, progress)
-            caller.call(os.getpid)  # nothing has started: stays here
+            observer = TaskRunObserver(job, progress)
+            executor.call(os.getpid)  # nothing has started: stays here
             began = time.monotonic()
-            assert caller.cluster.client is not None
+            assert executor.cluster.client is not None
             admitted.append(time.monotonic() - began)
             used.from_here()
 
             def chain(shard: str) -> list[Done]:
-                shard_chain.chain(job, shard, AUDIO, caller, observer, {})
+                shard_chain.chain(job, shard, AUDIO, executor, observer, {})
                 ended.append(time.monotonic())
                 if len(ended) == round(0.4 * shards):
                     for pid in to_kill:
@@ -200,17 +190,18 @@ def measured(
 
             def watch() -> None:
                 while not over.wait(1.0):
-                    queues = caller.dispatcher._queues.values()
+                    queues = executor.dispatcher._queues.values()
                     busy.append(sum(len(calls.running) for calls in queues))
 
             threading.Thread(target=watch, daemon=True).start()
             begin = time.monotonic()
             try:
-                observer.chains(dict.fromkeys(names, AUDIO), chain)
+                with observer.chains(dict.fromkeys(names, AUDIO)) as order:
+                    executor.chains(order, chain)
             finally:
                 over.set()
                 stages[0] = observer.task_runs
-                losses.update(vars(caller.dispatcher.losses))
+                losses.update(vars(executor.dispatcher.losses))
                 wall.append(time.monotonic() - begin)
         return 0
 
@@ -252,7 +243,6 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1000)
     parser.add_argument("--shards", type=int, default=4000)
     parser.add_argument("--strangers", type=int, default=0, help="workers that are refused")
-    parser.add_argument("--before", type=int, default=0, help="shards to run as it was")
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--recordings", type=int, default=1, help="of a shard")
     parser.add_argument("--kill", type=int, default=0, help="processes of workers")
@@ -287,10 +277,6 @@ def main() -> None:
             print(json.dumps(vars(options) | {"joined_seconds": joined}), flush=True)
             found = measured(options, home / "now", address, roots, options.shards)
             print(json.dumps({"now": found}), flush=True)
-            if options.before:
-                as_before()
-                found = measured(options, home / "before", address, roots, options.before)
-                print(json.dumps({"before": found}), flush=True)
     finally:
         shutil.rmtree(home, ignore_errors=True)
 

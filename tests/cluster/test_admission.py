@@ -17,7 +17,7 @@ from flows.cluster import worker as on_worker
 from flows.cluster.admission import Admission
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
-from flows.run.cluster_executor import ClusterCaller
+from flows.run.cluster_executor import ClusterExecutor
 from tasks.base.errors import RunError
 from tests.helpers import corpus
 
@@ -187,10 +187,10 @@ def test_a_job_elsewhere_keeps_to_the_workers_own_disk_and_memory(
 def test_workers_elsewhere_read_the_list_in_out(tmp_path: Path) -> None:
     job = corpus.job(tmp_path, scratch=tmp_path / "scratch")
     nobody: Any = SimpleNamespace()
-    local = ClusterCaller(nobody, ClusterSettings()).listing(job)
+    local = ClusterExecutor(nobody, ClusterSettings()).listing(job)
     assert local.is_relative_to(tmp_path / "scratch")
     other = ClusterSettings(kind="address", address="tcp://h:1")
-    assert ClusterCaller(nobody, other).listing(job).is_relative_to(job.out)
+    assert ClusterExecutor(nobody, other).listing(job).is_relative_to(job.out)
 
 
 @pytest.mark.cluster

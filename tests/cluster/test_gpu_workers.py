@@ -22,7 +22,7 @@ from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.settings import ClusterSettings
 from flows.cluster.thread_pool import map_chains
 from flows.cluster.worker_counts import CPU, GPU
-from flows.run.cluster_executor import ClusterCaller
+from flows.run.cluster_executor import ClusterExecutor
 from tasks import pipeline
 from tasks.publish.unchanged import UpToDate
 from tasks.runs import publish, shard_chain
@@ -135,9 +135,9 @@ def test_workers_that_others_started_are_asked_what_they_have(
             assert (none.kinds, none.size) == ((CPU,), 3)
 
 
-def run(job: Any, cluster: Cluster, scratch: Path) -> tuple[Published, ClusterCaller]:
+def run(job: Any, cluster: Cluster, scratch: Path) -> tuple[Published, ClusterExecutor]:
     """The whole line on a cluster, without Prefect."""
-    caller = ClusterCaller(cluster, cluster.settings)
+    caller = ClusterExecutor(cluster, cluster.settings)
     found = pipeline.run_shard_stage(job, caller, scratch)
 
     state = UpToDate(job, found.shards, found.index)

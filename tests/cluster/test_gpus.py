@@ -16,7 +16,7 @@ from flows import checks, settings
 from flows.cluster import gpus, worker_counts
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
-from flows.run.cluster_executor import ClusterCaller
+from flows.run.cluster_executor import ClusterExecutor
 from tasks.base import memory_limits
 from tasks.base.errors import ConfigError
 from tasks.plugins import gpu
@@ -232,7 +232,7 @@ def test_each_stage_goes_to_its_kind_of_worker(tmp_path: Path) -> None:
         ((worker_counts.CPU,), worker_counts.CPU),
     ):
         workers: Any = Recorder(*kinds)
-        caller = ClusterCaller(workers, ClusterSettings())
+        caller = ClusterExecutor(workers, ClusterSettings())
         for stage in ("filter", "resample", "transcribe"):
             caller.stage(stage, job, "shard-000000", 1.0)
         asked = [

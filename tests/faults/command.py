@@ -342,27 +342,22 @@ def _pages(api: str, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]
         at += len(page)
 
 
-def flow_runs(api: str, out: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """(flow runs of an OUT, their child flow runs)."""
-    of_out = {"flow_runs": {"id": {"any_": [*run_folder.last_flow_runs(out)]}}}
-    roots = list(_pages(api, "/flow_runs/filter", of_out))
-    of_roots = {"parent_flow_run_id": {"any_": [r["id"] for r in roots]}}
-    return roots, list(_pages(api, "/flow_runs/filter", {"flow_runs": of_roots}))
+def flow_runs(api: str, out: Path) -> list[dict[str, Any]]:
+    """Flow runs of an OUT."""
+    which = {"flow_runs": {"id": {"any_": [*run_folder.last_flow_runs(out)]}}}
+    return list(_pages(api, "/flow_runs/filter", which))
 
 
 def task_runs(api: str, out: Path) -> list[dict[str, Any]]:
-    """Task runs of all runs of an OUT, without the entries that stand for child flow runs."""
-    roots, children = flow_runs(api, out)
-    ids = [run["id"] for run in (*roots, *children)]
-    body = {"flow_runs": {"id": {"any_": ids}}, "task_runs": {"subflow_runs": {"exists_": False}}}
-    return list(_pages(api, "/task_runs/filter", body))
+    """Task runs of all runs of an OUT."""
+    which = {"flow_runs": {"id": {"any_": [run["id"] for run in flow_runs(api, out)]}}}
+    return list(_pages(api, "/task_runs/filter", which))
 
 
 def still_open(api: str, out: Path) -> list[str]:
     """Flow and task runs of an OUT that Prefect believes to be going on."""
-    roots, children = flow_runs(api, out)
     final = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
     return [
         f"{run['name']}: {run['state_type']}"
-        for run in (*roots, *children, *task_runs(api, out)) if run["state_type"] not in final
+        for run in (*flow_runs(api, out), *task_runs(api, out)) if run["state_type"] not in final
     ]  # fmt: skip

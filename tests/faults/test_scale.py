@@ -1,4 +1,4 @@
-"""More shards than one flow run takes: child flow runs, and a history that holds all of them."""
+"""More shards than one flow run shows: they share task runs, and its history stays small."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 import soundfile as sf
 
-from flows import prepare
+from flows.run import task_run_groups
 from tasks.runs import executor
 from tasks.shard_store import manifest
 from tasks.stages.listing import balance
@@ -25,19 +25,19 @@ SECONDS = 0.3
 
 @pytest.mark.parametrize(
     ("most", "count"),
-    [(12, 15), pytest.param(prepare.SHARDS_PER_FLOW, 110, marks=pytest.mark.nightly)],
+    [(12, 15), pytest.param(task_run_groups.MOST_GROUPS, 110, marks=pytest.mark.nightly)],
 )
-def test_shards_beyond_one_flow_run_go_through_children(
+def test_more_shards_than_a_flow_run_shows_share_task_runs(
     site: Site,
     shared_cluster: dict[str, Any],
     most: int,
     count: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A task run costs its server 50 ms of CPU, so that by day a flow run takes fewer shards."""
-    monkeypatch.setattr(prepare, "SHARDS_PER_FLOW", most)
-    for shown in (prepare.TaskRuns, executor.Alone):
-        monkeypatch.setattr(shown, "most_shards", most)
+    """A task run costs its server 50 ms of CPU, so that by day a flow run shows fewer shards."""
+    monkeypatch.setattr(task_run_groups, "MOST_GROUPS", most)
+    for observer in (task_run_groups.TaskRunObserver, executor.LastBegun):
+        monkeypatch.setattr(observer, "most_shards", most)
     assert count > most
     for number in range(count):
         path = site.source / f"r{number:03d}.wav"
@@ -54,12 +54,12 @@ def test_shards_beyond_one_flow_run_go_through_children(
     # A size that was asked for has no lower bound; one minute is the least of the default only.
     assert all(first.result["stages"][stage]["shards_run"] == count for stage in PER_SHARD)
 
-    roots, children = flow_runs(site.api, out)
-    assert [run["state_type"] for run in roots] == ["COMPLETED"]
-    assert len(children) == -(-count // most)
-    assert {run["state_type"] for run in children} == {"COMPLETED"}
+    assert [run["state_type"] for run in flow_runs(site.api, out)] == ["COMPLETED"]
     runs = task_runs(site.api, out)
-    assert len(runs) == len(PER_SHARD) * count + 2
+    groups = -(-count // 2)  # of two shards each
+    assert groups <= most < count
+    assert len(runs) == len(PER_SHARD) * groups + 2
+    assert any(" · 2 shards, 000000 to 000001 · " in run["name"] for run in runs)
     assert Counter(run["state_name"] for run in runs) == {"Completed": len(runs)}
     assert still_open(site.api, out) == []
     print(f"\n{first.seconds:.1f} s for {len(runs)} task runs")

@@ -16,6 +16,7 @@ from flows import cli
 from flows.run import estimates
 from flows.server import live_artifacts
 from flows.server.server import using
+from flows.settings import SampleSettings
 from tasks.base.schema import METRICS
 from tests.helpers import corpus
 from tests.helpers.shared_server import Server
@@ -58,7 +59,7 @@ def both(prefect_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Bo
     data = settings_of(home)
     chosen = settings.parse(data)
     with using(prefect_server.url):
-        told = launch.estimate(chosen, fraction=0.1, least=5)
+        told = launch.estimate(chosen, SampleSettings(fraction=0.1, least=5))
         there = {p.name for p in (home / "out").iterdir()}
         assert "datasets" not in there, "an estimate publishes nothing"
         return Both(home, home / "out", told, launch.run(chosen), data)

@@ -21,7 +21,7 @@ from distributed.scheduler import KilledWorker
 from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.settings import ClusterSettings
 from flows.run import metrics as collecting
-from flows.run.cluster_executor import ClusterCaller
+from flows.run.cluster_executor import ClusterExecutor
 from tasks import shard
 from tasks.accounting import metrics
 from tasks.accounting.metrics import Place, Trace
@@ -238,7 +238,7 @@ def test_a_trace_knows_attempts_and_deaths() -> None:
 
 def test_every_call_of_the_pipeline_is_placed() -> None:
     workers: Any = Dying(0, (None, cost()))
-    caller = ClusterCaller(workers, ClusterSettings())
+    caller = ClusterExecutor(workers, ClusterSettings())
     caller.map(shard.probe, [(Job(Path("out")), Path("list"), 0, 50)])
     caller.map(shards.write, [(None, Path("s"), 3)])
     workers.result = [Done("filter", "shard-000001", 1, 0, 9.0, 1.0, cost=cost())]
@@ -258,7 +258,7 @@ def test_every_call_of_the_pipeline_is_placed() -> None:
 
 def test_a_call_that_raises_leaves_its_row() -> None:
     workers: Any = Dying(6)
-    caller = ClusterCaller(workers, ClusterSettings())
+    caller = ClusterExecutor(workers, ClusterSettings())
     with pytest.raises(RunError, match="ended 6 workers"):
         caller.stage("filter", Job(Path("out")), "shard-000001", 9.0)
     (row,) = caller.metrics.table().to_pylist()

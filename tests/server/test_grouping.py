@@ -19,13 +19,12 @@ from prefect.settings import (
     temporary_settings,
 )
 
-from flows import prepare
 from flows.cluster.call_queue import NotBegun
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
 from flows.progress import Progress
 from flows.run import task_run_groups
-from flows.run.cluster_executor import ClusterCaller
+from flows.run.cluster_executor import ClusterExecutor
 from flows.server import history, live_artifacts, rate_warning, run_names
 from tasks.base.errors import CorruptManifest, RunError
 from tasks.runs.executor import Step
@@ -47,12 +46,12 @@ MINUTES = dict.fromkeys(NAMES, 60.0)
         (64, 60, True, 1),  # a size of the user's own
         (64, 300, False, 1),
         (64, 0, False, 64),
-        (1000, 900, False, 1),
-        (1001, 900, False, 20),
-        (1001, 60, True, 20),
-        (20_000, 900, False, 20),
-        (100_000, 3600, False, 100),
-        (400_000, 900, False, 400),
+        (100, 900, False, 1),
+        (101, 900, False, 2),
+        (101, 60, True, 2),
+        (1000, 60, False, 15),
+        (20_000, 900, False, 200),
+        (100_000, 3600, False, 1000),
         (0, 0, False, 1),
     ],
 )
@@ -60,7 +59,7 @@ def test_how_many_shards_share_a_task_run(
     count: int, each_seconds: float, chosen: bool, size: int
 ) -> None:
     assert task_run_groups.group_size(count, count * each_seconds, chosen) == size
-    assert count <= task_run_groups.MOST_SHARDS or 3 * -(-count // size) <= 3000
+    assert len(PER_SHARD) * -(-count // size) <= 400, "more than one flow run bears"
 
 
 def test_groups_follow_by_name_and_begin_with_the_longest() -> None:
@@ -92,14 +91,14 @@ class Work:
 
 def run(work: Work, width: int = 4) -> tuple[UUID, int, BaseException | None]:
     """Run the chains of 40 shards of a minute: the flow run, its task runs, its error."""
-    caller = ClusterCaller(cast(Cluster, SimpleNamespace(size=width)), ClusterSettings())
-    caller.width = lambda: width  # type: ignore[method-assign]
+    executor = ClusterExecutor(cast(Cluster, SimpleNamespace(size=width)), ClusterSettings())
+    executor.width = lambda: width  # type: ignore[method-assign]
     seen: list[Any] = []
 
     @flow(persist_result=False)
     def parent() -> None:
         seen.append(UUID(str(flow_run.id)))
-        observer = prepare.TaskRuns(Job(Path("out")), caller, Progress())
+        observer = task_run_groups.TaskRunObserver(Job(Path("out")), Progress())
         seen.append(observer)
 
         def chain(shard: str) -> list[Done]:
@@ -113,8 +112,10 @@ def run(work: Work, width: int = 4) -> tuple[UUID, int, BaseException | None]:
                     continue
             raise AssertionError
 
-        found = observer.chains(MINUTES, chain)
-        assert [[done.shard for done in dones] for dones in found] == [[n] * 3 for n in NAMES]
+        with observer.chains(MINUTES) as order:
+            found = executor.chains(order, chain)
+        assert [[done.shard for done in dones] for dones in found] == [[n] * 3 for n in order]
+        assert sorted(order) == NAMES
 
     state: Any = parent(return_state=True)
     error = None if state.is_completed() else state.result(raise_on_failure=False)

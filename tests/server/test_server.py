@@ -50,14 +50,8 @@ def nothing(number: int) -> int:
 
 
 @flow(persist_result=False)
-def part(numbers: list[int]) -> list[int]:
-    return map_chains(numbers, nothing, 4)
-
-
-@flow(persist_result=False)
 def whole() -> str:
-    map_chains([list(range(15)), list(range(25))], part, 2)
-    map_chains(list(range(20)), nothing, 4)
+    map_chains(list(range(60)), nothing, 4)
     return str(flow_run.id)
 
 
@@ -81,13 +75,10 @@ def test_a_server_lives_in_its_context_and_its_history_is_complete_after() -> No
     assert not psutil.pid_exists(pid)
     assert server.configured_url() is None
     database = sqlite3.connect(Path(os.environ["PREFECT_HOME"]) / "prefect.db")
-    query = """
-        select state_name, count(*) from task_run where flow_run_id in (
-            select id from flow_run where id = ? or parent_task_run_id in (
-                select id from task_run where flow_run_id = ?)) group by 1"""
-    rows = database.execute(query, (str(run), str(run))).fetchall()
+    query = "select state_name, count(*) from task_run where flow_run_id = ? group by 1"
+    rows = database.execute(query, (str(run),)).fetchall()
     database.close()
-    assert rows == [("Completed", 62)]  # and two entries that stand for the child flows
+    assert rows == [("Completed", 60)]
 
 
 def test_two_runs_may_make_the_same_new_database_at_once(
@@ -169,43 +160,36 @@ import sys, time
 from pathlib import Path
 from prefect import flow, task
 from prefect.runtime import flow_run
-from flows.server import history, run_notes
 from flows.cluster.thread_pool import map_chains
+from flows.run import run_folder
+from flows.server import history
 
 @task
 def hang(number):
     time.sleep(120)
 
 @flow
-def part():
-    map_chains([1, 2], hang, 2)
-
-@flow
 def prepare():
     place = Path(sys.argv[1]) / "runs" / str(time.time_ns())
-    run_notes.write(place, str(flow_run.id), history.owner())
+    run_folder.write_prefect_note(place, str(flow_run.id), history.owner())
     print(flow_run.id, flush=True)
-    map_chains([hang, lambda number: part()], lambda call: call(0), 2)
+    map_chains([1, 2], hang, 2)
 
 prepare()
 """
 
 
 def states(run: UUID) -> Counter[tuple[str, str | None]]:
-    """(kind, state) of a flow run, its child runs and all their task runs."""
+    """(kind, state) of a flow run and its task runs."""
     with get_client(sync_client=True) as client:
-        parent = FlowRunFilter.model_validate({"parent_flow_run_id": {"any_": [run]}})
-        runs = [client.read_flow_run(run), *client.read_flow_runs(flow_run_filter=parent)]
-        ids = FlowRunFilter.model_validate({"id": {"any_": [one.id for one in runs]}})
+        flow_run = client.read_flow_run(run)
+        ids = FlowRunFilter.model_validate({"id": {"any_": [run]}})
         tasks = client.read_task_runs(flow_run_filter=ids)
-    return Counter(
-        [("flow", one.state_name) for one in runs] + [("task", one.state_name) for one in tasks]
-    )
+    return Counter([("flow", flow_run.state_name), *(("task", one.state_name) for one in tasks)])
 
 
-#: The flow and its child; three tasks and the entry that stands for the child.
-RUNNING = {("flow", "Running"): 2, ("task", "Running"): 4}
-CRASHED = {("flow", "Crashed"): 2, ("task", "Crashed"): 4}
+RUNNING = {("flow", "Running"): 1, ("task", "Running"): 2}
+CRASHED = {("flow", "Crashed"): 1, ("task", "Crashed"): 2}
 
 
 def test_the_next_run_closes_what_a_killed_one_left_open(
@@ -231,19 +215,19 @@ def test_the_next_run_closes_what_a_killed_one_left_open(
             processes[name].send_signal(signal.SIGKILL)
             processes[name].wait()
 
-        assert history.close_dead_runs(tmp_path / "out") == (2, 4)
+        assert history.close_dead_runs(tmp_path / "out") == (1, 2)
         assert states(runs["dead"]) == CRASHED
         assert states(runs["alive"]) == RUNNING
         assert states(runs["other"]) == RUNNING
         assert history.close_dead_runs(tmp_path / "out") == (0, 0)
 
         # As if its server had been killed with what the tasks had told it last.
-        assert history.complete(runs["alive"]) == 4
-        assert states(runs["alive"]) == {("flow", "Running"): 2, ("task", "Completed"): 4}
+        assert history.complete(runs["alive"]) == 2
+        assert states(runs["alive"]) == {("flow", "Running"): 1, ("task", "Completed"): 2}
 
         # A retry of the same flow run: it stays open, its dead attempt's tasks do not.
-        assert history.close_dead_runs(tmp_path / "other", me=runs["other"]) == (1, 4)
-        after = {("flow", "Running"): 1, ("flow", "Crashed"): 1, ("task", "Crashed"): 4}
+        assert history.close_dead_runs(tmp_path / "other", me=runs["other"]) == (0, 2)
+        after = {("flow", "Running"): 1, ("task", "Crashed"): 2}
         assert states(runs["other"]) == after
     finally:
         for process in processes.values():

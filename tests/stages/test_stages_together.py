@@ -12,7 +12,7 @@ from distributed.scheduler import KilledWorker
 
 from flows.cluster import worker
 from flows.cluster.settings import ClusterSettings
-from flows.run.cluster_executor import ClusterCaller
+from flows.run.cluster_executor import ClusterExecutor
 from tasks import pipeline
 from tasks.base.errors import CorruptManifest, RunError
 from tasks.runs.executor import Here
@@ -79,9 +79,9 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     return made
 
 
-def caller_of(workers: Local) -> ClusterCaller:
+def caller_of(workers: Local) -> ClusterExecutor:
     anything: Any = workers
-    return ClusterCaller(anything, ClusterSettings())
+    return ClusterExecutor(anything, ClusterSettings())
 
 
 def test_one_call_serves_both_stages_with_costs_of_their_own(job: Job) -> None:

@@ -59,7 +59,7 @@ def funnel(result: JsonObject) -> Iterator[Line]:
     if result.get("ignored"):
         left = sorted(result["ignored"].items())
         parts = ", ".join(f"{counted(n, 'file')} ({name})" for name, n in left)
-        yield f"Left aside while listing: {parts}; `uttermill ledger OUT --items` names them."
+        yield f"Skipped while listing: {parts}; `uttermill ledger OUT --items` names them."
 
 
 def broken(files: Sequence[Mapping[str, str]], failed: int) -> Iterator[Line]:

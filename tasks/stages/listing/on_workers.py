@@ -21,7 +21,7 @@ CALLS = 256  # in which a source is listed
 LEAST_BRANCHES = 64  # a source with fewer folders is listed where the run is
 LEAST_KNOWN = 200_000  # recordings: where fewer are known, listing takes seconds
 
-#: `tasks.runs.executor.Caller.map`.
+#: `tasks.runs.executor.Executor.map`.
 Map = Callable[[Callable[..., bool], Sequence[tuple[object, ...]]], list[bool]]
 
 

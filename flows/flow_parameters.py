@@ -1,19 +1,48 @@
-"""The parameters of a flow: the fields of its settings, which list them once.
+"""The parameters of a flow run: which there are, and what they may say where a form or an API gave
+them.
 
-Prefect takes a flow's parameters, and the form in its UI, from the signature and the docstring of
-its function: `takes` writes both from models such as `PrepareSettings`.
+They are the fields of the settings, which list them once. Prefect takes a flow's parameters, and
+the form in its UI, from the signature and the docstring of its function: `takes` writes both from
+models such as `PrepareSettings`.
+
+A settings file is its user's: it may name modules to import, files, servers, clusters. Parameters
+come from whoever reaches Prefect's API. So they may set numbers and choices, and words
+(`tasks/settings/base.py` says how a field is marked); any other text must be one of the settings
+file's, in the same setting and together with the texts beside it, or its default. Sources are read
+and results written below the folders of the settings file alone, and below those that the user
+allowed.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar, get_type_hints
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import BaseModel
 
+from flows.settings import PrepareSettings
+from tasks import plugins
+from tasks.base.errors import ConfigError
+from tasks.plugins.complaints import PLACES
+from tasks.recording.names import display_text
+from tasks.settings import Plugin, StageSettings
+from tasks.settings.base import Shelf, form
+from tasks.storage import urls
+
 Function = TypeVar("Function", bound=Callable[..., object])
-Model = TypeVar("Model", bound=BaseModel)
+Settings = TypeVar("Model", bound=BaseModel)
 
 
 def takes(*models: type[BaseModel], **about: str) -> Callable[[Function], Function]:
@@ -28,7 +57,7 @@ def takes(*models: type[BaseModel], **about: str) -> Callable[[Function], Functi
         ]
         described = inspect.cleandoc(function.__doc__ or "")
         function.__doc__ = "\n".join([described, "", "Args:", *lines])
-        parameters = [each for model in models for each in _of(model)]
+        parameters = [each for model in models for each in _parameters_of(model)]
         function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return function
 
@@ -40,14 +69,190 @@ def values(*settings: BaseModel) -> dict[str, Any]:
     return {name: getattr(each, name) for each in settings for name in type(each).model_fields}
 
 
-def among(model: type[Model], parameters: Mapping[str, object]) -> Model:
+def among(model: type[Settings], parameters: Mapping[str, object]) -> Settings:
     """The settings of one model among a flow's parameters."""
     return model.model_validate({name: parameters[name] for name in model.model_fields})
 
 
-def _of(model: type[BaseModel]) -> Iterator[inspect.Parameter]:
+def _parameters_of(model: type[BaseModel]) -> Iterator[inspect.Parameter]:
     hints = get_type_hints(model, include_extras=True)
     for name, field in model.model_fields.items():
         default = inspect.Parameter.empty if field.is_required() else field.default
         kind = inspect.Parameter.KEYWORD_ONLY
         yield inspect.Parameter(name, kind, default=default, annotation=hints[name])
+
+
+REMEDY = (
+    "the settings file decides that: a form or an API may not, unless serve has --trust-parameters"
+)
+#: What could lead out of a place in a URL, or add another one to it.
+_LEADS_OUT = ("::", "%", "?", "#", "\\")
+
+
+class Model(NamedTuple):
+    """Settings that stand somewhere in those of a run; `kind` tells models of one kind."""
+
+    place: str
+    kind: str
+    settings: BaseModel
+
+
+#: Hears of (place, shelf, name) of a plug-in before it is imported.
+Seen = Callable[[str, str, str], object]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a deployment's parameters may say.
+
+    `modules`: (shelf, dotted name) of plug-ins; `texts`: (kind, {field: value}) of the settings
+    that hold texts; `read` and `write`: places without links. Picklable: it goes to the processes
+    of flow runs with the flow itself, which no API can change.
+    """
+
+    modules: frozenset[tuple[str, str]]
+    texts: tuple[tuple[str, Mapping[str, object]], ...]
+    read: tuple[str, ...]
+    write: tuple[str, ...]
+
+    def check(self, settings: PrepareSettings) -> None:
+        """ConfigError for the first thing that the parameters may not say. Imports no plug-in that
+        the settings file does not name."""
+        for model in _models(settings, self._refuse_module):
+            self._check_places(model)
+            texts = _texts(model)
+            of_kind = [known for kind, known in self.texts if kind == model.kind]
+            if texts and not any(texts.items() <= known.items() for known in of_kind):
+                names = [n for n in texts if all(n not in k or k[n] != texts[n] for k in of_kind)]
+                field = f"{model.place}.{(names or [*texts])[0]}".lstrip(".")
+                raise ConfigError(f"{field} is not as in the settings file; {REMEDY}")
+
+    def _refuse_module(self, place: str, shelf: str, use: str) -> None:
+        if "." in use and (shelf, use) not in self.modules:
+            raise ConfigError(f"{place} names the module {use!r}; {REMEDY}")
+
+    def _check_places(self, model: Model) -> None:
+        for field in type(model.settings).model_fields:
+            allowed = {"read": self.read, "write": self.write}.get(
+                form(type(model.settings), field) or ""
+            )
+            value = getattr(model.settings, field)
+            if allowed is not None and value and not _is_below(value, allowed):
+                name = f"{model.place}.{field}".lstrip(".")
+                raise ConfigError(
+                    f"{name}: {display_text(value)} is not below what the settings file names; add "
+                    "it there, or start serve with --allow FOLDER"
+                )
+
+
+def policy(settings: PrepareSettings, allow: Sequence[str] = ()) -> Policy:
+    """What a deployment of these settings lets parameters say; `allow`: further folders or URLs for
+    sources and results."""
+    modules: set[tuple[str, str]] = set()
+    models = [*_models(settings, lambda _, shelf, use: modules.add((shelf, use)))]
+    places: dict[str, list[str]] = {"read": [*allow], "write": [*allow]}
+    for model in models:
+        for field in type(model.settings).model_fields:
+            kind = form(type(model.settings), field)
+            if kind in places and (value := getattr(model.settings, field)):
+                places[kind].append(value)
+    return Policy(
+        frozenset(modules),
+        tuple((model.kind, _texts(model)) for model in models),
+        tuple(map(urls.real, places["read"])),
+        tuple(map(urls.real, places["write"])),
+    )
+
+
+def _is_below(text: str, places: Sequence[str]) -> bool:
+    try:
+        real = urls.real(text)
+    except (ConfigError, ValueError):  # a malformed URL, or a path with a NUL
+        return False
+    for place in places:
+        if real == place:
+            return True
+        rest = real.removeprefix(place.rstrip("/") + "/")
+        if rest != real and not (urls.is_url(text) and any(way in rest for way in _LEADS_OUT)):
+            return True
+    return False
+
+
+# All settings in those of a run
+
+
+def _models(settings: PrepareSettings, module: Seen) -> Iterator[Model]:
+    """All models in the settings, with those of plug-ins; `module` may raise, and so keep a plug-in
+    from being imported."""
+    yield from _within(Model("", "", settings))
+    for at, source in enumerate(settings.sources):
+        place = f"sources.{at}"
+        module(place, "sources", source.kind)
+        own = plugins.resolve_source(source, place)[1]
+        yield from _within(Model(place, f"sources.{source.kind}", own))
+    for place, shelf in PLACES.items():
+        yield from _of_plugins(place, shelf, attrgetter(place)(settings), module)
+
+
+def _of_plugins(place: str, shelf: str, given: object, module: Seen) -> Iterator[Model]:
+    """The settings of a plug-in, or of those in a tuple, and of plug-ins in their settings."""
+    for plugin in given if isinstance(given, tuple) else (given,):
+        if not isinstance(plugin, Plugin):
+            continue
+        module(place, shelf, plugin.use)
+        own = plugins.resolve(shelf, plugin)[1]
+        yield from _within(Model(place, f"{shelf}.{plugin.use}", own))
+        for name, field in type(own).model_fields.items():
+            for inner in field.metadata:
+                if isinstance(inner, Shelf):
+                    value = getattr(own, name)
+                    yield from _of_plugins(f"{place}.{name}", inner.name, value, module)
+
+
+def _within(model: Model) -> Iterator[Model]:
+    """A model and the models in its fields."""
+    yield model
+    for name in type(model.settings).model_fields:
+        for inner in _inner(getattr(model.settings, name)):
+            kind = f"{model.kind}.{name}"
+            yield from _within(Model(f"{model.place}.{name}".lstrip("."), kind, inner))
+
+
+def _inner(value: object) -> Iterator[StageSettings]:
+    if isinstance(value, StageSettings):
+        yield value
+    elif isinstance(value, Mapping | tuple):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _inner(each)
+
+
+def _texts(model: Model) -> dict[str, object]:
+    """The fields that only a settings file gives: those that may hold any text and are not marked,
+    unless they are as by default; and those that are marked as fixed."""
+    kind = type(model.settings)
+    found: dict[str, object] = dict(model.settings.model_extra or {})
+    for name, field in kind.model_fields.items():
+        mark, value = form(kind, name), getattr(model.settings, name)
+        apart = f"{model.place}.{name}".lstrip(".") in PLACES  # plug-ins, which are looked at alone
+        free = mark is None and not apart and takes_text(field.annotation, field.metadata)
+        changed = free and value != field.get_default(call_default_factory=True)
+        if mark == "fixed" or changed:
+            found[name] = value
+    return found
+
+
+def takes_text(annotation: Any, metadata: Sequence[object] = ()) -> bool:
+    """Whether a value of this type may hold a text of anybody's choice. Models, and plug-ins of a
+    shelf, are looked at alone; what is unknown here may."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return takes_text(inner[0], inner[1:])
+    if origin is Literal or any(isinstance(each, Shelf) for each in metadata):
+        return False
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return True  # its keys are
+    if inner:
+        return any(map(takes_text, inner))
+    if isinstance(annotation, type) and issubclass(annotation, StageSettings | int | float):
+        return False
+    return annotation not in (None, type(None), Ellipsis)

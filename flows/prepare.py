@@ -15,7 +15,7 @@ from prefect import flow
 from flows.flow_parameters import among, takes
 from flows.run import execute, run_folder
 from flows.run.task_run_groups import TaskRunObserver
-from flows.server import history, live_artifacts, run_names
+from flows.server import history, live_artifacts
 from flows.settings import PrepareSettings
 from tasks import plugins
 from tasks.base.json_types import JsonObject
@@ -54,7 +54,7 @@ def record(job: Job, kind: str, place: Path) -> None:
     records of dead runs of the same OUT. `kind`: prepare or estimate."""
     if (run := live_artifacts.current_run()) is not None:
         datasets = [dataset.name for dataset in plugins.datasets(job.sources)]
-        name = run_names.flow_run(run.name, kind, datasets, datetime.now().astimezone())
+        name = history.flow_run_name(run.name, kind, datasets, datetime.now().astimezone())
         run_folder.write_prefect_note(place, str(run.id), history.owner())
         if name != run.name:
             history.rename(run.id, name)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from flows import parameter_rules
+from flows import flow_parameters
 from flows.checks import check
 from flows.cluster import spawning
 from flows.flow_parameters import values
@@ -65,7 +65,7 @@ def serve(
     anything starts.
     """
     check(settings)
-    policy = None if trust else parameter_rules.policy(settings, allow)
+    policy = None if trust else flow_parameters.policy(settings, allow)
     known = without_secrets(settings)
     if not name or any(letter in name for letter in FORBIDDEN):
         raise ConfigError(f"--name {name!r}: a name without any of {' '.join(FORBIDDEN)} is needed")
@@ -140,8 +140,7 @@ def _api() -> Iterator[tuple[str, str, str | None]]:
     from prefect.settings import get_current_settings
 
     from flows.server import login
-    from flows.server.client import check_api
-    from flows.server.server import LocalServer, configured_url, using
+    from flows.server.server import LocalServer, check_api, configured_url, using
 
     if (configured := configured_url()) is not None:
         check_api(configured)
@@ -168,7 +167,7 @@ def _api() -> Iterator[tuple[str, str, str | None]]:
         yield ui, login.address(ui, auth), auth
 
 
-def guarded(policy: parameter_rules.Policy) -> Flow[..., JsonObject]:
+def guarded(policy: flow_parameters.Policy) -> Flow[..., JsonObject]:
     """The flow `prepare` that looks at its parameters first.
 
     The runner hands each flow run's process this object, not what the deployment says, which an API
@@ -190,7 +189,7 @@ def guarded(policy: parameter_rules.Policy) -> Flow[..., JsonObject]:
 
 
 async def _serve(
-    policy: parameter_rules.Policy | None,
+    policy: flow_parameters.Policy | None,
     known: JsonObject,
     name: str,
     schedule: Schedule | None,
@@ -200,7 +199,7 @@ async def _serve(
     from prefect.types.entrypoint import EntrypointType
 
     from flows.prepare import prepare
-    from flows.server.client import quiet
+    from flows.server.server import quiet
 
     with quiet():
         runner = Runner(name=name, limit=1)

@@ -10,8 +10,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.console import Console
+
+from flows.checks import check_wishes
 from flows.cli.printing import Exit, print_answer
+from flows.cli.show import runs as shown
+from flows.cli.show.tables import print_to
+from flows.run import plans
+from flows.settings import PrepareSettings
 from tasks.base.errors import ConfigError, MillError
+from tasks.base.json_types import JsonObject
 from tasks.base.process_memory import importing
 
 if TYPE_CHECKING:
@@ -24,7 +32,6 @@ class Declined(MillError):
 
 def run(args: argparse.Namespace) -> Exit:
     with importing():
-        from flows.cli import confirm
         from flows.cli.show import runs
         from flows.run import launch
         from tasks.stages.listing import once
@@ -32,7 +39,7 @@ def run(args: argparse.Namespace) -> Exit:
     settings = _settings(args)
     print("Looking at the sources and at earlier results …", file=sys.stderr, flush=True)
     with once.listing():
-        if not confirm.agreed(settings, args.yes):
+        if not agreed(settings, args.yes):
             raise Declined("nothing was started")
         return print_answer(args, launch.run(settings), runs.run)
 
@@ -98,3 +105,33 @@ def _settings(args: argparse.Namespace) -> PrepareSettings:
     if args.settings is None and args.out is None:
         raise ConfigError("--source needs --out DIR, where the dataset goes")
     return settings.read(args.settings, args.sources, args.out, args.sets)
+
+
+def agreed(settings: PrepareSettings, yes: bool) -> bool:
+    """Print the plan in three lines; False when a person at a terminal declines to recompute more
+    than an hour of audio."""
+    try:
+        check_wishes(settings)  # no plan for settings that the run refuses
+        plan = plans.of(settings, brief=True)
+    except (MillError, OSError):  # the run meets it too, and explains it
+        return True
+    print_to(Console(stderr=True), shown.before_run(plan))
+    asked = sys.stdin.isatty() and sys.stderr.isatty()
+    if yes or plan["hours_again"] <= plans.ASKS / 3600 or not asked:
+        return True
+    once.forget()  # nobody knows how long the answer takes
+    return _confirmed(plan)
+
+
+def _confirmed(plan: JsonObject) -> bool:
+    print(
+        f"This computes {plan['hours_again']:.1f} h of audio again that an earlier run has done. "
+        "Start? [y/N] ",
+        end="",
+        file=sys.stderr,
+        flush=True,
+    )
+    line = sys.stdin.readline()
+    if not line:  # Ctrl-D
+        print(file=sys.stderr)
+    return line.strip().lower() in ("y", "yes")

@@ -1,30 +1,67 @@
-"""Makes the demo corpus, spoken by espeak-ng, so that no audio has to be shipped.
-
-    FOLDER/sentences.jsonl   English, Spanish and German with exact texts, in ten formats
-    FOLDER/long/             one recording of ten minutes, without a text
-    FOLDER/odds/             noise, silence, clipped, stereo, and files that are broken
-
-Its bytes are the same on every machine with the same libraries. It is written once: a folder that
-holds its marker is left alone, so that a second run finds nothing to do.
-"""
+"""Speaks lines with espeak-ng, in a child process; returns samples."""
 
 from __future__ import annotations
 
 import io
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from flows.demo.speech import Line, Samples, speak
 from flows.demo.voice import RATE
 from tasks import storage
 from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject
 from tasks.storage import write_atomic
+
+SCALE = np.float32(32768)  # of int16
+
+Samples = NDArray[np.float32]  # (frames,) or (frames, channels), -1..1
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One utterance for espeak-ng; speed in words a minute, pitch 0..99."""
+
+    text: str
+    voice: str
+    speed: int
+    pitch: int = 50
+
+
+def speak(lines: list[Line]) -> list[Samples]:
+    """Samples of each line, mono at RATE; ConfigError when there is no voice."""
+    if find_spec("espeakng_loader") is None:
+        raise ConfigError("the demo needs a voice: pip install 'uttermill[demo]'")
+    script = Path(__file__).with_name("voice.py")
+    child = subprocess.run(
+        [sys.executable, "-P", str(script)],  # -P: modules in this folder must not shadow libraries
+        input=json.dumps([asdict(line) for line in lines]).encode(),
+        capture_output=True,
+        check=False,
+    )
+    if child.returncode:
+        reason = child.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise ConfigError(
+            f"espeak-ng cannot speak ({reason or f'exit {child.returncode}'}): pip install "
+            "--force-reinstall espeakng-loader"
+        )
+    said: list[Samples] = []
+    rest = memoryview(child.stdout)
+    for _ in lines:
+        size = int.from_bytes(rest[:8], "little")
+        said.append(np.frombuffer(rest[8 : 8 + size], np.dtype("<i2")).astype(np.float32) / SCALE)
+        rest = rest[8 + size :]
+    return said
+
 
 VERSION = 1
 MARKER = ".uttermill-demo"

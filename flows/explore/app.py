@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from flows.explore import charts, clip, export, query, responses, reviewing, sound
+from flows.explore import charts, clip, export, query, responses, reviewing
 from flows.explore.access import Gate
 from flows.explore.corpus import Corpus, Gone, Items
 from flows.explore.loading import Column
@@ -108,7 +108,7 @@ class Explorer:
 
     def speech(self, request: Request) -> Response:
         name = request.query_params.get("recording", "")
-        return answer(sound.speech(self.corpus.shards.locator(name), self.corpus.going_on))
+        return answer(clip.speech(self.corpus.shards.locator(name), self.corpus.going_on))
 
     def audio(self, request: Request) -> Response:
         """WAV of an item, or of `start` to `end` of its recording; ranges as players ask them.
@@ -134,7 +134,7 @@ class Explorer:
             more = clip.NEIGHBOURS if single.get("around") == "1" else 0.0
             pcm = clip.audio_of(self.corpus, items, item, more)
         file, size = responses.made(self.home, lambda file: file.write(write_wav_bytes(*pcm)))
-        first, size, status, headers = sound.part(size, request.headers.get("range"))
+        first, size, status, headers = clip.part(size, request.headers.get("range"))
         file.seek(first)
         return responses.Sent(file, size, "audio/wav", headers, status)
 

@@ -85,8 +85,7 @@ def _recorded(wanted: History, opened: execute.Body | None = None) -> Iterator[L
     with importing():  # here because they import Prefect, which takes a second
         from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-        from flows.server.client import check_api
-        from flows.server.server import LocalServer, configured_url, using
+        from flows.server.server import LocalServer, check_api, configured_url, using
 
     configured = None if wanted == "own" else configured_url()
     if wanted == "server" and configured is None:
@@ -124,7 +123,7 @@ def _run_flow(
 ) -> JsonObject:
     """Run a flow with these settings; returns its result once Prefect has recorded it."""
     from flows.server import history
-    from flows.server.client import quiet
+    from flows.server.server import quiet
 
     with quiet():
         try:

@@ -19,7 +19,7 @@ from typing import Protocol, Self
 
 from flows.cluster.call_queue import NotBegun
 from flows.progress import Progress, ProgressObserver
-from flows.server import live_artifacts, rate_warning, run_names
+from flows.server import history, live_artifacts, rate_warning
 from flows.server.artifact_text import escaped, table
 from tasks import prefect_tasks
 from tasks.base.errors import CorruptManifest
@@ -94,7 +94,7 @@ class TaskRunGroup:
     def __init__(self, shards: Sequence[str], seconds: Mapping[str, float], run: RunTask) -> None:
         """`seconds`: audio of each shard."""
         self.seconds = {shard: seconds[shard] for shard in sorted(shards)}
-        self.title = run_names.group(shards)
+        self.title = history.group_name(shards)
         self._run = run
         self._lock = threading.RLock()
         self._stages: dict[str, _StageRun] = {}
@@ -105,11 +105,11 @@ class TaskRunGroup:
         with self._lock:
             shown = self._stages.get(stage)
             if shown is None:
-                label = run_names.task_run(stage, self.title, sum(self.seconds.values()))
+                label = history.task_run_name(stage, self.title, sum(self.seconds.values()))
                 shown = self._stages[stage] = _StageRun(stage, label, self._run)
             is_over = shown.over.is_set()
         if is_over:  # a later stage found damage, and its contents are made again
-            return self._run(stage, run_names.task_run(stage, shard, self.seconds[shard]), work)
+            return self._run(stage, history.task_run_name(stage, shard, self.seconds[shard]), work)
         entry = Entry(time.monotonic())
         self._note(shown, shard, entry)
         try:
@@ -261,7 +261,7 @@ class TaskRunObserver(ProgressObserver):
     ) -> Step:
         if shard and self._groups is not None:
             return self._groups.of(shard).step(name, shard, work)
-        label = run_names.task_run(name, shard, seconds) if shard else name
+        label = history.task_run_name(name, shard, seconds) if shard else name
         return self._task_run(name, label, work)
 
     def _task_run(self, name: str, label: str, work: Callable[[], Step]) -> Step:

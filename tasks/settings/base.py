@@ -10,7 +10,7 @@ A field is one of four kinds:
 
 A text among settings may name code, a file, an address or a variable. So parameters that come from
 a form or an API may differ from a deployment's settings file only in numbers, choices, and texts
-that are marked as harmless (`flows/parameter_rules.py`):
+that are marked as harmless (`flows/flow_parameters.py`):
 
     WORDS        says something, and names nothing that is opened, called or run
     READ         what is read as a source: it may be another below the folders of the file's

@@ -39,10 +39,9 @@ def spoken() -> list[tuple[str, NDArray[np.float32]]]:
     """Sentence and samples, of espeak-ng."""
     pytest.importorskip("espeakng_loader")
     from flows.demo import corpus as demo
-    from flows.demo import speech
 
     lines = [line for language, line in demo.sentences() if language == "en"][:2]
-    voices = speech.speak(lines)
+    voices = demo.speak(lines)
     return [
         (line.text, demo._shaped(voice, RATE, 1)) for line, voice in zip(lines, voices, strict=True)
     ]

@@ -96,12 +96,11 @@ def backend() -> moonshine.Backend:
 def spoken() -> list[tuple[str, NDArray[np.float32]]]:
     """Sentence and samples, of espeak-ng."""
     from flows.demo import corpus as demo
-    from flows.demo import speech
 
     lines = [line for language, line in demo.sentences() if language == "en"][:2]
     return [
         (line.text, demo._shaped(samples, RATE, 1))
-        for line, samples in zip(lines, speech.speak(lines), strict=True)
+        for line, samples in zip(lines, demo.speak(lines), strict=True)
     ]
 
 

@@ -14,8 +14,7 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from flows.demo.corpus import ENGLISH, encode
-from flows.demo.speech import Line, speak
+from flows.demo.corpus import ENGLISH, Line, encode, speak
 from flows.demo.voice import RATE as VOICE_RATE
 from tasks.asr import SpeechClip
 from tests.bench import transcribe

@@ -16,7 +16,7 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from flows.demo.speech import Line, speak
+from flows.demo.corpus import Line, speak
 from flows.demo.voice import RATE as VOICE_RATE
 from tests.bench import _odd_sounds as sounds
 from tests.bench import speech_mixtures

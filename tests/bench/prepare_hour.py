@@ -36,8 +36,7 @@ from prefect import flow
 
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
-from flows.demo.corpus import STORY, encode
-from flows.demo.speech import Line, speak
+from flows.demo.corpus import STORY, Line, encode, speak
 from flows.progress import Progress
 from flows.run.cluster_executor import ClusterExecutor
 from flows.run.execute import result_of

@@ -22,8 +22,7 @@ import soxr
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from flows.demo.corpus import ENGLISH
-from flows.demo.speech import Line, speak
+from flows.demo.corpus import ENGLISH, Line, speak
 from flows.demo.voice import RATE as VOICE_RATE
 from tasks.audio import Clip
 from tasks.filters import dnsmos, nmf_snr, snr

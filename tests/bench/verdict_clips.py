@@ -13,7 +13,7 @@ import numpy as np
 import soxr
 
 from flows.demo import corpus as demo
-from flows.demo.speech import Line, speak
+from flows.demo.corpus import Line, speak
 from flows.demo.voice import RATE as VOICE_RATE
 from tests.bench.corpus_speech import RATE, Floats, listed, read, transcribed
 from tests.bench.verdict_sentences import CLOSE

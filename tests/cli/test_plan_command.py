@@ -16,7 +16,7 @@ import yaml
 from rich import filesize
 
 from flows import cli, settings
-from flows.cli import confirm
+from flows.cli import run_commands
 from flows.cli.show import runs as shown
 from flows.run import launch, plans, run_folder
 from tasks import pipeline
@@ -203,7 +203,7 @@ def test_run_asks_before_it_computes_much_again(
 def test_three_lines_before_a_run(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", said := io.StringIO())
     chosen = settings.read(str(file), [], None, ["resample.rate=24000"])
-    assert confirm.agreed(chosen, False)
+    assert run_commands.agreed(chosen, False)
     lines = said.getvalue().splitlines()
     assert len(lines) == 3
     assert lines[0].startswith("Plan: compute resample 10, transcribe 10, package 10 (0.00 h")
@@ -223,7 +223,7 @@ def test_three_lines_before_the_first_run_read_no_header(
     assert "unread_bytes" not in plans.of(chosen)
     monkeypatch.setattr(headers, "read", read)
     monkeypatch.setattr(sys, "stderr", said := io.StringIO())
-    assert confirm.agreed(chosen, False)
+    assert run_commands.agreed(chosen, False)
     assert said.getvalue().splitlines() == [
         f"Plan: compute shard 3, filter 3 ({filesize.decimal(size)}); reuse nothing.",
         "Because: new or changed recordings.",
@@ -237,7 +237,7 @@ def test_a_changed_setting_that_changes_no_clip_makes_a_version_all_the_same(
     more = ["--set", "filter.filters.duration.max=29"]
     monkeypatch.setattr(sys, "stderr", said := io.StringIO())
     chosen = settings.read(str(file), [], None, more[1:])
-    assert confirm.agreed(chosen, False)
+    assert run_commands.agreed(chosen, False)
     lines = said.getvalue().splitlines()
     assert (
         lines[0]
@@ -339,7 +339,7 @@ def test_a_refusal_is_told_before_the_run(
     assert "2 of the 10 recordings of v0001 are gone from the sources" in refusal
     assert "if they were removed on purpose, raise the setting" in refusal
     monkeypatch.setattr(sys, "stderr", said := io.StringIO())
-    assert confirm.agreed(settings.read(str(file), [], None, []), False)
+    assert run_commands.agreed(settings.read(str(file), [], None, []), False)
     assert said.getvalue().splitlines()[3:] == [f"A run will refuse to publish: {refusal}."]
     corpus.add(file.parent / "in", 12)
     assert cli.main(["plan", str(file)]) == 0
@@ -366,7 +366,7 @@ def test_a_plan_that_leaves_no_clip_says_that_the_run_will_refuse(
     assert cli.main(["what-if", str(file.parent / "out"), *none]) == 0
     assert f"A run will refuse to publish: {plan['refusal']}." in capsys.readouterr().out
     monkeypatch.setattr(sys, "stderr", said := io.StringIO())
-    assert confirm.agreed(settings.read(str(file), [], None, none[1:]), False)
+    assert run_commands.agreed(settings.read(str(file), [], None, none[1:]), False)
     lines = said.getvalue().splitlines()
     assert lines[1] == "Because: filter.filters.duration.max 30.0 → 0.1."
     assert lines[2].endswith("a new version would hold 0 clips; v0001 has 10.")

@@ -16,7 +16,7 @@ from flows.cli.show import results, runs
 from flows.cli.show.tables import print_to
 from flows.progress import Progress
 from flows.run.ledger_items import COLUMNS
-from flows.server.client import quiet
+from flows.server.server import quiet
 
 
 def test_names_with_brackets_are_shown_as_they_are() -> None:

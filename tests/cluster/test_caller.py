@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from flows.cluster import deadlines
 from flows.cluster.settings import ClusterSettings
-from flows.run import metrics
+from flows.run import cluster_executor, metrics
 from tasks import pipeline, shard
 from tasks.base.errors import RunError
 from tasks.insight.estimating import sample_results
@@ -25,7 +24,9 @@ from tests.helpers import corpus
 def allowed(work: Callable[..., Any], *args: Any, isolated: bool = False, **changes: Any) -> float:
     """Wall seconds of a call as the cluster makes it."""
     settings = ClusterSettings(**changes)
-    return deadlines.of_call(settings, metrics.place_of(work, args, "").step, args, isolated)
+    return cluster_executor.deadline_of_call(
+        settings, metrics.place_of(work, args, "").step, args, isolated
+    )
 
 
 def test_a_probe_that_hangs_costs_little_more_than_the_timeout_of_an_item(tmp_path: Path) -> None:
@@ -57,8 +58,8 @@ def test_calls_have_deadlines_by_what_they_do(tmp_path: Path) -> None:
 
 def test_a_stage_has_its_deadline_by_its_audio() -> None:
     settings = ClusterSettings(item_timeout=10.0, timeout_factor=2.0)
-    assert deadlines.of_audio(settings, 60.0, isolated=False) == 130.0
-    assert deadlines.of_audio(settings, 60.0, isolated=True) == 13_000.0
+    assert cluster_executor.deadline_of_audio(settings, 60.0, isolated=False) == 130.0
+    assert cluster_executor.deadline_of_audio(settings, 60.0, isolated=True) == 13_000.0
 
 
 @pytest.mark.parametrize("away", [(Index, "note"), (versions, "point_latest")])

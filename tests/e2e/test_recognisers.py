@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from flows.demo import speech
+from flows.demo import corpus
 from flows.demo import voice as demo_voice
 from tasks.publish.upkeep.verify import verify
 from tests.faults.command import Site
@@ -29,9 +29,9 @@ TEXTS = (
 def spoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two sentences in English, with their texts, as a JSONL list."""
     home = tmp_path_factory.mktemp("spoken")
-    lines = [speech.Line(text, "en-us", 140) for text in TEXTS]
+    lines = [corpus.Line(text, "en-us", 140) for text in TEXTS]
     rows = []
-    for number, samples in enumerate(speech.speak(lines)):
+    for number, samples in enumerate(corpus.speak(lines)):
         path = home / f"s{number}.wav"
         sf.write(path, samples, demo_voice.RATE, "PCM_16")
         rows.append({"key": f"s{number}", "wav": str(path), "txt": TEXTS[number]})

@@ -25,7 +25,7 @@ import soundfile as sf
 from starlette.testclient import TestClient
 
 from flows import cli
-from flows.explore import app, charts, sound
+from flows.explore import app, charts, clip
 from flows.explore.corpus import Corpus, Ended
 from tasks.shard_store import decision_log
 from tasks.storage import versions
@@ -286,7 +286,7 @@ def test_audio_of_kept_and_dropped(client: TestClient, name: str) -> None:
     ],
 )  # fmt: skip
 def test_ranges(asked: str | None, found: tuple[bytes, int]) -> None:
-    first, size, status, _ = sound.part(10, asked)
+    first, size, status, _ = clip.part(10, asked)
     assert (b"0123456789"[first : first + size], status) == found
 
 

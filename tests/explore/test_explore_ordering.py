@@ -119,7 +119,7 @@ def test_words_and_characters_of_a_selection(
     characters = Counter(c for word, n in words.items() for c in word * n)
     batches = [pa.array(texts[at : at + batch], pa.string()) for at in range(0, len(texts), batch)]
     with tempfile.TemporaryDirectory() as folder:
-        made = selection.build(batches, Path(folder) / "words")
+        made = selection.vocabulary_of(batches, Path(folder) / "words")
         for what, counts in (("words", words), ("characters", characters)):
             for rare in (False, True):
                 found = made.counted(np.array(members, np.int32), what, rare)

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from flows.demo.corpus import ENGLISH, encode
-from flows.demo.speech import Line, speak
+from flows.demo.corpus import ENGLISH, Line, encode, speak
 from tasks.audio import Clip, open_stream
 from tasks.base.arrays import Int64s
 from tasks.filters import duplicate

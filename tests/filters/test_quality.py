@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 from pydantic import ValidationError
 
-from flows.demo.corpus import ENGLISH
-from flows.demo.speech import Line, speak
+from flows.demo.corpus import ENGLISH, Line, speak
 from flows.demo.voice import RATE as VOICE_RATE
 from tasks import plugins
 from tasks.audio import Clip

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from flows import cli, settings
-from flows.explore import sound
+from flows.explore import clip
 from flows.explore.corpus import Corpus
 from flows.run import report, run_folder
 from tasks import pipeline
@@ -95,7 +95,7 @@ def look(out: Path) -> list[int]:
         try:
             for row in explored.rows(f"SELECT * FROM {explored.items().name}"):
                 with suppress(MillError):
-                    sound.published(explored.place(1), row)
+                    clip.published(explored.place(1), row)
                     explored.shards.utterance(row["recording"], row["id"])
         finally:
             explored.close()

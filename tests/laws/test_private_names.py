@@ -22,7 +22,7 @@ from prefect.logging.handlers import APILogWorker, PrefectConsoleHandler
 
 from flows import cli
 from flows.cluster import spawning
-from flows.server import client, history
+from flows.server import history, server
 from flows.server.history import replaced
 
 ROOT = Path(__file__).parents[2]
@@ -118,7 +118,7 @@ def test_prefects_handlers_are_quiet_for_a_while_only() -> None:
     logger = logging.getLogger("tests.private_names")
     logger.addHandler(handler)
     try:
-        with client.quiet():
+        with server.quiet():
             assert (handler.level, len(handler.filters)) == (logging.WARNING, 1)
         assert (handler.level, handler.filters) == (logging.DEBUG, [])
     finally:

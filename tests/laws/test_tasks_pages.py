@@ -17,7 +17,8 @@ import soundfile as sf
 
 from flows import cli
 from flows.cli.arguments import parser as command_parser
-from flows.demo import speech, voice
+from flows.demo import voice
+from flows.demo.corpus import Line, speak
 from flows.run import launch, run_folder
 from flows.settings import PrepareSettings
 from tasks import pipeline
@@ -64,7 +65,7 @@ def run_here(settings: PrepareSettings, name: str = "prepare", **more: Any) -> d
 def talk(folder: Path, count: int = 2) -> None:
     """Some seconds of speech in each file."""
     folder.mkdir(parents=True)
-    said = speech.speak([speech.Line(TALK, "en-us", 150 + 10 * n) for n in range(count)])
+    said = speak([Line(TALK, "en-us", 150 + 10 * n) for n in range(count)])
     for number, samples in enumerate(said):
         sf.write(folder / f"talk{number}.wav", samples, voice.RATE)
 

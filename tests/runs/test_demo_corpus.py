@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from flows.demo import corpus as demo
-from flows.demo import speech
 from tasks import plugins
 from tasks.base.errors import ConfigError
 from tasks.settings import Plugin, Source, TranscribeSettings
@@ -92,7 +91,7 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_no_voice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speech, "find_spec", lambda name: None)
+    monkeypatch.setattr(demo, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"uttermill\[demo\]"):
         demo.make_corpus(tmp_path)
     assert not (tmp_path / demo.MARKER).exists()

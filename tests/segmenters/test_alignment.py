@@ -15,8 +15,7 @@ import soxr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.demo.corpus import ENGLISH
-from flows.demo.speech import Line, speak
+from flows.demo.corpus import ENGLISH, Line, speak
 from flows.demo.voice import RATE as VOICE_RATE
 from tasks import pipeline
 from tasks.base.errors import ItemError

@@ -10,7 +10,7 @@ import pytest
 from prefect.utilities.names import generate_slug
 
 from flows.progress import Progress, Standing
-from flows.server import run_names
+from flows.server import history
 from flows.server.artifact_text import STOOD, WORST, escaped, failure, markdown
 from tasks.base.errors import ConfigError, OutLocked, RunError
 
@@ -124,11 +124,11 @@ def test_a_failure_links_the_log() -> None:
 def test_a_typed_name_is_kept_and_others_differ() -> None:
     then = datetime(2026, 1, 31, 2, 0, 5)
     for made_up in (generate_slug(2) for _ in range(50)):
-        told = run_names.flow_run(made_up, "prepare", ["podcasts"], then)
+        told = history.flow_run_name(made_up, "prepare", ["podcasts"], then)
         assert told == "podcasts 2026-01-31 02:00:05", made_up
     for typed in ("night-run-7", "before the fix", "retry", "aishell-train"):
-        assert run_names.flow_run(typed, "prepare", ["podcasts"], then) == typed
-    long = run_names.flow_run(generate_slug(2), "estimate", ["x" * 40, "y" * 40], then)
+        assert history.flow_run_name(typed, "prepare", ["podcasts"], then) == typed
+    long = history.flow_run_name(generate_slug(2), "estimate", ["x" * 40, "y" * 40], then)
     assert long.startswith(f"estimate {'x' * 40}, yyy")
     assert len(long) < 100
 

@@ -25,7 +25,7 @@ from flows.cluster.settings import ClusterSettings
 from flows.progress import Progress
 from flows.run import task_run_groups
 from flows.run.cluster_executor import ClusterExecutor
-from flows.server import history, live_artifacts, rate_warning, run_names
+from flows.server import history, live_artifacts, rate_warning
 from tasks.base.errors import CorruptManifest, RunError
 from tasks.runs.executor import Step
 from tasks.settings.job import Done, Job
@@ -65,7 +65,7 @@ def test_how_many_shards_share_a_task_run(
 def test_groups_follow_by_name_and_begin_with_the_longest() -> None:
     seconds = {f"shard-{n:06d}": float(n % 3) for n in range(7)}
     found = task_run_groups.grouped(seconds, 3)
-    assert [run_names.group(group) for group in found] == [
+    assert [history.group_name(group) for group in found] == [
         "3 shards, 000000 to 000002", "3 shards, 000003 to 000005", "shard 000006",
     ]  # fmt: skip
     assert found[0] == ["shard-000002", "shard-000001", "shard-000000"]

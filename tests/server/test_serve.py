@@ -25,7 +25,7 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary
 from flows import serve
 from flows.cli.command_line import main
 from flows.serve import schedule_of, without_secrets
-from flows.server import client as prefect_client
+from flows.server import server as prefect_client
 from flows.settings import parse
 from tasks.base.errors import ConfigError
 from tests.e2e import service

@@ -16,8 +16,8 @@ import pytest
 from prefect.utilities.callables import parameter_schema
 from pydantic import BaseModel, Field
 
-from flows import parameter_rules, serve
-from flows.parameter_rules import takes_text
+from flows import flow_parameters, serve
+from flows.flow_parameters import takes_text
 from flows.prepare import prepare
 from flows.settings import PrepareSettings, parse
 from tasks import plugins
@@ -61,7 +61,7 @@ def data(tmp_path: Path) -> Data:
 
 def refused(data: Data, change: Callable[[Data], object], *allow: str) -> str:
     """The sentence that refuses changed parameters; empty if they are taken."""
-    policy = pickle.loads(pickle.dumps(parameter_rules.policy(parse(copy.deepcopy(data)), allow)))
+    policy = pickle.loads(pickle.dumps(flow_parameters.policy(parse(copy.deepcopy(data)), allow)))
     given = copy.deepcopy(data)
     change(given)
     try:
@@ -328,7 +328,7 @@ def test_a_new_text_is_the_files_unless_it_is_marked() -> None:
 
 
 def test_the_guarded_flow_looks_before_it_runs(data: Data) -> None:
-    guarded = serve.guarded(parameter_rules.policy(parse(copy.deepcopy(data))))
+    guarded = serve.guarded(flow_parameters.policy(parse(copy.deepcopy(data))))
     there = cloudpickle.loads(cloudpickle.dumps(guarded))
     for flow in (guarded, there):
         assert parameter_schema(flow) == parameter_schema(prepare)

@@ -42,7 +42,7 @@ from tasks.settings.base import Shelf, form
 from tasks.storage import urls
 
 Function = TypeVar("Function", bound=Callable[..., object])
-Settings = TypeVar("Model", bound=BaseModel)
+Settings = TypeVar("Settings", bound=BaseModel)
 
 
 def takes(*models: type[BaseModel], **about: str) -> Callable[[Function], Function]:

@@ -1,4 +1,4 @@
-"""espeak-ng as a child process: JSON on stdin, PCM on stdout; started by `speech.py`.
+"""espeak-ng as a child process: JSON on stdin, PCM on stdout; started by `corpus.py`.
 
     in    [{"text": …, "voice": "en-us+f2", "speed": 150, "pitch": 50}, …]   speed in words a minute
     out   for each: length in bytes (uint64, little-endian), then int16 mono at 22050 Hz

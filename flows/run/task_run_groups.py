@@ -28,8 +28,8 @@ from tasks.runs.executor import Step
 from tasks.settings.job import Done, Job
 from tasks.stages.contract import PER_SHARD
 
-#: Of shards in one flow run, of which each has three or four task runs: a Prefect server on SQLite
-#: records some 25 task runs a second, and a page of its UI shows some hundred well.
+#: In one flow run, each with three task runs: a Prefect server on SQLite records some 25 of them a
+#: second, and a person reads some hundred lines.
 MOST_GROUPS = 100
 SMALL_SECONDS = 300.0  # of audio: a shard that holds less is small
 FEW_SMALL = 16  # up to this many small shards are shown one by one

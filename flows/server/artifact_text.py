@@ -1,7 +1,7 @@
 """The text of a run's artifact in Prefect's UI: its progress, its result, or its failure.
 
-Pure functions; `posting.py` sends the text. Paths and errors are escaped and masked, so that no
-name of a file acts as markup.
+Pure functions; `live_artifacts.py` sends the text. Paths and errors are escaped and masked, so that
+no name of a file acts as markup.
 """
 
 from __future__ import annotations

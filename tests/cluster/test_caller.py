@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from flows.cluster.settings import ClusterSettings
+from flows.progress import ProgressObserver
 from flows.run import cluster_executor, metrics
+from flows.run.task_run_groups import TaskRunObserver
 from tasks import pipeline, shard
 from tasks.base.errors import RunError
 from tasks.insight.estimating import sample_results
 from tasks.publish.outcomes import group_verdicts, shard_groups
 from tasks.publish.writing import shards as packaged
+from tasks.runs import executor as callers
 from tasks.shard_store.index import Index
 from tasks.stages import isolate
 from tasks.storage import versions
@@ -84,3 +87,16 @@ def test_a_store_that_is_away_after_nothing_new_fails_no_run(
     assert not again.new
     assert counts["transcribe"] == (0, 2)
     assert "cannot be reached" in caplog.text
+
+
+def test_what_runs_calls_hears_of_no_step_and_the_other_way_round() -> None:
+    """So that a run can be watched in another way without another way of running it."""
+    executors = (callers.Here, callers.Alone, cluster_executor.ClusterExecutor)
+    observers = (callers.Unobserved, ProgressObserver, TaskRunObserver)
+    runs, hears = {"call", "map", "stage"}, {"step", "start", "advance", "finish", "sharded"}
+    for executor in executors:
+        assert runs <= {*dir(executor)}
+        assert not hears & {*dir(executor)}
+    for observer in observers:
+        assert hears <= {*dir(observer)}
+        assert not runs & {*dir(observer)}

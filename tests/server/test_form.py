@@ -4,13 +4,17 @@ there is to choose from."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from prefect import flow
+from prefect.exceptions import ParameterTypeError, SignatureMismatchError
 from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools.validation import is_valid_schema, validate
+from pydantic import BaseModel, Field
 
 from flows.estimate import estimate
+from flows.flow_parameters import among, takes, values
 from flows.prepare import prepare
 from tasks import plugins
 from tasks.base import shelves
@@ -32,6 +36,38 @@ def test_the_form_of_the_estimate_has_the_same_and_its_own() -> None:
     entries = parameter_schema(estimate).model_dump(mode="json")["properties"]
     assert set(entries) == {*SCHEMA["properties"], "fraction", "least"}
     assert [name for name, entry in entries.items() if not entry.get("description")] == []
+
+
+class One(BaseModel):
+    must: int
+    may: Annotated[float, Field(gt=0)] = Field(0.5, description="How far.")
+
+
+class Two(BaseModel):
+    other: str = Field("x", description="What else.")
+
+
+def test_a_flow_takes_the_fields_of_its_models() -> None:
+    """So that they are listed once; a parameter that no model has is refused."""
+
+    @flow(validate_parameters=True)
+    @takes(One, Two, other="What else, here.")
+    def tried(**parameters: Any) -> tuple[One, Two]:
+        """Try it."""
+        return among(One, parameters), among(Two, parameters)
+
+    schema = parameter_schema(tried).model_dump(mode="json")
+    assert schema["required"] == ["must"]
+    assert list(schema["properties"]) == ["must", "may", "other"]
+    assert schema["properties"]["may"]["exclusiveMinimum"] == 0
+    assert schema["properties"]["may"]["description"] == "How far."
+    assert schema["properties"]["other"]["description"] == "What else, here."
+    assert tried.fn(**values(One(must=1), Two())) == (One(must=1), Two())
+    assert tried.validate_parameters({"must": "2"}) == {"must": 2, "may": 0.5, "other": "x"}
+    with pytest.raises(ParameterTypeError):
+        tried.validate_parameters({"must": 1, "may": 0})
+    with pytest.raises(SignatureMismatchError):
+        tried.validate_parameters({"must": 1, "another": 0})
 
 
 def test_every_field_has_title_and_description() -> None:

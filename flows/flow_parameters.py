@@ -43,6 +43,13 @@ from tasks.storage import urls
 
 Function = TypeVar("Function", bound=Callable[..., object])
 Settings = TypeVar("Settings", bound=BaseModel)
+REMEDY = (
+    "the settings file decides that: a form or an API may not, unless serve has --trust-parameters"
+)
+#: What could lead out of a place in a URL, or add another one to it.
+_LEADS_OUT = ("::", "%", "?", "#", "\\")
+#: Hears of (place, shelf, name) of a plug-in before it is imported.
+Seen = Callable[[str, str, str], object]
 
 
 def takes(*models: type[BaseModel], **about: str) -> Callable[[Function], Function]:
@@ -82,23 +89,12 @@ def _parameters_of(model: type[BaseModel]) -> Iterator[inspect.Parameter]:
         yield inspect.Parameter(name, kind, default=default, annotation=hints[name])
 
 
-REMEDY = (
-    "the settings file decides that: a form or an API may not, unless serve has --trust-parameters"
-)
-#: What could lead out of a place in a URL, or add another one to it.
-_LEADS_OUT = ("::", "%", "?", "#", "\\")
-
-
 class Model(NamedTuple):
     """Settings that stand somewhere in those of a run; `kind` tells models of one kind."""
 
     place: str
     kind: str
     settings: BaseModel
-
-
-#: Hears of (place, shelf, name) of a plug-in before it is imported.
-Seen = Callable[[str, str, str], object]
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ from tasks.settings.job import Job
 
 #: Where a local run records itself in Prefect.
 History = Literal["auto", "own", "none", "server"]
+#: What holds a setting: a mapping, or a list of plug-ins.
+Holder = dict[str, JsonValue] | list[JsonValue]
 
 
 class PrepareSettings(StageSettings):
@@ -211,10 +213,6 @@ def assign(data: JsonObject, sets: Iterable[str]) -> None:
             if isinstance(field.default, StageSettings | Plugin)
         }
         assign_one(data, assignment, defaults)
-
-
-#: What holds a setting: a mapping, or a list of plug-ins.
-Holder = dict[str, JsonValue] | list[JsonValue]
 
 
 def assign_one(data: JsonObject, assignment: str, defaults: JsonObject) -> None:

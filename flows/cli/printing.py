@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from flows.cli.show.tables import Line
 
+UNLIMITED = 1 << 20  # columns; more than any row has
+
 
 class Exit(IntEnum):
     """What a command's exit code means."""
@@ -35,9 +37,6 @@ class Exit(IntEnum):
     FAULT = 3, "verify found a fault"
     HELD = 4, "another run holds OUT; the message names it"
     INTERRUPTED = 130, "interrupted; run it again to continue from there"  # as shells report SIGINT
-
-
-UNLIMITED = 1 << 20  # columns; more than any row has
 
 
 def print_answer(

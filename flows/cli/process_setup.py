@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
+AGAIN_SECONDS = 0.02  # after which a lost interrupt is raised again
+
 
 def ensure_utf8() -> None:
     """Start this process again in Python's UTF-8 mode, unless names are read as UTF-8 already. Its
@@ -73,9 +75,6 @@ def _into_nothing(descriptor: int) -> None:
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, descriptor)
     os.close(nothing)
-
-
-AGAIN_SECONDS = 0.02  # after which a lost interrupt is raised again
 
 
 @contextmanager

@@ -27,6 +27,10 @@ from tasks.publish.upkeep.needed import KeptSettings
 from tasks.shard_store import enhanced, manifest, recipe
 from tasks.storage import lock, tables, versions
 
+#: How the names of clip lists end, in any format.
+LISTS = ("/data.list", "/wav.scp", "/tarred_audio_manifest.json")
+TRAIN, ALL = "train", "*"
+
 
 def status(out: Path) -> JsonObject:
     """Per stage: items done, and items that a run with the newest settings would compute."""
@@ -129,11 +133,6 @@ def what_if(out: Path, sets: Sequence[str]) -> JsonObject:
         },
         "plan": plans.of_out(then),
     }
-
-
-#: How the names of clip lists end, in any format.
-LISTS = ("/data.list", "/wav.scp", "/tarred_audio_manifest.json")
-TRAIN, ALL = "train", "*"
 
 
 def data_list(

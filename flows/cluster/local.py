@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 CERTIFICATE_NAME = "uttermill"
 CERTIFICATE_LIFE = timedelta(days=3650)  # runs take months; the key is removed with the cluster
+STARTS = 3  # tries, when a worker is killed while it starts
+KILLED = "Nanny failed to start worker process"  # Dask's message for a worker that sent none
+CLOSE_S = 4.0  # s that the end of a worker may take
+SPAWNING_S = 0.3  # s in which the thread that spawns a worker comes to know its process
 
 
 def new_certificate(folder: Path) -> TlsSettings:
@@ -64,10 +68,6 @@ def _key_file(path: Path, content: bytes) -> str:
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
     return str(path)
-
-
-STARTS = 3  # tries, when a worker is killed while it starts
-KILLED = "Nanny failed to start worker process"  # Dask's message for a worker that sent none
 
 
 def start(
@@ -137,10 +137,6 @@ def root(error: BaseException) -> BaseException:
     while error.__cause__ is not None:
         error = error.__cause__
     return error
-
-
-CLOSE_S = 4.0  # s that the end of a worker may take
-SPAWNING_S = 0.3  # s in which the thread that spawns a worker comes to know its process
 
 
 def processes(cluster: SpecCluster) -> list[psutil.Process]:

@@ -21,6 +21,13 @@ from tasks.stages import handover, stage
 from tasks.stages.cost import CostMeter
 from tasks.storage import temporary
 
+Result = TypeVar("Result")
+TOPIC = "uttermill-progress"
+HANDOVER = "uttermill"  # in a worker's own directory: PCM that filter leaves for resample
+#: Between two progress events of a call, s: doubled from the first to the most. A scheduler spends
+#: 0.2 ms on each, and has a thousand workers.
+FIRST_SECONDS, MOST_SECONDS = 0.5, 4.0
+
 
 class Scheduler(distributed.Scheduler):
     def start_http_server(self, *_: object, **__: object) -> None:
@@ -30,15 +37,6 @@ class Scheduler(distributed.Scheduler):
 class Worker(distributed.Worker):
     def start_http_server(self, *_: object, **__: object) -> None:
         """Nothing listens."""
-
-
-Result = TypeVar("Result")
-
-TOPIC = "uttermill-progress"
-HANDOVER = "uttermill"  # in a worker's own directory: PCM that filter leaves for resample
-#: Between two progress events of a call, s: doubled from the first to the most. A scheduler spends
-#: 0.2 ms on each, and has a thousand workers.
-FIRST_SECONDS, MOST_SECONDS = 0.5, 4.0
 
 
 def run_stages(

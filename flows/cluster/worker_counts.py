@@ -37,6 +37,8 @@ HEARING = 310_000_000
 SPACIOUS = 1_000_000_000
 #: Address space of a process, most of it never touched; and more of it with a recogniser.
 ADDRESSES, FOR_HEARING = 2_400_000_000, 600_000_000
+CPU, GPU = "CPU", "GPU"  # kinds of workers, and the names of their Dask resources
+MOST_WORKERS = 8
 
 
 @dataclass(frozen=True)
@@ -101,10 +103,6 @@ def _prefect(history: str) -> int:
 
 def in_gb(size: int) -> str:
     return f"{size / 1e9:.2f} GB"
-
-
-CPU, GPU = "CPU", "GPU"  # kinds of workers, and the names of their Dask resources
-MOST_WORKERS = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ PAUSES = (0.1, 0.2, 0.5, 1, 2, 4)  # s between attempts to reach all workers
 EVENTS = "all"  # Dask's topic of workers that join and leave
 
 Resources = dict[str, float]  # Dask's, by name
+WAIT_S = 60.0  # s between two log lines about a cluster without workers
+ADMITTED_S = 120.0  # s that a call waits for an admitted worker while there are only others
 
 
 class SchedulerHere:
@@ -130,10 +132,6 @@ def despite_deaths(ask_all: Callable[[], object]) -> None:
         else:
             return
     ask_all()
-
-
-WAIT_S = 60.0  # s between two log lines about a cluster without workers
-ADMITTED_S = 120.0  # s that a call waits for an admitted worker while there are only others
 
 
 class _Seen(NamedTuple):

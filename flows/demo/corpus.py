@@ -25,6 +25,41 @@ from tasks.storage import write_atomic
 SCALE = np.float32(32768)  # of int16
 
 Samples = NDArray[np.float32]  # (frames,) or (frames, channels), -1..1
+VERSION = 1
+MARKER = ".uttermill-demo"
+OWN = {MARKER, "sentences", "sentences.jsonl", "long", "odds"}
+LONG_SECONDS = 600
+ROOM_RMS = 0.001  # of full scale
+#: Settings of `uttermill demo` beside the defaults: its German sentences are to be dropped.
+DEMO_SETTINGS: JsonObject = {
+    "transcribe": {
+        "verdicts": [{"use": "empty_text"}, {"use": "language", "allowed": ["en", "es"]}]
+    }
+}
+_TEXTS = files("flows.demo").joinpath("sentences.txt").read_text("utf-8").strip().split("\n\n")
+#: Sentences written for the corpus, without digits or names. The Spanish ones are longer: Whisper
+#: needs more of a synthetic Spanish voice to be sure of it. The story is for the long recording.
+ENGLISH, SPANISH, GERMAN, STORY = (tuple(text.split("\n")) for text in _TEXTS)
+#: Voice and pitch: those that Whisper base understands best, of all that were tried.
+VOICES = {
+    "en": (("en-us", 50), ("en-us+f2", 55), ("en", 45), ("en-us+m3", 40), ("en-us+f3", 60)),
+    "es": (("es-419+m3", 45), ("es+m3", 45), ("es-419+m3", 55)),
+    "de": (("de", 50), ("de+m3", 45)),
+}
+SPEEDS = (140, 155, 130, 165, 148)
+#: Extension, libsndfile subtype, rate in Hz, channels; sentences take them in turn.
+FORMATS = (
+    ("wav", "PCM_16", 16000, 1),
+    ("flac", "PCM_16", 22050, 1),
+    ("mp3", "MPEG_LAYER_III", 44100, 1),
+    ("wav", "PCM_24", 48000, 2),
+    ("ogg", "VORBIS", 44100, 1),
+    ("m4a", "", 44100, 1),
+    ("wav", "FLOAT", 22050, 1),
+    ("flac", "PCM_24", 48000, 2),
+    ("wav", "PCM_16", 8000, 1),
+    ("mp3", "MPEG_LAYER_III", 22050, 2),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,46 +96,6 @@ def speak(lines: list[Line]) -> list[Samples]:
         said.append(np.frombuffer(rest[8 : 8 + size], np.dtype("<i2")).astype(np.float32) / SCALE)
         rest = rest[8 + size :]
     return said
-
-
-VERSION = 1
-MARKER = ".uttermill-demo"
-OWN = {MARKER, "sentences", "sentences.jsonl", "long", "odds"}
-LONG_SECONDS = 600
-ROOM_RMS = 0.001  # of full scale
-#: Settings of `uttermill demo` beside the defaults: its German sentences are to be dropped.
-DEMO_SETTINGS: JsonObject = {
-    "transcribe": {
-        "verdicts": [{"use": "empty_text"}, {"use": "language", "allowed": ["en", "es"]}]
-    }
-}
-
-_TEXTS = files("flows.demo").joinpath("sentences.txt").read_text("utf-8").strip().split("\n\n")
-#: Sentences written for the corpus, without digits or names. The Spanish ones are longer: Whisper
-#: needs more of a synthetic Spanish voice to be sure of it. The story is for the long recording.
-ENGLISH, SPANISH, GERMAN, STORY = (tuple(text.split("\n")) for text in _TEXTS)
-
-#: Voice and pitch: those that Whisper base understands best, of all that were tried.
-VOICES = {
-    "en": (("en-us", 50), ("en-us+f2", 55), ("en", 45), ("en-us+m3", 40), ("en-us+f3", 60)),
-    "es": (("es-419+m3", 45), ("es+m3", 45), ("es-419+m3", 55)),
-    "de": (("de", 50), ("de+m3", 45)),
-}
-SPEEDS = (140, 155, 130, 165, 148)
-
-#: Extension, libsndfile subtype, rate in Hz, channels; sentences take them in turn.
-FORMATS = (
-    ("wav", "PCM_16", 16000, 1),
-    ("flac", "PCM_16", 22050, 1),
-    ("mp3", "MPEG_LAYER_III", 44100, 1),
-    ("wav", "PCM_24", 48000, 2),
-    ("ogg", "VORBIS", 44100, 1),
-    ("m4a", "", 44100, 1),
-    ("wav", "FLOAT", 22050, 1),
-    ("flac", "PCM_24", 48000, 2),
-    ("wav", "PCM_16", 8000, 1),
-    ("mp3", "MPEG_LAYER_III", 22050, 2),
-)
 
 
 def make_corpus(folder: Path) -> list[JsonObject]:

@@ -39,6 +39,10 @@ HEADERS = {
 }
 REFUSED = "this address lacks the explorer's token: open the whole address that it printed"
 OTHER_HOST = "the explorer answers only at 127.0.0.1 and localhost"
+MOST = 256  # connections; further ones are closed at once
+REQUEST_SECONDS = 10.0  # from a request's first byte, or the connection, to its last byte
+READ_SECONDS = 60.0  # in which a client reads nothing of what waits for it
+END_SECONDS = 1.0  # for clients, once the explorer is interrupted
 
 
 class Gate:
@@ -73,12 +77,6 @@ class Gate:
 
     def _right(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), self.token.encode())
-
-
-MOST = 256  # connections; further ones are closed at once
-REQUEST_SECONDS = 10.0  # from a request's first byte, or the connection, to its last byte
-READ_SECONDS = 60.0  # in which a client reads nothing of what waits for it
-END_SECONDS = 1.0  # for clients, once the explorer is interrupted
 
 
 class Bounded(H11Protocol):

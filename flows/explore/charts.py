@@ -25,6 +25,9 @@ from tasks.settings.job import Job
 BINS = 48
 POINTS = 4000  # of a scatter, drawn by a hash of the id: the same each time
 CHART_GROUPS = ("outcome", "dataset", "language", "split")
+MOST_ROWS = 500  # rows of a table
+TABLE_GROUPS = ("dataset", "language", "speaker", "split", "outcome", "reason", "recording")
+CHANGES = ("came", "went", "outcome", "text")
 
 
 def histogram(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
@@ -163,11 +166,6 @@ def kept(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     )
     twice = [*reasons, *values]
     return corpus.rows(sql, [*twice, *twice, *chosen.values])[0]
-
-
-MOST_ROWS = 500  # rows of a table
-TABLE_GROUPS = ("dataset", "language", "speaker", "split", "outcome", "reason", "recording")
-CHANGES = ("came", "went", "outcome", "text")
 
 
 def table(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:

@@ -33,6 +33,9 @@ LONGEST = 600.0  # s of a source that one answer holds
 ENCODED, DECODED = 400_000_000, 200_000_000  # bytes, samples of a clip: an hour at 48 kHz
 HEARD = 3600.0  # s of a source that the voice detector hears for one answer
 POINTS = 2000  # of its answer: the largest probability of each stretch
+LATEST = 1e7  # seconds of a recording that can be asked for
+RATES = range(1, 1_000_000)  # Hz
+NEIGHBOURS = 3.0  # s before and after a clip that can be heard with it
 
 
 def published(version: Path, row: JsonObject) -> tuple[Int16s, int] | None:
@@ -121,11 +124,6 @@ def part(size: int, asked: str | None) -> tuple[int, int, int, dict[str, str]]:
     if low >= size or low > high:
         return 0, 0, 416, {**headers, "Content-Range": f"bytes */{size}"}
     return low, high + 1 - low, 206, {**headers, "Content-Range": f"bytes {low}-{high}/{size}"}
-
-
-LATEST = 1e7  # seconds of a recording that can be asked for
-RATES = range(1, 1_000_000)  # Hz
-NEIGHBOURS = 3.0  # s before and after a clip that can be heard with it
 
 
 def row(corpus: Corpus, items: Items, item: int) -> JsonObject:

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 
 HELD = 8  # shards whose utterances stay in memory
+ANSWERS = 500  # results of `once` that stay cached
+BATCH = 50_000  # texts that are read at once
+ANSWER = 32_000_000  # characters of the texts of an answer, at most
+ROWS = 16  # that are fetched at once
 
 
 class Shards:
@@ -79,12 +83,6 @@ class Shards:
         view = view_of(job, shard)
         view.recordings = [r for r in view.recordings if r["recording"] == recording]
         return {u.id: u for u in view.transcribed()}
-
-
-ANSWERS = 500  # results of `once` that stay cached
-BATCH = 50_000  # texts that are read at once
-ANSWER = 32_000_000  # characters of the texts of an answer, at most
-ROWS = 16  # that are fetched at once
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from tasks.base.errors import ConfigError, MillError, UnsafePlace
 from tasks.base.json_types import JsonValue
 
 Handler = Callable[[Request, Exception], Response]
+BLOCK = 1 << 18  # bytes that are read at once
 
 
 def asked(request: Request) -> list[tuple[str, str]]:
@@ -94,9 +95,6 @@ HANDLERS: dict[Any, Handler] = {
     ClientDisconnect: _failed(400, lambda _: "the client went away"),
     HTTPException: _http,
 }
-
-
-BLOCK = 1 << 18  # bytes that are read at once
 
 
 class Sent(StreamingResponse):

@@ -33,6 +33,7 @@ Keys = Int32s | Float64s
 Number = TypeVar("Number", bound=np.generic)
 
 HELD = 400_000_000  # bytes of a version's arrays; beyond it the least recently used are dropped
+MOST = 500  # rows of an answer
 
 
 @dataclass
@@ -126,9 +127,6 @@ def _window(values: Keys, start: int, end: int) -> Int64s:
     between = np.flatnonzero((values > low) & (values < high))
     between = between[np.argsort(values[between], kind="stable")]
     return np.concatenate([least, between, np.flatnonzero(values == high)])[: end - start]
-
-
-MOST = 500  # rows of an answer
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,14 @@ from tasks.stages.cost import CostMeter
 from tasks.storage import write_atomic
 
 MOST_WAITING = 100  # shards in progress beyond one for each worker: each has a thread
+DASK_REPORT = "dask-performance.html"
+HOUR = 3600.0
+PROBE, PROBE_EACH = 20.0, 2.0  # s of a batch, and of each recording in it
+SHARD_EACH = 30.0  # s of a shard
+#: Steps whose second argument names work shards, and those that read or write a tar.
+STEPS_OF_SHARDS = ("decide", "plan")
+STEPS_OF_TARS = ("write", "check", "link")
+ONE_BY_ONE = 100  # factor for a shard whose items may each use up a time-out of their own
 
 
 def cluster_of(job: Job, settings: ClusterSettings, folder: Path) -> Cluster:
@@ -205,9 +213,6 @@ class ClusterExecutor:
         return result
 
 
-DASK_REPORT = "dask-performance.html"
-
-
 @contextmanager
 def dask_reported(cluster: Cluster, folder: Path) -> Iterator[None]:
     """Write a report of the cluster's work inside the context, if the cluster starts at all."""
@@ -245,15 +250,6 @@ def _write_dask_report(client: Any, start: float, samples: int, path: Path) -> N
         log.info("Dask's performance report: %s", path)
     except Exception as error:  # raised by the scheduler, which may lack bokeh or be gone
         log.warning("no performance report was written: %s", error)
-
-
-HOUR = 3600.0
-PROBE, PROBE_EACH = 20.0, 2.0  # s of a batch, and of each recording in it
-SHARD_EACH = 30.0  # s of a shard
-#: Steps whose second argument names work shards, and those that read or write a tar.
-STEPS_OF_SHARDS = ("decide", "plan")
-STEPS_OF_TARS = ("write", "check", "link")
-ONE_BY_ONE = 100  # factor for a shard whose items may each use up a time-out of their own
 
 
 def _work_shards(given: Any) -> int:

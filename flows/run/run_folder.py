@@ -29,6 +29,8 @@ from tasks.storage.temporary import scratch as scratch
 ESTIMATE_SETTINGS = "estimate-settings.json"  # in that of an estimate, instead of SETTINGS
 ERROR = "error.json"  # in the folder of a run that has failed, instead of SUMMARY
 _NUMBERED = re.compile(r"r([0-9]{6,9})-")
+PREFECT_NOTE = "prefect.json"
+LAST_FLOW_RUNS = 50  # of an OUT that are checked for records they left open
 
 
 class Run:
@@ -168,10 +170,6 @@ def _settings_in(path: Path, out: Path) -> PrepareSettings:
         raise ConfigError(f"{path} is damaged: it holds no JSON object; run again") from None
     except ConfigError as error:
         raise ConfigError(f"{path} has settings that this release does not take: {error}") from None
-
-
-PREFECT_NOTE = "prefect.json"
-LAST_FLOW_RUNS = 50  # of an OUT that are checked for records they left open
 
 
 def write_prefect_note(place: Path, flow_run: str, owner: str, recorded: bool = False) -> None:

@@ -41,6 +41,7 @@ FOREIGN_AGE = timedelta(hours=24)
 PAGE = 200
 QUIET_SECONDS = 3.0  # three flushes of the server's task-run recorder
 POLL_SECONDS = 0.25  # between two counts: the server writes once a second
+MOST_LETTERS = 60  # characters of the datasets' names
 
 
 def owner() -> str:
@@ -219,9 +220,6 @@ def replaced(owner: object, name: str, value: object) -> Iterator[None]:
         yield
     finally:
         setattr(owner, name, before)
-
-
-MOST_LETTERS = 60  # characters of the datasets' names
 
 
 def flow_run_name(typed: str, kind: str, datasets: Sequence[str], now: datetime) -> str:

@@ -37,6 +37,11 @@ from tasks.base.logs import log
 KEY = "uttermill-progress"  # Prefect's name of the one artifact that stands for the whole run
 ABOUT = "Progress of the run, and its result."
 CLIENT: JsonObject = {"timeout": 20.0}
+FIRST_SECONDS = 4.0  # a run with nothing to do is over by then
+EVERY_SECONDS = 10.0
+MOST = 20  # requests in EVERY_SECONDS
+RUN_CLOSE_SECONDS = 5.0  # that the end of a run waits for the last update of its own artifact
+CLOSE_SECONDS = 10.0  # the same, for the last changes of all groups
 
 
 def current_run() -> FlowRun | None:
@@ -120,13 +125,6 @@ def summarise(flow: Flow[..., object], flow_run: FlowRun, state: PrefectState[ob
             post(client, flow_run.id, known, failure(what, error, before, link))
     except Exception as error:  # the server may be why the run ended
         log.warning("no summary was left in Prefect: %s", error)
-
-
-FIRST_SECONDS = 4.0  # a run with nothing to do is over by then
-EVERY_SECONDS = 10.0
-MOST = 20  # requests in EVERY_SECONDS
-RUN_CLOSE_SECONDS = 5.0  # that the end of a run waits for the last update of its own artifact
-CLOSE_SECONDS = 10.0  # the same, for the last changes of all groups
 
 
 class Board(Protocol):

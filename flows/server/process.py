@@ -37,6 +37,36 @@ ENVIRONMENT = {
 }
 #: Schedules, pauses and work pools are the business of a server that lives as long as a schedule.
 SCHEDULING = ("SCHEDULER", "LATE_RUNS", "PAUSE_EXPIRATIONS", "CLEANUP_RECONCILER", "FOREMAN")
+#: What is printed, and what it means. Trying again changes none of these.
+CAUSES = (
+    (
+        r"database or disk is full|No space left on device|Disk quota exceeded",
+        "no space left for {database}: free some, or set PREFECT_HOME to another folder",
+    ),
+    (
+        r"file is not a database|database disk image is malformed",
+        "{database} is damaged: move it away, and a new one is made, without the old history",
+    ),
+    (
+        r"Can't locate revision identified by",
+        "{database} was last used by a release of Prefect newer than {version}, which is here: "
+        "upgrade it, or set PREFECT_HOME to another folder",
+    ),
+    (
+        r"attempt to write a readonly database|unable to open database file|disk I/O error"
+        r"|locking protocol|Permission denied|Read-only file system|Not a directory|No locks avail"
+        r"|Function not implemented|File exists: ",
+        "Prefect's home, {home}, cannot be used ({line}): set PREFECT_HOME to a folder of yours on "
+        "a local disk",
+    ),
+    (
+        rf"{NO_THREAD}|Resource temporarily unavailable",
+        f"this user may start no more threads or processes here: {RAISE}",
+    ),
+    (r"MemoryError|Cannot allocate memory", "no memory is left for it: give the run more"),
+)
+#: The last line of a traceback, which names the exception.
+_RAISED = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Exit|Interrupt)\b.*", re.MULTILINE)
 
 
 def started(
@@ -104,38 +134,6 @@ def listening(port: int) -> socket.socket:
         return socket.create_server(("127.0.0.1", port), backlog=128, reuse_port=False)
     except OSError:
         return socket.create_server(("127.0.0.1", 0), backlog=128, reuse_port=False)
-
-
-#: What is printed, and what it means. Trying again changes none of these.
-CAUSES = (
-    (
-        r"database or disk is full|No space left on device|Disk quota exceeded",
-        "no space left for {database}: free some, or set PREFECT_HOME to another folder",
-    ),
-    (
-        r"file is not a database|database disk image is malformed",
-        "{database} is damaged: move it away, and a new one is made, without the old history",
-    ),
-    (
-        r"Can't locate revision identified by",
-        "{database} was last used by a release of Prefect newer than {version}, which is here: "
-        "upgrade it, or set PREFECT_HOME to another folder",
-    ),
-    (
-        r"attempt to write a readonly database|unable to open database file|disk I/O error"
-        r"|locking protocol|Permission denied|Read-only file system|Not a directory|No locks avail"
-        r"|Function not implemented|File exists: ",
-        "Prefect's home, {home}, cannot be used ({line}): set PREFECT_HOME to a folder of yours on "
-        "a local disk",
-    ),
-    (
-        rf"{NO_THREAD}|Resource temporarily unavailable",
-        f"this user may start no more threads or processes here: {RAISE}",
-    ),
-    (r"MemoryError|Cannot allocate memory", "no memory is left for it: give the run more"),
-)
-#: The last line of a traceback, which names the exception.
-_RAISED = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Exit|Interrupt)\b.*", re.MULTILINE)
 
 
 def is_lasting(output: str) -> bool:

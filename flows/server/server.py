@@ -43,6 +43,8 @@ START_SECONDS = 120.0  # a new database takes 11 s on two idle cores
 SHOWN = 1 << 16  # bytes of its output that are looked at
 WATCH_SECONDS = 0.2  # between two looks whether the server has ended
 DISCARD_SECONDS = 5.0  # to empty Prefect's queues when there is no server any more
+REFUSALS = (401, 403)
+OURS = ("uttermill", "prefect.flow_runs", "prefect.task_runs")
 
 
 def configured_url() -> str | None:
@@ -196,9 +198,6 @@ def using(url: str, auth: str | None = None) -> Iterator[str]:
         yield url
 
 
-REFUSALS = (401, 403)
-
-
 def check_api(url: str) -> None:
     """RunError with the remedy when the API at `url` cannot be reached or refuses this client.
 
@@ -223,9 +222,6 @@ def _refused(url: str, status: int) -> str:
         f"the Prefect API at {url} refuses this client (status {status}); set "
         "PREFECT_API_AUTH_STRING (or PREFECT_API_KEY) to what the server asks for"
     )
-
-
-OURS = ("uttermill", "prefect.flow_runs", "prefect.task_runs")
 
 
 class _NotTwice(logging.Filter):

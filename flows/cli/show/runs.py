@@ -19,6 +19,7 @@ UNEXPLAINED = (
     "made them"
 )
 HEARD = ("filter", "resample", "transcribe")  # what decides which clips there are
+IDLE_SHARE = 0.7  # an estimate says that workers waited when they computed for less of the time
 
 
 def plan(result: JsonObject) -> Iterator[Line]:
@@ -181,9 +182,6 @@ def _removed(result: JsonObject) -> str:
 
 def _and(words: list[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-
-
-IDLE_SHARE = 0.7  # an estimate says that workers waited when they computed for less of the time
 
 
 def run(result: JsonObject) -> Iterator[Line]:

@@ -19,7 +19,7 @@ from typing import Protocol, Self
 
 from flows.cluster.call_queue import NotBegun
 from flows.progress import Progress, ProgressObserver
-from flows.server import history, live_artifacts, rate_warning
+from flows.server import history, live_artifacts
 from flows.server.artifact_text import escaped, table
 from tasks import prefect_tasks
 from tasks.base.errors import CorruptManifest
@@ -248,13 +248,9 @@ class TaskRunObserver(ProgressObserver):
 
     def __init__(self, job: Job, progress: Progress, folder: Path | None = None) -> None:
         super().__init__(progress, folder)
-        self._pace = rate_warning.Pace()
+        self._counting = threading.Lock()
         self._chosen_size = job.shard.hours is not None
         self._groups: Groups | None = None  # while its chains run
-
-    @property
-    def task_runs(self) -> int:  # type: ignore[override]
-        return self._pace.count
 
     def step(
         self, name: str, work: Callable[[], Step], shard: str = "", seconds: float = 0.0
@@ -265,8 +261,8 @@ class TaskRunObserver(ProgressObserver):
         return self._task_run(name, label, work)
 
     def _task_run(self, name: str, label: str, work: Callable[[], Step]) -> Step:
-        if (near := self._pace.begun()) and (said := rate_warning.warning(near)):
-            log.warning(said)
+        with self._counting:
+            self.task_runs += 1
         return prefect_tasks.run(name, label, work)
 
     @contextmanager

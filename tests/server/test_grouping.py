@@ -13,11 +13,6 @@ from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, FlowRunFilter
 from prefect.runtime import flow_run
-from prefect.settings import (
-    PREFECT_API_URL,
-    PREFECT_SERVER_DATABASE_CONNECTION_URL,
-    temporary_settings,
-)
 
 from flows.cluster.call_queue import NotBegun
 from flows.cluster.cluster import Cluster
@@ -25,7 +20,7 @@ from flows.cluster.settings import ClusterSettings
 from flows.progress import Progress
 from flows.run import task_run_groups
 from flows.run.cluster_executor import ClusterExecutor
-from flows.server import history, live_artifacts, rate_warning
+from flows.server import history, live_artifacts
 from tasks.base.errors import CorruptManifest, RunError
 from tasks.runs.executor import Step
 from tasks.settings.job import Done, Job
@@ -262,21 +257,3 @@ def test_posting_is_bounded_and_the_last_text_is_never_lost(
     shown._round(client, 100)
     assert len(posted) == 51
     assert some[3] not in shown._left
-
-
-def test_a_pace_near_the_limit_of_sqlite_is_said_once() -> None:
-    now = [0.0]
-    slow, fast = rate_warning.Pace(lambda: now[0]), rate_warning.Pace(lambda: now[0])
-    said: list[float] = []
-    for _ in range(40 * 60):
-        now[0] += 1 / 40
-        said += [found for found in [fast.begun()] if found]
-    assert said == [pytest.approx(40, rel=0.01)]
-    assert fast.count == 2400
-    for _ in range(15 * 60):
-        now[0] += 1 / 15
-        assert slow.begun() is None
-    assert "SQLite records about 28" in str(rate_warning.warning(40.0))
-    database = {PREFECT_SERVER_DATABASE_CONNECTION_URL: "postgresql+asyncpg://u:p@h/d"}
-    with temporary_settings(database, restore_defaults={PREFECT_API_URL}):
-        assert rate_warning.warning(40.0) is None

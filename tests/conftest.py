@@ -168,8 +168,8 @@ def quick_scores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A real Prefect server on a new database; reach it within `flows.server.using(it.url)`. All
-    processes that share the tests share it."""
+    """A real Prefect server on a new database; reach it within `flows.server.server.using(it.url)`.
+    All processes that share the tests share it."""
     with shared_server.serving(prefect_database.shared(tmp_path_factory), Path(_HOME)) as server:
         yield server
 

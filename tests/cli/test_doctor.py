@@ -26,10 +26,10 @@ ROOT = Path(__file__).parents[2]
 CONTROL = """
 import json, sys, dask.config
 from distributed import Client, LocalCluster
-from flows.cli import proofs
-from flows.cluster import facts
+from flows.cli import doctor_checks
+from flows.cluster import doctor_facts
 if __name__ == "__main__":
-    setattr(sys, facts.SENTINEL, True)
+    setattr(sys, doctor_facts.SENTINEL, True)
     dask.config.set({{
         "distributed.worker.multiprocessing-method": {method!r},
         "distributed.worker.preload": [],
@@ -37,8 +37,8 @@ if __name__ == "__main__":
     }})
     with LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None,
                       local_directory={scratch!r}) as made, Client(made) as client:
-        workers = client.run(facts.gather)
-    print(json.dumps({{p.__name__: p(workers).ok for p in proofs.PROOFS}}))
+        workers = client.run(doctor_facts.gather)
+    print(json.dumps({{p.__name__: p(workers).ok for p in doctor_checks.PROOFS}}))
 """
 
 

@@ -67,7 +67,7 @@ def test_standard_error(state: str) -> None:
 
 
 def test_no_file_gets_the_number_of_a_closed_stream() -> None:
-    code = "import os; from flows.cli import streams; streams._open_closed(); print(os.dup(0))"
+    code = "import os; from flows.cli.process_setup import _open_closed as o; o(); print(os.dup(0))"
     whole = f"{sys.executable} -c '{code}' <&- 2>&-"
     done = subprocess.run(["bash", "-c", whole], stdout=subprocess.PIPE, text=True)
     assert int(done.stdout) > 2

@@ -452,12 +452,12 @@ from pathlib import Path
 import prefect
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings, cluster_class
-from flows.run import runs
+from flows.run.run_folder import scratch
 from flows.settings import parse
 sys.path.insert(0, {root!r})
 from tests.helpers.on_worker import confined, hold_the_gil
 settings = ClusterSettings(workers=1)
-with runs.scratch() as scratch, Cluster(settings, scratch / "workers", engines={{}}) as cluster:
+with scratch() as home, Cluster(settings, home / "workers", engines={{}}) as cluster:
     workers = cluster.client.run(confined)
     for fact in workers.values():
         assert not fact["prefect"], fact

@@ -10,14 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
-from flows.checks import check_wishes
 from flows.cli.printing import Exit, print_answer
-from flows.cli.show import runs as shown
-from flows.cli.show.tables import print_to
-from flows.run import plans
-from flows.settings import PrepareSettings
 from tasks.base.errors import ConfigError, MillError
 from tasks.base.json_types import JsonObject
 from tasks.base.process_memory import importing
@@ -110,12 +103,19 @@ def _settings(args: argparse.Namespace) -> PrepareSettings:
 def agreed(settings: PrepareSettings, yes: bool) -> bool:
     """Print the plan in three lines; False when a person at a terminal declines to recompute more
     than an hour of audio."""
+    from rich.console import Console
+
+    from flows.checks import check_wishes
+    from flows.cli.show.runs import before_run
+    from flows.cli.show.tables import print_to
+    from flows.run import plans
+
     try:
         check_wishes(settings)  # no plan for settings that the run refuses
         plan = plans.of(settings, brief=True)
     except (MillError, OSError):  # the run meets it too, and explains it
         return True
-    print_to(Console(stderr=True), shown.before_run(plan))
+    print_to(Console(stderr=True), before_run(plan))
     asked = sys.stdin.isatty() and sys.stderr.isatty()
     if yes or plan["hours_again"] <= plans.ASKS / 3600 or not asked:
         return True

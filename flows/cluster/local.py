@@ -80,7 +80,7 @@ def start(
     """
     import distributed
 
-    from flows.cluster import worker
+    from flows.cluster import nodes
 
     both = {
         "host": "127.0.0.1",
@@ -89,9 +89,9 @@ def start(
         "local_directory": str(folder),
     }
     pages = {"dashboard": dashboard, "dashboard_address": "127.0.0.1:0"}
-    kind = distributed.Scheduler if dashboard else worker.Scheduler
+    kind = distributed.Scheduler if dashboard else nodes.Scheduler
     scheduler = {"cls": kind, "options": {**both, **pages}}
-    workers = specs(fleet, **both, nthreads=1, worker_class=worker.Worker, memory_limit=memory)
+    workers = specs(fleet, **both, nthreads=1, worker_class=nodes.Worker, memory_limit=memory)
     made: Any = distributed.SpecCluster  # untyped
     before = set(made._instances)
     for left in reversed(range(STARTS)):

@@ -1,5 +1,4 @@
-"""Dask's scheduler and worker as a run has them, and what runs on a worker: stages of a shard with
-progress events, or another call, both measured.
+"""Runs on a Dask worker: stages of a shard with progress events, or another call, both measured.
 
 Knows no Prefect.
 """
@@ -13,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import distributed
 from distributed import get_worker
 
 from tasks.settings.job import Cost, Done, Job
@@ -27,16 +25,6 @@ HANDOVER = "uttermill"  # in a worker's own directory: PCM that filter leaves fo
 #: Between two progress events of a call, s: doubled from the first to the most. A scheduler spends
 #: 0.2 ms on each, and has a thousand workers.
 FIRST_SECONDS, MOST_SECONDS = 0.5, 4.0
-
-
-class Scheduler(distributed.Scheduler):
-    def start_http_server(self, *_: object, **__: object) -> None:
-        """Nothing listens."""
-
-
-class Worker(distributed.Worker):
-    def start_http_server(self, *_: object, **__: object) -> None:
-        """Nothing listens."""
 
 
 def run_stages(

@@ -1,0 +1,19 @@
+"""Dask's scheduler and worker without their HTTP servers, which would show logs and call stacks to
+all users of this machine: they ask for no certificate.
+
+A worker imports this before its preload, so it imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import distributed
+
+
+class Scheduler(distributed.Scheduler):
+    def start_http_server(self, *_: object, **__: object) -> None:
+        """Nothing listens."""
+
+
+class Worker(distributed.Worker):
+    def start_http_server(self, *_: object, **__: object) -> None:
+        """Nothing listens."""

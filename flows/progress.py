@@ -286,4 +286,4 @@ class ProgressObserver(Unobserved):
 
     def sharded(self, found: Sharded) -> None:
         if self._folder is not None:
-            ledger_items.write_left_aside(self._folder, found.left)
+            ledger_items.write_skipped(self._folder, found.left)

@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
     _sets(doctor)
     shelves = _add(commands, "plugins", "list the plug-ins, or all settings of some")
     shelves.add_argument(
-        "which", nargs="?", metavar="SHELF[.NAME]", help="such as filters, or filters.silence"
+        "which", nargs="?", metavar="KIND[.NAME]", help="such as filters, or filters.silence"
     )
     models = _add(commands, "models", "list known weights, check them, or fetch some")
     models.add_argument(

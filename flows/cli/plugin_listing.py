@@ -42,7 +42,7 @@ def named(which: str) -> JsonObject:
         held = [each for each in shelves.SHELVES if which in shelves.names(each)]
         meant = " or ".join(f"{each}.{which}" for each in held) or "filters.silence"
         raise ConfigError(
-            f"there is no shelf {shelf!r}; shelves are {', '.join(shelves.SHELVES)}, and a plug-in "
+            f"no kind of plug-in {shelf!r}; known: {', '.join(shelves.SHELVES)}, and a plug-in "
             f"is named as in {meant}"
         )
     names = [name] if name else shelves.names(shelf)

@@ -72,12 +72,12 @@ def ledger(out: Path) -> JsonObject:
 
 def item_rows(out: Path, reason: str | None, dataset: str | None) -> Iterator[JsonObject]:
     """The same ledger row by row, and files that the newest run skipped."""
-    return ledger_items.rows(_ledger(out)[0], ledger_items.read_left_aside(out), reason, dataset)
+    return ledger_items.rows(_ledger(out)[0], ledger_items.read_skipped(out), reason, dataset)
 
 
 def reasons(out: Path) -> list[str]:
     """Every `<stage>.<reason>` that an item has, as `item_rows` takes them, sorted."""
-    found = {f"shard.{each.reason}" for each in ledger_items.read_left_aside(out)}
+    found = {f"shard.{each.reason}" for each in ledger_items.read_skipped(out)}
     for part in _ledger(out)[0]:
         pairs = part.select(["stage", "reason"]).group_by(["stage", "reason"]).aggregate([])
         found |= {f"{row['stage']}.{row['reason']}" for row in pairs.to_pylist()}
@@ -86,7 +86,7 @@ def reasons(out: Path) -> list[str]:
 
 def datasets(out: Path) -> list[str]:
     """Names of the datasets that have an item, sorted."""
-    found = {each.dataset for each in ledger_items.read_left_aside(out)}
+    found = {each.dataset for each in ledger_items.read_skipped(out)}
     for part in _ledger(out)[0]:
         found |= {*part["dataset"].unique().to_pylist()}
     return sorted(found)

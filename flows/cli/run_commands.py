@@ -109,6 +109,7 @@ def agreed(settings: PrepareSettings, yes: bool) -> bool:
     from flows.cli.show.runs import before_run
     from flows.cli.show.tables import print_to
     from flows.run import plans
+    from tasks.stages.listing import once
 
     try:
         check_wishes(settings)  # no plan for settings that the run refuses

@@ -102,7 +102,7 @@ def together(name: str, job: Job) -> tuple[str, ...]:
 
 
 class ClusterExecutor:
-    """`tasks.runs.executor.Executor` on a cluster; small calls stay in this process until workers run."""
+    """`tasks.runs.executor.Executor` on a cluster; small calls stay here until workers run."""
 
     def __init__(
         self, cluster: Cluster, settings: ClusterSettings, metrics: Metrics | None = None

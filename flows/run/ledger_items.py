@@ -34,7 +34,7 @@ COLUMNS = (
 )
 
 
-def write_left_aside(folder: Path, left: Iterable[LeftAside]) -> None:
+def write_skipped(folder: Path, left: Iterable[LeftAside]) -> None:
     """Write the list of files that a run skipped into the run's folder."""
     text = io.StringIO(newline="")
     lines = csv.writer(text)
@@ -43,7 +43,7 @@ def write_left_aside(folder: Path, left: Iterable[LeftAside]) -> None:
     write_atomic(folder / NAME, text.getvalue().encode())
 
 
-def read_left_aside(out: Path) -> list[LeftAside]:
+def read_skipped(out: Path) -> list[LeftAside]:
     """Files skipped by the newest run that listed its sources."""
     folder = next(run_folder.having(out, NAME), None)
     if folder is None:
@@ -69,13 +69,13 @@ def rows(
         for batch in part.select([*COLUMNS, "dataset"]).to_batches(max_chunksize=4096)
         for row in batch.to_pylist()
     )
-    for row in chain(spans, map(_left_aside, left)):
+    for row in chain(spans, map(_skipped, left)):
         named = reason in (None, row["reason"], f"{row['stage']}.{row['reason']}")
         if named and dataset in (None, row["dataset"]):
             yield {name: row[name] for name in COLUMNS}
 
 
-def _left_aside(each: LeftAside) -> JsonObject:
+def _skipped(each: LeftAside) -> JsonObject:
     return dict.fromkeys(COLUMNS) | {
         "source_path": each.source_path,
         "outcome": LEFT_ASIDE,

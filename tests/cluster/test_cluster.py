@@ -178,7 +178,8 @@ def test_wishes_beyond_the_limit_are_told(
 def test_too_little_address_space_is_refused(tmp_path: Path) -> None:
     script = (
         "import resource, sys; from pathlib import Path\n"
-        "from flows.cluster.worker_counts import Needs; from tasks.base.memory_limits import Limit\n"
+        "from flows.cluster.worker_counts import Needs\n"
+        "from tasks.base.memory_limits import Limit\n"
         "resource.setrlimit(resource.RLIMIT_AS, (2_300_000_000,) * 2)\n"
         "Needs().check(Limit(10**11, 'a machine'))\n"
     )

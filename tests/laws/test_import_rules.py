@@ -175,10 +175,6 @@ BY_NAME = {
     ),
     ("tasks.preload", "name"): "the modules that `tasks.plugins.engines` lists for a job",
     ("flows.cluster.settings", "module"): "a cluster class of a library, which settings name",
-    ("flows.run.launch", "'flows.prepare'"): (
-        "flows use `flows.run`, which starts the one that a command names"
-    ),
-    ("flows.run.launch", "f'flows.{name}'"): "the same",
 }
 
 

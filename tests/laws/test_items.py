@@ -68,9 +68,9 @@ def test_what_is_left_aside_is_kept_with_the_run(tmp_path: Path) -> None:
     left = [LeftAside("c", '/in/a\n,"b".txt', "extension"), LeftAside("c", "/in/.x", "hidden")]
     folder = tmp_path / "runs" / "20260101T000000Z"
     folder.mkdir(parents=True)
-    ledger_items.write_left_aside(folder, left)
-    assert ledger_items.read_left_aside(tmp_path) == sorted(left)
-    assert ledger_items.read_left_aside(tmp_path / "other") == []
+    ledger_items.write_skipped(folder, left)
+    assert ledger_items.read_skipped(tmp_path) == sorted(left)
+    assert ledger_items.read_skipped(tmp_path / "other") == []
 
 
 def row(**known: object) -> dict[str, object]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from flows import cli, settings
-from flows.cli import asking
+from flows.cli.run_commands import agreed
 from flows.run import launch, plans
 from tasks import pipeline, plugins
 from tasks.plugins import Dataset
@@ -129,7 +129,7 @@ def test_a_run_without_its_plan(file: Path, looks: Looks) -> None:
 @pytest.mark.server
 def test_a_run_and_an_estimate_in_prefect(file: Path, looks: Looks, prefect_api: Server) -> None:
     chosen = settings.read(str(file), [], None, ["history=server"])
-    assert launch.estimate(chosen)["sample"]["of"] == 2 * COUNT
+    assert launch.estimate(chosen, settings.SampleSettings())["sample"]["of"] == 2 * COUNT
     assert looks.entries == ONCE
     looks.entries.clear()
     assert launch.run(chosen)["recordings"]["in"] == 2 * COUNT
@@ -165,7 +165,7 @@ def test_listings_end_with_the_run_and_with_a_question(
         monkeypatch.setattr(sys, "stdin", answering := Answering("y\n"))
         monkeypatch.setattr(sys, "stderr", Answering(""))
         answering.meanwhile = lambda: corpus.add(tmp_path / "in", COUNT + 1)
-        assert asking.agreed(chosen, False)
+        assert agreed(chosen, False)
         assert looks.entries["folder"] == ONCE["folder"] + 1
         _, stages = pipeline.run_here(chosen.job())
         assert stages["shard"]["items_computed"] == 2, "a person took time to answer"

@@ -1,0 +1,89 @@
+"""One word for one thing: names and messages hold none of the words that were given up."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted(path for top in ("tasks", "flows") for path in (ROOT / top).rglob("*.py"))
+
+#: Words that no sentence says to a user, and what to say instead.
+MESSAGES = {
+    r"\bshel(f|ves)\b": "the kind of plug-in: filter, recogniser, format",
+    r"\bis the disk sound\b": "check the disk",
+    r"\bmend(s|ed|ing)?\b": "repair, correct",
+    r"\bleft aside\b": "skipped",
+    r"\bquarantined for a death\b": "crashed or timed out",
+    r"\bcould not bring\b": "could not download",
+    r"\bthe system refused:": "cannot read, cannot write",
+    r"(?<!write )\bverdicts?\b": "rule, rejection, outcome",
+}
+
+#: Words in names of modules, classes and functions, and what they were replaced by.
+NAMES = {
+    "callers": "executor",
+    "lean": "process_memory",
+    "sweeping": "temporary_files",
+    "left_aside": "skipped",
+    "up_to_date": "unchanged",
+    "judging": "rejections",
+}
+
+
+def names(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+            yield node.name
+
+
+def messages(tree: ast.AST) -> Iterator[str]:
+    """Texts of errors, warnings, log lines and descriptions of settings."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func).rpartition(".")[2]
+        if called.endswith(("Error", "Interrupted", "Locked", "Failed")) or called in SAID:
+            for argument in [*node.args, *(word.value for word in node.keywords)]:
+                for part in ast.walk(argument):
+                    if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                        yield part.value
+
+
+SAID = {"warning", "info", "error", "Field", "Threshold", "Transient", "add_argument", "print"}
+
+
+def test_no_message_says_a_word_that_was_given_up() -> None:
+    assert [
+        (str(path.relative_to(ROOT)), text, f"say: {better}")
+        for path in FILES
+        for text in messages(ast.parse(path.read_text()))
+        for word, better in MESSAGES.items()
+        if re.search(word, text, re.IGNORECASE)
+    ] == []
+
+
+def test_no_name_holds_a_word_that_was_given_up() -> None:
+    assert [
+        (str(path.relative_to(ROOT)), name, f"use: {better}")
+        for path in FILES
+        for name in (path.stem, *names(ast.parse(path.read_text())))
+        for word, better in NAMES.items()
+        if re.search(rf"(^|_){word}(_|$)", name)
+    ] == []
+
+
+def test_control_they_are_seen() -> None:
+    tree = ast.parse("def left_aside():\n    raise ConfigError(f'no {x} on the shelf')")
+    assert [*names(tree)] == ["left_aside"]
+    assert any("shelf" in text for text in messages(tree))
+
+
+def test_the_glossary_is_short_and_in_use() -> None:
+    page = (ROOT / "tasks/README.md").read_text()
+    table = page[page.index("## Words") : page.index("## Read on")]
+    words = [row.split("|")[1].strip() for row in table.splitlines() if row.startswith("| ")][1:]
+    assert len(words) <= 30
+    assert len({*words}) == len(words)

@@ -232,7 +232,9 @@ def _sharded(job: Job, executor: Executor, scratch: Path, begun: Begun) -> Shard
     shards = sorted(seconds, key=lambda name: (-seconds[name], name))
     listed = shard.broken_of(job, found, safeguards.exempt(job))
     away = shard.unreachable_of(job, found)
-    return Sharded(shards, done, index, found.ignored, found.left, seconds, listed, away)
+    return Sharded(
+        shards, done, index, found.ignored, found.left, seconds, listed, away, found.stated
+    )
 
 
 def probe_batch(recordings: int) -> int:

@@ -26,6 +26,7 @@ from flows.run import estimates, ledger_items, metrics, report, run_folder
 from flows.settings import PrepareSettings
 from tasks import pipeline, storage
 from tasks.accounting import broken, summary
+from tasks.base import masking
 from tasks.base.errors import UNREACHABLE, MillError
 from tasks.base.json_types import JsonObject
 from tasks.base.logs import log
@@ -182,6 +183,7 @@ def result_of(job: Job, ended: pipeline.Run) -> JsonObject:
         "new": published.new,
         **published.summary,
         "ignored": found.ignored,
+        **({"stated": [masking.text(each) for each in found.stated]} if found.stated else {}),
         "broken": _broken(published),
         "unreachable": _unreachable(published),
         "stages": totals.stages,

@@ -35,11 +35,12 @@ COLUMNS = (
 
 
 def write_skipped(folder: Path, left: Iterable[LeftAside]) -> None:
-    """Write the list of files that a run skipped into the run's folder."""
+    """Write the list of files that a run skipped into the run's folder. Lines without a detail end
+    before it, as earlier releases wrote all of them."""
     text = io.StringIO(newline="")
     lines = csv.writer(text)
     lines.writerow(LeftAside._fields)
-    lines.writerows(sorted(left))
+    lines.writerows(each if each.detail else each[:-1] for each in sorted(left))
     write_atomic(folder / NAME, text.getvalue().encode())
 
 
@@ -81,7 +82,7 @@ def _skipped(each: LeftAside) -> JsonObject:
         "outcome": LEFT_ASIDE,
         "stage": "shard",
         "reason": each.reason,
-        "detail": DETAILS.get(each.reason),
+        "detail": each.detail or DETAILS.get(each.reason),
         "dataset": each.dataset,
     }
 

@@ -86,6 +86,7 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
         **({"unusable": _unusable(plan)} if plan.unusable else {}),
         **({"unjudged": plan.unjudged} if plan.unjudged else {}),
         **({"refusal": plan.refusal} if plan.refusal else {}),
+        **({"stated": [masking.text(each) for each in plan.stated]} if plan.stated else {}),
         **({"shared": [_shared(job, each) for each in plan.shared]} if plan.shared else {}),
     }
 

@@ -138,6 +138,7 @@ CODES = {
     "expands": "more audio comes out of its bytes than `filter.max_expansion` allows",
     "missing": "the list names a file that is not there",
     "unsupported": "the list asks for something that is not run (a Kaldi pipe, say)",
+    "bad_text": "its text file cannot be understood, or its encoding is not certain",
     "bad_rttm": "its RTTM file, which says who speaks when, cannot be understood",
     "segment_outside_audio": "the segment lies or ends beyond the end of the recording",
     "duplicate_segment": "the list gives this span before, with the same key and another text",

@@ -64,7 +64,7 @@ class Recording:
     `source_path` is the original path for people (an absolute path, or `archive.tar!member`).
     `guard` changes whenever the bytes may have changed (`recording.guard`). `error` is (code,
     detail) if the listing already shows that the recording is unusable: a missing file, a Kaldi
-    pipe.
+    pipe. `length`: seconds from its start that the source asks for; None: all of it.
     """
 
     path: str
@@ -78,11 +78,13 @@ class Recording:
     language: str | None = None
     segments: tuple[Segment, ...] | None = None
     error: tuple[str, str] | None = None
+    length: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """Something that a source leaves out on purpose, with the reason."""
+    """Something that a source leaves out on purpose, with the reason, and more in words."""
 
     path: str
     reason: str
+    detail: str = ""

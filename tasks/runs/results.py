@@ -25,6 +25,7 @@ class Sharded:
     seconds: dict[str, float] = field(default_factory=dict)  # audio of each shard by header
     listed: BrokenCount = field(default_factory=BrokenCount)  # of sources that must not be broken
     unreachable: dict[str, Unreachable] = field(default_factory=dict)  # by dataset
+    stated: list[str] = field(default_factory=list)  # what sources state of their recordings
 
 
 @dataclass(slots=True)

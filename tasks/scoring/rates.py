@@ -20,6 +20,7 @@ from tasks.base.schema import Row
 from tasks.scoring._plain import UNSPACED
 from tasks.scoring.cleaning import clean
 from tasks.scoring.normalisers import LONGEST, VERSION, base, normalise
+from tasks.scoring.wordless import wordless
 
 _WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 _KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa]")
@@ -107,10 +108,16 @@ def scored(row: Row, reference: str | None, stated: str | None) -> Row:
     """A row of TRANSCRIPTS with everything that follows from `raw_text`, the recognised language,
     and the source's current text (clean) and language; the row itself if it is up to date.
 
-    Counts are null without a reference or without a recogniser.
+    Counts are null without a reference that holds words, or without a recogniser.
     """
     reference = reference or None
-    if (row.get("scoring") or "").startswith(f"{VERSION} ") and row["reference"] == reference:
+    words_in_it = bool(reference) and not wordless(reference or "")
+    counted = row.get("words") is not None
+    if (
+        (row.get("scoring") or "").startswith(f"{VERSION} ")
+        and row["reference"] == reference
+        and (words_in_it or not counted)  # earlier releases counted errors against `[inaudible]`
+    ):
         return row
     raw = row["raw_text"]
     language = language_of(stated, reference, row["language"])
@@ -123,7 +130,7 @@ def scored(row: Row, reference: str | None, stated: str | None) -> Row:
         "normalised": None if raw is None else heard,
         "reference": reference,
         "reference_normalised": said if reference else None,
-        **(_counts(said, heard)._asdict() if reference and raw is not None else nothing),
+        **(_counts(said, heard)._asdict() if words_in_it and raw is not None else nothing),
         "scoring": f"{VERSION} {language}",
     }
 

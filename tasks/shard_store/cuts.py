@@ -111,8 +111,18 @@ def no_samples(segment: Segment, cut: Cut) -> str:
 
 
 def segments_of(recording: Row) -> tuple[Segment, ...] | None:
-    given = recording["segments"]
-    return None if given is None else tuple(map(_segment, given))
+    """The spans that the source asks for; None: it gives the recording as a whole.
+
+    NeMo's manifests name the length to read. Mostly it is the file's own, rounded, and the
+    recording is given as a whole; else it is a span with all that the source says.
+    """
+    if (given := recording["segments"]) is not None:
+        return tuple(map(_segment, given))
+    length, header = recording.get("length"), recording.get("header_seconds")
+    if length is None or (header is not None and abs(length - header) <= MOST_BEYOND):
+        return None
+    said = (recording[name] for name in ("source_id", "text", "speaker", "language"))
+    return (Segment(0.0, length, *said),)
 
 
 def speakers_of(recording: Row) -> tuple[Segment, ...] | None:

@@ -106,6 +106,8 @@ class ShardView(StoredShard):
     ) -> Utterance:
         start, end, index = span["start"], span["end"], span["given"]
         part_of = span.get("turn")
+        # A text about the recording's first seconds alone is not that of the whole.
+        whole = given is None or recording["segments"] is not None
         utterance = Utterance(
             recording,
             start,
@@ -118,7 +120,7 @@ class ShardView(StoredShard):
             _segment(span, cut.rate, given),
             given[part_of] if given is not None and part_of is not None else None,
             cut.fingerprints.get((start, end, index), {}),
-            index is None and start == 0 and end == cut.decoded,
+            whole and index is None and start == 0 and end == cut.decoded,
         )
         if recipe.enhancing(self.job):
             utterance.enhanced = enhanced.recipe_of(self.job, utterance.audio)

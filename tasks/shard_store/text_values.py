@@ -6,6 +6,7 @@ from tasks import plugins
 from tasks.base.json_types import JsonObject
 from tasks.plugins.contracts.text import ScoredTranscript, words
 from tasks.scoring.normalisers import base
+from tasks.scoring.wordless import wordless
 from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tasks.shard_store import hypotheses
@@ -77,6 +78,8 @@ class TextValues:
             **row,
             "text": text,
             "text_chars": len(text.strip()),
+            # "um" counts no word when texts are compared, and is one.
+            "words": 0 if source == "reference" and wordless(text) else row["words"] or None,
             "wer": wer,
             "cer": cer,
             "language_probability": probability,

@@ -13,7 +13,11 @@ from tasks.settings import Plugin, TranscribeSettings
 from tasks.settings.job import Job
 from tasks.shard_store import recipe
 
-UNASKED = ("max_hours_per_speaker", "rttm")  # not told unless asked for: versions stay as they were
+#: Not told unless they differ from this default: versions stay as they were.
+UNASKED = {
+    **{"max_hours_per_speaker": None, "rttm": None},
+    **{"texts": "auto", "encoding": None, "speaker": "none"},
+}
 
 
 def recipes_of(job: Job) -> JsonObject:
@@ -113,7 +117,7 @@ def settings_of(job: Job) -> JsonObject:
 
 
 def _asked(settings: JsonObject) -> JsonObject:
-    return {name: v for name, v in settings.items() if name not in UNASKED or v is not None}
+    return {name: v for name, v in settings.items() if v != UNASKED.get(name, ...)}
 
 
 def _transcribing(settings: TranscribeSettings) -> JsonObject:

@@ -131,23 +131,40 @@ def seconds_field(value: object) -> float | None:
 
 def timed_words(value: object) -> tuple[TimedWord, ...] | None:
     """Words with their times from `{word, start, end}` or `[word, start, duration]`, None if
-    absent or empty; ValueError for anything else, and if they are not in order of time."""
+    absent or empty, or if no word has times; ValueError for anything else, and if they are not in
+    order of time. Words without times (WhisperX gives figures none) share the gap that their
+    neighbours leave."""
     if value is None:
         return None
     if not isinstance(value, list):
         raise ValueError("word times are a list")
     found: list[TimedWord] = []
+    untimed: list[str] = []
     for item in value:
-        word = _timed_word(item)
-        if word.word in SILENT:
+        word, start, end = _timed_word(item)
+        if word in SILENT:
             continue
-        if not 0 <= word.start <= word.end or (found and word.start < found[-1].start):
+        if start is None or end is None:
+            untimed.append(word)
+            continue
+        if not 0 <= start <= end or (found and start < found[-1].start):
             raise ValueError("word times are negative, or not in order")
-        found.append(word)
+        found += _shared(untimed, min(found[-1].end, start) if found else start, start)
+        found.append(TimedWord(word, start, end))
+        untimed = []
+    if found:
+        found += _shared(untimed, found[-1].end, found[-1].end)
     return tuple(found) or None
 
 
-def _timed_word(item: object) -> TimedWord:
+def _shared(words: list[str], start: float, end: float) -> list[TimedWord]:
+    """Words in equal parts of a gap."""
+    step = (end - start) / max(len(words), 1)
+    return [TimedWord(w, start + n * step, start + (n + 1) * step) for n, w in enumerate(words)]
+
+
+def _timed_word(item: object) -> tuple[str, float | None, float | None]:
+    """A word with its start and end in s; None: it has no times."""
     if isinstance(item, dict):
         text, start, end = item.get("word"), item.get("start"), item.get("end")
         begins, ends = seconds_field(start), seconds_field(end)
@@ -157,8 +174,8 @@ def _timed_word(item: object) -> TimedWord:
     else:
         raise ValueError("a word with times is {word, start, end} or [word, start, duration]")
     if begins is None or ends is None:
-        raise ValueError("a word has no times")
-    return TimedWord(text_field(text) or "", begins, ends)
+        begins = ends = None
+    return text_field(text) or "", begins, ends
 
 
 def checked_span(start: float | None, end: float | None) -> tuple[float, float | None]:

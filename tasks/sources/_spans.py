@@ -18,13 +18,20 @@ APART = "its segments are of different channels; write each channel to a file of
 @dataclass(frozen=True, slots=True)
 class Line:
     """One parsed line. `written`: the path as in the line; `whole`: it names no span; `channels`:
-    those of the file that are heard in the span, where the list says so."""
+    those of the file that are heard in the span, where the list says so; `length`: of the span it
+    says only how long it is."""
 
     path: str
     written: str
     whole: bool
     segment: Segment
     channels: tuple[int, ...] | None = None
+    length: bool = False
+
+    def again(self, former: Line) -> bool:
+        """Whether a line says the same span only by its length, as a former one does."""
+        same = self.segment.end == former.segment.end
+        return self.length and former.length and same
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +64,13 @@ def grouped(
                 group = groups.setdefault(line.path, _Group(line))
                 group.channels.add(line.channels)
                 if group.segments and (
-                    group.first.whole or line.whole or line.segment in group.segments
+                    group.first.whole
+                    or line.whole
+                    or line.again(group.first)
+                    or line.segment in group.segments
                 ):
-                    first = group.first if group.first.whole and line.whole else line
+                    both = (group.first.whole and line.whole) or line.again(group.first)
+                    first = group.first if both else line
                     why = again("duplicate_line", first.segment.text, line.segment.text)
                     yield Ignored(line_name(path, number), why)
                 else:
@@ -101,8 +112,13 @@ def _recording(group: _Group, root: str) -> Recording:
         return replace(found, error=("unsupported", APART))
     one = line.segment
     # Word times need a segment to be cut from, even where it is the whole file.
-    if not line.whole or one.words:
+    if not (line.whole or line.length) or len(group.segments) > 1 or one.words:
         return replace(found, segments=tuple(group.segments))
     return replace(
-        found, source_id=one.source_id, text=one.text, speaker=one.speaker, language=one.language
+        found,
+        source_id=one.source_id,
+        text=one.text,
+        speaker=one.speaker,
+        language=one.language,
+        length=one.end,
     )

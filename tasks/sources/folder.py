@@ -1,18 +1,23 @@
-"""A folder of audio files, at any depth; or one audio file.
+"""A folder of audio files, at any depth, with the texts beside them; or one audio file.
 
 Recordings come in the byte order of their relative paths, under a URL too. Links to files are
 followed, and links to folders unless that would visit a folder twice: a link into the tree itself
 is ignored, so that adding one never renames a recording. Results of uttermill are not recordings.
+
+A recording's text is the file of the same stem in its folder, see `tasks/sources/_beside`. Its
+speaker may be in its path.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from tasks import storage
 from tasks.base.errors import ConfigError
@@ -20,10 +25,15 @@ from tasks.recording import Ignored, Locator, Recording
 from tasks.recording.extensions import known
 from tasks.recording.guard import stat_error
 from tasks.recording.names import display_text, recording_name, safe_name
-from tasks.settings import SourceSettings
+from tasks.settings import SourceSettings, StageSettings
+from tasks.settings.base import WORDS
+from tasks.sources import _text_encoding
+from tasks.sources._beside.choice import Texts, TextsSettings
+from tasks.sources._beside.folders import AHEAD, FolderTexts
 from tasks.sources._lists import failed, of_file
-from tasks.sources._objects import walk
+from tasks.sources._objects import Object, walk
 from tasks.sources._paths import RESULTS, is_results, results_above, skip_reason, source_root
+from tasks.storage import urls
 from tasks.storage.local import stat_guard
 
 #: Kinds of sources that read one file, by its ending.
@@ -35,8 +45,41 @@ MOST_LOOKED = 50_000  # entries that are looked at to find branches
 Branch = tuple[str, bool]
 
 
+def _names_a_speaker(pattern: str) -> str:
+    try:
+        if "speaker" in re.compile(pattern).groupindex:
+            return pattern
+    except re.error as error:
+        raise ValueError(f"it is no regular expression: {error}") from None
+    raise ValueError("it has no group of this name: (?P<speaker>…)")
+
+
+class SpeakerPattern(StageSettings):
+    """Where a recording's path names its speaker."""
+
+    pattern: Annotated[str, AfterValidator(_names_a_speaker)] = Field(
+        description="Regular expression with a group `(?P<speaker>…)`, looked for in the "
+        "recording's path below the source's, extension included."
+    )
+
+
 class Settings(SourceSettings):
     kind: Literal["folder"] = "folder"
+    texts: Literal["none", "auto"] | TextsSettings = Field(
+        "auto",
+        description="Texts beside the recordings, in files of the same stem: auto, none, or "
+        "`{ext: srt, tier: NAME}` for those of one ending, or of one tier.",
+    )
+    encoding: Annotated[str, AfterValidator(_text_encoding.checked)] | None = Field(
+        None,
+        description="Encoding of texts that are neither UTF-8 nor UTF-16: `gbk`, `cp1251`.",
+        json_schema_extra=WORDS,
+    )
+    speaker: Literal["none", "parent_folder"] | SpeakerPattern = Field(
+        "none",
+        description="Who speaks in a recording: none says it, its folder's name, or "
+        "`{pattern: REGEX}` with a group `(?P<speaker>…)` that is found in its path.",
+    )
     system_folders: bool = Field(
         False, description="Also take what lies in recycle bins, snapshots and thumbnail folders."
     )
@@ -60,8 +103,9 @@ def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
                 f"source {display_text(settings.path)!r} cannot be listed ({error.strerror})"
             ) from None
         return _walk(root, status, settings)
-    if stat.S_ISREG(status.st_mode) and known(os.path.basename(root)):
-        return iter([_recording(os.path.basename(root), root, status)])
+    name = os.path.basename(root)
+    if stat.S_ISREG(status.st_mode) and known(name):
+        return _alone(root, _recording(name, root, status), settings)
     raise ConfigError(
         f"source {display_text(settings.path)!r} is neither a folder nor an audio file{_hint(root)}"
     )
@@ -124,17 +168,17 @@ def _walk_apart(
         above = stack.pop()
         path = f"{root}/{above}".rstrip("/")
         try:
-            entries = _entries(path)
+            entries = _listed(path, settings)
         except OSError as error:
             yield _unlisted(above.rstrip("/"), path, error)
             continue
         trees = []
-        for entry in entries:
+        for entry, texts in entries:
             relative = above + entry.name
             if reason := skip_reason(entry.name, settings.system_folders):
                 yield Ignored(recording_name(relative), reason)
             elif not _is_folder(entry):
-                yield _file(relative, entry)
+                yield _file(relative, entry, texts, settings)
             elif entry.is_symlink() or os.stat(entry.path).st_dev != status.st_dev:
                 raise _Linked
             elif deep:
@@ -148,23 +192,97 @@ def _unlisted(relative: str, path: str, error: OSError) -> Recording:
 
 
 def _objects(root: str, settings: Settings) -> Iterator[Recording | Ignored]:
-    for found in walk(root, settings.system_folders):
-        if isinstance(found, Ignored):
-            yield found
-        elif known(found.relative):
-            name = safe_name(found.relative)
-            yield Recording(
-                name, display_text(found.url), Locator(found.url), found.size, found.guard
-            )
-        else:
-            yield Ignored(recording_name(found.relative), "extension")
+    if settings.texts == "none":
+        for found in walk(root, settings.system_folders):
+            yield found if isinstance(found, Ignored) else _of_object(found, None, settings)
+        return
+    listed = list(walk(root, settings.system_folders))
+    names: dict[str, list[str]] = {}
+    for found in listed:
+        if isinstance(found, Object):
+            above, _, name = found.relative.rpartition("/")
+            names.setdefault(above, []).append(name)
+    folders: dict[str, FolderTexts | None] = {}
+    for start in range(0, len(listed), AHEAD):
+        block = listed[start : start + AHEAD]
+        near: dict[str, list[str]] = {}
+        for found in block:
+            if isinstance(found, Object):
+                above, _, name = found.relative.rpartition("/")
+                near.setdefault(above, []).append(name)
+        for above, those in near.items():
+            if above not in folders:
+                home = f"{root}/{above}/" if above else f"{root}/"
+                folders[above] = _texts(home, names.pop(above), settings)
+            if texts := folders[above]:
+                texts.ahead(those)
+        for found in block:
+            if isinstance(found, Ignored):
+                yield found
+            else:
+                yield _of_object(found, folders[found.relative.rpartition("/")[0]], settings)
+
+
+def _of_object(found: Object, texts: FolderTexts | None, settings: Settings) -> Recording | Ignored:
+    name = found.relative.rpartition("/")[2]
+    if aside := _aside(found.relative, name, texts):
+        return aside
+    if not known(found.relative):
+        return Ignored(recording_name(found.relative), "extension")
+    path, locator = safe_name(found.relative), Locator(found.url)
+    recording = Recording(path, display_text(found.url), locator, found.size, found.guard)
+    return _told(settings, texts, name, recording)
 
 
 def _object(url: str, settings: Settings) -> Iterator[Recording | Ignored]:
     name = os.path.basename(url)
     if not known(name):
         raise ConfigError(f"source {display_text(settings.path)!r} is not an audio file")
-    return iter([of_file(recording_name(name), url)])
+    return _alone(url, of_file(recording_name(name), url), settings)
+
+
+def _texts(home: str, names: Iterable[str], settings: Settings) -> FolderTexts | None:
+    """The texts of a folder's recordings; None if there are none. `home`: its path, with `/`."""
+    if settings.texts == "none":
+        return None
+    chosen = TextsSettings() if settings.texts == "auto" else settings.texts
+    tiers = (chosen.tier,) if isinstance(chosen.tier, str) else chosen.tier or ()
+    found = FolderTexts(home, names, Texts(chosen.ext, tiers, settings.encoding))
+    return found if found.any else None
+
+
+def _alone(path: str, recording: Recording, settings: Settings) -> Iterator[Recording | Ignored]:
+    """A recording that is the whole source, and the texts beside it."""
+    home, name = os.path.split(path)
+    chosen = settings.texts.ext if isinstance(settings.texts, TextsSettings) else None
+    named = [f"{os.path.splitext(name)[0]}.{ending}" for ending in Texts(chosen).endings]
+    if settings.texts == "none":
+        named = []
+    near = [each for each in named if urls.named(f"{home}/{each}")]
+    texts = _texts(f"{home}/", [name, *near], settings)
+    yield _told(settings, texts, name, recording)
+    yield from filter(None, (_aside(each, each, texts) for each in near))
+
+
+def _aside(relative: str, name: str, texts: FolderTexts | None) -> Ignored | None:
+    reason = texts and texts.aside(name)
+    return Ignored(recording_name(relative), *reason) if reason else None
+
+
+def _told(
+    settings: Settings, texts: FolderTexts | None, name: str, recording: Recording
+) -> Recording:
+    """A recording with its speaker, as its path says, and its text."""
+    if settings.speaker != "none":
+        recording = replace(recording, speaker=_speaker(recording.path, settings.speaker))
+    return texts.of(name, recording) if texts else recording
+
+
+def _speaker(path: str, how: Literal["parent_folder"] | SpeakerPattern) -> str | None:
+    if isinstance(how, SpeakerPattern):
+        found = re.search(how.pattern, path)
+        return (found and found["speaker"]) or None
+    return os.path.basename(os.path.dirname(path)) or None
 
 
 def _recording(relative: str, path: str, status: os.stat_result) -> Recording:
@@ -190,9 +308,33 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
+#: A folder's entry, and the texts of the folder's recordings.
+Entry = tuple[os.DirEntry[str], FolderTexts | None]
+
+
 def _entries(path: str) -> Iterator[os.DirEntry[str]]:
     with os.scandir(path) as found:
         return iter(sorted(found, key=_order))
+
+
+def _listed(path: str, settings: Settings) -> Iterator[Entry]:
+    entries = list(_entries(path))
+    if settings.texts == "none":
+        return ((entry, None) for entry in entries)
+    names = (
+        entry.name
+        for entry in entries
+        if not skip_reason(entry.name, settings.system_folders) and not _is_folder(entry)
+    )
+    return _with_texts(entries, _texts(f"{path.rstrip('/')}/", names, settings))
+
+
+def _with_texts(entries: list[os.DirEntry[str]], texts: FolderTexts | None) -> Iterator[Entry]:
+    for start in range(0, len(entries), AHEAD):
+        block = entries[start : start + AHEAD]
+        if texts:
+            texts.ahead([entry.name for entry in block])
+        yield from ((entry, texts) for entry in block)
 
 
 def _reached_anyway(path: str, real_root: str, settings: Settings) -> bool:
@@ -210,10 +352,10 @@ def _walk(root: str, status: os.stat_result, settings: Settings) -> Iterator[Rec
     real_root = os.path.realpath(root)
     visited = {(status.st_dev, status.st_ino)}
     # A stack of open listings, not recursion: a tree may be deeper than Python's limit.
-    stack = [("", _entries(root))]
+    stack = [("", _listed(root, settings))]
     while stack:
         above, entries = stack[-1]
-        entry = next(entries, None)
+        entry, texts = next(entries, (None, None))
         if entry is None:
             stack.pop()
             continue
@@ -223,7 +365,7 @@ def _walk(root: str, status: os.stat_result, settings: Settings) -> Iterator[Rec
             continue
         try:
             if not _is_folder(entry):
-                yield _file(relative, entry)
+                yield _file(relative, entry, texts, settings)
                 continue
             if results_above(entry.path) if entry.is_symlink() else is_results(entry.path):
                 yield Ignored(recording_name(relative), RESULTS)
@@ -237,12 +379,16 @@ def _walk(root: str, status: os.stat_result, settings: Settings) -> Iterator[Rec
                 yield Ignored(recording_name(relative), "duplicate_folder")
                 continue
             visited.add((folder_status.st_dev, folder_status.st_ino))
-            stack.append((relative + "/", _entries(entry.path)))
+            stack.append((relative + "/", _listed(entry.path, settings)))
         except OSError as error:
             yield _unlisted(relative, entry.path, error)
 
 
-def _file(relative: str, entry: os.DirEntry[str]) -> Recording | Ignored:
+def _file(
+    relative: str, entry: os.DirEntry[str], texts: FolderTexts | None, settings: Settings
+) -> Recording | Ignored:
+    if aside := _aside(relative, entry.name, texts):
+        return aside
     is_link = entry.is_symlink()
     if not is_link and not known(entry.name):
         return Ignored(recording_name(relative), "extension")
@@ -260,4 +406,4 @@ def _file(relative: str, entry: os.DirEntry[str]) -> Recording | Ignored:
         return Ignored(recording_name(relative), "not_a_file")
     if is_link and results_above(entry.path):
         return Ignored(recording_name(relative), RESULTS)
-    return _recording(relative, entry.path, status)
+    return _told(settings, texts, entry.name, _recording(relative, entry.path, status))

@@ -5,7 +5,8 @@
 
 Each line's keys tell its kind. Lines that name spans of one file become one recording with
 segments, in the place of the file's first line. A file that is given whole once more is left aside,
-as `duplicate_line`, or as `other_text` if its text is another one.
+as `duplicate_line`, or as `other_text` if its text is another one. A length without a start is that
+of a span from 0, as in NeMo; where it is the file's own, the line is about the whole file.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ class ColumnSettings(StageSettings):
     start: str | None = Field(None, json_schema_extra=WORDS)
     end: str | None = Field(None, json_schema_extra=WORDS)
     duration: str | None = Field(
-        None, description="Length of the span; used where start is.", json_schema_extra=WORDS
+        None,
+        description="Length of the span, from start or from 0; used where end is not.",
+        json_schema_extra=WORDS,
     )
     words: str | None = Field(
         None,
@@ -106,8 +109,9 @@ def _parse(line: str | None, root: str, given: Columns | None) -> Iterator[Line]
     path = resolve(root, get("audio"))
     start, end = seconds_field(get("start")), seconds_field(get("end"))
     duration = seconds_field(get("duration"))
-    if start is not None and end is None and duration is not None:
-        end = start + duration
+    length = start is None and end is None and duration is not None
+    if end is None and duration is not None:
+        end = (start or 0.0) + duration
     begin, finish = checked_span(start, end)
     segment = Segment(
         begin,
@@ -118,4 +122,5 @@ def _parse(line: str | None, root: str, given: Columns | None) -> Iterator[Line]
         language=text_field(get("language")),
         words=timed_words(get("words")),
     )
-    yield Line(path, str(get("audio")), start is None and end is None, segment)
+    whole = start is None and finish is None
+    yield Line(path, str(get("audio")), whole, segment, length=length and finish is not None)

@@ -1,4 +1,4 @@
-"""Drops utterances with an empty text."""
+"""Drops utterances with an empty text, or with a reference that holds no words (`[inaudible]`)."""
 
 from __future__ import annotations
 
@@ -11,4 +11,5 @@ class Settings(StageSettings):
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (Limit("text_chars", min=settings.min_chars, low="empty_text"),)
+    empty = Limit("text_chars", min=settings.min_chars, low="empty_text")
+    return (empty, Limit("words", min=1, low="no_words_in_reference"))

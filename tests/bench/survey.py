@@ -1,10 +1,10 @@
 """Listing a source and comparing it with what is known: CPU seconds and largest memory.
 
-    python -m tests.bench.survey [--recordings 100000] [--folder FOLDER]
+    python -m tests.bench.survey [--recordings 100000] [--texts] [--folder FOLDER]
 
-Empty files in folders of a thousand (listing reads no audio), and an OUT that knows them all. Each
-step runs in a process of its own: the first listing, one where nothing has changed, and that once
-more, which finds what the former noted.
+Empty files in folders of a thousand (listing reads no audio), with `--texts` a text beside each,
+and an OUT that knows them all. Each step runs in a process of its own: the first listing, one where
+nothing has changed, and that once more, which finds what the former noted.
 """
 
 from __future__ import annotations
@@ -33,12 +33,18 @@ from tests.helpers.memory import peak
 EACH = 1000  # files of a folder, and recordings of a shard
 
 
-def tree(root: Path, count: int) -> None:
+def tree(root: Path, count: int, texts: bool) -> None:
     for folder in range(-(-count // EACH)):
         home = root / f"speaker-{folder:05d}"
         home.mkdir(parents=True)
         for number in range(min(EACH, count - folder * EACH)):
             (home / f"recording-{number:06d}.wav").touch()
+            if texts:
+                (home / f"recording-{number:06d}.txt").write_text(text_of(number))
+
+
+def text_of(number: int) -> str:
+    return f"This is said in the recording with the number {number}."
 
 
 def job_of(root: Path, out: Path) -> Job:
@@ -49,7 +55,7 @@ def job_of(root: Path, out: Path) -> Job:
 def remember(root: Path, out: Path) -> None:
     """Commit what a run would know of the tree."""
     for number, home in enumerate(sorted(root.iterdir())):
-        rows = [_row(path, f"{home.name}/{path.name}") for path in sorted(home.iterdir())]
+        rows = [_row(path, f"{home.name}/{path.name}") for path in sorted(home.glob("*.wav"))]
         manifest.commit(out, "shard", f"shard-{number:06d}", rows, RECORDINGS, {})
 
 
@@ -59,6 +65,8 @@ def _row(path: Path, name: str) -> dict[str, Any]:
         "recording": f"c/{name}", "dataset": "c", "path": name, "source_path": str(path),
         "locator": Locator(str(path)).dumps(), "present": True,
     }  # fmt: skip
+    if path.with_suffix(".txt").exists():
+        row["text"] = path.with_suffix(".txt").read_text()
     return row | {
         "size": status.st_size, "guard": stat_guard(status), "listed": fingerprints.listed(row),
         "content": f"{status.st_ino:064x}", "header_rate": 16000, "header_channels": 1,
@@ -93,6 +101,7 @@ def step(root: Path, out: Path, known: bool) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--recordings", type=int, default=100_000)
+    parser.add_argument("--texts", action="store_true", help="a text beside each recording")
     parser.add_argument("--folder", type=Path, help="where the files are made")
     parser.add_argument("--step", choices=("first", "known", "again"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -103,7 +112,7 @@ def main() -> None:
         return
     home = Path(tempfile.mkdtemp(prefix="uttermill-survey-", dir=options.folder))
     try:
-        tree(home / "in", options.recordings)
+        tree(home / "in", options.recordings, options.texts)
         remember(home / "in", home / "out")
         for name in ("first", "known", "again"):
             words = ["--step", name, "--folder", str(home / "in")]

@@ -158,7 +158,7 @@ def test_a_whole_shelf_and_every_shelf(capsys: pytest.CaptureFixture[str]) -> No
 
 @pytest.mark.parametrize(
     ("which", "sentence"),
-    [("filter", "no kind of plug-in 'filter'; known:"), ("filters.silent", "no 'silent'")],
+    [("filter", "no kind of plug-in 'filter'; known:"), ("filters.silent", "no filter 'silent'")],
 )
 def test_an_unknown_plugin_is_told_what_there_is(
     which: str, sentence: str, capsys: pytest.CaptureFixture[str]

@@ -288,7 +288,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
 #: content and segments into cuts, the language into transcripts.
 _SOURCE = dict.fromkeys(("kind", "path", "name", "licence", "language", "expect_broken", "rttm"))
 SOURCES: dict[str, set[str]] = {
-    "folder": {*_SOURCE, "system_folders"},
+    "folder": {*_SOURCE, "system_folders", "texts", "encoding", "speaker"},
     "kaldi": {*_SOURCE, "root"},
     "lhotse": {*_SOURCE, "root"},
     "jsonl": {*_SOURCE, "root", "columns"},

@@ -214,7 +214,8 @@ def test_folder_takes_one_file_and_special_files(tmp_path: Path) -> None:
         if remedy:
             (tmp_path / name).unlink()
     os.mkfifo(tmp_path / "pipe.wav")
-    assert ignored(listed("folder", tmp_path)) == {"pipe.wav": "not_a_file", "a.txt": "extension"}
+    reasons = ignored(listed("folder", tmp_path))
+    assert reasons == {"pipe.wav": "not_a_file", "a.txt": "read_as_text"}
 
 
 def test_folder_takes_a_deep_tree(tmp_path: Path) -> None:
@@ -395,7 +396,48 @@ def test_jsonl_nemo(tmp_path: Path) -> None:
     )
     a, b = recs(listed("jsonl", path, root=str(tmp_path / "audio")))
     assert (a.path, a.text, a.language, a.speaker, a.segments) == ("a.wav", "hi", "en", "7", None)
+    assert a.length == 2.0
     assert b.segments == (Segment(1.0, 3.0, None, "x"),)
+    assert b.length is None
+
+
+def test_a_length_without_a_start_is_that_of_a_span_from_0(tmp_path: Path) -> None:
+    put(tmp_path / "a.wav")
+    put(tmp_path / "b.wav")
+    path = jsonl(
+        tmp_path / "m.json",
+        {"audio_filepath": "a.wav", "duration": 2.0, "text": "one"},
+        {"audio_filepath": "a.wav", "duration": 2.0, "text": "one"},
+        {"audio_filepath": "a.wav", "duration": 2.0, "text": "two"},
+        {"audio_filepath": "b.wav", "duration": 2.0, "text": "one"},
+        {"audio_filepath": "b.wav", "duration": 2.0, "offset": 2.0, "text": "two"},
+    )
+    found = listed("jsonl", path)
+    assert ignored(found) == {"m.json:2": "duplicate_line", "m.json:3": "other_text"}
+    a, b = recs(found)
+    assert (a.text, a.length, a.segments) == ("one", 2.0, None)
+    assert b.segments == (Segment(0.0, 2.0, None, "one"), Segment(2.0, 4.0, None, "two"))
+    columns = {"audio": "f", "text": "t", "duration": "d"}
+    named = jsonl(tmp_path / "n.jsonl", {"f": "a.wav", "t": "one", "d": 1.5})
+    assert [r.length for r in recs(listed("jsonl", named, columns=columns))] == [1.5]
+
+
+def test_words_without_times_share_the_gap_between_their_neighbours(tmp_path: Path) -> None:
+    put(tmp_path / "a.wav")
+    words = [
+        {"word": "so"}, {"word": "in", "start": 1.0, "end": 2.0}, {"word": "20"}, {"word": "14"},
+        {"word": "it", "start": 3.0, "end": 3.5}, {"word": "was"},
+    ]  # fmt: skip
+    row = {"f": "a.wav", "t": "so in 20 14 it was", "s": 0, "e": 4, "w": words}
+    untimed = {**row, "s": 4, "e": 5, "w": [{"word": "so"}]}
+    columns = {"audio": "f", "text": "t", "start": "s", "end": "e", "words": "w"}
+    [found] = recs(listed("jsonl", jsonl(tmp_path / "l.jsonl", row, untimed), columns=columns))
+    timed, plain = found.segments or ()
+    assert [(w.word, w.start, w.end) for w in timed.words or ()] == [
+        ("so", 1.0, 1.0), ("in", 1.0, 2.0), ("20", 2.0, 2.5), ("14", 2.5, 3.0),
+        ("it", 3.0, 3.5), ("was", 3.5, 3.5),
+    ]  # fmt: skip
+    assert plain.words is None
 
 
 def test_jsonl_columns(tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ def plan(result: JsonObject) -> Iterator[Line]:
         yield f"{counted(items, 'new recording')} cannot be used: {which}."
     if "refusal" in result:
         yield refusal(result)
+    for sentence in result.get("stated", ()):
+        yield f"{sentence}."
     for each in result.get("shared", ()):
         yield f"{each['says']}."
     yield _version(result)

@@ -60,6 +60,8 @@ def funnel(result: JsonObject) -> Iterator[Line]:
         left = sorted(result["ignored"].items())
         parts = ", ".join(f"{counted(n, 'file')} ({name})" for name, n in left)
         yield f"Skipped while listing: {parts}; `uttermill ledger OUT --items` names them."
+    for sentence in result.get("stated", ()):
+        yield f"{sentence}."
 
 
 def broken(files: Sequence[Mapping[str, str]], failed: int) -> Iterator[Line]:

@@ -36,6 +36,7 @@ RECORDINGS = pa.schema(
         column("speaker", S, "speaker of the whole recording"),
         column("language", S, "language that the source states"),
         column("segments", pa.list_(SEGMENT), "spans that the source asks for"),
+        column("length", F64, "from its start, that the source asks for; null: all of it", "s"),
         column("rttm", pa.list_(STATED_TURN), "who speaks when, by an RTTM file", "s"),
         column("rttm_error", S, "why that file is no use"),
         column("error_code", S, "why it is quarantined already here"),

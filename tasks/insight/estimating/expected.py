@@ -13,7 +13,9 @@ from pathlib import PurePosixPath
 from tasks import plugins
 from tasks.base.schema import Row
 from tasks.insight.estimating import headers
+from tasks.recording import Segment
 from tasks.settings.job import Job
+from tasks.shard_store.cuts import segments_of
 from tasks.shard_store.utterance import Utterance
 from tasks.stages.listing.balance import seconds_of
 
@@ -53,10 +55,10 @@ class Expected:
 
     def add(self, row: Row, seconds: float, because: tuple[str, ...], again: bool) -> None:
         """Add a recording of this length that is not cut yet."""
-        given = row["segments"]
+        given = segments_of(row)
         count: int | None = None  # as dense as the corpus
         if given is not None and self.use in ("auto", "given"):
-            count, seconds = len(given), sum(s["end"] - s["start"] for s in given)
+            count, seconds = len(given), sum(_seconds(s, seconds) for s in given)
         elif seconds <= self.whole_up_to:
             count = 1
         self._utterances.setdefault((because, again), []).append((count, seconds))
@@ -80,6 +82,11 @@ class Expected:
         return round(share * count), share * (
             sum(coming.values()) + sum(seconds for *_, seconds in later)
         )
+
+
+def _seconds(segment: Segment, whole: float) -> float:
+    """Of a segment in a recording of a length, s."""
+    return max(0.0, (whole if segment.end is None else segment.end) - segment.start)
 
 
 def lengths(rows: Sequence[Row]) -> dict[str, float]:

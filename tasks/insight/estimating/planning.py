@@ -67,6 +67,7 @@ class Plan:
     other_inputs: bool  # settings or decisions differ from the newest version's, or there is none
     unread: int
     shared: list[Shared]  # recordings in two sources
+    stated: list[str]  # what sources state of their recordings, in sentences
     unjudged: int  # clips that filters have yet to measure: those may drop some, so all is at most
     refusal: str | None  # why the run will publish nothing, as far as it is known now
     unusable: int  # new recordings of which their sources say already that they will fail
@@ -137,7 +138,8 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
         refusal = safeguards.nothing_left_in_words(job)
     unusable = [row for row in listed.fresh if row["error_code"]]
     told = (f"{r['source_path']} ({r['error_code']}: {r['error_detail']})" for r in unusable)
-    return Plan(*made, found.shared, scan.unjudged, refusal, len(unusable), next(told, None))
+    said = found.shared, found.stated
+    return Plan(*made, *said, scan.unjudged, refusal, len(unusable), next(told, None))
 
 
 class _Scan:

@@ -78,7 +78,8 @@ def batches(
     home = _home(settings.path)
     for entry in entries:
         if isinstance(entry, Ignored):
-            left.append(LeftAside(name, display_text(f"{home}/{entry.path}"), entry.reason))
+            path = display_text(f"{home}/{entry.path}")
+            left.append(LeftAside(name, path, entry.reason, entry.detail))
             continue
         rows.append(_row(name, settings, entry, turns))
         held += _size(entry)
@@ -137,6 +138,7 @@ def _row(name: str, settings: SourceSettings, r: Recording, turns: SideFiles | N
         "present": True,
         "error_code": r.error[0] if r.error else None,
         "error_detail": r.error[1] if r.error else None,
+        "length": r.length,
     }
     if turns is not None:
         row["rttm"], row["rttm_error"] = turns.of(r)

@@ -54,8 +54,8 @@ def listed(row: Row) -> str:
     size, and the columns that probing fills in."""
     given = {name: row[name] for name in DESCRIBED}
     # They are missing in rows that an older listing stored.
-    turns = {name: row[name] for name in ("rttm", "rttm_error") if row.get(name) is not None}
-    return recipe.digest(given | turns)
+    later = ("rttm", "rttm_error", "length")
+    return recipe.digest(given | {n: row[n] for n in later if row.get(n) is not None})
 
 
 class Seen:

@@ -12,11 +12,12 @@ CHUNK = 10_000
 
 
 class LeftAside(NamedTuple):
-    """An entry of a source that is not used as a recording, with the reason."""
+    """An entry of a source that is not used as a recording, with the reason, and more in words."""
 
     dataset: str
     source_path: str
     reason: str
+    detail: str = ""
 
 
 class LeftAsides:
@@ -59,11 +60,13 @@ class LeftAsides:
 
 
 _WORD = pa.dictionary(pa.int32(), pa.string())
-SCHEMA = pa.schema([("dataset", _WORD), ("source_path", pa.string()), ("reason", _WORD)])
+SCHEMA = pa.schema(
+    [("dataset", _WORD), ("source_path", pa.string()), ("reason", _WORD), ("detail", _WORD)]
+)
 
 
 def _columns(entries: list[LeftAside]) -> pa.RecordBatch:
-    columns = zip(*entries, strict=True) if entries else ([], [], [])
+    columns = zip(*entries, strict=True) if entries else ([], [], [], [])
     arrays = [
         pa.array(list(column), pa.string()).cast(field.type)
         for column, field in zip(columns, SCHEMA, strict=True)

@@ -25,6 +25,7 @@ from tasks.stages.listing.known_recordings import MAY_BE_TRIED, PASSING, PRESENT
 from tasks.stages.listing.overlapping_sources import Shared, SharedRecordings
 from tasks.stages.listing.row_files import RowFiles
 from tasks.stages.listing.skipped import LeftAsides
+from tasks.stages.listing.stated import Stated
 from tasks.storage import urls
 
 #: Why a recording that changed while it was read is left aside; the next run takes it.
@@ -42,6 +43,7 @@ class Survey:
     used_scratch: bool = False
     reused: int = 0
     shared: list[Shared] = field(default_factory=list)  # recordings in two sources
+    stated: list[str] = field(default_factory=list)  # what sources state of theirs, in sentences
     # Rows of `known`: those that have left the sources since the last listing, all that no source
     # lists now, and those that are still being written.
     gone: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -72,9 +74,12 @@ def survey(
     datasets = plugins.datasets(job.sources)
     shared = SharedRecordings([dataset.name for dataset in datasets])
     for number, dataset in enumerate(datasets):
+        stated = Stated.of(dataset)
         for batch in _listed(job, number, dataset, found, home, run):
+            stated.at(batch.rows)
             shared.at(batch.rows, number)
             looking.at(batch)
+        found.stated += stated.sentences()
     found.shared = shared.found()
     looking.at_young()
     found.fresh.close()

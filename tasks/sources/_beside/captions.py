@@ -1,0 +1,84 @@
+"""Subtitles: SubRip (`.srt`), WebVTT (`.vtt`), SubStation (`.ass`)."""
+
+from __future__ import annotations
+
+import re
+
+from tasks.base.errors import ItemError
+from tasks.sources._beside.cues import Cue, Cues
+from tasks.sources._text_encoding import BAD_TEXT
+
+_CLOCK = r"((?:\d{1,3}:)?\d{1,2}:\d{1,2}(?:[.,]\d{1,3})?)"
+_TIMES = re.compile(rf"\s*{_CLOCK}\s*-->\s*{_CLOCK}(?:\s.*)?")
+_NO_CUE = re.compile(r"(?:NOTE|STYLE|REGION)(?:\s|$)")  # blocks of WebVTT
+
+
+def blocks(text: str) -> Cues:
+    """SubRip and WebVTT: blocks of lines, each with times and what is said then.
+
+    A line of times begins a cue wherever it stands: some files lack the empty line before it.
+    """
+    found = Cues()
+    lines = text.splitlines()
+    starts = [n for n, line in enumerate(lines) if "-->" in line]
+    if not starts and not text.startswith("WEBVTT"):
+        raise ItemError(BAD_TEXT, "no line of it has times (00:00:01,000 --> 00:00:02,000)")
+    for n, following in zip(starts, [*starts[1:], None], strict=bool(starts)):
+        times = _TIMES.fullmatch(lines[n])
+        if times is None:
+            found.wrong["without a time"] += 1
+            continue
+        said = _said(lines[n + 1 : following], following is None)
+        found.add(Cue(clock(times[1]), clock(times[2]), "\n".join(said)))
+    return found
+
+
+def _said(lines: list[str], last: bool) -> list[str]:
+    """The text of a cue; `lines` may run into a comment, or into the next cue's number or name,
+    which is one line. Some texts have empty lines."""
+    filled = [n for n, line in enumerate(lines) if line.strip()]
+    said: list[str] = []
+    for at, n in enumerate(filled):
+        apart = n != 0 and (at == 0 or filled[at - 1] != n - 1)
+        named = not last and at == len(filled) - 1
+        number = named and said and lines[n].strip().isdecimal()  # an empty line may lack
+        if number or (apart and (named or _NO_CUE.match(lines[n]))):
+            break
+        said.append(lines[n])
+    return said
+
+
+def clock(text: str) -> float:
+    """Seconds of `01:02:03,450`, or `02:03.45`."""
+    *higher, seconds = text.replace(",", ".").split(":")
+    minutes = 0
+    for part in higher:
+        minutes = 60 * minutes + int(part)
+    return round(60 * minutes + float(seconds), 3)
+
+
+def substation(text: str) -> Cues:
+    """SubStation: `Dialogue:` lines of its `[Events]`, whose `Format:` names the fields. Its `Name`
+    is the speaker."""
+    found = Cues()
+    fields: list[str] = []
+    inside = False
+    for line in text.splitlines():
+        if line.startswith("["):
+            inside = line.strip().lower() == "[events]"
+        key, _, rest = line.partition(":")
+        if inside and key == "Format":
+            fields = [name.strip().lower() for name in rest.split(",")]
+        elif inside and key == "Dialogue":
+            cells = dict(zip(fields, rest.split(",", len(fields) - 1), strict=False))
+            try:
+                start, end = clock(cells["start"].strip()), clock(cells["end"].strip())
+            except (KeyError, ValueError):
+                found.wrong["without a time"] += 1
+                continue
+            said = re.sub(r"\\[Nn]", "\n", cells.get("text", "")).replace("\\h", " ")
+            drawn = re.search(r"\{[^{}]*\\p[1-9]", said)  # a picture, in words of its own
+            found.add(Cue(start, end, "" if drawn else said, cells.get("name", "").strip() or None))
+    if not fields:
+        raise ItemError(BAD_TEXT, "no [Events] with a Format line")
+    return found

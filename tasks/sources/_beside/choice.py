@@ -1,0 +1,145 @@
+"""Which texts a folder's recordings take, and the reading of one of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from tasks.base.errors import ItemError
+from tasks.recording import Segment
+from tasks.scoring.wordless import wordless
+from tasks.settings import StageSettings
+from tasks.settings.base import WORDS
+from tasks.sources._beside import captions, elan, nist, services, spoken, tiers
+from tasks.sources._beside.cues import Cues, NoTranscript
+from tasks.sources._text_encoding import BAD_TEXT, decode
+from tasks.storage import bounds
+
+#: Kinds of texts by their ending, best first: where a person sets times, then plain text, and at
+#: last what only machines write.
+ENDINGS = (
+    *("TextGrid", "eaf", "stm", "ctm", "ass", "vtt", "srt"),
+    *("normalized.txt", "lab", "txt", "json"),
+)
+PLAIN = ("lab", "txt")
+_KINDS = {ending.lower(): ending for ending in ENDINGS if "." not in ending}
+#: Bytes of a file: ten hours of words with their times have half as many in JSON or XML, and a
+#: third in lines.
+MOST_BYTES, MOST_OF_LINES = 32 << 20, 8 << 20
+LARGE = ("TextGrid", "eaf", "json")
+_HTS = re.compile(r"\d+\s+\d+\s+\S+")  # times in 100 ns: labels of phones
+
+
+def _ending(text: str) -> str:
+    ending = text.removeprefix(".")
+    if kind_of(ending) is None or not re.fullmatch(r"[\w.-]{1,40}", ending):
+        raise ValueError(f"{text!r} is no ending of a text; it ends in one of {', '.join(ENDINGS)}")
+    return ending
+
+
+class TextsSettings(StageSettings):
+    """Which texts beside the recordings are read."""
+
+    ext: Annotated[str, AfterValidator(_ending)] | None = Field(
+        None,
+        description="Ending of the texts, behind the recording's stem: `srt`, `en.srt`; default: "
+        "each that is known.",
+        json_schema_extra=WORDS,
+    )
+    tier: str | tuple[str, ...] | None = Field(
+        None,
+        description="Tier of `.TextGrid` and `.eaf` files that holds the text, or several, of a "
+        "speaker each; default: the only one that holds text.",
+        json_schema_extra=WORDS,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """`ext`: the only ending; None: each that is known. `encoding`: what the settings say."""
+
+    ext: str | None = None
+    tiers: tuple[str, ...] = ()
+    encoding: str | None = None
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """The endings of files that are looked at, best first."""
+        return ENDINGS if self.ext is None else (self.ext,)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a text says of its recording; `says`: as what it was read, in words."""
+
+    says: str
+    text: str | None = None
+    speaker: str | None = None
+    segments: tuple[Segment, ...] | None = None
+
+
+def kind_of(ending: str) -> str | None:
+    """The kind of a file that ends so: the last part of one of ENDINGS."""
+    return _KINDS.get(ending.rpartition(".")[2].lower())
+
+
+def read(kind: str, data: bytes, stem: str, texts: Texts) -> Read:
+    """A text of that kind. ItemError `bad_text`; NoTranscript if it is none."""
+    most = MOST_BYTES if kind in LARGE else MOST_OF_LINES
+    if len(data) > most:
+        limit = bounds.megabytes(most)
+        raise ItemError(BAD_TEXT, f"it has more than {limit}, which no transcript needs")
+    if kind == "eaf":
+        return _timed("eaf", tiers.chosen(elan.tiers(data), texts.tiers))
+    text, encoding = decode(data, texts.encoding)
+    if not text.strip():
+        return Read(f"{kind} in {encoding}: it is empty")
+    says = f"{kind} in {encoding}"
+    if kind in PLAIN:
+        if (labels := nist.labels(text)) is not None:
+            return _timed(f"labels in {encoding}", labels)
+        return _plain(says, kind, text)
+    return _timed(says, _cues(kind, text, stem, texts))
+
+
+def _cues(kind: str, text: str, stem: str, texts: Texts) -> Cues:
+    if kind in ("srt", "vtt"):
+        return captions.blocks(text)
+    if kind == "ass":
+        return captions.substation(text)
+    if kind == "ctm":
+        return nist.words(text, stem)
+    if kind == "stm":
+        return nist.segments(text, stem)
+    if kind == "TextGrid":
+        return tiers.chosen(tiers.textgrid(text), texts.tiers)
+    return services.cues(text)
+
+
+def _plain(says: str, kind: str, text: str) -> Read:
+    """A text without times: the recording's. If only sounds stand in it, they are kept as they are:
+    a rule of `transcribe` drops the clip, which would else get the recogniser's text."""
+    if kind == "lab" and all(_HTS.fullmatch(line.strip()) for line in text.strip().splitlines()):
+        raise NoTranscript("labels of phones, no text")
+    if "\0" in text:
+        raise ItemError(BAD_TEXT, "it has zero bytes, so it is no text")
+    found = spoken.said(text, spoken.recurring([text]))
+    if too_long := bounds.too_long(len(text.encode())):
+        raise ItemError(BAD_TEXT, too_long)
+    kept = found.text or " ".join(text.split())
+    none = ": no words in it" if wordless(kept) else ""
+    return Read(says + none, kept, found.speaker)
+
+
+def _timed(says: str, cues: Cues) -> Read:
+    segments = cues.segments()
+    words = sum(len(segment.words or ()) for segment in segments)
+    noun = "segment" if len(segments) == 1 else "segments"
+    parts = [f"{len(segments)} {noun}" + (f" of {words} words with times" if words else "")]
+    for what, count in sorted(cues.wrong.items()):
+        if count:
+            parts.append(f"{count} {'cue' if count == 1 else 'cues'} {what}")
+    return Read(f"{says}: {'; '.join(parts)}", segments=segments or None)

@@ -1,0 +1,84 @@
+"""What the readers of transcripts give: cues, which become the segments of a recording."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tasks.base.errors import ItemError
+from tasks.recording import Segment, TimedWord
+from tasks.sources._beside import spoken
+from tasks.sources._text_encoding import BAD_TEXT
+from tasks.storage import bounds
+
+MOST = 100_000  # cues of a recording
+OVERLAP = 0.05  # s by which cues may overlap unnoticed: times are rounded
+
+
+class NoTranscript(Exception):
+    """A file of a kind that has other uses, too, holds no text of a recording."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cue:
+    """A text with its times in s, as it is written; `end` None: to the end of the recording."""
+
+    start: float
+    end: float | None
+    text: str
+    speaker: str | None = None
+    words: tuple[TimedWord, ...] | None = None
+
+
+@dataclass(slots=True)
+class Cues:
+    """The cues of a file, in order of time, and how many were left out, by what is wrong."""
+
+    cues: list[Cue] = field(default_factory=list)
+    wrong: Counter[str] = field(default_factory=Counter)
+
+    def add(self, cue: Cue) -> None:
+        if len(self.cues) >= MOST:
+            raise ItemError(BAD_TEXT, f"it has more than {MOST:,} cues")
+        if not math.isfinite(cue.start) or cue.start < 0:
+            self.wrong["without a time"] += 1
+        elif cue.end is not None and not cue.start < cue.end < math.inf:
+            self.wrong["without a length"] += 1
+        else:
+            self.cues.append(cue)
+
+    def segments(self) -> tuple[Segment, ...]:
+        """One for each cue that says something; counts the others."""
+        names = spoken.recurring(cue.text for cue in self.cues)
+        found: dict[Segment, None] = {}
+        last = 0.0
+        for cue in sorted(self.cues, key=lambda cue: (cue.start, cue.end or math.inf)):
+            says = spoken.said(cue.text, names)
+            if not cue.text.strip():
+                self.wrong["without a text"] += 1
+            elif not says.text:
+                self.wrong["of sounds alone"] += 1
+            elif says.unheard:
+                self.wrong["with words that nobody understood"] += 1
+            elif too_long := bounds.too_long(len(says.text)):
+                raise ItemError(BAD_TEXT, too_long)
+            else:
+                speaker = cue.speaker or says.speaker
+                segment = Segment(cue.start, cue.end, None, says.text, speaker, None, cue.words)
+                if segment in found:
+                    self.wrong["given twice"] += 1
+                    continue
+                self.wrong["in another, which are read"] += cue.start < last - OVERLAP
+                last = max(last, math.inf if cue.end is None else cue.end)
+                found[segment] = None
+        return tuple(found)
+
+
+def joined(words: Iterable[TimedWord]) -> str:
+    """A text of its words; a mark stands behind its word."""
+    parts: list[str] = []
+    for word in words:
+        parts += [" ", word.word] if any(map(str.isalnum, word.word)) else [word.word]
+    return "".join(parts).strip()

@@ -1,0 +1,196 @@
+"""The texts of the recordings in one folder: which belongs to which, read some at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from tasks import storage
+from tasks.base.errors import ItemError, MillError
+from tasks.recording import Recording, unreachable
+from tasks.recording.extensions import known
+from tasks.recording.names import display_text
+from tasks.sources._beside.choice import MOST_BYTES, Read, Texts, kind_of, read
+from tasks.sources._beside.cues import NoTranscript
+from tasks.sources._text_encoding import BAD_TEXT
+from tasks.storage import urls
+
+AHEAD = 1024  # names for which texts are read at the same time
+THREADS, THREADS_OF_STORE = 8, 32  # a share or a store answers many at once
+LEAST = 32  # texts for which threads pay
+EARLY_BYTES = 64 << 10  # a larger text is read when it is its turn: so few are held
+
+READ, SECOND, ALONE, BAD, OTHER = (
+    *("read_as_text", "second_text", "text_without_audio", BAD_TEXT, "no_transcript"),
+)
+
+Reason = tuple[str, str]  # why a file is left aside, and more in words
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the texts of one stem say; `left`: its recordings that did not ask yet."""
+
+    left: int
+    read: Read | None = None
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class FolderTexts:
+    """`home`: the folder's path or URL, with `/`; `names`: of all files in it."""
+
+    home: str
+    names: Iterable[str]
+    texts: Texts
+    _recordings: dict[str, int] = field(default_factory=dict)  # stems, with how many have it
+    _stems: dict[str, str] = field(default_factory=dict)  # of texts
+    _near: dict[str, str] = field(default_factory=dict)  # endings that would make a text of a name
+    _candidates: dict[str, list[str]] = field(default_factory=dict)  # by stem, best first
+    _found: dict[str, _Found] = field(default_factory=dict)
+    _reasons: dict[str, Reason] = field(default_factory=dict)  # by name
+    _early: dict[str, bytes] = field(default_factory=dict)
+    _endings: list[tuple[int, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        names = [*self.names]
+        endings = (f".{ending.lower()}" for ending in self.texts.endings)
+        self._endings = [*enumerate(endings)]
+        for name in names:
+            if known(name):
+                stem = os.path.splitext(name)[0]
+                self._recordings[stem] = self._recordings.get(stem, 0) + 1
+        ranked: dict[str, list[tuple[int, str]]] = {}
+        for name in names:
+            for rank, stem in self._stems_of(name):
+                if stem in self._recordings:
+                    ranked.setdefault(stem, []).append((rank, name))
+                    self._stems[name] = stem
+                    break
+                near, dot, language = stem.rpartition(".")
+                if dot and near in self._recordings:  # `a.en.srt` beside `a.mp4`
+                    self._near[name] = f"{language}{name[len(stem) :]}"
+        self._candidates = {stem: [name for _, name in sorted(r)] for stem, r in ranked.items()}
+
+    @property
+    def any(self) -> bool:
+        """Whether any recording has a text, or nearly."""
+        return bool(self._candidates or self._near)
+
+    def _stems_of(self, name: str) -> Iterable[tuple[int, str]]:
+        """Stems of recordings whose text a file may be, with the rank of its ending."""
+        if kind_of(name) is None:
+            return
+        lower = name.lower()
+        for rank, ending in self._endings:
+            if lower.endswith(ending):
+                yield rank, name[: -len(ending)]
+
+    def ahead(self, names: Sequence[str]) -> None:
+        """Read the texts of the next names."""
+        stems = dict.fromkeys(self._stems.get(n) or os.path.splitext(n)[0] for n in names)
+        first = [
+            self._candidates[stem][0]
+            for stem in stems
+            if stem in self._candidates and stem not in self._found
+        ]
+        self._early = {}
+        if len(first) >= LEAST:
+            threads = THREADS_OF_STORE if storage.is_url(self.home) else THREADS
+            shares = [first[n::threads] for n in range(threads)]
+            with ThreadPoolExecutor(threads) as pool:
+                for share in pool.map(self._read_early, shares):
+                    self._early.update(share)
+
+    def _read_early(self, names: Sequence[str]) -> dict[str, bytes]:
+        found = {}
+        for name in names:
+            try:
+                data = _bytes(self.home + name, EARLY_BYTES)
+            except (OSError, MillError):  # it is tried again in its turn, with patience
+                continue
+            if len(data) <= EARLY_BYTES:
+                found[name] = data
+        return found
+
+    def of(self, name: str, recording: Recording) -> Recording:
+        """A recording with what the text beside it says."""
+        stem = os.path.splitext(name)[0]
+        if recording.error is not None or stem not in self._candidates:
+            return recording
+        found = self._resolved(stem)
+        found.left -= 1
+        error, text = found.error, found.read
+        if not found.left:
+            found.read = None
+        if error is not None:
+            # Without a guard: once the text can be read, the recording counts as new.
+            return replace(recording, guard="", error=(BAD_TEXT, error))
+        if text is None:
+            return recording
+        speaker = text.speaker or recording.speaker
+        return replace(recording, text=text.text, segments=text.segments, speaker=speaker)
+
+    def aside(self, name: str) -> Reason | None:
+        """As what a text was read, or why not; None for a file that is no text of this folder."""
+        stem = self._stems.get(name)
+        if stem is not None:
+            self._resolved(stem)
+            return self._reasons.pop(name)
+        if name in self._near:
+            return ALONE, f"`texts: {{ext: {display_text(self._near[name])}}}` reads it"
+        if self._candidates and [*self._stems_of(name)]:
+            return ALONE, "no recording of this folder has its name"
+        return None
+
+    def _resolved(self, stem: str) -> _Found:
+        if stem not in self._found:
+            self._found[stem] = self._read(stem)
+        return self._found[stem]
+
+    def _read(self, stem: str) -> _Found:
+        found = _Found(self._recordings[stem])
+        taken = None
+        for name in self._candidates[stem]:
+            if taken is not None:
+                self._reasons[name] = SECOND, f"{display_text(taken)} is read"
+                continue
+            try:
+                found.read = self._text(stem, name)
+                self._reasons[name] = READ, found.read.says
+            except NoTranscript as other:
+                self._reasons[name] = OTHER, str(other)
+                continue
+            except ItemError as error:
+                self._reasons[name] = BAD, error.detail
+                found.error = f"{display_text(name)}: {error.detail}"
+            taken = name
+        return found
+
+    def _text(self, stem: str, name: str) -> Read:
+        data = self._early.pop(name, None)
+        if data is None:
+            try:
+                data = unreachable.patience.read(partial(_checked, self.home + name))
+            except ValueError:
+                raise ItemError(BAD_TEXT, "no file can have this name") from None
+        kind = kind_of(name)
+        assert kind is not None
+        return read(kind, data, stem, self.texts)
+
+
+def _checked(path: str) -> bytes:
+    """The bytes of a text. ItemError."""
+    try:
+        return _bytes(path, MOST_BYTES)
+    except (OSError, MillError) as error:
+        raise unreachable.item_error(error) from error
+
+
+def _bytes(path: str, most: int) -> bytes:
+    """All bytes of a file or object, or one more than `most`."""
+    with urls.streamed(path) as file:
+        return file.read(most + 1)

@@ -1,0 +1,224 @@
+"""Transcripts in JSON: of Whisper's programs (also WhisperX and whisper.cpp), and of the services
+of AWS, Google, Deepgram and AssemblyAI. Each is known by its keys.
+
+The language that they recognised is not taken: it is a guess, and would be forced on the
+recogniser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import groupby
+
+from tasks.base.errors import ItemError
+from tasks.base.json_types import JsonObject
+from tasks.recording import TimedWord
+from tasks.sources._beside.cues import Cue, Cues, NoTranscript, joined
+from tasks.sources._lists import json_value, seconds_field, text_field, timed_words
+from tasks.sources._text_encoding import BAD_TEXT
+
+
+def cues(text: str) -> Cues:
+    """NoTranscript for JSON of anything else; ItemError `bad_text` if a transcript is broken."""
+    try:
+        value = json_value(text)
+    except ValueError as error:
+        raise ItemError(BAD_TEXT, str(error)) from None
+    transcript = value if isinstance(value, dict) else {}
+    read = next((read for known, read in _KINDS if known(transcript)), None)
+    if read is None:
+        raise NoTranscript("JSON of no transcript that is known")
+    found = Cues()
+    try:
+        for cue in read(transcript):
+            found.add(cue)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        why = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
+        raise ItemError(BAD_TEXT, f"its JSON is not as its kind has it ({why})") from None
+    return found
+
+
+def _objects(value: object) -> list[JsonObject]:
+    """A list of objects, empty if absent."""
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise ValueError("a list of objects is expected")
+    return value
+
+
+def _seconds(value: object) -> float:
+    """Seconds of a number, or of a text such as `1.300s`; NaN if absent."""
+    if isinstance(value, dict):  # protobuf's Duration
+        value = float(value.get("seconds") or 0) + float(value.get("nanos") or 0) / 1e9
+    seconds = seconds_field(value.removesuffix("s") if isinstance(value, str) else value)
+    return float("nan") if seconds is None else seconds
+
+
+def _words(items: Iterable[JsonObject], text: str, scale: float = 1.0) -> tuple[TimedWord, ...]:
+    """Words whose text is under the key `text`; none if their times are not in order."""
+    rows = [
+        {"word": item.get(text), **{at: _scaled(item.get(at), scale) for at in ("start", "end")}}
+        for item in items
+    ]
+    try:
+        return timed_words(rows) or ()
+    except ValueError:
+        return ()
+
+
+def _scaled(value: object, scale: float) -> float | None:
+    seconds = seconds_field(value)
+    return None if seconds is None else seconds * scale
+
+
+def _name(value: object) -> str | None:
+    return None if value is None else text_field(value)
+
+
+def _whisper(value: JsonObject) -> Iterable[Cue]:
+    segments = _objects(value.get("segments"))
+    for each in segments:
+        text = text_field(each.get("text")) or ""
+        words = _words(_objects(each.get("words")), "word")
+        start, end = _seconds(each.get("start")), _seconds(each.get("end"))
+        yield Cue(start, end, text, _name(each.get("speaker")), words or None)
+
+
+def _openai_words(value: JsonObject) -> Iterable[Cue]:
+    words = _words(_objects(value.get("words")), "word")
+    yield Cue(0.0, None, text_field(value.get("text")) or joined(words), words=words or None)
+
+
+def _whisper_cpp(value: JsonObject) -> Iterable[Cue]:
+    for each in _objects(value["transcription"]):
+        start, end = (_seconds(each["offsets"].get(at)) / 1000 for at in ("from", "to"))
+        yield Cue(start, end, text_field(each.get("text")) or "")
+
+
+def _aws(value: JsonObject) -> Iterable[Cue]:
+    results = value["results"]
+    items = _objects(results.get("items"))
+    if segments := _objects(results.get("audio_segments")):
+        for each in segments:
+            own = {*(each.get("items") or ())}
+            words = _aws_words([item for item in items if item.get("id") in own])
+            text = text_field(each.get("transcript")) or ""
+            start, end = _seconds(each.get("start_time")), _seconds(each.get("end_time"))
+            yield Cue(start, end, text, _name(each.get("speaker_label")), words or None)
+        return
+    for speaker, turn in groupby(_with_speakers(items), key=lambda pair: pair[0]):
+        if words := _aws_words([item for _, item in turn]):
+            yield Cue(words[0].start, words[-1].end, joined(words), _name(speaker), words)
+
+
+def _with_speakers(items: list[JsonObject]) -> Iterable[tuple[object, JsonObject]]:
+    """Items with their speakers; a mark has that of the word before it."""
+    last = None
+    for item in items:
+        if item.get("type") != "punctuation":
+            last = item.get("speaker_label")
+        yield last, item
+
+
+def _aws_words(items: list[JsonObject]) -> tuple[TimedWord, ...]:
+    found: list[JsonObject] = []
+    for item in items:
+        content = item["alternatives"][0]["content"]
+        if item.get("type") == "punctuation" and found:
+            found[-1]["word"] += content
+        else:
+            times = {"start": item.get("start_time"), "end": item.get("end_time")}
+            found.append({"word": content, **times})
+    return _words(found, "word")
+
+
+def _google(value: JsonObject) -> Iterable[Cue]:
+    results = _objects(_google_results(value))
+    _one_channel({each.get("channelTag") for each in results})
+    last = 0.0
+    for each in results:
+        alternative = next(iter(_objects(each.get("alternatives"))), {})
+        text = text_field(alternative.get("transcript"))
+        rows = [
+            {
+                "word": word.get("word"),
+                "start": _seconds(word.get("startTime", word.get("startOffset", "0s"))),
+                "end": _seconds(word.get("endTime", word.get("endOffset"))),
+            }
+            for word in _objects(alternative.get("words"))
+        ]
+        words = _words(rows, "word")
+        end = _seconds(each.get("resultEndTime", each.get("resultEndOffset")))
+        if text is not None:  # else the words of all, with their speakers
+            begin = words[0].start if words else last
+            last = words[-1].end if words else end
+            yield Cue(begin, last, text, words=words or None)
+
+
+def _deepgram(value: JsonObject) -> Iterable[Cue]:
+    results = value["results"]
+    channels = _objects(results["channels"])
+    _one_channel(range(len(channels)))
+    if utterances := _objects(results.get("utterances")):
+        for each in utterances:
+            yield _deepgram_cue(each, each["start"], each["end"], each.get("speaker"))
+        return
+    for channel in channels:
+        best = _objects(channel.get("alternatives"))[0]
+        yield _deepgram_cue(best, 0.0, None, None)
+
+
+def _deepgram_cue(each: JsonObject, start: object, end: object, speaker: object) -> Cue:
+    items = _objects(each.get("words"))
+    spelled = all(item.get("punctuated_word") for item in items)
+    words = _words(items, "punctuated_word" if spelled else "word")
+    text = text_field(each.get("transcript")) or ""
+    return Cue(_seconds(start), seconds_field(end), text, _name(speaker), words or None)
+
+
+def _assembly(value: JsonObject) -> Iterable[Cue]:
+    for each in _objects(value.get("utterances")) or [{**value, "start": 0}]:
+        words = _words(_objects(each.get("words")), "text", 0.001)
+        end = _scaled(each.get("end"), 0.001)
+        text, speaker = text_field(each.get("text")) or "", _name(each.get("speaker"))
+        yield Cue(_seconds(each.get("start")) / 1000, end, text, speaker, words or None)
+
+
+def _one_channel(channels: Iterable[object]) -> None:
+    if len({*channels}) > 1:
+        raise ValueError("it is of several channels, and a clip is of all")
+
+
+def _has_list(name: str) -> Callable[[JsonObject], bool]:
+    return lambda value: isinstance(value.get(name), list)
+
+
+def _results(name: str) -> Callable[[JsonObject], bool]:
+    return lambda value: isinstance(value.get("results"), dict) and name in value["results"]
+
+
+def _google_results(value: JsonObject) -> object:
+    answer = value.get("response")  # of a long-running operation
+    return (answer if isinstance(answer, dict) else value).get("results")
+
+
+def _has_whisper_segments(value: JsonObject) -> bool:
+    segments = value.get("segments")
+    if segments == []:
+        return "text" in value
+    first = segments[0] if isinstance(segments, list) else None
+    return isinstance(first, dict) and {"start", "end", "text"} <= first.keys()
+
+
+#: Which keys tell a kind, most telling first.
+_KINDS: tuple[tuple[Callable[[JsonObject], bool], Callable[[JsonObject], Iterable[Cue]]], ...] = (
+    (_results("channels"), _deepgram),
+    (_results("items"), _aws),
+    (lambda value: isinstance(_google_results(value), list), _google),
+    (_has_list("transcription"), _whisper_cpp),
+    (lambda value: "text" in value and "audio_url" in value, _assembly),
+    (lambda value: {"text", "utterances", "words"} <= value.keys(), _assembly),
+    (_has_whisper_segments, _whisper),
+    (lambda value: "text" in value and isinstance(value.get("words"), list), _openai_words),
+)

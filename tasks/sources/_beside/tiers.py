@@ -1,0 +1,96 @@
+"""Tiers of Praat's TextGrids and of ELAN's files: which of them hold the text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from tasks.base.errors import ItemError
+from tasks.recording import TimedWord
+from tasks.sources._beside.cues import Cue, Cues, joined
+from tasks.sources._lists import SILENT
+from tasks.sources._text_encoding import BAD_TEXT
+
+#: Labels of aligners for what is no word.
+NO_WORD = SILENT | {"sp", "spn", "<p:>", "<usb>", "#"}
+_WORDS = re.compile(r"(?:.*[\s_-])?(?:words?|mots|wörter|ort-mau|ort)", re.IGNORECASE)
+_PHONES = re.compile(r"(?:.*[\s_-])?(?:phones?|phonemes?|mau|kan|syll?ables?)", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Tier:
+    """`spans`: (start, end, text), times in s; `speaker`: where the file names one."""
+
+    name: str
+    spans: list[tuple[float, float, str]] = field(default_factory=list)
+    speaker: str | None = None
+
+
+def chosen(tiers: list[Tier], wanted: tuple[str, ...]) -> Cues:
+    """The cues of the wanted tiers, each of a speaker of its own if there are several; without a
+    name, of the only one with text. A tier of words is one cue, with their times."""
+    spoken = [tier for tier in tiers if any(text.strip() for *_, text in tier.spans)]
+    found = Cues()
+    if wanted:
+        taken = [tier for tier in tiers if tier.name in wanted]
+        if missing := sorted(set(wanted) - {tier.name for tier in taken}):
+            raise ItemError(BAD_TEXT, f"no tier {missing[0]!r}; it has {_names(tiers)}")
+    else:
+        taken = [tier for tier in spoken if not _PHONES.fullmatch(tier.name)]
+        if len(taken) > 1:
+            taken = [tier for tier in taken if not _WORDS.fullmatch(tier.name)] or taken
+        if len(taken) > 1:
+            raise ItemError(
+                BAD_TEXT,
+                f"several of its tiers hold text, {_names(taken)}; say which by "
+                "`texts: {tier: NAME}` of the source, or [NAME, …] for one a speaker",
+            )
+    for tier in taken:
+        speaker = tier.speaker or (tier.name if len(taken) > 1 else None)
+        if _WORDS.fullmatch(tier.name):
+            spans = [span for span in sorted(tier.spans) if span[2].strip() not in NO_WORD]
+            words = tuple(TimedWord(text.strip(), start, end) for start, end, text in spans)
+            if words:
+                found.add(Cue(0.0, None, joined(words), speaker, words))
+            continue
+        for start, end, text in tier.spans:
+            if text.strip() not in NO_WORD:
+                found.add(Cue(start, end, text, speaker))
+    return found
+
+
+def _names(tiers: list[Tier]) -> str:
+    shown = ", ".join(repr(tier.name[:40]) for tier in tiers[:6])
+    return f"{shown}, …" if len(tiers) > 6 else shown or "none"
+
+
+#: A text in quotes, in which a quote is doubled; a number or flag; a line's `name =` is left out.
+_TOKEN = re.compile(
+    r'"([^"]*(?:""[^"]*)*)"|(?<![\w\]\[.])(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\w\]:.])'
+)
+
+
+def textgrid(text: str) -> list[Tier]:
+    """Interval tiers of a TextGrid, in Praat's long or short text form."""
+    if "ooTextFile" not in text[:200] and "TextGrid" not in text[:200]:
+        raise ItemError(BAD_TEXT, "it is no TextGrid in Praat's text form")
+    tokens = [
+        match[1].replace('""', '"') if match[1] is not None else float(match[2])
+        for match in _TOKEN.finditer(text)
+    ]
+    found: list[Tier] = []
+    at = next((n for n, t in enumerate(tokens) if t in ("IntervalTier", "TextTier")), len(tokens))
+    try:
+        while at < len(tokens):
+            kind, name, _, _, count = tokens[at : at + 5]
+            width = 3 if kind == "IntervalTier" else 2
+            begin, at = at + 5, at + 5 + width * int(count)
+            if not begin <= at <= len(tokens):
+                raise ValueError
+            rows = [tokens[n : n + width] for n in range(begin, at, width)]
+            if kind == "IntervalTier":
+                spans = [(float(start), float(end), str(said)) for start, end, said in rows]
+                found.append(Tier(str(name), spans))
+    except (ValueError, TypeError, OverflowError):
+        raise ItemError(BAD_TEXT, "its tiers are not as their counts say") from None
+    return found

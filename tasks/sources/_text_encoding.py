@@ -1,0 +1,95 @@
+"""The encoding of text files: recognised where it is certain, or asked for; never guessed.
+
+Certain are a byte order mark, valid UTF-8, and UTF-16 without a mark whose letters are mostly ASCII
+(every other byte is zero). One byte a letter (CP1251, Latin-1) and two (GBK, Big5)
+fit almost any bytes: which of them a file has, only a person can say.
+"""
+
+from __future__ import annotations
+
+import codecs
+
+from tasks.base.errors import ItemError
+from tasks.recording.names import display_text
+
+BAD_TEXT = "bad_text"
+#: What a text may be that is no UTF-8, with the way it would read, for the message.
+CANDIDATES = ("gb18030", "big5", "shift_jis", "euc_kr", "cp1251", "cp1252")
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # begins with UTF-16's mark
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_SHOWN = 12  # characters of each reading in a message
+
+
+def decode(data: bytes, encoding: str | None = None) -> tuple[str, str]:
+    """(text without a byte order mark, name of its encoding). `encoding`: what the settings say;
+    a mark in the bytes wins. ItemError `bad_text` if it is not certain, or the bytes do not fit."""
+    marked = next((name for mark, name in _MARKS if data.startswith(mark)), None)
+    name = marked or encoding
+    if name is None:
+        return _recognised(data)
+    try:
+        return data.decode(name), name
+    except UnicodeDecodeError as error:
+        why = f"byte {error.start:,} does not fit {name}"
+    raise ItemError(BAD_TEXT, f"{why}; write it as UTF-8, or set the source's encoding")
+
+
+def checked(encoding: str) -> str:
+    """The name of an encoding, as Python spells it; ValueError if there is none, or it is no
+    encoding of text."""
+    try:
+        info = codecs.lookup(encoding)
+    except (LookupError, ValueError):
+        raise ValueError(f"there is no encoding {encoding!r}; gbk, cp1251, say") from None
+    try:
+        b"a".decode(info.name)
+    except LookupError:  # hex, rot13, …
+        raise ValueError(f"{encoding!r} is no encoding of text; gbk, cp1251, say") from None
+    return info.name
+
+
+def _recognised(data: bytes) -> tuple[str, str]:
+    if 0 in data:
+        return _wide(data)
+    try:
+        return data.decode(), "utf-8"
+    except UnicodeDecodeError as error:
+        raise ItemError(BAD_TEXT, _uncertain(data, error.start)) from None
+
+
+def _wide(data: bytes) -> tuple[str, str]:
+    """UTF-16 without a mark, whose zeros are at every other byte: no other encoding has that."""
+    zeros = data[0::2].count(0), data[1::2].count(0)
+    name = "utf-16-le" if zeros[1] else "utf-16-be"
+    if len(data) % 2 == 0 and 0 in zeros and 4 * max(zeros) >= len(data):
+        try:
+            text = data.decode(name)
+        except UnicodeDecodeError:
+            text = "\0"
+        if "\0" not in text:
+            return text, name
+    raise ItemError(BAD_TEXT, "it has zero bytes: no text, or UTF-16 whose source must say so")
+
+
+def _uncertain(data: bytes, start: int) -> str:
+    """Why it is not read, with what it would say in other encodings."""
+    beginning = max(data.rfind(b"\n", 0, start) + 1, start - 8)
+    readings = []
+    for name in CANDIDATES:
+        try:
+            text = data.decode(name)
+        except UnicodeDecodeError:
+            continue
+        shown = display_text(data[beginning:].decode(name, "replace").strip()[:_SHOWN])
+        if shown and text:
+            readings.append(f"{name} ({shown!r})")
+    fits = f", it fits {', '.join(readings)}" if readings else ""
+    return (
+        f"it is no UTF-8 (byte {start:,}){fits}; say which by the source's `encoding`, "
+        "or write it as UTF-8"
+    )

@@ -1,0 +1,97 @@
+"""What a transcript's line says, and which texts hold no words at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from tasks import scoring
+from tasks.sources._beside.spoken import Said, recurring, said
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("Hello,  there.", Said("Hello, there.")),
+        # markup
+        ("<i>it</i> is &amp; was", Said("it is & was")),
+        ('{\\an8}Up <font color="#fff">here</font>', Said("Up here")),
+        ("<00:00:19.039><c.yellow> word</c>", Said("word")),
+        ("it's 3 < 4 and 5 > 2", Said("it's 3 < 4 and 5 > 2")),
+        # speakers
+        ("<v Anna>Hi</v>", Said("Hi", "Anna")),
+        ("<v.loud Anna Bell>Hi", Said("Hi", "Anna Bell")),
+        ("ANNA: Hello there", Said("Hello there", "ANNA")),
+        ("DR. O'NEILL: Hello there", Said("Hello there", "DR. O'NEILL")),
+        ("АННА: Привет", Said("Привет", "АННА")),
+        ("[SPEAKER_00]: hello", Said("hello", "SPEAKER_00")),
+        ("Speaker 1: hello", Said("hello", "Speaker 1")),
+        (">> ANNA: Hello", Said("Hello", "ANNA")),
+        ("ANNA: One\nand two", Said("One and two", "ANNA")),
+        ("ANNA: One\nBOB: Two", Said("One Two")),
+        ("- Hello.\n- Bye.", Said("Hello. Bye.")),
+        ("-Hello.\n–Bye.", Said("Hello. Bye.")),
+        # no speakers
+        ("He said: come", Said("He said: come")),
+        ("THEY SAID: COME HERE", Said("THEY SAID: COME HERE")),
+        ("at 12:30 or 1: what", Said("at 12:30 or 1: what")),
+        ("-5 degrees", Said("-5 degrees")),
+        ("a well-known fact", Said("a well-known fact")),
+        # sounds
+        ("[music]", Said("")),
+        ("[music] hello (laughs)", Said("hello")),
+        ("(SIGHS) Well *coughs* yes", Said("Well yes")),
+        ("（笑）はい【音楽】", Said("はい")),
+        ("(door slams)", Said("")),
+        ("♪", Said("")),
+        ("♪ la la ♪", Said("")),
+        ("It begins ♪ la la ♪", Said("It begins")),
+        ("The dose (ten minims) is small", Said("The dose (ten minims) is small")),
+        # words that nobody understood
+        ("the [inaudible] dog", Said("the [inaudible] dog", unheard=True)),
+        ("the <UNK> dog", Said("the <UNK> dog", unheard=True)),
+    ],
+)
+def test_what_a_line_says(raw: str, expected: Said) -> None:
+    assert said(raw) == expected
+
+
+def test_a_name_that_begins_two_lines_is_a_speaker() -> None:
+    text = "Anna: One\nBob: Two\nAnna: Three"
+    assert recurring(text.splitlines()) == {"Anna"}
+    assert said("Anna: One", recurring([text])) == Said("One", "Anna")
+    assert said("Bob: Two", recurring([text])) == Said("Bob: Two")
+    capitals = recurring(["ANNA: COME IN", "ANNA: SIT DOWN"])
+    assert said("ANNA: COME IN", capitals) == Said("COME IN", "ANNA")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[inaudible]", "[inaudible 00:12]", "...", "…", "—", "???", "<UNK>", "<spoken_noise>",
+        "(laughs)", "(laughs) [music]", "♪", "♪ ♪", "*sighs*", "{cough}", "（笑）", "【音楽】",
+        "[a [b] c]", "UNK", "SIL", "xxx",
+    ],
+)  # fmt: skip
+def test_texts_without_words(text: str) -> None:
+    assert scoring.wordless(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hello", "I", "2014", "um", "今天", "Sil", "[music] hello", "(yes) no", "ok [laughs]",
+        "(this is a sentence that somebody put between brackets, as some people often do)",
+    ],
+)  # fmt: skip
+def test_texts_with_words(text: str) -> None:
+    assert not scoring.wordless(text)
+
+
+def test_no_error_rate_against_a_reference_without_words() -> None:
+    row = {"raw_text": "hello", "language": "en", "scoring": None, "reference": None}
+    counted = scoring.scored(row, "hello", "en")
+    none = scoring.scored(row, "[inaudible]", "en")
+    assert (counted["words"], none["words"], none["word_errors"]) == (1, None, None)
+    assert scoring.scored(none, "[inaudible]", "en") is none
+    earlier = {**none, "words": 1, "word_errors": 1}  # as earlier releases counted
+    assert scoring.scored(earlier, "[inaudible]", "en")["words"] is None

@@ -1,0 +1,203 @@
+"""Texts beside recordings through whole runs: clips, outcomes, what people are told, and S3."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from flows.cluster.spawning import environment
+from tasks import shard
+from tasks.plugins import resolve_source
+from tasks.recording import Ignored, Recording
+from tasks.runs.results import Published
+from tasks.settings import Source
+from tasks.shard_store.index import Index
+from tasks.storage import download_cache
+from tests.helpers import corpus
+from tests.helpers.s3_server import BUCKET, S3
+
+AUTO = {"segmenter": {"use": "auto"}, "filters": corpus.FILTERS}
+SRT = "1\n00:00:00,200 --> 00:00:01,000\n{}\n\n2\n00:00:01,000 --> 00:00:09,000\nbeyond\n"
+
+
+def source(path: Path, **options: Any) -> list[dict[str, Any]]:
+    return [{"kind": "folder", "path": str(path), "name": "c", "expect_broken": True, **options}]
+
+
+def utterances(published: Published) -> list[dict[str, Any]]:
+    table = pq.read_table(published.path / "utterances.parquet")
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return sorted(rows, key=lambda row: str(row["source_path"]))
+
+
+def make(folder: Path) -> None:
+    corpus.add(folder, 3, name="anna/plain.wav")
+    (folder / "anna/plain.txt").write_text("Said by a person.\n")
+    corpus.add(folder, 4, name="anna/timed.wav")
+    (folder / "anna/timed.srt").write_text(SRT.format("BOB: With times."))
+    corpus.add(folder, 5, name="lone.wav")
+    corpus.add(folder, 6, name="unheard.wav")
+    (folder / "unheard.txt").write_text("[inaudible]")
+    corpus.add(folder, 7, name="odd.wav")
+    (folder / "odd.txt").write_bytes("Привет".encode("cp1251"))
+
+
+def test_a_run_over_a_folder_with_texts(tmp_path: Path) -> None:
+    make(tmp_path / "in")
+    sources = source(tmp_path / "in", speaker="parent_folder")
+    published, _ = corpus.run(corpus.job(tmp_path, sources=sources, filter=AUTO))
+    found = [
+        (Path(r["source_path"]).name, r["start"], r["end"], r["text_source"], r["speaker"])
+        for r in utterances(published)
+    ]
+    assert found == [
+        ("plain.wav", 0.0, corpus.seconds_of(3), "reference", "anna"),
+        ("timed.wav", 0.2, 1.0, "reference", "BOB"),
+        ("lone.wav", 0.0, corpus.seconds_of(5), "asr", None),
+    ]  # fmt: skip
+    assert [r["text"] for r in utterances(published)][:2] == ["Said by a person.", "With times."]
+    reasons = published.summary["reasons"]
+    assert reasons["shard.bad_text"]["items"] == 1
+    assert reasons["filter.segment_outside_audio"]["items"] == 1
+    assert reasons["transcribe.no_words_in_reference"]["items"] == 1
+
+
+def test_a_text_that_is_mended_or_changed_costs_no_audio(tmp_path: Path) -> None:
+    make(tmp_path / "in")
+    sources = source(tmp_path / "in")
+    corpus.run(corpus.job(tmp_path, sources=sources))
+    (tmp_path / "in/odd.txt").write_text("Привет", encoding="utf-8")
+    (tmp_path / "in/anna/plain.txt").write_text("Said by another person.")
+    published, counts = corpus.run(corpus.job(tmp_path, sources=sources))
+    texts = {Path(r["source_path"]).name: r["text"] for r in utterances(published)}
+    assert texts["odd.wav"] == "Привет"
+    assert texts["plain.wav"] == "Said by another person."
+    assert counts["filter"][0] == counts["transcribe"][0] == 1, "the one that could not be read"
+    sources = source(tmp_path / "in", texts="none")
+    published, _ = corpus.run(corpus.job(tmp_path, sources=sources))
+    assert {r["text_source"] for r in utterances(published)} == {"asr"}
+
+
+def test_a_folder_without_texts_stays_as_it_was(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 3)
+    first, _ = corpus.run(corpus.job(tmp_path, sources=source(tmp_path / "in")))
+    told = json.loads((first.path / "dataset.json").read_text())["settings"]["sources"][0]
+    assert {"texts", "encoding", "speaker"} & told.keys() == set()
+    sources = source(tmp_path / "in", texts="auto", speaker="none")
+    again, counts = corpus.run(corpus.job(tmp_path, sources=sources))
+    assert not again.new
+    assert all(computed == 0 for computed, _ in counts.values())
+
+
+def test_what_sources_state_is_told(tmp_path: Path) -> None:
+    make(tmp_path / "in")
+    pattern = {"pattern": "^(?P<speaker>[^/]+)/"}
+    job = corpus.job(tmp_path, sources=source(tmp_path / "in", speaker=pattern))
+    (tmp_path / "scratch").mkdir()
+    found = shard.survey(job, Index(job.out), tmp_path / "scratch")
+    assert found.stated == [
+        "1 of 4 recordings of the source 'c' have no text: lone.wav",
+        "Paths name the speaker of 2 of 4 recordings of the source 'c': anna/plain.wav → anna, "
+        "anna/timed.wav → anna, lone.wav → nobody, unheard.wav → nobody",
+    ]
+    left = {Path(each.source_path).name: (each.reason, each.detail) for each in found.left}
+    assert left["plain.txt"] == ("read_as_text", "txt in utf-8")
+    assert left["timed.srt"] == ("read_as_text", "srt in utf-8: 2 segments")
+    assert left["odd.txt"][0] == "bad_text"
+
+
+def test_nemo_reads_as_long_as_the_manifest_says(tmp_path: Path) -> None:
+    for number in (4, 5):
+        corpus.add(tmp_path / "in", number)
+    whole = corpus.seconds_of(4)
+    rows = [
+        {"audio_filepath": "r04.wav", "duration": round(whole - 0.01, 2), "text": "all of it"},
+        {"audio_filepath": "r05.wav", "duration": 0.8, "text": "the first part"},
+    ]
+    listed = tmp_path / "in/m.json"
+    listed.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    sources = [{"kind": "jsonl", "path": str(listed), "name": "c"}]
+    published, _ = corpus.run(corpus.job(tmp_path, sources=sources))
+    assert [r["text_source"] for r in utterances(published)] == ["reference", "asr"], "all whole"
+    published, _ = corpus.run(corpus.job(tmp_path, sources=sources, filter=AUTO))
+    assert [(r["start"], r["end"], r["text"]) for r in utterances(published)] == [
+        (0.0, whole, "all of it"), (0.0, 0.8, "the first part")
+    ]  # fmt: skip
+    rest = corpus.seconds_of(5) - 0.8
+    seconds = published.summary["reasons"]["filter.outside_segments"]["seconds"]
+    assert seconds == pytest.approx(rest, abs=0.001)
+
+
+@pytest.mark.parametrize("backend", ["none", "fake"])
+def test_references_without_words_are_dropped_from_lists_too(tmp_path: Path, backend: str) -> None:
+    corpus.make(tmp_path / "in", 4)
+    odd = {"r00": "[inaudible]", "r01": "...", "r02": "<UNK>"}
+    corpus.listed(tmp_path / "in", 4, tmp_path / "list.jsonl", **odd)
+    sources = [{"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c"}]
+    asr = {"backend": {"use": backend}}
+    published, _ = corpus.run(corpus.job(tmp_path, sources=sources, transcribe=asr))
+    assert [r["text"] for r in utterances(published)] == ["reference number 3"]
+    assert published.summary["reasons"]["transcribe.no_words_in_reference"]["items"] == 3
+    if backend == "fake":
+        heard = {**asr, "text": "asr"}
+        published, _ = corpus.run(corpus.job(tmp_path, sources=sources, transcribe=heard))
+        rows = utterances(published)
+        assert {r["text_source"] for r in rows} == {"asr"}
+        assert [r["words"] for r in rows] == [None, None, None, 3]
+
+
+@pytest.fixture
+def account(s3: S3) -> Iterator[None]:
+    with environment(s3.environment):
+        yield
+    download_cache.close_all()
+
+
+def test_a_bucket_gives_the_texts_that_a_folder_gives(
+    s3: S3, account: None, tmp_path: Path
+) -> None:
+    make(tmp_path / "in")
+    for number in range(40):
+        (tmp_path / f"in/many/{number}.wav").parent.mkdir(exist_ok=True)
+        (tmp_path / f"in/many/{number}.wav").write_bytes(b"x")
+        (tmp_path / f"in/many/{number}.txt").write_text(f"text {number}")
+    url = f"s3://{BUCKET}/texts-beside"
+    s3.upload(tmp_path / "in", url)
+
+    def said(path: str) -> list[tuple[Any, ...]]:
+        module, settings = resolve_source(Source(kind="folder", path=path))
+        return [
+            (item.path, item.reason, item.detail)
+            if isinstance(item, Ignored)
+            else (item.path, item.text, item.segments, item.error)
+            for item in module.recordings(settings)
+        ]
+
+    here, there = said(str(tmp_path / "in")), said(url)
+    assert there == here
+    assert ("many/7.wav", "text 7", None, None) in there
+    alone = said(f"{url}/anna/plain.wav")
+    assert alone == [
+        ("plain.wav", "Said by a person.", None, None),
+        ("plain.txt", "read_as_text", "txt in utf-8"),
+    ]
+
+
+def test_workers_list_what_one_process_lists(tmp_path: Path) -> None:
+    for number in range(70):
+        folder = tmp_path / f"in/{number:02d}"
+        folder.mkdir(parents=True)
+        (folder / "a.wav").write_bytes(b"x")
+        (folder / "a.txt").write_text(f"text {number}")
+    module, settings = resolve_source(Source(kind="folder", path=str(tmp_path / "in")))
+    whole = list(module.recordings(settings))
+    branches = module.branches(settings, 64)
+    assert branches is not None
+    parts = [item for branch in branches for item in module.branch(settings, branch) or ()]
+    assert sorted(parts, key=lambda item: item.path) == sorted(whole, key=lambda item: item.path)
+    assert {r.text for r in parts if isinstance(r, Recording)} == {f"text {n}" for n in range(70)}

@@ -170,11 +170,19 @@ def read(
         if not isinstance(data, dict):
             raise ConfigError(f"settings file {path} must be a mapping with sources and out")
     if sources:
+        from tasks.sources import table  # here: settings in a file name their kinds
+
         # A folder given on the command line may hold broken files: take what is good, unless the
         # command line also says how many may be broken.
         settings = {assignment.partition("=")[0].strip() for assignment in sets}
         spared = "package.max_failed_fraction" not in settings
-        data["sources"] = [{"kind": "folder", "path": s, "expect_broken": spared} for s in sources]
+        kinds = [
+            table.suggested(os.path.expanduser(path)) or {"kind": "folder"} for path in sources
+        ]
+        data["sources"] = [
+            {**kind, "path": path, "expect_broken": spared}
+            for kind, path in zip(kinds, sources, strict=True)
+        ]
     if out is not None:
         data["out"] = out
     assign(data, sets)

@@ -134,7 +134,8 @@ def _making(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
             default=[],
             metavar="PATH",
             dest="sources",
-            help="folder of recordings, in place of SETTINGS.yaml; repeat it for each",
+            help="folder of recordings, table, or corpus in a known layout, in place of "
+            "SETTINGS.yaml; repeat it for each",
         )
         command.add_argument("--out", metavar="DIR", help="where results go; overrides out")
         _sets(command)

@@ -38,7 +38,7 @@ from tasks.runs.executor import Alone, LastBegun, WorkersNeeded
 from tasks.runs.results import Published
 from tasks.settings.job import Job
 from tasks.shard_store import index
-from tasks.stages.listing import once
+from tasks.stages.listing import once, source_notes
 from tasks.storage import lock, owners, tables, versions
 
 if TYPE_CHECKING:  # imports Dask and Prefect, which a run with nothing to do does without
@@ -183,6 +183,7 @@ def result_of(job: Job, ended: pipeline.Run) -> JsonObject:
         "new": published.new,
         **published.summary,
         "ignored": found.ignored,
+        "sources": source_notes.of(job.sources),
         **({"stated": [masking.text(each) for each in found.stated]} if found.stated else {}),
         "broken": _broken(published),
         "unreachable": _unreachable(published),

@@ -20,7 +20,10 @@ from tasks.storage import write_atomic
 NAME = "left_aside.csv"  # in OUT/runs/<id>/
 LEFT_ASIDE = "left_aside"  # outcome of a file that never became an item
 #: What a person does not see from the reason alone.
-DETAILS = {"other_text": "the list names this audio before, with another text, which is taken"}
+DETAILS = {
+    "other_text": "the list names this audio before, with another text, which is taken",
+    "not_listed": "no row of the source's lists names this audio",
+}
 COLUMNS = (
     "source_path",
     "start",

@@ -25,7 +25,7 @@ from tasks.insight.estimating import planning
 from tasks.insight.estimating.planning import Amount
 from tasks.settings.job import Job
 from tasks.stages.contract import PER_SHARD, STAGES
-from tasks.stages.listing import overlapping_sources
+from tasks.stages.listing import overlapping_sources, source_notes
 from tasks.stages.listing.overlapping_sources import Shared
 from tasks.storage import tables, versions
 
@@ -82,6 +82,7 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
         "removed": plan.removed,
         "ignored": plan.ignored,
         "shards": plan.shards,
+        **({"sources": told} if (told := source_notes.of(job.sources)) else {}),
         **({"unread_bytes": plan.unread} if plan.unread else {}),
         **({"unusable": _unusable(plan)} if plan.unusable else {}),
         **({"unjudged": plan.unjudged} if plan.unjudged else {}),

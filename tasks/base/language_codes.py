@@ -7,6 +7,7 @@ A code is ISO 639-1, or 639-3 where there is none, with or without script and re
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 #: Whisper's names of languages (openai/whisper, tokenizer.py), and its codes. Name, code, name,
 #: code.
@@ -60,6 +61,28 @@ def fault(language: str) -> str | None:
     # In quotes, because YAML reads a bare `no` as false.
     instead = f'"{found}"' if found else '"en", "es" or "yue"'
     return f"{language!r} is not a language code; write {instead}"
+
+
+#: Codes that say of no language which it is (ISO 639-2: undetermined, several, none, no code).
+_NO_LANGUAGE = frozenset(("und", "mul", "zxx", "mis"))
+#: Mandarin, of which recognisers and lists write both codes: each stays as it is written.
+_BOTH = frozenset(("cmn",))
+
+
+@lru_cache(maxsize=1000)
+def read(language: str) -> str | None:
+    """The code of a language as lists write it: a code (`en`, `en_US`, which stay), three letters
+    where there are two (`eng`), or an English name (`English`, `Chinese (Taiwan)`); "" for a code
+    that says of none; None if it is nothing of these."""
+    language = language.strip()
+    plain = base(language)
+    if plain in _NO_LANGUAGE or language.lower() in ("unknown", "n/a"):
+        return ""
+    if not _CODE.fullmatch(language) or language.lower() in OF_NAMES:
+        return suggestion(language)
+    if plain in _BOTH or plain not in _SHORTER:
+        return language
+    return _SHORTER[plain] + language[len(plain) :]
 
 
 def suggestion(language: str) -> str | None:

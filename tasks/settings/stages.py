@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, field_validator
 
+from tasks.base import language_codes
 from tasks.base.json_types import JsonObject
 from tasks.settings.base import (
     READ,
@@ -65,7 +66,9 @@ class SourceSettings(StageSettings):
         None, description="Carried through to the data card.", json_schema_extra=WORDS
     )
     language: str | None = Field(
-        None, description="Forces this language (ISO 639-1) for ASR.", json_schema_extra=WORDS
+        None,
+        description="Forces this language (ISO 639-1) for ASR; its English name will do.",
+        json_schema_extra=WORDS,
     )
     rttm: str | None = Field(
         None,
@@ -76,6 +79,12 @@ class SourceSettings(StageSettings):
     expect_broken: bool = Field(
         False, description="Exempt from max_failed_fraction: broken files are normal here."
     )
+
+    @field_validator("language")
+    @classmethod
+    def _as_code(cls, language: str | None) -> str | None:
+        """What cannot be read stays, and is refused before a run."""
+        return (language_codes.read(language) if language else None) or language
 
 
 class ShardSettings(StageSettings):

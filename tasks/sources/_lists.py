@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
+from tasks.base import language_codes
 from tasks.base.errors import ItemError
 from tasks.recording import Ignored, Locator, Recording, TimedWord
 from tasks.recording.guard import file_state
@@ -114,6 +115,41 @@ def text_field(value: object) -> str | None:
     return text or None
 
 
+#: What pandas and others write where a value is missing.
+_ABSENT = frozenset(("NaN", "nan", "None", "null", "NULL", "-", "<NA>", "NaT", "N/A"))
+#: Languages in which `null` is a word: zero.
+_NULL_IS_A_WORD = frozenset(("de", "nb", "nn", "no", "et", "lb"))
+
+
+def cell_field(value: object) -> str | None:
+    """`text_field` of a cell of a table, in which a missing value may be written `NaN` or `-`."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        value = value.strip()
+        if value in _ABSENT:
+            return None
+        if value and value.isascii() and len(value) <= bounds.MAX_TEXT_BYTES:
+            return value
+    return text_field(value)
+
+
+def reference_field(value: object, language: str | None) -> str | None:
+    """`cell_field` of a text in this language."""
+    is_word = value == "null" and language_codes.base(language or "") in _NULL_IS_A_WORD
+    return "null" if is_word else cell_field(value)
+
+
+def language_field(value: object, stated: str | None) -> str | None:
+    """The code of a language in a cell (`tasks.base.language_codes.read`), None if there is none.
+    `stated`: the source's language, which stands for what cannot be read; ValueError without."""
+    written = cell_field(value)
+    code = language_codes.read(written) if written else ""
+    if code is None and not stated:
+        raise ValueError(language_codes.fault(written or "") or f"no language: {written!r}")
+    return code or None
+
+
 def seconds_field(value: object) -> float | None:
     """Finite seconds, None if absent; ValueError for anything else."""
     if value is None:
@@ -127,6 +163,12 @@ def seconds_field(value: object) -> float | None:
     if not math.isfinite(seconds):
         raise ValueError("seconds are not a finite number")
     return seconds
+
+
+def seconds_cell(value: object) -> float | None:
+    """`seconds_field` of a cell of a table, in which a missing value may be written `NaN`."""
+    absent = isinstance(value, str) and (not value.strip() or value.strip() in _ABSENT)
+    return None if absent else seconds_field(value)
 
 
 def timed_words(value: object) -> tuple[TimedWord, ...] | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.base.errors import ItemError
+from tasks.recording.parquet_tables import Table
+from tasks.sources._columns import LOOKED
 from tasks.storage import bounds
 
 #: Names that each role's column may have, in order of preference.
@@ -19,15 +22,24 @@ DEFAULTS = {
     "language": ("language", "lang", "locale"),
 }
 SHOWN = 20  # names of columns, in messages
+MOST_COLUMNS = 50  # that are looked at to see what they hold
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """`audio`: a column of struct(bytes, path); `roles`: the column of each role that exists."""
+    """`audio`: a column of struct(bytes, path); `roles`: the column of each role that exists;
+    `languages`: what the numbers in its column stand for, where it is a ClassLabel."""
 
     audio: str
     has_path: bool
     roles: Mapping[str, str]
+    languages: tuple[str, ...] = ()
+
+    def language(self, value: object) -> object:
+        """A cell of the column of languages; a ClassLabel's number as the name it stands for."""
+        if isinstance(value, int) and 0 <= value < len(self.languages):
+            return self.languages[value]
+        return value
 
 
 def find_columns(schema: pa.Schema, audio: str | None, named: Mapping[str, str | None]) -> Columns:
@@ -54,7 +66,33 @@ def find_columns(schema: pa.Schema, audio: str | None, named: Mapping[str, str |
         audio=found,
         has_path=_has_path(schema.field(found).type),
         roles={role: name for role, name in roles.items() if name is not None},
+        languages=_labels(schema, roles["language"]),
     )
+
+
+def _labels(schema: pa.Schema, name: str | None) -> tuple[str, ...]:
+    """The names of a ClassLabel, which `datasets` keeps in the schema's metadata."""
+    try:
+        about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        feature = about["info"]["features"][name]
+        names = feature["names"] if feature["_type"] == "ClassLabel" else ()
+        return tuple(map(str, names))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ()
+
+
+def head_of(table: Table, names: Sequence[str] | None = None) -> list[dict[str, object]]:
+    """The first rows of some columns, or of all that hold texts or whole numbers; none if they
+    cannot be read."""
+    chosen = names or [field.name for field in table.schema if _is_value(field.type)][:MOST_COLUMNS]
+    try:
+        batch = next(table.listed(0, chosen), None) if chosen and table.groups else None
+        if batch is None:
+            return []
+        columns = [values(column) for column in batch.slice(0, LOOKED).columns]
+    except ItemError:  # whoever lists the rows says so
+        return []
+    return [dict(zip(chosen, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def values(column: pa.Array) -> list[object]:

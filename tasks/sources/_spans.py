@@ -35,12 +35,50 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
+class Group:
     """The lines of one file; `segments` is an ordered set."""
 
     first: Line
     segments: dict[Segment, None] = field(default_factory=dict)
     channels: set[tuple[int, ...] | None] = field(default_factory=set)
+
+    def add(self, line: Line) -> str | None:
+        """Take a line; why it is left aside, where a line before says the same or another thing."""
+        self.channels.add(line.channels)
+        if self.segments and (
+            self.first.whole
+            or line.whole
+            or line.again(self.first)
+            or line.segment in self.segments
+        ):
+            both = (self.first.whole and line.whole) or line.again(self.first)
+            first = self.first if both else line
+            return again("duplicate_line", first.segment.text, line.segment.text)
+        self.segments[line.segment] = None
+        return None
+
+    def recording(self, root: str) -> Recording:
+        line = self.first
+        found = of_file(listed_name(line.path, line.written, root), line.path)
+        if len(self.channels) > 1 and found.error is None:
+            return replace(found, error=("unsupported", APART))
+        one = line.segment
+        # Word times need a segment to be cut from, even where it is the whole file.
+        if not (line.whole or line.length) or len(self.segments) > 1 or one.words:
+            return replace(found, segments=tuple(self.segments))
+        return Recording(
+            found.path,
+            found.source_path,
+            found.locator,
+            found.size,
+            found.guard,
+            one.source_id,
+            one.text,
+            one.speaker,
+            one.language,
+            error=found.error,
+            length=one.end,
+        )
 
 
 def grouped(
@@ -54,27 +92,16 @@ def grouped(
 
     Bad lines come first, then the recordings: a file's lines may be anywhere in the list.
     """
-    groups: dict[str, _Group] = {}
+    groups: dict[str, Group] = {}
     bad = 0
     for number, text in _whole(lines):
         try:
             if isinstance(text, ItemError):
                 raise text
             for line in parse(text):
-                group = groups.setdefault(line.path, _Group(line))
-                group.channels.add(line.channels)
-                if group.segments and (
-                    group.first.whole
-                    or line.whole
-                    or line.again(group.first)
-                    or line.segment in group.segments
-                ):
-                    both = (group.first.whole and line.whole) or line.again(group.first)
-                    first = group.first if both else line
-                    why = again("duplicate_line", first.segment.text, line.segment.text)
-                    yield Ignored(line_name(path, number), why)
-                else:
-                    group.segments[line.segment] = None
+                group = groups.setdefault(line.path, Group(line))
+                if why_not := group.add(line):
+                    yield Ignored(line_name(path, number), why_not)
         except (ItemError, ValueError) as error:
             yield bad_line(path, number, error)
             bad += 1
@@ -84,7 +111,7 @@ def grouped(
                 break
     names: set[str] = set()
     for group in groups.values():
-        recording = _recording(group, root)
+        recording = group.recording(root)
         if recording.path in names:
             # Two spellings of one path, one through `..`: perhaps the same file.
             yield Ignored(recording.path, "duplicate_path")
@@ -103,22 +130,3 @@ def _whole(
             yield number, text
     except ItemError as error:
         yield number + 1, error
-
-
-def _recording(group: _Group, root: str) -> Recording:
-    line = group.first
-    found = of_file(listed_name(line.path, line.written, root), line.path)
-    if len(group.channels) > 1 and found.error is None:
-        return replace(found, error=("unsupported", APART))
-    one = line.segment
-    # Word times need a segment to be cut from, even where it is the whole file.
-    if not (line.whole or line.length) or len(group.segments) > 1 or one.words:
-        return replace(found, segments=tuple(group.segments))
-    return replace(
-        found,
-        source_id=one.source_id,
-        text=one.text,
-        speaker=one.speaker,
-        language=one.language,
-        length=one.end,
-    )

@@ -37,7 +37,12 @@ from tasks.storage import urls
 from tasks.storage.local import stat_guard
 
 #: Kinds of sources that read one file, by its ending.
-_KINDS = {".tar": "tar", ".jsonl": "jsonl", ".parquet": "hf_parquet"}
+_KINDS = {
+    ".tar": "tar",
+    ".jsonl": "jsonl",
+    ".parquet": "hf_parquet",
+    **dict.fromkeys((".csv", ".tsv", ".json"), "table"),
+}
 _PACKED = (".zip", ".7z", ".rar", ".gz", ".tgz", ".bz2", ".xz", ".zst")
 MOST_LOOKED = 50_000  # entries that are looked at to find branches
 

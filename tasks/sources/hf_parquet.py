@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import repeat
 from typing import Literal
 
@@ -25,11 +26,21 @@ from tasks.recording.names import display_text, safe_name
 from tasks.recording.parquet_tables import Table
 from tasks.settings import SourceSettings
 from tasks.settings.base import READ, WORDS
+from tasks.sources import _notes
 from tasks.sources._containers import containers
-from tasks.sources._lists import Entries, failed, text_field
-from tasks.sources._parquet_columns import DEFAULTS, Columns, find_columns, values
+from tasks.sources._lists import (
+    Entries,
+    cell_field,
+    failed,
+    language_field,
+    reference_field,
+    text_field,
+)
+from tasks.sources._parquet_columns import DEFAULTS, Columns, find_columns, head_of, values
 from tasks.sources._paths import display_path, list_root, resolve
 from tasks.storage import bounds, urls
+
+LOOKED_FILES = 20  # for columns that are not taken
 
 
 class Settings(SourceSettings):
@@ -60,19 +71,40 @@ class Settings(SourceSettings):
 
 def recordings(settings: Settings) -> Entries:
     """Lists lazily. ConfigError at once if no file can be opened with these columns."""
-    found = containers(
-        settings.path, lambda name: name.lower().endswith(".parquet"), "Parquet file"
-    )
+    found = containers(settings.path, _is_parquet, "Parquet file")
     root = list_root(found.files[0][1], settings.root) if settings.root else None
     try:
         # Open one file now, so that a wrong column is reported before anything runs.
         with _open(found.files[0][1]) as file:
-            _columns(file, settings)
+            _check_languages(file, _columns(file, settings), settings)
     except ItemError as error:
         if len(found.files) == 1 or error.code == "unsupported":
             name = display_text(found.files[0][1])
             raise ConfigError(f"source {name!r} cannot be used: {error.detail}") from None
     return _all(found.files, found.ignored, settings, root)
+
+
+def notes(settings: Settings) -> list[str]:
+    """Columns that look like something, and are not taken, of the first files."""
+    said: list[str] = []
+    for _, path in containers(settings.path, _is_parquet, "Parquet file").files[:LOOKED_FILES]:
+        with suppress(ItemError), _open(path) as file:  # `recordings` says what is wrong
+            columns = _columns(file, settings)
+            roles = {role: (name,) for role, name in columns.roles.items()}
+            pattern = "{role}_column: {name}"
+            said += _notes.of_columns(head_of(file), roles, {columns.audio}, "column", pattern)
+    return [*dict.fromkeys(said)]
+
+
+def _is_parquet(name: str) -> bool:
+    return name.lower().endswith(".parquet")
+
+
+def _check_languages(file: Table, columns: Columns, settings: Settings) -> None:
+    if "language" in columns.roles and not settings.language:
+        name = columns.roles["language"]
+        head = [{name: columns.language(row.get(name))} for row in head_of(file, [name])]
+        _notes.check_languages(head, {"language": (name,)}, settings)
 
 
 def _all(
@@ -119,7 +151,9 @@ def _file(name: str, path: str, settings: Settings, root: str) -> Entries:
                             f"{empty:,} of its first {row + 1:,} rows hold neither audio nor a path"
                         )
                         raise ItemError("missing", f"{why}; the rest is not read")
-                yield _recording(name, path, root, columns, row, cells, has_bytes, size, guard)
+                yield _recording(
+                    name, path, root, settings, columns, row, cells, has_bytes, size, guard
+                )
                 row += 1
 
 
@@ -160,10 +194,19 @@ def _rows(table: Table, group: int, columns: Columns) -> Iterator[dict[str, obje
             yield dict(zip(names, row, strict=True))
 
 
+def _field(role: str, value: object, columns: Columns, stated: str | None) -> str | None:
+    if role == "language":
+        return language_field(columns.language(value), stated)
+    if role == "text":
+        return reference_field(value, stated)
+    return text_field(value) if role == "path" else cell_field(value)
+
+
 def _recording(
     name: str,
     path: str,
     root: str,
+    settings: Settings,
     columns: Columns,
     row: int,
     cells: dict[str, object],
@@ -183,9 +226,10 @@ def _recording(
         except ItemError as refusal:
             size, error = 0, (refusal.code, refusal.detail)
     texts: dict[str, str | None] = {}
+    stated = settings.language
     for role, value in cells.items():
         try:
-            texts[role] = text_field(value)
+            texts[role] = _field(role, value, columns, stated)
         except ValueError as refusal:
             error = error or ("unreadable", f"{role}: {refusal}")
     return Recording(

@@ -1,9 +1,11 @@
 """A list with one JSON object a line: WeNet's raw list, NeMo's manifest, or columns by setting.
 
     {"key": …, "wav": …, "txt": …[, "start": …, "end": …]}              WeNet raw
+    {"id": …, "wav": …, "text": …[, "speaker": …, "language": …]}       Emilia
     {"audio_filepath": …, "duration": …, "text": …[, "offset": …]}      NeMo
 
-Each line's keys tell its kind. Lines that name spans of one file become one recording with
+Each line's keys tell its kind; what else it holds that looks like a text, an id or a time is told
+by `plan` and the run. Lines that name spans of one file become one recording with
 segments, in the place of the file's first line. A file that is given whole once more is left aside,
 as `duplicate_line`, or as `other_text` if its text is another one. A length without a start is that
 of a span from 0, as in NeMo; where it is the file's own, the line is about the whole file.
@@ -11,7 +13,9 @@ of a span from 0, as in NeMo; where it is the file's own, the line is about the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
 from typing import Literal
 
 from pydantic import Field
@@ -19,13 +23,17 @@ from pydantic import Field
 from tasks.recording import Segment
 from tasks.settings import StageSettings
 from tasks.settings.base import WORDS
+from tasks.sources import _notes
+from tasks.sources._columns import LOOKED
 from tasks.sources._lists import (
     Entries,
     ListSettings,
+    cell_field,
     checked_span,
     json_object,
-    seconds_field,
-    text_field,
+    language_field,
+    reference_field,
+    seconds_cell,
     timed_words,
 )
 from tasks.sources._paths import list_root, resolve, text_list
@@ -37,8 +45,8 @@ Columns = dict[str, tuple[str, ...]]
 _WHO = {"speaker": ("speaker", "spk", "speaker_id"), "language": ("language", "lang")}
 _WENET: Columns = {
     "audio": ("wav",),
-    "id": ("key",),
-    "text": ("txt",),
+    "id": ("key", "id"),
+    "text": ("txt", "text"),
     "start": ("start",),
     "end": ("end",),
     **_WHO,
@@ -89,37 +97,74 @@ def recordings(settings: Settings) -> Entries:
     """
     path = text_list(settings.path)
     root = list_root(path, settings.root)
-    given: Columns | None = None
-    if settings.columns is not None:
-        named = settings.columns.model_dump().items()
-        given = {role: (name,) for role, name in named if name is not None}
-    return grouped(path, root, urls.lines(path), lambda line: _parse(line, root, given))
+    given = _given(settings)
+    head = _head(path)
+    _notes.check_languages(head, _columns_of(head, given), settings)
+    stated = settings.language
+    return grouped(path, root, urls.lines(path), lambda line: _parse(line, root, given, stated))
 
 
-def _parse(line: str | None, root: str, given: Columns | None) -> Iterator[Line]:
+def notes(settings: Settings) -> list[str]:
+    """Keys that look like something, and are not taken."""
+    head = _head(text_list(settings.path))
+    columns = _columns_of(head, _given(settings))
+    used = {name for names in columns.values() for name in names}
+    audio = columns.get("audio", ("wav",))[0]
+    pattern = f"columns: {{{{audio: {audio}, {{role}}: {{name}}, …}}}}"
+    return _notes.of_columns(head, columns, used, "key", pattern) if columns else []
+
+
+def _given(settings: Settings) -> Columns | None:
+    if settings.columns is None:
+        return None
+    named = settings.columns.model_dump().items()
+    return {role: (name,) for role, name in named if name is not None}
+
+
+def _head(path: str) -> list[dict[str, object]]:
+    """The first objects of the list."""
+    found = []
+    for _, line in islice(urls.lines(path), LOOKED):
+        with suppress(ValueError):
+            found.append(json_object(line))
+    return found
+
+
+def _columns_of(head: Sequence[dict[str, object]], given: Columns | None) -> Columns:
+    """The columns that most lines of a list have."""
+    if given is not None:
+        return given
+    kinds = [_WENET if "wav" in v else _NEMO if "audio_filepath" in v else {} for v in head]
+    return max(kinds, key=kinds.count, default={})
+
+
+def _parse(
+    line: str | None, root: str, given: Columns | None, stated: str | None
+) -> Iterator[Line]:
     value = json_object(line)
     columns = given or (_WENET if "wav" in value else _NEMO if "audio_filepath" in value else None)
     if columns is None:
         raise ValueError("neither `wav` nor `audio_filepath`; name the columns in the settings")
 
     def get(role: str) -> object:
-        found = (value[name] for name in columns.get(role, ()) if value.get(name) is not None)
+        found = (value[name] for name in columns.get(role, ()) if value.get(name) not in (None, ""))
         return next(found, None)
 
     path = resolve(root, get("audio"))
-    start, end = seconds_field(get("start")), seconds_field(get("end"))
-    duration = seconds_field(get("duration"))
+    start, end = seconds_cell(get("start")), seconds_cell(get("end"))
+    duration = seconds_cell(get("duration"))
     length = start is None and end is None and duration is not None
     if end is None and duration is not None:
         end = (start or 0.0) + duration
     begin, finish = checked_span(start, end)
+    language = language_field(get("language"), stated)
     segment = Segment(
         begin,
         finish,
-        source_id=text_field(get("id")),
-        text=text_field(get("text")),
-        speaker=text_field(get("speaker")),
-        language=text_field(get("language")),
+        source_id=cell_field(get("id")),
+        text=reference_field(get("text"), language or stated),
+        speaker=cell_field(get("speaker")),
+        language=language,
         words=timed_words(get("words")),
     )
     whole = start is None and finish is None

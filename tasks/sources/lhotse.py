@@ -25,6 +25,7 @@ from tasks.sources._lists import (
     ListSettings,
     checked_span,
     json_object,
+    language_field,
     seconds_field,
     text_field,
     timed_words,
@@ -47,7 +48,7 @@ def recordings(settings: Settings) -> Entries:
     read = list_file if settings.path.endswith(".gz") else text_list
     path = read(settings.path)
     root = list_root(path, settings.root)
-    return grouped(path, root, _text(path), lambda line: _cut(line, root))
+    return grouped(path, root, _text(path), lambda line: _cut(line, root, settings.language))
 
 
 def _text(path: str) -> Iterator[tuple[int, str | None]]:
@@ -63,7 +64,7 @@ def _text(path: str) -> Iterator[tuple[int, str | None]]:
             raise ItemError("unreadable", "the compressed list breaks off here") from None
 
 
-def _cut(line: str | None, root: str) -> Iterator[Line]:
+def _cut(line: str | None, root: str, stated: str | None) -> Iterator[Line]:
     """A line for each supervision of a cut."""
     cut = json_object(line)
     written = _source(cut.get("recording"))
@@ -84,7 +85,7 @@ def _cut(line: str | None, root: str) -> Iterator[Line]:
             source_id=text_field(one.get("id")),
             text=text_field(one.get("text")),
             speaker=text_field(one.get("speaker")),
-            language=text_field(one.get("language")),
+            language=language_field(one.get("language"), stated),
             words=_words(one.get("alignment"), begin, end, start),
         )
         yield Line(path, written, False, segment, _channels(one.get("channel", heard)))

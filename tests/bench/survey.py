@@ -1,10 +1,11 @@
 """Listing a source and comparing it with what is known: CPU seconds and largest memory.
 
-    python -m tests.bench.survey [--recordings 100000] [--texts] [--folder FOLDER]
+    python -m tests.bench.survey [--recordings 100000] [--texts] [--table] [--folder FOLDER]
 
 Empty files in folders of a thousand (listing reads no audio), with `--texts` a text beside each,
 and an OUT that knows them all. Each step runs in a process of its own: the first listing, one where
-nothing has changed, and that once more, which finds what the former noted.
+nothing has changed, and that once more, which finds what the former noted. With `--table` the
+source is a TSV that gives each file a text and a speaker, and is listed for the first time only.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ def text_of(number: int) -> str:
 
 
 def job_of(root: Path, out: Path) -> Job:
-    source = Source.model_validate({"kind": "folder", "path": str(root), "name": "c"})
+    listing = root.with_suffix(".tsv")
+    table = {"kind": "table", "path": str(listing), "root": str(root)}
+    kind = table if listing.exists() else {"kind": "folder", "path": str(root)}
+    source = Source.model_validate({**kind, "name": "c"})
     return Job(out, (source,), shard=ShardSettings(settle_seconds=0))
 
 
@@ -57,6 +61,16 @@ def remember(root: Path, out: Path) -> None:
     for number, home in enumerate(sorted(root.iterdir())):
         rows = [_row(path, f"{home.name}/{path.name}") for path in sorted(home.glob("*.wav"))]
         manifest.commit(out, "shard", f"shard-{number:06d}", rows, RECORDINGS, {})
+
+
+def write_table(root: Path) -> None:
+    """A row for each file."""
+    with root.with_suffix(".tsv").open("w") as file:
+        file.write("client_id\tpath\tsentence\tlocale\n")
+        for home in sorted(root.iterdir()):
+            for path in sorted(home.iterdir()):
+                said = f"what {path.stem} says in some dozen words, as a sentence is long"
+                file.write(f"{home.name}\t{home.name}/{path.name}\t{said}\ten\n")
 
 
 def _row(path: Path, name: str) -> dict[str, Any]:
@@ -103,6 +117,7 @@ def main() -> None:
     parser.add_argument("--recordings", type=int, default=100_000)
     parser.add_argument("--texts", action="store_true", help="a text beside each recording")
     parser.add_argument("--folder", type=Path, help="where the files are made")
+    parser.add_argument("--table", action="store_true", help="the source is a table of the files")
     parser.add_argument("--step", choices=("first", "known", "again"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.step:
@@ -113,8 +128,11 @@ def main() -> None:
     home = Path(tempfile.mkdtemp(prefix="uttermill-survey-", dir=options.folder))
     try:
         tree(home / "in", options.recordings, options.texts)
-        remember(home / "in", home / "out")
-        for name in ("first", "known", "again"):
+        if options.table:
+            write_table(home / "in")
+        else:
+            remember(home / "in", home / "out")
+        for name in ("first",) if options.table else ("first", "known", "again"):
             words = ["--step", name, "--folder", str(home / "in")]
             subprocess.run([sys.executable, "-m", "tests.bench.survey", *words], check=True)
     finally:

@@ -172,7 +172,7 @@ def test_verify_and_list(prepared: Prepared, capsys: pytest.CaptureFixture[str])
 def test_plugins_and_schema(capsys: pytest.CaptureFixture[str]) -> None:
     shelves = told(capsys, "plugins")
     assert set(shelves["sources"]) == {
-        "folder", "kaldi", "jsonl", "lhotse", "tar", "datajuicer", "hf_parquet",
+        "folder", "kaldi", "jsonl", "lhotse", "table", "tar", "datajuicer", "hf_parquet",
     }  # fmt: skip
     assert {"whole", "given", "vad", "auto", "applio", "aligned"} == set(shelves["segmenters"])
     assert {"given", "none", "segments"} == set(shelves["diarizers"])

@@ -292,6 +292,7 @@ SOURCES: dict[str, set[str]] = {
     "kaldi": {*_SOURCE, "root"},
     "lhotse": {*_SOURCE, "root"},
     "jsonl": {*_SOURCE, "root", "columns"},
+    "table": {*_SOURCE, "root", "layout", "columns", "separator", "header", "encoding"},
     "tar": {*_SOURCE, "root"},
     "datajuicer": {*_SOURCE, "root", "text_key", "audio_key"},
     "hf_parquet": {*_SOURCE, "root", "audio_column", "text_column", "id_column",

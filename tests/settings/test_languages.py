@@ -10,11 +10,13 @@ import pytest
 from faster_whisper.tokenizer import _LANGUAGE_CODES
 
 from flows import checks, settings
+from tasks import plugins
 from tasks.asr import faster_whisper, moonshine, onnx_asr, sherpa_onnx
 from tasks.base import language_codes
 from tasks.base.errors import ConfigError
 from tasks.settings.job import Job
 from tests.helpers import corpus, tiny_onnx
+from tests.sources.test_sources import listed, recs
 
 WHISPER = {"use": "faster_whisper"}
 
@@ -35,24 +37,50 @@ def refused(tmp: Path, language: str | None, *backends: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("stated", "written"),
+    ("stated", "code"),
     [
-        ("english", 'write "en"'),
-        ("English", 'write "en"'),
-        ("Norwegian", 'write "no"'),
-        ("javanese", 'write "jv"'),
-        ("Chinese (Taiwan)", 'write "zh"'),
-        ("klingonese", 'write "en", "es" or "yue"'),
-        ("e", 'write "en", "es" or "yue"'),
+        ("english", "en"),
+        ("English", "en"),
+        ("Norwegian", "no"),
+        ("javanese", "jv"),
+        ("Chinese (Taiwan)", "zh"),
+        ("eng", "en"),
+        ("deu-AT", "de-AT"),
+        ("en_US", "en_US"),
+        ("cmn", "cmn"),
+        ("tlh", "tlh"),
+        ("und", ""),
+        ("klingonese", None),
+        ("0", None),
+        ("", None),
+        ("e", None),
     ],
 )
-def test_a_name_is_no_code(tmp_path: Path, stated: str, written: str) -> None:
+def test_a_language_by_name_or_code(stated: str, code: str | None) -> None:
+    assert language_codes.read(stated) == code
+
+
+def test_a_source_states_its_language_by_name(tmp_path: Path) -> None:
+    (dataset,) = plugins.datasets(asked(tmp_path, "English", WHISPER).sources)
+    assert dataset.settings.language == "en"
+
+
+@pytest.mark.parametrize("stated", ["klingonese", "e"])
+def test_what_is_no_language_is_refused(tmp_path: Path, stated: str) -> None:
     """Every clip failed instead, after hours of filtering."""
-    expected = f"language of the source 'small': {stated!r} is not a language code; {written}"
+    expected = (
+        f"language of the source 'small': {stated!r} is not a language code; "
+        'write "en", "es" or "yue"'
+    )
     assert refused(tmp_path, stated, WHISPER) == expected
     assert refused(tmp_path, stated, {"use": "fake"}) == expected
-    said = refused(tmp_path, None, {"use": "fake", "language": stated})
-    assert said == expected.replace("source 'small'", "recogniser fake")
+
+
+def test_a_recogniser_is_told_by_code(tmp_path: Path) -> None:
+    said = refused(tmp_path, None, {"use": "fake", "language": "English"})
+    assert said == (
+        "language of the recogniser fake: 'English' is not a language code; write \"en\""
+    )
 
 
 @pytest.mark.parametrize(
@@ -70,7 +98,8 @@ def test_a_code_that_the_recogniser_does_not_know(tmp_path: Path) -> None:
     assert "language of the source 'small'" in said
     assert "the recogniser faster_whisper refuses 'tlh'" in said
     assert "uttermill plugins asr.faster_whisper" in said
-    assert "the language 'eng'; write \"en\")" in refused(tmp_path, "eng", WHISPER)
+    said = refused(tmp_path, None, {**WHISPER, "language": "eng"})
+    assert "the language 'eng'; write \"en\"" in said
     assert "'tlh'" in refused(tmp_path, None, {**WHISPER, "language": "tlh"})
     asked(tmp_path, "tlh")  # another recogniser may hear it
     # A further recogniser that refuses a clip leaves it to the others.
@@ -100,12 +129,14 @@ def test_recognisers_refuse_what_they_would_refuse_clip_by_clip(tmp_path: Path) 
         assert unknown == (None if name == "nemo_ctc" else language_codes.unknown("xx"))
 
 
-def test_a_line_of_a_list_in_an_unknown_language_fails_alone(tmp_path: Path) -> None:
+def test_a_line_of_a_list_in_no_language_fails_alone(tmp_path: Path) -> None:
+    """As it is listed, before anything is computed."""
     corpus.make(tmp_path / "in", 2)
     rows = [{"wav": f"r0{n}.wav", "txt": "a text", "language": each}
-            for n, each in enumerate(("english", "en-US"))]  # fmt: skip
-    (tmp_path / "in/list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    asked(tmp_path, None, WHISPER, kind="jsonl", path=str(tmp_path / "in/list.jsonl"))
-    assert language_codes.unknown("english") == (
-        "the model does not know the language 'english'; write \"en\""
-    )
+            for n, each in enumerate(("klingonese", "en-US"))]  # fmt: skip
+    listing = tmp_path / "in/list.jsonl"
+    listing.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked(tmp_path, None, WHISPER, kind="jsonl", path=str(listing))
+    bad, good = recs(listed("jsonl", listing))
+    assert bad.error == ("unreadable", language_codes.fault("klingonese"))
+    assert (good.path, good.language, good.error) == ("r01.wav", "en-US", None)

@@ -68,8 +68,8 @@ def jsonl(path: Path, *values: Any) -> Path:
     return put(path, "".join(json.dumps(v, ensure_ascii=False) + "\n" for v in values))
 
 
-def test_the_shelf_holds_the_seven_kinds() -> None:
-    kinds = ["datajuicer", "folder", "hf_parquet", "jsonl", "kaldi", "lhotse", "tar"]
+def test_the_shelf_holds_the_eight_kinds() -> None:
+    kinds = ["datajuicer", "folder", "hf_parquet", "jsonl", "kaldi", "lhotse", "table", "tar"]
     assert names("sources") == kinds
 
 

@@ -40,12 +40,20 @@ def plan(result: JsonObject) -> Iterator[Line]:
         yield f"{sentence}."
     for each in result.get("shared", ()):
         yield f"{each['says']}."
+    yield from sources(result)
     yield _version(result)
     if result["seconds"] is None:
         yield (
             "The time is unknown until a run, or `uttermill estimate` with these settings, has "
             "measured these plug-ins."
         )
+
+
+def sources(result: JsonObject) -> Iterator[str]:
+    """What each source was taken for, and what of it is not taken."""
+    for each in result.get("sources", ()):
+        for sentence in each["says"]:
+            yield f"Source {each['source']}: {sentence}."
 
 
 def _row(name: str, entry: JsonObject) -> tuple[object, ...]:
@@ -192,6 +200,7 @@ def run(result: JsonObject) -> Iterator[Line]:
     for why, count in result.get("unreachable", {}).items():
         words = f"{counted(count, 'recording')} could not be read ({why}); the next run tries "
         yield Text(f"warning: {words}{'it' if count == 1 else 'them'} again", "yellow")
+    yield from sources(result)
     computed = sum(s["items_computed"] for s in result["stages"].values())
     reused = sum(s["items_reused"] for s in result["stages"].values())
     if not computed and not result["new"]:

@@ -41,3 +41,8 @@ class Source(SourceModule, LoadedPlugin, Protocol):
         """The share of `recordings` in one of `branches`; None if it turns out that the source has
         to be listed as a whole."""
         return None
+
+    def notes(self, settings: PluginSettings) -> Sequence[str]:
+        """What the source was taken for, and what of it is not taken, in sentences without a stop;
+        looks at its beginning only. ConfigError as `recordings`."""
+        return ()

@@ -4,7 +4,8 @@
 
 A rule is applied to reference and hypothesis alike, so it can hide a difference but never create
 one. A language without a file gets the plain rule (NFKC, casefold, no punctuation), with numbers in
-words if CLDR has rules for them (`_spoken.py`). Numbers go one way in each language:
+words if CLDR has rules for them (`_spoken.py`), and words in one spelling (`_spellings.py`).
+Numbers go one way in each language:
 
     en            spoken numbers become figures, contractions and spellings one form (Whisper's)
     zh, yue, ja   numerals become figures; Chinese characters are simplified
@@ -21,16 +22,22 @@ from importlib.util import find_spec
 
 from tasks.scoring import _plain
 from tasks.scoring.cleaning import clean
+from tasks.scoring.normalisers import _spellings
 from tasks.scoring.normalisers._spoken import READINGS, Reading
 from tasks.scoring.normalisers._spoken import of as figures_to_words
 
 #: Raise it when a rule or `tasks.scoring.readings` gives another text: stored counts are then
 #: computed again from stored texts.
-VERSION = 3
+VERSION = 4
 #: Longer texts get the plain rule, since some rules of languages are not linear in time. An hour of
 #: speech is this long; no clip is.
 LONGEST = 50_000  # characters
-_SAME = {"yue": "zh", "cmn": "zh", "wuu": "zh"}
+_SAME = {
+    **dict.fromkeys(("yue", "cmn", "wuu"), "zh"),
+    **dict.fromkeys(("arb", "arz", "apc", "ary", "acm"), "ar"),
+    **dict.fromkeys(("pes", "prs"), "fa"),
+    "iw": "he",
+}
 
 
 def normalise(text: str, language: str) -> str:
@@ -73,9 +80,10 @@ def _with_numbers_in_words(language: str) -> Callable[[str], str]:
     say = figures_to_words(language)
     reading = READINGS.get(language, Reading())
     fold = [(re.compile(pattern), form) for pattern, form in reading.fold]
+    spelled = _spellings.of(language)
 
     def normalise(text: str) -> str:
-        text = _plain.folded(say(_plain.compatible(text)), language)
+        text = _plain.folded(spelled(say(_plain.compatible(text))), language)
         for pattern, form in fold:
             text = pattern.sub(form, text)
         return text

@@ -1,0 +1,131 @@
+"""What is the same word in another spelling, by language: one form of it, to compare by.
+
+Each rule names its source, and only folds what readers of the language take for one word: marks
+that most writers leave out, letters that two keyboards encode differently, the place of a tone
+mark. A rule that tells words apart in another language is bound to those where it does not.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+#: Combining comma below is the cedilla of another font (Unicode Standard, section 7.1, "Cedilla and
+#: comma below"): ș is ş, ț is ţ, and so for Latvian.
+_COMMA, _CEDILLA = "\u0326", "\u0327"
+#: Vowel marks of Arabic and Hebrew scripts (Unicode Standard, sections 9.1 and 9.2: points that
+#: normal text leaves out), the marks of the Quran, and tatweel, which only stretches a word.
+_POINTS = re.compile(
+    "[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"
+    "\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed]"
+)
+#: An acute or grave on a Cyrillic letter marks the stress in dictionaries and schoolbooks (Unicode
+#: Standard, section 7.4); no language of the script has a letter of it but ѐ and ѝ, which are left.
+_STRESS = re.compile("(?<=[\u0400-\u052f])[\u0300\u0301]")
+#: Letters of one form: Yiddish digraphs, which are typed as one key or two (Unicode Standard,
+#: section 9.1), and U+02BB, the apostrophe of Uzbek and Hawaiian (section 6.2).
+_DIGRAPHS = {"װ": "וו", "ױ": "וי", "ײ": "יי", "ʻ": "'"}
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """How a language folds: `letters` to one form each; `marks`, a pattern over decomposed text,
+    are left out."""
+
+    letters: tuple[tuple[str, str], ...] = ()
+    marks: str | None = None
+
+
+def _pairs(text: str) -> tuple[tuple[str, str], ...]:
+    """From letters and their form, "أإآ ا, ى ي": each of the first to the second."""
+    folds = (fold.split() for fold in text.split(","))
+    return tuple((letter, form) for letters, form in folds for letter in letters)
+
+
+#: On Latin vowels and r: pitch and stress, in dictionaries only.
+_SLAVIC = Spelling(marks="(?<=[aeiouAEIOUrR])[\u0300\u0301\u0302\u0304\u030f\u0311]")
+#: Greek writes no accents over capitals, and then needs a dialytika that the accented word lacks
+#: (CLDR, transform el-Upper): ΡΟΛΟΪ is ρολόι. Breathings went with the reform of 1982.
+_GREEK = Spelling(marks="(?<=[\u0370-\u03ff])[\u0300\u0301\u0304\u0306\u0308\u0313\u0314\u0342]+")
+
+#: Sources: ar: Open Universal Arabic ASR Leaderboard (arXiv 2412.13788), eval.py; alef and yeh as
+#: keyboards of Arabic and Persian encode them: Unicode Standard, section 9.2, "Keheh, yeh". fa:
+#: hazm's Normalizer (roshan-research/hazm). ur: CRULP's Urdu normalisation, as in urduhack. ru:
+#: Rules of Russian orthography (1956), paragraph 10: ё only where a word could be misread. lt, sl,
+#: hr, sr, bs: stress and tone are marked in dictionaries only. fr: œ and æ are two letters on a
+#: keyboard. vi: `_toned`.
+SPELLINGS: dict[str, Spelling] = {
+    "ar": Spelling(_pairs("أإآٱ ا, ىی ي, ک ك, ہھە ه")),
+    "fa": Spelling(_pairs("أإٱ ا, يىے ی, ك ک, ةۀہھە ه, ؤ و")),
+    "ur": Spelling(_pairs("أإٱ ا, يى ی, ك ک, هەۀۂۃة ہ")),
+    "ru": Spelling(_pairs("ё е, Ё Е, ѐ е, Ѐ Е, ѝ и, Ѝ И")),
+    "uk": Spelling(_pairs("ѐ е, Ѐ Е, ѝ и, Ѝ И")),
+    "be": Spelling(_pairs("ѐ е, Ѐ Е, ѝ и, Ѝ И")),
+    "lt": Spelling(marks="[\u0300\u0301\u0303]"),
+    **dict.fromkeys(("sl", "hr", "sr", "bs"), _SLAVIC),
+    **dict.fromkeys(("el", "grc"), _GREEK),
+    "fr": Spelling(_pairs("œ oe, Œ OE, æ ae, Æ AE")),
+}
+
+
+@lru_cache(maxsize=256)
+def of(language: str) -> Callable[[str], str]:
+    """`spelled(text) -> text`: words of a language in one spelling; takes and gives NFC."""
+    spelling = SPELLINGS.get(language, Spelling())
+    letters = str.maketrans({**_DIGRAPHS, **dict(spelling.letters)})
+    marks = re.compile(spelling.marks) if spelling.marks else None
+
+    def spelled(text: str) -> str:
+        if text.isascii():
+            return text
+        text = _STRESS.sub("", _POINTS.sub("", text)).translate(letters)
+        apart = unicodedata.normalize("NFD", text).replace(_COMMA, _CEDILLA)
+        if marks:
+            apart = marks.sub("", apart)
+        if language == "vi":
+            apart = _SYLLABLE.sub(_toned, apart)
+        return unicodedata.normalize("NFC", apart)
+
+    return spelled
+
+
+#: A Vietnamese syllable, decomposed, with a tone mark in it.
+_SYLLABLE = re.compile("[^\\W\\d_]+[\u0300\u0301\u0303\u0309\u0323][\\w\u0300-\u036f]*")
+_TONE = re.compile("[\u0300\u0301\u0303\u0309\u0323]")
+#: A letter with what makes it another one: circumflex, breve, horn.
+_LETTER = re.compile("\\w[\u0302\u0306\u031b]*")
+_VOWELS = "aeiouy"
+#: Two vowels at the end of a syllable, of which the second has the tone; else the first has it.
+_SECOND = ("oa", "oe", "uy")
+
+
+def _toned(syllable: re.Match[str]) -> str:
+    """The tone mark where the rule of 1984 has it (Decision 240/QĐ of the Ministry of Education):
+    hòa, thủy -> hoà, thuỷ. The mark of a misplaced one (hòan) moves likewise."""
+    tones = _TONE.findall(syllable[0])
+    letters = _LETTER.findall(_TONE.sub("", syllable[0]))
+    if len(tones) != 1 or (at := _bearer([letter.lower() for letter in letters])) is None:
+        return syllable[0]
+    letters[at] += tones[0]
+    return "".join(letters)
+
+
+def _bearer(letters: list[str]) -> int | None:
+    """Index of the letter that has the tone; None if they are no syllable."""
+    vowels = [at for at, letter in enumerate(letters) if letter[0] in _VOWELS]
+    if not vowels or vowels != [*range(vowels[0], vowels[-1] + 1)]:
+        return None
+    onset = "".join(letters[: vowels[0] + 1])
+    if len(vowels) > 1 and onset in ("qu", "gi"):
+        vowels = vowels[1:]
+    altered = [at for at in vowels if len(letters[at]) > 1]
+    if altered:
+        return altered[-1]
+    if vowels[-1] + 1 < len(letters):
+        return vowels[-1]
+    if len(vowels) == 2:
+        return vowels["".join(letters[at] for at in vowels) in _SECOND]
+    return vowels[len(vowels) // 2]

@@ -1,0 +1,109 @@
+"""Which columns of a table, or keys of a list, hold what: by their names and by their values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tasks.recording.extensions import known
+
+#: Names of each role's column, in order of preference; compared in lower case, with `_` for spaces.
+NAMES: dict[str, tuple[str, ...]] = {
+    "audio": (
+        *("audio", "path", "file", "wav", "audio_path", "audio_file", "audio_filepath"),
+        *("wav_path", "wav_file", "file_name", "filename", "file_path", "filepath"),
+        *("wav_filename", "audio_filename", "audio_name", "clip", "recording", "flac", "mp3"),
+    ),
+    "text": (
+        *("text", "sentence", "transcription", "transcript", "normalized_text", "txt"),
+        *("normalised_text", "text_normalized", "transcripts", "raw_text", "utterance_text"),
+        *("raw_transcription", "reference", "utterance"),
+    ),
+    "speaker": ("speaker", "client_id", "speaker_id", "spk", "spk_id", "speaker_name", "user_id"),
+    "language": ("language", "lang", "locale", "language_id", "lang_id"),
+    "id": ("id", "key", "utt_id", "uttid", "utterance_id", "segment_id", "sid", "uid"),
+    "start": ("start", "begin", "start_time", "begin_time", "offset", "start_s", "onset"),
+    "end": ("end", "stop", "end_time", "stop_time", "end_s"),
+    "duration": ("duration", "dur", "duration_s", "duration_seconds"),
+}
+LOOKED = 1000  # rows whose values and keys are looked at
+LEAST_WORDS = 3  # of most values in a column of texts
+SHOWN = 20  # names in a message, and characters of a value
+
+#: Words in a name that promise a role. A column of times says nothing of use without a start.
+_HINTS = {
+    "text": re.compile(r"text|sentence|transcri|utterance$|subtitle|caption|lyrics|txt"),
+    "id": re.compile(r"^(?:.*_)?(?:id|key|uid|uttid)$"),
+    "start": re.compile(r"(?:^|_)(?:start|begin|onset|offset|from)(?:_|$)"),
+    "end": re.compile(r"(?:^|_)(?:end|stop|to)(?:_|$)"),
+    "speaker": re.compile(r"speaker|(?:^|_)spk|client_id|voice|reader"),
+    "language": re.compile(r"(?:^|_)lang|language|locale"),
+}
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+
+
+def plain(name: str) -> str:
+    """A name as it is compared: `Client ID` -> `client_id`."""
+    return re.sub(r"[\s\-.]+", "_", name.strip().strip("\ufeff").casefold())
+
+
+def first(role: str, names: Iterable[str]) -> str | None:
+    """The first name that the role may have."""
+    given = {plain(name): name for name in reversed([*names])}
+    return next((given[wanted] for wanted in NAMES[role] if wanted in given), None)
+
+
+def by_content(records: Sequence[Mapping[str, object]], names: Iterable[str]) -> str | None:
+    """The first column of which most values are names of audio files."""
+    for name in names:
+        values = [value for record in records if (value := record.get(name)) is not None]
+        if values and 2 * sum(isinstance(v, str) and known(v.strip()) for v in values) > len(
+            values
+        ):
+            return name
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Untaken:
+    """A column or key that looks like it holds a role, and is not taken."""
+
+    name: str
+    role: str
+    taken: str | None  # what holds this role instead
+
+
+def untaken(
+    records: Sequence[Mapping[str, object]], roles: Mapping[str, str], used: Collection[str] = ()
+) -> list[Untaken]:
+    """Columns that look like a text, an id, a speaker, a language or a time, and hold something,
+    but that none of `roles` (name by role) takes; `used`: further names that are not told."""
+    taken = {*roles.values(), *used}
+    names = dict.fromkeys(name for record in records for name in record if name not in taken)
+    found = []
+    for name in names:
+        values = [v for record in records if (v := record.get(name)) not in (None, "")]
+        role = _looks_like(name, values)
+        if role is not None and values:
+            found.append(Untaken(name, role, roles.get(role)))
+    return found
+
+
+def _looks_like(name: str, values: Sequence[object]) -> str | None:
+    words = plain(name)
+    named = next((role for role, names in NAMES.items() if words in names), None)
+    if named in ("audio", "duration"):  # a second name of the file, and its length
+        return None
+    scalars = [value for value in values if isinstance(value, str | int | float)]
+    if 2 * len(scalars) <= len(values):
+        return None
+    hinted = next((role for role, hint in _HINTS.items() if hint.search(words)), None)
+    return named or hinted or ("text" if _are_texts(scalars) else None)
+
+
+def _are_texts(values: Sequence[object]) -> bool:
+    """Whether most values are sentences, and not always the same ones."""
+    texts = [value for value in values if isinstance(value, str)]
+    said = sum(len(t.split()) >= LEAST_WORDS or len(_UNSPACED.findall(t)) >= 4 for t in texts)
+    return 2 * said > len(values) and 2 * len({*texts}) > len(texts)

@@ -1,0 +1,291 @@
+"""Tables in text: rows of cells parted by tabs, commas, semicolons or pipes.
+
+Rows are read one by one. A cell in quotes may hold the separator and line ends; a quote that opens
+no such cell is a character like any other, so that a stray one costs nothing but itself. A row that
+does not have the header's cells is a bad row, and the next line begins the next row.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from tasks.base.errors import ConfigError, ItemError
+from tasks.recording.extensions import known
+from tasks.recording.names import display_text
+from tasks.recording.not_audio import packing
+from tasks.sources import _columns, _text_encoding
+from tasks.sources._paths import list_file
+from tasks.storage import bounds, urls
+
+SEPARATORS = {"\t": "tabs", "|": "pipes", ";": "semicolons", ",": "commas"}
+HEAD_BYTES = 1 << 20  # in which the encoding is recognised
+HEAD_LINES = 200  # in which the separator is
+#: Bytes of the lines that are held to find the end of a cell in quotes; of each, beside its text.
+MOST_AHEAD, LINE_BYTES = 256 << 20, 160
+
+Lines = Iterator[tuple[int, str | None]]
+#: The cells of a row by the names of their columns, or what is wrong with the row.
+Record = dict[str, object] | ValueError
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a table is written. `names` of its columns; `header`: they stand in its first row;
+    `widths`: numbers of cells that a row may have; `quotes`: cells may stand in quotes."""
+
+    path: str
+    encoding: str
+    separator: str | None  # None: one cell a row; " ": the first run of spaces or tabs
+    names: tuple[str, ...]
+    header: bool
+    widths: frozenset[int]
+    quotes: bool = True
+
+
+def lines(path: str, encoding: str) -> Lines:
+    """Numbered lines, as `urls.numbered` gives them."""
+    if encoding in ("utf-8", "utf-8-sig"):
+        return urls.lines(path)
+    return _decoded(path, encoding)
+
+
+def _decoded(path: str, encoding: str) -> Lines:
+    errors = "replace" if encoding.startswith(("utf-16", "utf-32")) else "surrogateescape"
+    most = bounds.MAX_LINE_BYTES
+    with (
+        urls.streamed(path) as raw,
+        io.TextIOWrapper(raw, encoding, errors=errors, newline="\n") as file,
+    ):
+        number = 0
+        while line := file.readline(most + 1):
+            number += 1
+            if len(line) > most and not line.endswith("\n"):
+                while line and not line.endswith("\n"):
+                    line = file.readline(most)
+                yield number, None
+            elif line.strip():
+                yield number, line.removeprefix("\ufeff").rstrip("\r\n")
+
+
+def encoding_of(path: str, stated: str | None) -> str:
+    """The encoding of a table. ConfigError if it is packed, binary, or not certain; a few bytes
+    that are no UTF-8 are left to the rows that they are in."""
+    try:
+        with urls.streamed(path) as file:
+            head = file.read(HEAD_BYTES)
+    except OSError as error:
+        why = error.strerror or "it cannot be read"
+        raise ConfigError(f"source {display_text(path)!r} cannot be read ({why})") from None
+    if packed := packing(head):
+        raise ConfigError(f"source {display_text(path)!r} is {packed}")
+    if len(head) == HEAD_BYTES:  # a whole number of letters, whatever their size
+        head = head[: head.rfind(b"\n") + 1] or head
+        head = head[: len(head) - len(head) % 4] if b"\0" in head else head
+    try:
+        return _text_encoding.decode(head, stated)[1]
+    except ItemError as error:
+        wide = [line for line in head.split(b"\n") if not line.isascii()]
+        if stated or b"\0" in head or 2 * sum(map(_is_utf8, wide)) <= len(wide):
+            raise ConfigError(
+                f"source {display_text(path)!r} cannot be read: {error.detail}"
+            ) from None
+        return "utf-8"
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def form_of(
+    path: str,
+    separator: str | None = None,
+    header: bool | None = None,
+    encoding: str | None = None,
+) -> Form:
+    """How a table is written, by its first rows and by what the settings say of it. ConfigError if
+    it cannot be read, or its columns cannot be told apart."""
+    path = list_file(path)
+    encoding = encoding_of(path, encoding)
+    head = [line for _, line in islice(lines(path, encoding), HEAD_LINES) if line is not None]
+    if not head:
+        raise ConfigError(f"source {display_text(path)!r} is empty")
+    if "\r" in head[0].rstrip("\r") and len(head) == 1:
+        raise ConfigError(
+            f"source {display_text(path)!r} ends its lines with CR alone; save it with LF"
+        )
+    chosen = _separator(path, head) if separator is None else separator
+    rows = [_cells(line, chosen) for line in head]
+    has_header = _has_header(rows) if header is None else header
+    if has_header:
+        names = _unique(rows[0])
+    else:
+        width = Counter(map(len, rows)).most_common(1)[0][0]
+        names = tuple(str(number) for number in range(1, width + 1))
+    return Form(path, encoding, chosen, names, has_header, frozenset((len(names),)))
+
+
+def _unique(header: Sequence[str]) -> tuple[str, ...]:
+    """Names of columns; one that comes again, or is empty, gets its number."""
+    names: list[str] = []
+    for number, cell in enumerate(header, 1):
+        name = display_text(cell.strip())
+        names.append(f"{name}_{number}" if not name or name in names else name)
+    return tuple(names)
+
+
+def _separator(path: str, head: list[str]) -> str | None:
+    """What parts the columns; None if there is only one."""
+    best: tuple[bool, float, str] = (False, 0.0, "")
+    for candidate in SEPARATORS:
+        rows = [_cells(line, candidate) for line in head]
+        width = len(rows[0])
+        if width < 2:
+            continue
+        audio = _columns.first("audio", rows[0]) is not None or any(map(known, rows[0]))
+        alike = sum(len(row) == width for row in rows) / len(rows)
+        if (audio, alike) > best[:2]:
+            best = audio, alike, candidate
+    if best[0] or 2 * best[1] >= 1:
+        return best[2]
+    if len(head) > 1 and best[2]:
+        raise ConfigError(
+            f"source {display_text(path)!r}: its rows have different numbers of columns, whatever "
+            "parts them; name the `separator`"
+        )
+    return None
+
+
+def _has_header(rows: list[list[str]]) -> bool:
+    """Whether the first row names columns: it names no file."""
+    return not any(known(cell.strip()) for cell in rows[0])
+
+
+def _cells(line: str, separator: str | None, quotes: bool = True) -> list[str]:
+    """The cells of a line that is a whole row."""
+    if separator is None:
+        return [line]
+    if separator == " ":
+        return line.split(None, 1)
+    return _parsed(line, separator, True)[0] if quotes else line.split(separator)
+
+
+#: What is in quotes up to the quote that closes it; a doubled one is a quote of the text.
+_INSIDE = re.compile(r'[^"]*+(?:""[^"]*+)*+')
+
+
+def _parsed(line: str, separator: str, whole: bool) -> tuple[list[str], str | None]:
+    """The cells of a line, and what it holds of a last one whose quotes are still open; `whole`:
+    a quote that nothing closes is a character."""
+    if '"' not in line:
+        return line.split(separator), None
+    cells: list[str] = []
+    at = 0
+    while True:
+        if line.startswith('"', at):
+            end = _INSIDE.match(line, at + 1).end()  # type: ignore[union-attr] # matches anything
+            if end == len(line) and not whole:
+                return cells, line[at + 1 :]
+            if line.startswith('"', end) and (
+                end + 1 == len(line) or line.startswith(separator, end + 1)
+            ):
+                cells.append(line[at + 1 : end].replace('""', '"'))
+                at = end + 1
+                if at == len(line):
+                    return cells, None
+                at += len(separator)
+                continue
+        end = line.find(separator, at)
+        if end < 0:
+            cells.append(line[at:])
+            return cells, None
+        cells.append(line[at:end])
+        at = end + len(separator)
+
+
+def records(form: Form) -> Iterator[tuple[int, Record]]:
+    """Numbered rows by the names of their columns; a bad row is an error in its place."""
+    ahead: deque[tuple[int, str | None]] = deque()
+    source = lines(form.path, form.encoding)
+    skip = form.header
+    width = len(form.names)
+    while following := ahead.popleft() if ahead else next(source, None):
+        number, line = following
+        if line is None:
+            cells: list[str] = []
+        elif form.quotes and '"' in line and form.separator in SEPARATORS:
+            cells = _row(form, form.separator, line, ahead, source)
+        else:
+            cells = _cells(line, form.separator, form.quotes)
+        if skip:
+            skip = False
+        elif line is None:
+            most = bounds.megabytes(bounds.MAX_LINE_BYTES)
+            yield number, ValueError(f"the line is longer than {most}")
+        elif len(cells) in form.widths or (len(cells) > width and not any(cells[width:])):
+            yield number, dict(zip(form.names, cells, strict=False))
+        else:
+            yield number, ValueError(_width(form, len(cells)))
+
+
+def _row(
+    form: Form, separator: str, line: str, ahead: deque[tuple[int, str | None]], source: Lines
+) -> list[str]:
+    """The cells of a row that begins with this line; takes the lines that belong to it, too."""
+    cells, left_open = _parsed(line, separator, False)
+    used = size = 0
+    parts = [left_open or ""]
+    while left_open is not None:
+        if used == len(ahead):
+            if (following := next(source, None)) is None:
+                break
+            ahead.append(following)
+        more = ahead[used][1]
+        used += 1
+        size += len(more or "") + LINE_BYTES
+        if more is None or size > MOST_AHEAD or _is_row(form, separator, more):
+            break
+        end = _INSIDE.match(more).end()  # type: ignore[union-attr] # matches anything
+        parts.append(more[:end])
+        if end == len(more):
+            continue
+        rest = more[end + 1 :]
+        if rest and not rest.startswith(separator):
+            break
+        cells.append("\n".join(parts).replace('""', '"'))
+        left_open = None
+        if rest:
+            others, left_open = _parsed(rest.removeprefix(separator), separator, False)
+            cells += others
+            parts = [left_open or ""]
+    if left_open is not None or (used and len(cells) not in form.widths):
+        return _cells(line, separator)
+    for _ in range(used):
+        ahead.popleft()
+    return cells
+
+
+def _is_row(form: Form, separator: str, line: str) -> bool:
+    """Whether a line after an open quote is rather a row of its own: the quote was a stray one."""
+    cells = _cells(line, separator)
+    if len(cells) not in form.widths:
+        return False
+    return any(known(cell.strip()) for cell in cells) or separator in "\t|"
+
+
+def _width(form: Form, count: int) -> str:
+    most = max(form.widths)
+    cells = "1 cell" if count == 1 else f"{count} cells"
+    what = f"the header has {most}" if form.header else f"most rows have {most}"
+    text = f"the row has {cells}, where {what}"
+    if count > most and form.separator in SEPARATORS:
+        text += f"; put a text that holds {SEPARATORS[form.separator]} into quotes"
+    return text

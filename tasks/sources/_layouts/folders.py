@@ -1,0 +1,83 @@
+"""Looks into folders of this machine: what is there, and which audio."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+
+from tasks.recording.extensions import known
+from tasks.sources._audio_places import stem
+from tasks.sources._paths import skip_reason
+
+MOST_HOMES = 1000  # folders of languages, splits or books
+MOST_LOOKED = 20_000  # entries that are looked at to see whether there are lists
+
+
+def entries(folder: str) -> set[str]:
+    """Names in a folder; none if it cannot be listed."""
+    try:
+        return {name for name in os.listdir(folder) if not skip_reason(name)}
+    except OSError:
+        return set()
+
+
+def homes(folder: str) -> list[str]:
+    """`""` for the folder itself, and `<name>/` of the folders in it, sorted, if these are few."""
+    try:
+        with os.scandir(folder) as found:
+            inside = [f"{e.name}/" for e in found if not skip_reason(e.name) and e.is_dir()]
+    except OSError:
+        inside = []
+    return ["", *sorted(inside, key=os.fsencode)] if len(inside) <= MOST_HOMES else [""]
+
+
+def files_below(
+    folder: str, wanted: Callable[[str], bool], aside: Sequence[str] = (), depth: int = 6
+) -> list[str]:
+    """Relative paths of the files that `wanted` names, sorted; folders of the names `aside` are not
+    looked into, nor those that lie deeper than `depth`. None if a first look finds none."""
+    if next(_below(folder, wanted, aside, depth, MOST_LOOKED), None) is None:
+        return []
+    return sorted(_below(folder, wanted, aside, depth, math.inf), key=os.fsencode)
+
+
+def _below(
+    folder: str, wanted: Callable[[str], bool], aside: Sequence[str], depth: int, most: float
+) -> Iterator[str]:
+    left, looked = deque([""]), 0
+    while left:
+        before = left.popleft()
+        with suppress(OSError), os.scandir(f"{folder}/{before}") as found:
+            for entry in found:
+                looked += 1
+                if looked > most:
+                    return
+                if skip_reason(entry.name) or entry.name in aside:
+                    continue
+                if not entry.is_dir(follow_symlinks=False):
+                    if wanted(entry.name):
+                        yield before + entry.name
+                elif before.count("/") + 1 < depth:
+                    left.append(f"{before}{entry.name}/")
+
+
+def audio_below(folder: str, below: str = "") -> Iterator[str]:
+    """Relative paths of audio files, in the byte order of their folders."""
+    for home, folders, files in os.walk(os.path.join(folder, below)):
+        folders[:] = sorted((f for f in folders if not skip_reason(f)), key=os.fsencode)
+        relative = os.path.relpath(home, folder)
+        before = "" if relative == "." else f"{relative}/"
+        for name in sorted(files, key=os.fsencode):
+            if known(name) and not skip_reason(name):
+                yield f"{before}{name}"
+
+
+def by_stem(folder: str, below: str = "") -> dict[str, str]:
+    """The relative path of each audio file by its name without extension; the first of several."""
+    found: dict[str, str] = {}
+    for relative in audio_below(folder, below):
+        found.setdefault(stem(relative), relative)
+    return found

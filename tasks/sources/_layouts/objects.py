@@ -1,0 +1,184 @@
+"""Layouts in JSON: GigaSpeech and WenetSpeech, one object for a corpus; Emilia-Pipe, one list for a
+recording."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import re
+from collections.abc import Iterator
+
+from tasks.base.errors import ItemError
+from tasks.sources._audio_places import EXTENSIONS
+from tasks.sources._delimited import Record
+from tasks.sources._layouts.folders import entries, files_below
+from tasks.sources._layouts.rows import Described, Found, Records, Row
+from tasks.sources._lists import json_value
+from tasks.storage import bounds, urls
+
+HEAD_BYTES = 1 << 16  # in which `"audios": [` begins
+MOST_CHARACTERS = 64 << 20  # of one recording with its segments
+STEP = 1 << 20
+_AUDIOS = re.compile(r'"audios"\s*:\s*\[')
+_LIST = re.compile(r"\A\ufeff?\s*\[")
+_LANGUAGE = re.compile(r'"language"\s*:\s*"([^"]{1,40})"')
+_BETWEEN = re.compile(r"[\s,]*")
+#: How GigaSpeech writes punctuation in `text_tn`.
+_MARKS = {" <COMMA>": ",", " <PERIOD>": ".", " <QUESTIONMARK>": "?", " <EXCLAMATIONPOINT>": "!"}
+
+
+def corpus(path: str) -> Found | None:
+    """GigaSpeech or WenetSpeech: `{"language", "audios": [{"path", "segments": [{"sid",
+    "begin_time", "end_time", "text_tn" or "text"}]}]}`, as a file or in a folder."""
+    file = path
+    if os.path.isdir(path):
+        lists = files_below(path, lambda name: name.endswith(".json"), depth=1)
+        whole = [f"{path}/{name}" for name in lists if _is_corpus(f"{path}/{name}")]
+        if len(whole) != 1:
+            return None
+        file = whole[0]
+    elif not path.endswith(".json") or not _is_corpus(path):
+        return None
+    root, name = os.path.dirname(file), os.path.basename(file)
+    kind = "wenetspeech" if "wenet" in name.lower() else "gigaspeech"
+    title = {"wenetspeech": "WenetSpeech", "gigaspeech": "GigaSpeech"}[kind]
+    says = f"{title} ({name}): audio from 'path', segments with 'text_tn' or 'text', 'sid', times"
+    return Found(kind, root, lambda: _segments(file), (says,), whole=os.path.isdir(path))
+
+
+def _is_corpus(path: str) -> bool:
+    try:
+        with urls.streamed(path) as file:
+            return _AUDIOS.search(file.read(HEAD_BYTES).decode("utf-8", "replace")) is not None
+    except OSError:
+        return False
+
+
+def _segments(path: str) -> Iterator[Row]:
+    number = 0
+    for language, audio in _audios(path):
+        number += 1
+        if isinstance(audio, ValueError) or not isinstance(audio, dict):
+            wrong = audio if isinstance(audio, ValueError) else ValueError("no JSON object")
+            yield Row(path, number, wrong)
+            continue
+        segments = audio.get("segments")
+        if not isinstance(segments, list):
+            yield Row(path, number, ValueError("the recording has no list of segments"))
+            continue
+        for segment in segments:
+            if not isinstance(segment, dict):
+                yield Row(path, number, ValueError("a segment is no JSON object"))
+                continue
+            text = segment.get("text_tn", segment.get("text"))
+            described = Described(
+                audio.get("path"),
+                _plain(text) if isinstance(text, str) else text,
+                segment.get("speaker"),
+                audio.get("language") or language,
+                segment.get("sid"),
+                segment.get("begin_time"),
+                segment.get("end_time"),
+            )
+            yield Row(path, number, described)
+
+
+def _plain(text: str) -> str:
+    for tag, mark in _MARKS.items():
+        text = text.replace(tag, mark)
+    return text
+
+
+def json_list(path: str) -> Records:
+    """The objects of a file that is one list of them, whatever its size."""
+
+    def rows() -> Iterator[tuple[int, Record]]:
+        for number, (_, entry) in enumerate(_audios(path, _LIST), 1):
+            if isinstance(entry, dict | ValueError):
+                yield number, entry
+            else:
+                yield number, ValueError("not a JSON object")
+
+    return Records(rows)
+
+
+def _audios(path: str, opening: re.Pattern[str] = _AUDIOS) -> Iterator[tuple[str | None, object]]:
+    """(language of the corpus, entry) of the list that begins at `opening` in a file that is larger
+    than memory; a ValueError ends it where it cannot be read on."""
+    decoder, reader = codecs.getincrementaldecoder("utf-8")("surrogateescape"), json.JSONDecoder()
+    with urls.streamed(path) as file:
+        text = decoder.decode(file.read(HEAD_BYTES))
+        begun = opening.search(text)
+        assert begun is not None, "not looked at before"
+        stated = _LANGUAGE.search(text, 0, begun.start())
+        at, step, ended = begun.end(), STEP, False
+        while True:
+            at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr] # matches anything
+            if text.startswith("]", at):
+                return
+            try:
+                entry, at = reader.raw_decode(text, at)
+            except (ValueError, RecursionError):
+                if ended or len(text) - at > MOST_CHARACTERS:
+                    why = "the JSON breaks off here, or an entry is too long; the rest is not read"
+                    yield None, ValueError(why)
+                    return
+                data = file.read(step)
+                text, at, step, ended = text[at:] + decoder.decode(data), 0, 2 * step, not data
+                continue
+            yield stated[1].lower() if stated else None, entry
+            step = STEP
+
+
+def emilia_pipe(folder: str) -> Found | None:
+    """Emilia-Pipe's output: `<name>/<name>.json`, a list of `{"text", "speaker", "language"}`, and
+    the clip of entry i as `<name>/<name>_<i>`, with or without zeros before."""
+    lists = [
+        relative
+        for relative in files_below(folder, lambda name: name.endswith(".json"), depth=4)
+        if os.path.basename(os.path.dirname(os.path.join(folder, relative))) + ".json"
+        == os.path.basename(relative)
+    ]
+    if not lists or not any(_numbered(folder, relative) for relative in lists[:5]):
+        return None
+
+    def rows() -> Iterator[Row]:
+        for relative in lists:
+            yield from _clips(folder, relative)
+
+    says = "Emilia-Pipe (<name>/<name>.json): clips <name>_<number>, text, speaker and language"
+    return Found("emilia", folder, rows, (says,))
+
+
+def _numbered(folder: str, relative: str) -> dict[int, str]:
+    """The clips beside a list, by number."""
+    home, name = os.path.dirname(relative), os.path.basename(relative).removesuffix(".json")
+    clip = re.compile(rf"{re.escape(name)}_(\d+)(\.\w+)")
+    found = (clip.fullmatch(entry) for entry in entries(os.path.join(folder, home)))
+    return {
+        int(clip[1]): f"{home}/{clip[0]}".lstrip("/")
+        for clip in found
+        if clip and clip[2] in EXTENSIONS
+    }
+
+
+def _clips(folder: str, relative: str) -> Iterator[Row]:
+    path, name = f"{folder}/{relative}", os.path.basename(relative).removesuffix(".json")
+    try:
+        with urls.streamed(path) as file:
+            data = file.read(bounds.BATCH_BYTES)
+        listed = json_value(data.decode("utf-8-sig"))
+    except (OSError, ValueError, ItemError) as error:
+        yield Row(path, 1, ValueError(f"{error}"))
+        return
+    clips = _numbered(folder, relative)
+    for number, entry in enumerate(listed if isinstance(listed, list) else [None]):
+        if not isinstance(entry, dict):
+            yield Row(path, number + 1, ValueError("a list of JSON objects is expected"))
+            continue
+        audio = clips.get(number, f"{os.path.dirname(relative)}/{name}_{number}.mp3")
+        speaker = entry.get("speaker")
+        own = f"{name}_{speaker}" if isinstance(speaker, str) and speaker else None
+        text, language = entry.get("text"), entry.get("language")
+        yield Row(path, number + 1, Described(audio, text, own, language, entry.get("id")))

@@ -1,0 +1,150 @@
+"""Layouts whose texts are in many small files, or in one for a tree of audio: LibriSpeech, VCTK,
+AISHELL."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+from tasks.base.errors import ItemError
+from tasks.sources import _text_encoding
+from tasks.sources._audio_places import EXTENSIONS, is_there, stem
+from tasks.sources._delimited import Form, records
+from tasks.sources._layouts.folders import audio_below, by_stem, entries, files_below
+from tasks.sources._layouts.rows import Described, Found, Row, Rows
+from tasks.storage import bounds, urls
+
+TRANS = ".trans.txt"
+MICROPHONES = ("", "_mic1", "_mic2")  # of VCTK 0.92; the first that is there
+
+
+def _certain(rows: Rows, root: str, looked: int = 20) -> bool:
+    """Whether audio of one of the first rows is there."""
+    first = (row.what for row in islice(rows(), looked))
+    return any(isinstance(what, Described) and is_there(root, str(what.audio)) for what in first)
+
+
+def librispeech(folder: str) -> Found | None:
+    """LibriSpeech: `<speaker>/<chapter>/<speaker>-<chapter>.trans.txt`, `<id> <TEXT>`, with the
+    audio `<id>.flac` beside it."""
+    if not files_below(folder, lambda name: name.endswith(TRANS), depth=5):
+        return None
+
+    def rows() -> Iterator[Row]:
+        for home, folders, files in os.walk(folder):
+            folders.sort(key=os.fsencode)
+            for name in sorted(files, key=os.fsencode):
+                if name.endswith(TRANS):
+                    yield from _trans(folder, os.path.join(home, name), {*files})
+
+    if not _certain(rows, folder):
+        return None
+    says = f"LibriSpeech (*{TRANS}): text by id, audio <id> beside it, speaker from the id"
+    return Found("librispeech", folder, rows, (says,))
+
+
+def _trans(root: str, path: str, there: set[str]) -> Iterator[Row]:
+    home = os.path.relpath(os.path.dirname(path), root)
+    before = "" if home == "." else f"{home}/"
+    form = Form(path, "utf-8", " ", ("id", "text"), False, frozenset((1, 2)))
+    for number, record in records(form):
+        if isinstance(record, ValueError):
+            yield Row(path, number, record)
+            continue
+        name = str(record["id"])
+        after = next((e for e in EXTENSIONS[1:] if name + e in there), ".flac")
+        speaker = name.partition("-")[0]
+        audio = f"{before}{name}{after}"
+        yield Row(path, number, Described(audio, record.get("text"), speaker, id=name))
+
+
+def vctk(folder: str) -> Found | None:
+    """VCTK: `txt/<speaker>/<id>.txt`, and the audio in a folder whose name begins with `wav`; of
+    two microphones the first."""
+    if not os.path.isdir(os.path.join(folder, "txt")):
+        return None
+    names = [name for name in entries(folder) if name.startswith("wav")]
+    wavs = sorted((n for n in names if os.path.isdir(f"{folder}/{n}")), reverse=True)
+    if not wavs:
+        return None
+
+    def rows() -> Iterator[Row]:
+        for speaker in sorted(entries(os.path.join(folder, "txt"))):
+            there = {stem(name): name for name in entries(f"{folder}/{wavs[0]}/{speaker}")}
+            for name in sorted(entries(f"{folder}/txt/{speaker}")):
+                if name.endswith(".txt"):
+                    yield _spoken(folder, wavs[0], speaker, name.removesuffix(".txt"), there)
+
+    if not _certain(rows, folder):
+        return None
+    says = f"VCTK (txt/<speaker>/<id>.txt): audio {wavs[0]}/<speaker>/<id>, of two microphones mic1"
+    return Found("vctk", folder, rows, (says,))
+
+
+def _spoken(root: str, wavs: str, speaker: str, name: str, there: dict[str, str]) -> Row:
+    path = f"{root}/txt/{speaker}/{name}.txt"
+    audio = next((there[name + m] for m in MICROPHONES if name + m in there), f"{name}.wav")
+    try:
+        with urls.streamed(path) as file:
+            data = file.read(bounds.MAX_TEXT_BYTES + 1)
+        text, _ = _text_encoding.decode(data)
+    except OSError as error:
+        return Row(path, 1, ValueError(error.strerror or "the text cannot be read"))
+    except ItemError as error:
+        return Row(path, 1, ValueError(error.detail))
+    return Row(path, 1, Described(f"{wavs}/{speaker}/{audio}", text.strip(), speaker, id=name))
+
+
+#: Where AISHELL-1, -2 and -3 have their texts.
+_AISHELL = re.compile(r"aishell_transcript\w*(?:\.\d+)?\.txt|content\.txt|trans\.txt")
+_SPEAKER = re.compile(r"(?:BAC\d{3})?([A-Z]{1,3}\d{4})")
+_BETWEEN_HAN = re.compile("(?<=[\u3400-\u9fff]) +(?=[\u3400-\u9fff])")
+
+
+def aishell(folder: str) -> Found | None:
+    """AISHELL-1, -2 and -3: one list of texts by id, whose words are parted by spaces, or whose
+    characters each have their pinyin; the audio lies below, by id."""
+    lists = [
+        f"{folder}/{path}"
+        for path in files_below(folder, lambda name: bool(_AISHELL.fullmatch(name)), ("wav",), 3)
+    ]
+    if not lists:
+        return None
+    paths: dict[str, str] = {}
+
+    def rows() -> Iterator[Row]:
+        if not paths:
+            paths.update(by_stem(folder))
+        for path in lists:
+            form = Form(path, "utf-8", " ", ("id", "text"), False, frozenset((1, 2)))
+            for number, record in records(form):
+                if isinstance(record, ValueError):
+                    yield Row(path, number, record)
+                    continue
+                name = stem(str(record["id"]))
+                found = _SPEAKER.match(name)
+                yield Row(
+                    path,
+                    number,
+                    Described(
+                        paths.get(name, f"{name}.wav"),
+                        _chinese(str(record.get("text", "")), path.endswith("content.txt")),
+                        found[1] if found else None,
+                        "zh",
+                        name,
+                    ),
+                )
+
+    if next(audio_below(folder), None) is None or not _certain(rows, folder):
+        return None
+    name = os.path.relpath(lists[0], folder)
+    says = f"AISHELL ({name}): text by id without the spaces between its words, audio below, by id"
+    return Found("aishell", folder, rows, (says,))
+
+
+def _chinese(text: str, with_pinyin: bool) -> str:
+    if with_pinyin:  # 广 guang3 州 zhou1
+        text = " ".join(text.split()[0::2])
+    return _BETWEEN_HAN.sub("", text)

@@ -1,0 +1,66 @@
+"""What a source says of a list before it is read: columns that are not taken, languages that cannot
+be read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from tasks.base.errors import ConfigError
+from tasks.recording.names import display_text
+from tasks.settings import SourceSettings
+from tasks.sources import _columns
+from tasks.sources._lists import cell_field, language_field
+
+Records = Sequence[Mapping[str, object]]
+Roles = Mapping[str, tuple[str, ...]]
+_WORDS = {
+    "text": "a text",
+    "id": "an id",
+    "speaker": "a speaker",
+    "language": "a language",
+    "start": "a time",
+    "end": "a time",
+}
+
+
+def of_columns(
+    records: Records, roles: Roles, used: Collection[str], noun: str, setting: str = ""
+) -> list[str]:
+    """A sentence for each column that looks like something and is not taken, with the setting that
+    takes it (`setting`: a pattern of it, with the role as `{role}` and the column as `{name}`)."""
+    taken = {role: names[0] for role, names in roles.items()}
+    pattern = setting or "columns: {{{role}: {name}}}"
+    said = []
+    for each in _columns.untaken(records, taken, used):
+        name = display_text(each.name)[: _columns.SHOWN * 4]
+        instead = f" in place of {each.taken!r}" if each.taken else ""
+        takes = pattern.format(role=each.role, name=name)
+        said.append(
+            f"the {noun} {name!r} looks like {_WORDS[each.role]} and is not taken; `{takes}` "
+            f"takes it{instead}"
+        )
+    return said
+
+
+def check_languages(records: Records, roles: Roles, settings: SourceSettings) -> None:
+    """ConfigError if a column of languages can nowhere be read, and the source states none."""
+    if settings.language or not roles.get("language"):
+        return
+    unread: dict[str, None] = {}
+    for name in roles["language"]:
+        for record in records:
+            try:
+                value = record.get(name)
+                if cell_field(value) is None:
+                    continue
+                language_field(value, None)
+            except ValueError:
+                unread[str(value)] = None
+            else:
+                return
+    if unread:
+        shown = ", ".join(repr(display_text(value)[: _columns.SHOWN]) for value in [*unread][:3])
+        raise ConfigError(
+            f"source {display_text(settings.path)!r}: {roles['language'][0]!r} holds {shown}, "
+            'which are no languages; say `language: "en"` of the source, or give codes such as "en"'
+        )

@@ -1,0 +1,111 @@
+"""Recordings of the rows of a table, in memory that does not grow with their texts.
+
+The rows are read twice: first for where each file is named for the last time, some bytes a row,
+then to list each recording there, with all rows that name it.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from tasks.base.arrays import Bools, Int64s
+from tasks.base.errors import ItemError
+from tasks.recording import Ignored, Segment
+from tasks.recording.names import recording_name
+from tasks.sources._layouts.folders import audio_below
+from tasks.sources._layouts.rows import Described, Found
+from tasks.sources._lists import (
+    Entries,
+    bad_line,
+    cell_field,
+    checked_span,
+    language_field,
+    line_name,
+    reference_field,
+    seconds_cell,
+)
+from tasks.sources._paths import resolve
+from tasks.sources._spans import Group, Line
+from tasks.storage import bounds
+
+
+def listed(found: Found, language: str | None) -> Entries:
+    """The recordings of a layout; `language`: of the source, where a row names none. Audio below a
+    layout's folder that no row names is left aside as `not_listed`."""
+    keys = np.fromiter(map(_key, found.audio()), np.int64)
+    yield from _recordings(found, keys, language)
+    if found.whole:
+        named = np.unique(keys)
+        for path in audio_below(found.root):
+            key = hash(path)
+            at = int(np.searchsorted(named, key))
+            if at == len(named) or named[at] != key:
+                yield Ignored(recording_name(path), "not_listed")
+
+
+def _key(audio: object) -> int:
+    if not isinstance(audio, str):
+        return 0
+    audio = audio.strip()
+    # Most paths are normal already.
+    return hash(os.path.normpath(audio) if "./" in audio or "//" in audio else audio)
+
+
+def _last(keys: Int64s) -> Bools:
+    """Which rows are the last ones of their file."""
+    _, first = np.unique(keys[::-1], return_index=True)
+    last = np.zeros(len(keys), bool)
+    last[len(keys) - 1 - first] = True
+    return last
+
+
+def _recordings(found: Found, keys: Int64s, language: str | None) -> Entries:
+    last = _last(keys).tolist()
+    groups: dict[str, Group] = {}
+    at = bad = number = 0
+    for row in found.rows():
+        number += 1
+        try:
+            if isinstance(row.what, ValueError):
+                raise row.what
+            is_last = at >= len(last) or last[at]  # a table that grew meanwhile
+            at += 1
+            line = _line(row.what, found.root, language)
+        except (ItemError, ValueError) as error:
+            yield bad_line(row.file, row.number, error)
+            bad += 1
+            if bounds.hopeless(bad, number):
+                why = f"{bad:,} of {number:,} rows cannot be used; the rest is not read"
+                yield bad_line(row.file, row.number + 1, why)
+                break
+            continue
+        group = groups.setdefault(line.path, Group(line))
+        if why_not := group.add(line):
+            yield Ignored(line_name(row.file, row.number), why_not)
+        if is_last:
+            yield groups.pop(line.path).recording(found.root)
+    for group in groups.values():
+        yield group.recording(found.root)
+
+
+def _line(row: Described, root: str, stated: str | None) -> Line:
+    """A row as a span of a file; ItemError or ValueError says what is wrong with it."""
+    audio = row.audio.strip() if isinstance(row.audio, str) else row.audio
+    path = resolve(root, None if cell_field(audio) is None else audio)
+    start, end = seconds_cell(row.start), seconds_cell(row.end)
+    duration = None if start is None else seconds_cell(row.duration)
+    if start is not None and end is None and duration is not None:
+        end = start + duration
+    begin, finish = checked_span(start, end)
+    language = language_field(row.language, stated)
+    segment = Segment(
+        begin,
+        finish,
+        source_id=cell_field(row.id),
+        text=reference_field(row.text, language or stated),
+        speaker=cell_field(row.speaker),
+        language=language,
+    )
+    return Line(path, str(audio), start is None and end is None, segment)

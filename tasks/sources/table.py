@@ -1,0 +1,313 @@
+"""A table of recordings with their texts: CSV or TSV with any names of columns, or a folder in the
+layout of a known corpus.
+
+Columns are recognised by their names, the audio also by what is in it; `columns` names them. A row
+that cannot be read fails alone. Rows that name spans of one file become one recording with
+segments, in the place of the file's last row. A layout's folder is local; a table may be a URL.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from tasks import storage
+from tasks.base.errors import ConfigError, ItemError
+from tasks.base.json_types import JsonObject
+from tasks.recording.names import display_text
+from tasks.recording.not_audio import HEAD
+from tasks.settings import SourceSettings, StageSettings
+from tasks.settings.base import WORDS
+from tasks.sources import _columns, _notes, _text_encoding, kaldi
+from tasks.sources._audio_places import FOLDERS, LOOKED, is_there, place_of
+from tasks.sources._delimited import SEPARATORS, form_of
+from tasks.sources._layouts import LAYOUTS, found_in
+from tasks.sources._layouts.objects import json_list
+from tasks.sources._layouts.rows import (
+    Found,
+    Part,
+    Records,
+    delimited,
+    json_lines,
+    of_parts,
+    placed,
+)
+from tasks.sources._lists import Entries, ListSettings, json_object
+from tasks.sources._paths import list_root, source_root, text_list
+from tasks.sources._rows import listed
+from tasks.storage import urls
+
+LOOKED_PARTS = 5  # for columns that are not taken, or languages that cannot be read
+ENDINGS = (".tsv", ".csv", ".psv")
+Layout = Literal[
+    "auto",
+    "table",
+    "ljspeech",
+    "m_ailabs",
+    "common_voice",
+    "audiofolder",
+    "voxpopuli",
+    "mls",
+    "librispeech",
+    "vctk",
+    "aishell",
+    "gigaspeech",
+    "wenetspeech",
+    "emilia",
+    "espnet",
+]
+
+
+class ColumnSettings(StageSettings):
+    """Names of the table's columns, or their numbers from 1 where it has no header; empty: none is
+    taken. Times in seconds."""
+
+    audio: str | None = Field(None, json_schema_extra=WORDS)
+    text: str | None = Field(None, json_schema_extra=WORDS)
+    speaker: str | None = Field(None, json_schema_extra=WORDS)
+    language: str | None = Field(None, json_schema_extra=WORDS)
+    id: str | None = Field(None, json_schema_extra=WORDS)
+    start: str | None = Field(None, json_schema_extra=WORDS)
+    end: str | None = Field(None, json_schema_extra=WORDS)
+    duration: str | None = Field(
+        None, description="Length of the span; used where start is.", json_schema_extra=WORDS
+    )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _number(cls, value: object) -> object:
+        """YAML reads `audio: 1` as a number."""
+        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class Settings(ListSettings):
+    kind: Literal["table"] = "table"
+    layout: Layout = Field(
+        "auto",
+        description="What the folder or file is; auto: the layout that is recognised, else a "
+        "plain table.",
+    )
+    columns: ColumnSettings = Field(
+        ColumnSettings(), description="Names of columns where they are not recognised."
+    )
+    separator: str | None = Field(
+        None,
+        min_length=1,
+        max_length=1,
+        description="What parts the columns; default: tab, |, ; or comma, as most rows have it.",
+        json_schema_extra=WORDS,
+    )
+    header: bool | None = Field(
+        None, description="Whether the first row names the columns; default: if it names no file."
+    )
+    encoding: str | None = Field(
+        None,
+        description="Encoding of the table, such as gbk; default: UTF-8 or what its mark says.",
+        json_schema_extra=WORDS,
+    )
+
+    @field_validator("encoding")
+    @classmethod
+    def _known(cls, encoding: str | None) -> str | None:
+        return encoding and _text_encoding.checked(encoding)
+
+
+def recordings(settings: Settings) -> Entries:
+    """Lists lazily. ConfigError at once if the table or folder cannot be read as what it is to be.
+
+    Bad rows come where they stand; the recording of several rows in the place of the last one.
+    """
+    if _is_espnet(settings):
+        return kaldi.recordings(_as_kaldi(settings))
+    found = _found(settings)
+    for part in found.parts[:LOOKED_PARTS]:
+        _notes.check_languages(part.records.head, part.roles, settings)
+    return listed(found, settings.language)
+
+
+def notes(settings: Settings) -> list[str]:
+    """What the source was taken for, and which columns were not taken."""
+    if _is_espnet(settings):
+        root = _as_kaldi(settings).root or settings.path
+        return [f"ESPnet or Kaldi (wav.scp): paths start at {display_text(root)}"]
+    found = _found(settings)
+    said = list(found.says)
+    for part in found.parts[:LOOKED_PARTS]:
+        used = {name for names in part.roles.values() for name in names}
+        said += _notes.of_columns(part.records.head, part.roles, used, "column")
+    return [*dict.fromkeys(said)]
+
+
+def _found(settings: Settings) -> Found:
+    path, status = source_root(settings.path)
+    is_folder = stat.S_ISDIR(status.st_mode)
+    named = settings.layout not in ("auto", "table")
+    if storage.is_url(path) and (named or is_folder):
+        raise ConfigError(
+            f"source {path!r}: a layout is read from a folder of this machine; name the table"
+        )
+    described = {"columns", "separator", "header", "encoding"} & settings.model_fields_set
+    if named or not (settings.layout == "table" or (described and not is_folder)):
+        found = found_in(path, settings.layout if named else None)
+        if found is not None:
+            return found if not settings.root else _elsewhere(found, settings.root)
+    if named or is_folder:
+        wanted = settings.layout if named else "a known layout"
+        raise ConfigError(
+            f"source {display_text(settings.path)!r} is not in {wanted}: its lists, or the audio "
+            f"that they name, are not where that has them; known are {', '.join(LAYOUTS)}, espnet"
+        )
+    return _plain(path, settings)
+
+
+def _elsewhere(found: Found, root: str) -> Found:
+    if os.path.isdir(found.root) and found.layout in ("gigaspeech", "wenetspeech"):
+        return replace(found, root=source_root(root)[0], whole=False)
+    raise ConfigError(
+        f"the layout {found.layout} has its audio in its own folder: take `root` out of the source"
+    )
+
+
+def _plain(path: str, settings: Settings) -> Found:
+    """A table of columns."""
+    if (objects := _objects(path)) is not None:
+        how, has_header, written = "JSON", True, objects
+        path = text_list(path)
+        names = tuple(dict.fromkeys(name for record in written.head for name in record))
+    else:
+        form = form_of(path, settings.separator, settings.header, settings.encoding)
+        has_header, names, written = form.header, form.names, delimited(form)
+        how = f"parted by {SEPARATORS.get(form.separator or '', form.separator or 'nothing')}"
+        how += "" if form.header else ", no header: columns by number"
+        how += "" if form.encoding in ("utf-8", "utf-8-sig") else f", {form.encoding}"
+    root = list_root(path, settings.root)
+    roles = _roles(names, has_header, written.head, settings, root)
+    part = Part(path, written, {role: (name,) for role, name in roles.items()})
+    moved, there = placed(part, root, FOLDERS)
+    found = of_parts("table", "table", root, [moved if there else part], whole=False)
+    return replace(found, says=(f"{found.says[0]} ({how})",))
+
+
+def _objects(path: str) -> Records | None:
+    """The records of a list in JSON; None if it is none."""
+    if not path.lower().endswith((".json", ".jsonl")):
+        return None
+    with suppress(OSError):
+        return json_list(path) if _is_list(path) else json_lines(path)
+    return None
+
+
+def _is_list(path: str) -> bool:
+    """Whether a file in JSON is one list. OSError if it cannot be read."""
+    with urls.streamed(path) as file:
+        return file.read(HEAD).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
+
+
+def _roles(
+    names: tuple[str, ...],
+    has_header: bool,
+    head: list[dict[str, object]],
+    settings: Settings,
+    root: str,
+) -> dict[str, str]:
+    """The column of each role: as the settings say, else by its name, else by what is in it."""
+    stated = {
+        role: name for role, name in settings.columns.model_dump().items() if name is not None
+    }
+    where = f"source {display_text(settings.path)!r}"
+    shown = ", ".join(names[: _columns.SHOWN])
+    if unknown := [name for name in stated.values() if name and name not in names]:
+        raise ConfigError(f"{where} has no column {unknown[0]!r}; it has {shown}")
+    free = [name for name in names if name not in stated.values()]
+    named = {
+        role: name
+        for role in _columns.NAMES
+        if role not in stated and has_header and (name := _columns.first(role, free))
+    }
+    roles = {role: name for role, name in {**named, **stated}.items() if name}
+    if "audio" not in roles and (audio := _columns.by_content(head, free)):
+        roles["audio"] = audio
+    if "audio" not in roles and "id" in roles:  # audio by id, in a folder beside the table
+        ids = [str(record.get(roles["id"]) or "") for record in head]
+        if place_of(root, filter(None, ids))[1]:
+            roles["audio"] = roles["id"]
+    if "audio" not in roles:
+        hint = "" if settings.header is not None else ", with `header: false` if these are no names"
+        raise ConfigError(
+            f"{where}: none of its columns names audio: {shown}; name one in `columns: {{audio: "
+            f"…}}`{hint}, or the `separator` if they are not its columns"
+        )
+    if not has_header and "text" not in stated:
+        rest = [name for name in names if name not in roles.values()]
+        if len(rest) > 1:
+            raise ConfigError(
+                f"{where} has no header, and {len(names)} columns: say which is what, such as "
+                f"`columns: {{audio: {roles['audio']}, text: {rest[-1]}}}`"
+            )
+        if rest:
+            roles["text"] = rest[0]
+    return roles
+
+
+def _is_espnet(settings: Settings) -> bool:
+    if settings.layout not in ("auto", "espnet") or storage.is_url(settings.path):
+        return False
+    return os.path.isfile(os.path.join(settings.path, "wav.scp"))
+
+
+def _as_kaldi(settings: Settings) -> kaldi.Settings:
+    """ESPnet's folders are Kaldi's, with paths from a folder above: that of the recipe."""
+    shared = settings.model_dump(include={*SourceSettings.model_fields} - {"kind"})
+    root = settings.root or kaldi_root(os.path.abspath(settings.path))
+    return kaldi.Settings.model_validate({**shared, "root": root})
+
+
+def kaldi_root(folder: str) -> str:
+    """The nearest folder, from this one upwards, at which the first relative path of `wav.scp`
+    leads to a file; else the folder itself."""
+    with suppress(OSError):
+        for _, line in islice(urls.lines(os.path.join(folder, "wav.scp")), LOOKED):
+            _, *written = (line or "").split(None, 1)
+            above = folder
+            while written and not os.path.isabs(written[0]) and above != os.path.dirname(above):
+                if is_there(above, written[0].strip()):
+                    return above
+                above = os.path.dirname(above)
+    return folder
+
+
+def suggested(path: str) -> JsonObject | None:
+    """The source that a path on the command line certainly is, without its path: a table by its
+    ending, or a folder of this machine in a known layout. None: it is for another kind to say."""
+    if path.lower().endswith(ENDINGS):
+        return {"kind": "table"} if storage.is_url(path) or os.path.isfile(path) else None
+    if storage.is_url(path) or not os.path.exists(path):
+        return None
+    if os.path.isfile(path):
+        return _list(path)
+    if os.path.isfile(os.path.join(path, "wav.scp")):
+        return {"kind": "table", "layout": "espnet"}
+    found = found_in(os.path.abspath(path))
+    return None if found is None else {"kind": "table", "layout": found.layout}
+
+
+def _list(path: str) -> JsonObject | None:
+    """What a list in JSON is."""
+    if path.endswith(".json") and (found := found_in(os.path.abspath(path))):
+        return {"kind": "table", "layout": found.layout}
+    if not path.endswith((".json", ".jsonl")):
+        return None
+    with suppress(OSError, ItemError, ValueError):
+        if _is_list(path):
+            return {"kind": "table"}
+        first = next((json_object(line) for _, line in urls.lines(path)), {})
+        if "supervisions" in first:
+            return {"kind": "lhotse"}
+        return {"kind": "jsonl" if {*first} & {"wav", "audio_filepath"} else "table"}
+    return None

@@ -1,0 +1,244 @@
+"""Folders in the layouts of known corpora, and tables, by nothing but their path."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from flows import cli
+from tasks.recording import Ignored, Recording
+from tasks.sources import table
+from tests.helpers import corpus, layouts
+from tests.sources.test_sources import ignored, listed, recs
+
+
+def said(recording: Recording) -> Iterator[tuple[str, layouts.Said]]:
+    if recording.segments is None:
+        yield recording.path, (recording.text, recording.speaker, recording.language)
+    for segment in recording.segments or ():
+        name = f"{recording.path}@{segment.start}"
+        yield (
+            name,
+            (segment.text and " ".join(segment.text.split()), segment.speaker, segment.language),
+        )
+
+
+def clean(text: str | None) -> str | None:
+    return text and " ".join(text.split())
+
+
+@pytest.mark.parametrize("name", layouts.MAKERS)
+def test_a_layout_is_taken_for_what_it_is(tmp_path: Path, name: str) -> None:
+    maker, below = layouts.MAKERS[name]
+    expected = maker(tmp_path)
+    path = tmp_path / below
+    suggested = table.suggested(str(path))
+    layout = name.split()[0]
+    plain = {"kind": "table"}
+    assert suggested == (plain if layout == "table" else {**plain, "layout": layout})
+    items = listed(path=path, **suggested)
+    found = {key: (clean(text), *rest) for r in recs(items) for key, (text, *rest) in said(r)}
+    assert found == expected
+    assert [r for r in recs(items) if r.error] == []
+    # The same by `layout: auto`, and not as another layout.
+    assert listed("table", path) == items
+
+
+def test_audio_that_no_list_names_is_told(tmp_path: Path) -> None:
+    layouts.common_voice(tmp_path / "cv")
+    layouts.vctk(tmp_path / "vctk")
+    assert ignored(listed("table", tmp_path / "cv")) == {"cy/clips/three.flac": "not_listed"}
+    second = {f"wav48_silence_trimmed/{s}/{s}_001_mic2.flac" for s in ("p225", "p226")}
+    assert ignored(listed("table", tmp_path / "vctk")) == dict.fromkeys(second, "not_listed")
+
+
+def test_a_row_whose_audio_is_missing_costs_only_itself(tmp_path: Path) -> None:
+    expected = layouts.ljspeech(tmp_path)
+    lines = (tmp_path / "metadata.csv").read_text().splitlines()
+    layouts.write(tmp_path / "metadata.csv", "LJ9|gone|gone", *lines, "a|b|c|d|e", "LJ001-0001|x|x")
+    items = listed("table", tmp_path)
+    assert {r.path for r in recs(items) if not r.error} == {*expected}
+    errors = {r.path: r.error for r in recs(items) if r.error}
+    assert errors["wavs/LJ9.wav"][0] == "missing"
+    assert errors["metadata.csv:5"] == (
+        "unreadable",
+        "the row has 5 cells, where most rows have 3; put a text that holds pipes into quotes",
+    )
+    assert ignored(items) == {"metadata.csv:6": "other_text"}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda home: (home / "metadata.csv").write_text("a;b\nc;d\n"),
+        lambda home: [path.unlink() for path in (home / "wavs").iterdir()],
+        lambda home: (home / "metadata.csv").write_bytes(b"\xff\xfe\0\0\x81" * 9),
+        lambda home: (home / "metadata.csv").unlink(),
+    ],
+)
+def test_a_folder_that_is_not_certain_stays_a_folder(tmp_path: Path, spoil: Any) -> None:
+    layouts.ljspeech(tmp_path)
+    spoil(tmp_path)
+    assert table.suggested(str(tmp_path)) is None
+
+
+def test_a_layout_that_the_settings_name_and_the_folder_is_not(tmp_path: Path) -> None:
+    from tasks.base.errors import ConfigError
+
+    layouts.ljspeech(tmp_path)
+    with pytest.raises(ConfigError, match="is not in vctk: its lists, or the audio"):
+        listed("table", tmp_path, layout="vctk")
+    with pytest.raises(ConfigError, match="is not in a known layout"):
+        listed("table", tmp_path / "wavs")
+
+
+def command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    capsys.readouterr()
+    code = cli.main([*words])
+    return code, capsys.readouterr().out
+
+
+def test_all_of_them_through_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """plan, run, list: what each was taken for is said, and each text is the one that is kept."""
+    words: list[str] = []
+    expected: dict[tuple[str, str], layouts.Said] = {}
+    names: dict[str, str] = {}
+    for number, (name, (maker, below)) in enumerate(layouts.MAKERS.items()):
+        home = tmp_path / f"in{number}"
+        made = maker(home)
+        source = home / below
+        words += ["--source", str(source)]
+        stem = source.name.split(".")[0]
+        taken = {n for n, _ in expected}
+        stem = stem if stem not in names.values() else f"{stem}-2"
+        names[name] = stem
+        assert stem not in taken
+        expected |= {(stem, path): what for path, what in made.items()}
+    words += ["--out", str(tmp_path / "out"), "--set", "transcribe.backend.use=fake"]
+    words += ["--set", "history=none", "--set", "cluster.workers=1"]
+    words += ["--set", "filter.filters=[]", "--set", "shard.settle_seconds=0"]
+
+    code, out = command(capsys, "plan", *words)
+    assert code == 0
+    for name, stem in names.items():
+        assert f"Source {stem}: " in out, name
+    for title in (
+        "LJSpeech (metadata.csv): audio from '1' (wavs/<name>.wav), text from '3', else '2'",
+        "M-AILABS (", "Common Voice (cy/validated.tsv): ", "VCTK (", "LibriSpeech (", "MLS (",
+        "AudioFolder (", "GigaSpeech (", "WenetSpeech (", "VoxPopuli (", "AISHELL (transcript/",
+        "AISHELL (train/content.txt)", "ESPnet or Kaldi (wav.scp)", "Emilia (DE_B0.jsonl)",
+        "Emilia-Pipe (", "table (x.tsv): audio from 'Wav', ",
+    ):  # fmt: skip
+        assert title in out
+
+    code, out = command(capsys, "run", *words)
+    assert code == 0, out
+    assert "Source in0: LJSpeech (metadata.csv)" in out
+    version = tmp_path / "out/datasets/v0001"
+    rows = pq.read_table(version / "utterances.parquet").to_pylist()
+    kept = {}
+    for row in rows:
+        dataset, _, path = row["recording"].partition("/")
+        if (dataset, path) not in expected:
+            path = f"{path}@{row['start']:g}"
+        text = row["text"] if row["text_source"] == "reference" else None
+        kept[dataset, path] = text, row["speaker"]
+    assert kept == {key: (text, speaker) for key, (text, speaker, _) in expected.items()}
+
+    code, out = command(capsys, "list", str(tmp_path / "out"), "--format", "wenet")
+    assert code == 0
+    assert [Path(line).is_file() for line in out.splitlines()] == [True]
+
+    code, out = command(capsys, "run", *words, "--json")
+    again = json.loads(out.splitlines()[-1])
+    assert {stage["items_computed"] for stage in again["stages"].values()} == {0}
+    told = {each["source"]: each["says"] for each in again["sources"]}
+    assert told.keys() == {*names.values()}
+
+
+def test_a_folder_becomes_a_layout_without_computing_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An OUT that was made of the folder alone, before there was a list in it."""
+    layouts.ljspeech(tmp_path / "lj")
+    listing = (tmp_path / "lj/metadata.csv").rename(tmp_path / "aside")
+    job = corpus.job(tmp_path, sources=[{"kind": "folder", "path": str(tmp_path / "lj")}])
+    assert corpus.run(job)[1]["filter"] == (3, 0)
+    listing.rename(tmp_path / "lj/metadata.csv")
+    assert corpus.run(job)[1]["filter"] == (0, 3), "an explicit folder stays a folder"
+    taken = {"path": str(tmp_path / "lj"), **(table.suggested(str(tmp_path / "lj")) or {})}
+    published, counts = corpus.run(corpus.job(tmp_path, sources=[taken]))
+    assert counts["filter"][0] == counts["resample"][0] == 0
+    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    assert {row["text_source"] for row in rows} == {"reference"}
+
+
+def test_lists_on_the_command_line(tmp_path: Path) -> None:
+    layouts.write(tmp_path / "a.jsonl", '{"wav": "a.wav", "txt": "x"}')
+    layouts.write(tmp_path / "cuts.jsonl", '{"type": "MonoCut", "supervisions": []}')
+    layouts.write(tmp_path / "nemo.json", '{"audio_filepath": "a.wav", "text": "x"}')
+    layouts.write(tmp_path / "a.txt", "x")
+    for name, kind in (("a.jsonl", "jsonl"), ("cuts.jsonl", "lhotse"), ("nemo.json", "jsonl")):
+        assert table.suggested(str(tmp_path / name)) == {"kind": kind}
+    layouts.write(tmp_path / "b.json", '[{"file": "a.wav", "text": "x"}, 5]')
+    layouts.write(tmp_path / "c.jsonl", '{"file": "a.wav", "text": "x"}', "{")
+    layouts.write(tmp_path / "a.wav")
+    for name in ("b.json", "c.jsonl"):
+        assert table.suggested(str(tmp_path / name)) == {"kind": "table"}
+        good, *bad = sorted(recs(listed("table", tmp_path / name)), key=lambda r: bool(r.error))
+        assert (good.path, good.text, good.error) == ("a.wav", "x", None)
+        assert [r.path for r in bad] == [f"{name}:2"]
+    assert table.suggested("s3://bucket/x.tsv") == {"kind": "table"}
+    for other in (tmp_path / "a.txt", tmp_path / "no.tsv", "s3://bucket/folder", tmp_path):
+        assert table.suggested(str(other)) is None
+
+
+def test_a_corpus_in_one_object_is_read_entry_by_entry(tmp_path: Path) -> None:
+    """A file that is far larger than what is held of it, and one that breaks off."""
+    entry = {"path": "{}.wav", "segments": [{"sid": "s", "begin_time": 0, "end_time": 1,
+                                             "text": "word " * 40}] * 3}  # fmt: skip
+    entries = [json.dumps(entry).replace("{}", str(n)) for n in range(1500)]
+    whole = '{"language": "ZH", "audios": [' + ",\n".join(entries)
+    for end, bad in (("]}", 0), ("", 1), (', {"path": 1}]}', 1), (", 5]}", 1), (', {"pa', 1)):
+        (tmp_path / "WenetSpeech.json").write_text(whole + end)
+        items = listed("table", tmp_path / "WenetSpeech.json")
+        named = [r for r in recs(items) if r.error and r.error[0] == "missing"]
+        assert len(named) == 1500
+        assert {len(r.segments or ()) for r in named} == {1}
+        others = [r for r in recs(items) if r.error and r.error[0] == "unreadable"]
+        assert len(others) == bad
+        assert sum(isinstance(item, Ignored) for item in items) == 3000  # the same span again
+
+
+def test_lists_that_are_like_ljspeech(tmp_path: Path) -> None:
+    """Its list alone; with a header, as F5-TTS and XTTS have it; and paths in place of ids."""
+    layouts.ljspeech(tmp_path)
+    listing = tmp_path / "metadata.csv"
+    assert len(recs(listed("table", listing))) == 3
+    layouts.write(listing, "audio_file|text|speaker_name", "wavs/LJ001-0001.wav|Hello.|anna")
+    assert table.suggested(str(tmp_path)) == {"kind": "table", "layout": "audiofolder"}
+    (one,) = recs(listed("table", tmp_path))
+    assert (one.text, one.speaker) == ("Hello.", "anna")
+    layouts.write(listing, "wavs/LJ001-0001.wav|anna|Hello.")  # which is which?
+    assert table.suggested(str(tmp_path)) is None
+
+
+def test_a_large_folder_is_looked_at_quickly(tmp_path: Path, monkeypatch: Any) -> None:
+    """The first look sees some entries only; a layout that it finds is read as a whole."""
+    from tasks.sources._layouts import folders
+
+    rows = json.dumps([{"text": "x", "speaker": "s", "language": "en"}])
+    for number in range(40):
+        layouts.write(tmp_path / f"talk{number}/talk{number}.json", rows)
+        layouts.write(tmp_path / f"talk{number}/talk{number}_0.wav")
+    monkeypatch.setattr(folders, "MOST_LOOKED", 60)
+    assert len(recs(listed("table", tmp_path))) == 40
+    monkeypatch.setattr(folders, "MOST_LOOKED", 10)
+    assert table.suggested(str(tmp_path)) is None

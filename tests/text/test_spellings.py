@@ -1,0 +1,92 @@
+"""One word in two spellings is no error of a recogniser, whatever the language; two words are."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+
+from tasks.scoring import score
+from tasks.scoring.normalisers import normalise
+
+PAIRS = [
+    # vowel marks and tatweel
+    ("ar", "ذَهَبَ الوَلَدُ إلى المَدْرَسَةِ", "ذهب الولد إلى المدرسة"),
+    ("ar", "الســـلام عليكم", "السلام عليكم"),
+    ("ar", "أكل الطفل تفاحة", "اكل الطفل تفاحة"),
+    ("ar", "هذا ٱلكتاب لى", "هذا الكتاب لي"),
+    ("he", "הַיֶּלֶד הָלַךְ לַגַּן", "הילד הלך לגן"),
+    ("fa", "کِتابِ مَن کجاست", "کتاب من کجاست"),
+    ("ur", "یہ اُردُو ہے", "یہ اردو ہے"),
+    # letters of two keyboards
+    ("fa", "كتاب علي", "کتاب علی"),
+    ("fa", "خانۀ ما", "خانهٔ ما"),
+    ("ar", "کتاب علی", "كتاب علي"),
+    ("ur", "كيا يہ هے", "کیا یہ ہے"),
+    ("yi", "ייִדיש איז װאונדערבאר", "ײִדיש איז וואונדערבאר"),
+    # ё, and stress marks
+    ("ru", "Ещё мёд идёт", "Еще мед идет"),
+    ("ru", "Ста́рый за́мок", "Старый замок"),
+    ("uk", "Моя́ украї́нська мо́ва", "Моя українська мова"),
+    ("be", "Добра́й ра́ніцы", "Добрай раніцы"),
+    ("lt", "Lietuvõs vaikaĩ žaĩdžia", "Lietuvos vaikai žaidžia"),
+    ("sl", "dôber dán", "dober dan"),
+    # cedilla and comma below
+    ("ro", "Oraşul şi ţara", "Orașul și țara"),
+    ("tr", "Beș kișilik șehir", "Beş kişilik şehir"),
+    ("lv", "k\u0326ieg\u0326elis", "ķieģelis"),
+    # place of the tone mark
+    ("vi", "Hòa bình và thủy triều khỏe", "Hoà bình và thuỷ triều khoẻ"),
+    ("vi", "hòan tòan qúa gìa", "hoàn toàn quá già"),
+    ("vi", "chuỵên thủơ tíêng", "chuyện thuở tiếng"),
+    # Greek capitals
+    ("el", "ΚΑΛΗΜΕΡΑ ΣΑΣ, ΤΟ ΡΟΛΟΪ ΤΟΥ ΜΑΪΟΥ", "Καλημέρα σας, το ρολόι του Μαΐου"),
+    ("el", "ἡ ἀρχὴ τοῦ λόγου", "η αρχή του λόγου"),
+    # ligatures and width
+    ("fr", "Un bœuf et sa sœur, ex æquo", "Un boeuf et sa soeur, ex aequo"),
+    ("de", "ﬂinke Aﬀen, große Straße", "flinke Affen, grosse Strasse"),
+    ("nl", "\u0132sland is mooi", "IJsland is mooi"),
+    ("ar", "ﻻ أعرف", "لا أعرف"),
+    ("ja", "ｶﾞﾗｽのＴＶ", "ガラスのTV"),
+    ("zh", "ＡＢＣ公司", "ABC公司"),
+    ("ko", "ﾡﾢ", "ㄱㄲ"),
+    ("uz", "oʻzbek gʻalaba", "o'zbek g'alaba"),
+    # and where nobody stated the language
+    ("", "الســـلامُ עָלֵיכֶם за́мок şi", "السلام עליכם замок și"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("language", "one", "other"), PAIRS)
+def test_a_word_in_another_spelling_is_the_same(language: str, one: str, other: str) -> None:
+    assert one != other
+    for form in ("NFC", "NFD"):
+        found = score(unicodedata.normalize(form, one), other, language)
+        assert (found.word_errors, found.char_errors) == (0, 0), normalise(one, language)
+        assert found.words == score(other, other, language).words > 0
+    assert normalise(normalise(one, language), language) == normalise(one, language)
+
+
+@pytest.mark.parametrize(
+    ("language", "one", "other"),
+    [
+        ("ar", "مدرسة", "مدرسه"), ("ar", "سلام", "سلم"), ("fa", "آب", "اب"),
+        ("ur", "بھائی", "بہائی"),
+        ("he", "שלום", "שלומ"), ("ru", "всё", "вся"), ("ru", "мой", "мои"), ("uk", "їх", "іх"),
+        ("bg", "ѝ", "и"), ("be", "ён", "ен"), ("ro", "fata", "fața"), ("tr", "kis", "kış"),
+        ("tr", "kus", "kuş"), ("tr", "ısı", "isi"), ("vi", "hòa", "hóa"), ("vi", "mua", "mưa"),
+        ("vi", "của", "cua"), ("el", "φως", "φας"), ("fr", "cote", "côté"), ("fr", "du", "dû"),
+        ("es", "ano", "año"), ("pl", "sad", "sąd"), ("hr", "kuca", "kuća"),
+        ("lt", "zasis", "žąsis"),
+        ("es", "esta", "está"), ("de", "schon", "schön"), ("da", "får", "far"),
+    ],
+)  # fmt: skip
+def test_two_words_stay_two(language: str, one: str, other: str) -> None:
+    assert score(one, other, language).word_errors == 1
+
+
+def test_each_table_folds_to_letters_that_it_leaves() -> None:
+    from tasks.scoring.normalisers import _spellings
+
+    for spelling in _spellings.SPELLINGS.values():
+        letters = dict(spelling.letters)
+        assert not {*"".join(letters.values())} & {*letters}

@@ -31,8 +31,9 @@ from tasks.accounting import summary
 from tasks.base.arrays import UInt64s
 from tasks.base.errors import RunError
 from tasks.base.json_types import JsonObject
+from tasks.base.schema import UTTERANCES_FILE
 from tasks.formats import Hashes
-from tasks.publish import previous_version, row_digests, safeguards, speakers
+from tasks.publish import leaks, previous_version, row_digests, safeguards, speakers
 from tasks.publish.choosing import corpus_clips, splits
 from tasks.publish.dataset import datacard
 from tasks.publish.ledger import ledger_index as ledger_notes
@@ -211,7 +212,7 @@ def publish(job: Job, gathered: JsonObject) -> Path:
         for name, expected in known.items():
             if storage.hashed(home / name) != expected:
                 raise RunError(f"{name} changed after it was written; check the disk")
-        datacard.write(job, gathered, home, hashes | known)
+        datacard.write(job, {**gathered, "leaks": _leaks(home)}, home, hashes | known)
         staged = {*hashes, *known, splits.FILE, speakers.FILE}
         version = versions.publish(job.out, staging, gathered["version"], home, staged)
     seal = versions.described(version)[datacard.SEAL]
@@ -219,6 +220,14 @@ def publish(job: Job, gathered: JsonObject) -> Path:
     previous_version.save(job.out, notes, ledger, firsts, seal, job.package.seed)
     previous_version.save_guards(job.out, version)
     return version
+
+
+def _leaks(home: Path) -> leaks.Leaks:
+    """What the splits of the version in `home` share with train."""
+    table = home / UTTERANCES_FILE
+    names = {n for part in tables.row_groups(table, ["split"]) for n in part["split"].unique()}
+    splits_in_use = [name.as_py() for name in names]
+    return leaks.of_utterances(splits_in_use, tables.row_groups(table, leaks.COLUMNS))
 
 
 def _notes(staging: Path, gathered: JsonObject) -> list[tuple[str, str | bytes]]:

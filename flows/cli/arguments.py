@@ -240,7 +240,7 @@ def _publishing(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     listing.add_argument(
         "--format",
         metavar="F",
-        help="wenet, wenet_raw, webdataset, kaldi, nemo, emilia or speechbrain (the first it has)",
+        help="wenet, nemo, metadata_csv or any other with a list (the first that it has)",
     )
     listing.add_argument("--split", metavar="S", help="this split; '*' for all (train)")
     listing.add_argument("--prefix", metavar="P", help="put this before each relative path")

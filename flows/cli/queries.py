@@ -27,8 +27,6 @@ from tasks.publish.upkeep.needed import KeptSettings
 from tasks.shard_store import enhanced, manifest, recipe
 from tasks.storage import lock, tables, versions
 
-#: How the names of clip lists end, in any format.
-LISTS = ("/data.list", "/wav.scp", "/tarred_audio_manifest.json")
 TRAIN, ALL = "train", "*"
 
 
@@ -153,14 +151,14 @@ def data_list(
         )
     storage.check_name(wanted)
     storage.refuse_links(dataset)
-    listing = plugins.load("formats", chosen).listing
-    assert listing is not None
+    module = plugins.load("formats", chosen)
+    assert module.listing is not None
     store = storage.of(dataset)
-    lists = [name for name in store.tree(dataset) if _is_list(name, chosen)]
+    lists = [name for name in store.tree(dataset) if name.endswith(module.LISTS)]
     # An empty prefix asks for relative paths; before a slash it would name the file system's root.
     head = (str(dataset) if prefix is None else prefix or ".").rstrip("/")
     with store.reading(dataset, lists) as home:
-        lines = listing(home, wanted, head)
+        lines = module.listing(home, wanted, head)
     others = [] if wanted == ALL else [name for name in described["splits"] if name != wanted]
     return {"paths": lines, "format": chosen, "split": wanted, "others": others}
 
@@ -182,11 +180,6 @@ def _listed_format(dataset: Path, formats: list[str], use: str | None) -> str:
             f"{use} has no list of paths: its folder is read as it is, see {dataset / 'README.md'}"
         )
     raise ConfigError(f"{dataset} does not hold the format {use!r}; it holds {', '.join(formats)}")
-
-
-def _is_list(name: str, use: str) -> bool:
-    # A format of the user's may have a folder of another name: its `listing` picks its own lists.
-    return name.endswith(LISTS) or (use in ("emilia", "speechbrain") and name.endswith(".json"))
 
 
 def columns() -> JsonObject:

@@ -1,4 +1,4 @@
-"""Formats of one WAV file a clip: a folder a group, a file named by the clip's id."""
+"""Formats of one file a clip, in a folder a group, named by the clip's id."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tasks.settings import StageSettings
 COLUMNS = ("id", *_clips.COLUMNS)  # the texts are in the lists only
 
 
-def files(use: str, split: str, number: int, rows: pa.Table) -> list[str]:
+def files(use: str, split: str, number: int, rows: pa.Table, suffix: str = "wav") -> list[str]:
     home = f"{use}/{split}/wav/{number:09d}"
-    return [f"{home}/{key}.wav" for key in rows["id"].to_pylist()]
+    return [f"{home}/{key}.{suffix}" for key in rows["id"].to_pylist()]
 
 
 def write(
@@ -27,4 +27,28 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: StageSettings) 
     faults: list[str] = []
     for path, row in zip(shard.files, rows, strict=True):
         faults += _clips.faults(row, path, (out.home / path).read_bytes(), "wav")
+    return faults
+
+
+def write_either(
+    shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: _clips.AudioSettings
+) -> None:
+    """`write` of a format that has FLAC too."""
+    if settings.audio == "wav":
+        write(shard, rows, pcm, out, settings)
+        return
+    for path, row in zip(shard.files, rows, strict=True):
+        out.write(path, b"".join(_clips.parts(pcm(row), row["sample_rate"], "flac")))
+
+
+def check_either(
+    shard: OutputShard, rows: Rows, out: Output, settings: _clips.AudioSettings
+) -> list[str]:
+    """`check` of a format that has FLAC too."""
+    if settings.audio == "wav":
+        return check(shard, rows, out, settings)
+    faults: list[str] = []
+    for path, row in zip(shard.files, rows, strict=True):
+        faults += _clips.faults(row, path, (out.home / path).read_bytes(), "flac")
+        faults += out.changed(path)
     return faults

@@ -36,6 +36,7 @@ from tasks.settings import StageSettings, Threshold
 from tasks.storage import long_columns, sorted_keys, tables
 
 VERSION = 1
+LISTS = (".json",)
 ORDER = ("split", "recording", "start", "end", "id")
 COLUMNS = (*ORDER, "place", *_clips.COLUMNS)  # the rest is in the lists only
 LISTED = (*ORDER, "text", "speaker", "language", "dnsmos_ovrl")

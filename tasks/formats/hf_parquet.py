@@ -21,9 +21,8 @@ import pyarrow.parquet as pq
 
 from tasks.base.json_types import JsonObject
 from tasks.base.schema import Row
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _measures
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _hub, _measures
 from tasks.shard_store import blobs
-from tasks.storage import write_atomic
 from tasks.storage.atomic import HashedFile
 
 VERSION = 2
@@ -153,7 +152,4 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """`README.md`, which names the splits to `datasets`."""
-    lines = ["---", "configs:", "- config_name: default", "  data_files:"]
-    for split in dict.fromkeys(shard.split for shard in shards):
-        lines += [f'  - split: "{split}"', f'    path: "{split}/*.parquet"']
-    write_atomic(home / "hf_parquet" / "README.md", "\n".join([*lines, "---", ""]).encode())
+    _hub.write_splits(shards, home / "hf_parquet", "{split}/*.parquet")

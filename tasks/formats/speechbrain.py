@@ -24,6 +24,7 @@ from tasks.formats import OutputShard, _clips, _lists, _wavs
 from tasks.settings import StageSettings
 
 VERSION = 1
+LISTS = (".json",)
 COLUMNS = _wavs.COLUMNS
 LISTED = ("id", "text", "language", "speaker", "num_samples", "sample_rate")
 PROVES_SAMPLES = True

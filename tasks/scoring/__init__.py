@@ -2,6 +2,6 @@
 
 from tasks.scoring._plain import UNSPACED, UNSPACED_CHARACTER
 from tasks.scoring.cleaning import clean
-from tasks.scoring.normalisers import normalise, training_text
+from tasks.scoring.normalisers import figures_read, normalise, training_text
 from tasks.scoring.rates import Score, language_of, score, scored, total, words
 from tasks.scoring.wordless import wordless

@@ -43,6 +43,12 @@ class PackageSettings(StageSettings):
         "No speaker and no recording is in two, and what was published stays where it is.",
         mark=WORDS,
     )
+    disjoint: tuple[Literal["speaker", "recording", "audio", "text"], ...] | None = Threshold(
+        None,
+        "What may not be in two splits: [speaker, recording, audio, text]. Default: the "
+        "first three; text too for read speech, where a fifth of the hours have texts that other "
+        "recordings have. Clips left out for it are text_in_two_splits in the ledger.",
+    )
     resplit: bool = Threshold(
         False, "Deal the splits anew: what was published may come to another one."
     )

@@ -15,7 +15,7 @@ from tasks.shard_store import recipe
 
 #: Not told unless they differ from this default: versions stay as they were.
 UNASKED = {
-    **{"max_hours_per_speaker": None, "rttm": None},
+    **{"max_hours_per_speaker": None, "rttm": None, "disjoint": None},
     **{"texts": "auto", "encoding": None, "speaker": "none"},
 }
 

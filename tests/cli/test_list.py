@@ -10,7 +10,10 @@ import pytest
 from flows import cli
 from tests.helpers import corpus
 
-FORMATS = ("nemo", "wenet", "wenet_raw", "webdataset", "kaldi", "emilia", "lhotse_shar")
+FORMATS = (
+    "nemo", "wenet", "wenet_raw", "webdataset", "kaldi", "emilia", "metadata_csv",
+    "chat_jsonl", "lhotse_shar",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +35,10 @@ def listed(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[str], 
 def paths_in(use: str, lines: list[str]) -> list[Path]:
     if use == "wenet_raw":
         return [Path(json.loads(line)["wav"]) for line in lines]
+    if use == "chat_jsonl":
+        return [Path(path) for line in lines for path in json.loads(line)["audios"]]
+    if use == "metadata_csv":
+        return [Path(f"{line.split('|')[0]}.wav") for line in lines]
     return [Path(line.split(" ", 1)[1] if use == "kaldi" else line) for line in lines]
 
 

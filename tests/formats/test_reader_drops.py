@@ -110,6 +110,19 @@ def test_formats_with_and_without_limits(tmp_path: Path) -> None:
         assert reader is None or isinstance(reader, ReaderLimits)
 
 
+@pytest.mark.parametrize(
+    ("profile", "dropped_by"),
+    [("f5", {"duration": 1}), ("xtts", {"max_wav_length": 2}), ("vits", {"max_text_len": 1})],
+)
+def test_a_profile_has_its_own_reader(
+    tmp_path: Path, profile: str, dropped_by: dict[str, int]
+) -> None:
+    rows = (("train", "x" * 191, 12.0), ("train", "x" * 190, 31.0), ("train", "x", 11.0))
+    plugin = Plugin.model_validate({"use": "metadata_csv", "profile": profile})
+    told = reader_drops.of_version(version(tmp_path / "v", *rows), [plugin], AUTO)
+    assert {entry["setting"]: entry["dropped"] for entry in told} == dropped_by
+
+
 def test_the_sentence_names_both_settings(tmp_path: Path) -> None:
     folder = version(tmp_path / "v", ("train", "x" * 201, 20.0), ("train", "x", 1.0))
     wenet = [Plugin(use="wenet")]

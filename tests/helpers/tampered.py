@@ -42,7 +42,17 @@ def make(tmp: Path) -> Path:
         "out": str(tmp / "out"),
         "shard": {"settle_seconds": 0},
         "transcribe": {"backend": {"use": "fake"}},
-        "package": {"formats": ["wenet", "kaldi", "wenet_raw", "nemo", "speechbrain"]},
+        "package": {
+            "formats": [
+                "wenet",
+                "kaldi",
+                "wenet_raw",
+                "nemo",
+                "speechbrain",
+                "metadata_csv",
+                "chat_jsonl",
+            ]
+        },
     }
     (tmp / "settings.yaml").write_text(yaml.safe_dump(data))
     run(tmp / "out")
@@ -81,6 +91,7 @@ def looking(out: Path) -> list[list[str]]:
         ["review", "export", str(out)],
         *(["list", str(out), "--format", use] for use in ("wenet", "kaldi", "wenet_raw")),
         *(["list", str(out), "--format", use] for use in ("nemo", "speechbrain")),
+        *(["list", str(out), "--format", use] for use in ("metadata_csv", "chat_jsonl")),
     ]
 
 
@@ -246,6 +257,8 @@ def list_lines(out: Path) -> None:
     )
     line = f'"a": {{"wav": "{{data_root}}/{outside}"}}'
     (version / "speechbrain/train.json").write_text(f"{{\n{line}\n}}\n")
+    (version / "metadata_csv/train/metadata.csv").write_text(f"{outside}|a|a\n")
+    (version / "chat_jsonl/train.jsonl").write_text(f'{{"audios": ["{outside}"]}}\n')
 
 
 def linked(name: str, target: str, keep: bool = False) -> Callable[[Path], None]:

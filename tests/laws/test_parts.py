@@ -24,7 +24,10 @@ from tests.helpers import corpus
 
 FEW = {"table_rows": 2, "tar_hours": 2.0 / 3600, "max_removed_fraction": 1.0}
 TABLES = ("utterances.parquet", "ledger.parquet")
-EVERY = ["wenet", "webdataset", "lhotse_shar", "nemo", "kaldi", "emilia", "hf_parquet", "wenet_raw"]
+EVERY = [
+    "wenet", "webdataset", "lhotse_shar", "nemo", "kaldi", "emilia", "hf_parquet", "wenet_raw",
+    "metadata_csv", "chat_jsonl",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

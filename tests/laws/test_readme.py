@@ -11,7 +11,7 @@ import pytest
 
 from tasks import plugins
 from tasks.base import shelves
-from tasks.formats import FRAMES_PER_SECOND
+from tasks.formats import FRAMES_PER_SECOND, metadata_csv
 from tasks.insight import report
 from tests.helpers import corpus
 
@@ -26,13 +26,13 @@ def test_what_readers_drop() -> None:
     words = " ".join(FORMATS.split())
     (told,) = re.findall(r"Some readers drop clips in silence.*?`reader_drops` in `--json`", words)
     limits = []
-    for use in shelves.names("formats"):
-        reader = plugins.load("formats", use).READER
+    every = [plugins.load("formats", use).READER for use in shelves.names("formats")]
+    for reader in (*every, *metadata_csv.DROPPED_BY.values()):
         for bound in reader.bounds if reader else ():
             if bound.side == "max" and bound.measure != "characters_per_frame":
                 frames = FRAMES_PER_SECOND if bound.measure == "frames" else 1
                 limits.append(f"{bound.limit / frames:g}")
-    assert len(set(limits)) == 4
+    assert len(set(limits)) == 6
     assert set(re.findall(r"above ([\d.]*\d)", told)) == set(limits)
 
 

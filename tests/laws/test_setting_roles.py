@@ -59,6 +59,7 @@ STAGES: dict[str, Entry] = {
     "transcribe.language_by": Entry(THRESHOLD, "clip"),
     "transcribe.text": Entry(THRESHOLD, "asr"),
     "transcribe.close_wer": Entry(THRESHOLD, 0.2),
+    "package.disjoint": Entry(THRESHOLD, ["speaker"]),
     "package.formats": Entry(THRESHOLD, ["wenet_raw"]),
     "package.text_form": Entry(THRESHOLD, "normalised"),
     "package.seed": Entry(THRESHOLD, 1),
@@ -273,10 +274,17 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "text.no_speech": {"max": NUMBER, "unless_logprob": Entry(THRESHOLD, -0.5),
                        "unless_wer": Entry(THRESHOLD, 0.3)},
     "text.repetition": {"max": Entry(THRESHOLD, 0.3), "unless_wer": Entry(THRESHOLD, 0.3)},
+    "formats.chat_jsonl": {
+        "audio": Entry(THRESHOLD, "flac"), "profile": Entry(THRESHOLD, "qwen_audio"),
+        "tasks": Entry(THRESHOLD), "prompts": Entry(THRESHOLD, {"asr": "Write it down."}),
+        "caption": Entry(THRESHOLD, "in {language}"), "turns": Entry(THRESHOLD, 2),
+        "max_gap": Entry(THRESHOLD, 1.0),
+    },
     "formats.emilia": {"audio": Entry(THRESHOLD, "mp3")},
     "formats.hf_parquet": {"audio": Entry(THRESHOLD, "flac")},
     "formats.kaldi": {},
     "formats.lhotse_shar": {"audio": Entry(THRESHOLD, "flac"), "index": Entry(THRESHOLD, True)},
+    "formats.metadata_csv": {"audio": Entry(THRESHOLD), "profile": Entry(THRESHOLD, "f5")},
     "formats.nemo": {"audio": Entry(THRESHOLD, "flac")},
     "formats.speechbrain": {},
     "formats.webdataset": {"audio": Entry(THRESHOLD, "flac"), "energon": Entry(THRESHOLD, True)},
@@ -310,7 +318,10 @@ TLS = {"ca_file", "cert", "key"}
 CORPUS_WIDE = {"filters.duplicate", "text.char_duration"}
 #: `test_formats.py`, `test_speakers.py` and `test_enhance_runs.py` use those.
 NO_RULES = ("formats.", "diarizers.", "enhance.")
-PLUGIN_FIELDS = [(name, field) for name, fields in SHELVES.items() for field in fields]
+PLUGIN_FIELDS = [
+    (name, field) for name, fields in SHELVES.items() for field in fields
+    if fields[field].other is not None
+]  # fmt: skip
 
 
 def roles(model: type[BaseModel]) -> dict[str, str]:

@@ -20,8 +20,10 @@ from tests.helpers import corpus
 
 FORMATS = (
     "wenet", "wenet_raw", "webdataset", "lhotse_shar", "nemo", "kaldi", "emilia", "hf_parquet",
-    "speechbrain",
+    "speechbrain", "metadata_csv", "chat_jsonl",
 )  # fmt: skip
+
+LISTED = ("wenet", "wenet_raw", "metadata_csv", "chat_jsonl")
 
 
 @pytest.fixture(scope="module", params=["flac"])
@@ -48,7 +50,7 @@ def train(version: Path) -> list[str]:
     return sorted(row["text"] for row in rows if row["split"] == "train")
 
 
-@pytest.mark.parametrize("name", [f for f in FORMATS if f not in ("wenet", "wenet_raw", "nemo")])
+@pytest.mark.parametrize("name", [f for f in FORMATS if f not in (*LISTED, "nemo")])
 def test_python_finds_every_clip_of_train(version: Path, name: str, tmp_path: Path) -> None:
     language, code = snippet(version, name)
     assert language == "python"
@@ -91,7 +93,7 @@ class DynamicItemDataset(list):
     return home
 
 
-@pytest.mark.parametrize("name", ["wenet", "wenet_raw"])
+@pytest.mark.parametrize("name", LISTED)
 def test_a_shell_makes_the_list(version: Path, name: str, tmp_path: Path) -> None:
     language, code = snippet(version, name)
     assert language == "bash"

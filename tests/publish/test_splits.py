@@ -36,8 +36,9 @@ Clip = tuple[str, str, str | None, str, float]  # id, recording, speaker, sample
 NOTHING = SPLITS.empty_table()
 
 
-def table(clips: list[Clip]) -> pa.Table:
-    """Rows of `utterances.parquet`, in the order given; the dataset is `c`."""
+def table(clips: list[Clip], texts: dict[str, str] | None = None) -> pa.Table:
+    """Rows of `utterances.parquet`, in the order given; the dataset is `c`. `texts` by id."""
+    texts = texts or {}
     return pa.table(
         {
             "id": pa.array([c[0] for c in clips], pa.string()),
@@ -49,6 +50,7 @@ def table(clips: list[Clip]) -> pa.Table:
             "num_samples": pa.array([round(c[4] * 100) for c in clips], pa.int64()),
             "sample_rate": pa.array([100] * len(clips), pa.int32()),
             "split": pa.array(["train"] * len(clips), pa.string()),
+            "normalised": pa.array([texts.get(c[0]) for c in clips], pa.string()),
         }
     )
 
@@ -68,11 +70,14 @@ class Assigned(NamedTuple):
 
 
 def sides(
-    clips: list[Clip], before: pa.Table = NOTHING, **package: Any
+    clips: list[Clip],
+    before: pa.Table = NOTHING,
+    texts: dict[str, str] | None = None,
+    **package: Any,
 ) -> tuple[dict[str, str], Assigned]:
     """Split of each clip by id ('' where it is dropped), and everything else; three clips come at a
     time."""
-    rows, settings = table(clips), asked(**package)
+    rows, settings = table(clips, texts), asked(**package)
     with split_input.Candidates(settings) as held:
         for at in range(0, len(rows), 3):
             held.add(rows.slice(at, 3), np.zeros(len(rows.slice(at, 3)), bool))
@@ -240,7 +245,7 @@ def clip_of(recording: int, speaker: int, samples: int) -> Clip:
 def test_random_growth(versions: list[set[tuple[int, int, int]]], seed: int, random: Any) -> None:
     """Nobody on two sides within a version, no id in two splits over all versions, and a clip that
     was published is never dropped for the splits' sake."""
-    package = {"splits": {"dev": 0.2, "test": {"hours": 0.002}}, "seed": seed}
+    package: dict[str, Any] = {"splits": {"dev": 0.2, "test": {"hours": 0.002}}, "seed": seed}
     before = NOTHING
     ever: dict[str, str] = {}
     last: set[str] = set()

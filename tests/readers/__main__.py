@@ -4,10 +4,13 @@
     energon       Megatron-Energon, on the WebDataset tars and their `.nv-meta`
     speechbrain   SpeechBrain's `DynamicItemDataset`
     nemo          NeMo's tarred reader, on tars and manifests
+    coqui, ljspeech, f5, piper, hf_audiofolder, ms_swift, llama_factory
+                  the loading code of the trainers that `metadata_csv` and `chat_jsonl` are for
     wenet         WeNet's own `Dataset`, from a checkout: --wenet FOLDER
 
 Each gets an environment with the packages that pip finds, which may be gigabytes (they bring
-PyTorch along), and runs its program of this folder on one version of made speech. A program prints
+PyTorch along), and runs its program of this folder on a version of made speech. Of the trainers,
+only the package itself is installed, and `trainers.py` reads with its code. A program prints
 a JSON line a clip, with the hash of its samples where the reader decodes them; all clips of `train`
 have to come, with their texts. Exit 1 if a reader fails. `--python` names an interpreter that has
 the packages already.
@@ -21,13 +24,18 @@ import subprocess
 import sys
 import tempfile
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from flows.cli import queries
 from tests.helpers import corpus
 
 HERE = Path(__file__).parent
+INSTALL_S, READ_S = 1800, 600
+#: Of the first recordings: what readers of lists may stumble over.
+TEXTS = {"r00": '"Yes," she said', "r01": "四 \U00020bb7\U0001f600", "r02": "None", "r03": "5"}
 PACKAGES = {
     "lhotse": ["lhotse>=2.0.0a7", "torch", "soundfile"],
     "energon": ["megatron-energon", "soundfile"],
@@ -44,17 +52,42 @@ PACKAGES = {
         "pyyaml",
     ],
 }
+#: Trainers: the package that is installed without what it requires, and what reading needs.
+TRAINERS = {
+    "coqui": ["coqui-tts", "tqdm"],
+    "ljspeech": ["coqui-tts", "tqdm"],
+    "f5": ["f5-tts", "tqdm"],
+    "piper": ["piper-tts", "pathvalidate"],
+    "hf_audiofolder": ["datasets", "datasets", "torch==2.13.0", "torchcodec"],
+    "ms_swift": ["ms-swift", "numpy"],
+    "llama_factory": ["llamafactory", "numpy"],
+}
+NAMES = [*PACKAGES, *TRAINERS]
 FORMATS = (
     "wenet", "nemo", "speechbrain", {"use": "webdataset", "energon": True},
     {"use": "lhotse_shar", "index": True},
 )  # fmt: skip
 
 
-def made(home: Path) -> Path:
-    """A version of made speech in all formats."""
-    corpus.make(home / "in", 8)
-    package = {"formats": FORMATS, "splits": {"dev": 0.2}, "tar_hours": 2.0 / 3600}
-    return corpus.run(corpus.job(home, package=package))[0].path
+def made(home: Path, out: str, formats: Sequence[object]) -> Path:
+    """A version of made speech in these formats."""
+    if not (home / "in").exists():
+        corpus.make(home / "in", 8)
+        corpus.listed(home / "in", 8, home / "list.jsonl", **TEXTS)
+    source = {"kind": "jsonl", "path": str(home / "list.jsonl"), "name": "c"}
+    package = {"formats": formats, "splits": {"dev": 0.2}, "tar_hours": 2.0 / 3600}
+    spoken = {"backend": {"use": "fake"}, "verdicts": ()}
+    job = corpus.job(home, out=home / out, sources=[source], transcribe=spoken, package=package)
+    return corpus.run(job)[0].path
+
+
+def made_for(trainer: str, home: Path) -> list[str]:
+    """What `trainers.py` is called with: name, version, and the list of its clips."""
+    use = "chat_jsonl" if trainer in ("ms_swift", "llama_factory") else "metadata_csv"
+    version = made(home, trainer, [{"use": use, "profile": trainer}])
+    list_ = home / f"{trainer}.list"
+    list_.write_text("\n".join(queries.data_list(version, None)["paths"]) + "\n", "utf-8")
+    return [trainer, str(version), str(list_)]
 
 
 def wanted(version: Path) -> list[tuple[str, str]]:
@@ -67,17 +100,24 @@ def python_of(name: str, home: Path) -> str:
     """The interpreter of a new environment with the reader's packages."""
     venv.create(home / name, with_pip=True)
     python = str(home / name / "bin" / "python")
-    install = [python, "-m", "pip", "install", "-q", "--pre", *PACKAGES[name]]
-    subprocess.run(install, check=True)
+    install = [python, "-m", "pip", "install", "-q"]
+    if name in TRAINERS:
+        bare, *needed = TRAINERS[name]
+        subprocess.run([*install, "soundfile", *needed], check=True, timeout=INSTALL_S)
+        subprocess.run([*install, "--no-deps", bare], check=True, timeout=INSTALL_S)
+    else:
+        subprocess.run([*install, "--pre", *PACKAGES[name]], check=True, timeout=INSTALL_S)
     return python
 
 
-def faults(name: str, python: str, version: Path, checkout: Path | None) -> list[str]:
+def faults(program: str, python: str, version: Path, words: Sequence[str]) -> list[str]:
     """What a reader says otherwise than the version's rows."""
-    more = [str(checkout.resolve())] if checkout else []
     # -P: the programs are called like the libraries that they import
-    words = [python, "-P", str(HERE / f"{name}.py"), str(version), *more]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=version)
+    words = [python, "-P", str(HERE / f"{program}.py"), *words]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, cwd=version, timeout=READ_S)
+    except subprocess.TimeoutExpired:
+        return [f"it took more than {READ_S} s"]
     if done.returncode:
         return [(done.stderr.strip() or f"exit {done.returncode}").splitlines()[-1]]
     told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"text"')]
@@ -90,17 +130,22 @@ def faults(name: str, python: str, version: Path, checkout: Path | None) -> list
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.readers")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PACKAGES))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--wenet", type=Path, help="a checkout of WeNet")
     parser.add_argument("--python", help="an interpreter that has the packages already")
     args = parser.parse_args()
-    chosen = args.names or [name for name in PACKAGES if name != "wenet" or args.wenet]
+    chosen = args.names or [name for name in NAMES if name != "wenet" or args.wenet]
     failed = 0
     with tempfile.TemporaryDirectory(prefix="uttermill-readers-") as folder:
-        version = made(Path(folder))
         for name in chosen:
             python = args.python or python_of(name, Path(folder))
-            found = faults(name, python, version, args.wenet if name == "wenet" else None)
+            if name in TRAINERS:
+                words = made_for(name, Path(folder))
+                found = faults("trainers", python, Path(words[1]), words)
+            else:
+                version = made(Path(folder), "out", FORMATS)
+                more = [str(args.wenet.resolve())] if name == "wenet" and args.wenet else []
+                found = faults(name, python, version, [str(version), *more])
             print(f"{name}: {'; '.join(found) or 'every clip of train'}", flush=True)
             failed += bool(found)
     return 1 if failed else 0

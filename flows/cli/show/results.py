@@ -80,6 +80,8 @@ def what_if(result: JsonObject) -> Iterator[Line]:
     change = result["difference"]
     sign = "-" if change["items"] < 0 else "+"
     yield f"{sign}{counted(abs(change['items']), 'item')}, {change['hours']:+.3f} hours"
+    if any("leaks" in result[name] for name in ("now", "then")):
+        yield from _leaks(result["now"].get("leaks", {}), result["then"].get("leaks", {}))
     if "speakers" in result["then"]:
         before, after = (result[name]["speakers"] for name in ("now", "then"))
         yield f"Speakers: {before:,} now, {after:,} then."
@@ -87,7 +89,7 @@ def what_if(result: JsonObject) -> Iterator[Line]:
         yield "A run would compute; where texts are made anew, today's stand for them here:"
         for line in again:
             yield f"  {line}"
-    elif result["plan"]["changes"]:
+    elif result["plan"]["changes"] and not change["items"]:
         yield (
             "No clip comes or goes. The ledger names the first limit that rejects a clip; others "
             "may reject it, too."
@@ -98,6 +100,18 @@ def what_if(result: JsonObject) -> Iterator[Line]:
         yield runs.refusal(result["plan"])
     if "unlisted" in result["plan"]:
         yield runs.unlisted(result["plan"])
+
+
+def _leaks(now: JsonObject, then: JsonObject) -> Iterator[Line]:
+    """Clips of dev, test … that share something with train, under both settings."""
+    names = ("text", "speaker", "recording", "audio")
+    nothing = dict.fromkeys(names, "-")
+    rows = [
+        (f"{split}, {when}", *(side.get(split, nothing)[name] for name in names))
+        for split in sorted({*now, *then})
+        for when, side in (("now", now), ("then", then))
+    ]
+    yield table("Clips that share with train", ("", *(f">{name}" for name in names)), rows)
 
 
 def verify(result: JsonObject) -> Iterator[Line]:

@@ -71,12 +71,12 @@ UTTERANCES = pa.schema(
     ]
 )
 
-#: One row for each speaker, recording and PCM that was ever on a side; only where splits are asked
-#: for. A speaker is named with its dataset: `dataset/speaker`.
+#: One row for each speaker, recording, PCM and, where texts are kept apart, text that was ever on a
+#: side; only where splits are asked for. A speaker is named with its dataset: `dataset/speaker`.
 SPLITS = pa.schema(
     [
-        column("kind", S, "speaker, recording or pcm"),
-        column("name", S, "its name; of PCM the sha256"),
+        column("kind", S, "speaker, recording, pcm or text"),
+        column("name", S, "its name; of PCM and of normalised texts the sha256"),
         column("split", S, "the split where it stays"),
     ]
 )

@@ -34,6 +34,8 @@ def may_choose_others(job: Job, before: Job | None, described: JsonObject | None
     if any(each and each.package.max_hours_per_speaker is not None for each in (job, before)):
         return True
     then = described["settings"]["package"] if described else {}
+    if described and then.get("disjoint") != (job.package.disjoint and [*job.package.disjoint]):
+        return True
     if then.get("weights", {}) != job.package.weights:
         return True
     return bool(job.package.weights) and then.get("seed") != job.package.seed

@@ -14,7 +14,7 @@ from tasks.base.json_types import JsonObject
 from tasks.corpus import outcome_table
 from tasks.filter import todo as cuts_lacking
 from tasks.insight.estimating.speaker_cap_forecast import PassingClips
-from tasks.publish import in_memory_version
+from tasks.publish import in_memory_version, leaks
 from tasks.publish.choosing import components, weights
 from tasks.settings.job import Job
 from tasks.shard_store import manifest, recipe
@@ -37,6 +37,8 @@ def kept(now: Job, then: Job) -> tuple[JsonObject, JsonObject]:
     else shard by shard. The table keeps the corpus-wide verdicts as they were, so other settings of
     those are answered from the shards. So are limits that let in clips whose texts are stored, but
     not in the table: limits that were tightened since dropped them."""
+    if _splitting(now) != _splitting(then):
+        return _split(now), _split(then)
     same = corpus.chosen(now) == corpus.chosen(then) and not _by_speaker(now, then)
     if same and outcome_table.where(now) is not None and outcome_table.where(then) is not None:
         columns = {"outcome", "stage", "reason", "heard", "seconds", "dataset"}
@@ -51,6 +53,26 @@ def kept(now: Job, then: Job) -> tuple[JsonObject, JsonObject]:
         before, after = ([each[side] for each in parts] for side in (0, 1))
         return _summed(now, before), _summed(then, after)
     return of_shards(now), of_shards(then)
+
+
+def _splitting(job: Job) -> tuple[object, ...]:
+    """Settings by which clips are left out for the sake of splits."""
+    package = job.package
+    return package.splits, package.disjoint, package.resplit
+
+
+def _split(job: Job) -> JsonObject:
+    """Like `of_shards`, without what splits leave out; and `leaks`, as dataset.json has them."""
+    found = of_shards(job)
+    rows = in_memory_version.of_shards(job, manifest.shards(job.out)).rows
+    seconds = float(pc.sum(pc.subtract(rows["end"], rows["start"])).as_py() or 0.0)
+    waiting = found["not_yet_transcribed"]
+    return {
+        **found,
+        "items": len(rows) + waiting["items"],
+        "hours": round(seconds / 3600 + waiting["hours"], 6),
+        "leaks": leaks.of_utterances(rows["split"].unique().to_pylist(), [rows]),
+    }
 
 
 def _by_speaker(now: Job, then: Job) -> bool:

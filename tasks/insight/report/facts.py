@@ -124,6 +124,7 @@ MEANINGS = {
     "weight": "not drawn by its dataset's weight",
     "speaker_hours": "more of its speaker than the most hours",
     "split_conflict": "it would join two splits",
+    "text_in_two_splits": "another split has its text",
     "packaged": "in the dataset",
 }
 

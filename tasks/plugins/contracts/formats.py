@@ -176,10 +176,16 @@ class Format(FormatModule, LoadedPlugin, Protocol):
     NUMBERED: bool = False
     #: Clips that the format's usual reader drops: `run` warns about them.
     READER: ReaderLimits | None = None
+    #: How the names of the files end that `listing` reads.
+    LISTS: tuple[str, ...] = ("/data.list", "/wav.scp", "/tarred_audio_manifest.json")
     #: (rows, settings) -> where each row of a shard begins in its main file, int64 [rows], bytes.
     offsets: Callable[[pa.Table, PluginSettings], Int64s] | None = None
     #: (home, split, head) -> what `uttermill list` prints, each path prefixed with `head/`.
     listing: Callable[[Path, str, str], list[str]] | None = None
+
+    def reader(self, settings: PluginSettings) -> ReaderLimits | None:
+        """READER, where it depends on the settings."""
+        return self.READER
 
     def derived(self, rows: pa.Table, settings: PluginSettings) -> dict[str, pa.Array]:
         """Columns from ALL rows of the version, one value a row, such as a clip's place in its

@@ -1,7 +1,8 @@
 """Components: clips connected by a shared recording, speaker or equal samples.
 
 A component is never divided between splits. Speakers, recordings and PCM are nodes of a graph; a
-row connects its own three. Everything is columns; names lie in files (`names.py`).
+row connects its own three. Texts are nodes too, which `text_splits.py` connects. Everything is
+columns; names lie in files (`names.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from tasks.publish.name_table import Names, codes_of
 from tasks.recording import ids
 from tasks.storage import sorted_keys
 
-KINDS = ("speaker", "recording", "pcm")
+KINDS = ("speaker", "recording", "pcm", "text")
+TEXT = KINDS.index("text")
 AT_ONCE = 1 << 21  # nodes that are looked up together
 
 Sides = NDArray[np.int16]  # indices of names of splits; -1: none
@@ -38,12 +40,12 @@ def speakers_in(rows: pa.Table) -> pa.ChunkedArray:
 
 
 class Nodes(NamedTuple):
-    """Speakers, recordings and PCM, numbered in the order in which rows name them."""
+    """Speakers, recordings, PCM and texts, numbered in the order in which rows name them."""
 
     names: tuple[Names, ...]  # of rows, by kind
     kind: NDArray[np.int8]  # [nodes], index of KINDS
     first: Int32s  # [nodes]: index of the node's name in `names`
-    of_row: Int32s  # [3, rows]; -1: there is none
+    of_row: Int32s  # [4, rows]; -1: there is none
 
     def called(self, nodes: Int64s) -> pa.LargeStringArray:
         """The names of some nodes, all of one kind."""
@@ -117,7 +119,7 @@ def components_of(nodes: Nodes, split: Sides, kept: Bools) -> Int32s:
         row[:] = place[row]
     del times, place
     edges = [np.zeros(0, np.int64)]
-    for a, b in ((0, 1), (1, 2), (0, 2)):
+    for a, b in ((0, 1), (1, 2), (0, 2)):  # no texts
         both = (held[a] >= 0) & (held[b] >= 0)
         code = np.sort(held[a][both].astype(np.int64) << 32 | held[b][both])
         edges.append(code[sorted_keys.first_of_runs(code)])

@@ -81,6 +81,8 @@ def select(
         log.warning("%s", note)
     no = clips.number[rows[assigned.joining]]
     rejected.append(verdicts.rejected(no, "split_conflict", details=assigned.joins))
+    no = clips.number[rows[assigned.repeating]]
+    rejected.append(verdicts.rejected(no, "text_in_two_splits", details=assigned.repeats))
     kept = assigned.split >= 0
     return Selection(
         clips.number[rows[kept]],

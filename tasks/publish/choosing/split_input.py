@@ -3,6 +3,7 @@ the rest in temporary files."""
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import ExitStack
 
 import numpy as np
@@ -21,10 +22,10 @@ from tasks.storage.long_columns import joined
 #: Columns of a row that splits and weights go by.
 COLUMNS = (
     *("id", "dataset", "recording", "source_id", "speaker"),
-    *("sha256", "num_samples", "sample_rate"),
+    *("sha256", "num_samples", "sample_rate", "normalised"),
 )
 #: Of these, the columns that only splits go by.
-NODES = ("dataset", "recording", "speaker", "sha256")
+NODES = ("dataset", "recording", "speaker", "sha256", "normalised")
 
 
 class Candidates(ExitStack):
@@ -40,6 +41,9 @@ class Candidates(ExitStack):
     def __init__(self, settings: PackageSettings) -> None:
         super().__init__()
         self._settings = settings
+        self._texts = bool(settings.splits) and (
+            settings.disjoint is None or "text" in settings.disjoint
+        )
         # Before a file is opened:
         self.listed = [MatchedList(each) for each in split_lists.read(settings)]
         self._ids = self.enter_context(Order())
@@ -71,7 +75,7 @@ class Candidates(ExitStack):
             ids = rows["id"].to_pylist()
             self._turns.append(speaker_hours.turns(self._settings.seed, ids))
             self._published.append(published)
-        for names, column in zip(self.names, columns_of(rows), strict=True):
+        for names, column in zip(self.names, columns_of(rows, self._texts), strict=True):
             names.add(column)
 
     def finish(self) -> None:
@@ -84,6 +88,14 @@ class Candidates(ExitStack):
         self.order = self._ids.numbers().astype(np.int32)
 
 
-def columns_of(rows: pa.Table) -> tuple[pa.ChunkedArray, ...]:
-    """The names of each row's nodes (columns NODES), by kind."""
-    return speakers_in(rows), rows["recording"], rows["sha256"]
+def columns_of(rows: pa.Table, texts: bool = True) -> tuple[pa.ChunkedArray | pa.Array, ...]:
+    """The names of each row's nodes (columns NODES), by kind; `texts`: null unless asked for."""
+    text = texts_in(rows) if texts else pa.nulls(len(rows), pa.string())
+    return speakers_in(rows), rows["recording"], rows["sha256"], text
+
+
+def texts_in(rows: pa.Table) -> pa.Array:
+    """A hash of each row's text as it is compared (column normalised); null without one."""
+    texts = rows["normalised"].to_pylist() if "normalised" in rows.column_names else []
+    hashes = [hashlib.sha256(t.encode()).hexdigest() if t else None for t in texts]
+    return pa.array(hashes or [None] * len(rows), pa.string())

@@ -5,7 +5,8 @@
 **Never separated:** clips of one recording, clips of one speaker (names of speakers belong to their
 dataset), and clips of the same samples (equal sha256). Clips connected in this way form a
 component, and a component is in one split. Copies with other samples are the business of the filter
-`duplicate`, which keeps one of each.
+`duplicate`, which keeps one of each. `package.disjoint` names what is never separated, and may name
+texts, which read speech has by default (`text_splits.py`).
 
 **What is published stays.** A version holds `splits.parquet`: the split of every speaker, recording
 and PCM that was ever assigned, also while it is absent. New clips of a known speaker or recording
@@ -26,7 +27,7 @@ The result does not depend on the order of the rows; memory and time grow with n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -40,8 +41,8 @@ from tasks.base.arrays import Bools, Int32s, Int64s
 from tasks.base.errors import RunError
 from tasks.base.json_types import JsonObject
 from tasks.base.schema import SPLITS
-from tasks.publish.choosing import components, split_allocation, split_by_list
-from tasks.publish.choosing.components import AT_ONCE, KINDS, Sides, SplitTable
+from tasks.publish.choosing import components, split_allocation, split_by_list, text_splits
+from tasks.publish.choosing.components import AT_ONCE, KINDS, TEXT, Sides, SplitTable
 from tasks.publish.choosing.split_allocation import BATCH, HOUR
 from tasks.publish.choosing.split_input import Candidates
 from tasks.settings import PackageSettings, Split
@@ -50,6 +51,8 @@ from tasks.storage import tables
 from tasks.storage.versions import Proved
 
 FILE = "splits.parquet"
+DEFAULT = ("speaker", "recording", "pcm")  # and texts of read speech
+AUDIO = {"audio": "pcm"}  # of `package.disjoint`, as kinds
 
 
 class SplitAssignment(NamedTuple):
@@ -59,6 +62,8 @@ class SplitAssignment(NamedTuple):
     split: Sides  # of each clip, index of `names`; -1: it would join two splits
     joining: Int64s  # such clips, as indices,
     joins: pa.DictionaryArray  # and what each would join, in words
+    repeating: Int64s  # clips whose text belongs to another split, as indices,
+    repeats: pa.DictionaryArray  # and to which, in words
     table: Callable[[], Iterator[pa.Table]]  # parts (SPLITS) of the next `splits.parquet`
     lists: JsonObject  # `split_lists` of dataset.json
     notes: list[str]  # for people, one sentence each
@@ -84,9 +89,14 @@ def assign(
 
     RunError if two lists name clips that belong together, or leave nothing for train.
     """
-    known = {name for part in before(["split"]) for name in pc.unique(part["split"]).to_pylist()}
+    known, kinds = set[str](), set[str]()
+    for part in before(["kind", "split"]):
+        known |= set(pc.unique(part["split"]).to_pylist())
+        kinds |= set(pc.unique(part["kind"]).to_pylist())
     names = sorted({REST, *settings.splits, *known})
     nodes, nowhere = components.nodes_of(clips.names, rows), np.int16(-1)
+    length = clips.length[rows]
+    text = _applied(settings, nodes, length, kinds)
     of_node = components.published_splits(nodes, before, names)
     most, joining = _sides(nodes, of_node, len(names))
     component = components.components_of(nodes, of_node, ~joining)
@@ -94,13 +104,19 @@ def assign(
     of_component, torn = components.agreed(component, most, count)
     bridge = (component >= 0) & torn[component]
     kept = ~(joining | bridge)
-    length = clips.length[rows]
     matches = split_by_list.match(clips.listed, rows, len(clips), names)
     free = kept & (component >= 0) & (of_component[component] < 0)
     matched = np.where(free, matches.split, nowhere)
     of_component = split_by_list.extend(clips.listed, rows, component, matched, of_component, names)
     by_list = free & (of_component[component] >= 0)
-    free &= ~by_list
+    number, of_text = np.zeros(0, np.int32), np.zeros(0, np.int16)
+    if text is not None:
+        number, of_text = _known_texts(text, of_node, component, most, kept)
+        component, of_component = text_splits.united(
+            component, of_component, number, of_text, np.where(kept, length, 0), by_list
+        )
+        count = len(of_component) - 1
+    free = kept & (component >= 0) & (of_component[component] < 0)
 
     fixed = np.where(component >= 0, of_component[component], most)
     hours = _summed(np.where(kept & ~free, fixed, nowhere), length, len(names))
@@ -121,17 +137,80 @@ def assign(
 
     split = np.where(component >= 0, of_component[component], most)
     split[~kept] = -1
+    repeating = np.zeros(0, np.int64)
+    if text is not None:
+        listed = np.where(by_list, split, nowhere)
+        np.maximum.at(of_text, number[number >= 0], listed[number >= 0])
+        asked = (targets > 0) & (np.arange(len(names)) != train)
+        shares = {n: float(targets[n]) / max(total, 1) for n in np.flatnonzero(asked).tolist()}
+        of_text = text_splits.of_texts(number, split, length, of_text, shares, train)
+        own = np.append(of_text, nowhere)[number]
+        repeating = np.flatnonzero((split >= 0) & (own >= 0) & (split != own))
+        split[repeating] = -1
+        nodes.of_row[TEXT] = text
+    repeats = _repeats(of_text, number, repeating, names)
     if by_list.any() and not (split == train).any():
         raise RunError(
             "package.splits: the lists name a clip of every component, so nothing is left for "
-            "train: clips of a speaker or of a recording are never separated"
+            "train: what package.disjoint names (speakers, recordings, …) is never separated"
         )
     has = others + _summed(split, length, len(names))
     notes = matches.notes + _notes(settings, names, split, has, matches.split, targets)
+    if len(repeating):
+        notes.append(
+            f"package.disjoint: {len(repeating)} clips ({length[repeating].sum() / HOUR:.4f} h) are"
+            " left out, because another split has their texts"
+        )
     out = np.flatnonzero(~kept)
     joins = _joins(nodes, of_node, out, joining[out], names)
     table = partial(_table, nodes, of_node, split, before, names)
-    return SplitAssignment(names, split, out, joins, table, matches.described, notes)
+    described = matches.described
+    return SplitAssignment(names, split, out, joins, repeating, repeats, table, described, notes)
+
+
+def _applied(
+    settings: PackageSettings, nodes: components.Nodes, length: Int64s, kinds: set[str]
+) -> Int32s | None:
+    """Take the nodes out that may be in two splits, and texts, which connect later: those of each
+    clip if they may not. `kinds`: what is in `splits.parquet`."""
+    text = nodes.of_row[TEXT].copy()
+    recording = nodes.of_row[KINDS.index("recording")]
+    splits = len({REST, *settings.splits})
+    read = "text" in kinds or (not kinds and text_splits.is_read(text, recording, length, splits))
+    wanted = kinds_apart(settings.disjoint, read)
+    for number, kind in enumerate(KINDS):
+        if kind not in wanted or kind == "text":
+            nodes.of_row[number] = -1
+    return text if "text" in wanted else None
+
+
+def kinds_apart(disjoint: Sequence[str] | None, read: bool) -> set[str]:
+    """Kinds that may not be in two splits, by `package.disjoint`. `read`: it is read speech."""
+    if disjoint is None:
+        return {*DEFAULT, "text"} if read else {*DEFAULT}
+    return {AUDIO.get(name, name) for name in disjoint}
+
+
+def _known_texts(
+    text: Int32s, of_node: Sides, component: Int32s, most: Sides, kept: Bools
+) -> tuple[Int32s, Sides]:
+    """A number for the text of each clip, -1 for none; and the split of each, if it is in just one
+    by what was published."""
+    nodes = np.unique(text[text >= 0])
+    number = np.where(text >= 0, np.searchsorted(nodes, text), -1).astype(np.int32)
+    found = of_node[nodes]
+    there = kept & (component < 0) & (most >= 0) & (number >= 0)
+    high, low = np.full(len(found), -1, np.int16), np.full(len(found), np.iinfo(np.int16).max)
+    np.maximum.at(high, number[there], most[there])
+    np.minimum.at(low, number[there], most[there])
+    return number, np.where((found < 0) & (high == low), high, found).astype(np.int16)
+
+
+def _repeats(of_text: Sides, number: Int32s, clips: Int64s, names: list[str]) -> pa.DictionaryArray:
+    """Where the text of each of these clips is, in words."""
+    words = [f"its text is in {name}" for name in names]
+    codes = of_text[number[clips]] if len(clips) else np.zeros(0, np.int16)
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(words))
 
 
 def _sides(nodes: components.Nodes, of_node: Sides, splits: int) -> tuple[Sides, Bools]:

@@ -79,6 +79,8 @@ def _suffices(job: Job, newest: Path) -> bool:
     if package.max_hours_per_speaker is not None or not storage.exists(newest / splits.FILE):
         return False
     then: JsonObject = versions.described(newest)["settings"]["package"]
+    if then.get("disjoint") != (package.disjoint and [*package.disjoint]):
+        return False
     weights = then.get("weights", {})
     return then.get("seed") == package.seed and all(
         weights.get(name, 1.0) <= weight for name, weight in package.weights.items()

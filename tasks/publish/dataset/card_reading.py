@@ -21,7 +21,36 @@ uttermill list . --format {use} --split {split} > "$list"
 echo "$list"  # for WeNet's train.py: --data_type {kind} --train_data
 # Its char tokenizer: tokenizer_conf.symbol_table_path is {use}/units.txt here.
 """
+_LISTED = """\
+list="$(mktemp -d)/{split}.{ending}"
+uttermill list . --format {use} --split {split} > "$list"  # with full paths
+echo "$list"
+# {trainer}
+"""
+#: What a profile's trainer takes; the rate is that of its published settings.
+_TRAINERS = {
+    "ljspeech": "What reads LJSpeech takes the folder metadata_csv/{split} as it is (22050 Hz).",
+    "hf_audiofolder": 'datasets.load_dataset("metadata_csv", split="{split}"), as it is.',
+    "f5": "F5-TTS (24000 Hz): python -m f5_tts.train.datasets.prepare_csv_wavs THAT_LIST OUT",
+    "gpt_sovits": "GPT-SoVITS (32000 Hz; zh ja en ko yue): THAT_LIST as its annotation file.",
+    "piper": "Piper (22050 Hz): python -m piper.train fit --data.csv_path "
+    "metadata_csv/{split}/metadata.csv --data.sample_rate {rate} --data.num_speakers …",
+    "coqui": 'coqui-tts (22050 Hz): BaseDatasetConfig(formatter="coqui", path="metadata_csv", '
+    'meta_file_train="metadata_{split}.csv")',
+    "styletts2": "StyleTTS2 (24000 Hz): root_path metadata_csv, train_data "
+    "metadata_csv/{split}_list.txt; make IPA of its second column first.",
+    "xtts": 'XTTS (22050 Hz): BaseDatasetConfig(formatter="coqui", path="metadata_csv", '
+    'meta_file_train="metadata_{split}.csv", language=…)',
+    "vits": "VITS (data.sampling_rate {rate}): python preprocess.py --text_index 2 --filelists "
+    "THAT_LIST; it makes phonemes. --text_index 1 for one voice.",
+    "ms_swift": "ms-swift: swift sft --dataset THAT_LIST",
+    "llama_factory": "LLaMA-Factory: dataset_dir chat_jsonl, media_dir chat_jsonl, dataset {split}",
+    "qwen_audio": "Qwen2-Audio: processor.apply_chat_template(line['messages']) for each line",
+}
+_FIRST_PROFILE = {"metadata_csv": "ljspeech", "chat_jsonl": "ms_swift"}
 _SNIPPETS = {
+    "metadata_csv": ("bash", _LISTED.replace("{ending}", "csv")),
+    "chat_jsonl": ("bash", _LISTED.replace("{ending}", "jsonl")),
     "wenet": ("bash", _WENET.replace("{kind}", "shard")),
     "wenet_raw": ("bash", _WENET.replace("{kind}", "raw")),
     "webdataset": (
@@ -129,11 +158,14 @@ def snippet(name: str, split: str, facts: JsonObject, tars: Mapping[str, int]) -
     language, code = _SNIPPETS[name]
     formats = {entry["use"]: entry for entry in facts["settings"]["package"]["formats"]}
     group = "train_ds" if split == "train" else "validation_ds"
+    rate = facts["settings"]["resample"]["rate"]
+    trainer = _TRAINERS.get(formats[name].get("profile", _FIRST_PROFILE.get(name)), "")
     filled = code.format(
         use=name,
         split=split,
         audio=formats[name].get("audio", "wav"),
-        rate=facts["settings"]["resample"]["rate"],
+        rate=rate,
+        trainer=trainer.format(split=split, rate=rate),
         last=tars.get(split, 1) - 1,
         group=group,
     )

@@ -79,6 +79,11 @@ def _contents(facts: JsonObject) -> Iterator[str]:
     ]
     unknown = "hours of unknown speakers"
     yield table(("split", *AMOUNTS, *lengths.values(), "speakers", unknown), rows)
+    if leaks := facts.get("leaks"):
+        yield "Clips of other splits whose text, speaker, recording or samples are in train too:"
+        names = ("text", "speaker", "recording", "audio")
+        lines = [(split, *(f"{counts[n]:,}" for n in names)) for split, counts in leaks.items()]
+        yield table(("split", *names), lines)
     spoken = facts["speakers"]
     if most := spoken.get("largest"):
         yield f"The {len(most)} speakers with the most hours, of {spoken['count']:,}:"

@@ -77,6 +77,7 @@ def describe(job: Job, gathered: JsonObject, staging: Path) -> JsonObject:
         **composition.of_utterances(
             tables.row_groups(staging / UTTERANCES_FILE, composition.COLUMNS)
         ),
+        **({"leaks": gathered["leaks"]} if gathered["leaks"] else {}),
         "tables": gathered["layout"],
         "balance": gathered["balance"],
         "frozen": gathered["frozen"],

@@ -36,7 +36,8 @@ def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> l
     Keys: `format`, `split`, `clips` (of the split), `dropped` (a clip counts for the first bound it
     breaks), `setting` and `limit` (of the trainer), and `warning`, a sentence for people.
     """
-    readers = {plugin.use: plugins.load("formats", plugin.use).READER for plugin in formats}
+    resolved = {plugin.use: plugins.resolve("formats", plugin) for plugin in formats}
+    readers = {use: module.reader(settings) for use, (module, settings) in resolved.items()}
     limits = {use: reader for use, reader in readers.items() if reader is not None}
     entries = []
     for (use, split), counts in _count(version, limits).items():

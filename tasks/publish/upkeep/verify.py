@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -27,9 +27,9 @@ from tasks.storage import sorted_keys, tables, versions
 
 Described = JsonObject  # dataset.json
 
-#: Folders and endings of readers' own files: Energon's metadata, indexes of tars.
+#: Folders and endings of readers' own files: Energon's metadata, indexes of tars, VITS' features.
 SIDE_FOLDERS = (".nv-meta", ".cache")
-SIDE_ENDINGS = (".idx", ".index")
+SIDE_ENDINGS = (".idx", ".index", ".spec.pt")
 
 
 def side_files(version: Path) -> list[str]:
@@ -95,9 +95,12 @@ def _tables(version: Path, described: Described) -> list[str]:
         faults.append("the ledger's outcomes do not add up to what came in")
     faults += _ids(version)  # which frees its tables before those of the splits are made
     if splits.FILE in described["files"]:
+        there = tables.schema(version / UTTERANCES_FILE).names  # early versions lack some
+        columns = [name for name in SPLITTING if name in there]
         faults += split_faults(
-            lambda: tables.row_groups(version / UTTERANCES_FILE, SPLITTING),
+            lambda: tables.row_groups(version / UTTERANCES_FILE, columns),
             partial(tables.portions, version / splits.FILE),
+            described["settings"]["package"].get("disjoint"),
         )
     return faults
 
@@ -148,17 +151,26 @@ def _unread(version: Path, described: Described, seen: Collection[str]) -> list[
     return faults
 
 
-def split_faults(rows: Callable[[], Iterable[pa.Table]], table: SplitTable) -> list[str]:
+def split_faults(
+    rows: Callable[[], Iterable[pa.Table]],
+    table: SplitTable,
+    disjoint: Sequence[str] | None = None,
+) -> list[str]:
     """Faults in the splits of a published version; `rows`: its parts (columns NODES
-    and `split`)."""
+    and `split`); `disjoint`: the setting of the version."""
     found = []
-    with Names() as speakers, Names() as recordings, Names() as pcm:
-        columns = (speakers, recordings, pcm)
-        names = {name for part in table(["split"]) for name in pc.unique(part["split"]).to_pylist()}
+    with Names() as speakers, Names() as recordings, Names() as pcm, Names() as texts:
+        columns = (speakers, recordings, pcm, texts)
+        names, kinds = set[str](), set[str]()
+        for part in table(["kind", "split"]):
+            names |= set(pc.unique(part["split"]).to_pylist())
+            kinds |= set(pc.unique(part["kind"]).to_pylist())
+        wanted = splits.kinds_apart(disjoint, "text" in kinds)
         for part in rows():
             names |= set(pc.unique(part["split"]).to_pylist())
-            for column, texts in zip(columns, split_input.columns_of(part), strict=True):
-                column.add(texts)
+            named = split_input.columns_of(part, "text" in wanted)
+            for column, each in zip(columns, named, strict=True):
+                column.add(each)
         for column in columns:
             column.finish()
         sides = sorted(names)
@@ -168,6 +180,8 @@ def split_faults(rows: Callable[[], Iterable[pa.Table]], table: SplitTable) -> l
         nodes = components.nodes_of(columns, np.arange(len(split), dtype=np.int32))
         stored = components.published_splits(nodes, table, sides)
         for kind, row in zip(KINDS, nodes.of_row, strict=True):
+            if kind not in wanted:
+                continue
             has = row >= 0
             _, torn = components.agreed(row, split, len(nodes.kind))
             if torn.any():

@@ -32,6 +32,9 @@ VERSION = 4
 #: Longer texts get the plain rule, since some rules of languages are not linear in time. An hour of
 #: speech is this long; no clip is.
 LONGEST = 50_000  # characters
+#: Numbers in words come with a blank on each side; only those that the text has itself stay.
+_BLANK_AT_MARK = re.compile(r" (?=[,.;:!?…)\]}»”’。，！？；：、）」])|(?<=[(\[{«“‘¿¡（「]) ")
+_KEPT = "\ue000"
 _SAME = {
     **dict.fromkeys(("yue", "cmn", "wuu"), "zh"),
     **dict.fromkeys(("arb", "arz", "apc", "ary", "acm"), "ar"),
@@ -59,6 +62,16 @@ def training_text(text: str, language: str) -> str:
     code = base(language)
     text = _plain.JOINERS.sub(" " if code == "fa" else "", _plain.compatible(clean(text)))
     return _plain.bare(_plain.lower(figures_to_words(code)(text), code))
+
+
+def figures_read(text: str, language: str) -> str:
+    """A text with its numbers in words, else as it is: "It's 21!" -> "It's twenty-one!"."""
+    if not any(map(str.isdecimal, text)):
+        return text
+    kept = _BLANK_AT_MARK.sub(_KEPT, text)
+    said = re.sub(" +", " ", figures_to_words(base(language))(kept)).strip(" ")
+    said = _BLANK_AT_MARK.sub("", said)
+    return said.replace(_KEPT, " ")
 
 
 def base(language: str) -> str:

@@ -1,0 +1,252 @@
+"""Audio with questions and answers, a JSON line each, for speech language models.
+
+chat_jsonl/<split>.jsonl                     lines, whose paths are relative to this folder
+chat_jsonl/<split>/wav/000000000/<id>.wav    16-bit mono (or .flac); a folder a group
+chat_jsonl/dataset_info.json                 llama_factory: what its `dataset_dir` has to hold
+
+A line of `ms_swift` and `llama_factory`:
+    {"messages": [{"role": "user", "content": "<audio>prompt"},
+                  {"role": "assistant", "content": answer}, …], "audios": [path, …]}
+of `qwen_audio` (Qwen2-Audio and later):
+    {"messages": [{"role": "user", "content": [{"type": "audio", "audio_url": path},
+                                               {"type": "text", "text": prompt}]},
+                  {"role": "assistant", "content": answer}, …]}
+
+A clip gives a line for each task; with `turns`, clips of one recording that follow one another are
+the turns of one line. Prompts and answers may name columns of `utterances.parquet`, as {language};
+a clip that has no value there gives no line for the task.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from string import Formatter
+from typing import Literal, NamedTuple, TextIO
+
+import pyarrow as pa
+from pydantic import model_validator
+
+from tasks.base.control_characters import json_line
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import UTTERANCES_FILE, Row
+from tasks.formats import OutputShard, _clips, _lists, _wavs
+from tasks.settings import Threshold
+from tasks.storage import long_columns, tables, write_atomic
+
+VERSION = 1
+COLUMNS = _wavs.COLUMNS
+LISTS = (".jsonl",)
+PROVES_SAMPLES = True
+ORDER = ("recording", "start", "end", "id")
+BATCH = 4096  # rows
+PROMPTS = {
+    "asr": "Transcribe the audio into text.",
+    "caption": "Describe the audio.",
+    "speaker_count": "How many people speak in the audio? Answer with a number.",
+}
+_COLUMN = re.compile(r"[a-z][a-z0-9_]*")
+#: What both trainers take for the place of audio, an image or a film, wherever it stands.
+_PLACE = re.compile(r"<(?=(?:audio|image|video)>)")
+
+Task = Literal["asr", "caption", "speaker_count"]
+
+
+class Settings(_clips.AudioSettings):
+    """Whose schema it is, and what is asked."""
+
+    profile: Literal["ms_swift", "llama_factory", "qwen_audio"] = Threshold(
+        "ms_swift", "Whose schema: ms-swift, LLaMA-Factory, or the messages of Qwen2-Audio."
+    )
+    tasks: tuple[Task, ...] = Threshold(
+        ("asr",), "What is asked of each clip: asr, caption, speaker_count.", min_length=1
+    )
+    prompts: dict[Task, str] = Threshold(
+        {}, "Another prompt for a task; it may name columns, as {language}."
+    )
+    caption: str = Threshold(
+        "", "The answer of the task caption, with columns: 'A voice in {language}.'"
+    )
+    turns: int = Threshold(1, "Most clips of one recording that are turns of one line.", ge=1)
+    max_gap: float = Threshold(
+        2.0, "A longer pause between two clips begins another line, in seconds.", ge=0
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Settings:
+        if len({*self.tasks}) != len(self.tasks):
+            raise ValueError("tasks names one twice")
+        if "caption" in self.tasks and not self.caption:
+            raise ValueError("the task caption needs the setting caption, the text of the answer")
+        for template in (*self.prompts.values(), self.caption):
+            _columns_of(template)
+        return self
+
+
+def _columns_of(template: str) -> list[str]:
+    """Names of the columns in a prompt or an answer; ValueError if it is not one."""
+    parsed = [*Formatter().parse(template)]
+    fields = [(name, more, kind) for _, name, more, kind in parsed if name is not None]
+    if any(not _COLUMN.fullmatch(name) or more or kind for name, more, kind in fields):
+        raise ValueError(f"{template!r}: braces hold the plain name of a column only; write {{{{")
+    return [name for name, _, _ in fields]
+
+
+class Question(NamedTuple):
+    prompt: str
+    answer: str
+
+    @property
+    def columns(self) -> list[str]:
+        return [*_columns_of(self.prompt), *_columns_of(self.answer)]
+
+    def of(self, row: Row) -> tuple[str, str] | None:
+        """Prompt and answer for a clip; None: it lacks a column of theirs."""
+        values = {name: _shown(row[name]) for name in self.columns}
+        if not all(values.values()):
+            return None
+        return self.prompt.format_map(values), self.answer.format_map(values)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "" if value is None else str(value)
+
+
+def _questions(settings: Settings) -> list[Question]:
+    answers = {"asr": "{text}", "caption": settings.caption, "speaker_count": "{speakers}"}
+    prompts = PROMPTS | settings.prompts
+    return [Question(prompts[task], answers[task]) for task in settings.tasks]
+
+
+def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
+    return _wavs.files("chat_jsonl", split, number, rows, settings.audio)
+
+
+write, check = _wavs.write_either, _wavs.check_either
+
+
+def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
+    """The lines of each split. ConfigError if the version lacks a column."""
+    questions = _questions(settings)
+    asked = dict.fromkeys(name for question in questions for name in question.columns)
+    names = set(tables.schema(home / UTTERANCES_FILE).names)
+    if missing := [name for name in asked if name not in names]:
+        raise ConfigError(
+            f"formats.chat_jsonl: no clip has the column {missing[0]!r}: measure it "
+            f"(filter.filters, transcribe.verdicts) or name another; see `uttermill schema`"
+        )
+    root = home / "chat_jsonl"
+    clips = _in_time(shards, home, [*asked]) if settings.turns > 1 else _each(shards, home, asked)
+    splits = []
+    for split, runs in clips:
+        splits.append(split)
+        with (root / f"{split}.jsonl").open("w", encoding="utf-8", newline="\n") as file:
+            for run in runs:
+                _write_lines(run, questions, settings, file)
+    if settings.profile == "llama_factory":
+        described = json.dumps({split: _described(split) for split in splits}, indent=1)
+        write_atomic(root / "dataset_info.json", f"{described}\n".encode())
+
+
+Run = list[tuple[str, Row]]  # clips that follow one another, with their paths
+
+
+def _each(
+    shards: Sequence[OutputShard], home: Path, asked: dict[str, None]
+) -> Iterator[tuple[str, Iterator[Run]]]:
+    """Each split, every clip on its own."""
+    columns = [*dict.fromkeys(("id", *asked))]
+    for split, clips in _lists.clips(shards, home, columns):
+        yield split, ([clip] for clip in clips)
+
+
+def _in_time(
+    shards: Sequence[OutputShard], home: Path, asked: list[str]
+) -> Iterator[tuple[str, Iterator[Run]]]:
+    """Each split, with runs of the clips of a recording in order of time. Holds what is asked of
+    all clips in memory."""
+    table = tables.read(home / UTTERANCES_FILE, columns=[*dict.fromkeys((*ORDER, *asked))])
+    paths = pa.array([path for shard in shards for path in shard.files], pa.large_string())
+    table = table.append_column("path", paths)
+    at = 0
+    for split, own in groupby(shards, lambda shard: shard.split):
+        count = sum(shard.clips for shard in own)
+        part, at = table.slice(at, count), at + count
+        order = part.select(ORDER).append_column("row", pa.array(range(count)))
+        rows = order.sort_by([(name, "ascending") for name in ORDER])["row"].to_numpy()
+        yield split, _runs(long_columns.take(part, rows))
+
+
+def _runs(table: pa.Table) -> Iterator[Run]:
+    """The clips of each recording."""
+    rows = (row for batch in table.to_batches(max_chunksize=BATCH) for row in batch.to_pylist())
+    for _, own in groupby(rows, lambda row: row["recording"]):
+        yield [(row["path"], row) for row in own]
+
+
+def _write_lines(run: Run, questions: list[Question], settings: Settings, file: TextIO) -> None:
+    for question in questions:
+        turns: list[tuple[str, str, str]] = []
+        end = 0.0
+        for path, row in run:
+            asked = question.of(row)
+            pause = settings.turns > 1 and row["start"] - end > settings.max_gap
+            if turns and (pause or asked is None or len(turns) == settings.turns):
+                file.write(_line(turns, settings.profile))
+                turns = []
+            if asked is not None:
+                turns.append((path.removeprefix("chat_jsonl/"), *asked))
+            end = row["end"] if settings.turns > 1 else 0.0
+        if turns:
+            file.write(_line(turns, settings.profile))
+
+
+def _line(turns: list[tuple[str, str, str]], profile: str) -> str:
+    messages: list[JsonObject] = []
+    for path, prompt, answer in turns:
+        asked = _PLACE.sub("< ", prompt)
+        content: object = f"<audio>{asked}"
+        if profile == "qwen_audio":
+            audio = {"type": "audio", "audio_url": path}
+            content = [audio, {"type": "text", "text": prompt}]
+        said = answer if profile == "qwen_audio" else _PLACE.sub("< ", answer)
+        messages += [{"role": "user", "content": content}, {"role": "assistant", "content": said}]
+    audios = {} if profile == "qwen_audio" else {"audios": [path for path, _, _ in turns]}
+    return json_line({"messages": messages, **audios}) + "\n"
+
+
+def _described(split: str) -> JsonObject:
+    """How LLaMA-Factory reads the file of a split."""
+    tags = {"role_tag": "role", "content_tag": "content", "user_tag": "user"}
+    return {
+        "file_name": f"{split}.jsonl",
+        "formatting": "sharegpt",
+        "columns": {"messages": "messages", "audios": "audios"},
+        "tags": {**tags, "assistant_tag": "assistant"},
+    }
+
+
+def listing(home: Path, split: str, head: str) -> list[str]:
+    """The lines, with the places of clips in full."""
+    return [
+        json_line(_placed(json.loads(line), head))
+        for path in sorted(home.glob(f"chat_jsonl/{split}.jsonl"))
+        for line in path.read_text("utf-8").split("\n")
+        if line
+    ]
+
+
+def _placed(line: JsonObject, head: str) -> JsonObject:
+    if "audios" in line:
+        line["audios"] = [_lists.under(head, f"chat_jsonl/{path}") for path in line["audios"]]
+    else:
+        for message in line["messages"][::2]:
+            audio = message["content"][0]
+            audio["audio_url"] = _lists.under(head, f"chat_jsonl/{audio['audio_url']}")
+    return line

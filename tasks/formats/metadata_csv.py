@@ -1,0 +1,196 @@
+"""Lists of clips as voices' trainers read them, and one WAV or FLAC file a clip.
+
+metadata_csv/<split>/wavs/<id>.wav      16-bit mono, at `resample.rate`
+
+and the lists of the profile, one a split, whose paths are relative to the list's own folder:
+
+    ljspeech        <split>/metadata.csv         id|text|normalised        no header, no quotes
+    hf_audiofolder  <split>/metadata.csv         file_name,transcription,speaker,language
+    f5              <split>/metadata.csv         audio_file|text
+    gpt_sovits      <split>.list                 path|speaker|language|text   no header, no quotes
+    piper           <split>/metadata.csv         path|speaker|text            no header
+    coqui, xtts     metadata_<split>.csv         audio_file|text|speaker_name
+    styletts2       <split>_list.txt             path|text|number             no header, no quotes
+    vits            <split>_filelist.txt         path|number|text             no header, no quotes
+
+`normalised` is the text with its numbers in words. Where a profile has no quotes, a separator in a
+text becomes a blank. `piper` and `vits` have no speaker column if there is one voice. Numbers of
+speakers are explained in `speakers.json`; a clip without a speaker has the speaker `unknown`
+(`hf_audiofolder`: none). A name that two datasets give to their speakers follows the dataset's.
+In `hf_audiofolder` a blank follows a text such as "None", which pandas would take for missing.
+
+The first groups of a split lie in `wavs/` itself, later ones in folders in it, so that no folder
+has more than FOLDER_GROUPS * FOLDER_CLIPS files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import pyarrow as pa
+from pydantic import model_validator
+
+from tasks import scoring
+from tasks.base.control_characters import escaped
+from tasks.base.schema import UTTERANCES_FILE, Row
+from tasks.formats import Bound, OutputShard, ReaderLimits, _clips, _hub, _lists, _profiles, _wavs
+from tasks.recording import ids
+from tasks.settings import Threshold
+from tasks.storage import tables, write_atomic
+
+VERSION = 1
+COLUMNS = _wavs.COLUMNS
+LISTED = ("id", "dataset", "text", "speaker", "language")
+LISTS = (".csv", ".list", ".txt")
+PROVES_SAMPLES = True
+UNKNOWN = "unknown"
+#: F5-TTS' `CustomDataset` (model/dataset.py) has its bounds in the code; XTTS' `GPTArgs` counts
+#: samples at 22050 Hz; VITS' `TextAudioLoader` (data_utils.py) takes texts as the list has them.
+DROPPED_BY = {
+    "f5": ReaderLimits(
+        "F5-TTS",
+        "model/dataset.py",
+        (Bound("duration", "min", "seconds", 0.3), Bound("duration", "max", "seconds", 30.0)),
+    ),
+    "xtts": ReaderLimits(
+        "XTTS' trainer", "GPTArgs", (Bound("max_wav_length", "max", "seconds", 11.6),)
+    ),
+    "vits": ReaderLimits(
+        "VITS",
+        "data",
+        (
+            Bound("min_text_len", "min", "characters", 1),
+            Bound("max_text_len", "max", "characters", 190),
+        ),
+    ),
+}
+HEADERS = ("file_name,", "audio_file|")  # how lists begin that have one
+FOLDER_GROUPS, FOLDER_CLIPS = 50, 1000
+
+
+class Settings(_clips.AudioSettings):
+    """Which trainer reads it."""
+
+    profile: _profiles.Name = Threshold(
+        "ljspeech", "Whose layout: columns, separator, header, quotes, folders, names of lists."
+    )
+
+    @model_validator(mode="after")
+    def _refuse_flac(self) -> Settings:
+        if self.audio == "flac" and not _profiles.PROFILES[self.profile].flac:
+            raise ValueError(f"audio flac: what reads {self.profile} takes WAV only")
+        return self
+
+
+def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
+    home = f"metadata_csv/{split}/wavs"
+    keys = rows["id"].to_pylist()
+    return [f"{home}/{_folder(number, i)}{key}.{settings.audio}" for i, key in enumerate(keys)]
+
+
+def _folder(number: int, index: int) -> str:
+    """Of a clip in `wavs/`: a group's first clips lie with those of its neighbours."""
+    place = number // FOLDER_GROUPS, index // FOLDER_CLIPS
+    return "" if place == (0, 0) else f"{place[0]:05d}-{place[1]:03d}/"
+
+
+def reader(settings: Settings) -> ReaderLimits | None:
+    return DROPPED_BY.get(settings.profile)
+
+
+write, check = _wavs.write_either, _wavs.check_either
+
+
+def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
+    """The list of each split, and what explains them."""
+    profile = _profiles.PROFILES[settings.profile]
+    voices = Voices(home)
+    columns = [field for _, field in profile.columns]
+    if profile.one_voice and len(voices.numbers) < 2:
+        columns = [field for field in columns if field not in ("speaker", "number")]
+    root = home / "metadata_csv"
+    for split, clips in _lists.clips(shards, home, LISTED):
+        path = root / profile.list.format(split=split)
+        with path.open("w", encoding="utf-8", newline="") as file:
+            lines = _profiles.Writer(profile, columns, file)
+            lines.write_header()
+            folder = f"{path.parent.relative_to(home).as_posix()}/"
+            for name, row in clips:
+                lines.write(_fields(name, folder, row, voices, profile))
+    if profile.numbered:
+        numbers = json.dumps(voices.numbers, ensure_ascii=False, indent=1)
+        write_atomic(root / "speakers.json", f"{numbers}\n".encode())
+    if profile.readme:
+        _hub.write_splits(shards, root, "{split}/**")
+
+
+def _fields(
+    clip: str, folder: str, row: Row, voices: Voices, profile: _profiles.Profile
+) -> dict[_profiles.Field, str]:
+    text, language, speaker = row["text"] or "", row["language"] or "", row["speaker"]
+    name = voices.name(row["dataset"], speaker)
+    return {
+        "id": clip.split("/", 3)[3].rpartition(".")[0],  # in `wavs/`
+        "path": clip.removeprefix(folder),
+        "text": text,
+        "normalised": scoring.figures_read(text, language),
+        "speaker": "" if profile.readme and not speaker else name,
+        "number": str(voices.numbers[name]),
+        "language": language,
+    }
+
+
+class Voices:
+    """The speakers of a version, by their names in lists: those of a source are its dataset's.
+
+    A name is on one line and has no separator: one that must be changed for that gets a hash.
+    """
+
+    def __init__(self, home: Path) -> None:
+        pairs = set[tuple[str, str]]()
+        for part in tables.row_groups(home / UTTERANCES_FILE, ["dataset", "speaker"]):
+            found = part.group_by(["dataset", "speaker"]).aggregate([]).to_pylist()
+            pairs |= {(row["dataset"], row["speaker"] or "") for row in found}
+        homes: dict[str, set[str]] = {}
+        for dataset, speaker in pairs:
+            homes.setdefault(speaker, set()).add(dataset)
+        self._shared = {speaker for speaker, datasets in homes.items() if len(datasets) > 1}
+        self.name = cache(self._name)
+        names = sorted({self.name(*pair) for pair in pairs})
+        self.numbers = {name: number for number, name in enumerate(names)}
+
+    def _name(self, dataset: str, speaker: str | None) -> str:
+        if not speaker:
+            return UNKNOWN
+        shared = speaker in self._shared and not ids.OVER_ALL.fullmatch(speaker)
+        plain = escaped(f"{dataset}_{speaker}" if shared else speaker).replace("|", "_").strip()
+        if plain == speaker != UNKNOWN:
+            return speaker
+        digest = hashlib.sha256(f"{dataset}\0{speaker}".encode()).hexdigest()
+        return f"{plain}-{digest[:8]}"
+
+
+def listing(home: Path, split: str, head: str) -> list[str]:
+    """The lines of the lists, with the place of each clip in full; a header comes once."""
+    root = home / "metadata_csv"
+    found: list[str] = []
+    for pattern in sorted({profile.list for profile in _profiles.PROFILES.values()}):
+        for path in sorted(root.glob(pattern.format(split=split))):
+            lines = path.read_text("utf-8").split("\n")[:-1]
+            folder = path.parent.relative_to(home).as_posix()
+            header = lines[0].startswith(HEADERS)
+            found += lines[: header and not found]
+            found += [_placed(line, folder, head) for line in lines[header:]]
+    return found
+
+
+def _placed(line: str, folder: str, head: str) -> str:
+    """`id|…` or `path|…`: neither holds a separator."""
+    name = re.split("[|,]", line, maxsplit=1)[0]
+    inside = name if "." in name else f"wavs/{name}"
+    return _lists.under(head, f"{folder}/{inside}") + line[len(name) :]

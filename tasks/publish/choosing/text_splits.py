@@ -1,0 +1,134 @@
+"""No text in two splits: which clips are kept together for it, and which are left out.
+
+Texts are compared as `normalised` has them. Recordings and speakers that share texts become one
+component, as if they shared a speaker, so that nothing has to be left out; unless that holds more
+than half of all hours, as where everybody reads the same prompts, or would join two splits. Then
+each is assigned for itself, every text belongs to one split, and clips of it in others are left
+out:
+
+* a text that a version has published stays in its split, and one that a list names in that list's;
+* another one stays where most of its time is, which is mostly train;
+* but a split keeps about that share of its time which was asked for it of all: with 5 % for dev,
+  texts of 5 % of dev's time stay there and are left out of train.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tasks.base.arrays import Bools, Float64s, Int32s, Int64s
+from tasks.publish.choosing.components import Sides
+
+#: Read speech: this share of the time, and more, has texts that other recordings have too; and
+#: there are at least so many texts for each split. (One wake word in every recording is none.)
+READ_SHARE = 0.2
+LEAST_TEXTS = 2
+
+
+def is_read(text: Int32s, recording: Int32s, length: Int64s, splits: int) -> bool:
+    """Whether prompts are repeated. `text` and `recording`: nodes of each clip, -1 for none;
+    `length` in µs."""
+    if len(np.unique(text[text >= 0])) < LEAST_TEXTS * splits:
+        return False
+    has = (text >= 0) & (recording >= 0)
+    pairs = np.unique(text[has].astype(np.int64) << 32 | recording[has])
+    shared = np.bincount(pairs >> 32, minlength=int(text.max(initial=-1)) + 1) > 1
+    repeated = int(length[has][shared[text[has]]].sum())
+    return bool(pairs.size) and repeated >= READ_SHARE * int(length.sum())
+
+
+class Units(NamedTuple):
+    component: Int32s  # of each clip, -1 as before
+    split: Sides  # of each component, -1: it has to be assigned; one more for component -1
+
+
+def united(
+    component: Int32s,
+    of_component: Sides,
+    text: Int32s,
+    text_split: Sides,
+    length: Int64s,
+    listed: Bools,
+) -> Units:
+    """Components that share texts as one, where that is possible.
+
+    `text`: a number for each clip, -1 for none; `text_split`: the known split of each, -1 for none;
+    `listed`: clips of components that a list put into a split, which draw no others after them.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    count, texts = len(of_component) - 1, len(text_split)
+    has = (component >= 0) & (text >= 0)
+    size = count + texts
+    edges = np.ones(int(has.sum()), np.int8), (component[has], text[has] + count)
+    groups, group = connected_components(coo_array(edges, (size, size)), directed=False)
+    hours = np.bincount(group[component[component >= 0]], length[component >= 0], groups)
+    members = np.bincount(group[:count], minlength=groups)
+    side = np.concatenate([of_component[:count], text_split])
+    low, high = np.full(groups, np.iinfo(np.int16).max), np.full(groups, -1)
+    np.minimum.at(low, group[side >= 0], side[side >= 0])
+    np.maximum.at(high, group[side >= 0], side[side >= 0])
+    whole = (low >= high) & (hours <= length.sum() / 2)
+    whole[group[component[listed & (component >= 0)]]] = False
+    whole |= (members == 1) & (low >= high)
+    alone = np.where(whole[group[:count]], group[:count], groups + np.arange(count))
+    names, unit = np.unique(alone, return_inverse=True)
+    split = np.full(len(names) + 1, -1, np.int16)
+    votes = _most_time(component[has], text_split[text[has]], length[has], count)
+    own = np.where(of_component[:count] >= 0, of_component[:count], votes)
+    split[unit] = np.where(whole[group[:count]], high[group[:count]], own)
+    found = np.append(unit, -1).astype(np.int32)[component]
+    return Units(found, split)
+
+
+def _most_time(component: Int32s, split: Sides, length: Int64s, count: int) -> Sides:
+    """The split in which each component has most of its texts' time; -1: in none."""
+    known = split >= 0
+    if not known.any():
+        return np.full(count, -1, np.int16)
+    splits = int(split.max()) + 1
+    code = component[known].astype(np.int64) * splits + split[known]
+    time = np.bincount(code, length[known], count * splits).reshape(count, splits)
+    return np.where(time.any(axis=1), time.argmax(axis=1), -1).astype(np.int16)
+
+
+def of_texts(
+    text: Int32s, split: Sides, length: Int64s, known: Sides, shares: dict[int, float], train: int
+) -> Sides:
+    """The split of each text; `known`: where it has to stay, -1 for anywhere. `split`: of each
+    clip, -1: it is not packaged. `shares`: what was asked for each split, of all time."""
+    splits = max(int(split.max(initial=0)), int(known.max(initial=0)), train, *shares) + 1
+    has = (text >= 0) & (split >= 0)
+    code = text[has].astype(np.int64) * splits + split[has]
+    time = np.bincount(code, length[has], len(known) * splits).astype(np.float64)
+    time = time.reshape(len(known), splits)
+    order = [train, *(number for number in range(splits) if number != train)]
+    found = np.array(order, np.int16)[time[:, order].argmax(axis=1)]
+    found = np.where(known >= 0, known, found)
+    free = (known < 0) & ((time > 0).sum(axis=1) > 1)
+    for number, share in sorted(shares.items()):
+        _keep_share(number, share, time, found, free, train)
+    if not time[found == train, train].any() and time[free, train].any():
+        found[np.flatnonzero(free)[time[free, train].argmax()]] = train  # it is never emptied
+    return found
+
+
+def _keep_share(
+    split: int, share: float, time: Float64s, found: Sides, free: Bools, train: int
+) -> None:
+    """Give the split the cheapest texts that it has with others, until it keeps about its share,
+    and one at least."""
+    kept = float(time[found == split, split].sum())
+    wanted = share * float(time[:, split].sum())
+    some = np.flatnonzero(free & (found != split) & (time[:, split] > 0))
+    cost = time[some].sum(axis=1) / time[some, split]
+    for text in some[np.argsort(cost, kind="stable")].tolist():
+        if kept and wanted - kept < time[text, split] / 2:
+            continue  # without it, it is nearer to its share
+        if found[text] == train and time[found == train, train].sum() == time[text, train]:
+            continue  # train's last one
+        found[text] = split
+        kept += time[text, split]

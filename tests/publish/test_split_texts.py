@@ -1,0 +1,281 @@
+"""No text in two splits: what is kept together, what is left out, and what is counted."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.cli.show import results
+from tasks.base.errors import RunError
+from tasks.insight.estimating import what_if
+from tasks.publish import previous_version
+from tasks.publish.upkeep.verify import verify
+from tests.cli.test_show import said
+from tests.helpers import corpus, fuzz
+from tests.publish.test_splits import NOTHING, Clip, faults_of, hours, sides, table
+
+STRICT = ["speaker", "recording", "audio", "text"]
+LOOSE = ["speaker", "recording", "audio"]
+
+
+def prompts(readers: int, count: int, named: bool) -> tuple[list[Clip], dict[str, str]]:
+    """Every reader reads every prompt, a recording each; readers are `named` or unknown."""
+    clips: list[Clip] = [
+        (f"u{r:03d}-{p:03d}", f"r{r:03d}-{p:03d}", f"s{r:03d}" if named else None, f"p{r}-{p}", 4.0)
+        for r in range(readers)
+        for p in range(count)
+    ]
+    return clips, {clip[0]: f"prompt {clip[0][5:]}" for clip in clips}
+
+
+def torn(clips: list[Clip], where: dict[str, str], texts: dict[str, str]) -> int:
+    """How many texts are in several splits."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for clip in clips:
+        if where[clip[0]]:
+            found[texts[clip[0]]].add(where[clip[0]])
+    return sum(len(splits) > 1 for splits in found.values())
+
+
+def test_prompts_of_unknown_readers_come_apart_without_a_loss() -> None:
+    clips, texts = prompts(10, 20, named=False)
+    loose, _ = sides(clips, texts=texts, splits={"dev": 0.2}, disjoint=LOOSE)
+    assert torn(clips, loose, texts) > 10, "a control"
+    where, found = sides(clips, texts=texts, splits={"dev": 0.2})
+    assert torn(clips, where, texts) == 0
+    assert "" not in where.values()
+    assert hours(clips, where)["dev"] == pytest.approx(0.2 * 200 * 4 / 3600, abs=40 / 3600)
+    assert set(found.table["kind"].to_pylist()) == {"recording", "pcm", "text"}
+    strict, _ = sides(clips, texts=texts, splits={"dev": 0.2}, disjoint=STRICT)
+    assert strict == where
+
+
+@pytest.mark.parametrize(("readers", "count", "dev"), [(6, 6, 0.2), (20, 50, 0.05), (12, 8, 0.1)])
+def test_where_everybody_reads_everything_each_text_has_one_split(
+    readers: int, count: int, dev: float
+) -> None:
+    clips, texts = prompts(readers, count, named=True)
+    loose, _ = sides(clips, texts=texts, splits={"dev": dev}, disjoint=LOOSE)
+    assert torn(clips, loose, texts) == count
+    where, found = sides(clips, texts=texts, splits={"dev": dev})
+    assert torn(clips, where, texts) == 0
+    counts = {side: [*where.values()].count(side) for side in ("train", "dev", "")}
+    assert counts["dev"] > 0
+    assert counts["train"] >= 0.55 * len(clips)
+    assert any("clips" in note and "another split has their texts" in note for note in found.notes)
+    who = defaultdict(set)
+    for clip in clips:
+        if where[clip[0]]:
+            who[clip[2]].add(where[clip[0]])
+    assert all(len(each) == 1 for each in who.values()), "speakers stay apart, too"
+
+
+def test_speech_that_is_not_read_loses_nothing_unless_asked() -> None:
+    """Some of it is `yes`, everywhere: left out of dev alone when texts shall be apart."""
+    clips: list[Clip] = [
+        (f"u{n:03d}", f"r{n:03d}", f"s{n % 50}", f"p{n}", 1.0 if n % 7 == 0 else 5.0)
+        for n in range(400)
+    ]
+    texts = {c[0]: "yes" if n % 7 == 0 else f"text {n}" for n, c in enumerate(clips)}
+    where, found = sides(clips, texts=texts, splits={"dev": 0.1})
+    assert "" not in where.values()
+    assert "text" not in found.table["kind"].to_pylist()
+    strict, _ = sides(clips, texts=texts, splits={"dev": 0.1}, disjoint=STRICT)
+    lost = {key for key, split in strict.items() if not split}
+    assert lost == {key for key, split in where.items() if split == "dev" and texts[key] == "yes"}
+    assert lost
+    assert {k: v for k, v in strict.items() if v} == {k: where[k] for k in where.keys() - lost}
+
+
+def test_one_wake_word_is_no_prompt() -> None:
+    clips, _ = prompts(30, 3, named=False)
+    where, _ = sides(clips, texts=dict.fromkeys((c[0] for c in clips), "hey"), splits={"dev": 0.2})
+    assert {*where.values()} == {"train", "dev"}
+
+
+def test_newcomers_follow_their_text() -> None:
+    clips, texts = prompts(6, 20, named=False)
+    where, found = sides(clips, texts=texts, splits={"dev": 0.2})
+    more, told = prompts(9, 20, named=False)
+    again, grown = sides(more, found.table, texts=told, splits={"dev": 0.2})
+    assert again.items() >= where.items()
+    assert "" not in again.values()
+    assert torn(more, again, told) == 0
+    assert faults_of(placed(more, again, told), grown.table) == []
+    # A reader who is in train now reads a prompt of dev: the clip is left out, nobody moves.
+    in_dev = next(key for key, split in where.items() if split == "dev")
+    speaker: Clip = ("z1", "rz1", "zoe", "pz1", 4.0)
+    joined, before = sides([*more, speaker], grown.table, texts=told, splits={"dev": 0.2})
+    late: Clip = ("z2", "rz2", "zoe", "pz2", 4.0)
+    other = next(told[k] for k, split in again.items() if split != joined["z1"])
+    final, _ = sides(
+        [*more, speaker, late], before.table, texts={**told, "z2": other}, splits={"dev": 0.2}
+    )
+    assert final == {**joined, "z2": ""}
+    assert in_dev in final
+
+
+def placed(clips: list[Clip], where: dict[str, str], texts: dict[str, str]) -> Any:
+    """Published rows."""
+    import pyarrow as pa
+
+    kept = [clip for clip in clips if where[clip[0]]]
+    splits = pa.array([where[clip[0]] for clip in kept], pa.string())
+    return table(kept, texts).set_column(8, "split", splits)
+
+
+def test_verify_finds_a_text_on_two_sides() -> None:
+    clips, texts = prompts(4, 6, named=False)
+    where, found = sides(clips, texts=texts, splits={"dev": 0.3})
+    moved = {**where, clips[0][0]: "dev" if where[clips[0][0]] == "train" else "train"}
+    faults = faults_of(placed(clips, moved, texts), found.table)
+    assert any(fault.startswith("the text ") for fault in faults)
+
+
+def test_a_list_keeps_its_texts(tmp_path: Path) -> None:
+    """What a list names stays whole; others who read the same are left out, not drawn after it."""
+    clips, texts = prompts(10, 20, named=True)
+    path = tmp_path / "list.txt"
+    path.write_text("s001\n")
+    share = {"list": str(path)}
+    with pytest.raises(RunError, match="nothing is left for train"):  # it has all texts
+        sides(clips, texts=texts, splits={"test": share}, disjoint=STRICT)
+    some = {key: text if key < "u002" else f"own {key}" for key, text in texts.items()}
+    where, _ = sides(clips, texts=some, splits={"test": share}, disjoint=STRICT)
+    assert [c[0] for c in clips if where[c[0]] == ""] == [c[0] for c in clips if c[2] == "s000"]
+
+
+def test_only_what_is_named_is_kept_apart() -> None:
+    clips: list[Clip] = [(f"u{n:02d}", "r1", f"s{n % 4}", f"p{n}", 5.0) for n in range(40)]
+    where, found = sides(clips, splits={"dev": 0.25}, disjoint=["speaker"])
+    assert {*where.values()} == {"train", "dev"}
+    assert set(found.table["kind"].to_pylist()) == {"speaker"}
+    together, _ = sides(clips, splits={"dev": 0.25})
+    assert {*together.values()} == {"train"}, "one recording"
+
+
+GRID = st.sets(
+    st.tuples(st.integers(0, 9), st.integers(0, 4), st.integers(0, 7)), min_size=1, max_size=40
+)
+
+
+@fuzz.cases(60)
+@given(GRID, GRID, st.randoms(use_true_random=False))
+def test_random_texts(first: set[Any], more: set[Any], random: Any) -> None:
+    """Whoever reads what: no text on two sides, the order of rows does not matter, and what was
+    published stays."""
+    package: dict[str, Any] = {"splits": {"dev": 0.2, "test": 0.1}, "disjoint": STRICT}
+    before, last = NOTHING, dict[str, str]()
+    for version in (first, first | more):
+        clips: list[Clip] = [
+            (f"{r}-{s}-{t}", f"r{r}", f"s{s}" if s else None, f"p{r}-{s}-{t}", 1.0 + t % 3)
+            for r, s, t in sorted(version)
+        ]
+        texts = {c[0]: f"t{t}" for c, (_, _, t) in zip(clips, sorted(version), strict=True) if t}
+        where, found = sides(clips, before, texts=texts, **package)
+        mixed = random.sample(clips, len(clips))
+        assert sides(mixed, before, texts=texts, **package)[0] == where
+        assert torn([c for c in clips if c[0] in texts], where, texts) == 0
+        assert faults_of(placed(clips, where, texts), found.table) == []
+        assert all(where[key] == split for key, split in last.items())
+        assert "train" in where.values()
+        before, last = found.table, {key: split for key, split in where.items() if split}
+
+
+def spoken(tmp: Path, readers: int, count: int, named: bool) -> list[dict[str, Any]]:
+    """A JSONL source in which every reader reads the same prompts."""
+    rows = []
+    for reader in range(readers):
+        for prompt in range(count):
+            name = f"r{reader:02d}-{prompt}.wav"
+            path = corpus.add(tmp / "in", prompt, seed=100 * reader + prompt, name=name)
+            who = {"speaker": f"s{reader}"} if named else {}
+            rows.append({"wav": str(path), "key": name, "txt": f"Prompt number {prompt}!", **who})
+    (tmp / "list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return [{"kind": "jsonl", "path": str(tmp / "list.jsonl"), "name": "c"}]
+
+
+def test_the_whole_line(tmp_path: Path) -> None:
+    sources = spoken(tmp_path, 5, 6, named=True)
+    package: dict[str, Any] = {"splits": {"dev": 0.2}, "tar_hours": 3 / 3600, "disjoint": LOOSE}
+
+    def job(**change: Any) -> Any:
+        return corpus.job(tmp_path, sources=sources, package={**package, **change})
+
+    def run(**change: Any) -> Path:
+        path: Path = corpus.run(job(**change))[0].path
+        assert verify(path) == []
+        return path
+
+    loose = run()
+    leaks = json.loads((loose / "dataset.json").read_text())["leaks"]
+    clips = pq.read_table(loose / "utterances.parquet")
+    in_dev = clips["split"].to_pylist().count("dev")
+    assert leaks == {"dev": {"text": in_dev, "speaker": 0, "recording": 0, "audio": 0}}
+    assert f"| dev | {in_dev} | 0 | 0 | 0 |" in (loose / "README.md").read_text()
+    assert len(clips) == 30
+    strict = run(disjoint=None, resplit=True)
+    described = json.loads((strict / "dataset.json").read_text())
+    assert described["leaks"] == {
+        "dev": dict.fromkeys(("text", "speaker", "recording", "audio"), 0)
+    }
+    rows = pq.read_table(strict / "utterances.parquet").to_pylist()
+    assert {row["split"] for row in rows} == {"train", "dev"}
+    ledger = pq.read_table(strict / "ledger.parquet").to_pylist()
+    lost = [row for row in ledger if row["reason"] == "text_in_two_splits"]
+    assert len(lost) == 30 - len(rows) > 0
+    assert {(row["outcome"], row["stage"]) for row in lost} == {("dropped", "package")}
+    assert {row["detail"] for row in lost} == {"its text is in dev", "its text is in train"}
+    assert described["reasons"]["package.text_in_two_splits"]["items"] == len(lost)
+    # Nothing moves after that, and a version of the same is none.
+    stays = run(disjoint=None)
+    assert pq.read_table(stays / "splits.parquet").equals(pq.read_table(strict / "splits.parquet"))
+    assert {*pq.read_table(stays / "utterances.parquet")["id"].to_pylist()} == {
+        row["id"] for row in rows
+    }
+    assert run(disjoint=None) == stays
+    # `what-if` tells what less would cost, and more.
+    now, then = what_if.kept(job(disjoint=None), job(disjoint=LOOSE, resplit=True))
+    assert (now["items"], then["items"]) == (len(rows), 30)
+    assert (now["leaks"]["dev"]["text"], then["leaks"]["dev"]["text"]) == (0, in_dev)
+    now, then = what_if.kept(job(disjoint=LOOSE, resplit=True), job(disjoint=STRICT, resplit=True))
+    assert now["items"] - then["items"] == len(lost)
+    told = {"now": now, "then": then, "difference": {"items": 0, "hours": 0.0}}
+    shown = said(results.what_if, {**told, "plan": {"changes": [], "stages": {}}})
+    assert "Clips that share with train" in shown
+
+
+def test_a_night_adds_readers_who_follow(tmp_path: Path) -> None:
+    """Unchanged clips are not assigned again, and their texts hold all the same."""
+    package = {"splits": {"dev": 0.2}, "tar_hours": 3 / 3600}
+
+    def run(out: str) -> dict[str, str]:
+        job = corpus.job(tmp_path, out=tmp_path / out, sources=sources, package=package)
+        path = corpus.run(job)[0].path
+        assert verify(path) == []
+        rows = pq.read_table(path / "utterances.parquet").to_pylist()
+        sides: dict[str, set[str]] = defaultdict(set)
+        for row in rows:
+            sides[row["text"]].add(row["split"])
+        assert all(len(each) == 1 for each in sides.values())
+        return {row["id"]: row["split"] for row in rows}
+
+    sources = spoken(tmp_path, 5, 6, named=True)
+    first = run("out")
+    shutil.copytree(tmp_path / "out", tmp_path / "other", symlinks=True)
+    previous_version.home(tmp_path / "other").joinpath(
+        "version.json"
+    ).unlink()  # all are assigned anew
+    sources = spoken(tmp_path, 7, 6, named=True)
+    second = run("out")
+    assert second.items() >= first.items()
+    assert len(second) > len(first)
+    assert run("other") == second

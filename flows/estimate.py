@@ -233,7 +233,9 @@ def linked(job: Job) -> float:
     0 when the newest version lacks a format: that format is then written whole.
     """
     newest = versions.newest(job.out)
-    described = versions.described(newest) if newest else {}
-    if not {plugin.use for plugin in job.package.formats} <= set(described.get("formats", ())):
+    if newest is None:
+        return 0.0
+    described = versions.described(newest)
+    if not {plugin.use for plugin in job.package.formats} <= described["formats"].keys():
         return 0.0
     return float(described["seconds"]["packaged"])

@@ -7,7 +7,7 @@ stored: `tasks.shard_store` applies the limits to the measures at every run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -16,7 +16,7 @@ from tasks.accounting import ledger
 from tasks.audio import Clip
 from tasks.base.errors import UNREACHABLE, ItemError
 from tasks.base.json_types import JsonObject
-from tasks.base.schema import CUTS, Row
+from tasks.base.schema import CUTS, CutRow
 from tasks.plugins.contracts.segmenters import RecordingTranscript
 from tasks.plugins.rules import judge
 from tasks.recording import Locator, unreachable
@@ -108,7 +108,7 @@ def _lacking(
     return tuple(found)
 
 
-def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
+def compute(units: list[Unit], job: Job) -> Iterator[list[CutRow]]:
     """Rows of each unit, in order. A bad recording gives the row of its failure."""
     chosen = Chosen.of(job)
     for unit in units:
@@ -118,7 +118,7 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
             yield failure(unit, error.code, error.detail, error.decoded, error.rate)
 
 
-def _rows(unit: Unit, chosen: Chosen) -> list[Row]:
+def _rows(unit: Unit, chosen: Chosen) -> list[CutRow]:
     """Rows of a unit; none if its file changed, as the samples do not belong to its digest then.
     ItemError `unreachable` if it may be tried again."""
     locator = Locator.loads(unit.recording["locator"])
@@ -147,18 +147,18 @@ def _rows(unit: Unit, chosen: Chosen) -> list[Row]:
     return []
 
 
-def failure(unit: Unit, code: str, detail: str, decoded: int = 0, rate: int = 0) -> list[Row]:
+def failure(unit: Unit, code: str, detail: str, decoded: int = 0, rate: int = 0) -> list[CutRow]:
     """The row of a recording that cannot be used; its decoded prefix is counted as failed."""
     return [cut_rows.of_failure(unit.cut, unit.name, code, detail, decoded, rate)]
 
 
-def _cut(unit: Unit, locator: Locator, chosen: Chosen, writer: handover.Writer) -> list[Row]:
+def _cut(unit: Unit, locator: Locator, chosen: Chosen, writer: handover.Writer) -> list[CutRow]:
     """The rows of a unit. If it is cut anew, `writer` gets the clips that pass all filters."""
     heard = _heard(unit, locator, chosen)
     turns, new = recording_turns.turns_of(unit.turned, unit.turns, unit.recording, chosen.job)
     cutter = _Cutter(unit, chosen, writer, turns)
-    rows = [cutter.measured(span, clip) for span, clip in cutter.spans(locator, heard)]
-    cutter.finish(rows)
+    pieces = [cutter.measured(span, clip) for span, clip in cutter.spans(locator, heard)]
+    rows = cutter.rows(pieces)
     if unit.spans is not None:
         return [*new, *rows]
     facts = cutter.facts
@@ -197,7 +197,8 @@ class _Cutter:
 
         def begin(rate: int, at: int) -> Segmenter:
             if heard is not None:
-                return segmenter.start_heard(settings, rate, unit.recording["text"], heard)
+                text = unit.recording["text"] or ""
+                return segmenter.start_heard(settings, rate, text, heard)
             if known is None:
                 return recording_turns.segmenter(segmenter, settings, rate, given, voices(rate))
             return KnownSpans(known, at)
@@ -221,8 +222,8 @@ class _Cutter:
             self._chosen.filters if self._known is None else self._chosen.lacking(self._known[span])
         )
 
-    def measured(self, span: Span, clip: Clip | None) -> Row:
-        """The row of a span, with its measures."""
+    def measured(self, span: Span, clip: Clip | None) -> tuple[Span, measuring.Measured]:
+        """A span with what its samples give."""
         facts = self.facts
         found = measuring.Measured({}, {})
         if clip is not None:
@@ -234,21 +235,25 @@ class _Cutter:
             found = measuring.measured(clip, self._filters(span), measure_all, read)
             if self._known is None and judge(found.measures, self._chosen.rules) is None:
                 self._writer.add(span.start, span.end, clip, read)
-        voice = recording_turns.voice_of(span, self._turns)
-        return cut_rows.of_span(self._unit.cut, self._unit.name, facts, span, found, voice)
+        return span, found
 
-    def finish(self, rows: list[Row]) -> None:
-        """Add the measures that need the whole recording."""
+    def rows(self, pieces: Sequence[tuple[Span, measuring.Measured]]) -> list[CutRow]:
+        """The rows of all spans, with the measures that need the whole recording."""
         unit, facts = self._unit, self.facts
         whole = measuring.WholeRecording(unit.decoded, unit.faults, self._turns)
         if self._known is None:
             whole = measuring.WholeRecording(facts.decoded, tuple(facts.faults), self._turns)
-        for row in rows:
-            if row["kind"] == "utterance" and row["end"] > row["start"]:
-                start, end = row["start"], row["end"]
-                key = Span(start, end, "utterance", row["given"], match=row["match"])
-                found = measuring.after_all(row, unit.recording, whole, self._filters(key))
-                row["measures"].update(found)
-                if self._known is None and judge(row["measures"], self._chosen.rules) is not None:
+        rows = []
+        for span, found in pieces:
+            if span.kind == "utterance" and span.end > span.start:
+                start, end = span.start, span.end
+                key = Span(start, end, "utterance", span.given, match=span.match)
+                place = facts.rate, facts.channels
+                found.measures.update(
+                    measuring.after_all(span, *place, unit.recording, whole, self._filters(key))
+                )
+                if self._known is None and judge(found.measures, self._chosen.rules) is not None:
                     self._writer.drop(start, end)
-            row["measures"] = list(row["measures"].items())
+            voice = recording_turns.voice_of(span, self._turns)
+            rows.append(cut_rows.of_span(unit.cut, unit.name, facts, span, found, voice))
+        return rows

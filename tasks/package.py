@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -35,13 +35,15 @@ from tasks.base.schema import UTTERANCES_FILE
 from tasks.formats import Hashes
 from tasks.publish import leaks, previous_version, row_digests, safeguards, speakers
 from tasks.publish.choosing import corpus_clips, splits
+from tasks.publish.choosing.next_version import Choice
 from tasks.publish.dataset import datacard
 from tasks.publish.ledger import ledger_index as ledger_notes
 from tasks.publish.outcomes import shard_groups
 from tasks.publish.output_shards import balance, layout, plan
 from tasks.publish.previous_version import Published
-from tasks.publish.writing import table_parts
+from tasks.publish.writing import table_parts as parts
 from tasks.publish.writing.shards import finished
+from tasks.publish.writing.table_parts import PlannedPart
 from tasks.settings.job import Job
 from tasks.shard_store import decisions, whole_job
 from tasks.storage import sorted_keys, tables, versions
@@ -49,22 +51,33 @@ from tasks.storage import sorted_keys, tables, versions
 PACKAGE_VERSION = 4
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gathered(datacard.VersionFacts):
+    """The next version before its output shards are written. If the newest version already holds
+    exactly this, `new` is False, and nothing is staged."""
+
+    new: bool
+    changed: list[str]  # shards with recordings that changed during the run
+    staging: str = ""
+    tables: Hashes = field(default_factory=dict)  # digests of the tables' files
+    ledger: list[tuple[str, str]] = field(default_factory=list)  # its parts and their notes
+    parts: list[PlannedPart] = field(default_factory=list)
+    needed: list[int] = field(default_factory=list)  # files of rows that the parts need
+    firsts: dict[str, str] = field(default_factory=dict)  # the first id of each split
+
+
 def gather(
     job: Job,
     scratch: Path,
     staging: Path,
-    chosen: JsonObject,
+    chosen: Choice,
     digest: str,
     damaged: Sequence[str] = (),
-) -> JsonObject:
+) -> Gathered:
     """Lay the next version out. RunError if the version is refused.
 
     `chosen` is what `choosing.choose` returned, `digest` a hash of all rows of the ledger;
     `damaged` names tables of the newest version that cannot be read.
-
-    Returns `{"fingerprint", "version", "new", "summary", "balance", "changed"}`, and of a new
-    version its parts, the files of rows that they need, and what its description says. If the
-    newest version already holds exactly this, `new` is False.
     """
     groups = shard_groups.listed(job, scratch)
     ledger = ledger_notes.portions(job.out, scratch)
@@ -73,19 +86,22 @@ def gather(
     newest = versions.newest(job.out)
     safeguards.check(job, totals, len(found.split), ledger, newest)
     found, content, more, spoken = _with_content(job, groups, found)
-    gathered: JsonObject = {
-        "fingerprint": fingerprint(job, found, digest, chosen),
-        "summary": summary.of_totals(totals),
-        "totals": totals,
-        "changed": chosen["changed"],
-    }
+    state, counts = fingerprint(job, found, digest, chosen), summary.of_totals(totals)
     version, before, old = 1, None, None
     settings_then = None
     linkable = False
     if newest:
         number, described = versions.number(newest), versions.described(newest)
-        if described["fingerprint"] == gathered["fingerprint"]:
-            return {**gathered, "version": number, "new": False, "balance": described["balance"]}
+        if described["fingerprint"] == state:
+            return Gathered(
+                version=number,
+                fingerprint=state,
+                summary=counts,
+                totals=totals,
+                balance=described["balance"],
+                new=False,
+                changed=chosen.changed,
+            )
         version = number + 1
         before = previous_version.load(job.out, newest, described, job.package.seed)
         settings_then = described["settings"]["package"]
@@ -93,32 +109,35 @@ def gather(
             old = _before(before, found)
         nothing = np.zeros(0, np.uint64)
         before = before._replace(high=nothing, low=nothing)  # only their content from here on
-        linkable = table_parts.all_linkable(job, newest, described)
+        linkable = parts.all_linkable(job, newest, described)
     clips = layout.LayoutClips(found.clips.high, found.clips.seconds, found.split, found.names)
     laid_out = layout.lay_out_clips(clips, job.package, version, old, settings_then)
     if before is not None and old is not None:
         laid_out = _compared(laid_out, before, content)
-    planned, needed = table_parts.save(
+    planned, needed = parts.save(
         job, scratch, laid_out, found, content, more, spoken, before, linkable, damaged
     )
     _tables(scratch, staging, job)
     loads = layout.loads_of(laid_out, clips.seconds)
-    return {
-        **gathered,
-        "version": version,
-        "staging": str(staging),
-        "new": True,
-        "tables": {each.name: each.file for each in ledger},
-        "ledger": [(each.name, each.note_file) for each in ledger],
-        "parts": planned,
-        "needed": needed,
-        "balance": _balance(job, loads),
-        "tars": {split: len(tars) for split, tars in loads.items()},
-        "layout": table_parts.rule(job.package),
-        "frozen": chosen["frozen"],
-        "split_lists": chosen["split_lists"],
-        "firsts": chosen["firsts"],
-    }
+    return Gathered(
+        version=version,
+        fingerprint=state,
+        summary=counts,
+        totals=totals,
+        balance=_balance(job, loads),
+        layout=parts.rule(job.package),
+        frozen=chosen.frozen,
+        split_lists=chosen.split_lists,
+        tars={split: len(tars) for split, tars in loads.items()},
+        new=True,
+        changed=chosen.changed,
+        staging=str(staging),
+        tables={each.name: each.file for each in ledger},
+        ledger=[(each.name, each.note_file) for each in ledger],
+        parts=planned,
+        needed=needed,
+        firsts=chosen.firsts,
+    )
 
 
 def _with_content(
@@ -131,7 +150,7 @@ def _with_content(
         content = speakers.content(found.clips.content, found.clips.speaker, found.speakers)
         found = found._replace(clips=found.clips._replace(content=content))
         spoken = speakers.names_of(found.clips.speaker, pa.array(found.speakers))
-    content, more = found.clips.content, table_parts.derived(job, groups, found.clips)
+    content, more = found.clips.content, parts.derived(job, groups, found.clips)
     if more:
         content = content * np.uint64(0x9E3779B97F4A7C15) ^ row_digests.of_rows(pa.table(more))
     return found, content, more, spoken
@@ -179,20 +198,20 @@ def _tables(scratch: Path, staging: Path, job: Job) -> None:
             tables.write_parquet(home / name, found)
 
 
-def fingerprint(job: Job, found: corpus_clips.Chosen, ledger: str, chosen: JsonObject) -> str:
+def fingerprint(job: Job, found: corpus_clips.Chosen, ledger: str, chosen: Choice) -> str:
     """Hash of everything a version is made of; with the previous versions, it fixes the layout."""
     state = hashlib.sha256()
     for codes in (found.clips.high, found.clips.low, found.clips.content):
         state.update(codes.data)
     state.update(found.split.data)
-    formats = {p.use: plugins.load("formats", p.use).VERSION for p in job.package.formats}
+    formats = {p.use: plugins.FORMATS.load(p.use).VERSION for p in job.package.formats}
     settings = whole_job.settings_of(job)
     what: list[object] = [
         PACKAGE_VERSION,
         settings,
         formats,
-        chosen["frozen"],
-        chosen["split_lists"],
+        chosen.frozen,
+        chosen.split_lists,
         ledger,
         found.names,
     ]
@@ -202,21 +221,21 @@ def fingerprint(job: Job, found: corpus_clips.Chosen, ledger: str, chosen: JsonO
     return state.hexdigest()
 
 
-def publish(job: Job, gathered: JsonObject) -> Path:
+def publish(job: Job, gathered: Gathered) -> Path:
     """Write lists, description and data card, then publish the version; returns its folder.
     RunError if the tables on disk are not those that were gathered."""
-    staging = storage.place(gathered["staging"])
-    known: Hashes = gathered["tables"]
+    staging = storage.place(gathered.staging)
+    known = gathered.tables
     notes = _notes(staging, gathered)
     with finished(job, staging, [*known]) as (home, hashes):
         for name, expected in known.items():
             if storage.hashed(home / name) != expected:
                 raise RunError(f"{name} changed after it was written; check the disk")
-        datacard.write(job, {**gathered, "leaks": _leaks(home)}, home, hashes | known)
+        datacard.write(job, replace(gathered, leaks=_leaks(home)), home, hashes | known)
         staged = {*hashes, *known, splits.FILE, speakers.FILE}
-        version = versions.publish(job.out, staging, gathered["version"], home, staged)
+        version = versions.publish(job.out, staging, gathered.version, home, staged)
     seal = versions.described(version)[datacard.SEAL]
-    ledger, firsts = gathered["ledger"], gathered["firsts"]
+    ledger, firsts = gathered.ledger, gathered.firsts
     previous_version.save(job.out, notes, ledger, firsts, seal, job.package.seed)
     previous_version.save_guards(job.out, version)
     return version
@@ -230,10 +249,10 @@ def _leaks(home: Path) -> leaks.Leaks:
     return leaks.of_utterances(splits_in_use, tables.row_groups(table, leaks.COLUMNS))
 
 
-def _notes(staging: Path, gathered: JsonObject) -> list[tuple[str, str | bytes]]:
+def _notes(staging: Path, gathered: Gathered) -> list[tuple[str, str | bytes]]:
     """The note on each part of the version, for the next one; before the plan is removed."""
     found: list[tuple[str, str | bytes]] = []
-    for part in gathered["parts"]:
+    for part in gathered.parts:
         folder = staging / plan.PLAN / plan.part_name(part.number)
         note = part.file or storage.read(folder / "told.arrow")
         found.append((part.name, note))

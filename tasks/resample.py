@@ -20,12 +20,13 @@ import pyarrow as pa
 from tasks import audio
 from tasks.base.errors import ItemError, shortened
 from tasks.base.logs import log
-from tasks.base.schema import AUDIO, ENHANCED, Row
+from tasks.base.schema import AUDIO, ENHANCED, AnyRow
 from tasks.recording import Locator, unreachable
 from tasks.segmenters import KnownSpans, Span
 from tasks.settings.job import Job
 from tasks.shard_store import blobs, enhanced, judged_shard
-from tasks.shard_store.utterance import Utterance
+from tasks.shard_store.blobs import MadeAudio
+from tasks.shard_store.utterance import HeardUtterance
 from tasks.stages import cutting, enhancing, handover, pcm
 from tasks.stages.contract import OfRecording
 
@@ -54,35 +55,37 @@ class Unit(OfRecording):
         return 0.0 if self.beside else sum(e - s for s, e, _ in self.spans) / self.rate
 
 
-def schema_of(rows: Sequence[Row]) -> pa.Schema:
+def schema_of(rows: Sequence[AnyRow]) -> pa.Schema:
     return ENHANCED if any("measures" in row for row in rows) else AUDIO
 
 
 def todo(shard: judged_shard.ShardView) -> tuple[list[Unit], int]:
     """Units of kept utterances that lack PCM, and how many utterances have it."""
-    missing: dict[str, list[Utterance]] = {}
-    unclean: dict[str, dict[str, Utterance]] = {}  # without enhanced PCM, by recording and recipe
+    missing: dict[str, list[HeardUtterance]] = {}
+    unclean: dict[
+        str, dict[str, HeardUtterance]
+    ] = {}  # without enhanced PCM, by recording and recipe
     reused = 0
     seen: set[str] = set()
     lost: set[str] = set()
     for utterance in shard.resampled():
-        if (clean := utterance.enhanced) and _passed(utterance):
+        if (clean := utterance.cut.enhanced) and _passed(utterance):
             if clean in shard.audio:
                 reused += 1
             else:
                 lost.add(shard.lost.get(clean, ""))
-                own = unclean.setdefault(utterance.recording["recording"], {})
+                own = unclean.setdefault(utterance.cut.recording["recording"], {})
                 reused += clean in own
                 own[clean] = utterance
         if utterance.pcm is not None:
             reused += 1
         elif utterance.companion or utterance.outcome.stage == "resample":
-            if utterance.audio in seen:  # equal bytes, or a span that is given twice
+            if utterance.cut.audio in seen:  # equal bytes, or a span that is given twice
                 reused += 1
                 continue
-            seen.add(utterance.audio)
-            lost.add(shard.lost.get(utterance.audio, ""))
-            missing.setdefault(utterance.recording["recording"], []).append(utterance)
+            seen.add(utterance.cut.audio)
+            lost.add(shard.lost.get(utterance.cut.audio, ""))
+            missing.setdefault(utterance.cut.recording["recording"], []).append(utterance)
     for blob in sorted(lost - {""}):
         log.warning("audio blob %s is missing or truncated; its items are computed again", blob)
     units = []
@@ -92,38 +95,38 @@ def todo(shard: judged_shard.ShardView) -> tuple[list[Unit], int]:
         ordered = sorted(unclean.get(name, {}).items(), key=lambda each: _place(each[1]))
         for clean, u in ordered:
             scores = enhanced.before(u.measures)
-            span = u.start, u.end, clean
-            units.append(Unit(u.recording, (span,), u.rate, True, scores))
+            span = u.cut.start, u.cut.end, clean
+            units.append(Unit(u.cut.recording, (span,), u.cut.rate, True, scores))
     return units, reused
 
 
-def _passed(utterance: Utterance) -> bool:
+def _passed(utterance: HeardUtterance) -> bool:
     """Whether it passed the filters and can be converted."""
     broken = utterance.outcome.outcome == "failed" and utterance.outcome.stage == "resample"
     return utterance.outcome.stage in ("resample", "enhance", "transcribe") and not broken
 
 
-def _place(utterance: Utterance) -> tuple[int, int]:
-    return utterance.end, utterance.start
+def _place(utterance: HeardUtterance) -> tuple[int, int]:
+    return utterance.cut.end, utterance.cut.start
 
 
-def _units(utterances: list[Utterance]) -> Iterator[Unit]:
+def _units(utterances: list[HeardUtterance]) -> Iterator[Unit]:
     """A recording's utterances by end, in units of UNIT_SECONDS: a unit's PCM is held in memory."""
     if not utterances:
         return
-    recording, rate = utterances[0].recording, utterances[0].rate
+    recording, rate = utterances[0].cut.recording, utterances[0].cut.rate
     piece: list[Wanted] = []
     held = 0
     for u in sorted(utterances, key=_place):
-        if piece and held + u.end - u.start > UNIT_SECONDS * rate:
+        if piece and held + u.cut.end - u.cut.start > UNIT_SECONDS * rate:
             yield Unit(recording, tuple(piece), rate)
             piece, held = [], 0
-        piece.append((u.start, u.end, u.audio))
-        held += u.end - u.start
+        piece.append((u.cut.start, u.cut.end, u.cut.audio))
+        held += u.cut.end - u.cut.start
     yield Unit(recording, tuple(piece), rate)
 
 
-def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
+def compute(units: list[Unit], job: Job) -> Iterator[list[MadeAudio]]:
     """Rows of each unit, in order; `pcm` in a row is its int16 samples, still to be stored.
 
     Units of one recording follow each other and share one decode.
@@ -132,7 +135,7 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
         yield from _convert(list(group), job)
 
 
-def failure(unit: Unit, code: str, detail: str) -> list[Row]:
+def failure(unit: Unit, code: str, detail: str) -> list[MadeAudio]:
     return [
         {
             "audio": recipe,
@@ -146,7 +149,7 @@ def failure(unit: Unit, code: str, detail: str) -> list[Row]:
     ]
 
 
-def _convert(units: list[Unit], job: Job) -> Iterator[list[Row]]:
+def _convert(units: list[Unit], job: Job) -> Iterator[list[MadeAudio]]:
     """Rows of the units of one recording. After a decoding error all later spans fail."""
     spans = [span for unit in units for span in unit.spans]
     recording = units[0].recording
@@ -246,7 +249,7 @@ def _alone(locator: Locator, span: Wanted) -> audio.Clip:
         return audio.Clip.lazy(locator, start, end, stream.rate, stream.channels)
 
 
-def _row(unit: Unit, span: Wanted, held: tuple[blobs.Pcm, str], job: Job) -> Row:
+def _row(unit: Unit, span: Wanted, held: tuple[blobs.Pcm, str], job: Job) -> MadeAudio:
     samples, sha256 = held
     start, end, recipe = span
     return {

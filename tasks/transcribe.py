@@ -7,21 +7,21 @@ language, the recogniser's own scores, and exact error counts against the source
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from functools import lru_cache
 from itertools import groupby
 
 from tasks import plugins, scoring, speech
 from tasks.asr import SpeechClip, Transcript
 from tasks.base.errors import shortened
-from tasks.base.schema import TRANSCRIPTS, Row
+from tasks.base.schema import TRANSCRIPTS, TranscriptRow, WordRow
 from tasks.plugins import backends
+from tasks.plugins.contracts import asr
 from tasks.plugins.contracts.asr import Backend, ChunkedBackend
 from tasks.served import llm_text
 from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tasks.shard_store import judged_shard, llm_answers
-from tasks.shard_store.utterance import Utterance
+from tasks.shard_store.utterance import JudgedUtterance
 from tasks.stages.asr_units import CHUNK_SECONDS, Sharing, Unit, chunks, clips, sharing_of
 
 SCHEMA = TRANSCRIPTS
@@ -44,32 +44,36 @@ def todo(shard: judged_shard.ShardView) -> tuple[list[Unit], int]:
     units: dict[str, Unit] = {}
     reused = 0
     for utterance in shard.transcribed():
-        reused += utterance.heard is not None
+        reused += utterance.heard.transcript is not None
         for unit in _lacking(utterance, shard):
             reused += unit.transcript in units  # equal samples are transcribed once
             units[unit.transcript] = unit
     return sorted(units.values(), key=_order), reused
 
 
-def _lacking(utterance: Utterance, shard: judged_shard.ShardView) -> Iterator[Unit]:
+def _lacking(utterance: JudgedUtterance, shard: judged_shard.ShardView) -> Iterator[Unit]:
     """What an utterance lacks in this round: its transcript, or those that depend on it."""
-    pcm = utterance.pcm
+    pcm = utterance.heard.pcm
     if pcm is None:
         return
 
     def unit(recipe: str, backend: int = 0, sharing: Sharing | None = None) -> Unit:
-        language, reference = utterance.forced, utterance.reference
+        language, reference = utterance.heard.forced, utterance.cut.reference
         return Unit(recipe, pcm, shard.shard, language, reference, sharing, backend)
 
-    if utterance.heard is None:
+    if utterance.heard.transcript is None:
         if utterance.outcome.stage == "transcribe":
-            yield unit(shard.transcript_recipe(utterance), 0, sharing_of(utterance, shard.audio))
+            yield unit(
+                shard.transcript_recipe(utterance.heard), 0, sharing_of(utterance.cut, shard.audio)
+            )
         return
-    if utterance.llm_unanswered and (question := llm_answers.request_for(shard.job, utterance)):
+    if utterance.llm_unanswered and (
+        question := llm_answers.request_for(shard.job, utterance.heard)
+    ):
         yield Unit(question.recipe, pcm, shard.shard, None, None, request=question)
-    if utterance.missing:
-        further = shard.further_recipes(utterance)
-        for number in utterance.missing:
+    if utterance.heard.missing:
+        further = shard.further_recipes(utterance.heard)
+        for number in utterance.heard.missing:
             yield unit(further[number], number + 1)
 
 
@@ -82,7 +86,7 @@ def _order(unit: Unit) -> tuple[int, float, tuple[str, ...], int, str]:
     return unit.backend, -shared.seconds, shared.audio, shared.place, unit.transcript
 
 
-def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
+def compute(units: list[Unit], job: Job) -> Iterator[list[TranscriptRow]]:
     """One row per unit, in order. PCM is read some minutes at a time."""
     for number, own in groupby(units, key=lambda unit: LLM_LAST if unit.request else unit.backend):
         if number == LLM_LAST:
@@ -91,34 +95,33 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
             yield from _heard_by(job.transcribe.recognisers[number], [*own], job)
 
 
-def _written(units: list[Unit], job: Job) -> Iterator[list[Row]]:
+def _written(units: list[Unit], job: Job) -> Iterator[list[TranscriptRow]]:
     """One row per unit, in order, by the language model."""
     assert job.transcribe.llm_text is not None
     questions = [unit.request for unit in units if unit.request]
     answers = _writer(job.transcribe.llm_text).write([(q.text, q.language) for q in questions])
     for unit, question, answer in zip(units, questions, answers, strict=True):
-        row = failure(unit, answer.reason, answer.detail)[0] if answer.reason else {}
-        yield [
-            {
-                **row,
-                "transcript": unit.transcript,
-                "audio": None,  # no recogniser ran
-                "raw_text": answer.answer,
-                "text": answer.text,
-                "reference": question.text,
-                "language": question.language or None,
-            }
-        ]
+        row: TranscriptRow = {
+            "transcript": unit.transcript,
+            "audio": None,  # no recogniser ran
+            "raw_text": answer.answer,
+            "text": answer.text,
+            "reference": question.text,
+            "language": question.language or None,
+        }
+        if answer.reason:
+            row["error_code"], row["error_detail"] = answer.reason, answer.detail[:500]
+        yield [row]
 
 
 #: The client of this worker process.
 _writer = lru_cache(maxsize=1)(llm_text.Writer)
 
 
-def _heard_by(plugin: Plugin, units: list[Unit], job: Job) -> Iterator[list[Row]]:
+def _heard_by(plugin: Plugin, units: list[Unit], job: Job) -> Iterator[list[TranscriptRow]]:
     """One row per unit, in order, by one recogniser."""
     backend = _backend(plugin, job.transcribe.recognisers)
-    listens = backend.RATE == speech.RATE and plugins.load("asr", plugin.use).LISTENS
+    listens = backend.RATE == speech.RATE and plugins.ASR.load(plugin.use).LISTENS
     most = backend.chunk_seconds if isinstance(backend, ChunkedBackend) else CHUNK_SECONDS
     for chunk in chunks(units, most):
         spoken = clips(chunk, job.out, backend.RATE)
@@ -131,7 +134,7 @@ def load(job: Job) -> None:
     _backend(job.transcribe.backend, job.transcribe.recognisers)
 
 
-def failure(unit: Unit, code: str, detail: str) -> list[Row]:
+def failure(unit: Unit, code: str, detail: str) -> list[TranscriptRow]:
     return [
         {
             "transcript": unit.transcript,
@@ -156,10 +159,11 @@ def _backend(plugin: Plugin, chosen: Sequence[Plugin]) -> Backend:
     return _models[plugin]
 
 
-def _row(unit: Unit, heard: Transcript, clip: SpeechClip | None) -> Row:
+def _row(unit: Unit, heard: Transcript, clip: SpeechClip | None) -> TranscriptRow:
     if heard.error:
         return failure(unit, "asr_error", heard.error)[0]
-    row: Row = {
+    spoken, after_text = _speech(heard, clip)
+    row: TranscriptRow = {
         "transcript": unit.transcript,
         "audio": unit.pcm["audio"],
         "raw_text": heard.text,
@@ -170,19 +174,27 @@ def _row(unit: Unit, heard: Transcript, clip: SpeechClip | None) -> Row:
         "compression_ratio": heard.compression_ratio,
         "detected_language": heard.detected_language,
         "detected_probability": heard.detected_probability,
-        **_speech(heard, clip),
-        "word_times": None if heard.words is None else [asdict(word) for word in heard.words],
+        "speech_seconds": spoken,
+        "speech_after_text": after_text,
+        "word_times": None if heard.words is None else [_word(word) for word in heard.words],
     }
     return scoring.scored(row, unit.reference, unit.language)
 
 
-def _speech(heard: Transcript, clip: SpeechClip | None) -> Row:
+def _word(word: asr.Word) -> WordRow:
+    return {
+        "word": word.word,
+        "start": word.start,
+        "end": word.end,
+        "probability": word.probability,
+    }
+
+
+def _speech(heard: Transcript, clip: SpeechClip | None) -> tuple[float | None, float | None]:
     """Seconds of detected speech, in the clip and after the last word; None: unknown."""
     if clip is None or heard.text is None:
-        return {"speech_seconds": None, "speech_after_text": None}
+        return None, None
     length = len(clip.samples) / speech.RATE
     after = heard.text_end
-    return {
-        "speech_seconds": speech.within(clip.speech, 0.0, length),
-        "speech_after_text": None if after is None else speech.within(clip.speech, after, length),
-    }
+    later = None if after is None else speech.within(clip.speech, after, length)
+    return speech.within(clip.speech, 0.0, length), later

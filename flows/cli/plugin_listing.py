@@ -61,7 +61,7 @@ def _whole(shelf: str, name: str) -> JsonObject:
     if shelf in plugins.MEASURING:
         columns = plugins.columns("filters" if shelf == "filters" else "text", name)
     fields = {key: f for key, f in module.Settings.model_fields.items() if key != "kind"}
-    abilities = plugins.load("asr", name).abilities(module.Settings()) if shelf == "asr" else None
+    abilities = plugins.ASR.load(name).abilities(module.Settings()) if shelf == "asr" else None
     return {
         "about": _short(shelf, name)["about"],
         **({} if abilities is None else {"abilities": asdict(abilities)}),

@@ -151,7 +151,7 @@ def data_list(
         )
     storage.check_name(wanted)
     storage.refuse_links(dataset)
-    module = plugins.load("formats", chosen)
+    module = plugins.FORMATS.load(chosen)
     assert module.listing is not None
     store = storage.of(dataset)
     lists = [name for name in store.tree(dataset) if name.endswith(module.LISTS)]
@@ -164,13 +164,13 @@ def data_list(
 
 
 def _listed_format(dataset: Path, formats: list[str], use: str | None) -> str:
-    having = [name for name in formats if plugins.load("formats", name).listing]
+    having = [name for name in formats if plugins.FORMATS.load(name).listing]
     if use is None and having:
         return "wenet" if "wenet" in having else having[0]
     if use in having:
         return str(use)
     if use is None:
-        able = [name for name in shelves.names("formats") if plugins.load("formats", name).listing]
+        able = [name for name in shelves.names("formats") if plugins.FORMATS.load(name).listing]
         raise ConfigError(
             f"{dataset} has no list of clips: no format in it ({', '.join(formats)}) has one; "
             f"package it with {', '.join(able[:-1])} or {able[-1]}"

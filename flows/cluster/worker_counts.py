@@ -189,7 +189,7 @@ def with_threads(job: Job, settings: ClusterSettings) -> Job:
     """The job for these workers: its recogniser has as many threads as its share of the CPUs, if it
     has that setting and the user left it open."""
     backend = job.transcribe.backend
-    module = plugins.load("asr", backend.use)
+    module = plugins.ASR.load(backend.use)
     if "threads" not in module.Settings.model_fields or "threads" in backend.options:
         return job
     on_gpu = gpu.stages(job)

@@ -22,11 +22,11 @@ from tasks.audio import decode_int16
 from tasks.base.arrays import Int16s
 from tasks.base.errors import CorruptManifest, ItemError, UnsafePlace
 from tasks.base.json_types import JsonObject
-from tasks.base.schema import UTTERANCES_FILE
+from tasks.base.schema import UTTERANCES_FILE, AudioRow
 from tasks.base.speech_rate import RATE
 from tasks.recording import Locator
 from tasks.shard_store import blobs
-from tasks.shard_store.utterance import Utterance
+from tasks.shard_store.utterance import JudgedUtterance
 from tasks.speech import silero
 
 LONGEST = 600.0  # s of a source that one answer holds
@@ -64,7 +64,7 @@ def published(version: Path, row: JsonObject) -> tuple[Int16s, int] | None:
     return None
 
 
-def of_blob(out: Path, shard: str, row: JsonObject) -> tuple[Int16s, int] | None:
+def of_blob(out: Path, shard: str, row: AudioRow) -> tuple[Int16s, int] | None:
     """The PCM that a run made; None if it is gone."""
     try:
         return blobs.read(out, shard, row), int(row["rate"])
@@ -148,11 +148,13 @@ def detail(corpus: Corpus, items: Items, item: int) -> JsonObject:
     texts: JsonObject = {"reference": None, "heard": None, "others": [], "words": None}
     if known is not None:
         utterance = known[1]
-        heard = utterance.heard or {}
-        texts["reference"], texts["heard"] = utterance.reference, heard.get("text")
+        heard = utterance.heard.transcript
+        texts["reference"] = utterance.cut.reference
         texts["others"] = _others(corpus, utterance)
-        words = heard.get("word_times")
-        texts["words"] = None if words is None else [dict(word) for word in words]
+        if heard is not None:
+            words = heard.get("word_times")
+            texts["heard"] = heard.get("text")
+            texts["words"] = None if words is None else [dict(word) for word in words]
     elif found["text_source"] == "reference":
         texts["reference"] = found["text"]
     texts["heard"] = found["hypothesis"] or texts["heard"]
@@ -160,7 +162,7 @@ def detail(corpus: Corpus, items: Items, item: int) -> JsonObject:
     return {"row": found, "around": around, **texts}
 
 
-def _others(corpus: Corpus, utterance: Utterance) -> list[str]:
+def _others(corpus: Corpus, utterance: JudgedUtterance) -> list[str]:
     """Texts of other recognisers, or of other settings, for the same PCM."""
     home = storage.of(corpus.out).mounted(corpus.out / "manifests" / "transcribe")
     if home is None:
@@ -168,13 +170,14 @@ def _others(corpus: Corpus, utterance: Utterance) -> list[str]:
     pattern = str(home / "*" / "*.parquet")
     if not corpus.rows("SELECT 1 FROM glob(?) LIMIT 1", [pattern]):
         return []
+    heard = utterance.heard.transcript
+    transcript, text = (heard["transcript"], heard.get("text")) if heard else ("", None)
     found = corpus.rows(
         "SELECT DISTINCT text::VARCHAR AS text FROM read_parquet(?, union_by_name=true) "
         "WHERE audio::VARCHAR = ? AND text IS NOT NULL AND transcript::VARCHAR <> ? ORDER BY text",
-        [pattern, utterance.audio, (utterance.heard or {}).get("transcript") or ""],
+        [pattern, utterance.cut.audio, transcript],
     )
-    mine = (utterance.heard or {}).get("text")
-    return [str(each["text"]) for each in found if each["text"] != mine]
+    return [str(each["text"]) for each in found if each["text"] != text]
 
 
 def audio_of(corpus: Corpus, items: Items, item: int, more: float = 0.0) -> tuple[Int16s, int]:
@@ -187,7 +190,7 @@ def audio_of(corpus: Corpus, items: Items, item: int, more: float = 0.0) -> tupl
             return ready
         known = corpus.shards.utterance(found["recording"], found["id"])
         if known is not None:
-            pcm = known[1].pcm
+            pcm = known[1].heard.pcm
             made = pcm is not None and not pcm["error_code"]
             if pcm and made and (ready := of_blob(corpus.out, known[0], pcm)):
                 return ready

@@ -24,7 +24,7 @@ from tasks.base.logs import log
 from tasks.recording import Locator
 from tasks.settings.job import Job
 from tasks.shard_store import manifest
-from tasks.shard_store.utterance import Utterance
+from tasks.shard_store.utterance import JudgedUtterance
 from tasks.stages.stage import view_of
 from tasks.storage import versions
 
@@ -68,7 +68,7 @@ class Shards:
                 return Locator.loads(each["locator"])
         return None
 
-    def utterance(self, recording: str, key: str | None) -> tuple[str, Utterance] | None:
+    def utterance(self, recording: str, key: str | None) -> tuple[str, JudgedUtterance] | None:
         """(shard, utterance) by its id, judged by the last run's settings."""
         shard, job = self.shard_of(recording), self._job()
         if shard is None or job is None or key is None:
@@ -76,13 +76,13 @@ class Shards:
         known = self._decided(shard, recording)
         return (shard, known[key]) if key in known else None
 
-    def _decide(self, shard: str, recording: str) -> dict[str, Utterance]:
+    def _decide(self, shard: str, recording: str) -> dict[str, JudgedUtterance]:
         """The utterances of a recording by id."""
         job = self._job()
         assert job is not None
         view = view_of(job, shard)
         view.recordings = [r for r in view.recordings if r["recording"] == recording]
-        return {u.id: u for u in view.transcribed()}
+        return {u.cut.id: u for u in view.transcribed()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from tasks.accounting import metrics
 from tasks.accounting.metrics import Place, Trace
 from tasks.base.json_types import JsonObject
 from tasks.base.logs import log
-from tasks.base.schema import METRICS, Row
+from tasks.base.schema import METRICS, MetricRow
 from tasks.settings.job import Cost, Done
 
 SHOWN = 3  # stragglers that are printed
@@ -49,7 +49,7 @@ class Metrics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._full: list[pa.RecordBatch] = []  # compact: a corpus of 100,000 hours has 300,000 rows
-        self._rows: list[Row] = []
+        self._rows: list[MetricRow] = []
 
     def stage(self, place: Place, trace: Trace, done: Done) -> None:
         """Record a stage of a shard that has returned."""
@@ -68,7 +68,7 @@ class Metrics:
     def failed(self, place: Place, trace: Trace, error: BaseException) -> None:
         self._add(metrics.row(place, trace, None, error=type(error).__name__))
 
-    def _add(self, row: Row) -> None:
+    def _add(self, row: MetricRow) -> None:
         with self._lock:
             self._rows.append(row)
             if len(self._rows) >= BATCH:

@@ -13,10 +13,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 from tasks.base.errors import ConservationError
-from tasks.base.schema import Row
+from tasks.base.schema import LedgerRow, RecordingRow
 from tasks.shard_store.cuts import Cut
 from tasks.shard_store.judged_shard import ShardView
-from tasks.shard_store.utterance import Outcome, Utterance
+from tasks.shard_store.utterance import JudgedUtterance, Outcome
 
 PRECEDENCE = ("packaged", "dropped", "failed", "non_speech", "unsegmented")
 #: Outcome and reason of what a run has yet to come to. No version has it.
@@ -62,13 +62,13 @@ def exclusive(spans: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def of_shard(
-    view: ShardView, utterances: Iterable[Utterance], uncut: Outcome = CHANGED
-) -> list[Row]:
+    view: ShardView, utterances: Iterable[JudgedUtterance], uncut: Outcome = CHANGED
+) -> list[LedgerRow]:
     """Ledger rows of one shard; `uncut`: the outcome of recordings without cuts."""
-    by_recording: dict[str, list[Utterance]] = {}
+    by_recording: dict[str, list[JudgedUtterance]] = {}
     for utterance in utterances:
-        by_recording.setdefault(utterance.recording["recording"], []).append(utterance)
-    rows: list[Row] = []
+        by_recording.setdefault(utterance.cut.recording["recording"], []).append(utterance)
+    rows: list[LedgerRow] = []
     for recording in view.recordings:
         own = by_recording.get(recording["recording"], [])
         rows += _of_recording(recording, view.cut_of(recording), own, uncut)
@@ -76,8 +76,8 @@ def of_shard(
 
 
 def _of_recording(
-    recording: Row, cut: Cut | None, utterances: Sequence[Utterance], uncut: Outcome
-) -> list[Row]:
+    recording: RecordingRow, cut: Cut | None, utterances: Sequence[JudgedUtterance], uncut: Outcome
+) -> list[LedgerRow]:
     """Rows of one recording, by PRECEDENCE, then by start; checked against its decoded samples."""
     if recording["error_code"]:
         outcome = Outcome(
@@ -92,8 +92,8 @@ def _of_recording(
         if no is not None:
             outcome = replace(outcome, value=no.value, threshold=no.threshold)
         return [_row(recording, 0, cut.decoded, cut.decoded, cut.rate or 1, outcome)]
-    spans = [(u.start, u.end, u.outcome, u) for u in utterances]
-    spans.sort(key=lambda s: (_RANKS.index(s[2].outcome), s[0], s[1], s[3].id))
+    spans = [(u.cut.start, u.cut.end, u.outcome, u) for u in utterances]
+    spans.sort(key=lambda s: (_RANKS.index(s[2].outcome), s[0], s[1], s[3].cut.id))
     gaps = [
         (g["start"], g["end"], Outcome(g["kind"], "filter", g["reason"] or g["kind"]), None)
         for g in cut.spans
@@ -110,29 +110,35 @@ def _of_recording(
     return rows
 
 
-def assigned_again(rows: Sequence[Row]) -> list[Row]:
+def assigned_again(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
     """Rows of one recording, some with another outcome than when their samples were assigned."""
 
-    def span(row: Row) -> tuple[int, int]:
+    def span(row: LedgerRow) -> tuple[int, int]:
         return round(row["start"] * row["sample_rate"]), round(row["end"] * row["sample_rate"])
 
-    def place(row: Row) -> tuple[bool, int, int, int, str]:
+    def place(row: LedgerRow) -> tuple[bool, int, int, int, str]:
         rank = _RANKS.index(row["outcome"])
         return row["utterance"] is None, rank, *span(row), row["utterance"] or ""
 
     ordered = sorted(rows, key=place)
     owned = exclusive([span(row) for row in ordered])
-    found = []
+    found: list[LedgerRow] = []
     for row, samples in zip(ordered, owned, strict=True):
         start, end = span(row)
         seconds = samples / row["sample_rate"]
-        more = {"samples": samples, "seconds": seconds, "overlap_samples": end - start - samples}
-        found.append({**row, **more})
+        found.append(
+            {
+                **row,
+                "samples": samples,
+                "seconds": seconds,
+                "overlap_samples": end - start - samples,
+            }
+        )
     check(rows[0]["recording"], sum(row["samples"] for row in rows), found)
     return found
 
 
-def check(name: str, decoded: int, rows: Iterable[Row]) -> None:
+def check(name: str, decoded: int, rows: Iterable[LedgerRow]) -> None:
     """ConservationError unless the rows account for each decoded sample once."""
     total = sum(row["samples"] for row in rows)
     if total != decoded:
@@ -142,22 +148,23 @@ def check(name: str, decoded: int, rows: Iterable[Row]) -> None:
 
 
 def _row(
-    recording: Row,
+    recording: RecordingRow,
     start: int,
     end: int,
     samples: int,
     rate: int,
     outcome: Outcome,
-    utterance: Utterance | None = None,
-) -> Row:
+    utterance: JudgedUtterance | None = None,
+) -> LedgerRow:
     language = recording["language"]
     if utterance is not None:
-        language = (utterance.heard or {}).get("language") or utterance.language
+        heard = utterance.heard.transcript
+        language = (heard.get("language") if heard else None) or utterance.cut.language
     return {
         "recording": recording["recording"],
         "source_path": recording["source_path"],
         "dataset": recording["dataset"],
-        "utterance": utterance.id if utterance else None,
+        "utterance": utterance.cut.id if utterance else None,
         "start": start / rate,
         "end": end / rate,
         "samples": samples,

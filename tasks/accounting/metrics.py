@@ -6,7 +6,7 @@ nothing and have no row. The numbers depend on the clock and the machine, so no 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.base.json_types import JsonObject
-from tasks.base.schema import Row
+from tasks.base.schema import MetricRow
 from tasks.settings.job import Cost
 from tasks.storage import tables, write_atomic
 
@@ -57,12 +57,14 @@ def row(
     reused: int = 0,
     load: float | None = None,
     error: str | None = None,
-) -> Row:
+) -> MetricRow:
     """One row; a call without `cost` never returned."""
-    known = asdict(cost) if cost is not None else {}
-    started = known.pop("started", None)
+    started = cost.started if cost is not None else None
     return {
-        **asdict(place),
+        "stage": place.stage,
+        "step": place.step,
+        "shard": place.shard,
+        "kind": place.kind,
         "attempts": trace.attempts,
         "deaths": trace.deaths,
         "lost_seconds": trace.lost,
@@ -72,9 +74,16 @@ def row(
         "items_computed": computed,
         "items_reused": reused,
         "load_seconds": load,
-        "wall_seconds": known.pop("wall", None),
-        "cpu_seconds": known.pop("cpu", None),
-        **known,
+        "worker": cost.worker if cost else None,
+        "host": cost.host if cost else None,
+        "pid": cost.pid if cost else None,
+        "wall_seconds": cost.wall if cost else None,
+        "cpu_seconds": cost.cpu if cost else None,
+        "rss_before": cost.rss_before if cost else None,
+        "rss_peak": cost.rss_peak if cost else None,
+        "gpu": cost.gpu if cost else None,
+        "gpu_percent": cost.gpu_percent if cost else None,
+        "gpu_memory": cost.gpu_memory if cost else None,
         "started": None if started is None else datetime.fromtimestamp(started, UTC),
         # Two machines' clocks may differ by more than a call waits.
         "queue_seconds": None if started is None else max(0.0, started - trace.wanted),

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from tasks.accounting.ledger import PENDING, PRECEDENCE, SOUND
 from tasks.base.arrays import Float64s
-from tasks.base.json_types import JsonObject
+from tasks.base.json_types import JsonObject, Reason, Summary
 from tasks.base.schema import LEDGER_FILE, UTTERANCES_FILE
 from tasks.storage import tables
 
@@ -97,12 +97,12 @@ def sums_by(table: pa.Table, keys: Sequence[str], names: Sequence[str]) -> pa.Ta
     return found.rename_columns([name.removesuffix("_sum") for name in found.column_names])
 
 
-def of_ledger(ledger: pa.Table) -> JsonObject:
+def of_ledger(ledger: pa.Table) -> Summary:
     """`of_totals` of a table."""
     return of_totals(totals(ledger))
 
 
-def of_totals(found: Totals) -> JsonObject:
+def of_totals(found: Totals) -> Summary:
     """`recordings`, `utterances`, `seconds` (rounded to µs) and `reasons`.
 
     A recording has failed if some of it failed and none of it was packaged or dropped, or still
@@ -135,10 +135,10 @@ def _recordings(ledger: pa.Table, *outcomes: str) -> set[str]:
     return set(pc.unique(chosen["recording"]).to_pylist())
 
 
-def reasons(sums: pa.Table) -> dict[str, JsonObject]:
+def reasons(sums: pa.Table) -> dict[str, Reason]:
     """`<stage>.<reason>`: items and seconds, for everything that was not packaged."""
     rest = sums.filter(pc.not_equal(sums["outcome"], "packaged"))
-    found = {
+    found: dict[str, Reason] = {
         f"{stage}.{reason}": {"items": items, "seconds": round(seconds, 6)}
         for (stage, reason), (items, seconds) in _grouped(rest, "stage", "reason").items()
     }

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tasks.base import masking
-from tasks.base.json_types import JsonObject
+from tasks.base.json_types import Reason
 
 
 class MillError(Exception):
@@ -48,7 +48,7 @@ class NothingLeft(RunError):
     def __init__(
         self,
         message: str,
-        reasons: Mapping[str, JsonObject] | None = None,
+        reasons: Mapping[str, Reason] | None = None,
         ignored: dict[str, int] | None = None,
     ) -> None:
         super().__init__(message, reasons, ignored)

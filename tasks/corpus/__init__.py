@@ -18,12 +18,12 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from tasks import plugins
-from tasks.base.schema import Row
+from tasks.base.schema import AnyRow
 from tasks.plugins.contracts import Measuring
 from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tasks.shard_store.text_values import final_text
-from tasks.shard_store.utterance import Utterance
+from tasks.shard_store.utterance import JudgedUtterance
 
 ROW = pa.schema(
     {
@@ -40,25 +40,25 @@ ROW = pa.schema(
 )
 
 
-def rows(job: Job, shard: str, utterances: Iterable[Utterance]) -> list[Row]:
+def rows(job: Job, shard: str, utterances: Iterable[JudgedUtterance]) -> list[AnyRow]:
     """One row for each transcribed utterance."""
     return [
         {
-            "id": u.id,
-            "dataset": u.recording["dataset"],
-            "recording": u.recording["recording"],
-            "language": u.heard["language"],
-            "seconds": u.seconds,
-            "text": final_text(job, u)[0],
-            "native_rate": u.rate,
-            "format": u.recording["format"],
-            "print": u.fingerprints.get("duplicate"),
+            "id": u.cut.id,
+            "dataset": u.cut.recording["dataset"],
+            "recording": u.cut.recording["recording"],
+            "language": u.heard.transcript["language"],
+            "seconds": u.cut.seconds,
+            "text": final_text(job, u.heard)[0],
+            "native_rate": u.cut.rate,
+            "format": u.cut.recording["format"],
+            "print": u.cut.fingerprints.get("duplicate"),
             "work_shard": shard,
             "kept": u.outcome.outcome == "packaged",
             "published": False,
         }
         for u in utterances
-        if u.heard is not None and not u.heard["error_code"]
+        if u.heard.transcript is not None and not u.heard.transcript["error_code"]
     ]
 
 
@@ -66,7 +66,11 @@ def chosen(job: Job) -> list[tuple[Measuring, Plugin]]:
     """(shelf, plug-in) of all plug-ins with `reject`, in the order of the settings."""
     asked: list[tuple[Measuring, Plugin]] = [("filters", p) for p in job.filter.filters]
     asked += [("text", p) for p in job.transcribe.verdicts]
-    return [(shelf, plugin) for shelf, plugin in asked if plugins.load(shelf, plugin.use).reject]
+    return [
+        (shelf, plugin)
+        for shelf, plugin in asked
+        if plugins.measuring(shelf).load(plugin.use).reject
+    ]
 
 
 def takes_part(job: Job) -> bool:

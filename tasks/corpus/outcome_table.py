@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from tasks import plugins, storage
 from tasks.base.json_types import JsonObject
-from tasks.base.schema import Row
+from tasks.base.schema import AnyRow
 from tasks.plugins import rules
 from tasks.plugins.rules import Allowed, Rule
 from tasks.settings import Plugin, role
@@ -27,7 +27,7 @@ from tasks.settings.job import Job
 from tasks.shard_store import decisions, enhanced, whole_job
 from tasks.shard_store.index import Index
 from tasks.shard_store.text_values import text_columns
-from tasks.shard_store.utterance import Utterance
+from tasks.shard_store.utterance import JudgedUtterance
 from tasks.shard_store.verdicts import rules_of
 from tasks.storage import tables
 from tasks.text import SHARED_COLUMNS
@@ -43,7 +43,7 @@ FIXED = pa.schema(
         "heard": pa.bool_(),  # it has a transcript
         STORED: pa.bool_(),  # it has not, since a limit dropped it first; but one is stored
         SPARED: pa.bool_(),  # a person keeps it, whatever verdicts say
-        # From here on, columns of `Utterance.texts` and `Utterance.measures`.
+        # From here on, columns of `JudgedUtterance.texts` and `JudgedUtterance.measures`.
         "words": pa.int64(),  # of the reference
         "word_errors": pa.int64(),  # of the recogniser's text
     }
@@ -58,15 +58,17 @@ def schema_of(job: Job) -> pa.Schema:
     return pa.schema([*FIXED, *((name, pa.float64()) for name in names)])
 
 
-def of_utterances(job: Job, utterances: Sequence[Utterance], stored: Collection[str]) -> pa.Table:
+def of_utterances(
+    job: Job, utterances: Sequence[JudgedUtterance], stored: Collection[str]
+) -> pa.Table:
     """One row for each utterance that was judged; `stored`: ids of those dropped before their
     transcript was looked up, although there is one."""
     schema = schema_of(job)
     fixed = pa.Table.from_pylist(
-        [_fixed(u, u.id in stored) for u in utterances],
+        [_fixed(u, u.cut.id in stored) for u in utterances],
         schema=pa.schema(list(schema)[:MEASURES_FROM]),
     )
-    judged = [(u.texts, u.measures) for u in utterances]
+    judged = [(u.texts, u.heard.measures) for u in utterances]
     values = (
         pa.array([texts[n] if n in texts else measures.get(n) for texts, measures in judged], kind)
         for n, kind in zip(schema.names[MEASURES_FROM:], schema.types[MEASURES_FROM:], strict=True)
@@ -74,20 +76,22 @@ def of_utterances(job: Job, utterances: Sequence[Utterance], stored: Collection[
     return pa.table([*fixed.columns, *values], schema=schema)
 
 
-def _fixed(u: Utterance, stored: bool) -> Row:
-    heard = u.heard is not None and not u.heard["error_code"]
+def _fixed(u: JudgedUtterance, stored: bool) -> AnyRow:
+    heard = u.heard.transcript is not None and not u.heard.transcript["error_code"]
     return {
-        "id": u.id,
-        "dataset": u.recording["dataset"],
-        "recording": u.recording["recording"],
-        "language": u.heard["language"] if heard and u.heard else u.language,
-        "seconds": u.seconds,
+        "id": u.cut.id,
+        "dataset": u.cut.recording["dataset"],
+        "recording": u.cut.recording["recording"],
+        "language": u.heard.transcript["language"]
+        if heard and u.heard.transcript
+        else u.cut.language,
+        "seconds": u.cut.seconds,
         "outcome": u.outcome.outcome,
         "stage": u.outcome.stage,
         "reason": u.outcome.reason,
         "heard": heard,
         STORED: stored,
-        SPARED: u.spared,
+        SPARED: u.cut.spared,
     }
 
 
@@ -102,7 +106,7 @@ def _state(job: Job, manifests: str | None = None) -> dict[str, str]:
 
 def _measuring(job: Job) -> JsonObject:
     """Settings that change measures: those of the stages without thresholds."""
-    found: JsonObject = whole_job.recipes_of(job)
+    found = whole_job.recipes_of(job)
     for stage in ("filter", "resample", "transcribe"):
         model = getattr(job, stage)
         for name in type(model).model_fields:
@@ -119,7 +123,7 @@ def _measuring(job: Job) -> JsonObject:
     if transcribe.backends:
         found["text"] += [transcribe.asr, transcribe.model_dump(mode="json")["when"]]
     # Settings that change a verdict's measures on text.
-    texts = {p.use: plugins.resolve("text", p)[1].recipe() for p in job.transcribe.verdicts}
+    texts = {p.use: plugins.TEXT.resolve(p)[1].recipe() for p in job.transcribe.verdicts}
     found["texts"] = {use: recipe for use, recipe in texts.items() if recipe}
     found["reviews"] = decisions.identity(job)
     return found

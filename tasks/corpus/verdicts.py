@@ -131,7 +131,7 @@ def judge(
     kept_frozen = {} if job.package.refit else dict(frozen)
     for shelf, plugin in corpus.chosen(job):
         name = f"{shelf}.{plugin.use}"
-        module, settings = plugins.resolve(shelf, plugin)
+        module, settings = plugins.measuring(shelf).resolve(plugin)
         before = kept_frozen.get(name, {})
         assert module.reject is not None  # `chosen` asked
         why, kept_frozen[name] = module.reject(rows, settings, before)

@@ -6,10 +6,12 @@ source names any speaker has no voices here: the source's names stand.
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 import numpy as np
 import pyarrow as pa
 
-from tasks.base.schema import Row
+from tasks.base.schema import RecordingRow
 from tasks.recording.turns import Turn
 from tasks.shard_store.cuts import segments_of
 from tasks.shard_store.judged_shard import ShardView
@@ -27,7 +29,15 @@ VOICES = pa.schema(
 )
 
 
-def rows(view: ShardView) -> list[Row]:
+class VoiceRow(TypedDict):
+    recording: str
+    number: int
+    content: str
+    seconds: float
+    vector: bytes
+
+
+def rows(view: ShardView) -> list[VoiceRow]:
     """The voices of a shard's recordings, whatever the outcome of their utterances."""
     found = []
     for recording in view.recordings:
@@ -39,12 +49,12 @@ def rows(view: ShardView) -> list[Row]:
     return found
 
 
-def _stated(recording: Row) -> bool:
+def _stated(recording: RecordingRow) -> bool:
     segments = segments_of(recording) or ()
     return recording["speaker"] is not None or any(s.speaker is not None for s in segments)
 
 
-def of_turns(recording: Row, turns: tuple[Turn, ...], rate: int) -> list[Row]:
+def of_turns(recording: RecordingRow, turns: tuple[Turn, ...], rate: int) -> list[VoiceRow]:
     """The voices of one recording, by its turns in samples at `rate` Hz."""
     sums: dict[int, np.ndarray] = {}
     seconds: dict[int, float] = {}

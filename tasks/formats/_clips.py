@@ -10,7 +10,7 @@ import numpy as np
 
 from tasks import audio
 from tasks.base.errors import ItemError
-from tasks.base.schema import Row
+from tasks.base.schema import ClipRow
 from tasks.settings import StageSettings, Threshold
 from tasks.shard_store.blobs import Pcm
 
@@ -39,7 +39,7 @@ def samples(pcm: Pcm) -> memoryview:
     return np.ascontiguousarray(pcm, dtype="<i2").data.cast("B")
 
 
-def faults(row: Row, name: str, data: bytes | memoryview, suffix: Suffix) -> list[str]:
+def faults(row: ClipRow, name: str, data: bytes | memoryview, suffix: Suffix) -> list[str]:
     """Why the bytes of the file `name` are not the row's clip; empty when they are.
 
     A WAV file is compared byte for byte, FLAC by its samples.

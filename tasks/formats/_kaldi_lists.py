@@ -15,11 +15,11 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path
+from typing import NotRequired, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.base.schema import Row
 from tasks.formats import OutputShard, Rows
 from tasks.recording import ids
 from tasks.storage import long_columns
@@ -42,16 +42,43 @@ _RESERVED = re.compile(r"(?<!\w)(?:<s>|</s>|#0)(?!\w)", re.ASCII)
 _SPACED = {"<s>": "< s >", "</s>": "< /s >", "#0": "# 0"}
 
 
+class SegmentsRow(TypedDict):
+    """SCHEMA, with the names that `with_names` adds."""
+
+    id: str
+    dataset: str
+    speaker: str | None
+    text: str
+    language: str | None
+    wav: str
+    start: int
+    stop: int
+    rate: int
+    name: NotRequired[str]
+    utterance: NotRequired[str]
+
+
 def segments_of(shard: OutputShard, rows: Rows) -> pa.Table:
     """A shard's clips with a text (SCHEMA) and their places in its WAV file."""
-    found, at = [], 0
+    found: list[SegmentsRow] = []
+    at = 0
     for row in rows:
         start, at = at, at + row["num_samples"]
         text = text_of(row["text"] or "")
         if text and at > start:
-            entry = {name: row[name] for name in ("id", "dataset", "speaker", "language")}
-            entry |= {"text": text, "wav": shard.path, "start": start, "stop": at}
-            found.append({**entry, "rate": row["sample_rate"]})
+            found.append(
+                {
+                    "id": row["id"],
+                    "dataset": row["dataset"],
+                    "speaker": row["speaker"],
+                    "text": text,
+                    "language": row["language"],
+                    "wav": shard.path,
+                    "start": start,
+                    "stop": at,
+                    "rate": row["sample_rate"],
+                }
+            )
     return pa.Table.from_pylist(found, schema=SCHEMA)
 
 
@@ -83,7 +110,7 @@ def in_order(table: pa.Table) -> pa.Table:
     return long_columns.take(table, pc.sort_indices(table["utterance"]).to_numpy())
 
 
-def _entry(row: Row, split: str) -> dict[str, str]:
+def _entry(row: SegmentsRow, split: str) -> dict[str, str]:
     """An utterance's value in each list."""
     rate, (start, stop) = row["rate"], (row["start"], row["stop"])
     return {

@@ -8,7 +8,7 @@ from itertools import chain, groupby
 from pathlib import Path
 
 from tasks import storage
-from tasks.base.schema import UTTERANCES_FILE, Row
+from tasks.base.schema import UTTERANCES_FILE, ClipRow
 from tasks.formats import OutputShard
 from tasks.storage import tables, write_atomic
 
@@ -32,7 +32,7 @@ def read(home: Path, use: str, split: str) -> list[str]:
 
 def clips(
     shards: Sequence[OutputShard], home: Path, columns: Sequence[str]
-) -> Iterator[tuple[str, Iterator[tuple[str, Row]]]]:
+) -> Iterator[tuple[str, Iterator[tuple[str, ClipRow]]]]:
     """Each split with the path and row of each clip, for a format that has a file for each clip.
     The shards of a split follow one another."""
     for split, part in groupby(stream(shards, home, columns), lambda pair: pair[0].split):
@@ -55,7 +55,7 @@ def under(head: str, path: str) -> str:
 
 def stream(
     shards: Sequence[OutputShard], home: Path, columns: Sequence[str]
-) -> Iterator[tuple[OutputShard, list[Row]]]:
+) -> Iterator[tuple[OutputShard, list[ClipRow]]]:
     """Each shard of one format with its rows, in order, from `home/utterances.parquet`."""
     rows = (
         row

@@ -6,8 +6,7 @@ import pyarrow as pa
 
 from tasks import plugins
 from tasks.base import shelves
-from tasks.base.json_types import JsonObject
-from tasks.base.schema import UTTERANCES, Row
+from tasks.base.schema import UTTERANCES, AnyRow
 from tasks.shard_store import enhanced
 
 _TRANSCRIPT = (
@@ -27,7 +26,7 @@ _OF_SHELVES |= {enhanced.after(column) for column in plugins.columns("filters", 
 NAMES = (*_TRANSCRIPT, *sorted(_OF_SHELVES - {"duration"}))
 
 
-def of(row: Row) -> JsonObject:
+def of(row: AnyRow) -> dict[str, object]:
     """The measures that the row has."""
     return {name: row[name] for name in NAMES if name in row}
 

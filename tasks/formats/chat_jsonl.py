@@ -33,7 +33,7 @@ from pydantic import model_validator
 from tasks.base.control_characters import json_line
 from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject
-from tasks.base.schema import UTTERANCES_FILE, Row
+from tasks.base.schema import UTTERANCES_FILE, AnyRow, ClipRow
 from tasks.formats import OutputShard, _clips, _lists, _wavs
 from tasks.settings import Threshold
 from tasks.storage import long_columns, tables, write_atomic
@@ -104,7 +104,7 @@ class Question(NamedTuple):
     def columns(self) -> list[str]:
         return [*_columns_of(self.prompt), *_columns_of(self.answer)]
 
-    def of(self, row: Row) -> tuple[str, str] | None:
+    def of(self, row: AnyRow) -> tuple[str, str] | None:
         """Prompt and answer for a clip; None: it lacks a column of theirs."""
         values = {name: _shown(row[name]) for name in self.columns}
         if not all(values.values()):
@@ -154,7 +154,7 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
         write_atomic(root / "dataset_info.json", f"{described}\n".encode())
 
 
-Run = list[tuple[str, Row]]  # clips that follow one another, with their paths
+Run = list[tuple[str, ClipRow]]  # clips that follow one another, with their paths
 
 
 def _each(

@@ -29,7 +29,7 @@ from tasks import audio
 from tasks.base.arrays import Int64s
 from tasks.base.errors import ConfigError, ItemError
 from tasks.base.json_types import JsonObject
-from tasks.base.schema import UTTERANCES_FILE, Row
+from tasks.base.schema import UTTERANCES_FILE, ClipRow
 from tasks.formats import Bound, Output, OutputShard, ReaderLimits, ReadPcm, Rows, _clips, _wavs
 from tasks.recording import Locator
 from tasks.settings import StageSettings, Threshold
@@ -126,7 +126,7 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
         (home / f"{_stem(split, recording)}.json").write_text(text, "utf-8", newline="\n")
 
 
-def _sorted(home: Path) -> Iterator[Row]:
+def _sorted(home: Path) -> Iterator[ClipRow]:
     path = home / UTTERANCES_FILE
     held = set(tables.schema(path).names)
     table = tables.read(path, columns=[name for name in LISTED if name in held])
@@ -135,7 +135,7 @@ def _sorted(home: Path) -> Iterator[Row]:
         yield from table.slice(at, BATCH).to_pylist()
 
 
-def _entry(row: Row) -> JsonObject:
+def _entry(row: ClipRow) -> JsonObject:
     return {
         "text": row["text"],
         "start": row["start"],
@@ -153,7 +153,7 @@ def listing(home: Path, split: str, head: str) -> list[str]:
     return [f"{head}/{path.relative_to(home).as_posix()}" for path in found]
 
 
-def _mp3_faults(row: Row, path: str, home: Path) -> list[str]:
+def _mp3_faults(row: ClipRow, path: str, home: Path) -> list[str]:
     """Whether a file has its row's sample rate, and its length within one MP3 frame."""
     try:
         with audio.open_stream(Locator(str(home / path))) as stream:

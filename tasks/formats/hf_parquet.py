@@ -19,8 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.base.json_types import JsonObject
-from tasks.base.schema import Row
+from tasks.base.schema import AnyRow, ClipRow
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _hub, _measures
 from tasks.shard_store import blobs
 from tasks.storage.atomic import HashedFile
@@ -45,14 +44,14 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return [f"hf_parquet/{split}/{number:09d}.parquet"]
 
 
-def _schema(row: Row) -> pa.Schema:
+def _schema(row: ClipRow) -> pa.Schema:
     """Columns of a file, from one of its rows: all rows of a version have the same measures."""
     taken = _measures.of(row)
     clips = dict.fromkeys(_clips_of(row), AUDIO)
     kinds = {"id": pa.string(), **clips, **{name: pa.string() for name in SPOKEN}}
     kinds |= {"duration": pa.float64()}
     kinds |= {name: _measures.type_of(name) for name in (*ORIGIN, *taken)}
-    features: JsonObject = {
+    features = {
         name: {"sampling_rate": row["sample_rate"], "_type": "Audio"}
         if name in clips
         else {"dtype": _NAMES[kind], "_type": "Value"}
@@ -62,15 +61,16 @@ def _schema(row: Row) -> pa.Schema:
     return pa.schema(list(kinds.items()), metadata={"huggingface": described})
 
 
-def _clips_of(row: Row) -> dict[str, Row]:
+def _clips_of(row: ClipRow) -> dict[str, ClipRow]:
     """The row of each column of audio."""
     return dict(zip(("audio", "audio_enhanced"), (row, *blobs.beside(row)), strict=False))
 
 
-def _facts(row: Row) -> JsonObject:
+def _facts(row: ClipRow) -> AnyRow:
     """All columns of a row but those of audio."""
+    columns: AnyRow = row
     return {
-        **{name: row[name] for name in ("id", *SPOKEN, *ORIGIN)},
+        **{name: columns[name] for name in ("id", *SPOKEN, *ORIGIN)},
         "duration": _clips.duration(row["num_samples"], row["sample_rate"]),
         **_measures.of(row),
     }

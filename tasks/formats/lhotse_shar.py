@@ -24,7 +24,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tasks.base.json_types import JsonObject
-from tasks.base.schema import Row
+from tasks.base.schema import ClipRow
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _index, _measures, _tar, _tars
 from tasks.settings import Threshold
 
@@ -52,7 +52,7 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return [tar, f"{cuts}.gz"]
 
 
-def _recording(row: Row) -> JsonObject:
+def _recording(row: ClipRow) -> JsonObject:
     """A `Recording` whose audio lies beside it."""
     return {
         "id": _tar.key(row["id"]),
@@ -64,7 +64,7 @@ def _recording(row: Row) -> JsonObject:
     }
 
 
-def _cut(row: Row) -> JsonObject:
+def _cut(row: ClipRow) -> JsonObject:
     recording = _recording(row)
     span = {"start": 0, "duration": recording["duration"], "channel": 0}
     spoken = {name: row[name] for name in ("text", "language", "speaker") if row[name] is not None}
@@ -105,7 +105,7 @@ def _cuts(rows: Rows) -> bytes:
     return b"".join(_line(_cut(row)) for row in rows)
 
 
-def _members(row: Row, suffix: _clips.Suffix) -> dict[str, bytes | Row]:
+def _members(row: ClipRow, suffix: _clips.Suffix) -> dict[str, bytes | ClipRow]:
     key = _tar.key(row["id"])
     return {f"{key}.{suffix}": row, f"{key}.json": _line(_recording(row))}
 

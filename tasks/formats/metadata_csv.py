@@ -37,7 +37,7 @@ from pydantic import model_validator
 
 from tasks import scoring
 from tasks.base.control_characters import escaped
-from tasks.base.schema import UTTERANCES_FILE, Row
+from tasks.base.schema import UTTERANCES_FILE, ClipRow
 from tasks.formats import Bound, OutputShard, ReaderLimits, _clips, _hub, _lists, _profiles, _wavs
 from tasks.recording import ids
 from tasks.settings import Threshold
@@ -130,7 +130,7 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
 
 
 def _fields(
-    clip: str, folder: str, row: Row, voices: Voices, profile: _profiles.Profile
+    clip: str, folder: str, row: ClipRow, voices: Voices, profile: _profiles.Profile
 ) -> dict[_profiles.Field, str]:
     text, language, speaker = row["text"] or "", row["language"] or "", row["speaker"]
     name = voices.name(row["dataset"], speaker)

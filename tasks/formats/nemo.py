@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.base.schema import Row
+from tasks.base.schema import ClipRow
 from tasks.formats import (
     Bound,
     Output,
@@ -57,7 +57,7 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return [f"{home}/audio_{number}.tar", f"{home}/sharded_manifests/manifest_{number}.json"]
 
 
-def member(row: Row, suffix: str) -> str:
+def member(row: ClipRow, suffix: str) -> str:
     """Name in the tar. NeMo reads `-sub1` at its end as the first part of a longer file, so a key
     with `-sub` is renamed, and a hash keeps it unique."""
     key = _tar.key(row["id"])
@@ -67,7 +67,7 @@ def member(row: Row, suffix: str) -> str:
     return f"{key}.{suffix}"
 
 
-def _members(row: Row, suffix: str) -> dict[str, bytes | Row]:
+def _members(row: ClipRow, suffix: str) -> dict[str, bytes | ClipRow]:
     return {member(row, suffix): row}
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from tasks import storage
 from tasks.base.json_types import JsonObject
-from tasks.base.schema import Row
+from tasks.base.schema import ClipRow
 from tasks.formats import OutputShard, _clips, _lists, _wavs
 from tasks.settings import StageSettings
 
@@ -48,7 +48,7 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
             file.writelines(f"{line}\n" for line in _lines(clips))
 
 
-def _lines(clips: Iterator[tuple[str, Row]]) -> Iterator[str]:
+def _lines(clips: Iterator[tuple[str, ClipRow]]) -> Iterator[str]:
     """One JSON object, an entry a line."""
     yield "{"
     held = ""
@@ -60,7 +60,7 @@ def _lines(clips: Iterator[tuple[str, Row]]) -> Iterator[str]:
     yield "}"
 
 
-def _entry(path: str, row: Row) -> JsonObject:
+def _entry(path: str, row: ClipRow) -> JsonObject:
     seconds = _clips.duration(row["num_samples"], row["sample_rate"])
     entry = {
         "wav": f"{ROOT}/{path}",

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.base.schema import Row
+from tasks.base.schema import AnyRow, ClipRow
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _index, _lists, _tar, _tars
 from tasks.settings import Threshold
 from tasks.shard_store import blobs
@@ -53,17 +53,22 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return [tar, f"{tar}{_index.SUFFIX}"] if settings.energon else [tar]
 
 
-def facts(row: Row) -> bytes:
+def facts(row: ClipRow) -> bytes:
     """`<key>.json` of a row; `start`, `end` (in the recording) and `seconds` in s."""
     seconds = _clips.duration(row["num_samples"], row["sample_rate"])
-    found = {**{name: row[name] for name in FACTS}, "seconds": seconds}
+    columns: AnyRow = row
+    found = {**{name: columns[name] for name in FACTS}, "seconds": seconds}
     return json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
 
 
-def _members(row: Row, suffix: _clips.Suffix) -> dict[str, bytes | Row]:
+def _members(row: ClipRow, suffix: _clips.Suffix) -> dict[str, bytes | ClipRow]:
     key = _tar.key(row["id"])
-    found = {f"{key}.json": facts(row), f"{key}.txt": row["text"].encode(), f"{key}.{suffix}": row}
-    return found | {f"{key}.enhanced.{suffix}": clean for clean in blobs.beside(row)}
+    return {
+        f"{key}.json": facts(row),
+        f"{key}.txt": row["text"].encode(),
+        f"{key}.{suffix}": row,
+        **{f"{key}.enhanced.{suffix}": clean for clean in blobs.beside(row)},
+    }
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.base.arrays import Int64s
-from tasks.base.schema import Row
+from tasks.base.schema import ClipRow
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _tar, _tars, _wenet
 from tasks.settings import StageSettings
 
@@ -38,7 +38,7 @@ def offsets(rows: pa.Table, settings: Settings) -> Int64s:
     return np.concatenate([[0], ends[:-1]]).astype(np.int64)
 
 
-def _members(row: Row, suffix: str) -> dict[str, bytes | Row]:
+def _members(row: ClipRow, suffix: str) -> dict[str, bytes | ClipRow]:
     return {f"{row['id']}.txt": row["text"].encode(), f"{row['id']}.{suffix}": row}
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tasks.plugins import gpu
 from tasks.plugins.contracts.asr import Backend, WarmedBackend
-from tasks.plugins.loading import resolve
+from tasks.plugins.loading import ASR
 from tasks.settings import Plugin
 
 
 def loaded(plugin: Plugin) -> Backend:
-    """The recogniser's model, loaded and warmed up. ConfigError as `resolve` raises it."""
-    recogniser, settings = resolve("asr", plugin)
+    """The recogniser's model, loaded and warmed up. ConfigError as `Shelf.resolve` raises it."""
+    recogniser, settings = ASR.resolve(plugin)
     if recogniser.wants_gpu(settings):
         gpu.load_libraries()
     backend = recogniser.Backend(settings)

@@ -15,7 +15,7 @@ from importlib import import_module
 from itertools import chain, count
 from pathlib import Path
 from types import ModuleType
-from typing import Literal, NamedTuple, TypeVar, cast, overload
+from typing import Generic, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -30,42 +30,57 @@ MEASURING: tuple[contracts.Measuring, ...] = ("filters", "text")
 _DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
 
 Model = TypeVar("Model", bound=BaseModel)
-Loaded = TypeVar("Loaded", bound=contracts.LoadedPlugin)
-#: A plug-in and its checked settings.
-Resolved = tuple[Loaded, StageSettings]
+Kind = TypeVar("Kind", covariant=True)
 
 
-@overload
-def load(shelf: Literal["sources"], use: str) -> contracts.Source: ...
-@overload
-def load(shelf: Literal["diarizers"], use: str) -> contracts.DiarizerPlugin: ...
-@overload
-def load(shelf: Literal["segmenters"], use: str) -> contracts.SegmenterPlugin: ...
-@overload
-def load(shelf: Literal["filters"], use: str) -> contracts.Filter: ...
-@overload
-def load(shelf: Literal["enhance"], use: str) -> contracts.EnhancerPlugin: ...
-@overload
-def load(shelf: Literal["resamplers"], use: str) -> contracts.Resampler: ...
-@overload
-def load(shelf: Literal["levels"], use: str) -> contracts.Level: ...
-@overload
-def load(shelf: Literal["asr"], use: str) -> contracts.Recogniser: ...
-@overload
-def load(shelf: Literal["text"], use: str) -> contracts.TextVerdict: ...
-@overload
-def load(shelf: Literal["formats"], use: str) -> contracts.Format: ...
-@overload
-def load(shelf: contracts.Measuring, use: str) -> contracts.Filter | contracts.TextVerdict: ...
-@overload
-def load(shelf: str, use: str) -> contracts.LoadedPlugin: ...
+@dataclass(frozen=True, slots=True)
+class Shelf(Generic[Kind]):
+    """A shelf, and the type of what its plug-ins are once they are loaded."""
+
+    name: str
+
+    def load(self, use: str) -> Kind:
+        """A plug-in, with defaults for what its module leaves out.
+
+        ConfigError when it is not on the shelf (with what is), cannot be imported, or lacks a
+        member of its shelf's contract.
+        """
+        return cast(Kind, _loaded(self.name, use))
+
+    def resolve(self, plugin: Plugin) -> tuple[Kind, StageSettings]:
+        """A plug-in and its checked settings; ConfigError as `load` and `checked` raise it."""
+        written = json.dumps(plugin.options, default=repr)
+        found, own = _resolved(_Chosen(self.name, plugin.use, written, plugin))
+        return cast(Kind, found), own
+
+
+SOURCES: Shelf[contracts.Source] = Shelf("sources")
+DIARIZERS: Shelf[contracts.DiarizerPlugin] = Shelf("diarizers")
+SEGMENTERS: Shelf[contracts.SegmenterPlugin] = Shelf("segmenters")
+FILTERS: Shelf[contracts.Filter] = Shelf("filters")
+ENHANCE: Shelf[contracts.EnhancerPlugin] = Shelf("enhance")
+RESAMPLERS: Shelf[contracts.Resampler] = Shelf("resamplers")
+LEVELS: Shelf[contracts.Level] = Shelf("levels")
+ASR: Shelf[contracts.Recogniser] = Shelf("asr")
+TEXT: Shelf[contracts.TextVerdict] = Shelf("text")
+FORMATS: Shelf[contracts.Format] = Shelf("formats")
+
+
+def measuring(shelf: contracts.Measuring) -> Shelf[contracts.Filter | contracts.TextVerdict]:
+    """One of the shelves whose plug-ins give columns and rules."""
+    return FILTERS if shelf == "filters" else TEXT
+
+
 def load(shelf: str, use: str) -> contracts.LoadedPlugin:
-    """A plug-in, with defaults for what its module leaves out.
+    """A plug-in of a shelf whose name is data, as `Shelf.load` gives it."""
+    named: Shelf[contracts.LoadedPlugin] = Shelf(shelf)
+    return named.load(use)
 
-    ConfigError when it is not on the shelf (with what is), cannot be imported, or lacks a member
-    of its shelf's contract.
-    """
-    return cast(contracts.LoadedPlugin, _loaded(shelf, use))
+
+def resolve(shelf: str, plugin: Plugin) -> tuple[contracts.LoadedPlugin, StageSettings]:
+    """The same with its checked settings."""
+    named: Shelf[contracts.LoadedPlugin] = Shelf(shelf)
+    return named.resolve(plugin)
 
 
 @cache  # looking at the shelf's folder takes a fifth of a millisecond
@@ -133,38 +148,7 @@ def module(shelf: str, use: str) -> ModuleType:
 
 def columns(shelf: contracts.Measuring, use: str) -> contracts.Columns:
     """(unit, meaning) of each column that a filter or a verdict on text gives."""
-    return load(shelf, use).COLUMNS
-
-
-@overload
-def resolve(shelf: Literal["diarizers"], plugin: Plugin) -> Resolved[contracts.DiarizerPlugin]: ...
-@overload
-def resolve(
-    shelf: Literal["segmenters"], plugin: Plugin
-) -> Resolved[contracts.SegmenterPlugin]: ...
-@overload
-def resolve(shelf: Literal["filters"], plugin: Plugin) -> Resolved[contracts.Filter]: ...
-@overload
-def resolve(shelf: Literal["enhance"], plugin: Plugin) -> Resolved[contracts.EnhancerPlugin]: ...
-@overload
-def resolve(shelf: Literal["resamplers"], plugin: Plugin) -> Resolved[contracts.Resampler]: ...
-@overload
-def resolve(shelf: Literal["levels"], plugin: Plugin) -> Resolved[contracts.Level]: ...
-@overload
-def resolve(shelf: Literal["asr"], plugin: Plugin) -> Resolved[contracts.Recogniser]: ...
-@overload
-def resolve(shelf: Literal["text"], plugin: Plugin) -> Resolved[contracts.TextVerdict]: ...
-@overload
-def resolve(shelf: Literal["formats"], plugin: Plugin) -> Resolved[contracts.Format]: ...
-@overload
-def resolve(
-    shelf: contracts.Measuring, plugin: Plugin
-) -> Resolved[contracts.Filter | contracts.TextVerdict]: ...
-@overload
-def resolve(shelf: str, plugin: Plugin) -> Resolved[contracts.LoadedPlugin]: ...
-def resolve(shelf: str, plugin: Plugin) -> Resolved[contracts.LoadedPlugin]:
-    """A plug-in and its checked settings; ConfigError as `load` and `checked` raise it."""
-    return _resolved(_Chosen(shelf, plugin.use, json.dumps(plugin.options, default=repr), plugin))
+    return measuring(shelf).load(use).COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +163,7 @@ class _Chosen:
 
 
 @lru_cache(maxsize=256)  # asked for each utterance, and checking takes as long as a short measure
-def _resolved(chosen: _Chosen) -> Resolved[contracts.LoadedPlugin]:
+def _resolved(chosen: _Chosen) -> tuple[contracts.LoadedPlugin, StageSettings]:
     found = load(chosen.shelf, chosen.use)
     where = f"{chosen.shelf}.{chosen.use}"
     return found, checked(found.Settings, chosen.plugin.options, where)
@@ -190,7 +174,7 @@ def resolve_source(
 ) -> tuple[contracts.Source, SourceSettings]:
     """A source's plug-in and its checked settings; faults are told as of `where` in the settings,
     else of the source's kind."""
-    found = load("sources", source.kind)
+    found = SOURCES.load(source.kind)
     data = {"kind": source.kind, "path": source.path, **source.options}
     return found, checked(found.Settings, data, where or f"sources.{source.kind}")
 

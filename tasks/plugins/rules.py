@@ -6,10 +6,12 @@ makes `what-if` fast and lets the report draw the thresholds in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from tasks.base.schema import Row
+#: What a rule judges: values by column.
+Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,7 @@ class Within:
     min: float | None = None
     max: float | None = None
 
-    def holds(self, values: Row) -> bool:
+    def holds(self, values: Values) -> bool:
         value = values.get(self.column)
         return (
             value is not None
@@ -84,7 +86,7 @@ def columns(rule: Rule) -> set[str]:
     }
 
 
-def judge(values: Row, rules: Iterable[Rule]) -> Rejection | None:
+def judge(values: Values, rules: Iterable[Rule]) -> Rejection | None:
     """The first rule that rejects a row of columns, or None."""
     for rule in rules:
         value = values.get(rule.column)

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from tasks import storage
 from tasks.base.arrays import UInt64s
-from tasks.base.json_types import JsonObject
+from tasks.base.json_types import DatasetJson, JsonObject
 from tasks.base.schema import UTTERANCES_FILE, Row
 from tasks.formats import OutputShard
 from tasks.publish import row_digests, seeded_hash
@@ -69,7 +69,7 @@ def home(out: Path) -> Path:
     return out / "manifests" / "package" / "published"
 
 
-def noted(out: Path, described: JsonObject) -> JsonObject:
+def noted(out: Path, described: DatasetJson) -> JsonObject:
     """What is noted of the newest version; empty if that is gone, or of another version."""
     try:
         known: JsonObject = storage.read_json(home(out) / "version.json")
@@ -78,7 +78,7 @@ def noted(out: Path, described: JsonObject) -> JsonObject:
     return known if known.get("sealed") == described[datacard.SEAL] else {}
 
 
-def load(out: Path, newest: Path, described: JsonObject, seed: int) -> Published:
+def load(out: Path, newest: Path, described: DatasetJson, seed: int) -> Published:
     """The saved facts of the newest version, else those in its tables. RunError if the former are
     gone and a table is damaged."""
     known = noted(out, described)

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from tasks import plugins
-from tasks.base.json_types import JsonObject
+from tasks.base.json_types import JsonObject, Summary
 from tasks.plugins import engines
 from tasks.publish.dataset import datacard
 from tasks.settings import split_lists
@@ -31,7 +31,7 @@ class Version:
 
     number: int
     clips: int
-    summary: JsonObject
+    summary: Summary
     balance: JsonObject
 
 
@@ -117,17 +117,17 @@ class UpToDate:
 
     def _version_key(self) -> str:
         newest = versions.newest(self._job.out)
-        described = versions.described(newest) if newest else {}
+        described = versions.described(newest) if newest else None
         package = self._job.package
         return digest(
             [self._keys[shard] for shard in self._shards],
             package.model_dump(mode="json"),
-            [plugins.load("formats", plugin.use).VERSION for plugin in package.formats],
+            [plugins.FORMATS.load(plugin.use).VERSION for plugin in package.formats],
             self._lists,
             [source.model_dump(mode="json") for source in self._job.sources],
             whole_job.settings_of(self._job),
             newest.name if newest else None,
-            described.get(datacard.SEAL),
+            described.get(datacard.SEAL) if described else None,
         )
 
 

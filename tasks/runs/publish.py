@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from tasks import package, storage
 from tasks.base.errors import CorruptManifest, MillError
-from tasks.base.json_types import JsonObject
 from tasks.base.logs import log
 from tasks.formats import OutputShard
 from tasks.publish import outcome_parts
@@ -54,20 +54,20 @@ def publish(
         gathered = gather(job, groups, caller, scratch, state.names_hash())
         storage.of(scratch).clear(scratch)
         laps.end("gather")
-        counts, balance = gathered["summary"], gathered["balance"]
+        counts, balance = gathered.summary, gathered.balance
         clips, seconds = counts["utterances"]["packaged"], counts["seconds"]["packaged"]
-        version = Version(gathered["version"], clips, counts, balance)
-        if not gathered["new"]:
+        version = Version(gathered.version, clips, counts, balance)
+        if not gathered.new:
             versions.clean(job.out)
             published = _unchanged(job, version, began)
             with _optional(job):
-                state.save(version, gathered["changed"])
-                shard_groups.forget(job.out, groups, gathered["changed"])
+                state.save(version, gathered.changed)
+                shard_groups.forget(job.out, groups, gathered.changed)
             return published
         planned, written = _write(job, gathered, caller, laps)
         path = package.publish(job, gathered)
-        state.save(version, gathered["changed"])
-        shard_groups.forget(job.out, groups, gathered["changed"])
+        state.save(version, gathered.changed)
+        shard_groups.forget(job.out, groups, gathered.changed)
         if job.package.keep is not None:
             _remove_old(job.out, job.package.keep)
         laps.end("publish")
@@ -91,12 +91,12 @@ class Laps:
 
 
 def _write(
-    job: Job, gathered: JsonObject, caller: Executor, laps: Laps
+    job: Job, gathered: package.Gathered, caller: Executor, laps: Laps
 ) -> tuple[dict[int, OutputShard], list[int]]:
     """Link or write all output shards, and check the written ones: all by number, and the numbers
     of those that were written."""
-    staging = storage.place(gathered["staging"])
-    parts = [part.number for part in gathered["parts"]]
+    staging = storage.place(gathered.staging)
+    parts = [part.number for part in gathered.parts]
     left = caller.map(output_shards.link, [(job, staging, part) for part in parts])
     planned = plan.numbered(staging)
     written = [number for numbers in left for number in numbers]
@@ -128,15 +128,15 @@ def gather(
     caller: Executor,
     scratch: Path,
     manifests: str | None = None,
-) -> JsonObject:
+) -> package.Gathered:
     """Everything of the next version but its output shards, staged: what `package.gather` says of
     it, and `tables`, the digests of its tables' files. `manifests`: see `outcome_parts.note`."""
     shard_groups.list_in(scratch, groups)
     chosen = caller.call(next_version.choose, job, scratch)
-    caller.call(outcome_parts.note, job, scratch, chosen["judged"], manifests)
+    caller.call(outcome_parts.note, job, scratch, chosen.judged, manifests)
     newest = versions.newest(job.out)
     staging = versions.stage(job.out, versions.number(newest) + 1 if newest else 1)
-    ledger = caller.call(ledger_layout.plan, job, scratch, bool(chosen["judged"]))
+    ledger = caller.call(ledger_layout.plan, job, scratch, bool(chosen.judged))
     caller.map(
         ledger_parts.write, [(job, scratch, some, staging, newest) for some in ledger["calls"]]
     )
@@ -144,13 +144,13 @@ def gather(
     caller.map(ledger_parts.link, [(job, scratch, *each, staging) for each in linked])
     damaged: list[str] = []
     while True:
-        found: JsonObject = caller.call(
+        found: package.Gathered = caller.call(
             package.gather, job, scratch, staging, chosen, ledger["fingerprint"], damaged
         )
-        if not found["new"]:
+        if not found.new:
             return found
-        caller.map(part_writing.scatter, [(job, number, scratch) for number in found["needed"]])
-        planned = found["parts"]
+        caller.map(part_writing.scatter, [(job, number, scratch) for number in found.needed])
+        planned = found.parts
         written = caller.map(
             part_writing.write, [(job, part, scratch, staging, newest) for part in planned]
         )
@@ -162,10 +162,12 @@ def gather(
         }
         if not unread:
             names = (part.name for part in planned)
-            return {
-                **found,
-                "tables": {**found["tables"], **dict(zip(names, written, strict=True))},
+            made = {
+                name: digest
+                for name, digest in zip(names, written, strict=True)
+                if not isinstance(digest, part_writing.Damaged)
             }
+            return replace(found, tables={**found.tables, **made})
         log.warning("%s of %s cannot be read; it is made again", ", ".join(sorted(unread)), newest)
         damaged += sorted(unread)
         storage.of(staging).remove_tree(staging / plan.PLAN)

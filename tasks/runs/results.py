@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tasks.accounting.broken import BrokenCount, Unreachable
-from tasks.base.json_types import JsonObject
+from tasks.base.json_types import JsonObject, Summary
 from tasks.settings.job import Done
 from tasks.shard_store.index import Index
 from tasks.stages.contract import STAGES
@@ -34,7 +34,7 @@ class Published:
 
     path: Path
     new: bool
-    summary: JsonObject
+    summary: Summary
     done: Done
     walls: dict[str, float] = field(default_factory=dict)  # s of each step
     written: int = 0  # output shards that were written: one a tar in most formats

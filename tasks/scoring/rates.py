@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tasks.base.schema import Row
+from tasks.base.schema import TranscriptRow
 from tasks.scoring._plain import UNSPACED
 from tasks.scoring.cleaning import clean
 from tasks.scoring.normalisers import LONGEST, VERSION, base, normalise
@@ -104,7 +104,7 @@ def _counts(said: str, heard: str) -> Score:
     )
 
 
-def scored(row: Row, reference: str | None, stated: str | None) -> Row:
+def scored(row: TranscriptRow, reference: str | None, stated: str | None) -> TranscriptRow:
     """A row of TRANSCRIPTS with everything that follows from `raw_text`, the recognised language,
     and the source's current text (clean) and language; the row itself if it is up to date.
 
@@ -122,7 +122,7 @@ def scored(row: Row, reference: str | None, stated: str | None) -> Row:
     raw = row["raw_text"]
     language = language_of(stated, reference, row["language"])
     said, heard = _both(reference or "", raw or "", language) if reference or raw else ("", "")
-    nothing = dict.fromkeys(Score._fields)
+    counts = _counts(said, heard) if words_in_it and raw is not None else None
     return {
         **row,
         "raw_text": raw,
@@ -130,7 +130,10 @@ def scored(row: Row, reference: str | None, stated: str | None) -> Row:
         "normalised": None if raw is None else heard,
         "reference": reference,
         "reference_normalised": said if reference else None,
-        **(_counts(said, heard)._asdict() if words_in_it and raw is not None else nothing),
+        "words": counts.words if counts else None,
+        "word_errors": counts.word_errors if counts else None,
+        "chars": counts.chars if counts else None,
+        "char_errors": counts.char_errors if counts else None,
         "scoring": f"{VERSION} {language}",
     }
 

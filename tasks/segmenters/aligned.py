@@ -60,18 +60,18 @@ def hears(settings: Settings) -> Plugin:
 
 def identity(settings: Settings) -> str:
     """Recipe of the recogniser, with its weights."""
-    recogniser, own = plugins.resolve("asr", settings.backend)
+    recogniser, own = plugins.ASR.resolve(settings.backend)
     return recipe.digest(recipe.of_plugin("asr", settings.backend), recogniser.weights(own))
 
 
 def model_bytes(settings: Settings) -> int:
-    recogniser, own = plugins.resolve("asr", settings.backend)
+    recogniser, own = plugins.ASR.resolve(settings.backend)
     return recogniser.model_bytes(own)
 
 
 def check_weights(settings: Settings) -> None:
     """ConfigError when the recogniser cannot do what the engine asks for."""
-    recogniser, _ = plugins.resolve("asr", settings.backend)
+    recogniser, _ = plugins.ASR.resolve(settings.backend)
     if settings.engine == "ctc" and not isinstance(recogniser.Backend, EmittingBackendClass):
         raise ConfigError(
             "filter.segmenter.engine ctc needs the backend ctc, with a folder of a CTC model; "
@@ -84,12 +84,12 @@ def wants_emissions(settings: Settings) -> bool:
 
 
 def wants_gpu(settings: Settings) -> bool:
-    recogniser, own = plugins.resolve("asr", settings.backend)
+    recogniser, own = plugins.ASR.resolve(settings.backend)
     return recogniser.wants_gpu(own)
 
 
 def gpu_fault(settings: Settings) -> str | None:
-    recogniser, own = plugins.resolve("asr", settings.backend)
+    recogniser, own = plugins.ASR.resolve(settings.backend)
     return recogniser.gpu_fault(own)
 
 

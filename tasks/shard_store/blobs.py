@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple, NotRequired
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +20,28 @@ from numpy.typing import NDArray
 
 from tasks import storage
 from tasks.base.errors import CorruptManifest
-from tasks.base.schema import Row
+from tasks.base.schema import AudioRow, ClipRow, EnhancedRow
 
 Pcm = NDArray[np.int16]
+
+
+class MadeAudio(EnhancedRow):
+    """A row whose samples are still to be stored."""
+
+    pcm: NotRequired[Pcm]
+
+
+class _Place(NamedTuple):
+    """Where PCM lies, and what it is."""
+
+    file: str  # in OUT/audio
+    offset: int  # bytes
+    samples: int
+    sha256: str
+
+    @property
+    def span(self) -> storage.Span:
+        return self.file, self.offset, self.offset + 2 * self.samples
 
 
 def folder(out: Path, shard: str) -> Path:
@@ -53,12 +73,12 @@ def sound_places(table: pa.Table) -> bool:
     return not any((pc.min(table[name]).as_py() or 0) < 0 for name in there.intersection(_COUNTS))
 
 
-def beside(row: Row) -> list[Row]:
+def beside(row: ClipRow) -> list[ClipRow]:
     """The row of a packaged clip's enhanced twin, when both are packaged."""
     if (sha := row.get("sha256_enhanced")) is None:
         return []
-    place = {"blob": row.get("beside_blob"), "blob_offset": row.get("beside_offset")}
-    return [{**row, **place, "sha256": sha}]
+    blob, offset = row.get("beside_blob"), row.get("beside_offset")
+    return [{**row, "blob": blob, "blob_offset": offset, "sha256": sha}]
 
 
 def sha256(pcm: Pcm) -> str:
@@ -70,42 +90,52 @@ def sizes(out: Path, shard: str) -> Callable[[str], int]:
     return storage.of(out).sizes(folder(out, shard))
 
 
-def present(row: Row, sizes: Callable[[str], int]) -> bool:
+def present(row: AudioRow, sizes: Callable[[str], int]) -> bool:
     """Whether an audio row's blob exists and is long enough."""
     return sizes(row["blob"]) >= int(row["offset"]) + 2 * int(row["num_samples"])
 
 
-def read(out: Path, shard: str, row: Row) -> Pcm:
+def read(out: Path, shard: str, row: AudioRow) -> Pcm:
     """PCM of one utterance, int16 [num_samples]; CorruptManifest when the bytes do not match."""
-    planned = {**row, "work_shard": shard, "blob_offset": row["offset"]}
-    with reading(out, [planned]) as pcm:
-        return pcm(planned)
+    with stored(out, shard, [row]) as pcm:
+        return pcm(row)
 
 
 @contextmanager
-def reading(out: Path, rows: Sequence[Row], proved: bool = True) -> Iterator[Callable[[Row], Pcm]]:
+def stored(out: Path, shard: str, rows: Sequence[AudioRow]) -> Iterator[Callable[[AudioRow], Pcm]]:
+    """`reading` of rows of a shard's PCM."""
+
+    def place(row: AudioRow) -> _Place:
+        file = f"{shard}/{row['blob']}"
+        return _Place(file, row["offset"], row["num_samples"], row["sha256"])
+
+    with storage.of(out).spans(out / "audio", [place(row).span for row in rows]) as read_span:
+        yield lambda row: _sound(read_span(place(row).span), out, place(row), proved=True)
+
+
+@contextmanager
+def reading(
+    out: Path, rows: Sequence[ClipRow], proved: bool = True
+) -> Iterator[Callable[[ClipRow], Pcm]]:
     """Gives the PCM of rows of a plan, int16 [num_samples]; best called in the order of `rows`.
 
     CorruptManifest when the blob is gone or too short or, if `proved`, has another hash.
     """
-    with storage.of(out).spans(out / "audio", [_span(row) for row in rows]) as read_span:
-        yield lambda row: _sound(read_span(_span(row)), out, row, proved)
+    with storage.of(out).spans(out / "audio", [_place(row).span for row in rows]) as read_span:
+        yield lambda row: _sound(read_span(_place(row).span), out, _place(row), proved)
 
 
-def _span(row: Row) -> storage.Span:
-    low = row["blob_offset"]
-    return _name(row), low, low + 2 * row["num_samples"]
+def _place(row: ClipRow) -> _Place:
+    offset = row["blob_offset"]
+    assert offset is not None  # looked up for rows of the version before
+    return _Place(f"{row['work_shard']}/{row['blob']}", offset, row["num_samples"], row["sha256"])
 
 
-def _name(row: Row) -> str:
-    return f"{row['work_shard']}/{row['blob']}"
-
-
-def _sound(data: bytes | None, out: Path, row: Row, proved: bool) -> Pcm:
-    path = f"{out}/audio/{_name(row)}"
+def _sound(data: bytes | None, out: Path, place: _Place, proved: bool) -> Pcm:
+    path = f"{out}/audio/{place.file}"
     if data is None:
         raise CorruptManifest(f"audio blob {path} is gone", path)
-    whole = len(data) == 2 * row["num_samples"]
-    if not whole or (proved and hashlib.sha256(data).hexdigest() != row["sha256"]):
+    whole = len(data) == 2 * place.samples
+    if not whole or (proved and hashlib.sha256(data).hexdigest() != place.sha256):
         raise CorruptManifest(f"audio blob {path} does not match its manifest", path)
     return np.frombuffer(data, dtype="<i2")

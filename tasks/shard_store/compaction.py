@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import storage
-from tasks.base.schema import Row
+from tasks.base.schema import EnhancedRow
 from tasks.shard_store import blobs, manifest, passing
 from tasks.shard_store.manifest import HOLDS, Part
 
@@ -162,14 +162,14 @@ def joining(names: Sequence[str], size: Callable[[str], int]) -> list[set[str]]:
     return [group for group in found if len(group) > 1]
 
 
-def _rewrite(out: Path, shard: str, rows: Sequence[Row]) -> None:
+def _rewrite(out: Path, shard: str, rows: Sequence[EnhancedRow]) -> None:
     """Copy the PCM of rows into one blob; the rows then say where it lies."""
-    planned = [{**row, "work_shard": shard, "blob_offset": row["offset"]} for row in rows]
     home = blobs.folder(out, shard)
-    with blobs.reading(out, planned) as pcm, storage.of(home).staged(home) as (handle, publish):
-        for row, at in zip(rows, planned, strict=True):
+    with blobs.stored(out, shard, rows) as pcm, storage.of(home).staged(home) as (handle, publish):
+        for row in rows:
+            samples = pcm(row)
             row["offset"] = handle.size
-            handle.write(np.ascontiguousarray(pcm(at)).data)
+            handle.write(np.ascontiguousarray(samples).data)
         name = publish(lambda digest: f"{digest}.pcm").name
     for row in rows:
         row["blob"] = name

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import plugins
-from tasks.base.schema import Row
+from tasks.base.schema import CutRow, RecordingRow, SegmentRow
 from tasks.plugins.rules import judge
 from tasks.recording import Segment, TimedWord
 from tasks.recording.faults import Fault
@@ -38,7 +38,7 @@ class FilterColumns(NamedTuple):
 
 
 def filter_columns(filters: Sequence[Plugin]) -> FilterColumns:
-    modules = {plugin.use: plugins.load("filters", plugin.use) for plugin in filters}
+    modules = {plugin.use: plugins.FILTERS.load(plugin.use) for plugin in filters}
     columns = tuple(frozenset(modules[plugin.use].COLUMNS) for plugin in filters)
     printed = frozenset(use for use, m in modules.items() if m.fingerprint is not None)
     return FilterColumns(tuple(filters), columns, frozenset().union(*columns), printed)
@@ -56,7 +56,7 @@ class Cut:
     faults: tuple[Fault, ...] = ()
     known: bool = False  # the row of kind `recording` was read
     refusal: Refusal | None = None  # it is beyond a limit of today
-    spans: list[Row] = field(default_factory=list)
+    spans: list[CutRow] = field(default_factory=list)
     measures: dict[Key, dict[str, float | None]] = field(default_factory=dict)
     fingerprints: dict[Key, dict[str, bytes]] = field(default_factory=dict)
 
@@ -110,7 +110,7 @@ def no_samples(segment: Segment, cut: Cut) -> str:
     return f"{segment.start:.9g} s to {end} is beyond the recording's end, at {length:.2f} s"
 
 
-def segments_of(recording: Row) -> tuple[Segment, ...] | None:
+def segments_of(recording: RecordingRow) -> tuple[Segment, ...] | None:
     """The spans that the source asks for; None: it gives the recording as a whole.
 
     NeMo's manifests name the length to read. Mostly it is the file's own, rounded, and the
@@ -121,21 +121,29 @@ def segments_of(recording: Row) -> tuple[Segment, ...] | None:
     length, header = recording.get("length"), recording.get("header_seconds")
     if length is None or (header is not None and abs(length - header) <= MOST_BEYOND):
         return None
-    said = (recording[name] for name in ("source_id", "text", "speaker", "language"))
-    return (Segment(0.0, length, *said),)
+    name, text = recording["source_id"], recording["text"]
+    return (Segment(0.0, length, name, text, recording["speaker"], recording["language"]),)
 
 
-def speakers_of(recording: Row) -> tuple[Segment, ...] | None:
+def speakers_of(recording: RecordingRow) -> tuple[Segment, ...] | None:
     """Who speaks according to the source: its RTTM file, else its segments."""
     if (turns := recording.get("rttm")) is None:
         return segments_of(recording)
     return tuple(Segment(t["start"], t["end"], speaker=t["speaker"]) for t in turns)
 
 
-def _segment(stored: Row) -> Segment:
+def _segment(stored: SegmentRow) -> Segment:
     words = stored.get("words")
     timed = tuple(TimedWord(**word) for word in words) if words else None
-    return Segment(**{**stored, "words": timed})
+    return Segment(
+        stored["start"],
+        stored["end"],
+        stored["source_id"],
+        stored["text"],
+        stored["speaker"],
+        stored["language"],
+        timed,
+    )
 
 
 def merge_turns(found: dict[str, tuple[Turn, ...]], table: pa.Table) -> None:
@@ -145,13 +153,15 @@ def merge_turns(found: dict[str, tuple[Turn, ...]], table: pa.Table) -> None:
         found.setdefault(row["cut"], tuple(Turn(**turn) for turn in row["turns"]))
 
 
-def merge(found: dict[str, Cut], rows: list[Row], usable: set[str], failures_stand: bool) -> None:
+def merge(
+    found: dict[str, Cut], rows: list[CutRow], usable: set[str], failures_stand: bool
+) -> None:
     """Add the rows of one part to the cuts known so far; the first cut of a recipe stands, unless a
     limit broke it off.
 
     `usable`: filters whose stored measures have today's recipe. `failures_stand`: keep failed rows.
     """
-    columns = {c for use in usable for c in plugins.load("filters", use).COLUMNS}
+    columns = {c for use in usable for c in plugins.FILTERS.load(use).COLUMNS}
     rows = [row for row in rows if failures_stand or not row["error_code"]]
     rows = [row for row in rows if row["kind"] != TURNS]
     fresh = {row["cut"] for row in rows if row["kind"] == "recording"}

@@ -66,4 +66,4 @@ def described(job: Job) -> JsonObject:
         return {}
     kinds = Counter(each.decision for each in known.values())
     counts = {kind: kinds[kind] for kind in decision_log.DECISIONS if kind != "undo"}
-    return {"reviews": {**counts, "sha256": identity(job)}}
+    return {**counts, "sha256": identity(job)}

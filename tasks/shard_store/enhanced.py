@@ -7,18 +7,19 @@ other.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tasks import plugins
 from tasks.base import shelves
 from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject
-from tasks.base.schema import Row
+from tasks.base.schema import EnhancedRow
 from tasks.plugins.contracts import Columns
 from tasks.plugins.rules import Limit, Rule, Within, judge
 from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tasks.shard_store import recipe
-from tasks.shard_store.utterance import Outcome, Utterance, failed
+from tasks.shard_store.utterance import UNCONVERTED, HeardUtterance, Outcome, failed
 
 OVRL = "dnsmos_ovrl"
 Scores = tuple[tuple[str, float | None], ...]  # by column
@@ -72,7 +73,7 @@ def rules(job: Job) -> tuple[Rule, ...]:
 
 def _settings(enhancer: Plugin) -> JsonObject:
     """With defaults filled in."""
-    _, settings = plugins.resolve("enhance", enhancer)
+    _, settings = plugins.ENHANCE.resolve(enhancer)
     return settings.model_dump()
 
 
@@ -81,8 +82,8 @@ def check(job: Job) -> None:
     format that holds one, or lack the scoring model."""
     both = job.package.audio == "both"
     for plugin in job.package.formats if both else ():
-        if not plugins.load("formats", plugin.use).HOLDS_BOTH:
-            able = [n for n in shelves.names("formats") if plugins.load("formats", n).HOLDS_BOTH]
+        if not plugins.FORMATS.load(plugin.use).HOLDS_BOTH:
+            able = [n for n in shelves.names("formats") if plugins.FORMATS.load(n).HOLDS_BOTH]
             raise ConfigError(
                 f"package.audio=both: the format {plugin.use} has one field of audio; those with "
                 f"two are {' and '.join(able)}"
@@ -105,31 +106,33 @@ def recipe_of(job: Job, audio: str) -> str:
     return recipe.of_enhanced(job.enhance, scorer(job), audio)
 
 
-def attach(job: Job, utterance: Utterance, row: Row | None) -> None:
-    """Attach the enhanced clip's row: its scores, the verdict on them, and which of the two clips
-    is heard and packaged."""
-    if utterance.outcome != Outcome("pending", "transcribe"):
-        return
+def beside(job: Job, utterance: HeardUtterance, row: EnhancedRow | None) -> HeardUtterance:
+    """The utterance with its enhanced clip's row: its scores, the verdict on them, and which of the
+    two clips is heard and packaged."""
     if row is None or row["error_code"]:
-        pending = Outcome("pending", "resample")
-        utterance.outcome = pending if row is None else failed("enhance", row)
-        return
-    utterance.measures = {**dict(row["measures"]), **utterance.measures}
-    if not utterance.spared and (no := judge(utterance.measures, rules(job))):
-        utterance.outcome = Outcome("dropped", "enhance", no.reason, no.value, no.threshold)
-    if job.package.audio == "both":
-        utterance.beside = row
-    if counts(job, row):
-        if job.package.audio == "enhanced":
-            utterance.packed = row
-        if heard(job):
-            utterance.pcm, utterance.hears = row, row["audio"]
+        outcome = UNCONVERTED if row is None else failed("enhance", row)
+        return replace(utterance, outcome=outcome)
+    measures = {**dict(row["measures"] or ()), **utterance.measures}
+    outcome = utterance.outcome
+    if not utterance.cut.spared and (no := judge(measures, rules(job))):
+        outcome = Outcome("dropped", "enhance", no.reason, no.value, no.threshold)
+    better = counts(job, row)
+    listens = better and heard(job)
+    return replace(
+        utterance,
+        measures=measures,
+        outcome=outcome,
+        beside=row if job.package.audio == "both" else None,
+        packed=row if better and job.package.audio == "enhanced" else utterance.packed,
+        pcm=row if listens else utterance.pcm,
+        hears=row["audio"] if listens else None,
+    )
 
 
-def counts(job: Job, row: Row) -> bool:
+def counts(job: Job, row: EnhancedRow) -> bool:
     """Whether this row's enhanced clip replaces the original."""
     if not _settings(job.enhance).get("keep_if_better"):
         return True
-    scores = dict(row["measures"])
+    scores = dict(row["measures"] or ())
     old, new = scores.get(OVRL), scores.get(after(OVRL))
     return old is not None and new is not None and new > old

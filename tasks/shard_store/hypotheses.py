@@ -8,16 +8,19 @@ a recogniser computes that one alone. A further recogniser hears each utterance 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
+from typing import TypeGuard
 
 from tasks import scoring
-from tasks.base.schema import Row
+from tasks.base.schema import AnyRow, TranscriptRow
 from tasks.settings import Plugin, TranscribeSettings
 from tasks.settings.job import Job
 from tasks.shard_store import language_vote, recipe
-from tasks.shard_store.utterance import Utterance
+from tasks.shard_store.language_vote import Vote
+from tasks.shard_store.utterance import HeardUtterance
 
-Lookup = Callable[[Utterance], Row | None]
+Lookup = Callable[[HeardUtterance], TranscriptRow | None]
 
 
 @lru_cache(maxsize=8)
@@ -26,46 +29,53 @@ def further(recognisers: tuple[Plugin, ...]) -> tuple[TranscribeSettings, ...]:
     return tuple(TranscribeSettings(backend=each) for each in recognisers[1:])
 
 
-def recipes(settings: TranscribeSettings, weights: str, utterance: Utterance) -> tuple[str, ...]:
+def recipes(
+    settings: TranscribeSettings, weights: str, utterance: HeardUtterance
+) -> tuple[str, ...]:
     """The recipe of each further transcript. `weights`: identities of all models, one a line."""
     others = zip(further(settings.recognisers), weights.split("\n")[1:], strict=True)
-    audio, language = utterance.hears or utterance.audio, utterance.forced
+    audio, language = utterance.hears or utterance.cut.audio, utterance.forced
     return tuple(recipe.of_transcript(s, w, audio, language) for s, w in others)
 
 
-def asked(settings: TranscribeSettings, heard: Row) -> bool:
+def asked(settings: TranscribeSettings, heard: AnyRow) -> bool:
     """Whether further recognisers hear an utterance: each of the first one's scores in `when` is
     unknown or within its limits."""
     for column, limits in settings.when.items():
         value = heard.get(column)
-        if value is not None and not limits.holds(float(value)):
+        if isinstance(value, int | float) and not limits.holds(float(value)):
             return False
     return True
 
 
-def attach(
-    utterance: Utterance, wanted: tuple[str, ...], lookup: Callable[[str], Row | None]
-) -> None:
-    """Set `others`, and in `missing` those that have not been computed yet."""
+def with_others(
+    utterance: HeardUtterance,
+    wanted: tuple[str, ...],
+    lookup: Callable[[str], TranscriptRow | None],
+) -> HeardUtterance:
+    """The utterance with what further recognisers heard, and in `missing` those that have not heard
+    it yet."""
     rows = [lookup(each) for each in wanted]
-    utterance.missing = tuple(n for n, row in enumerate(rows) if row is None)
-    stated, reference = utterance.language, utterance.reference
-    utterance.others = tuple(
+    stated, reference = utterance.cut.language, utterance.cut.reference
+    others = (
         scoring.scored(row, reference, stated)
         for row in rows
         if row is not None and not row["error_code"]
     )
+    missing = tuple(n for n, row in enumerate(rows) if row is None)
+    return replace(utterance, others=tuple(others), missing=missing)
 
 
-def texts(utterance: Utterance) -> list[tuple[str, str]]:
+def texts(utterance: HeardUtterance) -> list[tuple[str, str]]:
     """(text, normalised) of every recogniser that heard it, the first one's first."""
-    rows = [row for row in (utterance.heard, *utterance.others) if row]
-    return [(row["text"], row["normalised"]) for row in rows if row["text"] is not None]
+    rows = [row for row in (utterance.transcript, *utterance.others) if row]
+    pairs = ((row["text"], row["normalised"]) for row in rows)
+    return [(text, normalised or "") for text, normalised in pairs if text is not None]
 
 
-def spoken(job: Job, utterance: Utterance) -> str | None:
+def spoken(job: Job, utterance: HeardUtterance) -> str | None:
     """The text that counts by `transcribe.asr`; None if no recogniser ran."""
-    first: str | None = (utterance.heard or {}).get("text")
+    first = utterance.transcript.get("text") if utterance.transcript else None
     if job.transcribe.asr == "first" or not utterance.others or first is None:
         return first
     from tasks.scoring import agreement  # here: for several recognisers only
@@ -76,39 +86,53 @@ def spoken(job: Job, utterance: Utterance) -> str | None:
     return agreement.rover([text for text, _ in heard]).text
 
 
-def compared(utterance: Utterance, text: str) -> str | None:
+def compared(utterance: HeardUtterance, text: str) -> str | None:
     """A recogniser's text, normalised for comparison."""
-    row = utterance.heard or {}
     for written, normalised in texts(utterance):
         if written == text:
             return normalised
-    language = scoring.language_of(utterance.language, utterance.reference, row["language"])
+    heard = utterance.transcript["language"] if utterance.transcript else None
+    language = scoring.language_of(utterance.cut.language, utterance.cut.reference, heard)
     return scoring.normalise(text, language)
 
 
-def attach_first(utterances: Sequence[Utterance], lookup: Lookup, by_vote: bool) -> None:
-    """Set `heard` on the utterances of one recording and, if `by_vote`, `vote` and `voted`.
+def first(
+    utterances: Sequence[HeardUtterance], lookup: Lookup, by_vote: bool
+) -> list[HeardUtterance]:
+    """The utterances of one recording with `transcript` and, if `by_vote`, `vote` and `voted`.
 
     The vote is taken once every clip has a transcript, so it does not depend on their order. Clips
     that it overrules get the transcript in the recording's language, or None until there is one.
     """
-    for utterance in utterances:
-        _set_heard(utterance, lookup(utterance))
-    if not by_vote or any(u.heard is None for u in utterances):
-        return
-    sound = [u for u in utterances if u.heard and not u.heard["error_code"]]
-    vote = language_vote.count((u.heard or {}, u.seconds) for u in sound)
-    if vote is None:
-        return
-    for utterance in sound:
-        utterance.vote = vote
-        if not utterance.language and vote.overrules(utterance.heard or {}, utterance.seconds):
-            utterance.voted = vote.language
-            _set_heard(utterance, lookup(utterance))
+    rows = [_scored(utterance, lookup(utterance)) for utterance in utterances]
+    vote = None
+    if by_vote and all(rows):
+        clips = zip(rows, utterances, strict=True)
+        vote = language_vote.count((row, u.cut.seconds) for row, u in clips if _sound(row))
+    return [
+        utterance.with_transcript(row)
+        if vote is None or not _sound(row)
+        else _elected(utterance, row, vote, lookup)
+        for utterance, row in zip(utterances, rows, strict=True)
+    ]
 
 
-def _set_heard(utterance: Utterance, row: Row | None) -> None:
-    if row and not row["error_code"]:
-        # Errors are counted again in case the source's text or the rules changed.
-        row = scoring.scored(row, utterance.reference, utterance.language)
-    utterance.heard = row
+def _sound(row: TranscriptRow | None) -> TypeGuard[TranscriptRow]:
+    return row is not None and not row["error_code"]
+
+
+def _elected(
+    utterance: HeardUtterance, row: TranscriptRow, vote: Vote, lookup: Lookup
+) -> HeardUtterance:
+    if utterance.cut.language or not vote.overrules(row, utterance.cut.seconds):
+        return utterance.with_transcript(row, vote)
+    utterance = utterance.with_transcript(None, vote, vote.language)
+    row_in_it = _scored(utterance, lookup(utterance))
+    return utterance.with_transcript(row_in_it, vote, vote.language)
+
+
+def _scored(utterance: HeardUtterance, row: TranscriptRow | None) -> TranscriptRow | None:
+    """Errors are counted again in case the source's text or the rules changed."""
+    if not _sound(row):
+        return row
+    return scoring.scored(row, utterance.cut.reference, utterance.cut.language)

@@ -7,12 +7,13 @@ applied; whatever is missing is left for a stage to compute.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import groupby
 
 from tasks import plugins
 from tasks.base.errors import shortened
-from tasks.base.schema import Row
+from tasks.base.schema import AnyRow, CutRow, RecordingRow, TranscriptRow
 from tasks.plugins.rules import Rule, judge
 from tasks.recording import Segment, faults
 from tasks.recording.part_texts import PartTexts
@@ -30,7 +31,16 @@ from tasks.shard_store.decision_log import Decision
 from tasks.shard_store.shared_windows import Company
 from tasks.shard_store.stored_shard import StoredShard
 from tasks.shard_store.text_values import TextValues
-from tasks.shard_store.utterance import Outcome, Utterance, failed
+from tasks.shard_store.utterance import (
+    UNCONVERTED,
+    UNHEARD,
+    UNMEASURED,
+    CutUtterance,
+    HeardUtterance,
+    JudgedUtterance,
+    Outcome,
+    failed,
+)
 from tasks.shard_store.verdicts import filter_rules, rules_of
 
 OUTSIDE = "segment_outside_audio"  # reason of segments that the recording does not hold
@@ -50,10 +60,10 @@ class ShardView(StoredShard):
         """What the chosen filters store for an utterance."""
         return cuts.filter_columns(self.job.filter.filters)
 
-    def _transcript(self, utterance: Utterance) -> Row | None:
+    def _transcript(self, utterance: HeardUtterance) -> TranscriptRow | None:
         return self.transcripts.get(self.transcript_recipe(utterance))
 
-    def filtered(self) -> Iterator[Utterance]:
+    def filtered(self) -> Iterator[CutUtterance]:
         """Utterances of all cut recordings, each with the filter stage's verdict."""
         rules = filter_rules(self.job.filter.filters)
         for recording in self.recordings:
@@ -66,24 +76,22 @@ class ShardView(StoredShard):
             seen: set[str] = set()
             for span in cut.spans:
                 if span["kind"] == "utterance":
-                    utterance = self._utterance(recording, cut, span, given, rules)
-                    if (part := span.get("turn")) is not None:
-                        start, end = (at / cut.rate for at in (utterance.start, utterance.end))
-                        utterance.part_text = texts.between(part, start, end)
-                    if utterance.segment is None and part is None:
-                        utterance.company = companies.get((span["start"], span["end"]))
+                    utterance = self._utterance(recording, cut, span, given, texts, companies)
+                    outcome = self._filter_outcome(utterance, cut, rules)
                     if given:
                         if utterance.id in seen:
-                            utterance.outcome = Outcome("failed", "filter", "duplicate_segment")
+                            outcome = Outcome("failed", "filter", "duplicate_segment")
                         seen.add(utterance.id)
+                    if outcome != UNCONVERTED:
+                        utterance = replace(utterance, outcome=outcome)
                     yield utterance
 
     @cached_property
     def _shared_seconds(self) -> float:
-        recogniser, settings = plugins.resolve("asr", self.job.transcribe.backend)
+        recogniser, settings = plugins.ASR.resolve(self.job.transcribe.backend)
         return float(recogniser.shared_seconds(settings))
 
-    def _companies(self, recording: Row, cut: Cut) -> dict[tuple[int, int], Company]:
+    def _companies(self, recording: RecordingRow, cut: Cut) -> dict[tuple[int, int], Company]:
         """The window of each span that shares one. Segments of the source never share a window."""
         if not self._shared_seconds or enhanced.heard(self.job):
             return {}
@@ -98,39 +106,45 @@ class ShardView(StoredShard):
 
     def _utterance(
         self,
-        recording: Row,
+        recording: RecordingRow,
         cut: Cut,
-        span: Row,
+        span: CutRow,
         given: tuple[Segment, ...] | None,
-        rules: tuple[Rule, ...],
-    ) -> Utterance:
-        start, end, index = span["start"], span["end"], span["given"]
-        part_of = span.get("turn")
+        texts: PartTexts,
+        companies: Mapping[tuple[int, int], Company],
+    ) -> CutUtterance:
+        start, end, index, part = span["start"], span["end"], span["given"], span.get("turn")
+        segment, rate = _segment(span, cut.rate, given), cut.rate
         # A text about the recording's first seconds alone is not that of the whole.
-        whole = given is None or recording["segments"] is not None
-        utterance = Utterance(
+        all_given = given is None or recording["segments"] is not None
+        audio = self.audio_recipe(recording["content"], start, end)
+        utterance = CutUtterance(
             recording,
             start,
             end,
-            cut.rate,
+            rate,
             index,
             cut.measures.get((start, end, index), {}),
-            self.audio_recipe(recording["content"], start, end),
-            Outcome("pending", "resample"),
-            _segment(span, cut.rate, given),
-            given[part_of] if given is not None and part_of is not None else None,
+            audio,
+            UNCONVERTED,
+            segment,
+            given[part] if given is not None and part is not None else None,
             cut.fingerprints.get((start, end, index), {}),
-            whole and index is None and start == 0 and end == cut.decoded,
+            all_given and index is None and start == 0 and end == cut.decoded,
+            None if part is None else texts.between(part, start / rate, end / rate),
+            companies.get((start, end)) if segment is None and part is None else None,
+            enhanced.recipe_of(self.job, audio) if self._enhancing else None,
+            self._voice(recording, span),
         )
-        if recipe.enhancing(self.job):
-            utterance.enhanced = enhanced.recipe_of(self.job, utterance.audio)
-        utterance.voice = self._voice(recording, span)
         if self.people:
-            utterance.person = self.people.get(utterance.id)
-        utterance.outcome = self._filter_outcome(utterance, cut, rules)
+            return replace(utterance, person=self.people.get(utterance.id))
         return utterance
 
-    def _voice(self, recording: Row, span: Row) -> str | None:
+    @cached_property
+    def _enhancing(self) -> bool:
+        return recipe.enhancing(self.job)
+
+    def _voice(self, recording: RecordingRow, span: CutRow) -> str | None:
         """The name of the speaker whose turn the utterance was cut from."""
         number = span.get("voice")
         if number is None:
@@ -139,7 +153,9 @@ class ShardView(StoredShard):
         name = next((turn.name for turn in turns if turn.speaker == number), None)
         return name or f"{recording['path']}#{number + 1}"
 
-    def _filter_outcome(self, utterance: Utterance, cut: Cut, rules: tuple[Rule, ...]) -> Outcome:
+    def _filter_outcome(
+        self, utterance: CutUtterance, cut: Cut, rules: tuple[Rule, ...]
+    ) -> Outcome:
         start, end = utterance.start, utterance.end
         if start >= end and utterance.given is None:  # of a text
             lost = utterance.segment.text if utterance.segment else None
@@ -159,89 +175,95 @@ class ShardView(StoredShard):
             return Outcome("dropped", "filter", no.reason, no.value, no.threshold, detail)
         key, measure_all = (start, end, utterance.given), self.job.filter.measure_all
         if cut.lacks(key, self.filter_columns, measure_all):
-            return Outcome("pending", "filter")
-        return Outcome("pending", "resample")
+            return UNMEASURED
+        return UNCONVERTED
 
-    def resampled(self) -> Iterator[Utterance]:
+    def resampled(self) -> Iterator[HeardUtterance]:
         """`filtered` with PCM looked up; kept utterances are pending for transcribe, or failed.
         Dropped ones that share a window with a kept one get PCM too."""
-        wanted = Outcome("pending", "resample")
         for _, group in groupby(self.filtered(), key=lambda u: u.recording["recording"]):
             utterances = list(group)
-            heard = {u.company for u in utterances if u.outcome == wanted}
+            windows = {u.company for u in utterances if u.outcome == UNCONVERTED}
             for utterance in utterances:
-                kept = utterance.outcome == wanted
-                utterance.companion = (
+                kept = utterance.outcome == UNCONVERTED
+                companion = (
                     utterance.outcome.outcome == "dropped"
                     and utterance.company is not None
-                    and utterance.company in heard
+                    and utterance.company in windows
                 )
-                if kept or utterance.companion:
-                    utterance.pcm = utterance.packed = row = self.audio.get(utterance.audio)
-                    if kept and row:
-                        error = row["error_code"]
-                        utterance.outcome = (
-                            failed("resample", row) if error else Outcome("pending", "transcribe")
-                        )
-                    if kept and utterance.enhanced:
-                        enhanced.attach(self.job, utterance, self.audio.get(utterance.enhanced))
-                yield utterance
+                row = self.audio.get(utterance.audio) if kept or companion else None
+                outcome = utterance.outcome
+                if kept and row:
+                    outcome = failed("resample", row) if row["error_code"] else UNHEARD
+                measures = utterance.measures
+                heard = HeardUtterance(utterance, outcome, measures, companion, row, row)
+                if utterance.enhanced and outcome == UNHEARD:
+                    heard = enhanced.beside(self.job, heard, self.audio.get(utterance.enhanced))
+                yield heard
 
     @cached_property
     def _text_values(self) -> TextValues:
         return TextValues(self.job)
 
-    def transcribed(self) -> Iterator[Utterance]:
+    def transcribed(self) -> Iterator[JudgedUtterance]:
         """`resampled` with transcripts, verdicts on text and, last, people's decisions; utterances
         that lack any of these are pending."""
         rules = rules_of("text", self.job.transcribe.verdicts)
         by_vote = self.job.transcribe.language_by != "clip"
-        by_recording = groupby(self.resampled(), key=lambda u: u.recording["recording"])
+        by_recording = groupby(self.resampled(), key=lambda u: u.cut.recording["recording"])
         for _, group in by_recording:
             utterances = list(group)
-            waiting = [u for u in utterances if u.outcome == Outcome("pending", "transcribe")]
-            hypotheses.attach_first(waiting, self._transcript, by_vote)
+            waiting = [u for u in utterances if u.outcome == UNHEARD]
+            heard = iter(hypotheses.first(waiting, self._transcript, by_vote))
             for utterance in utterances:
-                row = utterance.heard
-                if row and row["error_code"]:
-                    utterance.outcome = failed("transcribe", row)
-                elif row and not self._awaited(utterance, row):
-                    utterance.outcome = self._verdict_on_text(utterance, rules)
-                    if utterance.outcome.outcome == "packaged":
-                        llm_answers.attach(self.job, utterance, self.transcripts.get)
-                    if utterance.llm_unanswered:
-                        utterance.outcome = Outcome("pending", "transcribe")
-                yield utterance
+                yield self._judged(
+                    next(heard) if utterance.outcome == UNHEARD else utterance, rules
+                )
 
-    def with_stored_text(self, utterances: Iterable[Utterance]) -> set[str]:
+    def _judged(self, utterance: HeardUtterance, rules: tuple[Rule, ...]) -> JudgedUtterance:
+        cut, row = utterance.cut, utterance.transcript
+        if row is None:
+            return JudgedUtterance(cut, utterance, utterance.outcome)
+        if row["error_code"]:
+            return JudgedUtterance(cut, utterance, failed("transcribe", row))
+        if self.job.transcribe.backends and hypotheses.asked(self.job.transcribe, row):
+            wanted = self.further_recipes(utterance)
+            utterance = hypotheses.with_others(utterance, wanted, self.transcripts.get)
+            if utterance.missing:
+                return JudgedUtterance(cut, utterance, utterance.outcome)
+        texts = self._text_values.of(utterance, row)
+        outcome = self._verdict_on_text(cut, texts, rules)
+        request = None
+        if outcome.outcome == "packaged":
+            request = llm_answers.request_for(self.job, utterance)
+        if request is None:
+            return JudgedUtterance(cut, utterance, outcome, texts)
+        answer = self.transcripts.get(request.recipe)
+        unanswered = answer is None
+        if unanswered:
+            outcome = UNHEARD
+        return JudgedUtterance(cut, utterance, outcome, texts, answer, unanswered)
+
+    def with_stored_text(self, utterances: Iterable[JudgedUtterance]) -> set[str]:
         """Ids of utterances that a limit dropped before their transcript was looked up, although
         one is stored: the limit was tightened since."""
         return {
-            u.id
+            u.cut.id
             for u in utterances
             if u.outcome.outcome == "dropped"
-            and u.heard is None
+            and u.heard.transcript is None
             and any(
-                self.text_recipe(u, audio) in self.transcripts
-                for audio in (u.audio, u.enhanced)
+                self.text_recipe(u.heard, audio) in self.transcripts
+                for audio in (u.cut.audio, u.cut.enhanced)
                 if audio is not None
             )
         }
 
-    def _awaited(self, utterance: Utterance, row: Row) -> bool:
-        """Whether further recognisers still have to hear the utterance; otherwise attaches their
-        texts."""
-        chosen = self.job.transcribe
-        if not chosen.backends or not hypotheses.asked(chosen, row):
-            return False
-        wanted = self.further_recipes(utterance)
-        hypotheses.attach(utterance, wanted, self.transcripts.get)
-        return bool(utterance.missing)
-
-    def _verdict_on_text(self, utterance: Utterance, rules: tuple[Rule, ...]) -> Outcome:
-        utterance.texts = self._text_values.of(utterance)
+    def _verdict_on_text(
+        self, utterance: CutUtterance, texts: AnyRow, rules: tuple[Rule, ...]
+    ) -> Outcome:
         person = utterance.person
-        no = None if utterance.spared else judge(utterance.texts, rules)
+        no = None if utterance.spared else judge(texts, rules)
         if no:
             return Outcome("dropped", "transcribe", no.reason, no.value, no.threshold, no.detail)
         if person is not None and person.decision == "drop":
@@ -249,7 +271,7 @@ class ShardView(StoredShard):
         return Outcome("packaged", "package", "packaged", detail=person.words if person else "")
 
 
-def _segment(span: Row, rate: int, given: Sequence[Segment] | None) -> Segment | None:
+def _segment(span: CutRow, rate: int, given: Sequence[Segment] | None) -> Segment | None:
     """The source's segment for a span, or the sentence that was found there."""
     if given is not None and span["given"] is not None:
         return given[span["given"]]

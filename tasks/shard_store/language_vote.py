@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from tasks.base.schema import Row
+from tasks.base.schema import TranscriptRow
 
 LEAST_CLIPS = 3  # fewer make no majority
 LEAST_SHARE = 0.5  # of certainty; below, a recording has several languages or no speech
@@ -33,14 +33,14 @@ class Vote:
         best = max(self.shares, key=lambda code: (self.shares[code], code))
         return best if self.shares[best] >= LEAST_SHARE else None
 
-    def overrules(self, row: Row, seconds: float) -> bool:
+    def overrules(self, row: TranscriptRow, seconds: float) -> bool:
         """Whether a clip of `seconds` is transcribed again in the recording's language."""
         detected, probability = _detected(row)
         sure = probability >= SURE_PROBABILITY and seconds >= SURE_SECONDS
         return self.language is not None and detected != self.language and not sure
 
 
-def count(clips: Iterable[tuple[Row, float]]) -> Vote | None:
+def count(clips: Iterable[tuple[TranscriptRow, float]]) -> Vote | None:
     """The vote of (row of TRANSCRIPTS, seconds of the clip); None if too few clips have one."""
     weights: dict[str, float] = {}
     voters, total = 0, 0.0
@@ -54,6 +54,6 @@ def count(clips: Iterable[tuple[Row, float]]) -> Vote | None:
     return Vote({code: weight / total for code, weight in sorted(weights.items())})
 
 
-def _detected(row: Row) -> tuple[str | None, float]:
+def _detected(row: TranscriptRow) -> tuple[str | None, float]:
     """Language and probability that the recogniser itself detected; some detect neither."""
     return row.get("detected_language"), float(row.get("detected_probability") or 0.0)

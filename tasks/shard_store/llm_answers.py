@@ -6,14 +6,12 @@ looked up by text, whoever said it. Texts written by people are left alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
-from tasks.base.schema import Row
 from tasks.settings.job import Job
 from tasks.shard_store import recipe
 from tasks.shard_store.text_values import final_text
-from tasks.shard_store.utterance import Utterance
+from tasks.shard_store.utterance import HeardUtterance, JudgedUtterance
 
 TAKEN = "taken"
 
@@ -26,26 +24,18 @@ class ModelRequest(NamedTuple):
     language: str
 
 
-def request_for(job: Job, utterance: Utterance) -> ModelRequest | None:
+def request_for(job: Job, utterance: HeardUtterance) -> ModelRequest | None:
     """The question to the model about a packaged utterance; None if there is none."""
-    chosen, person = job.transcribe.llm_text, utterance.person
-    if chosen is None or utterance.heard is None or (person is not None and person.text):
+    chosen, person = job.transcribe.llm_text, utterance.cut.person
+    if chosen is None or utterance.transcript is None or (person is not None and person.text):
         return None
-    text, language = final_text(job, utterance)[0], utterance.heard["language"] or ""
+    text, language = final_text(job, utterance)[0], utterance.transcript["language"] or ""
     return (
         ModelRequest(recipe.of_llm_answer(chosen, text, language), text, language) if text else None
     )
 
 
-def attach(job: Job, utterance: Utterance, lookup: Callable[[str], Row | None]) -> None:
-    """Set `llm_answer`, or `llm_unanswered` if the model has not answered yet."""
-    question = request_for(job, utterance)
-    if question is not None:
-        utterance.llm_answer = lookup(question.recipe)
-        utterance.llm_unanswered = utterance.llm_answer is None
-
-
-def became(utterance: Utterance) -> str | None:
+def became(utterance: JudgedUtterance) -> str | None:
     """`taken` if the model's answer replaced the text, else why it did not; None if the model was
     not asked."""
     row = utterance.llm_answer

@@ -29,7 +29,7 @@ from tasks import storage
 from tasks.base.errors import CorruptManifest
 from tasks.base.json_types import JsonObject
 from tasks.base.logs import log
-from tasks.base.schema import RECORDINGS, Row
+from tasks.base.schema import RECORDINGS, AnyRow
 from tasks.shard_store import blobs
 from tasks.storage import tables
 
@@ -127,7 +127,7 @@ def commit(
     out: Path,
     stage: str,
     shard: str,
-    rows: list[Row] | pa.Table,
+    rows: Sequence[AnyRow] | pa.Table,
     schema: pa.Schema,
     meta: JsonObject,
     number: int | None = None,

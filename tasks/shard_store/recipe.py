@@ -85,7 +85,7 @@ def of_turns(
     turns, it includes them, and `fault`, why they are unusable."""
     if speakers.use == "none":
         return None
-    module = plugins.load("diarizers", speakers.use)
+    module = plugins.DIARIZERS.load(speakers.use)
     stated: list[tuple[object, ...]] = []
     if module.USES_SPEAKERS:
         stated = [(s.start, s.end, s.speaker) for s in given or ()]
@@ -102,14 +102,14 @@ def of_speakers(speakers: Plugin) -> str:
 
 def cutting_at_turns(speakers: Plugin) -> JsonObject:
     """The diarizer's settings that its turns do not follow from, but cuts do."""
-    _, chosen = plugins.resolve("diarizers", speakers)
+    _, chosen = plugins.DIARIZERS.resolve(speakers)
     return {k: v for k, v in lasting(chosen).items() if k in CUTTING}
 
 
 def across_recordings(job: Job) -> float | None:
     """Least mean cosine of the voices of one speaker over all recordings; None if speakers are not
     linked."""
-    values = plugins.resolve("diarizers", job.speakers)[1].model_dump()
+    values = plugins.DIARIZERS.resolve(job.speakers)[1].model_dump()
     return float(values["threshold"]) if values.get("across_recordings") else None
 
 
@@ -127,7 +127,7 @@ def of_cut(
     since sentence ends may then be cuts; speakers if the segmenter uses them; `turns`, the recipe
     of a diarizer's turns, and how to cut at them, if there is a diarizer; and the recording's own
     text and language if the segmenter looks for the text in the audio."""
-    module, settings = plugins.resolve("segmenters", segmenter)
+    module, settings = plugins.SEGMENTERS.resolve(segmenter)
     by_speaker = module.uses_speakers(settings)
     spans: list[tuple[object, ...]] | None = None
     if given is not None:
@@ -216,14 +216,14 @@ def weights(recognisers: Iterable[Plugin]) -> str:
     another one."""
     found = []
     for backend in recognisers:
-        recogniser, own = plugins.resolve("asr", backend)
+        recogniser, own = plugins.ASR.resolve(backend)
         found.append(recogniser.weights(own))
     return "\n".join(found)
 
 
 def weights_licences(settings: TranscribeSettings) -> dict[str, str | None]:
     """Licence of each recogniser's weights, as their owner writes it; None: not known."""
-    found = [(each.use, *plugins.resolve("asr", each)) for each in settings.recognisers]
+    found = [(each.use, *plugins.ASR.resolve(each)) for each in settings.recognisers]
     return {use: recogniser.abilities(own).licence for use, recogniser, own in found}
 
 

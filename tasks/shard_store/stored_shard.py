@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 
-from tasks.base.schema import Row
+from tasks.base.schema import EnhancedRow, RecordingRow, TranscriptRow
 from tasks.recording import Segment
 from tasks.recording.limits import Limits
 from tasks.recording.turns import Turn
@@ -16,7 +16,7 @@ from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tasks.shard_store import blobs, cuts, hypotheses, manifest, passing, recipe
 from tasks.shard_store.cuts import Cut, segments_of, speakers_of
-from tasks.shard_store.utterance import Utterance
+from tasks.shard_store.utterance import HeardUtterance
 
 KEPT = 4096  # recipes of cuts: more than a shard has recordings, and each stage asks for each
 
@@ -54,7 +54,7 @@ class StoredShard:
         shard: str,
         weights: str = "",
         damaged: manifest.OnDamage = manifest.leave,
-        listed: Sequence[Row] | None = None,
+        listed: Sequence[RecordingRow] | None = None,
         again: bool = False,
     ) -> None:
         self.job, self.shard, self.weights, self._damaged = job, shard, weights, damaged
@@ -72,7 +72,7 @@ class StoredShard:
         return self._read[stage]
 
     @cached_property
-    def recordings(self) -> list[Row]:
+    def recordings(self) -> list[RecordingRow]:
         """Recordings that are in their source now (and in the sample, if any), in listing order."""
         if self._listed is not None:
             rows = list(self._listed)
@@ -82,7 +82,7 @@ class StoredShard:
         only = self.job.only
         return [r for r in rows if r["present"] and (only is None or r["recording"] in only)]
 
-    def cut_recipe(self, recording: Row) -> str:
+    def cut_recipe(self, recording: RecordingRow) -> str:
         given, content = segments_of(recording), recording["content"]
         turns = None if self.job.speakers.use == "none" else self._of_turns(recording)
         text, language = recording["text"], recording["language"]
@@ -92,12 +92,12 @@ class StoredShard:
     def _cut_recipes(self) -> Callable[..., str]:
         return cut_recipes(self.job.filter.segmenter, self.job.speakers)
 
-    def _of_turns(self, recording: Row) -> str | None:
+    def _of_turns(self, recording: RecordingRow) -> str | None:
         named, fault = speakers_of(recording), recording.get("rttm_error")
         content, channels = recording["content"], _channels(recording)
         return recipe.of_turns(self.job.speakers, content, named, fault, channels)
 
-    def turned(self, recording: Row) -> tuple[str | None, tuple[Turn, ...] | None]:
+    def turned(self, recording: RecordingRow) -> tuple[str | None, tuple[Turn, ...] | None]:
         """The recipe of a recording's turns, None without diarization; and the turns, None while
         unknown."""
         name = self._of_turns(recording)
@@ -120,7 +120,7 @@ class StoredShard:
             cuts.merge(found, part.table.to_pylist(), usable, usable == set(stored))
         return found
 
-    def cut_of(self, recording: Row) -> Cut | None:
+    def cut_of(self, recording: RecordingRow) -> Cut | None:
         """What the filter stage stored of a recording, or its refusal where that is beyond a limit;
         None if it failed before, or nothing yet."""
         if recording["error_code"]:
@@ -129,7 +129,7 @@ class StoredShard:
         seconds = recording["header_seconds"] or 0.0
         no = self._limits.of_header(recording["format"] or "", rate or 1, channels, size, seconds)
         if no is not None:
-            return Cut.refused(no, rate)
+            return Cut.refused(no, rate or 0)
         cut = self.cuts.get(self.cut_recipe(recording))
         return cut and cut.within(self._limits, channels, size)
 
@@ -146,10 +146,10 @@ class StoredShard:
         return found
 
     @cached_property
-    def audio(self) -> dict[str, Row]:
+    def audio(self) -> dict[str, EnhancedRow]:
         """Rows of failures, and of PCM whose blob exists, by recipe."""
         sizes = blobs.sizes(self.job.out, self.shard)
-        found: dict[str, Row] = {}
+        found: dict[str, EnhancedRow] = {}
         for part in self._parts("resample"):
             for row in part.table.to_pylist():
                 if row["error_code"] or blobs.present(row, sizes):
@@ -159,8 +159,8 @@ class StoredShard:
         return found
 
     @cached_property
-    def transcripts(self) -> dict[str, Row]:
-        found: dict[str, Row] = {}
+    def transcripts(self) -> dict[str, TranscriptRow]:
+        found: dict[str, TranscriptRow] = {}
         for part in self._parts("transcribe"):
             for row in part.table.to_pylist():
                 found.setdefault(row["transcript"], row)  # the first text of a recipe stands
@@ -175,20 +175,20 @@ class StoredShard:
     def _transcript_recipes(self) -> Callable[[str, str | None, Sequence[str]], str]:
         return recipe.transcript_recipes(self.job.transcribe, self.weights.partition("\n")[0])
 
-    def transcript_recipe(self, utterance: Utterance) -> str:
-        return self.text_recipe(utterance, utterance.hears or utterance.audio)
+    def transcript_recipe(self, utterance: HeardUtterance) -> str:
+        return self.text_recipe(utterance, utterance.hears or utterance.cut.audio)
 
-    def text_recipe(self, utterance: Utterance, audio: str) -> str:
+    def text_recipe(self, utterance: HeardUtterance, audio: str) -> str:
         """Recipe of its transcript from the PCM of this recipe, its own or the enhanced one."""
-        company = utterance.company.audio if utterance.company else ()
+        company = utterance.cut.company.audio if utterance.cut.company else ()
         return self._transcript_recipes(audio, utterance.forced, company)
 
-    def further_recipes(self, utterance: Utterance) -> tuple[str, ...]:
+    def further_recipes(self, utterance: HeardUtterance) -> tuple[str, ...]:
         """Recipes of the utterance's transcripts by further recognisers, if any are configured."""
         if not self.job.transcribe.backends:
             return ()
         return hypotheses.recipes(self.job.transcribe, self.weights, utterance)
 
 
-def _channels(recording: Row) -> int:
+def _channels(recording: RecordingRow) -> int:
     return recording["header_channels"] or 1

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from tasks import plugins
-from tasks.base.json_types import JsonObject
+from tasks.base.schema import AnyRow, TranscriptRow
 from tasks.plugins.contracts.text import ScoredTranscript, words
 from tasks.scoring.normalisers import base
 from tasks.scoring.wordless import wordless
 from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tasks.shard_store import hypotheses
-from tasks.shard_store.utterance import Utterance
+from tasks.shard_store.utterance import HeardUtterance
 
 
-def final_text(job: Job, utterance: Utterance) -> tuple[str, str]:
+def final_text(job: Job, utterance: HeardUtterance) -> tuple[str, str]:
     """(text to train on, `reference` or `asr`). Without a transcript the reference is trusted."""
-    heard = utterance.heard or {}
-    reference, spoken = utterance.reference, hypotheses.spoken(job, utterance)
-    if reference and utterance.person is not None and utterance.person.text:
+    reference, spoken = utterance.cut.reference, hypotheses.spoken(job, utterance)
+    if reference and utterance.cut.person is not None and utterance.cut.person.text:
         return reference, "reference"
     wanted = job.transcribe.text
-    if reference and wanted == "reference_if_close" and spoken is not None:
+    heard = utterance.transcript
+    if reference and wanted == "reference_if_close" and spoken is not None and heard is not None:
         wer = _rate(heard["word_errors"], heard["words"])
         wanted = "reference" if wer is not None and wer <= job.transcribe.close_wer else "asr"
     if reference and wanted != "asr":
@@ -44,24 +44,22 @@ class TextValues:
     def __init__(self, job: Job) -> None:
         self._job = job
         #: Whether the recogniser's text depends on the audio.
-        self._listens = plugins.load("asr", job.transcribe.backend.use).LISTENS
-        found = (plugins.resolve("text", plugin) for plugin in job.transcribe.verdicts)
+        self._listens = plugins.ASR.load(job.transcribe.backend.use).LISTENS
+        found = (plugins.TEXT.resolve(plugin) for plugin in job.transcribe.verdicts)
         self._measures = [(module.measure, own) for module, own in found if module.COLUMNS]
 
-    def of(self, utterance: Utterance) -> JsonObject:
-        """By column."""
-        assert utterance.heard is not None
-        row = utterance.heard
+    def of(self, utterance: HeardUtterance, row: TranscriptRow) -> AnyRow:
+        """By column; `row`: what was heard."""
         text, source = final_text(self._job, utterance)
         wer = _rate(row["word_errors"], row["words"])
         cer = _rate(row["char_errors"], row["chars"])
-        probability = _language_probability(utterance)
+        probability = _language_probability(utterance, row)
         heard = ScoredTranscript(
             text,
             source,
-            utterance.seconds,
+            utterance.cut.seconds,
             row["text"],
-            utterance.reference,
+            utterance.cut.reference,
             row["normalised"],
             row["reference_normalised"],
             row["language"],
@@ -83,7 +81,7 @@ class TextValues:
             "wer": wer,
             "cer": cer,
             "language_probability": probability,
-            **_derived(utterance),
+            **_derived(utterance, row),
         }
         for measure, settings in self._measures:
             values.update(measure(heard, settings))
@@ -94,25 +92,23 @@ class TextValues:
 DERIVED = ("words_per_speech_second", "language_vote")
 
 
-def _language_probability(utterance: Utterance) -> float | None:
+def _language_probability(utterance: HeardUtterance, row: TranscriptRow) -> float | None:
     """The higher of the clip's own probability of its language and its recording's."""
-    row, vote = utterance.heard or {}, utterance.vote
-    own: float | None = row["language_probability"]
+    vote, own = utterance.vote, row["language_probability"]
     elected = vote.language if vote else None
     if own is None or vote is None or elected is None or row["language"] != elected:
         return own
     return max(own, vote.shares[elected])
 
 
-def _derived(utterance: Utterance) -> dict[str, float | None]:
+def _derived(utterance: HeardUtterance, row: TranscriptRow) -> dict[str, float | None]:
     """`DERIVED`, and the probability of a detected language that the source contradicts."""
-    row = utterance.heard or {}
     spoken, text = row.get("speech_seconds"), row["text"]
-    vote, stated, detected = utterance.vote, utterance.language, row.get("detected_language")
+    vote, stated, detected = utterance.vote, utterance.cut.language, row.get("detected_language")
     contradicted = stated and detected and base(stated) != detected
     return {
         "words_per_speech_second": len(words(text)) / spoken if text and spoken else None,
-        "language_vote": vote.shares.get(row["language"], 0.0) if vote else None,
+        "language_vote": vote.shares.get(row["language"] or "", 0.0) if vote else None,
         "language_contradiction": row.get("detected_probability") if contradicted else None,
     }
 

@@ -1,12 +1,16 @@
-"""One utterance: everything known about it, and its outcome."""
+"""An utterance in its three phases: cut, heard, judged; and its outcome after each.
+
+A phase never changes, and the next one holds it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from tasks import scoring
-from tasks.base.schema import Row
+from tasks.base.schema import AnyRow, EnhancedRow, RecordingRow, TranscriptRow
 from tasks.recording import Segment, ids
 from tasks.shard_store.decision_log import Decision
 from tasks.shard_store.language_vote import Vote
@@ -25,44 +29,42 @@ class Outcome:
     detail: str = ""
 
 
-def failed(stage: str, row: Row) -> Outcome:
+UNMEASURED = Outcome("pending", "filter")
+UNCONVERTED = Outcome("pending", "resample")
+UNHEARD = Outcome("pending", "transcribe")
+
+
+def failed(stage: str, row: EnhancedRow | TranscriptRow) -> Outcome:
     """The outcome of an unusable item, from its row."""
-    return Outcome("failed", stage, row["error_code"], detail=row["error_detail"] or "")
+    return Outcome("failed", stage, row["error_code"] or "", detail=row["error_detail"] or "")
 
 
-@dataclass
-class Utterance:
-    """An utterance: samples [start, end) of a recording at `rate` Hz, its native sample rate."""
+class _Remembering:
+    """Room for what `cached_property` works out."""
 
-    recording: Row
+    __slots__ = ("__dict__",)
+
+
+@dataclass(frozen=True, slots=True)
+class CutUtterance(_Remembering):
+    """An utterance as it was cut: samples [start, end) of a recording at `rate` Hz, its native
+    sample rate; `outcome` by the filters."""
+
+    recording: RecordingRow
     start: int
     end: int
     rate: int
     given: int | None
-    measures: dict[str, float | None]
+    measures: Mapping[str, float | None]
     audio: str  # recipe of its PCM
     outcome: Outcome
     segment: Segment | None = None
     turn: Segment | None = None  # the source's segment that it was cut from
-    fingerprints: dict[str, bytes] = field(default_factory=dict)
+    fingerprints: Mapping[str, bytes] = field(default_factory=dict)
     whole: bool = False  # the utterance is the whole recording
     part_text: str | None = None  # words of `turn` in this part, where the source has their times
     company: Company | None = None  # the utterances of its window, if it shares one
-    companion: bool = False  # dropped, but heard: it shares its window with one that is not
-    pcm: Row | None = None  # the PCM that recognisers hear
-    packed: Row | None = None  # the PCM that is packaged
-    beside: Row | None = None  # the enhanced clip, where both are packaged
     enhanced: str | None = None  # recipe of its enhanced PCM; None: nothing is enhanced
-    hears: str | None = None  # recipe of the heard PCM, if it is not `audio`
-    heard: Row | None = None
-    others: tuple[Row, ...] = ()  # what further recognisers heard
-    missing: tuple[int, ...] = ()  # which of those still have to hear it
-    llm_answer: Row | None = None  # a language model's answer for its text
-    llm_unanswered: bool = False  # one is asked, and has not answered
-    voted: str | None = None  # the recording's language, if it overrules the detected one
-    vote: Vote | None = None  # of its recording
-    #: `TextValues` of its transcript.
-    texts: dict[str, float | str | None] = field(default_factory=dict)
     voice: str | None = None  # name of the diarizer's speaker
     person: Decision | None = None  # a person's decision on it
 
@@ -75,30 +77,30 @@ class Utterance:
     def seconds(self) -> float:
         return (self.end - self.start) / self.rate
 
-    def _stated(self, name: str) -> str | None:
-        """The source's value for the segment, else for the whole recording."""
-        segment = self.segment or self.turn
-        own = getattr(segment, name) if segment else None
-        stated: str | None = own if own is not None else self.recording[name]
-        return stated
-
     @property
     def source_id(self) -> str | None:
-        own = self.segment.source_id if self.segment else None
-        return own if own is not None else self.recording["source_id"]
+        stated = self.segment.source_id if self.segment else None
+        return stated if stated is not None else self.recording["source_id"]
 
     @property
     def speaker(self) -> str | None:
-        return self._stated("speaker") or self.voice
+        """The source's name for the segment, else for the whole recording, else the diarizer's."""
+        segment = self.segment or self.turn
+        stated = segment.speaker if segment else None
+        return (stated if stated is not None else self.recording["speaker"]) or self.voice
 
     @property
     def language(self) -> str | None:
-        return self._stated("language")
+        """What the source states of the segment, else of the whole recording."""
+        segment = self.segment or self.turn
+        stated = segment.language if segment else None
+        return stated if stated is not None else self.recording["language"]
 
-    @property
-    def forced(self) -> str | None:
-        """Language given to the recogniser; None: it detects one."""
-        return self.language or self.voted
+    @cached_property
+    def id(self) -> str:
+        start, end = self.start / self.rate, self.end / self.rate
+        key = self.segment.source_id if self.segment else None
+        return ids.utterance_id(self.recording["dataset"], self.recording["path"], start, end, key)
 
     @cached_property
     def reference(self) -> str | None:
@@ -113,8 +115,46 @@ class Utterance:
             return scoring.clean(self.part_text) or None
         return scoring.clean(self.recording["text"] or "") or None if self.whole else None
 
-    @cached_property
-    def id(self) -> str:
-        start, end = self.start / self.rate, self.end / self.rate
-        key = self.segment.source_id if self.segment else None
-        return ids.utterance_id(self.recording["dataset"], self.recording["path"], start, end, key)
+
+@dataclass(frozen=True, slots=True)
+class HeardUtterance:
+    """An utterance with its PCM, and what recognisers heard in it, as far as both are there."""
+
+    cut: CutUtterance
+    outcome: Outcome
+    measures: Mapping[str, float | None]  # with the scores of its enhanced clip
+    companion: bool = False  # dropped, but heard: it shares its window with one that is not
+    pcm: EnhancedRow | None = None  # the PCM that recognisers hear
+    packed: EnhancedRow | None = None  # the PCM that is packaged
+    beside: EnhancedRow | None = None  # the enhanced clip, where both are packaged
+    hears: str | None = None  # recipe of the heard PCM, if it is not `cut.audio`
+    transcript: TranscriptRow | None = None
+    others: tuple[TranscriptRow, ...] = ()  # what further recognisers heard
+    missing: tuple[int, ...] = ()  # which of those still have to hear it
+    voted: str | None = None  # the recording's language, if it overrules the detected one
+    vote: Vote | None = None  # of its recording
+
+    def with_transcript(
+        self, row: TranscriptRow | None, vote: Vote | None = None, voted: str | None = None
+    ) -> HeardUtterance:
+        """What `replace` does, at a third of its cost: each heard utterance takes this step."""
+        clips = self.pcm, self.packed, self.beside, self.hears
+        facts = self.cut, self.outcome, self.measures, self.companion
+        return HeardUtterance(*facts, *clips, row, (), (), voted, vote)
+
+    @property
+    def forced(self) -> str | None:
+        """Language given to the recogniser; None: it detects one."""
+        return self.cut.language or self.voted
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedUtterance:
+    """An utterance with the verdict on its text; `outcome` is the last one."""
+
+    cut: CutUtterance
+    heard: HeardUtterance
+    outcome: Outcome
+    texts: AnyRow = field(default_factory=dict)  # `TextValues` of its transcript
+    llm_answer: TranscriptRow | None = None  # a language model's answer for its text
+    llm_unanswered: bool = False  # one is asked, and has not answered

@@ -12,7 +12,7 @@ from tasks.settings import Plugin
 
 def costly(plugin: Plugin) -> bool:
     """Whether a filter is so slow that it is skipped for what cheap ones reject."""
-    return plugins.load("filters", plugin.use).COSTLY
+    return plugins.FILTERS.load(plugin.use).COSTLY
 
 
 def filter_rules(chosen: tuple[Plugin, ...]) -> tuple[Rule, ...]:
@@ -30,6 +30,6 @@ def rules_of(shelf: Measuring, chosen: tuple[Plugin, ...]) -> tuple[Rule, ...]:
     """Rules of all chosen plug-ins of a shelf, in the order of the settings."""
     rules: list[Rule] = []
     for plugin in chosen:
-        module, settings = plugins.resolve(shelf, plugin)
+        module, settings = plugins.measuring(shelf).resolve(plugin)
         rules.extend(module.verdict(settings))
     return tuple(rules)

@@ -14,10 +14,10 @@ import numpy as np
 
 from tasks.asr import SharedWindow, SpeechClip
 from tasks.base.arrays import Float32s
-from tasks.base.schema import Row
+from tasks.base.schema import EnhancedRow
 from tasks.shard_store import blobs
 from tasks.shard_store.llm_answers import ModelRequest
-from tasks.shard_store.utterance import Utterance
+from tasks.shard_store.utterance import CutUtterance
 
 CHUNK_SECONDS = 300.0  # audio in memory at once, unless the recogniser wants more
 
@@ -28,7 +28,7 @@ class Sharing:
     (None: it could not be made), the silence between them in s, and the utterance's place."""
 
     audio: tuple[str, ...]
-    rows: tuple[Row | None, ...]
+    rows: tuple[EnhancedRow | None, ...]
     pauses: tuple[float, ...]
     place: int
 
@@ -43,7 +43,7 @@ class Unit:
     """One utterance to transcribe: its PCM row, the recipe of its transcript, its reference."""
 
     transcript: str
-    pcm: Row
+    pcm: EnhancedRow
     shard: str
     language: str | None
     reference: str | None
@@ -68,7 +68,7 @@ class Unit:
         return float(self.pcm["num_samples"] / self.pcm["rate"])
 
 
-def sharing_of(utterance: Utterance, audio: dict[str, Row]) -> Sharing | None:
+def sharing_of(utterance: CutUtterance, audio: dict[str, EnhancedRow]) -> Sharing | None:
     """The window that an utterance shares with others; `audio`: the shard's PCM rows by recipe."""
     company = utterance.company
     if company is None:
@@ -129,7 +129,7 @@ def _window(shared: Sharing, shard: str, out: Path, rate: int) -> SharedWindow:
     return SharedWindow(np.concatenate(pieces), tuple(bounds))
 
 
-def _samples(shard: str, row: Row, out: Path, rate: int) -> Float32s:
+def _samples(shard: str, row: EnhancedRow, out: Path, rate: int) -> Float32s:
     """PCM of a row as float32 [n] at `rate` Hz."""
     samples = blobs.read(out, shard, row).astype(np.float32) / np.float32(32768.0)
     if row["rate"] != rate:

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar, cast
 import pyarrow as pa
 
 from tasks.base.json_types import JsonObject
-from tasks.base.schema import Row
+from tasks.base.schema import AnyRow, RecordingRow
 from tasks.plugins.contracts.members import Filled
 from tasks.settings.job import Job
 from tasks.shard_store.judged_shard import ShardView
@@ -53,7 +53,7 @@ class Unit(Work, Protocol):
 class OfRecording:
     """A unit that lies in one recording."""
 
-    recording: Row
+    recording: RecordingRow
 
     @property
     def name(self) -> str:
@@ -71,11 +71,11 @@ U = TypeVar("U", bound=Unit)
 class Worker(Protocol[W]):
     """A module that can run isolated: a stage, or `tasks.stages.probe`."""
 
-    def compute(self, units: list[W], job: Job) -> Iterator[list[Row]]:
+    def compute(self, units: list[W], job: Job) -> Iterator[Sequence[AnyRow]]:
         """The rows of each unit, in order. An item that cannot be used gives the row of its
         failure; `pcm` in a row is its int16 samples, which are still to be stored."""
 
-    def failure(self, unit: W, code: str, detail: str) -> list[Row]:
+    def failure(self, unit: W, code: str, detail: str) -> Sequence[AnyRow]:
         """The rows of a unit that killed or overran its process."""
 
 
@@ -100,7 +100,7 @@ class Stage(StageModule[U], Protocol[U]):
         """What the footer of a part says beside stage and shard; JSON."""
         return {}
 
-    def schema_of(self, rows: Sequence[Row]) -> pa.Schema:
+    def schema_of(self, rows: Sequence[AnyRow]) -> pa.Schema:
         """The schema of these rows, if some need extra columns."""
         return self.SCHEMA
 

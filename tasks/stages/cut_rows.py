@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from tasks.base.errors import shortened
-from tasks.base.schema import Row
+from tasks.base.schema import CutRow, FaultRow
+from tasks.recording.faults import Fault
 from tasks.segmenters import Span
 from tasks.stages.cutting import StreamFacts
 from tasks.stages.measuring import Measured
 
 
-def of_recording(cut: str, recording: str, facts: StreamFacts) -> Row:
+def of_recording(cut: str, recording: str, facts: StreamFacts) -> CutRow:
     return {
         "cut": cut,
         "recording": recording,
@@ -23,12 +22,16 @@ def of_recording(cut: str, recording: str, facts: StreamFacts) -> Row:
         "decoded": facts.decoded,
         "measures": [],
         "decode_faults": len(facts.faults),
-        "faults": [asdict(fault) for fault in facts.faults],
+        "faults": [_fault(fault) for fault in facts.faults],
         "notes": facts.notes,
     }
 
 
-def of_failure(cut: str, recording: str, code: str, detail: str, decoded: int, rate: int) -> Row:
+def _fault(fault: Fault) -> FaultRow:
+    return {"start": fault.start, "end": fault.end, "what": fault.what, "shifts": fault.shifts}
+
+
+def of_failure(cut: str, recording: str, code: str, detail: str, decoded: int, rate: int) -> CutRow:
     """Of a recording that cannot be used; its decoded prefix is counted as failed."""
     return {
         "cut": cut,
@@ -47,8 +50,8 @@ def of_failure(cut: str, recording: str, code: str, detail: str, decoded: int, r
 
 def of_span(
     cut: str, recording: str, facts: StreamFacts, span: Span, found: Measured, voice: int | None
-) -> Row:
-    """`voice`: number of its speaker. The measures stay a dict until all are known."""
+) -> CutRow:
+    """`voice`: number of its speaker."""
     return {
         "cut": cut,
         "recording": recording,
@@ -59,7 +62,7 @@ def of_span(
         "reason": span.reason,
         "rate": facts.rate,
         "channels": facts.channels,
-        "measures": found.measures,
+        "measures": list(found.measures.items()),
         "prints": list(found.fingerprints.items()),
         "turn": span.turn,
         "text": span.text,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tasks import audio
 from tasks.base.arrays import Float32s
-from tasks.base.schema import Row
+from tasks.base.schema import RecordingRow
 from tasks.recording import Locator, unreachable
 from tasks.recording.faults import Fault
 from tasks.recording.guard import UNPROVEN
@@ -119,7 +119,7 @@ def _clip(span: Span, tail: _Tail, facts: StreamFacts, locator: Locator) -> audi
     return audio.Clip.lazy(locator, span.start, span.end, facts.rate, facts.channels)
 
 
-def as_hashed(locator: Locator, recording: Row) -> bool:
+def as_hashed(locator: Locator, recording: RecordingRow) -> bool:
     """Whether a recording has the bytes of its digest; ask before they are decoded. They are read
     only where no guard vouches for them."""
     if not recording["guard"].endswith(UNPROVEN):

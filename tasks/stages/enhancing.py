@@ -29,7 +29,7 @@ def of_clip(clip: Clip, job: Job, known: enhanced.Scores = ()) -> tuple[Int16s, 
     """The enhanced clip's PCM as resample stores it, and the scores of both clips; `known`: the
     original's scores, if it has been scored. ItemError as `pcm.of_clip` raises it."""
     clean = _held(_stream(clip, job), clip)
-    scorer, settings = plugins.resolve("filters", enhanced.scorer(job))
+    scorer, settings = plugins.FILTERS.resolve(enhanced.scorer(job))
     before = known or tuple(scorer.measure(clip, settings).items())
     after = scorer.measure(clean, settings).items()
     scores = (*before, *((enhanced.after(name), value) for name, value in after))
@@ -48,7 +48,7 @@ def _held(blocks: Iterable[Float32s], clip: Clip) -> Clip:
 
 def _stream(clip: Clip, job: Job) -> Iterator[Float32s]:
     """The enhanced clip, float32 [num_samples] in blocks."""
-    module, settings = plugins.resolve("enhance", job.enhance)
+    module, settings = plugins.ENHANCE.resolve(job.enhance)
     limit = dict(settings).get("limit_db")
     kept = np.float32(0.0 if limit is None else 10 ** (-limit / 20))
     waiting: deque[Float32s] = deque()  # of the original, still to be added

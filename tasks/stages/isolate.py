@@ -29,7 +29,7 @@ import psutil
 from tasks.base import environment, memory_limits
 from tasks.base.errors import KILLED, KilledFromOutside, RunError
 from tasks.base.logs import log
-from tasks.base.schema import Row
+from tasks.base.schema import AnyRow
 from tasks.settings.job import Job
 from tasks.stages import contract
 
@@ -76,7 +76,7 @@ class _Death(NamedTuple):
     spare: bool
 
 
-def results(stage: str, job: Job, units: Sequence[contract.Work]) -> Iterator[list[Row]]:
+def results(stage: str, job: Job, units: Sequence[contract.Work]) -> Iterator[Sequence[AnyRow]]:
     """Rows of each unit, in order; a unit that kills its process gives the rows of its failure.
 
     KilledFromOutside when the process of one was killed while others may have been at work: call
@@ -116,7 +116,7 @@ def results(stage: str, job: Job, units: Sequence[contract.Work]) -> Iterator[li
     yield from _failures(stage, deaths, job)
 
 
-def _failures(stage: str, deaths: Sequence[_Death], job: Job) -> Iterator[list[Row]]:
+def _failures(stage: str, deaths: Sequence[_Death], job: Job) -> Iterator[Sequence[AnyRow]]:
     """The rows of units that were killed one after another, and not the next one. A single one with
     memory to spare is to blame itself."""
     for unit, peak, spare in deaths:
@@ -164,7 +164,7 @@ class _Child:
         with suppress(BrokenPipeError), self.process.stdin as task:
             pickle.dump((stage, job, units), task)
 
-    def next(self) -> tuple[list[Row], str | None, str]:
+    def next(self) -> tuple[Sequence[AnyRow], str | None, str]:
         """(rows, None, "") or ([], code, detail) of the next unit."""
         if not self.ready:  # the start of the interpreter is not counted against the first unit
             _, code, detail = self._answer(max(START, self.job.item_timeout))
@@ -173,7 +173,7 @@ class _Child:
             self.ready = True
         return self._answer(self.job.item_timeout)
 
-    def _answer(self, seconds: float) -> tuple[list[Row], str | None, str]:
+    def _answer(self, seconds: float) -> tuple[Sequence[AnyRow], str | None, str]:
         deadline = time.monotonic() + seconds
         while not self.answers.poll(POLL):
             if time.monotonic() > deadline:
@@ -229,7 +229,7 @@ def main() -> None:
     answers.send([])
     for unit in units:
         try:
-            answer: list[Row] | BaseException = next(iter(module.compute([unit], job)))
+            answer: Sequence[AnyRow] | BaseException = next(iter(module.compute([unit], job)))
         except Exception as error:  # our bug, or a damaged blob: the parent raises it
             answer = error
         answers.send_bytes(_pickled(answer))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from tasks import plugins
 from tasks.audio import Clip
-from tasks.base.schema import Row
+from tasks.base.schema import RecordingRow
 from tasks.plugins.contracts import SegmenterPlugin
 from tasks.plugins.contracts.base import PluginSettings
 from tasks.plugins.rules import Rule, judge
@@ -19,6 +19,7 @@ from tasks.recording import turns
 from tasks.recording.faults import Fault, touching
 from tasks.recording.limits import Limits
 from tasks.recording.turns import Turn
+from tasks.segmenters import Span
 from tasks.settings import Plugin, StageSettings
 from tasks.settings.job import Job
 from tasks.shard_store import verdicts
@@ -50,7 +51,7 @@ def steps(filters: Sequence[Plugin]) -> tuple[Step, ...]:
     """Filters in the order in which they run: cheap ones first."""
     found = []
     for plugin in sorted(filters, key=verdicts.costly):
-        module, settings = plugins.resolve("filters", plugin)
+        module, settings = plugins.FILTERS.resolve(plugin)
         members = module.measure, module.fingerprint, module.COSTLY, module.AFTER_ALL
         found.append(Step(plugin, settings, *members))
     return tuple(found)
@@ -71,7 +72,7 @@ class Chosen:
 
     @classmethod
     def of(cls, job: Job) -> Chosen:
-        segmenter, settings = plugins.resolve("segmenters", job.filter.segmenter)
+        segmenter, settings = plugins.SEGMENTERS.resolve(job.filter.segmenter)
         rules = verdicts.filter_rules(job.filter.filters)
         filters = steps(job.filter.filters)
         hears, limits = segmenter.hears(settings), Limits.of(job.filter)
@@ -85,22 +86,28 @@ class Chosen:
 
 
 def after_all(
-    row: Row, recording: Row, whole: WholeRecording, chosen: Sequence[Step]
+    span: Span,
+    rate: int,
+    channels: int,
+    recording: RecordingRow,
+    whole: WholeRecording,
+    chosen: Sequence[Step],
 ) -> dict[str, float | None]:
-    """Measures of an utterance that need the whole recording, but none of its samples."""
+    """Measures of an utterance that need the whole recording, but none of its samples. `rate` and
+    `channels`: of the recording as it was decoded."""
     waiting = [step for step in chosen if step.after_all]
     if not waiting:
         return {}
-    start, end = row["start"], row["end"]
+    start, end = span.start, span.end
     clip = Clip(
-        row["rate"],
-        row["channels"],
+        rate,
+        channels,
         end - start,
         recording["header_seconds"],
         recording["size"],
         recording_samples=whole.decoded,
         faults=touching(whole.faults, start, end),
-        match=row.get("match"),
+        match=span.match,
         turns=None if whole.turns is None else turns.within(whole.turns, start, end),
     )
     found: dict[str, float | None] = {}

@@ -85,7 +85,7 @@ def streamed(clip: Clip, settings: ResampleSettings) -> Iterator[Int16s] | None:
     monos = _mixed(clip, settings.mono)
     if clip.rate == settings.rate:
         return _clamped(monos)
-    plugin, options = plugins.resolve("resamplers", settings.resampler)
+    plugin, options = plugins.RESAMPLERS.resolve(settings.resampler)
     if plugin.stream is None:
         return None
     sound = (finite(block) for block in evenly(monos))
@@ -134,7 +134,7 @@ def _levelled(
         samples = np.zeros(length, np.float32)
         _fill(samples, monos, n, src_hz, settings, lambda block: block)
     for chosen in settings.levels:
-        plugin, options = plugins.resolve("levels", chosen)
+        plugin, options = plugins.LEVELS.resolve(chosen)
         samples = plugin.apply(samples, settings.rate, options)
         if len(samples) != length:
             raise AssertionError(f"level {chosen.use} gave {len(samples)} of {length} samples")
@@ -151,7 +151,7 @@ def _fill(
 ) -> None:
     """Resample into `result`, cut or filled with zeros to its length."""
     length = len(result)
-    plugin, options = plugins.resolve("resamplers", settings.resampler)
+    plugin, options = plugins.RESAMPLERS.resolve(settings.resampler)
     at = 0
     for block in _resampled(monos, n, src_hz, settings, plugin, options):
         part = cast(finite(block))

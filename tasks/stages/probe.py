@@ -12,7 +12,7 @@ from functools import partial
 from tasks import audio
 from tasks.audio.types import Header
 from tasks.base.errors import UNREACHABLE, ItemError, shortened
-from tasks.base.schema import Row
+from tasks.base.schema import RecordingRow
 from tasks.recording import Locator, unreachable
 from tasks.recording.guard import file_state
 from tasks.settings.job import Job
@@ -20,23 +20,23 @@ from tasks.stages.contract import OfRecording
 from tasks.storage import urls
 
 
-def compute(units: list[OfRecording], job: Job) -> Iterator[list[Row]]:
+def compute(units: list[OfRecording], job: Job) -> Iterator[list[RecordingRow]]:
     """One row of each unit: with content digest and header, or with the error."""
     for unit in units:
         yield [_probed(unit.recording)]
 
 
-def failure(unit: OfRecording, code: str, detail: str) -> list[Row]:
+def failure(unit: OfRecording, code: str, detail: str) -> list[RecordingRow]:
     return [{**unit.recording, "error_code": code, "error_detail": shortened(detail)}]
 
 
-def _probed(row: Row) -> Row:
-    probed = dict(row)
+def _probed(row: RecordingRow) -> RecordingRow:
+    probed = row.copy()
     if row["error_code"] == UNREACHABLE:  # while it was listed
         state = file_state(Locator.loads(row["locator"]).path)
         if state.error is None:
-            probed |= {"size": state.size, "guard": state.guard, "error_code": None}
-            probed["error_detail"] = None
+            probed["size"], probed["guard"] = state.size, state.guard
+            probed["error_code"] = probed["error_detail"] = None
     if probed["error_code"]:
         return row
     try:
@@ -53,7 +53,7 @@ def _probed(row: Row) -> Row:
     }
 
 
-def _looked_into(row: Row) -> Header:
+def _looked_into(row: RecordingRow) -> Header:
     """The header; notes content and size in the row. ItemError."""
     locator = Locator.loads(row["locator"])
     with unreachable.listed():

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 
 from tasks import audio, plugins
 from tasks.base.errors import ItemError
-from tasks.base.schema import Row
+from tasks.base.schema import CutRow, RecordingRow, TurnRow
 from tasks.plugins.contracts import SegmenterPlugin
 from tasks.recording import Locator, Segment
 from tasks.recording.limits import Limits
@@ -21,13 +20,13 @@ Turns = tuple[Turn, ...]
 
 
 def turns_of(
-    recipe: str | None, known: Turns | None, recording: Row, job: Job
-) -> tuple[Turns | None, list[Row]]:
+    recipe: str | None, known: Turns | None, recording: RecordingRow, job: Job
+) -> tuple[Turns | None, list[CutRow]]:
     """A recording's turns, and the row that stores them if they are new; None without diarization.
     ItemError if it cannot be decoded to its end, or is beyond a limit."""
     if recipe is None or known is not None:
         return known, []
-    module, settings = plugins.resolve("diarizers", job.speakers)
+    module, settings = plugins.DIARIZERS.resolve(job.speakers)
     if module.USES_SPEAKERS and (wrong := recording.get("rttm_error")):
         raise ItemError("bad_rttm", wrong)
     locator, limits = Locator.loads(recording["locator"]), Limits.of(job.filter)
@@ -37,24 +36,35 @@ def turns_of(
             diarizer.push(block)
         rate = stream.rate
     found = diarizer.finish()
-    row = {
+    row: CutRow = {
         "cut": recipe,
         "recording": recording["recording"],
         "kind": cuts.TURNS,
         "start": 0,
         "end": 0,
         "rate": rate,
-        "turns": [asdict(turn) for turn in found],
+        "turns": [_row(turn) for turn in found],
         "measures": [],
     }
     return found, [row]
+
+
+def _row(turn: Turn) -> TurnRow:
+    return {
+        "start": turn.start,
+        "end": turn.end,
+        "speaker": turn.speaker,
+        "name": turn.name,
+        "confidence": turn.confidence,
+        "voice": turn.voice,
+    }
 
 
 def voices(turns: Turns | None, job: Job) -> Callable[[int], Voices | None]:
     """The turns as a segmenter needs them, at the recording's rate; None if there are none."""
     if not turns:
         return lambda rate: None
-    _, settings = plugins.resolve("diarizers", job.speakers)
+    _, settings = plugins.DIARIZERS.resolve(job.speakers)
     values = settings.model_dump()
     shortest, mixed = values.get("min_turn_seconds", 0.0), values.get("mixed", False)
     edge = values.get("edge_seconds", 0.0)

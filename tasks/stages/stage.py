@@ -7,20 +7,21 @@ commits, quarantine and counts.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import lru_cache
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 
 from tasks import storage
 from tasks.base import process_memory
 from tasks.base.errors import RunError
-from tasks.base.schema import Row
+from tasks.base.schema import AnyRow
 from tasks.settings.job import Done, Job, Spent
 from tasks.shard_store import blobs, compaction, manifest, recipe, whole_job
+from tasks.shard_store.blobs import MadeAudio
 from tasks.shard_store.judged_shard import ShardView
 from tasks.stages import contract
 from tasks.stages.contract import PER_SHARD as PER_SHARD
@@ -170,7 +171,7 @@ class Clock:
 
 def _results(
     stage: str, module: Stage[Unit], units: list[Unit], job: Job, isolate: bool
-) -> Iterator[list[Row]]:
+) -> Iterator[Sequence[AnyRow]]:
     if isolate:
         from tasks.stages import isolate as isolation
 
@@ -186,7 +187,8 @@ class Sink:
     def __init__(self, stage: str, job: Job, shard: str) -> None:
         self.stage, self.job, self.shard = stage, job, shard
         self.module = contract.find(stage)
-        self.rows: list[Row] = []
+        self.rows: list[AnyRow] = []
+        self._placed: list[MadeAudio] = []  # those of them whose PCM is in the blob
         self.since = time.monotonic()
         self._open = ExitStack()
         self._staged: tuple[HashedFile, Publish] | None = None
@@ -203,12 +205,14 @@ class Sink:
         """Bytes of uncommitted PCM."""
         return self._staged[0].size if self._staged else 0
 
-    def add(self, rows: list[Row]) -> None:
+    def add(self, rows: Sequence[AnyRow]) -> None:
         for row in rows:
-            samples = row.pop("pcm", None)
-            if samples is not None:
-                row["offset"] = self.held
+            if "pcm" in row:
+                made = cast(MadeAudio, row)
+                samples = made.pop("pcm")
+                made["offset"] = self.held
                 self._blob().write(np.ascontiguousarray(samples, dtype="<i2").data)
+                self._placed.append(made)
         self.rows.extend(rows)
 
     def _blob(self) -> HashedFile:
@@ -219,13 +223,13 @@ class Sink:
 
     def commit(self) -> None:
         rows, self.rows, self.since = self.rows, [], time.monotonic()
+        placed, self._placed = self._placed, []
         staged, self._staged = self._staged, None
         if staged is not None:
             name = staged[1](lambda digest: f"{digest}.pcm").name
             self._open.close()
-            for row in rows:
-                if "offset" in row:
-                    row["blob"] = name
+            for row in placed:
+                row["blob"] = name
         if rows:
             out, meta = self.job.out, self.module.meta(self.job)
             meta[compaction.RECIPE] = whole_job.of_stage(self.stage, self.job, weights_of(self.job))

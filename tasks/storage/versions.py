@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tasks import storage
 from tasks.base.errors import ConfigError, RunError, UnsafePlace
-from tasks.base.json_types import JsonObject, PublishedEntry, parsed
+from tasks.base.json_types import DatasetJson, PublishedEntry, parsed
 from tasks.base.schema import DATASET_FILE
 from tasks.storage import publication, tables
 from tasks.storage._sealed import VERSION
@@ -54,7 +54,7 @@ def _published(out: Path) -> Iterator[Path]:
     return (place for place in places if published.complete(place))
 
 
-def described(version: Path) -> JsonObject:
+def described(version: Path) -> DatasetJson:
     """dataset.json of a version; ConfigError when the folder is none, RunError for damage."""
     return _object(version, text_of(version))
 
@@ -66,9 +66,9 @@ def files(version: Path) -> Mapping[str, PublishedEntry]:
     return found
 
 
-def _object(version: Path, text: bytes) -> JsonObject:
+def _object(version: Path, text: bytes) -> DatasetJson:
     try:
-        data: JsonObject = parsed(text)
+        data: DatasetJson = parsed(text)
     except ValueError:
         raise RunError(differs(version, DATASET_FILE)) from None
     return data

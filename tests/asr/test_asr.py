@@ -32,7 +32,7 @@ def noise(seconds: float, seed: int = 0) -> NDArray[np.float32]:
 
 @pytest.mark.parametrize("use", shelves.names("asr"))
 def test_what_changes_speed_only_is_no_part_of_the_recipe(use: str) -> None:
-    module = plugins.load("asr", use)
+    module = plugins.ASR.load(use)
     for name in ("batch_size", "threads", "model", "device"):
         if name in module.Settings.model_fields:
             assert role(module.Settings, name) == "transient"

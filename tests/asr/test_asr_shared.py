@@ -319,7 +319,7 @@ def test_a_window_that_the_engine_refuses_fails_its_utterances_only() -> None:
 
 
 def test_as_many_passages_are_in_memory_as_a_batch_has_windows() -> None:
-    row = {"num_samples": 10 * RATE, "rate": RATE}
+    row: Any = {"num_samples": 10 * RATE, "rate": RATE}
     passages = [
         [
             Unit(f"{n}-{at}", row, "s", None, None, Sharing((str(n),), (row,), (), at))

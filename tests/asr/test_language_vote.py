@@ -17,14 +17,14 @@ from tasks.settings import Plugin, TranscribeSettings
 from tasks.settings.job import Job
 from tasks.shard_store import language_vote, text_values, verdicts
 from tasks.shard_store.language_vote import SURE_PROBABILITY, SURE_SECONDS, Vote
-from tasks.shard_store.utterance import Outcome, Utterance
+from tasks.shard_store.utterance import UNHEARD, CutUtterance, HeardUtterance
 from tasks.stages import stage
 from tests.helpers import corpus
 
 GUESSING = {"use": "tests.plugins.guessing_asr"}
 
 
-def row(code: str | None, probability: float = 0.5, text: str = "words") -> dict[str, Any]:
+def row(code: str | None, probability: float = 0.5, text: str = "words") -> Any:
     return {"detected_language": code, "detected_probability": probability, "text": text}
 
 
@@ -139,14 +139,17 @@ def test_a_stated_language_is_contradicted_by_strong_evidence_alone(
 
 
 def test_a_clip_is_as_certain_as_its_recording() -> None:
-    utterance = Utterance({}, 0, 1, 1, None, {}, "", Outcome("pending", ""))
-    utterance.heard = {"language": "en", "language_probability": 0.3}
-    utterance.vote = Vote({"en": 0.8})
-    assert text_values._language_probability(utterance) == 0.8
-    utterance.heard = {"language": "cy", "language_probability": 0.3}
-    assert text_values._language_probability(utterance) == 0.3
-    utterance.heard = {"language": "en", "language_probability": 0.99}
-    assert text_values._language_probability(utterance) == 0.99
+    recording: Any = {}
+    cut = CutUtterance(recording, 0, 1, 1, None, {}, "", UNHEARD)
+    utterance = HeardUtterance(cut, UNHEARD, {}, vote=Vote({"en": 0.8}))
+
+    def certainty(language: str, probability: float) -> float | None:
+        heard: Any = {"language": language, "language_probability": probability}
+        return text_values._language_probability(utterance, heard)
+
+    assert certainty("en", 0.3) == 0.8
+    assert certainty("cy", 0.3) == 0.3
+    assert certainty("en", 0.99) == 0.99
 
 
 def test_a_killed_first_round_ends_alike(tmp_path: Path) -> None:

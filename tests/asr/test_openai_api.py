@@ -316,9 +316,9 @@ def test_no_clip_takes_longer_than_patience(stub: Stub) -> None:
 )  # fmt: skip
 def test_bad_settings_are_refused_before_any_worker(change: dict[str, Any], words: str) -> None:
     given = {"use": "openai_api", "url": "http://127.0.0.1:1/v1", "model": "m", **change}
-    recogniser = plugins.load("asr", "openai_api")
+    recogniser = plugins.ASR.load("openai_api")
     with pytest.raises(ConfigError, match=words) as caught:
-        recogniser.weights(plugins.resolve("asr", Plugin.model_validate(given))[1])
+        recogniser.weights(plugins.ASR.resolve(Plugin.model_validate(given))[1])
     assert KEY not in str(caught.value)
 
 

@@ -91,7 +91,7 @@ def test_short_blocks_hold_no_memory_of_whole_ones(tmp_path: Path) -> None:
 def unit(path: Path) -> stage.Unit:
     from tasks.storage import urls
 
-    row = dict.fromkeys(RECORDINGS.names) | {
+    row: Any = dict.fromkeys(RECORDINGS.names) | {
         "recording": "c/a", "locator": Locator(str(path)).dumps(), "content": "x",
         "guard": urls.guard(str(path)), "size": path.stat().st_size, "header_channels": 1,
     }  # fmt: skip

@@ -7,6 +7,7 @@ its size is right, and nobody reads it.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from tasks import plugins, scoring, storage
 from tasks.base.json_types import JsonObject
-from tasks.base.schema import RECORDINGS, Row
+from tasks.base.schema import RECORDINGS, AnyRow, Row, TranscriptRow
 from tasks.publish.choosing import corpus_clips
 from tasks.publish.unchanged import UpToDate
 from tasks.recording import Locator
@@ -90,7 +91,7 @@ def make(job: Job, number: int, size: int = SHARD) -> str:
     return name
 
 
-def _commit(job: Job, stage: str, shard: str, rows: list[Row]) -> None:
+def _commit(job: Job, stage: str, shard: str, rows: Sequence[AnyRow]) -> None:
     module = contract.find(stage)
     manifest.commit(job.out, stage, shard, rows, module.SCHEMA, module.meta(job))
 
@@ -122,7 +123,7 @@ def _cuts(job: Job, recording: Row, chance: np.random.Generator) -> list[Row]:
     base = {"cut": cut, "recording": recording["recording"]}
     facts = {"decoded": RECORDING, "rate": RATE, "channels": 1, "decode_faults": 0}
     rows: list[Row] = [{**base, "kind": "recording", **facts, "faults": [], "notes": []}]
-    columns = [c for p in job.filter.filters for c in plugins.load("filters", p.use).COLUMNS]
+    columns = [c for p in job.filter.filters for c in plugins.FILTERS.load(p.use).COLUMNS]
     edges = np.sort(chance.choice(RECORDING // 1600, 2 * UTTERANCES, replace=False)) * 1600
     at = 0
     for start, end in edges.reshape(-1, 2).tolist():
@@ -160,10 +161,10 @@ def _audio(job: Job, cuts: list[Row], contents: dict[str, str]) -> list[Row]:
     return rows
 
 
-def _transcript(job: Job, audio: Row, chance: np.random.Generator) -> Row:
+def _transcript(job: Job, audio: Row, chance: np.random.Generator) -> TranscriptRow:
     words = max(1, round(2.5 * audio["num_samples"] / RATE))
     text = " ".join(WORDS[n] for n in chance.integers(0, len(WORDS), words).tolist())
-    row: Row = {
+    row: TranscriptRow = {
         "transcript": recipe.of_transcript(job.transcribe, weights_of(job), audio["audio"], None),
         "audio": audio["audio"],
         "raw_text": text,

@@ -93,7 +93,7 @@ def enhanced(samples: Floats, way: Plugin) -> tuple[Floats, dict[str, float | No
 
 def alone(samples: Floats, way: Plugin, block: float = 1.0) -> tuple[Floats, float]:
     """What the enhancer itself gives, fed in blocks of so many seconds; and its CPU seconds."""
-    module, settings = plugins.resolve("enhance", way)
+    module, settings = plugins.ENHANCE.resolve(way)
     given, size = soxr.resample(samples, RATE, module.RATE), round(block * module.RATE)
     began = time.process_time()
     enhancer = module.start(settings)

@@ -48,7 +48,7 @@ def speed(module: FilterModule, rate: int, channels: int) -> float:
 def main() -> None:
     print(f"{'× real time':20}" + "".join(f"{name:>16}" for name in CLIPS))
     for name in sys.argv[1:] or shelves.names("filters"):
-        module = plugins.load("filters", name)
+        module = plugins.FILTERS.load(name)
         try:
             speeds = [f"{speed(module, *clip):16,.0f}" for clip in CLIPS.values()]
         except ConfigError as error:

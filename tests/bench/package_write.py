@@ -87,7 +87,7 @@ def ready_made(
         for group in groups:
             files = []
             for row in table.take(group.rows).to_pylist():
-                pcm = blobs.read(out, row["work_shard"], {**row, "offset": row["blob_offset"]})
+                pcm = blobs.read(out, row["work_shard"], row | {"offset": row["blob_offset"]})
                 at = file.tell()
                 wav = audio.write_wav_bytes(pcm, RATE)
                 size = file.write(wav)

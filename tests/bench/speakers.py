@@ -114,7 +114,7 @@ def across(corpus: Path) -> dict[str, Any]:
         for number, clip in enumerate(clips):
             if len(clip) >= LEAST_S * RATE:
                 name = f"{speaker}/{number}"
-                told = {"recording": name, "content": name}
+                told: Any = {"recording": name, "content": name}
                 rows += voices.of_turns(told, diarized(clip)[0], RATE)
                 names.append(name)
     table = pa.Table.from_pylist(rows, schema=voices.VOICES)

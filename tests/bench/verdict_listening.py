@@ -155,7 +155,7 @@ def _measured(said: Said) -> Values:
     found: Values = {}
     costly = (COSTLY,) if said.group == "mixed" and find_spec("speechmos") else ()
     for plugin in (*FilterSettings().filters, *(Plugin(use=use) for use in (*MEASURES, *costly))):
-        module, settings = plugins.resolve("filters", plugin)
+        module, settings = plugins.FILTERS.resolve(plugin)
         found.update(module.measure(clip, settings))
     return found
 
@@ -187,7 +187,7 @@ def _from_text(shown: ScoredTranscript) -> Values:
 
 
 def chosen(verdicts: tuple[Plugin, ...]) -> list[tuple[Any, Any]]:
-    return [plugins.resolve("text", plugin) for plugin in verdicts]
+    return [plugins.TEXT.resolve(plugin) for plugin in verdicts]
 
 
 def reason(values: Values, verdicts: tuple[Plugin, ...] | None = None) -> str | None:

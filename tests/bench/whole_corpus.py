@@ -29,6 +29,7 @@ from tasks import corpus, package
 from tasks.base.schema import LEDGER_FILE
 from tasks.publish import previous_version, seeded_hash
 from tasks.publish.choosing import next_version
+from tasks.publish.choosing.next_version import Choice
 from tasks.publish.dataset import datacard
 from tasks.publish.ledger import layout as ledger_layout
 from tasks.publish.ledger import ledger_index as ledger_notes
@@ -102,7 +103,7 @@ def _accounts(chance: np.random.Generator) -> pa.Table:
     return pa.table([*columns, columns[-1]], schema=recording_digests.ACCOUNTS)
 
 
-def gather(job: Job, scratch: Path, chosen: dict[str, Any], digest: str) -> dict[str, Any]:
+def gather(job: Job, scratch: Path, chosen: Choice, digest: str) -> dict[str, Any]:
     """`package.gather` after these, with the counts of a ledger of one part."""
     told = {"sums": [], "recordings": {"c": (CLIPS, 0)}, "broken": {}}
     every = (each.table("accounts.arrow") for each in shard_groups.listed(job, scratch))
@@ -112,7 +113,7 @@ def gather(job: Job, scratch: Path, chosen: dict[str, Any], digest: str) -> dict
     ledger_notes.note(scratch, 0, [noted])
     found = package.gather(job, scratch, scratch.parent / "staging", chosen, digest)
     return {
-        name: found[name]
+        name: getattr(found, name)
         for name in ("fingerprint", "parts", "needed", "balance", "ledger", "firsts")
     }
 
@@ -161,7 +162,7 @@ def steps(job: Job, scratch: Path, clips: int) -> Iterator[tuple[str, int, float
         gathered, cpu, rss = in_process(gather, job, scratch, chosen, digest)
         yield f"{name}: gather", count, cpu, rss
         if name == "first version":
-            publish(job, scratch, gathered, chosen["frozen"])
+            publish(job, scratch, gathered, chosen.frozen)
             groups += [make(job, number) for number in range(len(groups), len(groups) + more)]
 
 

@@ -138,8 +138,16 @@ def test_recordings_cut_anew_are_expected_to_give_as_many_clips_as_before(tmp_pa
 @pytest.mark.parametrize("setting", ["max_seconds", "target_seconds"])
 def test_no_expected_clip_is_longer_than_its_segmenter_allows(tmp_path: Path, setting: str) -> None:
     expected = Expected(corpus.job(tmp_path, filter={"segmenter": {"use": "vad", setting: 4}}))
-    expected.add({"segments": None}, 600.0, (), again=False)
+    uncut: Any = {"segments": None}
+    expected.add(uncut, 600.0, (), again=False)
     assert [each[2:] for each in expected.kept()] == [(150, 600.0)]
+
+
+def test_a_segment_without_an_end_lasts_to_the_recording_s(tmp_path: Path) -> None:
+    expected = Expected(corpus.job(tmp_path, filter={"segmenter": {"use": "given"}}))
+    given: Any = {"segments": [{"start": 1.0, "end": 3.0}, {"start": 4.0, "end": None}]}
+    expected.add(given, 10.0, (), again=False)
+    assert [each[2:] for each in expected.kept()] == [(2, 8.0)]
 
 
 def test_a_loosened_limit_costs_what_it_lets_in(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ ENHANCERS = [
 def begin(name: str, home: Path) -> Enhancer:
     if name == "separator_onnx":
         return separator_onnx.start(separator(home))
-    module = plugins.load("enhance", name)
+    module = plugins.ENHANCE.load(name)
     return module.start(module.Settings())
 
 
@@ -106,7 +106,7 @@ def spoken(rate: int, seconds: float = 8.0) -> Floats:
 @needs_corpus
 @pytest.mark.parametrize("name", ENHANCERS[:2])
 def test_noise_goes_and_speech_stays_in_its_place(name: str, tmp_path: Path) -> None:
-    rate = plugins.load("enhance", name).RATE
+    rate = plugins.ENHANCE.load(name).RATE
     clean = spoken(rate)
     white = np.random.default_rng(3).standard_normal(len(clean)).astype(np.float32)
     if rate == 48_000:  # as wide as the speech
@@ -289,7 +289,7 @@ def test_a_long_clip_lies_in_a_file_and_gives_the_same(
 def test_scores_before_and_after(tmp_path: Path) -> None:
     samples = noise(11, 20_000)
     _, scores = of_clip(samples, 16_000, job_of(tmp_path, gain=0.1))
-    dnsmos = plugins.load("filters", "dnsmos")
+    dnsmos = plugins.FILTERS.load("dnsmos")
     clips = [Clip.of(samples * gain, 16_000) for gain in (1, np.float32(0.1))]
     before, after = (dnsmos.measure(clip, dnsmos.Settings()) for clip in clips)
     assert scores == {**before, **{f"{name}_enhanced": value for name, value in after.items()}}

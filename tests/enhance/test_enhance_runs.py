@@ -179,7 +179,7 @@ def test_a_clip_that_kills_the_enhancer_falls_alone(tmp_path: Path) -> None:
     stage.run("resample", job, "shard-000000", isolate=True)
     stage.run("transcribe", job, "shard-000000")
     found = {
-        u.recording["path"]: (u.outcome.outcome, u.outcome.stage, u.outcome.reason)
+        u.cut.recording["path"]: (u.outcome.outcome, u.outcome.stage, u.outcome.reason)
         for u in stage.view_of(job, "shard-000000").transcribed()
     }
     assert found.pop("r02.wav") == ("failed", "enhance", "crashed")
@@ -291,12 +291,12 @@ def test_the_data_card_names_the_model(tmp_path: Path) -> None:
     tiny_onnx.separator(tmp_path / "half.onnx", (1, 4, 65, 8), 0.5)
     own = {"path": str(tmp_path), "licence": "CC-BY-NC-4.0"}
     job = corpus.job(tmp_path, enhance=Plugin.model_validate({"use": "separator_onnx", **own}))
-    told = {m["name"]: m for m in datacard._models(job)["models"]}
+    told = {m["name"]: m for m in datacard._models(job)}
     assert told["half"]["licence"] == "CC-BY-NC-4.0"
     assert not told["half"]["commercial"]
     assert "dnsmos-p835" in told
     job = corpus.job(tmp_path, enhance=Plugin(use="deepfilter"))
-    names = [m["name"] for m in datacard._models(job)["models"]]
+    names = [m["name"] for m in datacard._models(job)]
     assert names == ["dnsmos-p835", "deepfilternet-3"]
     assert enhanced.columns(corpus.job(tmp_path)) == {}
 

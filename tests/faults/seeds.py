@@ -37,7 +37,7 @@ def resampled(index: int) -> dict[str, Any]:
     from tasks.settings import Plugin
     from tasks.stages.spawn_check import command_line
 
-    module, settings = plugins.resolve("resamplers", Plugin.model_validate(LOAD[index % len(LOAD)]))
+    module, settings = plugins.RESAMPLERS.resolve(Plugin.model_validate(LOAD[index % len(LOAD)]))
     tone = np.sin(2 * np.pi * 440 * np.arange(4410) / 44100).astype(np.float32)
     made = module.resample(tone, 44100, 16000, settings)
     return {

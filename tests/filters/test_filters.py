@@ -54,7 +54,7 @@ def cut(samples: Samples, sizes: tuple[int, ...]) -> Cut:
 def test_duration_counts_decoded_samples(seconds: float, reason: str | None) -> None:
     clip = Clip.of(np.zeros(round(seconds * 1000), np.float32), 1000, header_seconds=99.0)
     values = duration.measure(clip, duration.Settings())
-    found = judge(values, plugins.load("filters", "duration").verdict(duration.Settings()))
+    found = judge(values, plugins.FILTERS.load("duration").verdict(duration.Settings()))
     assert values["duration"] == pytest.approx(seconds)
     assert (found.reason if found else None) == reason
 
@@ -79,9 +79,9 @@ def test_file_size_is_the_recordings() -> None:
     clip = Clip.of(quiet(1), RATE).of_recording(1.0, 999)
     values = file_size.measure(clip, file_size.Settings())
     assert values == {"file_size": 999.0}
-    assert judge(values, plugins.load("filters", "file_size").verdict(file_size.Settings())) is None
+    assert judge(values, plugins.FILTERS.load("file_size").verdict(file_size.Settings())) is None
     strict = file_size.Settings.model_validate({"min": "1KB"})
-    rejection = judge(values, plugins.load("filters", "file_size").verdict(strict))
+    rejection = judge(values, plugins.FILTERS.load("file_size").verdict(strict))
     assert rejection is not None
     assert rejection.reason == "too_small"
 
@@ -106,7 +106,7 @@ def test_a_noise_floor_is_silence_beside_loud_speech() -> None:
 @pytest.mark.parametrize("level", [0.0, 1e-4])
 def test_nothing_but_silence_is_rejected(level: float) -> None:
     values = silence.measure(Clip.of(tone(2, level), RATE), silence.Settings())
-    rejection = judge(values, plugins.load("filters", "silence").verdict(silence.Settings()))
+    rejection = judge(values, plugins.FILTERS.load("silence").verdict(silence.Settings()))
     assert rejection is not None
     assert rejection.reason == "silent"
     assert values["silence_leading"] == values["silence_trailing"] == 2
@@ -123,7 +123,7 @@ def test_flat_tops_are_clipping_at_any_level(level: float) -> None:
     clipped = np.clip(tone(1, 2.0), -1, 1) * np.float32(level)
     values = clipping.measure(Clip.of(clipped, RATE), clipping.Settings())
     assert values["clipping_fraction"] == pytest.approx(2 / 3, abs=0.02)
-    rejection = judge(values, plugins.load("filters", "clipping").verdict(clipping.Settings()))
+    rejection = judge(values, plugins.FILTERS.load("clipping").verdict(clipping.Settings()))
     assert rejection is not None
     assert rejection.reason == "clipped"
 

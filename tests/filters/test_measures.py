@@ -64,7 +64,7 @@ def number(module: FilterModule, samples: Samples, rate: int = 16_000) -> float:
 
 def rejection(module: ModuleType, clip: Clip, **chosen: Any) -> Rejection | None:
     own = module.Settings(**chosen)
-    rules = plugins.load("filters", module.__name__).verdict(own)
+    rules = plugins.FILTERS.load(module.__name__).verdict(own)
     return judge(module.measure(clip, own), rules)
 
 
@@ -78,7 +78,7 @@ def reason(module: ModuleType, clip: Clip, **chosen: Any) -> str | None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_columns_and_limits_are_named_by_the_law(name: str) -> None:
-    module = plugins.load("filters", name)
+    module = plugins.FILTERS.load(name)
     limits: set[str] = set()
     for column, (unit, doc) in module.COLUMNS.items():
         assert column == name or column.startswith(f"{name}_")
@@ -90,14 +90,14 @@ def test_columns_and_limits_are_named_by_the_law(name: str) -> None:
 
 
 def test_no_column_stands_twice_in_what_is_published() -> None:
-    found = [c for name in NAMES for c in plugins.load("filters", name).COLUMNS]
+    found = [c for name in NAMES for c in plugins.FILTERS.load(name).COLUMNS]
     assert len(found) == len(set(found))
     assert not set(found) & set(UTTERANCES.names)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_reasons_are_codes_and_no_limit_is_upside_down(name: str) -> None:
-    module = plugins.load("filters", name)
+    module = plugins.FILTERS.load(name)
     for rule in module.verdict(module.Settings()):
         if isinstance(rule, Limit):
             assert rule.column in module.COLUMNS
@@ -130,7 +130,7 @@ NOT_FINITE = {
 @pytest.mark.parametrize("name", fetched.filters())
 @pytest.mark.parametrize("kind", [*CLIPS, *NOT_FINITE])
 def test_every_clip_gives_finite_numbers_or_null(name: str, kind: str) -> None:
-    module = plugins.load("filters", name)
+    module = plugins.FILTERS.load(name)
     samples, rate = CLIPS[kind] if kind in CLIPS else (NOT_FINITE[kind], 16_000)
     with np.errstate(invalid="ignore" if kind in NOT_FINITE else "warn"):
         found = measured(module, Clip.of(samples, rate))
@@ -148,7 +148,7 @@ def pieces(samples: Samples, rate: int, sizes: tuple[int, ...]) -> Cut:
 @pytest.mark.parametrize("name", fetched.filters())
 @pytest.mark.parametrize("rate", [16_000, 22_050])
 def test_numbers_do_not_depend_on_the_blocks(name: str, rate: int) -> None:
-    module = plugins.load("filters", name)
+    module = plugins.FILTERS.load(name)
     samples = noise(2.3, 2, rate) * np.sin(np.arange(round(2.3 * rate)) / 3000)[:, None]
     whole = measured(module, Clip.of(samples, rate))
     for sizes in ((1, 7, 333), (4096,), (65536, 1)):
@@ -298,7 +298,7 @@ def test_channels_have_reasons() -> None:
 def test_channels_that_cancel_are_measured_as_one_of_them(use: str) -> None:
     """They were measured as the silence that their mean is, and dropped for another reason than
     theirs."""
-    plugin, chosen = plugins.resolve("filters", Plugin(use=use))
+    plugin, chosen = plugins.FILTERS.resolve(Plugin(use=use))
     voice = np.repeat(A, 4) * np.hanning(4 * len(A)).astype(np.float32)
     clip, both = (Clip.of(x, 16_000) for x in (voice[:, None], np.c_[voice, -voice]))
     assert plugin.measure(both, chosen) == plugin.measure(clip, chosen)

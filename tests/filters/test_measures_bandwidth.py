@@ -17,7 +17,7 @@ from tasks.audio import Clip
 from tasks.filters import bandwidth
 from tasks.plugins.rules import judge
 
-FILTER = plugins.load("filters", "bandwidth")
+FILTER = plugins.FILTERS.load("bandwidth")
 
 Wide = NDArray[np.float64]
 

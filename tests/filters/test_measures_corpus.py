@@ -41,7 +41,7 @@ def librispeech(count: int | None = None) -> list[Path]:
 
 @pytest.mark.parametrize("name", fetched.filters())
 def test_no_librispeech_clip_falls_by_default(name: str) -> None:
-    module = plugins.load("filters", name)
+    module = plugins.FILTERS.load(name)
     for path in librispeech(10 if name in ("dnsmos", "nmf_snr", "speaker_purity") else None):
         whole = clip(path)
         chosen = module.Settings()
@@ -56,7 +56,7 @@ def test_no_librispeech_clip_falls_by_default(name: str) -> None:
     ],
 )  # fmt: skip
 def test_numbers_of_librispeech_are_sane(name: str, lowest: float, highest: float) -> None:
-    module = plugins.load("filters", name)
+    module = plugins.FILTERS.load(name)
     found = [measured(module, clip(path))[name] for path in librispeech()]
     assert all(v is not None and lowest <= v <= highest for v in found), found
 

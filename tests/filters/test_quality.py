@@ -567,7 +567,5 @@ def test_costly_measures_are_the_same_every_time(module: Any, voices: list[Float
     ],
 )
 def test_limits(module: Any, values: dict[str, Any], limits: dict[str, float], reason: Any) -> None:
-    found = judge(
-        values, plugins.load("filters", module.__name__).verdict(module.Settings(**limits))
-    )
+    found = judge(values, plugins.FILTERS.load(module.__name__).verdict(module.Settings(**limits)))
     assert (found.reason if found else None) == reason

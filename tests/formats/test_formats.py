@@ -82,7 +82,7 @@ def shards_of(version: Path, use: str) -> list[OutputShard]:
     """The output shards of a published version, as `verify` makes them."""
     table = pq.read_table(version / "utterances.parquet")
     plugin = datacard.formats_of(versions.described(version))[use]
-    module, settings = plugins.resolve("formats", plugin)
+    module, settings = plugins.FORMATS.resolve(plugin)
     whole = format_shards.with_columns(table, module.derived(table, settings))
     found = []
     for index, group in enumerate(layout.published_groups([table])):
@@ -183,7 +183,7 @@ def test_other_samples_or_texts_are_found_without_a_hash(
 ) -> None:
     """Damage from before the hash was taken: a shard is read back against its rows."""
     version = alone(use)
-    module, settings = plugins.resolve("formats", Plugin(use=use))
+    module, settings = plugins.FORMATS.resolve(Plugin(use=use))
     table = pq.read_table(version / "utterances.parquet")
     table = format_shards.with_columns(table, module.derived(table, settings))
     shard = shards_of(version, use)[0]
@@ -217,7 +217,7 @@ def test_any_flip_after_the_write_is_found_in_a_tar(
     """Though nobody hashes a tar once more whose members are compared to the last byte."""
     rows = [published.row(n) for n in range(3)]
     [shard] = published.publish(tmp_path, use, [rows], {}, **audio)
-    module, settings = plugins.resolve("formats", Plugin.model_validate({"use": use, **audio}))
+    module, settings = plugins.FORMATS.resolve(Plugin.model_validate({"use": use, **audio}))
     rows = pq.read_table(tmp_path / "utterances.parquet").to_pylist()
     known: Hashes = {shard.path: storage.hashed(tmp_path / shard.path)}
     chance = random.Random(f"{use} {audio}")
@@ -244,7 +244,7 @@ def test_what_a_library_encodes_is_compared_with_what_was_written(
     hashes: Hashes = {}
     rows = [published.row(n) for n in range(3)]
     [shard] = published.publish(tmp_path, use, [rows], hashes, **settings)
-    module, own = plugins.resolve("formats", Plugin.model_validate({"use": use, **settings}))
+    module, own = plugins.FORMATS.resolve(Plugin.model_validate({"use": use, **settings}))
     table = pq.read_table(tmp_path / "utterances.parquet")
     told = format_shards.with_columns(table, module.derived(table, own)).to_pylist()
     path = next(path for path in shard.files if path.endswith(ending))
@@ -392,7 +392,7 @@ def test_a_renumbered_piece_is_linked_unless_its_number_is_in_it(
         before, (after,) = shards_of(one.path, use)[1], shards_of(two.path, use)
         same = [(one.path / a).stat().st_ino == (two.path / b).stat().st_ino
                 for a, b in zip(before.files, after.files, strict=True)]  # fmt: skip
-        numbered = plugins.load("formats", use).NUMBERED
+        numbered = plugins.FORMATS.load(use).NUMBERED
         assert same == [not numbered] * len(same), use
         moved += numbered
     assert two.written == moved
@@ -447,7 +447,7 @@ def test_names_fit_into_a_header() -> None:
     assert _tar.key(long) != _tar.key(long + "d")
     with pytest.raises(ValueError, match="does not fit"):
         _tar.header("n" * 101, 1)
-    row = {"id": "talk-sub1"}
+    row: Any = {"id": "talk-sub1"}
     assert "-sub" not in nemo.member(row, "wav")
 
 

@@ -106,7 +106,7 @@ def test_formats_with_and_without_limits(tmp_path: Path) -> None:
     found = dropped(folder, "emilia", "nemo", "wenet_raw", "wenet")
     assert [key[0] for key in found] == ["emilia", "nemo", "wenet_raw", "wenet"]  # as asked for
     for use in shelves.names("formats"):
-        reader = plugins.load("formats", use).READER
+        reader = plugins.FORMATS.load(use).READER
         assert reader is None or isinstance(reader, ReaderLimits)
 
 
@@ -141,7 +141,7 @@ def test_the_sentence_names_both_settings(tmp_path: Path) -> None:
     )
     for segmenter in ("vad", "auto", "whole", "given", "applio"):
         named = told(segmenter).partition("; ")[2].partition(", or ")[0]
-        fields = plugins.load("segmenters", segmenter).Settings.model_fields
+        fields = plugins.SEGMENTERS.load(segmenter).Settings.model_fields
         for field in reader_drops.SHORTER:  # never a setting that is refused
             assert (field in named) == (field in fields), (segmenter, field)
 

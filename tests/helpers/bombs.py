@@ -373,7 +373,7 @@ def write(name: str, folder: Path) -> Path:
 def measured(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
     """What becomes of one recording in the shard and the filter stage."""
     job = Job(path.parent, filter=FilterSettings.model_validate(settings))
-    row = dict.fromkeys(RECORDINGS.names) | {
+    row: Any = dict.fromkeys(RECORDINGS.names) | {
         "recording": path.name, "dataset": "c", "path": path.name, "present": True,
         "locator": Locator(str(path)).dumps(), "guard": urls.guard(str(path)),
     }  # fmt: skip
@@ -385,7 +385,7 @@ def measured(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
     if not row["error_code"]:
         view = ShardView(job, "none", listed=[row])
         units, _ = stage.todo(view)
-        cuts = [cut for [cut, *_] in stage.compute(units, job)]
+        cuts: Any = [cut for [cut, *_] in stage.compute(units, job)]
         refused = view.cut_of(row)
         whole = cuts[0] if cuts else {}
         if refused is not None:

@@ -60,7 +60,7 @@ def publish(
     table = pa.Table.from_pylist(flat, schema=pa.schema(fields))
     home.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, home / "utterances.parquet")
-    module, checked = plugins.resolve("formats", Plugin.model_validate({"use": use, **settings}))
+    module, checked = plugins.FORMATS.resolve(Plugin.model_validate({"use": use, **settings}))
     whole = format_shards.with_columns(table, module.derived(table, checked))
     numbers = {each["id"]: each["number"] for each in flat}
     made: list[OutputShard] = []

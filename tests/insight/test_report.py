@@ -287,7 +287,7 @@ def test_a_rejected_span_is_read_in_one_pass(tmp_path: Path) -> None:
     locator = Locator(str(path))
     found = []
     for start, end in ((1.5, 2.5), (0.25, 0.75), (0.5, 1.75)):
-        row = {"start": start, "end": end, "sample_rate": clips.RATE, "outcome": "dropped"}
+        row: Any = {"start": start, "end": end, "sample_rate": clips.RATE, "outcome": "dropped"}
         found.append(Sample(row, locator=locator))
     maker = clips.ClipMaker(tmp_path, clips.RATE, found)
     read = {id(sample): mono for sample, mono in maker._read(locator, found)}
@@ -305,7 +305,7 @@ def test_a_recording_of_one_sample_has_no_player(tmp_path: Path) -> None:
     """It is none at the player's rate. FFmpeg ran out of memory on it, and there was no report."""
     path = tmp_path / "click.wav"
     sf.write(path, np.full(1, 0.5), 48_000)
-    row = {"start": 0.0, "end": 1 / 48_000, "sample_rate": 48_000, "outcome": "dropped"}
+    row: Any = {"start": 0.0, "end": 1 / 48_000, "sample_rate": 48_000, "outcome": "dropped"}
     sample = Sample(row, locator=Locator(str(path)))
     made = clips.ClipMaker(tmp_path, clips.RATE, [sample]).make(sample)
     assert (made.audio, made.why) == (None, "it has no samples")

@@ -169,7 +169,7 @@ def test_packaged_ones_are_the_least_certain(hundred: tuple[Ledger, Columns]) ->
 
     def ids(group: str, kind: str) -> dict[str, Why]:
         rows = sorted(rows_of(found, group, kind))
-        names = [row["utterance"] for row in ledger.rows(rows)]
+        names = [row["utterance"] or "" for row in ledger.rows(rows)]
         whys = [next(w for w in found[row] if (w.group, w.kind) == (group, kind)) for row in rows]
         return dict(zip(names, whys, strict=True))
 
@@ -345,7 +345,7 @@ def test_what_lies_too_far_into_a_recording(
     path.write_bytes(audio.write_mp3_bytes(pcm, clips.RATE))
     found = []
     for start, end in ((3.0, 4.5), (0.5, 1.5)):
-        row = {"start": start, "end": end, "sample_rate": clips.RATE, "outcome": "dropped"}
+        row: Any = {"start": start, "end": end, "sample_rate": clips.RATE, "outcome": "dropped"}
         found.append(samples.Sample(row, locator=Locator(str(path))))
     monkeypatch.setattr(clips, "SEARCH", 2.0)
     far, near = (clips.ClipMaker(tmp_path, clips.RATE, found).make(sample) for sample in found)
@@ -354,7 +354,8 @@ def test_what_lies_too_far_into_a_recording(
 
 
 def test_labels_are_words() -> None:
-    sample = samples.Sample({"outcome": "packaged", "start": 0.0, "end": 12.5})
+    row: Any = {"outcome": "packaged", "start": 0.0, "end": 12.5}
+    sample = samples.Sample(row)
     about = {"avg_logprob": ("nats per token", ""), "wer": ("1", "")}
 
     def told(*facts: Any) -> str:

@@ -113,7 +113,7 @@ def test_control_a_setting_without_a_description_is_seen() -> None:
 
 @pytest.mark.parametrize("use", [*shelves.names("formats"), "tests.plugins.placed_format"])
 def test_a_format_depends_on_columns_that_there_are(use: str) -> None:
-    asked = plugins.load("formats", use)
+    asked = plugins.FORMATS.load(use)
     unknown = set(asked.COLUMNS) - set(schema.UTTERANCES.names)
     assert not set(asked.COLUMNS) & set(LAYOUT_COLUMNS)
     unknown -= {"sha256_enhanced", *map(enhanced.after, plugins.columns("filters", "dnsmos"))}
@@ -128,7 +128,7 @@ def test_a_format_depends_on_columns_that_there_are(use: str) -> None:
 
 @pytest.mark.parametrize("use", shelves.names("asr"))
 def test_a_recogniser_asks_for_a_rate_of_speech_or_none(use: str) -> None:
-    rate = plugins.load("asr", use).Backend.RATE
+    rate = plugins.ASR.load(use).Backend.RATE
     assert rate is None or rate >= 8000
 
 
@@ -142,7 +142,7 @@ def test_a_filter_is_limited_by_its_settings_alone(monkeypatch: pytest.MonkeyPat
     vars(module).update(VERSION=1, COLUMNS=columns, Settings=Settings, measure=lambda c, s: {})
     monkeypatch.setitem(sys.modules, "mine", ModuleType("mine"))
     monkeypatch.setitem(sys.modules, "mine.loud", module)
-    loaded = plugins.load("filters", "mine.loud")
+    loaded = plugins.FILTERS.load("mine.loud")
     rest = Limit("loud_rest", 3, None, "low_loud_rest", "high_loud_rest")
     chosen = Settings(min_rest=3)
     assert loaded.verdict(chosen) == (Limit("loud", None, 2.0, "low_loud", "high_loud"), rest)
@@ -168,7 +168,7 @@ def test_a_single_column_is_limited_whatever_its_module_is_called(
 ) -> None:
     """A filter in `my_filter.py` that measures `crest` took its limit, and never applied it."""
     own_filter(monkeypatch, "mine.my_filter", "crest")
-    loaded = plugins.load("filters", "mine.my_filter")
+    loaded = plugins.FILTERS.load("mine.my_filter")
     limit = Limit("crest", None, 1.0, "low_crest", "high_crest")
     assert loaded.verdict(loaded.Settings.model_validate({"max": 1})) == (limit,)
 
@@ -178,7 +178,7 @@ def test_a_limit_that_no_column_has_is_refused(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(
         ConfigError, match=r"max of 'mine\.two_of_them' limits none.*\(crest, rest\)"
     ):
-        plugins.load("filters", "mine.two_of_them")
+        plugins.FILTERS.load("mine.two_of_them")
 
 
 def without(shelf: str, use: str, member: str) -> str:
@@ -263,13 +263,13 @@ def test_control_other_parameters_are_a_fault(shelf: str) -> None:
 
 
 def test_what_a_module_leaves_out_has_a_default() -> None:
-    duration = plugins.load("filters", "duration")
+    duration = plugins.FILTERS.load("duration")
     assert duration.AFTER_ALL
     assert not duration.COSTLY
     assert duration.fingerprint is None
     assert not duration.wants_gpu(duration.Settings())
     assert duration.identity(duration.Settings()) is None
-    assert plugins.load("text", "language").VERSION == 0
+    assert plugins.TEXT.load("language").VERSION == 0
     with pytest.raises(AttributeError):
         duration.no_such_member  # type: ignore[attr-defined]  # noqa: B018
 

@@ -221,7 +221,7 @@ def test_a_piece_that_a_dead_worker_linked_is_made_again(
     for group in groups:
         group_verdicts.judge(job, group)
     gathered = publish.gather(job, groups, Here(), own / "scratch")
-    staging = Path(gathered["staging"])
+    staging = Path(gathered.staging)
     planned = plan.numbered(staging)
     number, shard = next((n, each) for n, each in planned.items() if each.unchanged)
     old = Path(shard.unchanged[0].path)

@@ -747,9 +747,8 @@ def test_a_disk_that_damages_everything_ends_the_run(
     """Repairs are bounded: no run goes round for ever."""
     from tasks.shard_store import blobs
 
-    def damaged(data: bytes | None, out: Path, row: Any, proved: bool) -> Any:
-        path = blobs.folder(out, row["work_shard"]) / row["blob"]
-        raise CorruptManifest("audio blob is damaged", str(path))
+    def damaged(data: bytes | None, out: Path, place: Any, proved: bool) -> Any:
+        raise CorruptManifest("audio blob is damaged", f"{out}/audio/{place.file}")
 
     monkeypatch.setattr(blobs, "_sound", damaged)
     with pytest.raises(MillError, match="audio blob is damaged"):

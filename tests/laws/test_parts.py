@@ -65,7 +65,7 @@ def test_a_folder_of_parts_is_read_as_one_table(home: Path) -> None:
     assert rows(many.path, TABLES[0]).equals(rows(one.path, TABLES[0])), "tars have one order"
     by = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
     assert rows(many.path, TABLES[1]).sort_by(by).equals(rows(one.path, TABLES[1]).sort_by(by))
-    described = [versions.described(v.path) for v in (many, one)]
+    described: list[Any] = [versions.described(v.path) for v in (many, one)]
     assert [each["tables"]["one_file_up_to_rows"] for each in described] == [2, 1000]
     for name in ("utterances", "seconds", "reasons", "hours", "splits", "durations", "balance"):
         assert described[0][name] == described[1][name]

@@ -26,7 +26,7 @@ def test_what_readers_drop() -> None:
     words = " ".join(FORMATS.split())
     (told,) = re.findall(r"Some readers drop clips in silence.*?`reader_drops` in `--json`", words)
     limits = []
-    every = [plugins.load("formats", use).READER for use in shelves.names("formats")]
+    every = [plugins.FORMATS.load(use).READER for use in shelves.names("formats")]
     for reader in (*every, *metadata_csv.DROPPED_BY.values()):
         for bound in reader.bounds if reader else ():
             if bound.side == "max" and bound.measure != "characters_per_frame":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,19 @@ from tasks.settings import Plugin, TranscribeSettings
 from tasks.settings.job import Job
 from tasks.shard_store.manifest import shards
 from tasks.shard_store.text_values import final_text, text_columns
-from tasks.shard_store.utterance import Outcome, Utterance
+from tasks.shard_store.utterance import UNHEARD, CutUtterance, HeardUtterance
 from tests.helpers import corpus
 
 CORPUS = os.environ.get("UTTERMILL_CORPUS")
 
 
-def spoken(text: str, reference: str | None, words: int | None, errors: int | None) -> Utterance:
-    recording = {"text": reference}
-    heard = {"text": text, "words": words, "word_errors": errors}
-    return Utterance(
-        recording, 0, 16000, 16000, None, {}, "", Outcome("pending", ""), whole=True, heard=heard
-    )  # fmt: skip
+def spoken(
+    text: str, reference: str | None, words: int | None, errors: int | None
+) -> HeardUtterance:
+    recording: Any = {"text": reference}
+    heard: Any = {"text": text, "words": words, "word_errors": errors}
+    cut = CutUtterance(recording, 0, 16000, 16000, None, {}, "", UNHEARD, whole=True)
+    return HeardUtterance(cut, UNHEARD, {}, transcript=heard)
 
 
 @pytest.mark.parametrize(
@@ -54,8 +56,8 @@ def test_which_text_is_packaged(
 
 @pytest.mark.parametrize("wanted", ["reference", "reference_if_close"])
 def test_where_nobody_listened_the_reference_stays(wanted: Any) -> None:
-    utterance = spoken("", "said", None, None)
-    utterance.heard = {"text": None, "words": None, "word_errors": None}
+    unheard: Any = {"text": None, "words": None, "word_errors": None}
+    utterance = replace(spoken("", "said", None, None), transcript=unheard)
     job = Job(Path("out"), transcribe=TranscribeSettings(text=wanted))
     assert final_text(job, utterance) == ("said", "reference")
 

@@ -45,7 +45,7 @@ class Looks:
             self.shards.add(shard)
             return run(name, job, shard, *given)
 
-        def gathering(*given: Any) -> dict[str, Any]:
+        def gathering(*given: Any) -> package.Gathered:
             self.gathered += 1
             return gather(*given)
 

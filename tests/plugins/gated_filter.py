@@ -10,7 +10,7 @@ from tests.plugins import gate
 VERSION = duration.VERSION
 COLUMNS = duration.COLUMNS
 Settings = duration.Settings
-verdict = plugins.load("filters", "duration").verdict
+verdict = plugins.FILTERS.load("duration").verdict
 
 
 def measure(clip: Clip, settings: duration.Settings) -> dict[str, float | None]:

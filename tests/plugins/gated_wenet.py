@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tasks.base.schema import Row
+from tasks.base.schema import ClipRow
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, wenet
 from tasks.shard_store.blobs import Pcm
 from tests.plugins import gate
@@ -23,7 +23,7 @@ listing = wenet.listing
 def write(
     shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: wenet.Settings
 ) -> None:
-    def waiting(row: Row) -> Pcm:
+    def waiting(row: ClipRow) -> Pcm:
         gate.wait("package", row["num_samples"] / row["sample_rate"])
         return pcm(row)
 

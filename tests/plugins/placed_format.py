@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 from pydantic import Field
 
-from tasks.base.schema import Row
+from tasks.base.schema import AnyRow
 from tasks.formats import Output, OutputShard, ReadPcm, Rows
 from tasks.settings import THRESHOLD, StageSettings
 
@@ -31,8 +31,8 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return [f"placed/{split}/{row['place']}-{row['id']}.txt" for row in rows.to_pylist()]
 
 
-def _text(row: Row, settings: Settings) -> str:
-    return f"{row['place']} {row['text'] * settings.times}"
+def _text(row: AnyRow, settings: Settings) -> str:
+    return f"{row['place']} {str(row['text']) * settings.times}"
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:

@@ -51,7 +51,7 @@ def published(tmp: Path, **changes: Any) -> Path:
     return corpus.run(job)[0].path
 
 
-def facts(version: Path) -> dict[str, Any]:
+def facts(version: Path) -> Any:
     return versions.described(version)
 
 

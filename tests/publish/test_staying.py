@@ -39,7 +39,7 @@ SPLITS = {"splits": {"dev": 0.05, "test": {"hours": 0.3}}}
 class Chose(NamedTuple):
     """What was chosen, and how many clips were asked for their names."""
 
-    told: dict[str, Any]
+    told: next_version.Choice
     files: dict[str, bytes]
     said: list[str]
     asked: int
@@ -135,7 +135,7 @@ def publish(job: Job, table: pa.Table, caplog: pytest.LogCaptureFixture) -> Chos
         digests = pa.table([own.high, own.low, own.content], schema=previous_version.DIGESTS)
         parts.append((name, previous_version.tell(digests, [(name, number, len(digests))], [])))
     seal = versions.described(version)[datacard.SEAL]
-    previous_version.save(job.out, parts, [], chose.told["firsts"], seal, job.package.seed)
+    previous_version.save(job.out, parts, [], chose.told.firsts, seal, job.package.seed)
     return chose
 
 
@@ -218,7 +218,7 @@ def test_lists_see_all_clips(nights: Nights, tmp_path: Path) -> None:
 def test_the_first_clip_of_a_split_may_go(nights: Nights) -> None:
     """Splits are named in the order of their first clips; without one of them all are looked at."""
     job, first, second, caplog = nights
-    told = publish(job, first, caplog).told["firsts"]
+    told = publish(job, first, caplog).told.firsts
     assert list(told.values()) == sorted(told.values())
     for name in told:
         gone = second.filter(pc.not_equal(second["id"], told[name]))

@@ -27,7 +27,7 @@ OPTIONS: dict[str, dict[str, Any]] = {"ffmpeg": {"graph": "highpass=f=80,volume=
 
 
 def apply(use: str, samples: Floats, rate: int = RATE, **options: Any) -> Floats:
-    module, chosen = plugins.resolve("levels", Plugin.model_validate({"use": use, **options}))
+    module, chosen = plugins.LEVELS.resolve(Plugin.model_validate({"use": use, **options}))
     before = samples.copy()
     result: Floats = module.apply(samples, rate, chosen)
     assert np.array_equal(samples, before)

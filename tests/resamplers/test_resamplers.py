@@ -91,7 +91,7 @@ def test_a_full_scale_square_wave_is_clamped_not_wrapped(plugin: Plugin, dst: in
 
 @pytest.mark.parametrize("name", shelves.names("resamplers"))
 def test_contract(name: str) -> None:
-    module = plugins.load("resamplers", name)
+    module = plugins.RESAMPLERS.load(name)
     got = module.resample(tone(440, 44100), 44100, 16000, module.Settings())
     assert isinstance(module.VERSION, int)
     assert got.dtype == np.float32
@@ -100,7 +100,7 @@ def test_contract(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["soxr_hq", "soxr_vhq"])
 def test_stream_is_the_same_wave_in_blocks_of_any_size(name: str) -> None:
-    module = plugins.load("resamplers", name)
+    module = plugins.RESAMPLERS.load(name)
     samples = tone(440, 44100, 2)
     whole = module.resample(samples, 44100, 16000, module.Settings())
     for size in (1000, 30011, 10**6):

@@ -107,4 +107,4 @@ def test_settings_are_understood(corpus: Path) -> None:
     assert [v.use for v in verdicts] == ["empty_text", "language"]
     for verdict in verdicts:
         assert isinstance(verdict, Plugin)
-        plugins.resolve("text", verdict)
+        plugins.TEXT.resolve(verdict)

@@ -239,7 +239,7 @@ def test_a_book_and_its_recording(tmp_path: Path) -> None:
 
 
 def check(segmenter: Plugin) -> None:
-    module, own = plugins.resolve("segmenters", segmenter)
+    module, own = plugins.SEGMENTERS.resolve(segmenter)
     module.check_weights(own)
 
 
@@ -372,7 +372,7 @@ def test_it_says_what_it_can(tmp_path: Path) -> None:
     home = model(tmp_path)
     (home / "README.md").write_text("---\nlicense: mit\nlanguage: en\n---\n")
     chosen = Plugin.model_validate({"use": "ctc", "model": str(home)})
-    recogniser, own = plugins.resolve("asr", chosen)
+    recogniser, own = plugins.ASR.resolve(chosen)
     able = recogniser.abilities(own)
     assert (able.licence, able.languages, able.longest) == ("mit", ("en",), 30.0)
     with pytest.raises(ConfigError, match="needs the folder of a model"):

@@ -148,7 +148,7 @@ def test_sources_have_kind_name_and_licence() -> None:
     entry = SCHEMA["properties"]["sources"]["items"]
     assert [*entry["properties"]][:4] == ["kind", "path", "name", "licence"]
     for kind in shelves.names("sources"):  # the form sends them all, whatever the kind
-        assert {*entry["properties"]} <= {*plugins.load("sources", kind).Settings.model_fields}
+        assert {*entry["properties"]} <= {*plugins.SOURCES.load(kind).Settings.model_fields}
     offered = entry["anyOf"]
     assert offered[0]["properties"]["kind"]["enum"] == ["folder", *sorted(
         {*shelves.names("sources")} - {"folder"}

@@ -39,13 +39,13 @@ def test_a_recipe_is_accepted(path: Path) -> None:
     for source in read.sources:
         plugins.resolve_source(source)
     for plugin in read.package.formats:
-        plugins.resolve("formats", plugin)
+        plugins.FORMATS.resolve(plugin)
 
 
 def test_the_benchmark_gives_data_juicer_and_us_the_same_limits(tmp_path: Path) -> None:
     read = settings.read(None, ["in"], "out", [*peers.PLAIN, *_peer_juicer.OURS])
     duration, size, ratio = (
-        plugins.resolve("filters", plugin)[1].model_dump() for plugin in read.filter.filters
+        plugins.FILTERS.resolve(plugin)[1].model_dump() for plugin in read.filter.filters
     )
     (tmp_path / "clips").mkdir()
     recipe = yaml.safe_load(_peer_juicer.recipe(tmp_path / "clips", tmp_path / "home").read_text())

@@ -348,12 +348,12 @@ def test_settings_of_a_plugin_are_checked_once_for_each_way_to_write_them() -> N
     """Plug-ins with `1`, `1.0` and `true` are equal, and a plug-in may refuse one of them."""
     one, whole, yes = (Plugin.model_validate({"use": "duration", "min": n}) for n in (1, 1.0, True))
     assert one == whole == yes
-    first = plugins.resolve("filters", one)[1]
-    assert plugins.resolve("filters", one.model_copy())[1] is first
-    assert plugins.resolve("filters", whole)[1] is not first
-    assert plugins.resolve("filters", yes)[1] is not first
+    first = plugins.FILTERS.resolve(one)[1]
+    assert plugins.FILTERS.resolve(one.model_copy())[1] is first
+    assert plugins.FILTERS.resolve(whole)[1] is not first
+    assert plugins.FILTERS.resolve(yes)[1] is not first
     with pytest.raises(ConfigError, match="min"):
-        plugins.resolve("filters", Plugin.model_validate({"use": "duration", "min": "soon"}))
+        plugins.FILTERS.resolve(Plugin.model_validate({"use": "duration", "min": "soon"}))
 
 
 @pytest.mark.parametrize(

@@ -329,8 +329,8 @@ def test_measures_of_turns() -> None:
     short = clip(turn(0, 300, 0), turn(300, 310, 1))
     assert speakers.measure(short, speakers.Settings()) == {"speakers": 1.0}
     rules = (
-        *plugins.load("filters", "overlap").verdict(overlap_filter.Settings()),
-        *plugins.load("filters", "speakers").verdict(speakers.Settings()),
+        *plugins.FILTERS.load("overlap").verdict(overlap_filter.Settings()),
+        *plugins.FILTERS.load("speakers").verdict(speakers.Settings()),
     )
     no = judge({"overlap": 0.25, "speakers": 2.0}, rules)
     assert no is not None
@@ -392,7 +392,7 @@ def test_the_card_names_models_with_their_licences(tmp_path: Path) -> None:
         def known_models(self, own: object) -> tuple[registry.Model, ...]:
             return registry.SEGMENTATION, replace(registry.CAMPPLUS, licence="CC-BY-NC-4.0")
 
-    module, own = plugins.resolve("diarizers", Plugin(use="segments"))
+    module, own = plugins.DIARIZERS.resolve(Plugin(use="segments"))
     assert module.known_models(own) == (registry.SEGMENTATION, registry.CAMPPLUS)
     corpus.make(tmp_path / "in", 1)
     asked = job(tmp_path)
@@ -444,7 +444,7 @@ def test_missing_weights_are_refused_before_a_worker(
 
 
 def diarized(samples: NDArray[np.float32], rate: int, block: int) -> tuple[Turn, ...]:
-    module, chosen = plugins.resolve("diarizers", Plugin(use="segments"))
+    module, chosen = plugins.DIARIZERS.resolve(Plugin(use="segments"))
     diarizer = module.start(chosen, rate, ())
     for at in range(0, len(samples), block):
         diarizer.push(samples[at : at + block])

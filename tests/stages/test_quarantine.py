@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import soundfile as sf
 from tasks import pipeline
 from tasks.base import errors
 from tasks.base.errors import KILLED
-from tasks.base.schema import Row
+from tasks.base.schema import AnyRow
 from tasks.runs.executor import Here
 from tasks.settings.job import Job
 from tasks.shard_store import manifest
@@ -66,7 +66,7 @@ def test_what_was_killed_from_outside_heals_at_the_next_run(
     for before in stage.PER_SHARD[: stage.PER_SHARD.index(name)]:
         stage.run(before, job, "shard-000000")
 
-    def first_fails(name: str, job: Job, units: list[Any]) -> Iterator[list[Row]]:
+    def first_fails(name: str, job: Job, units: list[Any]) -> Iterator[Sequence[AnyRow]]:
         yield from (contract.find(name).failure(unit, code, detail) for unit in units[:1])
         yield from contract.find(name).compute(units[1:], job)
 

@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,7 +131,7 @@ def test_the_link_of_another_user(out: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_blobs_are_read_from_their_folder(out: Path) -> None:
-    row = {"blob": "../../../victim/thesis.txt", "offset": 0, "num_samples": 4, "sha256": ""}
+    row: Any = {"blob": "../../../victim/thesis.txt", "offset": 0, "num_samples": 4, "sha256": ""}
     with pytest.raises(UnsafePlace):
         blobs.read(out, tampered.SHARD, row)
     assert not blobs.present(row, blobs.sizes(out, tampered.SHARD))

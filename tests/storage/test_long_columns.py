@@ -99,7 +99,7 @@ def test_a_report_on_a_ledger_of_long_texts(long: pa.ChunkedArray) -> None:
     ledger = Ledger(table)
     assert ledger.find(["u0", f"u{count - 1}"]) == {"u0": 0, f"u{count - 1}": count - 1}
     last = ledger.rows([count - 1])[0]
-    assert (last["utterance"], last["detail"][:4]) == (f"u{count - 1}", f"{ROWS - 1:04d}")
+    assert (last["utterance"], (last["detail"] or "")[:4]) == (f"u{count - 1}", f"{ROWS - 1:04d}")
 
 
 @pytest.mark.nightly

@@ -317,7 +317,7 @@ def test_what_workers_judge_and_what_is_settled_lies_in_the_bucket(
     monkeypatch.setattr(shard_groups, "AT_ONCE", 2)
     gather, gathered = package.gather, []
 
-    def counted(*given: Any) -> dict[str, Any]:
+    def counted(*given: Any) -> package.Gathered:
         gathered.append(given)
         return gather(*given)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tasks.base.schema import TranscriptRow
 from tasks.scoring import Score, language_of, normalise, score, scored, total, words
 from tasks.scoring.normalisers import LONGEST, VERSION
 
@@ -99,8 +100,14 @@ def test_both_sides_have_one_rule_when_one_is_very_long() -> None:
     assert score("two " * LONGEST, "two", "en").word_errors == LONGEST - 1
 
 
-HEARD = {"raw_text": "It\u2019s\u200b  25.", "language": "en"}
-COUNTED = {
+HEARD: TranscriptRow = {
+    "transcript": "t",
+    "audio": "a",
+    "raw_text": "It\u2019s\u200b  25.",
+    "language": "en",
+}
+COUNTED: TranscriptRow = {
+    "transcript": "t", "audio": "a",
     "raw_text": "It\u2019s\u200b  25.", "text": "It\u2019s 25.", "normalised": "it is 25",
     "language": "en",
     "reference": "It is twenty-four", "reference_normalised": "it is 24",
@@ -113,13 +120,13 @@ def test_a_transcript_is_counted() -> None:
 
 
 def test_what_is_counted_by_these_rules_stays() -> None:
-    row = {**COUNTED, "word_errors": 77}
+    row: TranscriptRow = {**COUNTED, "word_errors": 77}
     assert scored(row, "It is twenty-four", None) is row
 
 
 @pytest.mark.parametrize("scoring", [None, f"{VERSION - 1} en", f"{VERSION}0 en"])
 def test_what_other_rules_counted_is_counted_again(scoring: str | None) -> None:
-    row = {**COUNTED, "word_errors": 77, "normalised": "?", "scoring": scoring}
+    row: TranscriptRow = {**COUNTED, "word_errors": 77, "normalised": "?", "scoring": scoring}
     assert scored(row, "It is twenty-four", None) == COUNTED
 
 
@@ -132,6 +139,7 @@ def test_a_changed_reference_is_counted_again() -> None:
 
 
 def test_where_nobody_listened_there_is_nothing_to_count() -> None:
-    row = scored({"raw_text": None, "language": None}, "Zwei", "de")
+    unheard: TranscriptRow = {"transcript": "t", "audio": "a", "raw_text": None, "language": None}
+    row = scored(unheard, "Zwei", "de")
     assert (row["text"], row["normalised"], row["words"]) == (None, None, None)
     assert (row["reference"], row["reference_normalised"]) == ("Zwei", "zwei")

@@ -24,7 +24,7 @@ PLAIN = {"text_chars", "wer", "cer", "language_contradiction", *DERIVED, *TRANSC
 
 
 def rules(use: str, **options: Any) -> tuple[Rule, ...]:
-    module, settings = plugins.resolve("text", Plugin(use=use, **options))
+    module, settings = plugins.TEXT.resolve(Plugin(use=use, **options))
     return tuple(module.verdict(settings))
 
 
@@ -37,7 +37,7 @@ def measured(heard: ScoredTranscript, *verdicts: Plugin) -> dict[str, Any]:
         "compression_ratio": heard.compression_ratio, "wer": heard.wer, "cer": heard.cer,
     }  # fmt: skip
     for plugin in verdicts:
-        module, settings = plugins.resolve("text", plugin)
+        module, settings = plugins.TEXT.resolve(plugin)
         if hasattr(module, "measure"):
             row.update(module.measure(heard, settings))
     return row
@@ -133,13 +133,13 @@ def test_languages_are_codes(allowed: list[str]) -> None:
 
 @pytest.mark.parametrize("use", NAMES)
 def test_every_setting_of_a_verdict_is_a_threshold(use: str) -> None:
-    model = plugins.load("text", use).Settings
+    model = plugins.TEXT.load(use).Settings
     assert {role(model, field) for field in model.model_fields} <= {"threshold"}
 
 
 @pytest.mark.parametrize("use", NAMES)
 def test_columns_are_named_and_explained(use: str) -> None:
-    module = plugins.load("text", use)
+    module = plugins.TEXT.load(use)
     own = module.COLUMNS
     assert bool(own) == hasattr(plugins.module("text", use), "measure")
     for column, (unit, doc) in own.items():

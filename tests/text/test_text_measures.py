@@ -37,7 +37,7 @@ def against(
 
 
 def value(use: str, what: ScoredTranscript, column: str = "", **options: Any) -> Any:
-    module, chosen = plugins.resolve("text", Plugin(use=use, **options))
+    module, chosen = plugins.TEXT.resolve(Plugin(use=use, **options))
     return module.measure(what, chosen)[column or use]
 
 

@@ -14,6 +14,25 @@ from tasks.base.schema.published import (
     UTTERANCES,
     UTTERANCES_FILE,
 )
+from tasks.base.schema.rows import (
+    AnyRow,
+    AudioRow,
+    ClipRow,
+    CutRow,
+    EnhancedRow,
+    FaultRow,
+    LedgerRow,
+    MetricRow,
+    RecordingRow,
+    SegmentRow,
+    SpeakerRow,
+    SplitRow,
+    StatedTurnRow,
+    TranscriptRow,
+    TurnRow,
+    UtteranceRow,
+    WordRow,
+)
 
 Row = dict[str, Any]  # of any of these tables, by column
 
@@ -27,4 +46,17 @@ TABLES = {
     "splits": SPLITS,
     "speakers": SPEAKERS,
     "metrics": METRICS,
+}
+
+#: The type of a row of each.
+ROWS: dict[str, type] = {
+    "recordings": RecordingRow,
+    "cuts": CutRow,
+    "audio": EnhancedRow,
+    "transcripts": TranscriptRow,
+    "ledger": LedgerRow,
+    "utterances": UtteranceRow,
+    "splits": SplitRow,
+    "speakers": SpeakerRow,
+    "metrics": MetricRow,
 }

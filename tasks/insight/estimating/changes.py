@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tasks import plugins
-from tasks.base.json_types import JsonObject, JsonValue
+from tasks.base.json_types import DatasetJson, JsonObject, JsonValue
 from tasks.settings import THRESHOLD, role
 from tasks.settings.job import Job
 from tasks.shard_store import decisions, whole_job
@@ -35,7 +35,7 @@ def between(before: Job, after: Job) -> list[Change]:
     ]
 
 
-def of_models(described: JsonObject, job: Job) -> list[Change]:
+def of_models(described: DatasetJson, job: Job) -> list[Change]:
     """Changes since the newest version that settings do not show: the recogniser's weights, the
     model or code of a plug-in. `described`: the version's dataset.json."""
     then, now = described["recipes"], whole_job.recipes_of(job)
@@ -62,10 +62,10 @@ def of_models(described: JsonObject, job: Job) -> list[Change]:
     return found
 
 
-def of_people(described: JsonObject, job: Job) -> list[Change]:
+def of_people(described: DatasetJson, job: Job) -> list[Change]:
     """Whether people decided otherwise than when the newest version was made; `described`: its
     dataset.json."""
-    then, now = (each.get(REVIEWS, {}) for each in (described, decisions.described(job)))
+    then, now = described.get("reviews", {}), decisions.described(job)
     if then.get("sha256") == now.get("sha256"):
         return []
     before, after = (_decisions(each) for each in (then, now))
@@ -140,7 +140,7 @@ def _short(value: JsonValue) -> str | None:
     return None if value is None else "added"
 
 
-def found_since(job: Job, before: Job | None, described: JsonObject | None) -> list[Change]:
+def found_since(job: Job, before: Job | None, described: DatasetJson | None) -> list[Change]:
     """Changes of settings since the newest run, and of models, code and decisions by people since
     the newest version."""
     found = between(before, job) if before else []

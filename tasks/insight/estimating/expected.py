@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from tasks import plugins
-from tasks.base.schema import Row
+from tasks.base.schema import RecordingRow
 from tasks.insight.estimating import headers
 from tasks.recording import Segment
 from tasks.settings.job import Job
 from tasks.shard_store.cuts import segments_of
-from tasks.shard_store.utterance import Utterance
+from tasks.shard_store.utterance import JudgedUtterance
 from tasks.stages.listing.balance import seconds_of
 
 HEADERS = 500  # new recordings whose headers are read; the others' lengths follow from these
@@ -28,7 +28,7 @@ class Expected:
 
     def __init__(self, job: Job) -> None:
         self.use = job.filter.segmenter.use
-        settings = plugins.resolve("segmenters", job.filter.segmenter)[1].model_dump()
+        settings = plugins.SEGMENTERS.resolve(job.filter.segmenter)[1].model_dump()
         self.whole_up_to = float("inf") if self.use == "whole" else settings.get("whole_up_to", 0.0)
         bounds = (settings.get(name) for name in ("max_seconds", "target_seconds"))
         self._longest = min(filter(None, bounds), default=float("inf"))  # s, about
@@ -38,22 +38,22 @@ class Expected:
         self._spoken = self._long = 0.0  # s of them, s of their recordings
         self._last = ""
 
-    def saw(self, utterance: Utterance, kept: bool) -> None:
+    def saw(self, utterance: JudgedUtterance, kept: bool) -> None:
         """Learn from a known utterance."""
         self._known += 1
         self._kept += kept
-        if utterance.heard is not None:
+        if utterance.heard.transcript is not None:
             self._heard += 1
             self._good += utterance.outcome.outcome == "packaged"
-        if not utterance.whole:
+        if not utterance.cut.whole:
             self._parts += 1
-            self._spoken += utterance.seconds
-            name = utterance.recording["recording"]
+            self._spoken += utterance.cut.seconds
+            name = utterance.cut.recording["recording"]
             if name != self._last:
                 self._last = name
-                self._long += utterance.recording["header_seconds"] or 0.0
+                self._long += utterance.cut.recording["header_seconds"] or 0.0
 
-    def add(self, row: Row, seconds: float, because: tuple[str, ...], again: bool) -> None:
+    def add(self, row: RecordingRow, seconds: float, because: tuple[str, ...], again: bool) -> None:
         """Add a recording of this length that is not cut yet."""
         given = segments_of(row)
         count: int | None = None  # as dense as the corpus
@@ -89,7 +89,7 @@ def _seconds(segment: Segment, whole: float) -> float:
     return max(0.0, (whole if segment.end is None else segment.end) - segment.start)
 
 
-def lengths(rows: Sequence[Row]) -> dict[str, float]:
+def lengths(rows: Sequence[RecordingRow]) -> dict[str, float]:
     """Seconds of new recordings, without those known to be unreadable. The headers of the first
     HEADERS are read in a separate process; the others are estimated from the bytes per second of
     their extension."""
@@ -110,5 +110,5 @@ def lengths(rows: Sequence[Row]) -> dict[str, float]:
     return seconds
 
 
-def _ending(row: Row) -> str:
+def _ending(row: RecordingRow) -> str:
     return PurePosixPath(row["path"]).suffix.lower()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from tasks import corpus, shard
-from tasks.base.schema import Row
+from tasks.base.schema import RecordingRow
 from tasks.filter import todo as cuts_lacking
 from tasks.insight.estimating import removal_refusal, rewritten_clips, speaker_cap_forecast
 from tasks.insight.estimating.changes import Causes, Change, found_since
@@ -21,7 +21,7 @@ from tasks.settings.job import Job
 from tasks.shard_store import enhanced, llm_answers, manifest, recipe, whole_job
 from tasks.shard_store.index import Index
 from tasks.shard_store.judged_shard import ShardView
-from tasks.shard_store.utterance import Outcome, Utterance
+from tasks.shard_store.utterance import JudgedUtterance, Outcome
 from tasks.stages import stage
 from tasks.stages.contract import STAGES
 from tasks.stages.listing.overlapping_sources import Shared
@@ -156,7 +156,7 @@ class _Scan:
         self._clips = PassingClips(job)
         self._cut_before = _cut_before(job, before)
 
-    def shard(self, name: str, rows: list[Row]) -> None:
+    def shard(self, name: str, rows: list[RecordingRow]) -> None:
         """Count a shard that may lack something; `rows`: its known recordings."""
         view = ShardView(self.job, name, stage.weights_of(self.job), listed=rows, again=True)
         self._clips.shard(view)
@@ -174,33 +174,40 @@ class _Scan:
             for utterance in former.transcribed():
                 self.expected.saw(utterance, _passes(utterance.outcome))
         seen: set[str] = set()
-        for _, group in groupby(view.transcribed(), key=lambda u: u.recording["recording"]):
+        for _, group in groupby(view.transcribed(), key=lambda u: u.cut.recording["recording"]):
             utterances = [*group]
             unjudged = [u for u in utterances if u.outcome == UNJUDGED]
             self.unjudged += len(unjudged)
-            heard = {u.company for u in unjudged if u.company}
+            heard = {u.cut.company for u in unjudged if u.cut.company}
             for utterance in utterances:
                 self._count(
-                    view, utterance, seen, utterance.companion or utterance.company in heard
+                    view,
+                    utterance,
+                    seen,
+                    utterance.heard.companion or utterance.cut.company in heard,
                 )
 
     def _count(
-        self, view: ShardView, utterance: Utterance, seen: set[str], in_window: bool
+        self, view: ShardView, utterance: JudgedUtterance, seen: set[str], in_window: bool
     ) -> None:
         """`seen`: recipes that this run computes. Equal samples are computed once. `in_window`: it
         shares a window with a kept one, so even if it is dropped, its PCM is needed."""
-        outcome, seconds = utterance.outcome, utterance.seconds
+        outcome, seconds = utterance.outcome, utterance.cut.seconds
         kept = _passes(outcome)
         self.expected.saw(utterance, kept)
-        pcm = utterance.audio
+        pcm = utterance.cut.audio
         if not kept:
             if in_window:
                 self._convert(view, utterance, pcm in view.audio or pcm in seen)
                 seen.add(pcm)
             return
-        text = view.transcript_recipe(utterance)
-        if (clean := utterance.enhanced) and enhanced.heard(self.job) and clean not in view.audio:
-            text = view.text_recipe(utterance, clean)  # as it will be heard
+        text = view.transcript_recipe(utterance.heard)
+        if (
+            (clean := utterance.cut.enhanced)
+            and enhanced.heard(self.job)
+            and clean not in view.audio
+        ):
+            text = view.text_recipe(utterance.heard, clean)  # as it will be heard
         if clean:
             because = self.causes.enhanced or self.causes.pcm or self._let_in(utterance)
             known = clean in view.audio or clean in seen
@@ -209,39 +216,42 @@ class _Scan:
         there = {pcm} & view.audio.keys() | {text} & view.transcripts.keys()
         converted = pcm in there | seen
         causes, again = self._convert(view, utterance, converted)
-        if converted and view.audio.get(pcm, {}).get("error_code"):
+        made = view.audio.get(pcm)
+        if converted and made is not None and made["error_code"]:
             return
         if outcome.stage == "enhance":  # it failed there, or is dropped for its scores
             return
         if enhanced.heard(self.job):
             causes = causes or self.causes.enhanced
         self._tally("transcribe", text in there | seen, seconds, causes, again)
-        for other in view.further_recipes(utterance) if utterance.missing else ():
+        for other in view.further_recipes(utterance.heard) if utterance.heard.missing else ():
             known = other in view.transcripts or other in seen
             self._tally("transcribe", known, seconds, causes, bool(self.causes.texts))
             seen.add(other)
         question = (
-            llm_answers.request_for(self.job, utterance) if utterance.llm_unanswered else None
+            llm_answers.request_for(self.job, utterance.heard) if utterance.llm_unanswered else None
         )
         if question is not None and question.recipe not in seen:
             self.stages["transcribe"].add(1, seconds, causes, bool(self.causes.texts))
             seen.add(question.recipe)
         seen |= {pcm, text}
-        if not weights.keeps(self.job.package, utterance.recording["dataset"], utterance.id):
+        if not weights.keeps(
+            self.job.package, utterance.cut.recording["dataset"], utterance.cut.id
+        ):
             return
         measured_only = outcome.stage == "filter" and {pcm, text} <= there
         # What further recognisers hear may drop a clip, but not change the first one's text.
-        compared = bool(utterance.missing) and self.job.transcribe.asr == "first"
+        compared = bool(utterance.heard.missing) and self.job.transcribe.asr == "first"
         compared |= utterance.llm_unanswered
         if outcome.outcome == "packaged" or measured_only or compared:
-            self.stay[utterance.id] = seconds
+            self.stay[utterance.cut.id] = seconds
             self._clips.add(utterance)
         elif outcome.outcome == "pending":
-            self.coming[utterance.id] = seconds
+            self.coming[utterance.cut.id] = seconds
             self._clips.add(utterance)
 
     def _convert(
-        self, view: ShardView, utterance: Utterance, known: bool
+        self, view: ShardView, utterance: JudgedUtterance, known: bool
     ) -> tuple[Sequence[str], bool]:
         """Count its PCM; (causes of what follows from it, whether that is made again)."""
         earlier = self._let_in(utterance) or self.causes.pcm
@@ -249,12 +259,12 @@ class _Scan:
         if not known:
             again = self._was_converted(view, utterance)
             causes = self.causes.pcm if again else earlier
-        self._tally("resample", known, utterance.seconds, causes, again)
+        self._tally("resample", known, utterance.cut.seconds, causes, again)
         return causes, again
 
-    def _let_in(self, utterance: Utterance) -> list[str]:
+    def _let_in(self, utterance: JudgedUtterance) -> list[str]:
         """What made it pass, if something that has changed did."""
-        return (utterance.spared and self.causes.people) or self.causes.limits
+        return (utterance.cut.spared and self.causes.people) or self.causes.limits
 
     def _tally(
         self, stage: str, known: bool, seconds: float, causes: Sequence[str], again: bool
@@ -272,11 +282,11 @@ class _Scan:
                 self.stay.pop(clip["id"], None)
                 self.coming.pop(clip["id"], None)
 
-    def _was_converted(self, view: ShardView, utterance: Utterance) -> bool:
+    def _was_converted(self, view: ShardView, utterance: JudgedUtterance) -> bool:
         """Whether its PCM was made under the newest run's settings."""
         if self.before is None or not self.causes.pcm:
             return False
-        old = utterance.recording["content"], utterance.start, utterance.end
+        old = utterance.cut.recording["content"], utterance.cut.start, utterance.cut.end
         return recipe.of_audio(self.before.resample, *old) in view.audio
 
     def add_expected(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from tasks.base.schema import Row
+from tasks.base.schema import RecordingRow
 from tasks.stages.listing.balance import seconds_of
 
 LENGTHS = (5.0, 30.0, 600.0)  # s: bounds of the length classes
@@ -46,7 +46,7 @@ KEYS: tuple[Callable[[Member], Key], ...] = (
 )
 
 
-def member(row: Row, shard: str) -> Member:
+def member(row: RecordingRow, shard: str) -> Member:
     """From a row of RECORDINGS; the format is the extension, or without one the codec."""
     ending = PurePosixPath(row["path"]).suffix.lower().lstrip(".") or str(row["format"] or "")
     return Member(row["recording"], shard, row["dataset"], ending, max(seconds_of(row), 0.01))

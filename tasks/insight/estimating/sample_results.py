@@ -92,22 +92,24 @@ def _known(job: Job, shard: str) -> Iterator[tuple[str, SampleResult]]:
                     reason = f"filter.{span['reason'] or span['kind']}"
                     _count_loss(seen, reason, (span["end"] - span["start"]) / cut.rate)
     for utterance in view.transcribed():
-        seen = found[utterance.recording["recording"]]
-        if utterance.pcm is not None and not utterance.pcm["error_code"]:
-            clips = 2 if utterance.enhanced else 1
-            seen.pcm += 2 * utterance.pcm["num_samples"] * clips
+        seen = found[utterance.cut.recording["recording"]]
+        if utterance.heard.pcm is not None and not utterance.heard.pcm["error_code"]:
+            clips = 2 if utterance.cut.enhanced else 1
+            seen.pcm += 2 * utterance.heard.pcm["num_samples"] * clips
         seen.pending |= utterance.outcome.outcome == "pending"
         packaged = utterance.outcome.outcome == "packaged"
         if not packaged:
             _count_loss(
-                seen, f"{utterance.outcome.stage}.{utterance.outcome.reason}", utterance.seconds
+                seen, f"{utterance.outcome.stage}.{utterance.outcome.reason}", utterance.cut.seconds
             )
-        elif utterance.heard and utterance.heard["words"]:
+        elif utterance.heard.transcript and utterance.heard.transcript["words"]:
             seen.scored += 1
-            seen.words += utterance.heard["words"]
-            seen.word_errors += utterance.heard["word_errors"]
-        if packaged and weights.keeps(job.package, utterance.recording["dataset"], utterance.id):
-            seen.kept += utterance.seconds
+            seen.words += utterance.heard.transcript["words"]
+            seen.word_errors += utterance.heard.transcript["word_errors"] or 0
+        if packaged and weights.keeps(
+            job.package, utterance.cut.recording["dataset"], utterance.cut.id
+        ):
+            seen.kept += utterance.cut.seconds
     yield from found.items()
 
 

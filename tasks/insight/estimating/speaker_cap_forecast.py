@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tasks.base.json_types import JsonObject
-from tasks.base.schema import UTTERANCES, Row
+from tasks.base.json_types import DatasetJson, JsonObject
+from tasks.base.schema import UTTERANCES
 from tasks.corpus import voices
 from tasks.publish import speakers
 from tasks.publish.choosing import selection, split_input
 from tasks.settings.job import Job
 from tasks.shard_store import recipe
 from tasks.shard_store.judged_shard import ShardView
-from tasks.shard_store.utterance import Utterance
+from tasks.shard_store.utterance import JudgedUtterance
 from tasks.storage import versions
 
 CLIP = pa.schema(
@@ -26,7 +26,7 @@ CLIP = pa.schema(
 )
 
 
-def may_choose_others(job: Job, before: Job | None, described: JsonObject | None) -> bool:
+def may_choose_others(job: Job, before: Job | None, described: DatasetJson | None) -> bool:
     """Whether a run may package other clips of a recording that has not changed, for no verdict
     of its own. `before`: the job of the newest run; `described`: the newest version's dataset.json.
     """
@@ -54,25 +54,25 @@ class PassingClips:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._clips: list[JsonObject] = []
-        self._spoken: list[Row] = []
+        self._spoken: list[voices.VoiceRow] = []
 
     def shard(self, view: ShardView) -> None:
         """Add the voices of a shard's recordings, if they are linked over all recordings."""
         if recipe.across_recordings(self._job) is not None:
             self._spoken += voices.rows(view)
 
-    def add(self, utterance: Utterance) -> None:
+    def add(self, utterance: JudgedUtterance) -> None:
         self._clips.append(
             {
-                "id": utterance.id,
-                "dataset": utterance.recording["dataset"],
-                "recording": utterance.recording["recording"],
-                "source_id": utterance.source_id,
-                "speaker": utterance.speaker,
-                "sha256": utterance.audio,
-                "num_samples": utterance.end - utterance.start,
-                "sample_rate": utterance.rate,
-                "seconds": utterance.seconds,
+                "id": utterance.cut.id,
+                "dataset": utterance.cut.recording["dataset"],
+                "recording": utterance.cut.recording["recording"],
+                "source_id": utterance.cut.source_id,
+                "speaker": utterance.cut.speaker,
+                "sha256": utterance.cut.audio,
+                "num_samples": utterance.cut.end - utterance.cut.start,
+                "sample_rate": utterance.cut.rate,
+                "seconds": utterance.cut.seconds,
                 "pending": utterance.outcome.outcome == "pending",
             }
         )

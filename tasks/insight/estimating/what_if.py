@@ -116,10 +116,10 @@ def of_shards(job: Job) -> JsonObject:
         clips.shard(view)
         unmeasured += sum(not unit.spared for unit in cuts_lacking(view)[0])
         for utterance in view.transcribed():
-            outcome, dataset = utterance.outcome.outcome, utterance.recording["dataset"]
-            if utterance.id not in rejected and (
+            outcome, dataset = utterance.outcome.outcome, utterance.cut.recording["dataset"]
+            if utterance.cut.id not in rejected and (
                 outcome == "pending"
-                or (outcome == "packaged" and weights.keeps(job.package, dataset, utterance.id))
+                or (outcome == "packaged" and weights.keeps(job.package, dataset, utterance.cut.id))
             ):
                 clips.add(utterance)
     kept = clips.within().kept

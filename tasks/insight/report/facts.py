@@ -14,8 +14,8 @@ from tasks.accounting import summary
 from tasks.accounting.ledger import PENDING, PENDING_MEANS
 from tasks.accounting.summary import REMOVED, REMOVED_MEANS
 from tasks.base.errors import CODES
-from tasks.base.json_types import JsonObject
-from tasks.base.schema import Row
+from tasks.base.json_types import JsonObject, Reason, Summary
+from tasks.base.schema import LedgerRow
 from tasks.storage import tables
 
 LARGE = 8  # reasons that the funnel shows; the smaller ones are folded
@@ -28,10 +28,10 @@ class Ledger:
 
     source: Path | pa.Table
 
-    def rows(self, numbers: Sequence[int]) -> list[Row]:
+    def rows(self, numbers: Sequence[int]) -> list[LedgerRow]:
         """These rows, sorted by number, with all columns; one row group in memory at a time."""
         wanted = np.array(sorted(numbers), dtype=np.int64)
-        found: list[Row] = []
+        found: list[LedgerRow] = []
         at = 0
         for part in self.batches():
             inside = wanted[(wanted >= at) & (wanted < at + part.num_rows)] - at
@@ -77,7 +77,7 @@ class Ledger:
         yield from tables.row_groups(self.source, names)
 
 
-def funnel(counts: JsonObject) -> list[JsonObject]:
+def funnel(counts: Summary) -> list[JsonObject]:
     """The steps from all audio to the packaged part: the seconds that each reason removes, and
     those left `after` it. The smallest come last, as `small`. `counts` as in dataset.json."""
     whole = left = counts["seconds"]["in"]
@@ -106,7 +106,7 @@ def funnel(counts: JsonObject) -> list[JsonObject]:
     return steps
 
 
-def _large(reasons: Mapping[str, JsonObject]) -> set[str]:
+def _large(reasons: Mapping[str, Reason]) -> set[str]:
     """The reasons shown unfolded: the largest, or all if they are few."""
     if len(reasons) <= LARGE:
         return set(reasons)
@@ -129,11 +129,11 @@ MEANINGS = {
 }
 
 
-def _in_order(reasons: Mapping[str, JsonObject]) -> Iterable[tuple[str, JsonObject]]:
+def _in_order(reasons: Mapping[str, Reason]) -> Iterable[tuple[str, Reason]]:
     """In the order of stages, then the largest first."""
     order = ("shard", "filter", "enhance", "resample", "transcribe", "package")
 
-    def key(item: tuple[str, JsonObject]) -> tuple[int, float, str]:
+    def key(item: tuple[str, Reason]) -> tuple[int, float, str]:
         stage = item[0].partition(".")[0]
         return order.index(stage) if stage in order else -1, -item[1]["seconds"], item[0]
 

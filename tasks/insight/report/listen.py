@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tasks import storage
 from tasks.base import masking
-from tasks.base.json_types import JsonObject
+from tasks.base.json_types import JsonObject, Summary
 from tasks.insight.report import clips, distributions, words
 from tasks.insight.report.doubtful import CERTAINTY, PACKAGED, Why
 from tasks.insight.report.samples import Sample
@@ -126,7 +126,7 @@ def limit_text(why: Why, sample: Sample, about: Mapping[str, tuple[str, str]]) -
     return said if why.group in (PACKAGED, sample.name) else f"{said} ({why.group})"
 
 
-def groups(counts: JsonObject, found: Sequence[Sample]) -> list[JsonObject]:
+def groups(counts: Summary, found: Sequence[Sample]) -> list[JsonObject]:
     """The groups to choose from: `name`, the number of its clips shown (`own`) of all (`total`),
     the number of `kept` clips near its limit, and the `places` of all these in the table, in order,
     as JSON."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tasks.accounting import broken
 from tasks.accounting.broken import Broken
 from tasks.base import masking
-from tasks.base.json_types import JsonObject
+from tasks.base.json_types import JsonObject, Summary
 from tasks.corpus import outcome_table
 from tasks.insight.report import (
     agreeing,
@@ -50,7 +50,7 @@ class Request:
 
     job: Job
     ledger: Path | pa.Table
-    counts: JsonObject
+    counts: Summary
     run: str  # its id
     version: str | None = None
     scores: Mapping[str, float | None] = field(default_factory=dict)  # scored, wer, cer

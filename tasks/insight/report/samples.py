@@ -9,7 +9,7 @@ import numpy as np
 
 from tasks import storage
 from tasks.base.json_types import JsonObject
-from tasks.base.schema import Row
+from tasks.base.schema import EnhancedRow, LedgerRow
 from tasks.insight.report import choosing
 from tasks.insight.report.columns import Columns
 from tasks.insight.report.doubtful import Why
@@ -18,7 +18,7 @@ from tasks.recording import Locator
 from tasks.settings.job import Job
 from tasks.shard_store import manifest
 from tasks.shard_store.text_values import final_text
-from tasks.shard_store.utterance import Utterance
+from tasks.shard_store.utterance import JudgedUtterance
 from tasks.stages.stage import view_of
 
 #: Shards, at most, in which recordings are looked up. One takes 1 ms in a folder, and a request in
@@ -30,7 +30,7 @@ SHARDS, REMOTE_SHARDS = 50_000, 4096
 class Sample:
     """One span of the ledger, with everything that a report shows of it."""
 
-    row: Row
+    row: LedgerRow
     whys: list[Why] = field(default_factory=list)
     shard: str | None = None
     locator: Locator | None = None
@@ -39,7 +39,7 @@ class Sample:
     heard: str | None = None
     reference: str | None = None
     measures: dict[str, float] = field(default_factory=dict)
-    pcm: Row | None = None
+    pcm: EnhancedRow | None = None
 
     @property
     def kept(self) -> bool:
@@ -73,31 +73,33 @@ def look_up(job: Job, samples: Sequence[Sample]) -> None:
         own = [s for r in view.recordings for s in wanted[r["recording"]]]
         locators = {r["recording"]: Locator.loads(r["locator"]) for r in view.recordings}
         utterances = (
-            {u.id: u for u in view.transcribed()} if any(s.row["utterance"] for s in own) else {}
+            {u.cut.id: u for u in view.transcribed()}
+            if any(s.row["utterance"] for s in own)
+            else {}
         )
         for sample in own:
             sample.shard, sample.locator = shard, locators[sample.row["recording"]]
-            utterance = utterances.get(sample.row["utterance"])
+            utterance = utterances.get(sample.row["utterance"] or "")
             if utterance is not None:
                 _tell(job, sample, utterance)
 
 
-def _tell(job: Job, sample: Sample, utterance: Utterance) -> None:
-    sample.reference = utterance.reference
-    heard = utterance.heard
+def _tell(job: Job, sample: Sample, utterance: JudgedUtterance) -> None:
+    sample.reference = utterance.cut.reference
+    heard = utterance.heard.transcript
     if heard is not None and not heard["error_code"]:
-        sample.text, sample.text_source = final_text(job, utterance)
+        sample.text, sample.text_source = final_text(job, utterance.heard)
         sample.heard = heard["text"]
-    elif utterance.reference:
-        sample.text, sample.text_source = utterance.reference, "reference"
-    values: JsonObject = {**utterance.measures, **utterance.texts}
+    elif utterance.cut.reference:
+        sample.text, sample.text_source = utterance.cut.reference, "reference"
+    values: JsonObject = {**utterance.heard.measures, **utterance.texts}
     sample.measures = {
         name: float(value)
         for name, value in values.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
-    if utterance.pcm is not None and not utterance.pcm["error_code"]:
-        sample.pcm = utterance.pcm
+    if utterance.heard.pcm is not None and not utterance.heard.pcm["error_code"]:
+        sample.pcm = utterance.heard.pcm
 
 
 def _shards_of(job: Job, recordings: set[str]) -> dict[str, set[str]]:

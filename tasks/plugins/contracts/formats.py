@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, Protocol
 
 from tasks import storage
-from tasks.base.schema import Row
+from tasks.base.schema import ClipRow
 from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from tasks.base.arrays import Int16s, Int64s
 
 Hashes = dict[str, tuple[str, int]]  # (sha256, bytes) of files, by path
-Rows = Sequence[Row]
-ReadPcm = Callable[[Row], "Int16s"]
+Rows = Sequence[ClipRow]
+ReadPcm = Callable[[ClipRow], "Int16s"]
 
 
 class PublishedFile(NamedTuple):

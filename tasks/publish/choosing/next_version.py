@@ -6,6 +6,7 @@ Runs in one process and holds some tens of bytes of each clip; the rows stay whe
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -33,13 +34,19 @@ from tasks.settings.portions import REST
 from tasks.storage import tables, versions
 
 
-def choose(job: Job, scratch: Path) -> JsonObject:
-    """Save the tables of the packaged clips and of the corpus-wide verdicts in `scratch`.
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the choice of the next version's clips says beside its tables."""
 
-    Returns `{"frozen", "split_lists", "firsts", "judged", "changed"}`: bounds and lists for
-    dataset.json, the first id of each split, groups with a verdict by their numbers, and shards
-    with recordings that changed during the run.
-    """
+    frozen: JsonObject  # bounds of corpus-wide verdicts, for dataset.json
+    split_lists: JsonObject  # for dataset.json
+    firsts: dict[str, str]  # the first id of each split
+    judged: list[int]  # groups with a corpus-wide verdict, by their numbers
+    changed: list[str]  # shards with recordings that changed during the run
+
+
+def choose(job: Job, scratch: Path) -> Choice:
+    """Save the tables of the packaged clips and of the corpus-wide verdicts in `scratch`."""
     groups = shard_groups.listed(job, scratch)
     newest = versions.newest(job.out)
     linked = speakers.link(
@@ -77,13 +84,8 @@ def choose(job: Job, scratch: Path) -> JsonObject:
     del rejected
     clips = corpus_clips.load(groups, linked)
     corpus_clips.save(scratch, clips, first_rows, split, names, linked.names if linked else [])
-    return {
-        "frozen": frozen,
-        "split_lists": lists,
-        "firsts": first_ids,
-        "judged": judged,
-        "changed": [shard for each in groups for shard in each.facts["changed"]],
-    }
+    changed = [shard for each in groups for shard in each.facts["changed"]]
+    return Choice(frozen, lists, first_ids, judged, changed)
 
 
 def _first_ids(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from tasks.base.json_types import JsonObject
+from tasks.base.json_types import DatasetJson, JsonObject
 
 TASKS = ("automatic-speech-recognition", "text-to-speech")
 #: Bounds of the Hub's size categories, in utterances: powers of ten from 1000 on.
@@ -34,7 +34,7 @@ SPDX = {
 }
 
 
-def of_version(facts: JsonObject, name: str) -> JsonObject:
+def of_version(facts: DatasetJson, name: str) -> JsonObject:
     """Header from `facts`, the content of dataset.json; `name` is for people."""
     found: JsonObject = {"pretty_name": name, **licences(facts["licences"].values())}
     if codes := languages(row["language"] for row in facts["packaged"]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tasks.base.json_types import JsonObject
+from tasks.base.json_types import DatasetJson
 
 
 class Snippet(NamedTuple):
@@ -150,7 +150,7 @@ for row in rows.cast_column("audio", Audio(decode=False)):
 }
 
 
-def snippet(name: str, split: str, facts: JsonObject, tars: Mapping[str, int]) -> Snippet | None:
+def snippet(name: str, split: str, facts: DatasetJson, tars: Mapping[str, int]) -> Snippet | None:
     """The snippet of a format, for a split; `tars`: output shards of each split. None for a format
     of one's own."""
     if name not in _SNIPPETS:

@@ -17,14 +17,14 @@ import yaml
 from tasks import plugins
 from tasks.base import masking
 from tasks.base.errors import CODES
-from tasks.base.json_types import JsonObject
+from tasks.base.json_types import DatasetJson, JsonObject
 from tasks.publish.dataset import card_header, card_reading
 
 AMOUNTS = ("utterances", "hours")  # of `_amounts`
 SHOWN = ("filter", "enhance", "resample", "transcribe", "package")
 
 
-def text(facts: JsonObject, columns: pa.Schema, tars: Mapping[str, int]) -> str:
+def text(facts: DatasetJson, columns: pa.Schema, tars: Mapping[str, int]) -> str:
     """The whole file. `columns` is the schema of `utterances.parquet`, `tars` the number of output
     shards of each split."""
     name = f"{', '.join(facts['licences'])}, version {facts['version']}"
@@ -48,7 +48,7 @@ def _yaml(value: object, **options: Any) -> str:
     return text
 
 
-def _about(facts: JsonObject) -> Iterator[str]:
+def _about(facts: DatasetJson) -> Iterator[str]:
     hours = facts["seconds"]["packaged"] / 3600
     spoken = facts["speakers"]["count"]
     speakers = f" of {spoken:,} named speaker{'' if spoken == 1 else 's'}" if spoken else ""
@@ -60,7 +60,7 @@ def _about(facts: JsonObject) -> Iterator[str]:
     )
 
 
-def _contents(facts: JsonObject) -> Iterator[str]:
+def _contents(facts: DatasetJson) -> Iterator[str]:
     yield "## Contents"
     rows = [
         (r["split"], r["dataset"], r["language"] or "unknown", *_amounts(r))
@@ -68,7 +68,7 @@ def _contents(facts: JsonObject) -> Iterator[str]:
     ]
     yield table(("split", "dataset", "language", *AMOUNTS), rows)
     lengths = {"min": "shortest, s", "mean": "mean, s", "median": "median, s", "max": "longest, s"}
-    rows = [
+    by_split = [
         (
             *(name, *_amounts(split)),
             *(f"{split['durations'][each]:.2f}" for each in lengths),
@@ -78,7 +78,7 @@ def _contents(facts: JsonObject) -> Iterator[str]:
         for name, split in facts["splits"].items()
     ]
     unknown = "hours of unknown speakers"
-    yield table(("split", *AMOUNTS, *lengths.values(), "speakers", unknown), rows)
+    yield table(("split", *AMOUNTS, *lengths.values(), "speakers", unknown), by_split)
     if leaks := facts.get("leaks"):
         yield "Clips of other splits whose text, speaker, recording or samples are in train too:"
         names = ("text", "speaker", "recording", "audio")
@@ -95,7 +95,7 @@ def _amounts(row: JsonObject) -> tuple[str, str]:
     return f"{row['utterances']:,}", f"{row['hours']:.3f}"
 
 
-def _funnel(facts: JsonObject) -> Iterator[str]:
+def _funnel(facts: DatasetJson) -> Iterator[str]:
     """Where all input audio went."""
     yield "## From recordings to utterances"
     seconds = facts["seconds"]
@@ -121,7 +121,7 @@ def _funnel(facts: JsonObject) -> Iterator[str]:
         )
 
 
-def _making(facts: JsonObject) -> Iterator[str]:
+def _making(facts: DatasetJson) -> Iterator[str]:
     yield "## How it was made"
     stages, recipes = facts["settings"], facts["recipes"]
     measured = ", ".join(cell(plugin["use"]) for plugin in stages["filter"]["filters"]) or "none"
@@ -161,7 +161,7 @@ def _without_folders(value: object) -> object:
     return value
 
 
-def _licences(facts: JsonObject) -> Iterator[str]:
+def _licences(facts: DatasetJson) -> Iterator[str]:
     yield "## Licences"
     given = facts["licences"]
     rows = [(name, licence or "not given") for name, licence in given.items()]
@@ -183,7 +183,7 @@ def _licences(facts: JsonObject) -> Iterator[str]:
         )
 
 
-def _reading(facts: JsonObject, tars: Mapping[str, int]) -> Iterator[str]:
+def _reading(facts: DatasetJson, tars: Mapping[str, int]) -> Iterator[str]:
     """Each format: first paragraph and paths of its plug-in's docstring, a snippet that runs."""
     yield "## How to read it"
     yield 'Texts, sources and measures: `pyarrow.parquet.read_table("utterances.parquet")`.'

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from tasks.accounting import summary
 from tasks.base.arrays import Float64s
-from tasks.base.json_types import JsonObject
+from tasks.base.json_types import Composition, JsonObject
 from tasks.recording import ids
 
 #: Lower edges of the histogram of durations, s; a bin ends where the next begins.
@@ -21,7 +21,7 @@ KEYS = ("dataset", "split", "language", "speaker", "sample_rate")
 SUMMED = ("samples", "items")
 
 
-def of_utterances(parts: Iterable[pa.Table]) -> JsonObject:
+def of_utterances(parts: Iterable[pa.Table]) -> Composition:
     """`splits`, `packaged` (utterances and hours of every split, dataset and language),
     `durations` (s) and `speakers`, of a version's utterances (COLUMNS) in any portions."""
     lengths: dict[str, list[Float64s]] = {}

@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any, Final
 
 from tasks import plugins, storage
 from tasks.accounting import summary
+from tasks.accounting.summary import Totals
 from tasks.base import masking
-from tasks.base.json_types import JsonObject
+from tasks.base.json_types import DatasetJson, JsonObject, PublishedEntry, Summary
 from tasks.base.schema import DATASET_FILE, UTTERANCES_FILE
 from tasks.publish.dataset import card_readme, composition
 from tasks.settings import Plugin
@@ -25,11 +29,27 @@ LIBRARIES = (
     *("onnxruntime", "faster-whisper", "ctranslate2", "rapidfuzz", "whisper-normalizer"),
     *("opencc-python-reimplemented", "unicode-rbnf", "pyarrow"),
 )
-SEAL = "sealed"  # key of the sha256 of dataset.json with zeros in its place
+SEAL: Final = "sealed"  # key of the sha256 of dataset.json with zeros in its place
 NO_SEAL = "0" * 64
 
 
-def formats_of(described: JsonObject) -> dict[str, Plugin]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionFacts:
+    """What package knows of a version that its data card says."""
+
+    version: int
+    fingerprint: str
+    summary: Summary
+    totals: Totals
+    balance: JsonObject
+    layout: JsonObject = field(default_factory=dict)
+    frozen: JsonObject = field(default_factory=dict)  # bounds of corpus-wide verdicts
+    split_lists: JsonObject = field(default_factory=dict)
+    leaks: JsonObject = field(default_factory=dict)  # of splits into train
+    tars: dict[str, int] = field(default_factory=dict)  # how many, by split
+
+
+def formats_of(described: Mapping[str, Any]) -> dict[str, Plugin]:
     """The formats of a dataset.json by name, in their order."""
     entries = described["settings"]["package"]["formats"]
     return {entry["use"]: Plugin.model_validate(entry) for entry in entries}
@@ -43,7 +63,7 @@ def libraries() -> dict[str, str]:
 
 
 def write(
-    job: Job, gathered: JsonObject, staging: Path, hashes: dict[str, tuple[str, int]]
+    job: Job, gathered: VersionFacts, staging: Path, hashes: dict[str, tuple[str, int]]
 ) -> None:
     """Write README.md and dataset.json of a staged version, whose other files are all there.
 
@@ -51,67 +71,78 @@ def write(
     """
     facts = describe(job, gathered, staging)
     columns = tables.schema(staging / UTTERANCES_FILE)
-    card = card_readme.text(facts, columns, gathered["tars"])
+    card = card_readme.text(facts, columns, gathered.tars)
     storage.write_atomic(staging / "README.md", card.encode())
     there = storage.of(staging).tree(staging)
-    files = {}
+    files: dict[str, PublishedEntry] = {}
     for name in sorted({*there, *hashes}):  # shards of a remote version are not in the folder
         digest, size = hashes.get(name) or storage.hashed(staging / name)
         files[name] = {"sha256": digest, "bytes": size}
     storage.write_atomic(staging / DATASET_FILE, sealed({**facts, "files": files}))
 
 
-def describe(job: Job, gathered: JsonObject, staging: Path) -> JsonObject:
+def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
     """dataset.json without its files: counts, hours, speakers, settings, recipes."""
-    ledger = gathered["totals"].sums
-    return {
+    ledger = gathered.totals.sums
+    counts = gathered.summary
+    clips = composition.of_utterances(
+        tables.row_groups(staging / UTTERANCES_FILE, composition.COLUMNS)
+    )
+    facts: DatasetJson = {
         "format": 1,
-        "version": gathered["version"],
-        "fingerprint": gathered["fingerprint"],
-        **gathered["summary"],
+        "version": gathered.version,
+        "fingerprint": gathered.fingerprint,
+        "recordings": counts["recordings"],
+        "utterances": counts["utterances"],
+        "seconds": counts["seconds"],
+        "reasons": counts["reasons"],
         "hours": {
             "by_outcome": summary.hours_by(ledger, "outcome"),
             "by_dataset": summary.hours_by(ledger, "dataset", "outcome"),
             "by_language": summary.hours_by(ledger, "language", "outcome"),
         },
-        **composition.of_utterances(
-            tables.row_groups(staging / UTTERANCES_FILE, composition.COLUMNS)
-        ),
-        **({"leaks": gathered["leaks"]} if gathered["leaks"] else {}),
-        "tables": gathered["layout"],
-        "balance": gathered["balance"],
-        "frozen": gathered["frozen"],
-        "split_lists": gathered["split_lists"],
-        "formats": {p.use: plugins.load("formats", p.use).VERSION for p in job.package.formats},
+        "splits": clips["splits"],
+        "packaged": clips["packaged"],
+        "durations": clips["durations"],
+        "speakers": clips["speakers"],
+        "tables": gathered.layout,
+        "balance": gathered.balance,
+        "frozen": gathered.frozen,
+        "split_lists": gathered.split_lists,
+        "formats": {p.use: plugins.FORMATS.load(p.use).VERSION for p in job.package.formats},
         "licences": masking.value(
             {d.name: d.settings.licence for d in plugins.datasets(job.sources)}
         ),
         "weights_licences": recipe.weights_licences(job.transcribe),
-        **_models(job),
         "settings": whole_job.settings_of(job),
         "recipes": whole_job.recipes_of(job),
-        **decisions.described(job),
         "libraries": libraries(),
     }
+    if gathered.leaks:
+        facts["leaks"] = gathered.leaks
+    if models := _models(job):
+        facts["models"] = models
+    if reviews := decisions.described(job):
+        facts["reviews"] = reviews
+    return facts
 
 
-def _models(job: Job) -> JsonObject:
+def _models(job: Job) -> list[JsonObject]:
     """Known models, beside the recognisers', that touched the version; nothing if none did."""
     chosen = [("diarizers", job.speakers), *(("filters", each) for each in job.filter.filters)]
     if recipe.enhancing(job):
         chosen += [("filters", enhanced.scorer(job)), ("enhance", job.enhance)]
     resolved = [plugins.resolve(shelf, plugin) for shelf, plugin in chosen]
     found = {m.name: m for module, own in resolved for m in module.known_models(own)}
-    models = [
+    return [
         {"name": m.name, "licence": m.licence, "source": m.source, "commercial": m.commercial}
         for m in found.values()
     ]
-    return {"models": models} if models else {}
 
 
-def sealed(data: JsonObject) -> bytes:
+def sealed(facts: Mapping[str, object]) -> bytes:
     """The text of a dataset.json with its own hash in it: `verify` finds a single changed byte."""
-    data = {**data, SEAL: NO_SEAL}
+    data = {**facts, SEAL: NO_SEAL}
     text = (json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
     return text.replace(NO_SEAL.encode(), hashlib.sha256(text).hexdigest().encode(), 1)
 

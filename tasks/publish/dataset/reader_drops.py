@@ -36,7 +36,7 @@ def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> l
     Keys: `format`, `split`, `clips` (of the split), `dropped` (a clip counts for the first bound it
     breaks), `setting` and `limit` (of the trainer), and `warning`, a sentence for people.
     """
-    resolved = {plugin.use: plugins.resolve("formats", plugin) for plugin in formats}
+    resolved = {plugin.use: plugins.FORMATS.resolve(plugin) for plugin in formats}
     readers = {use: module.reader(settings) for use, (module, settings) in resolved.items()}
     limits = {use: reader for use, reader in readers.items() if reader is not None}
     entries = []
@@ -142,7 +142,7 @@ def _remedy(bound: Bound, segmenter: Plugin) -> str:
         return "drop them with the verdict char_rate in transcribe.verdicts"
     if bound.measure == "characters" and bound.side == "min":
         return "drop them with the verdict empty_text in transcribe.verdicts"
-    known = plugins.load("segmenters", segmenter.use).Settings.model_fields
+    known = plugins.SEGMENTERS.load(segmenter.use).Settings.model_fields
     names = [name for name in (SHORTER if bound.side == "max" else LONGER) if name in known]
     if bound.side == "max":
         if not names:

@@ -22,7 +22,7 @@ from tasks import storage
 from tasks.accounting import broken, summary
 from tasks.accounting.broken import Broken
 from tasks.accounting.summary import Totals
-from tasks.base.json_types import JsonObject
+from tasks.base.json_types import DatasetJson
 from tasks.base.schema import LEDGER, LEDGER_FILE
 from tasks.publish import previous_version
 from tasks.publish.outcomes import recording_digests, shard_groups
@@ -73,7 +73,7 @@ def save(out: Path, note: pa.Table) -> str:
     return previous_version.keep(out, shard_groups.arrow_bytes(note))
 
 
-def of_version(out: Path, newest: Path, described: JsonObject) -> list[LedgerPart]:
+def of_version(out: Path, newest: Path, described: DatasetJson) -> list[LedgerPart]:
     """The parts of the newest version's ledger, in order. RunError if a part has no note and is
     damaged."""
     with suppress(OSError, ValueError, KeyError, pa.ArrowException):

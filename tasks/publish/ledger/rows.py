@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from tasks.accounting import ledger
 from tasks.accounting.summary import REMOVED
-from tasks.base.schema import LEDGER, Row
+from tasks.base.schema import LEDGER, LedgerRow
 from tasks.corpus import enter_verdicts
 from tasks.storage import long_columns
 
@@ -29,7 +29,7 @@ def judged(table: pa.Table, verdicts: pa.Table) -> pa.Table:
     if not len(moved):
         return table
     inside = pc.is_in(table["recording"], moved)
-    by_recording: dict[str, list[Row]] = {}
+    by_recording: dict[str, list[LedgerRow]] = {}
     for row in table.filter(inside).to_pylist():
         by_recording.setdefault(row["recording"], []).append(row)
     rows = [row for some in by_recording.values() for row in ledger.assigned_again(some)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -10,12 +11,12 @@ import pyarrow as pa
 from tasks import corpus, scoring
 from tasks.accounting import ledger
 from tasks.base import process_memory
-from tasks.base.schema import LEDGER, UTTERANCES, Row
+from tasks.base.schema import LEDGER, UTTERANCES, AnyRow
 from tasks.corpus import outcome_table, voices
 from tasks.publish.planned_columns import LAYOUT_COLUMNS, sources_of
 from tasks.settings.job import Job
 from tasks.shard_store import enhanced, hypotheses, llm_answers, manifest, recipe, text_values
-from tasks.shard_store.utterance import Outcome, Utterance
+from tasks.shard_store.utterance import JudgedUtterance, Outcome
 from tasks.stages.stage import view_of
 
 VERSION = 2  # raise it when the same checkpoints are judged otherwise
@@ -42,7 +43,8 @@ def of_shard(job: Job, shard: str, strict: bool = False) -> ShardOutcomes:
     utterances = []
     for utterance in known.transcribed():
         if utterance.outcome.outcome == "pending":
-            utterance.outcome = Outcome(outcome, utterance.outcome.stage, reason)
+            stopped = Outcome(outcome, utterance.outcome.stage, reason)
+            utterance = replace(utterance, outcome=stopped)
         utterances.append(utterance)
     computed = (*text_values.DERIVED, *text_values.text_columns(job.transcribe.verdicts))
     packaged = (u for u in utterances if u.outcome.outcome == "packaged")
@@ -69,46 +71,46 @@ HEARD = (
 )
 
 
-def _row(job: Job, shard: str, u: Utterance, computed: Sequence[str]) -> Row:
-    assert u.packed is not None
-    assert u.heard is not None
-    text, source = text_values.final_text(job, u)
-    heard, clean = u.heard, u.beside or {}
+def _row(job: Job, shard: str, u: JudgedUtterance, computed: Sequence[str]) -> AnyRow:
+    assert u.heard.packed is not None
+    assert u.heard.transcript is not None
+    text, source = text_values.final_text(job, u.heard)
+    heard, clean = u.heard.transcript, u.heard.beside
     normalised = heard["reference_normalised" if source == "reference" else "normalised"]
-    if source == "asr" and job.transcribe.asr != "first" and u.others:
-        normalised = hypotheses.compared(u, text)
+    if source == "asr" and job.transcribe.asr != "first" and u.heard.others:
+        normalised = hypotheses.compared(u.heard, text)
     if job.package.text_form == "llm_text" and u.llm_answer:
         text = u.llm_answer["text"] or text
     elif job.package.text_form == "normalised":
         text = scoring.training_text(text, heard["language"] or "") or text
     return {
-        **u.measures,
+        **u.heard.measures,
         **{name: heard.get(name) for name in HEARD},
         **{name: u.texts[name] for name in computed},
         "llm_text": llm_answers.became(u),
-        "id": u.id,
-        "source_id": u.source_id,
-        "dataset": u.recording["dataset"],
+        "id": u.cut.id,
+        "source_id": u.cut.source_id,
+        "dataset": u.cut.recording["dataset"],
         "split": "train",
-        "recording": u.recording["recording"],
-        "source_path": u.recording["source_path"],
-        "start": u.start / u.rate,
-        "end": u.end / u.rate,
-        "num_samples": u.packed["num_samples"],
-        "sample_rate": u.packed["rate"],
+        "recording": u.cut.recording["recording"],
+        "source_path": u.cut.recording["source_path"],
+        "start": u.cut.start / u.cut.rate,
+        "end": u.cut.end / u.cut.rate,
+        "num_samples": u.heard.packed["num_samples"],
+        "sample_rate": u.heard.packed["rate"],
         "text": text,
         "text_source": source,
         "normalised": normalised,
         "hypothesis": heard["text"],
-        "speaker": u.speaker,
-        "sha256": u.packed["sha256"],
+        "speaker": u.cut.speaker,
+        "sha256": u.heard.packed["sha256"],
         "work_shard": shard,
-        "blob": u.packed["blob"],
-        "blob_offset": u.packed["offset"],
+        "blob": u.heard.packed["blob"],
+        "blob_offset": u.heard.packed["offset"],
         # Of the enhanced clip, where both are packaged.
-        "beside_blob": clean.get("blob"),
-        "beside_offset": clean.get("offset"),
-        "sha256_enhanced": clean.get("sha256"),
+        "beside_blob": clean["blob"] if clean else None,
+        "beside_offset": clean["offset"] if clean else None,
+        "sha256_enhanced": clean["sha256"] if clean else None,
     }
 
 

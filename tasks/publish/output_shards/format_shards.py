@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from tasks import plugins, storage
 from tasks.base.errors import ConfigError, UnsafePlace
-from tasks.base.json_types import JsonObject, PublishedEntry
-from tasks.base.schema import Row
+from tasks.base.json_types import PublishedEntry
+from tasks.base.schema import ClipRow
 from tasks.formats import OutputShard, PublishedFile
 from tasks.plugins.contracts import Format
 from tasks.publish.dataset import datacard
@@ -30,14 +31,14 @@ class PreviousVersion:
     """
 
     home: Path
-    described: JsonObject
+    described: Mapping[str, Any]  # its dataset.json
     columns: tuple[str, ...]
     rows: pa.Table | None = None
     places: dict[tuple[str, int | None], tuple[int, int]] = field(default_factory=dict)
 
     def has_format(self, plugin: Plugin) -> bool:
         """Whether it holds the format in the same version and with the same settings."""
-        module = plugins.load("formats", plugin.use)
+        module = plugins.FORMATS.load(plugin.use)
         if self.described["formats"].get(plugin.use) != module.VERSION:
             return False
         try:
@@ -70,7 +71,7 @@ def derived(
 ) -> dict[str, pa.Array]:
     """The columns that a format derives from all rows of a version. `read` gives some columns of
     these rows, which have `schema`; it is called only if the format derives any."""
-    module, settings = plugins.resolve("formats", plugin)
+    module, settings = plugins.FORMATS.resolve(plugin)
     if not module.derived(schema.empty_table(), settings):
         return {}
     return module.derived(read([name for name in module.COLUMNS if name in schema.names]), settings)
@@ -108,9 +109,9 @@ def visible(
     return table.select([name for name in wanted if name in table.schema.names])
 
 
-def rows_for(module: Format, table: pa.Table | pa.RecordBatch, *more: str) -> list[Row]:
+def rows_for(module: Format, table: pa.Table | pa.RecordBatch, *more: str) -> list[ClipRow]:
     """Rows as `write` and `check` get them."""
-    rows: list[Row] = visible(module, table, "shard", "offset", *more).to_pylist()
+    rows: list[ClipRow] = visible(module, table, "shard", "offset", *more).to_pylist()
     return rows
 
 
@@ -122,7 +123,7 @@ def of_format(
 ) -> list[OutputShard]:
     """The shards of one format, with the previous version's files if their content is the same.
     `planned`: the rows of the groups, with the columns of `all_derived`."""
-    module, settings = plugins.resolve("formats", plugin)
+    module, settings = plugins.FORMATS.resolve(plugin)
     now = visible(module, own_columns(plugin.use, planned))
     same: list[int | None] = [None] * len(groups)
     if previous and previous.has_format(plugin):

@@ -13,12 +13,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from tasks import plugins, storage
-from tasks.base.schema import UTTERANCES, Row
+from tasks.base.schema import UTTERANCES, AnyRow, ClipRow
 from tasks.formats import Hashes, OutputShard, PublishedFile
 from tasks.publish.output_shards import format_shards
 from tasks.publish.output_shards.format_shards import PreviousVersion
@@ -93,7 +94,7 @@ def _laid_out(
     job: Job, groups: Sequence[PlannedGroup], shards: list[OutputShard], table: pa.Table
 ) -> pa.Table:
     """The rows with their places in the first format's `shards`."""
-    module, settings = plugins.resolve("formats", job.package.formats[0])
+    module, settings = plugins.FORMATS.resolve(job.package.formats[0])
     paths, generations, offsets = [], [], []
     at = 0
     for group, shard in zip(groups, shards, strict=True):
@@ -136,12 +137,12 @@ def _load(path: Path, number: int) -> pa.RecordBatch:
         return pa.ipc.open_file(file).get_batch(number)
 
 
-def to_row(shard: OutputShard) -> Row:
+def to_row(shard: OutputShard) -> AnyRow:
     fields = {name: getattr(shard, name) for name in SHARD.names}
     return {**fields, "unchanged": [file._asdict() for file in shard.unchanged]}
 
 
-def from_row(row: Row) -> OutputShard:
+def from_row(row: Mapping[str, Any]) -> OutputShard:
     unchanged = tuple(PublishedFile(**file) for file in row["unchanged"])
     return OutputShard(**{**row, "files": tuple(row["files"]), "unchanged": unchanged})
 
@@ -173,12 +174,12 @@ def shard(staging: Path, number: int) -> OutputShard:
     return from_row(_load(staging / PLAN / part / "shards.arrow", index).to_pylist()[0])
 
 
-def rows(staging: Path, number: int, *more: str) -> list[Row]:
+def rows(staging: Path, number: int, *more: str) -> list[ClipRow]:
     """A shard's rows as its format gets them, with `more` columns."""
     one = shard(staging, number)
     batch = _load(staging / PLAN / _place(number)[0] / "rows.arrow", one.group)
     own = format_shards.own_columns(one.format, batch)
-    return format_shards.rows_for(plugins.load("formats", one.format), own, *more)
+    return format_shards.rows_for(plugins.FORMATS.load(one.format), own, *more)
 
 
 def save_hashes(staging: Path, number: int, hashes: Hashes) -> None:

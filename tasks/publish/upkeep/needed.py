@@ -7,7 +7,7 @@ rows is, and a blob when a part that stays names it.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -15,14 +15,14 @@ import pyarrow.compute as pc
 
 from tasks import plugins
 from tasks.base.json_types import JsonObject
-from tasks.base.schema import Row
+from tasks.base.schema import RecordingRow
 from tasks.recording.limits import REFUSED
 from tasks.settings.job import Job
 from tasks.shard_store import blobs, enhanced, llm_answers, manifest, recipe
 from tasks.shard_store.cuts import TURNS
 from tasks.shard_store.judged_shard import ShardView
 from tasks.shard_store.manifest import Part
-from tasks.shard_store.utterance import Utterance
+from tasks.shard_store.utterance import HeardUtterance
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class _View(ShardView):
         self.live = live
 
     @cached_property
-    def recordings(self) -> list[Row]:
+    def recordings(self) -> list[RecordingRow]:
         rows, live = manifest.listed(self.job.out, self.shard).to_pylist(), self.live
         return [r for r in rows if r["present"] or live is None or r["recording"] in live]
 
@@ -77,15 +77,15 @@ class _View(ShardView):
         return sum(cut is None or not cut.known for cut in found)
 
     @cached_property
-    def cut(self) -> list[Utterance]:
-        """All utterances, rejected ones included."""
-        return [*self.filtered()]
+    def cut(self) -> list[HeardUtterance]:
+        """All utterances, rejected ones included, none of them heard yet."""
+        return [HeardUtterance(u, u.outcome, u.measures) for u in self.filtered()]
 
     @cached_property
     def wanted_audio(self) -> set[str]:
         """Recipes of their PCM."""
-        audio = {u.audio for u in self.cut}
-        return audio | {u.enhanced for u in self.cut if u.enhanced}
+        audio = {u.cut.audio for u in self.cut}
+        return audio | {u.cut.enhanced for u in self.cut if u.cut.enhanced}
 
     @cached_property
     def first_texts(self) -> set[str]:
@@ -97,19 +97,19 @@ class _View(ShardView):
         """Recipes of all their transcripts. Some depend on verdicts, so this takes all of them."""
         texts = set(self.first_texts)
         for utterance in self.transcribed():
-            texts.add(self.transcript_recipe(utterance))  # in the language voted for
+            texts.add(self.transcript_recipe(utterance.heard))  # in the language voted for
             if self.job.transcribe.backends:
-                texts.update(self.further_recipes(utterance))
-            answer = llm_answers.request_for(self.job, utterance)
+                texts.update(self.further_recipes(utterance.heard))
+            answer = llm_answers.request_for(self.job, utterance.heard)
             if answer is not None:
                 texts.add(answer.recipe)
         if self.job.transcribe.backends:
             texts |= {each for u in self.cut for each in self.further_recipes(u)}
         if recipe.enhancing(self.job) and enhanced.heard(self.job):
-            for utterance in self.filtered():  # thresholds choose which of the two is heard
-                utterance.hears = utterance.enhanced
-                texts.add(self.transcript_recipe(utterance))
-                texts.update(self.further_recipes(utterance))
+            for heard in self.cut:  # thresholds choose which of the two is heard
+                clean = replace(heard, hears=heard.cut.enhanced)
+                texts.add(self.transcript_recipe(clean))
+                texts.update(self.further_recipes(clean))
         return texts
 
 
@@ -184,7 +184,7 @@ def _cuts(view: _View, parts: Sequence[Part]) -> list[Path]:
 
 def _of(filters: Collection[str]) -> set[str]:
     """Columns of filters, and the names of their fingerprints."""
-    return {c for use in filters for c in (use, *plugins.load("filters", use).COLUMNS)}
+    return {c for use in filters for c in (use, *plugins.FILTERS.load(use).COLUMNS)}
 
 
 def _measured(part: Part) -> set[str]:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from tasks import plugins, storage
 from tasks.base.errors import RunError
-from tasks.base.json_types import JsonObject
+from tasks.base.json_types import DatasetJson
 from tasks.base.schema import UTTERANCES_FILE
 from tasks.formats import Output, OutputShard
 from tasks.plugins.contracts import Format
@@ -31,7 +31,6 @@ from tasks.publish.output_shards.layout import PublishedGroup, published_groups
 from tasks.settings import Plugin, StageSettings
 from tasks.storage import tables, versions
 
-Described = JsonObject  # dataset.json
 LEAST = 1 << 28  # bytes; a smaller version is read before other processes have started
 AT_ONCE = 32  # output shards of a call
 
@@ -46,7 +45,7 @@ class Portion(NamedTuple):
     derived: dict[str, pa.Array]  # of their rows
 
 
-def faults(version: Path, described: Described, seen: set[str]) -> Iterator[str]:
+def faults(version: Path, described: DatasetJson, seen: set[str]) -> Iterator[str]:
     """The faults, in words; `seen` gets the files that were read."""
     portions = _portions(version, described)
     size = sum(entry["bytes"] for entry in described["files"].values())
@@ -60,7 +59,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
-def _portions(version: Path, described: Described) -> Iterator[Portion]:
+def _portions(version: Path, described: DatasetJson) -> Iterator[Portion]:
     path = version / UTTERANCES_FILE
     schema = tables.schema(path)
     groups = published_groups(tables.row_groups(path, ["shard", "split", "generation"]))
@@ -102,7 +101,7 @@ _held = lru_cache(maxsize=1)(tables.Slices)
 
 def read(portion: Portion) -> Read:
     """Faults of some output shards, and the files that were read."""
-    module, settings = plugins.resolve("formats", portion.plugin)
+    module, settings = plugins.FORMATS.resolve(portion.plugin)
     described = versions.described(portion.version)
     held = _held(portion.version / UTTERANCES_FILE)
     found: list[str] = []
@@ -122,7 +121,7 @@ def read(portion: Portion) -> Read:
 
 def _shard(
     version: Path,
-    described: Described,
+    described: DatasetJson,
     module: Format,
     settings: StageSettings,
     shard: OutputShard,
@@ -150,7 +149,7 @@ def _noted(shard: OutputShard, found: list[str]) -> Iterator[None]:
         found.append(f"{shard.path} cannot be read: {error}")
 
 
-def differs(name: str, found: tuple[str, int], described: Described) -> list[str]:
+def differs(name: str, found: tuple[str, int], described: DatasetJson) -> list[str]:
     """Whether a file, by its digest, is not the one that was published, in words."""
     entry = described["files"].get(name)
     if entry is None or found == (entry["sha256"], entry["bytes"]):

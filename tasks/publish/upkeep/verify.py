@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from tasks.accounting import summary
 from tasks.accounting.ledger import PRECEDENCE
 from tasks.base.arrays import Bools, UInt64s
 from tasks.base.errors import RunError, UnsafePlace
-from tasks.base.json_types import JsonObject, PublishedEntry, parsed
+from tasks.base.json_types import DatasetJson, PublishedEntry, parsed
 from tasks.base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE
 from tasks.publish import seeded_hash
 from tasks.publish.choosing import components, split_input, splits
@@ -24,8 +24,6 @@ from tasks.publish.dataset import datacard
 from tasks.publish.name_table import Names
 from tasks.publish.upkeep import reading_back
 from tasks.storage import sorted_keys, tables, versions
-
-Described = JsonObject  # dataset.json
 
 #: Folders and endings of readers' own files: Energon's metadata, indexes of tars, VITS' features.
 SIDE_FOLDERS = (".nv-meta", ".cache")
@@ -47,7 +45,7 @@ def verify(version: Path) -> list[str]:
     """Faults in words, empty when the version is whole. ConfigError when it is not a version."""
     text = versions.text_of(version)
     try:
-        described: JsonObject = parsed(text)
+        described: DatasetJson = parsed(text)
         files: dict[str, PublishedEntry] = described["files"]
         faults = [*_files(version, files)]
         if not datacard.intact(text, described[datacard.SEAL]):
@@ -81,15 +79,16 @@ def _files(version: Path, files: dict[str, PublishedEntry]) -> Iterator[str]:
         yield f"{name} is missing"
 
 
-def _tables(version: Path, described: Described) -> list[str]:
+def _tables(version: Path, described: DatasetJson) -> list[str]:
     """Ledger, utterances and dataset.json agree; checked a part at a time."""
     faults: list[str] = []
     recordings = (  # whole ones in each part
         tables.read(part, columns=summary.COLUMNS) for part in tables.parts(version / LEDGER_FILE)
     )
     counts = summary.of_totals(summary.added(map(summary.totals, recordings)))
+    told: Mapping[str, object] = described
     for name, value in counts.items():
-        if described[name] != value:
+        if told[name] != value:
             faults.append(f"dataset.json's {name} are not those of the ledger")
     if abs(sum(counts["seconds"][name] for name in PRECEDENCE) - counts["seconds"]["in"]) > 1e-3:
         faults.append("the ledger's outcomes do not add up to what came in")
@@ -137,7 +136,7 @@ def _repeated(keys: UInt64s) -> Bools:
     return ~sorted_keys.first_of_runs(keys[:, 0], keys[:, 1])
 
 
-def _unread(version: Path, described: Described, seen: Collection[str]) -> list[str]:
+def _unread(version: Path, described: DatasetJson, seen: Collection[str]) -> list[str]:
     """The hashes of all other files; of those that formats have read, each is read once."""
     faults: list[str] = []
     for name in sorted(described["files"].keys() - {*seen}):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NotRequired, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 from tasks import plugins, storage
 from tasks.base.errors import CorruptManifest, RunError
 from tasks.base.logs import log
-from tasks.base.schema import Row
+from tasks.base.schema import ClipRow
 from tasks.formats import Hashes, Output, OutputShard
 from tasks.plugins.contracts import Format
 from tasks.publish import previous_version
@@ -113,10 +114,10 @@ def _faults(job: Job, staging: Path, number: int, shard: OutputShard) -> list[st
 
 def _format(job: Job, shard: OutputShard) -> tuple[Format, StageSettings]:
     plugin = next(plugin for plugin in job.package.formats if plugin.use == shard.format)
-    return plugins.resolve("formats", plugin)
+    return plugins.FORMATS.resolve(plugin)
 
 
-def _check_blobs(job: Job, rows: list[Row]) -> None:
+def _check_blobs(job: Job, rows: list[ClipRow]) -> None:
     """CorruptManifest if blobs do not hold what the rows name; all damaged ones are discarded."""
     damaged: CorruptManifest | None = None
     rows = [each for row in rows for each in (row, *blobs.beside(row))]
@@ -131,13 +132,23 @@ def _check_blobs(job: Job, rows: list[Row]) -> None:
         raise damaged
 
 
-def _located(job: Job, rows: Sequence[Row]) -> list[Row]:
+class _Place(TypedDict):
+    """The columns of `sources_of`."""
+
+    work_shard: str
+    blob: str
+    blob_offset: int
+    beside_blob: NotRequired[str | None]
+    beside_offset: NotRequired[int | None]
+
+
+def _located(job: Job, rows: Sequence[ClipRow]) -> list[ClipRow]:
     """The rows with the columns of `sources_of`. Rows that came from the previous version lack
     them, and are looked up in the groups: a tar that stays needs no PCM, unless it is damaged."""
     lacking = {row["id"] for row in rows if row["work_shard"] is None}
     if not lacking:
         return list(rows)
-    found: dict[str, Row] = {}
+    found: dict[str, _Place] = {}
     home = shard_groups.home(job.out)
     for name in shard_groups.kept_in(job.out):
         group = shard_groups.ShardGroup(home / name, ())
@@ -147,7 +158,7 @@ def _located(job: Job, rows: Sequence[Row]) -> list[Row]:
             found |= {row.pop("id"): row for row in table.filter(hit).to_pylist()}
     if left := sorted(lacking - found.keys()):
         raise RunError(f"no checkpoint holds the audio of {left[0]}; run again")
-    return [{**row, **found.get(row["id"], {})} for row in rows]
+    return [row if row["id"] not in found else {**row, **found[row["id"]]} for row in rows]
 
 
 @contextmanager
@@ -159,7 +170,7 @@ def finished(job: Job, staging: Path, tables: Sequence[str]) -> Iterator[tuple[P
     shards, hashes = [*numbered.values()], plan.all_hashes(staging, numbered)
     store = storage.of(staging)
     store.remove_tree(staging / plan.PLAN)
-    formats = [(plugin.use, *plugins.resolve("formats", plugin)) for plugin in job.package.formats]
+    formats = [(plugin.use, *plugins.FORMATS.resolve(plugin)) for plugin in job.package.formats]
     wanted = list(dict.fromkeys([*tables, *(path.name for path in store.names(staging))]))
     sizes = dict[str, int | None].fromkeys(hashes)
     for use, module, _ in formats:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from tasks import plugins, storage
 from tasks.base.arrays import Int64s, UInt64s
-from tasks.base.json_types import JsonObject
+from tasks.base.json_types import DatasetJson, JsonObject
 from tasks.base.schema import LEDGER_FILE, UTTERANCES_FILE
 from tasks.publish.choosing import corpus_clips
 from tasks.publish.outcomes import shard_outcomes
@@ -101,12 +101,12 @@ def derived(
     return format_shards.all_derived(job, pa.schema(fields), read)
 
 
-def all_linkable(job: Job, newest: Path, described: JsonObject) -> bool:
+def all_linkable(job: Job, newest: Path, described: DatasetJson) -> bool:
     """Whether the newest version has all formats as the current settings would write them, so that
     unchanged groups need no rows. Formats whose files contain their number may need rows anyway."""
     previous = PreviousVersion(newest, described, ())
     return all(
-        previous.has_format(plugin) and not plugins.load("formats", plugin.use).NUMBERED
+        previous.has_format(plugin) and not plugins.FORMATS.load(plugin.use).NUMBERED
         for plugin in job.package.formats
     )
 

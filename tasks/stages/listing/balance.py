@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from tasks import plugins
 from tasks.base.arrays import Float64s, Int64s
-from tasks.base.schema import Row
+from tasks.base.schema import RecordingRow
 from tasks.settings.job import Job
 from tasks.stages.listing.known_recordings import BYTES_A_SECOND
 
@@ -24,7 +24,7 @@ MOST_OF_AN_HOUR = 20_000
 
 def least(job: Job) -> float:
     """The default minimum of audio in a shard, s."""
-    recogniser = plugins.load("asr", job.transcribe.backend.use)
+    recogniser = plugins.ASR.load(job.transcribe.backend.use)
     return LEAST if recogniser.Backend.RATE else LEAST_UNHEARD
 
 
@@ -62,7 +62,7 @@ def assigned(
     return found, count
 
 
-def seconds_of(row: Row) -> float:
+def seconds_of(row: RecordingRow) -> float:
     """Duration by header, else estimated from the size at 128 kbit/s; for balance only, s."""
     seconds = row["header_seconds"]
     return float(seconds) if seconds is not None else row["size"] / BYTES_A_SECOND

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 from tasks import storage
 from tasks.base import masking
 from tasks.base.arrays import FixedBytes, UInt64s
-from tasks.base.json_types import JsonObject
-from tasks.base.schema import RECORDINGS, Row
+from tasks.base.schema import RECORDINGS, RecordingRow, SegmentRow
 from tasks.recording import Ignored, Recording, Segment
 from tasks.recording.names import display_text
 from tasks.settings import SourceSettings
@@ -73,7 +72,7 @@ def batches(
     turns: SideFiles | None = None,
 ) -> Iterator[Batch]:
     """The recordings of a source in batches; skipped entries go to `left`."""
-    rows: list[Row] = []
+    rows: list[RecordingRow] = []
     held = 0
     home = _home(settings.path)
     for entry in entries:
@@ -90,7 +89,7 @@ def batches(
         yield of_rows(rows)
 
 
-def of_rows(rows: list[Row]) -> Batch:
+def of_rows(rows: list[RecordingRow]) -> Batch:
     return of_table(pa.Table.from_pylist(rows, schema=RECORDINGS))
 
 
@@ -120,9 +119,11 @@ def _home(path: str) -> str:
     return (home if folder else os.path.dirname(home)).rstrip("/")
 
 
-def _row(name: str, settings: SourceSettings, r: Recording, turns: SideFiles | None) -> Row:
+def _row(
+    name: str, settings: SourceSettings, r: Recording, turns: SideFiles | None
+) -> RecordingRow:
     segments = None if r.segments is None else [_segment(s) for s in r.segments]
-    row: Row = {
+    row: RecordingRow = {
         "recording": f"{name}/{r.path}",
         "dataset": name,
         "path": r.path,
@@ -130,6 +131,7 @@ def _row(name: str, settings: SourceSettings, r: Recording, turns: SideFiles | N
         "locator": r.locator.dumps(),
         "size": r.size,
         "guard": r.guard,
+        "listed": "",
         "source_id": _unsigned(r.source_id),
         "text": r.text,
         "speaker": r.speaker,
@@ -146,10 +148,18 @@ def _row(name: str, settings: SourceSettings, r: Recording, turns: SideFiles | N
     return row
 
 
-def _segment(s: Segment) -> JsonObject:
-    words = {"words": [asdict(word) for word in s.words]} if s.words else {}
-    row = {name: getattr(s, name) for name in s.__slots__ if name != "words"} | words
-    return {**row, "source_id": _unsigned(s.source_id)}
+def _segment(s: Segment) -> SegmentRow:
+    row: SegmentRow = {
+        "start": s.start,
+        "end": s.end,
+        "source_id": _unsigned(s.source_id),
+        "text": s.text,
+        "speaker": s.speaker,
+        "language": s.language,
+    }
+    if s.words:
+        row["words"] = [{"word": w.word, "start": w.start, "end": w.end} for w in s.words]
+    return row
 
 
 def _unsigned(key: str | None) -> str | None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.base.arrays import Bools, FixedBytes, UInt64s
-from tasks.base.schema import Row
+from tasks.base.schema import AnyRow
 from tasks.shard_store import recipe
 from tasks.storage import sorted_keys
 
@@ -49,7 +49,7 @@ def contents(digests: Iterable[str | None]) -> FixedBytes:
     return np.frombuffer(b"".join(bytes.fromhex((d or "0" * 32)[:32]) for d in digests), KEY)
 
 
-def listed(row: Row) -> str:
+def listed(row: AnyRow) -> str:
     """A hash of the source's description of a recording: a row of RECORDINGS without its guard, its
     size, and the columns that probing fills in."""
     given = {name: row[name] for name in DESCRIBED}

@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 from tasks import audio
 from tasks.base.arrays import FixedBytes, Int32s
 from tasks.base.errors import ItemError
-from tasks.base.schema import RECORDINGS, Row
+from tasks.base.schema import RECORDINGS, RecordingRow
 from tasks.recording import Locator
 from tasks.recording.guard import identity
 from tasks.shard_store import manifest
 from tasks.stages.listing import fingerprints
-from tasks.stages.listing.row_files import LISTED, PLACE, merged
+from tasks.stages.listing.row_files import LISTED, PLACE, merged, with_probed
 from tasks.stages.listing.survey import Survey
 from tasks.storage import sorted_keys
 
@@ -35,11 +35,13 @@ class AsListed:
         self._gone = np.sort(had.columns.keys[leaving])
         self._absent = found.absent
         fresh = list(found.fresh.tables())
-        self.fresh: list[Row] = []  # new and changed recordings, as they are to be probed
-        self._homeless: dict[str, Row] = {}  # files that are new by name only, by guard
-        self._elsewhere: dict[str, Row] = {}  # known names whose files may lie elsewhere now
+        self.fresh: list[RecordingRow] = []  # new and changed recordings, as they are to be probed
+        self._homeless: dict[str, RecordingRow] = {}  # files that are new by name only, by guard
+        self._elsewhere: dict[
+            str, RecordingRow
+        ] = {}  # known names whose files may lie elsewhere now
         for table in fresh:
-            rows: list[Row] = table.select(RECORDINGS.names).to_pylist()
+            rows: list[RecordingRow] = table.select(RECORDINGS.names).to_pylist()
             self.fresh += rows
             places = table[PLACE].to_pylist()
             for row, place in zip(rows, places, strict=True):
@@ -61,7 +63,7 @@ class AsListed:
         }
         self._number = {name: number for number, name in enumerate(had.shards)}
 
-    def rows(self, shard: str) -> list[Row]:
+    def rows(self, shard: str) -> list[RecordingRow]:
         """All recordings of a shard, including those that are gone. A moved recording, whose guard
         is found under a new name or in another folder, gets that; `moved` records the old name."""
         old = manifest.listed(self._out, shard).to_pylist()
@@ -70,7 +72,7 @@ class AsListed:
         listed = listed.append_column("probed", pa.array(np.zeros(len(listed), bool)))
         return [self._followed(row) for row in merged(old, listed, self._gone)]
 
-    def _followed(self, row: Row) -> Row:
+    def _followed(self, row: RecordingRow) -> RecordingRow:
         if row["present"]:
             new = self._elsewhere.get(row["recording"])
         else:
@@ -78,8 +80,7 @@ class AsListed:
         if new is None or identity(new["guard"]) != identity(row["guard"]) or row["error_code"]:
             return row
         self.moved[new["recording"]] = row["recording"]
-        known = {"content", "format", "header_rate", "header_channels", "header_seconds"}
-        return {**new, **{name: row[name] for name in known}, "present": True}
+        return {**with_probed(new, row), "present": True}
 
     def removed(self) -> set[str]:
         """Names of recordings that have left their sources since the last listing."""

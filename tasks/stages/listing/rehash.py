@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from tasks import audio
 from tasks.base.errors import ItemError
 from tasks.base.logs import log
-from tasks.base.schema import LEDGER_FILE, Row
+from tasks.base.schema import LEDGER_FILE, RecordingRow
 from tasks.recording import Locator
 from tasks.recording.guard import identity
 from tasks.settings.job import Job
@@ -83,12 +83,12 @@ def differing(
             yield from (row["recording"] for row, wrong in zip(rows, differs, strict=True) if wrong)
 
 
-def _known(row: Row) -> bool:
+def _known(row: RecordingRow) -> bool:
     sound = row["present"] and row["content"] and not row["error_code"]
     return bool(sound) and not is_url(Locator.loads(row["locator"]).path)
 
 
-def _differs(row: Row) -> bool:
+def _differs(row: RecordingRow) -> bool:
     locator = Locator.loads(row["locator"])
     try:
         if identity(urls.guard(locator.path)) != identity(row["guard"]):

@@ -8,20 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NotRequired
 
 import pyarrow as pa
 
 from tasks import storage
 from tasks.base.arrays import FixedBytes, Int32s
-from tasks.base.schema import RECORDINGS, Row
+from tasks.base.schema import RECORDINGS, RecordingRow
 from tasks.recording.guard import adopted
 from tasks.stages.listing import fingerprints
 from tasks.storage import bounds, sorted_keys, tables
 
 ROWS = 1000  # of a file, if they have no more than `bounds.BATCH_BYTES`
 PLACE = "place"  # number of the shard that knows the recording; -1: none does
-PROBED = ("content", "header_rate", "header_channels", "header_seconds", "format")
 LISTED = pa.schema([*RECORDINGS, pa.field(PLACE, pa.int32())])
+
+
+class ListedRow(RecordingRow):
+    """A row of LISTED; `probed`: its file was read."""
+
+    place: NotRequired[int]
+    probed: NotRequired[bool]
 
 
 class RowFiles:
@@ -65,30 +72,44 @@ def save(rows: pa.Table, path: Path) -> None:
     storage.of(path).write(path, tables.parquet(rows.cast(LISTED), compression="lz4"))
 
 
-def merged(old: list[Row], rows: pa.Table | None, gone: FixedBytes) -> list[Row]:
+def merged(old: list[RecordingRow], rows: pa.Table | None, gone: FixedBytes) -> list[RecordingRow]:
     """The rows of a shard in their order, updated; new recordings come last."""
     at = {row["recording"]: index for index, row in enumerate(old)}
     if len(gone):
         left = sorted_keys.index_in(gone, fingerprints.keys(at)) >= 0
-        for row, is_gone in zip(old, left, strict=True):
-            row["present"] = row["present"] and not is_gone
-    for row in rows.to_pylist() if rows is not None else ():
+        for known, is_gone in zip(old, left, strict=True):
+            known["present"] = known["present"] and not is_gone
+    listed: list[ListedRow] = rows.to_pylist() if rows is not None else []
+    for row in listed:
         probed = row.pop("probed")
-        del row[PLACE]
+        del row["place"]
         index = at.get(row["recording"])
         if index is None:
             old.append(row)
         elif probed:
-            old[index] = {**row, "present": row["error_code"] != "changed"}
+            row["present"] = row["error_code"] != "changed"
+            old[index] = row
         else:
             old[index] = _redescribed(old[index], row)
     return old
 
 
-def _redescribed(old: Row, row: Row) -> Row:
+def _redescribed(old: RecordingRow, row: RecordingRow) -> RecordingRow:
     """What the source now says about unchanged bytes: texts, segments."""
-    merged = {**row, **{name: old[name] for name in PROBED}}
+    merged = with_probed(row, old)
     merged["guard"] = adopted(old["guard"], row["guard"])
     if old["error_code"] and not row["error_code"] and old["content"] is None:
         merged["error_code"], merged["error_detail"] = old["error_code"], old["error_detail"]
     return merged
+
+
+def with_probed(row: RecordingRow, old: RecordingRow) -> RecordingRow:
+    """A row with what probing found in the same bytes, by the row of `old`."""
+    return {
+        **row,
+        "content": old["content"],
+        "header_rate": old["header_rate"],
+        "header_channels": old["header_channels"],
+        "header_seconds": old["header_seconds"],
+        "format": old["format"],
+    }

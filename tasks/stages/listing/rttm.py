@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from tasks import plugins
 from tasks.base.errors import ConfigError
-from tasks.base.json_types import JsonObject
+from tasks.base.schema import StatedTurnRow
 from tasks.recording import Recording
 from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, is_utf8
@@ -26,7 +26,7 @@ from tasks.settings.job import Job
 from tasks.storage import urls
 
 Turn = tuple[float, float, str]  # start, end in s; speaker
-Said = tuple[list[JsonObject] | None, str | None]  # turns as in RECORDINGS; the fault
+Said = tuple[list[StatedTurnRow] | None, str | None]  # turns as in RECORDINGS; the fault
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ def _own(path: str) -> Said:
     return _as_segments([turn for turns in found.turns.values() for turn in turns]), wrong
 
 
-def _as_segments(turns: list[Turn]) -> list[JsonObject]:
+def _as_segments(turns: list[Turn]) -> list[StatedTurnRow]:
     return [
         {"start": start, "end": end, "speaker": speaker} for start, end, speaker in sorted(turns)
     ]
@@ -89,7 +89,7 @@ def _as_segments(turns: list[Turn]) -> list[JsonObject]:
 
 def of_job(job: Job, settings: SourceSettings) -> SideFiles | None:
     """The RTTM files of a source; None if the job's diarizer does not use them."""
-    used = plugins.load("diarizers", job.speakers.use).USES_SPEAKERS
+    used = plugins.DIARIZERS.load(job.speakers.use).USES_SPEAKERS
     return SideFiles(settings) if used else None
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tasks import plugins
 from tasks.base.arrays import Bools, FixedBytes, Int32s, Int64s, UInt64s
-from tasks.base.schema import Row
+from tasks.base.schema import RecordingRow
 from tasks.recording import Locator
 from tasks.recording.guard import LOCAL_GUARD, UNPROVEN, identity
 from tasks.settings.job import Job
@@ -230,7 +230,7 @@ def _other_states(batch: Batch, knows: Bools, chosen: Bools) -> tuple[UInt64s, U
     )
 
 
-def _changed(row: Row) -> bool:
+def _changed(row: RecordingRow) -> bool:
     path = Locator.loads(row["locator"]).path
     if row["error_code"]:
         return False

@@ -13,9 +13,13 @@ import pyarrow.compute as pc
 
 from tasks import plugins
 from tasks.accounting import summary
+from tasks.base.errors import UNREACHABLE
+from tasks.recording.names import REST
 from tasks.settings.job import Job
 from tasks.storage import versions
 
+#: Codes of folders that cannot be listed, and of files of which the rest cannot.
+UNLISTED = ("unreadable", UNREACHABLE)
 #: What `recording_name` adds to a name that is not UTF-8.
 _HASH = re.compile(r"~[0-9a-f]{12}$")
 ADVICE = "if they were removed on purpose, {}set package.removed_ok: [{}]"
@@ -32,15 +36,19 @@ def refusal(
     cannot be listed. Sources in `package.removed_ok` are left out.
     """
     limit = job.package.max_removed_fraction
-    counted = {name for name in gone if _dataset(name) not in job.package.removed_ok}
+    allowed = job.package.removed_ok
+    # The rest of a container that can be listed again is gone in name only.
+    counted = {each for each in gone if _dataset(each) not in allowed and not each.endswith(REST)}
     if not counted or limit >= 1:
         return None
     for folder in sorted(unreadable):
-        below = _HASH.sub("", folder) + "/"
+        container = folder.removesuffix(REST)
+        below = _HASH.sub("", container) + "/"
         if lost := [name for name in counted if name.startswith(below)]:
+            what = "folder" if container == folder else "file"
             return (
-                f"the folder {folder} cannot be listed, and {newest.name} has {_count(lost)} from "
-                f"it; make it readable, or {ADVICE.format('', _dataset(folder))}"
+                f"the {what} {container} cannot be listed, and {newest.name} has {_count(lost)} "
+                f"from it; make it readable, or {ADVICE.format('', _dataset(folder))}"
             )
     named = [dataset.name for dataset in plugins.datasets(job.sources)]
     if len(named) > 1:
@@ -76,7 +84,7 @@ def unreadable(listings: Iterable[pa.Table]) -> set[str]:
     """Names of the recordings and folders that a source lists and cannot read, of RECORDINGS."""
     names = set[str]()
     for table in listings:
-        fault = pc.equal(table["error_code"], "unreadable")
+        fault = pc.is_in(table["error_code"], pa.array(UNLISTED))
         there = pc.and_(table["present"], pc.fill_null(fault, False))
         names.update(table["recording"].filter(there).to_pylist())
     return names

@@ -59,7 +59,8 @@ def _check_removed(job: Job, totals: Totals, portions: Sequence[Portion], newest
         return
     reasons = totals.sums["reason"].to_pylist()
     listings = partial(manifest.listings, job.out)
-    unreadable = removals.unreadable(listings()) if "unreadable" in reasons else set[str]()
+    told = any(code in reasons for code in removals.UNLISTED)
+    unreadable = removals.unreadable(listings()) if told else set[str]()
     if removals.refusal(job, gone, unreadable, newest):
         gone -= _moved(listings(), gone)
         if sentence := removals.refusal(job, gone, unreadable, newest):

@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 
+REST = "!rest"  # ends the name of what could not be listed of a container
 _ESCAPE = re.compile(rb"\\x[0-9a-f]{2}")
 
 #: A valid name that ends like a hashed one is hashed too, so that no file can forge another's name.

@@ -11,14 +11,15 @@ import json
 import math
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pydantic import Field
 
 from tasks.base import language_codes
-from tasks.base.errors import ItemError
+from tasks.base.errors import UNREACHABLE, ItemError
 from tasks.recording import Ignored, Locator, Recording, TimedWord
 from tasks.recording.guard import file_state
-from tasks.recording.names import display_text, is_utf8, recording_name
+from tasks.recording.names import REST, display_text, is_utf8, recording_name
 from tasks.settings import SourceSettings
 from tasks.settings.base import READ
 from tasks.sources._paths import display_path
@@ -50,6 +51,13 @@ def of_file(path: str, file: str) -> Recording:
 def failed(path: str, source_path: str, file: str, code: str, detail: str) -> Recording:
     """A recording that the listing shows to be unusable; `file` is where its bytes should be."""
     return Recording(path, source_path, Locator(file), 0, "", error=(code, detail))
+
+
+def unlisted(name: str, path: str, error: ItemError) -> Recording:
+    """What could not be listed of a container, as one failed recording."""
+    rest = failed(f"{name}{REST}", f"{display_path(path)}{REST}", path, error.code, error.detail)
+    # A part of the file: as a whole it would be probed as a recording once it can be read.
+    return replace(rest, locator=Locator(path, offset=0)) if error.code == UNREACHABLE else rest
 
 
 def bad_line(

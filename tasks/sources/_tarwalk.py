@@ -15,7 +15,6 @@ from typing import BinaryIO
 
 from tasks.base.errors import ItemError
 from tasks.recording.container import size_of
-from tasks.storage import urls
 
 BLOCK = 512
 
@@ -39,10 +38,10 @@ class Member:
     size: int
 
 
-def head(path: str) -> bytes:
+def head(file: BinaryIO) -> bytes:
     """The first block of a file."""
-    with urls.streamed(path) as file:
-        return file.read(BLOCK)
+    file.seek(0)
+    return file.read(BLOCK)
 
 
 def is_tar(head: bytes) -> bool:

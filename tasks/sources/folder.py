@@ -15,13 +15,14 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from tasks import storage
-from tasks.base.errors import ConfigError
-from tasks.recording import Ignored, Locator, Recording
+from tasks.base.errors import ConfigError, ItemError
+from tasks.recording import Ignored, Locator, Recording, unreachable
 from tasks.recording.extensions import known
 from tasks.recording.guard import stat_error
 from tasks.recording.names import display_text, recording_name, safe_name
@@ -318,8 +319,19 @@ Entry = tuple[os.DirEntry[str], FolderTexts | None]
 
 
 def _entries(path: str) -> Iterator[os.DirEntry[str]]:
-    with os.scandir(path) as found:
-        return iter(sorted(found, key=_order))
+    """OSError if the folder cannot be listed in the end."""
+    try:
+        return iter(unreachable.patience.read(partial(_scanned, path)))
+    except ItemError as error:
+        raise error.__cause__ or error from None
+
+
+def _scanned(path: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(path) as found:
+            return sorted(found, key=_order)
+    except OSError as error:
+        raise unreachable.item_error(error) from error
 
 
 def _listed(path: str, settings: Settings) -> Iterator[Entry]:

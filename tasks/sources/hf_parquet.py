@@ -20,7 +20,7 @@ from typing import Literal
 from pydantic import Field
 
 from tasks.base.errors import ConfigError, ItemError
-from tasks.recording import Ignored, Locator, Recording
+from tasks.recording import Ignored, Locator, Recording, patient
 from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, safe_name
 from tasks.recording.parquet_tables import Table
@@ -31,14 +31,14 @@ from tasks.sources._containers import containers
 from tasks.sources._lists import (
     Entries,
     cell_field,
-    failed,
     language_field,
     reference_field,
     text_field,
+    unlisted,
 )
 from tasks.sources._parquet_columns import DEFAULTS, Columns, find_columns, head_of, values
 from tasks.sources._paths import display_path, list_root, resolve
-from tasks.storage import bounds, urls
+from tasks.storage import bounds
 
 LOOKED_FILES = 20  # for columns that are not taken
 
@@ -112,21 +112,18 @@ def _all(
 ) -> Entries:
     yield from ignored
     for name, path in files:
-        safe, rest = safe_name(name), f"{display_path(path)}!rest"
+        safe = safe_name(name)
         try:
             yield from _file(safe, path, settings, root or os.path.dirname(path))
         except ItemError as error:
-            yield failed(f"{safe}!rest", rest, path, error.code, error.detail)
+            yield unlisted(safe, path, error)
 
 
 def _open(path: str) -> Table:
-    """ItemError `unreadable` or `missing` if it cannot be opened."""
+    """ItemError `unreachable`, `unreadable` or `missing` if it cannot be opened."""
     if wrong := file_state(path).error:
         raise ItemError(*wrong)
-    try:
-        return Table(urls.arrow(path))
-    except OSError as error:
-        raise ItemError("unreadable", error.strerror or "it cannot be read") from None
+    return Table(patient.opened(path))
 
 
 def _columns(table: Table, settings: Settings) -> Columns:

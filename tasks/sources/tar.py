@@ -14,8 +14,8 @@ from typing import BinaryIO, Literal
 
 from pydantic import Field
 
-from tasks.base.errors import ConfigError, ItemError
-from tasks.recording import Ignored, Locator, Recording
+from tasks.base.errors import UNREACHABLE, ConfigError, ItemError
+from tasks.recording import Ignored, Locator, Recording, patient
 from tasks.recording.extensions import known
 from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, safe_name
@@ -23,7 +23,15 @@ from tasks.recording.not_audio import compression
 from tasks.settings import SourceSettings
 from tasks.settings.base import READ
 from tasks.sources._containers import containers
-from tasks.sources._lists import Entries, bad_line, failed, json_value, line_name, text_field
+from tasks.sources._lists import (
+    Entries,
+    bad_line,
+    failed,
+    json_value,
+    line_name,
+    text_field,
+    unlisted,
+)
 from tasks.sources._paths import display_path, list_file, list_root, listed_name, resolve
 from tasks.sources._tarwalk import Member, head, is_tar, members
 from tasks.storage import bounds, urls
@@ -46,7 +54,11 @@ def recordings(settings: Settings) -> Entries:
     found = containers(settings.path, lambda name: name.lower().endswith(_ENDINGS), "tar")
     if len(found.files) == 1 and stat.S_ISREG(_mode(settings.path)):
         path = list_file(settings.path)
-        begin = head(path)
+        try:
+            with patient.opened(path) as file:
+                begin = head(file)
+        except ItemError as error:
+            raise ConfigError(f"source {display_text(path)!r}: {error.detail}") from None
         if packed := compression(begin):
             raise ConfigError(f"source {display_text(path)!r}: {_COMPRESSED.format(packed)}")
         if not path.lower().endswith(".tar") and not is_tar(begin):
@@ -95,16 +107,19 @@ def _archive(name: str, path: str) -> Entries:
     """Recordings of one archive; an unreadable archive is a failed recording itself."""
     source_path = display_path(path)
     if wrong := file_state(path).error:
-        yield failed(name, source_path, path, *wrong)
+        if wrong[0] == UNREACHABLE:
+            yield unlisted(name, path, ItemError(*wrong))
+        else:
+            yield failed(name, source_path, path, *wrong)
         return
     try:
-        if packed := compression(head(path)):
-            yield failed(name, source_path, path, "unsupported", _COMPRESSED.format(packed))
-            return
-        with urls.streamed(path) as file:
-            yield from _samples(name, path, file)
-    except OSError as error:
-        yield failed(name, source_path, path, "unreadable", error.strerror or "cannot be read")
+        with patient.opened(path) as file:
+            if packed := compression(head(file)):
+                yield failed(name, source_path, path, "unsupported", _COMPRESSED.format(packed))
+            else:
+                yield from _samples(name, path, file)
+    except ItemError as error:
+        yield unlisted(name, path, error)
 
 
 @dataclass
@@ -136,7 +151,7 @@ def _samples(name: str, path: str, file: BinaryIO) -> Entries:
             yield from archive.take(sample, member, plain)
     except ItemError as error:
         yield from archive.finish(sample)
-        yield failed(f"{name}!rest", f"{display_path(path)}!rest", path, error.code, error.detail)
+        yield unlisted(name, path, error)
         return
     yield from archive.finish(sample)
 

@@ -32,8 +32,9 @@ def failure(unit: OfRecording, code: str, detail: str) -> list[RecordingRow]:
 
 def _probed(row: RecordingRow) -> RecordingRow:
     probed = row.copy()
-    if row["error_code"] == UNREACHABLE:  # while it was listed
-        state = file_state(Locator.loads(row["locator"]).path)
+    locator = Locator.loads(row["locator"])
+    if row["error_code"] == UNREACHABLE and locator.offset is None:  # while it was listed
+        state = file_state(locator.path)
         if state.error is None:
             probed["size"], probed["guard"] = state.size, state.guard
             probed["error_code"] = probed["error_detail"] = None

@@ -20,8 +20,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-import pyarrow as pa
-
 from tasks.base import masking
 from tasks.base.errors import ConfigError, ItemError
 from tasks.storage import download_cache, redirects, regular
@@ -212,15 +210,6 @@ def streamed(text: str) -> BinaryIO:
         file = files.open(key, "rb", block_size=1 << 20, cache_type="readahead")
     file.read = store_errors(text)(file.read)  # type: ignore[method-assign]  # each read is a request
     return file
-
-
-def arrow(text: str) -> pa.NativeFile | BinaryIO:
-    """A file or object that pyarrow reads; an object is fetched as it is read."""
-    # As bytes: pyarrow would refuse a name that is not UTF-8.
-    if is_url(text):
-        return streamed(text)
-    regular.check(text)
-    return pa.OSFile(os.fsencode(text))
 
 
 LEAST_OF_LINE = 32  # bytes: a short line takes time, too

@@ -20,7 +20,7 @@ import pytest
 from flows.cluster.spawning import environment
 from tasks import plugins, storage
 from tasks.base.errors import ConfigError, ItemError, RunError
-from tasks.recording import Ignored, Locator, Recording, container
+from tasks.recording import Ignored, Locator, Recording, container, patient
 from tasks.recording.guard import file_state
 from tasks.settings import Source
 from tasks.sources._paths import listed_name, resolve
@@ -173,7 +173,7 @@ def test_files_and_objects_answer_alike(s3: S3, url: str, tmp_path: Path) -> Non
         assert urls.real(f"{root}/x/../a.wav/") == f"{root}/a.wav"
         assert file_state(f"{root}/b.wav").error == ("missing", missing)
         assert not urls.named(f"{root}/b.wav")
-        with urls.arrow(f"{root}/a.wav") as file:
+        with patient.opened(f"{root}/a.wav") as file:
             assert file.read() == b"1234"
     assert urls.named(f"{tmp_path}/broken")
     assert file_state(str(tmp_path)).error == ("unreadable", "not a file")

@@ -7,11 +7,13 @@ import errno
 import io
 import os
 import re
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
@@ -26,6 +28,7 @@ from tasks.settings.job import Job
 from tasks.shard_store import manifest
 from tasks.stages import stage
 from tasks.storage import Away, store_errors, urls
+from tests.cli.test_plan import planned
 from tests.helpers import corpus
 
 SPARED = {"package": {"max_failed_fraction": 1.0}}
@@ -368,3 +371,88 @@ def test_a_store_that_stumbles_costs_no_more_than_the_item(
         )  # fmt: skip
     with pytest.raises(Away, match="503"):
         guard.file_state("s3://b/k")
+
+
+@pytest.fixture
+def listing(share: Share, monkeypatch: pytest.MonkeyPatch) -> Share:
+    """Of containers that are listed, too."""
+
+    def opened(path: str, mode: str, opener: Any) -> io.BufferedReader:
+        return io.BufferedReader(share.open(path, mode, 0, opener))
+
+    monkeypatch.setattr(urls, "open", opened, raising=False)
+    return share
+
+
+def containers(home: Path, kind: str) -> list[dict[str, Any]]:
+    """Three containers of four recordings each, as a source."""
+    (home / "in").mkdir()
+    corpus.make(home / "wavs", 12)
+    wavs = sorted((home / "wavs").iterdir())
+    for number in range(3):
+        some = wavs[4 * number : 4 * number + 4]
+        if kind == "tar":
+            with tarfile.open(home / f"in/{number}.tar", "w") as tar:
+                for wav in some:
+                    tar.add(wav, wav.name)
+        else:
+            cells = pa.array([{"bytes": wav.read_bytes(), "path": wav.name} for wav in some])
+            table = pa.table({"audio": cells})
+            pq.write_table(table, home / f"in/{number}.parquet", row_group_size=2)
+    return [{"kind": kind, "path": str(home / "in"), "name": "c"}]
+
+
+@pytest.mark.parametrize("kind", ["tar", "hf_parquet"])
+def test_a_container_is_read_again_while_it_is_listed(
+    listing: Share, tmp_path: Path, kind: str, pauses: list[float]
+) -> None:
+    job = corpus.job(tmp_path, sources=containers(tmp_path, kind))
+    listing.broken, listing.times = {r"/1\.(tar|parquet)": errno.ESTALE}, 3
+    result, _ = run(job)
+    assert result["recordings"] == {"in": 12, "failed": 0}
+    assert pauses == [0.5, 1.0]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
+@pytest.mark.parametrize("kind", ["tar", "hf_parquet"])
+def test_a_container_that_cannot_be_listed_heals_by_itself(
+    listing: Share, tmp_path: Path, kind: str, number: int
+) -> None:
+    """Its first 4 kB can be read, and then nothing of it."""
+    job = corpus.job(tmp_path, sources=containers(tmp_path, kind), **SPARED)
+    named = {r"/1\.(tar|parquet)": number}
+    listing.refused = named
+    result, _ = run(job)
+    assert result["recordings"] == {"in": 9, "failed": 1}
+    assert result["reasons"]["shard.unreachable"]["items"] == 1
+    assert result["unreachable"] == {os.strerror(number): 1}
+    listing.heal()
+    result, counts = run(job)
+    assert (result["recordings"], counts["shard"]) == ({"in": 12, "failed": 0}, (4, 8))
+
+    listing.broken, listing.beyond = named, 4096
+    with pytest.raises(RunError) as caught:
+        run(job)
+    name = f"c/1.{'tar' if kind == 'tar' else 'parquet'}"
+    assert str(caught.value).startswith(f"the file {name} cannot be listed, and v0002 has ")
+    assert planned(job, job)[1].refusal == str(caught.value)
+    listing.heal()
+    result, counts = run(job)
+    assert result["recordings"] == {"in": 12, "failed": 0}
+    assert counts["filter"] == (0, 12)
+
+
+def test_a_folder_that_blinks_is_listed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
+) -> None:
+    corpus.make(tmp_path / "in/deep", 6)
+    scan, errors = os.scandir, [OSError(errno.EIO, "odd", "deep")] * 2
+
+    def scanned(path: Any = ".") -> Any:
+        if str(path).endswith("/deep") and errors:
+            raise errors.pop()
+        return scan(path)
+
+    monkeypatch.setattr("tasks.sources.folder.os.scandir", scanned)
+    assert run(corpus.job(tmp_path))[0]["recordings"] == {"in": 6, "failed": 0}
+    assert pauses == [0.5, 1.0]

@@ -17,6 +17,7 @@ from flows.run import run_folder
 from flows.settings import PrepareSettings, parse
 from tasks import storage
 from tasks.base.errors import ConfigError, UnsafePlace
+from tasks.recording import patient
 from tasks.shard_store import decision_log
 from tasks.shard_store.decision_log import Decision
 from tasks.storage import LOCAL, append_log, lock, regular, urls
@@ -118,7 +119,7 @@ def test_what_is_no_file_is_not_read(out: Path, plant: Plant) -> None:
     for read in (
         storage.read, storage.hashed,
         lambda path: LOCAL.arrow(path).__enter__(), lambda path: urls.streamed(str(path)),
-        lambda path: urls.arrow(str(path)), lambda path: next(urls.lines(str(path))),
+        lambda path: patient.opened(str(path)), lambda path: next(urls.lines(str(path))),
         lambda path: append_log.read(path, path.parent),
     ):  # fmt: skip
         with pytest.raises((regular.NotAFile, FileNotFoundError)):

@@ -25,7 +25,9 @@ def refusal(job: Job, listed: AsListed, newest: Path | None) -> str | None:
         gone |= {*names.filter(pc.is_in(names, absent)).to_pylist()}
     if not gone:
         return None
-    unreadable = {row["recording"] for row in listed.fresh if row["error_code"] == "unreadable"}
+    unreadable = {
+        row["recording"] for row in listed.fresh if row["error_code"] in removals.UNLISTED
+    }
     unreadable |= removals.unreadable(manifest.listings(job.out)) - listed.absent()
     if removals.refusal(job, gone, unreadable, newest) is None:
         return None

@@ -110,7 +110,7 @@ def _written(units: list[Unit], job: Job) -> Iterator[list[TranscriptRow]]:
             "language": question.language or None,
         }
         if answer.reason:
-            row["error_code"], row["error_detail"] = answer.reason, answer.detail[:500]
+            row["error_code"], row["error_detail"] = answer.reason, shortened(answer.detail)
         yield [row]
 
 

@@ -49,8 +49,11 @@ PLACES: dict[str, tuple[str, str | None, bool]] = {
 }  # fmt: skip
 SOURCES: dict[str, dict[str, Any]] = {
     "": {"name": "x", "licence": "CC0", "language": "es", "expect_broken": True, "rttm": "/r.rttm"},
-    "folder": {"system_folders": True},
+    "folder": {"system_folders": True, "texts": "none", "encoding": "cp1251",
+               "speaker": "parent_folder"},
     "kaldi": {"root": "/r"}, "lhotse": {"root": "/r"}, "tar": {"root": "/r"},
+    "table": {"root": "/r", "layout": "table", "columns": {"audio": "a", "text": "t"},
+              "separator": ";", "header": True, "encoding": "cp1251"},
     "jsonl": {"root": "/r", "columns": {"audio": "a", "text": "t"}},
     "datajuicer": {"root": "/r", "text_key": "t", "audio_key": "a"},
     "hf_parquet": {"root": "/r", "audio_column": "a", "text_column": "t", "id_column": "i",

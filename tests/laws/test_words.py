@@ -19,7 +19,7 @@ MESSAGES = {
     r"\bquarantined for a death\b": "crashed or timed out",
     r"\bcould not bring\b": "could not download",
     r"\bthe system refused:": "cannot read, cannot write",
-    r"(?<!write )\bverdicts?\b": "rule, rejection, outcome",
+    r"(?<!write )(?<!transcribe\.)\bverdicts?\b": "rule, rejection, outcome",
 }
 
 #: Words in names of modules, classes and functions, and what they were replaced by.

@@ -145,7 +145,9 @@ def test_no_expected_clip_is_longer_than_its_segmenter_allows(tmp_path: Path, se
 
 def test_a_segment_without_an_end_lasts_to_the_recording_s(tmp_path: Path) -> None:
     expected = Expected(corpus.job(tmp_path, filter={"segmenter": {"use": "given"}}))
-    given: Any = {"segments": [{"start": 1.0, "end": 3.0}, {"start": 4.0, "end": None}]}
+    rest = dict.fromkeys(("source_id", "text", "speaker", "language", "words"))
+    spans = ((1.0, 3.0), (4.0, None))
+    given: Any = {"segments": [{"start": start, "end": end, **rest} for start, end in spans]}
     expected.add(given, 10.0, (), again=False)
     assert [each[2:] for each in expected.kept()] == [(2, 8.0)]
 

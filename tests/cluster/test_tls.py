@@ -173,7 +173,7 @@ def test_the_command_refuses_with_exit_2(
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"kind": "class", "class_name": "distributed.LocalCluster"}, "kinds local and address"),
+        ({"kind": "class", "class_name": "distributed.LocalCluster"}, "kind local or address"),
         ({"kind": "address", "address": "tcp://host:1"}, "starts with tls://"),
     ],
 )

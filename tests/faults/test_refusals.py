@@ -62,7 +62,7 @@ BAD: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     (
         "unknown plug-in",
         {"resample": {"resampler": {"use": "sox"}}},
-        ("'sox'", "resamplers", "soxr_hq"),
+        ("'sox'", "no resampler", "soxr_hq"),
     ),
     (
         "missing source",

@@ -284,6 +284,6 @@ class ProgressObserver(Unobserved):
     def finish(self, stage: str) -> None:
         self._progress.finish(stage)
 
-    def sharded(self, found: Sharded) -> None:
+    def sharded(self, sharding: Sharded) -> None:
         if self._folder is not None:
-            ledger_items.write_skipped(self._folder, found.left)
+            ledger_items.write_skipped(self._folder, sharding.skipped)

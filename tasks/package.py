@@ -79,14 +79,14 @@ def gather(
     `chosen` is what `choosing.choose` returned, `digest` a hash of all rows of the ledger;
     `damaged` names tables of the newest version that cannot be read.
     """
-    groups = shard_groups.listed(job, scratch)
+    batches = shard_groups.listed(job, scratch)
     ledger = ledger_notes.portions(job.out, scratch)
-    found = corpus_clips.chosen(scratch)
+    chosen_clips = corpus_clips.chosen(scratch)
     totals = summary.added(portion.totals for portion in ledger)
     newest = versions.newest(job.out)
-    safeguards.check(job, totals, len(found.split), ledger, newest)
-    found, content, more, spoken = _with_content(job, groups, found)
-    state, counts = fingerprint(job, found, digest, chosen), summary.of_totals(totals)
+    safeguards.check(job, totals, len(chosen_clips.split), ledger, newest)
+    chosen_clips, content, more, spoken = _with_content(job, batches, chosen_clips)
+    state, counts = fingerprint(job, chosen_clips, digest, chosen), summary.of_totals(totals)
     version, before, old = 1, None, None
     settings_then = None
     linkable = False
@@ -106,16 +106,18 @@ def gather(
         before = previous_version.load(job.out, newest, described, job.package.seed)
         settings_then = described["settings"]["package"]
         if settings_then.get("seed") == job.package.seed:
-            old = _before(before, found)
+            old = _before(before, chosen_clips)
         nothing = np.zeros(0, np.uint64)
         before = before._replace(high=nothing, low=nothing)  # only their content from here on
         linkable = parts.all_linkable(job, newest, described)
-    clips = layout.LayoutClips(found.clips.high, found.clips.seconds, found.split, found.names)
+    clips = layout.LayoutClips(
+        chosen_clips.clips.high, chosen_clips.clips.seconds, chosen_clips.split, chosen_clips.names
+    )
     laid_out = layout.lay_out_clips(clips, job.package, version, old, settings_then)
     if before is not None and old is not None:
         laid_out = _compared(laid_out, before, content)
     planned, needed = parts.save(
-        job, scratch, laid_out, found, content, more, spoken, before, linkable, damaged
+        job, scratch, laid_out, chosen_clips, content, more, spoken, before, linkable, damaged
     )
     _tables(scratch, staging, job)
     loads = layout.loads_of(laid_out, clips.seconds)
@@ -132,8 +134,8 @@ def gather(
         new=True,
         changed=chosen.changed,
         staging=str(staging),
-        tables={each.name: each.file for each in ledger},
-        ledger=[(each.name, each.note_file) for each in ledger],
+        tables={portion.name: portion.file for portion in ledger},
+        ledger=[(portion.name, portion.note_file) for portion in ledger],
         parts=planned,
         needed=needed,
         firsts=chosen.firsts,
@@ -141,19 +143,21 @@ def gather(
 
 
 def _with_content(
-    job: Job, groups: Sequence[shard_groups.ShardGroup], found: corpus_clips.Chosen
+    job: Job, batches: Sequence[shard_groups.ShardGroup], chosen_clips: corpus_clips.Chosen
 ) -> tuple[corpus_clips.Chosen, UInt64s, dict[str, pa.Array], pa.Array | None]:
     """The chosen clips, with digests of their rows that depend on the speakers' names; digests that
     depend on derived columns too; these columns; and the names of speakers over all recordings."""
     spoken = None
-    if found.speakers:
-        content = speakers.content(found.clips.content, found.clips.speaker, found.speakers)
-        found = found._replace(clips=found.clips._replace(content=content))
-        spoken = speakers.names_of(found.clips.speaker, pa.array(found.speakers))
-    content, more = found.clips.content, parts.derived(job, groups, found.clips)
+    if chosen_clips.speakers:
+        content = speakers.content(
+            chosen_clips.clips.content, chosen_clips.clips.speaker, chosen_clips.speakers
+        )
+        chosen_clips = chosen_clips._replace(clips=chosen_clips.clips._replace(content=content))
+        spoken = speakers.names_of(chosen_clips.clips.speaker, pa.array(chosen_clips.speakers))
+    content, more = chosen_clips.clips.content, parts.derived(job, batches, chosen_clips.clips)
     if more:
         content = content * np.uint64(0x9E3779B97F4A7C15) ^ row_digests.of_rows(pa.table(more))
-    return found, content, more, spoken
+    return chosen_clips, content, more, spoken
 
 
 def _balance(job: Job, loads: dict[str, list[float]]) -> JsonObject:
@@ -168,9 +172,9 @@ def _balance(job: Job, loads: dict[str, list[float]]) -> JsonObject:
     }
 
 
-def _before(before: Published, found: corpus_clips.Chosen) -> layout.Before:
+def _before(before: Published, chosen_clips: corpus_clips.Chosen) -> layout.Before:
     """Where the clips of the newest version are among the chosen ones."""
-    clips = found.clips
+    clips = chosen_clips.clips
     now = sorted_keys.places_of(before.high, before.low, clips.high, clips.low)
     return layout.Before(before.groups, now)
 
@@ -180,30 +184,30 @@ def _compared(
 ) -> list[layout.ClipGroup]:
     """The groups, with what is the same as in the newest version."""
     firsts = {(group.split, group.number): group.first for group in before.groups}
-    found = []
+    compared = []
     for group in groups:
         if group.whole and group.before is not None:
             first = firsts[group.split, group.before]
             then = before.content[first : first + len(group.rows)]
             if np.array_equal(content[group.rows], then):
                 group = replace(group, same=True)
-        found.append(group)
-    return found
+        compared.append(group)
+    return compared
 
 
 def _tables(scratch: Path, staging: Path, job: Job) -> None:
     """Stage `splits.parquet` and `speakers.parquet`, if they are asked for."""
-    for name, found in corpus_clips.tables_of(scratch):
+    for name, table in corpus_clips.tables_of(scratch):
         with storage.of(staging).writing(staging, job.scratch) as home:
-            tables.write_parquet(home / name, found)
+            tables.write_parquet(home / name, table)
 
 
-def fingerprint(job: Job, found: corpus_clips.Chosen, ledger: str, chosen: Choice) -> str:
+def fingerprint(job: Job, chosen_clips: corpus_clips.Chosen, ledger: str, chosen: Choice) -> str:
     """Hash of everything a version is made of; with the previous versions, it fixes the layout."""
     state = hashlib.sha256()
-    for codes in (found.clips.high, found.clips.low, found.clips.content):
+    for codes in (chosen_clips.clips.high, chosen_clips.clips.low, chosen_clips.clips.content):
         state.update(codes.data)
-    state.update(found.split.data)
+    state.update(chosen_clips.split.data)
     formats = {p.use: plugins.FORMATS.load(p.use).VERSION for p in job.package.formats}
     settings = whole_job.settings_of(job)
     what: list[object] = [
@@ -213,7 +217,7 @@ def fingerprint(job: Job, found: corpus_clips.Chosen, ledger: str, chosen: Choic
         chosen.frozen,
         chosen.split_lists,
         ledger,
-        found.names,
+        chosen_clips.names,
     ]
     if reviews := decisions.identity(job):
         what.append(reviews)
@@ -225,14 +229,14 @@ def publish(job: Job, gathered: Gathered) -> Path:
     """Write lists, description and data card, then publish the version; returns its folder.
     RunError if the tables on disk are not those that were gathered."""
     staging = storage.place(gathered.staging)
-    known = gathered.tables
+    digests = gathered.tables
     notes = _notes(staging, gathered)
-    with finished(job, staging, [*known]) as (home, hashes):
-        for name, expected in known.items():
+    with finished(job, staging, [*digests]) as (home, hashes):
+        for name, expected in digests.items():
             if storage.hashed(home / name) != expected:
                 raise RunError(f"{name} changed after it was written; check the disk")
-        datacard.write(job, replace(gathered, leaks=_leaks(home)), home, hashes | known)
-        staged = {*hashes, *known, splits.FILE, speakers.FILE}
+        datacard.write(job, replace(gathered, leaks=_leaks(home)), home, hashes | digests)
+        staged = {*hashes, *digests, splits.FILE, speakers.FILE}
         version = versions.publish(job.out, staging, gathered.version, home, staged)
     seal = versions.described(version)[datacard.SEAL]
     ledger, firsts = gathered.ledger, gathered.firsts
@@ -251,9 +255,9 @@ def _leaks(home: Path) -> leaks.Leaks:
 
 def _notes(staging: Path, gathered: Gathered) -> list[tuple[str, str | bytes]]:
     """The note on each part of the version, for the next one; before the plan is removed."""
-    found: list[tuple[str, str | bytes]] = []
+    notes: list[tuple[str, str | bytes]] = []
     for part in gathered.parts:
         folder = staging / plan.PLAN / plan.part_name(part.number)
         note = part.file or storage.read(folder / "told.arrow")
-        found.append((part.name, note))
-    return found
+        notes.append((part.name, note))
+    return notes

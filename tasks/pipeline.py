@@ -81,23 +81,23 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
         again = quarantine.forget(job.out)
         log.info("retrying %d items that had crashed or timed out", again)
     for attempt in range(REPAIRS):
-        found = sharded(job, executor, observer, begun)
-        totals.add(found.done)
-        safeguards.check_readable(job, found.unreachable)
-        safeguards.check_failed(job, found.listed)
-        state = begun.state = begun.state or UpToDate(job, found.shards, found.index)
+        sharding = sharded(job, executor, observer, begun)
+        totals.add(sharding.done)
+        safeguards.check_readable(job, sharding.unreachable)
+        safeguards.check_failed(job, sharding.listed)
+        state = begun.state = begun.state or UpToDate(job, sharding.shards, sharding.index)
         try:
-            _chains(job, found, executor, observer, state, totals)
-            observer.start("package", found.done.seconds)
+            _chains(job, sharding, executor, observer, state, totals)
+            observer.start("package", sharding.done.seconds)
             scratch = executor.listing(job)
-            work = partial(publish.publish, job, found.shards, executor, scratch, state)
+            work = partial(publish.publish, job, sharding.shards, executor, scratch, state)
             published = observer.step("package", work)
         except NothingLeft as error:
-            raise NothingLeft(error.args[0], error.reasons, found.ignored) from None
+            raise NothingLeft(error.args[0], error.reasons, sharding.ignored) from None
         except CorruptManifest as fault:  # it was removed, and its contents are made again
             if attempt == REPAIRS - 1:
                 raise
-            found.index.forget([fault.path.removeprefix(f"{job.out}/")])
+            sharding.index.forget([fault.path.removeprefix(f"{job.out}/")])
             begun.forget()
             totals.begin_again()
             continue
@@ -106,7 +106,7 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
         observer.start("package", packaged)
         observer.advance("package", packaged, reused=not published.new)
         observer.finish("package")
-        return Run(found, published, totals)
+        return Run(sharding, published, totals)
     raise AssertionError("unreachable")
 
 
@@ -122,17 +122,17 @@ def sharded(
     """The shard stage as an observed step."""
     observer.start("shard", 0.0)
     work = partial(run_shard_stage, job, executor, executor.listing(job), begun)
-    found = observer.step("shard", work)
-    observer.start("shard", found.done.seconds)
-    observer.advance("shard", found.done.seconds, reused=not found.done.ran)
+    sharding = observer.step("shard", work)
+    observer.start("shard", sharding.done.seconds)
+    observer.advance("shard", sharding.done.seconds, reused=not sharding.done.ran)
     observer.finish("shard")
-    observer.sharded(found)
-    return found
+    observer.sharded(sharding)
+    return sharding
 
 
 def _chains(
     job: Job,
-    found: Sharded,
+    sharding: Sharded,
     executor: Executor,
     observer: Observer,
     state: UpToDate,
@@ -145,25 +145,25 @@ def _chains(
     they are removed.
     """
     for name in stage.PER_SHARD:
-        observer.start(name, found.done.seconds)
-    shards = found.shards
+        observer.start(name, sharding.done.seconds)
+    shards = sharding.shards
     if len(shards) > observer.most_shards:
         shards = [shard for shard in shards if state.items(shard) is None]
-        for shard in set(found.shards) - set(shards):
-            _pass_over(shard, found.seconds[shard], state, observer, totals)
-        passed = len(found.shards) - len(shards)
-        log.info("%d of %d shards are unchanged; they are skipped", passed, len(found.shards))
+        for shard in set(sharding.shards) - set(shards):
+            _pass_over(shard, sharding.seconds[shard], state, observer, totals)
+        passed = len(sharding.shards) - len(shards)
+        log.info("%d of %d shards are unchanged; they are skipped", passed, len(sharding.shards))
 
     counting = threading.Lock()
     damaged: list[CorruptManifest] = []
 
-    def each(shard: str) -> list[Done]:
+    def run_chain(shard: str) -> list[Done]:
         complete = state.items(shard) or {}
-        files = 1 if complete else found.index.most_files(shard)
+        files = 1 if complete else sharding.index.most_files(shard)
         try:
             if files and not complete:  # before Prefect hears of the shard
                 manifest.listed(job.out, shard, manifest.refuse)
-            dones = chain(job, shard, found.seconds[shard], executor, observer, complete, files)
+            dones = chain(job, shard, sharding.seconds[shard], executor, observer, complete, files)
         except CorruptManifest as fault:
             damaged.append(fault)
             return []
@@ -173,12 +173,12 @@ def _chains(
                 totals.add(done)
         return []
 
-    with observer.chains({shard: found.seconds[shard] for shard in shards}) as order:
-        executor.chains(order, each)
+    with observer.chains({shard: sharding.seconds[shard] for shard in shards}) as order:
+        executor.chains(order, run_chain)
     for fault in damaged:
         manifest.repair(job.out, fault)
     if damaged:
-        found.index.forget(fault.path.removeprefix(f"{job.out}/") for fault in damaged)
+        sharding.index.forget(fault.path.removeprefix(f"{job.out}/") for fault in damaged)
         raise damaged[0]
     for name in stage.PER_SHARD:
         observer.finish(name)
@@ -213,27 +213,27 @@ def _sharded(job: Job, executor: Executor, scratch: Path, begun: Begun) -> Shard
     began = time.monotonic()
     if begun.listed is None or begun.listed.scratch != scratch:
         begun.listed = _listed(job, scratch, executor)
-    index, found = begun.listed.index, begun.listed.survey
-    step = job.shard.probe_batch or probe_batch(found.fresh.count)
+    index, survey = begun.listed.index, begun.listed.survey
+    step = job.shard.probe_batch or probe_batch(survey.fresh.count)
     batches = [
         (job, path, low, min(low + step, count))
-        for path, count in found.fresh.files
+        for path, count in survey.fresh.files
         for low in range(0, count, step)
     ]
     results = executor.map(shard.probe, batches) if batches else []
     once.forget()
-    seconds = shard.commit(job, found, results, index)
-    if found.used_scratch:
+    seconds = shard.commit(job, survey, results, index)
+    if survey.used_scratch:
         storage.of(scratch).clear(scratch)
     wall = time.monotonic() - began
-    done = Done("shard", "", found.fresh.count, found.reused, sum(seconds.values()), wall)
+    done = Done("shard", "", survey.fresh.count, survey.reused, sum(seconds.values()), wall)
     index.note_files()
     # The longest shards first: no straggler at the end.
     shards = sorted(seconds, key=lambda name: (-seconds[name], name))
-    listed = shard.broken_of(job, found, safeguards.exempt(job))
-    away = shard.unreachable_of(job, found)
+    listed = shard.broken_of(job, survey, safeguards.exempt(job))
+    away = shard.unreachable_of(job, survey)
     return Sharded(
-        shards, done, index, found.ignored, found.left, seconds, listed, away, found.stated
+        shards, done, index, survey.ignored, survey.left, seconds, listed, away, survey.stated
     )
 
 
@@ -250,7 +250,7 @@ def _listed(job: Job, scratch: Path, executor: Executor) -> Listing:
     index.warn_of_foreign()
     index.warn_of_gone()
     doubted = rehash.doubted(job, index)
-    found = shard.survey(job, index, scratch, executor.map, index.repair, doubted)
-    for each in found.shared:
-        log.warning("%s: %s", each, overlapping_sources.outcome(job))
-    return Listing(scratch, index, found)
+    survey = shard.survey(job, index, scratch, executor.map, index.repair, doubted)
+    for shared in survey.shared:
+        log.warning("%s: %s", shared, overlapping_sources.outcome(job))
+    return Listing(scratch, index, survey)

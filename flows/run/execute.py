@@ -82,7 +82,7 @@ class Body:
                 return None
             finally:
                 if (found := self._begun.sharded) is not None:
-                    ledger_items.write_skipped(folder, found.left)
+                    ledger_items.write_skipped(folder, found.skipped)
         return self._finished(ended, measured, NO_LOSSES, None)
 
     def start_workers(self) -> None:

@@ -47,7 +47,7 @@ class BrokenCount:
 
 def of_parts(parts: Iterable[pa.Table], most: int) -> list[Broken]:
     """`of_ledger` for portions of whole recordings, one at a time."""
-    return nsmallest(most, (each for part in parts for each in of_ledger(part, most)))
+    return nsmallest(most, (broken for part in parts for broken in of_ledger(part, most)))
 
 
 def of_ledger(ledger: pa.Table, most: int = FIRST) -> list[Broken]:
@@ -57,10 +57,10 @@ def of_ledger(ledger: pa.Table, most: int = FIRST) -> list[Broken]:
     good = pc.is_in(outcome, pa.array(SOUND))
     whole = pc.invert(pc.is_in(ledger["recording"], pc.unique(ledger["recording"].filter(good))))
     failed = ledger.filter(pc.and_(pc.equal(outcome, "failed"), whole))
-    found: dict[str, Broken] = {}  # by recording
+    broken_by_recording: dict[str, Broken] = {}  # by recording
     for row in failed.sort_by("source_path").to_pylist():
-        if len(found) == most:
+        if len(broken_by_recording) == most:
             break
         why = f"{row['stage']}.{row['reason']}", row["detail"] or ""
-        found.setdefault(row["recording"], Broken(row["source_path"], *why))
-    return list(found.values())
+        broken_by_recording.setdefault(row["recording"], Broken(row["source_path"], *why))
+    return list(broken_by_recording.values())

@@ -30,13 +30,15 @@ CHANGED = Outcome("failed", "filter", "changed")
 
 def check_cover(name: str, decoded: int, spans: Iterable[tuple[int, int]]) -> None:
     """ConservationError unless the spans cover exactly the samples 0 to `decoded`."""
-    at = 0
+    covered = 0
     for start, end in sorted(spans):
-        if start > at:
-            raise ConservationError(f"{name}: samples {at} to {start} are in no span")
-        at = max(at, end)
-    if at != decoded:
-        raise ConservationError(f"{name}: spans end at {at}, but {decoded} samples were decoded")
+        if start > covered:
+            raise ConservationError(f"{name}: samples {covered} to {start} are in no span")
+        covered = max(covered, end)
+    if covered != decoded:
+        raise ConservationError(
+            f"{name}: spans end at {covered}, but {decoded} samples were decoded"
+        )
 
 
 def exclusive(spans: Sequence[tuple[int, int]]) -> list[int]:
@@ -70,8 +72,8 @@ def of_shard(
         by_recording.setdefault(utterance.cut.recording["recording"], []).append(utterance)
     rows: list[LedgerRow] = []
     for recording in view.recordings:
-        own = by_recording.get(recording["recording"], [])
-        rows += _of_recording(recording, view.cut_of(recording), own, uncut)
+        its_utterances = by_recording.get(recording["recording"], [])
+        rows += _of_recording(recording, view.cut_of(recording), its_utterances, uncut)
     return rows
 
 
@@ -122,11 +124,11 @@ def assigned_again(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
 
     ordered = sorted(rows, key=place)
     owned = exclusive([span(row) for row in ordered])
-    found: list[LedgerRow] = []
+    assigned: list[LedgerRow] = []
     for row, samples in zip(ordered, owned, strict=True):
         start, end = span(row)
         seconds = samples / row["sample_rate"]
-        found.append(
+        assigned.append(
             {
                 **row,
                 "samples": samples,
@@ -134,8 +136,8 @@ def assigned_again(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
                 "overlap_samples": end - start - samples,
             }
         )
-    check(rows[0]["recording"], sum(row["samples"] for row in rows), found)
-    return found
+    check(rows[0]["recording"], sum(row["samples"] for row in rows), assigned)
+    return assigned
 
 
 def check(name: str, decoded: int, rows: Iterable[LedgerRow]) -> None:

@@ -106,16 +106,16 @@ def rates(table: pa.Table) -> pa.Table:
         *("stage", "shard", "audio_seconds", "wall_seconds", "load_seconds"),
         *("worker", "host", "deaths", "started"),
     ]
-    known = pc.and_(pc.greater(table["audio_seconds"], 0.0), pc.is_valid(table["wall_seconds"]))
-    done = table.filter(pc.and_(pc.equal(table["step"], "run"), known)).select(names)
+    measured = pc.and_(pc.greater(table["audio_seconds"], 0.0), pc.is_valid(table["wall_seconds"]))
+    done = table.filter(pc.and_(pc.equal(table["step"], "run"), measured)).select(names)
     audio = done["audio_seconds"].to_numpy()
     load = pc.fill_null(done["load_seconds"], 0.0).to_numpy()
     rate = np.maximum(0.0, done["wall_seconds"].to_numpy() - load) / audio
     times = np.full(len(rate), np.nan)
     for stage in pc.unique(done["stage"]):
-        own = pc.equal(done["stage"], stage).to_numpy() & (audio >= LEAST_AUDIO)
-        if own.sum() >= LEAST_SHARDS and (usual := np.median(rate[own])):
-            times[own] = rate[own] / usual
+        of_stage = pc.equal(done["stage"], stage).to_numpy() & (audio >= LEAST_AUDIO)
+        if of_stage.sum() >= LEAST_SHARDS and (usual := np.median(rate[of_stage])):
+            times[of_stage] = rate[of_stage] / usual
     done = done.append_column("rate", pa.array(rate))
     return done.append_column("times", pa.array(times, from_pandas=True))  # NaN: null
 
@@ -123,11 +123,11 @@ def rates(table: pa.Table) -> pa.Table:
 def stragglers(table: pa.Table) -> list[JsonObject]:
     """Shards with more than TIMES the median time per second of audio of their stage, the slowest
     first. Calls shorter than LEAST_WALL are left out: they held nothing up."""
-    found = rates(table)
+    calls = rates(table)
     much = pc.and_(
-        pc.greater(found["times"], TIMES), pc.greater_equal(found["wall_seconds"], LEAST_WALL)
+        pc.greater(calls["times"], TIMES), pc.greater_equal(calls["wall_seconds"], LEAST_WALL)
     )
-    slow = found.filter(much).to_pylist()
+    slow = calls.filter(much).to_pylist()
     slow.sort(key=lambda row: (-row["times"], row["stage"], row["shard"]))
     return [
         {

@@ -43,7 +43,7 @@ class Totals(NamedTuple):
     def of(self, datasets: Collection[str]) -> Totals:
         """Of these datasets alone."""
         wanted = pc.is_in(self.sums["dataset"], pa.array([*datasets], pa.string()))
-        counts = {name: each for name, each in self.recordings.items() if name in datasets}
+        counts = {name: count for name, count in self.recordings.items() if name in datasets}
         return Totals(self.sums.filter(wanted), counts)
 
 
@@ -65,9 +65,9 @@ def totals(ledger: pa.Table) -> Totals:
     columns = [*KEYS, "samples", "overlap_samples"]
     counted = ledger.select(columns).append_column("utterances", spoken)
     counted = counted.append_column("items", pa.array(np.ones(len(ledger), np.int64)))
-    there = live(ledger.select(["dataset", "recording", "outcome", "reason"]))
-    failed = _recordings(there, "failed") - _recordings(there, *SOUND)
-    pairs = there.group_by(["dataset", "recording"]).aggregate([])
+    present = live(ledger.select(["dataset", "recording", "outcome", "reason"]))
+    failed = _recordings(present, "failed") - _recordings(present, *SOUND)
+    pairs = present.group_by(["dataset", "recording"]).aggregate([])
     bad = pc.cast(pc.is_in(pairs["recording"], pa.array([*failed], pa.string())), pa.int64())
     counts = pairs.append_column("failed", bad).group_by("dataset")
     rows = counts.aggregate([("recording", "count"), ("failed", "sum")]).to_pylist()
@@ -87,14 +87,14 @@ def added(parts: Iterable[Totals]) -> Totals:
 
 
 def _summed(table: pa.Table) -> pa.Table:
-    found = sums_by(table, KEYS, ("items", "utterances", "samples", "overlap_samples"))
-    return found.select(SUMS.names).cast(SUMS)
+    sums = sums_by(table, KEYS, ("items", "utterances", "samples", "overlap_samples"))
+    return sums.select(SUMS.names).cast(SUMS)
 
 
 def sums_by(table: pa.Table, keys: Sequence[str], names: Sequence[str]) -> pa.Table:
     """The sums of the columns `names` for each of the values of `keys`."""
-    found = table.group_by(list(keys)).aggregate([(name, "sum") for name in names])
-    return found.rename_columns([name.removesuffix("_sum") for name in found.column_names])
+    sums = table.group_by(list(keys)).aggregate([(name, "sum") for name in names])
+    return sums.rename_columns([name.removesuffix("_sum") for name in sums.column_names])
 
 
 def of_ledger(ledger: pa.Table) -> Summary:
@@ -102,30 +102,30 @@ def of_ledger(ledger: pa.Table) -> Summary:
     return of_totals(totals(ledger))
 
 
-def of_totals(found: Totals) -> Summary:
+def of_totals(totals: Totals) -> Summary:
     """`recordings`, `utterances`, `seconds` (rounded to µs) and `reasons`.
 
     A recording has failed if some of it failed and none of it was packaged or dropped, or still
     may be. Utterances and seconds that are pending are told where there are any.
     """
-    there = live(found.sums)
-    outcome = pc.fill_null(there["outcome"], "")
-    utterances: dict[str, int] = {"in": _total(there["utterances"])}
+    present = live(totals.sums)
+    outcome = pc.fill_null(present["outcome"], "")
+    utterances: dict[str, int] = {"in": _total(present["utterances"])}
     waiting = (PENDING,) if pc.any(pc.equal(outcome, PENDING)).as_py() else ()
     for name in ("packaged", "dropped", "failed", *waiting):
-        utterances[name] = _total(there["utterances"].filter(pc.equal(outcome, name)))
-    seconds: dict[str, float] = {"in": _seconds(there)}
+        utterances[name] = _total(present["utterances"].filter(pc.equal(outcome, name)))
+    seconds: dict[str, float] = {"in": _seconds(present)}
     for name in (*PRECEDENCE, *waiting):
-        seconds[name] = _seconds(there.filter(pc.equal(outcome, name)))
-    seconds["overlap"] = _seconds(there, "overlap_samples")
+        seconds[name] = _seconds(present.filter(pc.equal(outcome, name)))
+    seconds["overlap"] = _seconds(present, "overlap_samples")
     return {
         "recordings": {
-            "in": sum(known for known, _ in found.recordings.values()),
-            "failed": sum(failed for _, failed in found.recordings.values()),
+            "in": sum(count for count, _ in totals.recordings.values()),
+            "failed": sum(failed for _, failed in totals.recordings.values()),
         },
         "utterances": utterances,
         "seconds": seconds,
-        "reasons": reasons(found.sums),
+        "reasons": reasons(totals.sums),
     }
 
 
@@ -138,11 +138,11 @@ def _recordings(ledger: pa.Table, *outcomes: str) -> set[str]:
 def reasons(sums: pa.Table) -> dict[str, Reason]:
     """`<stage>.<reason>`: items and seconds, for everything that was not packaged."""
     rest = sums.filter(pc.not_equal(sums["outcome"], "packaged"))
-    found: dict[str, Reason] = {
+    reasons_by_code: dict[str, Reason] = {
         f"{stage}.{reason}": {"items": items, "seconds": round(seconds, 6)}
         for (stage, reason), (items, seconds) in _grouped(rest, "stage", "reason").items()
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(reasons_by_code.items()))
 
 
 def hours_by(sums: pa.Table, *columns: str) -> list[JsonObject]:
@@ -163,13 +163,13 @@ def _grouped(
     the table is divided into chunks and threads.
     """
     parts = sums.group_by([*columns, "sample_rate"]).aggregate([(of, "sum"), ("items", "sum")])
-    found: dict[tuple[str | None, ...], tuple[int, float]] = {}
+    amounts: dict[tuple[str | None, ...], tuple[int, float]] = {}
     for row in sorted(parts.to_pylist(), key=lambda r: r["sample_rate"] or 0):
         key = tuple(row[c] for c in columns)
-        items, seconds = found.get(key, (0, 0.0))
+        items, seconds = amounts.get(key, (0, 0.0))
         more = (row[f"{of}_sum"] or 0) / (row["sample_rate"] or 1)
-        found[key] = (items + row["items_sum"], seconds + more)
-    return found
+        amounts[key] = (items + row["items_sum"], seconds + more)
+    return amounts
 
 
 def _seconds(sums: pa.Table, of: str = "samples") -> float:

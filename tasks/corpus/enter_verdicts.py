@@ -35,15 +35,15 @@ def entered(table: pa.Table, key: str, verdicts: pa.Table) -> pa.Table:
     """The table with these verdicts on its packaged rows; `key` names the column of ids."""
     if not verdicts.num_rows or not table.num_rows:
         return table
-    at = pc.index_in(table[key], verdicts["id"])
-    hit = pc.and_(pc.is_valid(at), pc.equal(table["outcome"], "packaged"))
+    place = pc.index_in(table[key], verdicts["id"])
+    hit = pc.and_(pc.is_valid(place), pc.equal(table["outcome"], "packaged"))
     if not pc.any(hit).as_py():
         return table
     for name in COLUMNS:
         if name not in table.column_names:
             continue
         field = table.schema.field(name)
-        new = pc.if_else(hit, verdicts[name].take(at), table[name])
+        new = pc.if_else(hit, verdicts[name].take(place), table[name])
         table = table.set_column(table.column_names.index(name), field, new)
     return table
 

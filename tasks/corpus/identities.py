@@ -59,26 +59,26 @@ def link(
     how = json.dumps([least, recipe]).encode()
     hashes, number, first, seconds, sample = _voices(parts)
     earlier = _before(before, hashes)
-    known = KnownVoices(hashes[0], number, first, seconds, earlier.old, earlier.names)
+    known_voices = KnownVoices(hashes[0], number, first, seconds, earlier.old, earlier.names)
     del hashes  # the second half is not needed any more
-    group = _grouped(parts, known, least, not refit and earlier.how == how)
+    group = _grouped(parts, known_voices, least, not refit and earlier.how == how)
     taken = {name for part in _gone(before, earlier.gone) for name in part["speaker"].to_pylist()}
-    names, renamed = named(parts, known, group, taken)
+    names, renamed = named(parts, known_voices, group, taken)
     group = group[number]
-    del known, first, seconds, number
+    del known_voices, first, seconds, number
     called = pa.array(names, pa.string())
     schema = SPEAKERS.with_metadata({HOW: how})
     ranges = external_sort.bounds(sample, len(group))
     with Sorted(schema, ("recording", "number"), ranges, external_sort.AT_ONCE) as rows:
-        at = 0
+        begin = 0
         for part in parts():
-            own = pa.array(group[at : at + part.num_rows])
-            rows.add(part.append_column("speaker", called.take(own)))
-            at += part.num_rows
+            group_numbers = pa.array(group[begin : begin + part.num_rows])
+            rows.add(part.append_column("speaker", called.take(group_numbers)))
+            begin += part.num_rows
         for part in _gone(before, earlier.gone):
-            left = [renamed.get(name, name) for name in part["speaker"].to_pylist()]
+            gone_names = [renamed.get(name, name) for name in part["speaker"].to_pylist()]
             place = part.column_names.index("speaker")
-            rows.add(part.set_column(place, "speaker", pa.array(left, pa.string())))
+            rows.add(part.set_column(place, "speaker", pa.array(gone_names, pa.string())))
         yield from rows.tables()
 
 
@@ -113,51 +113,54 @@ def _voices(
 
 def _before(before: VoiceTables, hashes: tuple[UInt64s, UInt64s]) -> Before:
     old = np.full(len(hashes[0]), -1, np.int32)
-    known: dict[str, int] = {}
+    code_of_name: dict[str, int] = {}
     gone, how = [np.zeros(0, bool)], None
     for part in before():
         how = (part.schema.metadata or {}).get(HOW)
         coded = part["speaker"].dictionary_encode().combine_chunks()
-        codes = [known.setdefault(name, len(known)) for name in coded.dictionary.to_pylist()]
+        codes = [
+            code_of_name.setdefault(name, len(code_of_name))
+            for name in coded.dictionary.to_pylist()
+        ]
         code = np.array(codes, np.int32)[coded.indices.to_numpy()]
-        at = sorted_keys.places_of(*_hashes(part), *hashes)
-        gone.append(at < 0)
-        new = np.flatnonzero((at >= 0) & (np.append(old, 0)[at] < 0))[::-1]
-        old[at[new]] = code[new]  # of copies, the first
-    return Before(old, [*known], np.concatenate(gone), how)
+        position = sorted_keys.places_of(*_hashes(part), *hashes)
+        gone.append(position < 0)
+        new = np.flatnonzero((position >= 0) & (np.append(old, 0)[position] < 0))[::-1]
+        old[position[new]] = code[new]  # of copies, the first
+    return Before(old, [*code_of_name], np.concatenate(gone), how)
 
 
 def _gone(before: VoiceTables, gone: Bools) -> Iterator[pa.Table]:
     """The rows of these voices."""
-    at = 0
+    begin = 0
     for part in before():
-        yield part.filter(pa.array(gone[at : at + part.num_rows]))
-        at += part.num_rows
+        yield part.filter(pa.array(gone[begin : begin + part.num_rows]))
+        begin += part.num_rows
 
 
-def _grouped(parts: VoiceTables, known: KnownVoices, least: float, stays: bool) -> Int32s:
+def _grouped(parts: VoiceTables, known_voices: KnownVoices, least: float, stays: bool) -> Int32s:
     """The group of each voice, numbered. `stays`: published speakers stay together."""
-    apart = known.old < 0 if stays else np.ones(len(known.old), bool)
-    names, incumbent = np.unique(known.old[~apart], return_inverse=True)
+    apart = known_voices.old < 0 if stays else np.ones(len(known_voices.old), bool)
+    names, incumbent = np.unique(known_voices.old[~apart], return_inverse=True)
     place = np.empty(len(apart), np.int32)  # where its embedding counts
     place[~apart] = incumbent
     place[apart] = len(names) + np.arange(int(apart.sum()))
     del apart, incumbent
     whole = np.zeros(int(place.max(initial=-1)) + 1)
-    np.add.at(whole, place, np.minimum(known.seconds, ENOUGH_S))
+    np.add.at(whole, place, np.minimum(known_voices.seconds, ENOUGH_S))
     with tempfile.TemporaryFile(buffering=0) as file:
         means = Vectors(file, len(names), len(whole))
-        at = 0
+        begin = 0
         for part in parts():
-            rows = np.arange(at, at + part.num_rows)
-            voices = known.number[rows]
-            mine = known.first[voices] == rows  # not another copy's
+            rows = np.arange(begin, begin + part.num_rows)
+            voices = known_voices.number[rows]
+            mine = known_voices.first[voices] == rows  # not another copy's
             voices = voices[mine]
-            weight = np.minimum(known.seconds[voices], ENOUGH_S)
+            weight = np.minimum(known_voices.seconds[voices], ENOUGH_S)
             share = (weight / whole[place[voices]]).astype(np.float32)
             vectors = part["vector"].filter(pa.array(mine)).to_pylist()
             means.put(place[voices], vectors, share)
-            at += part.num_rows
+            begin += part.num_rows
         into = linked(means, whole, least, len(names))
     used = np.zeros(len(into), bool)
     used[into] = True
@@ -175,19 +178,19 @@ class Vectors:
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, at: slice) -> Float32s:
-        low, high, _ = at.indices(self._count)
+    def __getitem__(self, rows: slice) -> Float32s:
+        low, high, _ = rows.indices(self._count)
         few = len(self.few)
         single = range(max(low, few) - few, max(high, few) - few)
         data = os.pread(self._file.fileno(), BYTES * len(single), BYTES * single.start)
-        found = np.frombuffer(data, "<f2").reshape(-1, SIZE).astype(np.float32)
-        return np.concatenate([self.few[low:high], found])
+        vectors = np.frombuffer(data, "<f2").reshape(-1, SIZE).astype(np.float32)
+        return np.concatenate([self.few[low:high], vectors])
 
     def put(self, place: Int32s, vectors: list[bytes], share: Float32s) -> None:
         """Add embeddings to the groups of these places."""
         shared = place < len(self.few)
-        to_add = [vectors[at] for at in np.flatnonzero(shared).tolist()]
+        to_add = [vectors[row] for row in np.flatnonzero(shared).tolist()]
         data = np.frombuffer(b"".join(to_add), "<f2").reshape(-1, SIZE)
         np.add.at(self.few, place[shared], data * share[shared, None])
-        for at in np.flatnonzero(~shared).tolist():
-            os.pwrite(self._file.fileno(), vectors[at], BYTES * (int(place[at]) - len(self.few)))
+        for row in np.flatnonzero(~shared).tolist():
+            os.pwrite(self._file.fileno(), vectors[row], BYTES * (int(place[row]) - len(self.few)))

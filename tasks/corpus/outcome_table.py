@@ -106,7 +106,7 @@ def _state(job: Job, manifests: str | None = None) -> dict[str, str]:
 
 def _measuring(job: Job) -> JsonObject:
     """Settings that change measures: those of the stages without thresholds."""
-    found = whole_job.recipes_of(job)
+    measuring = whole_job.recipes_of(job)
     for stage in ("filter", "resample", "transcribe"):
         model = getattr(job, stage)
         for name in type(model).model_fields:
@@ -114,19 +114,19 @@ def _measuring(job: Job) -> JsonObject:
             if name == "llm_text":  # comes last, for texts that passed the verdicts
                 continue
             if role(type(model), name) is None and not isinstance(value, Plugin | tuple):
-                found[f"{stage}.{name}"] = value
+                measuring[f"{stage}.{name}"] = value
     # These choose the text that the verdicts judge.
     transcribe = job.transcribe
-    found["text"] = [transcribe.text, transcribe.close_wer, transcribe.language_by]
+    measuring["text"] = [transcribe.text, transcribe.close_wer, transcribe.language_by]
     if enhanced.heard(job):
-        found["text"] += [transcribe.hear, whole_job.settings_of_plugin("enhance", job.enhance)]
+        measuring["text"] += [transcribe.hear, whole_job.settings_of_plugin("enhance", job.enhance)]
     if transcribe.backends:
-        found["text"] += [transcribe.asr, transcribe.model_dump(mode="json")["when"]]
+        measuring["text"] += [transcribe.asr, transcribe.model_dump(mode="json")["when"]]
     # Settings that change a verdict's measures on text.
     texts = {p.use: plugins.TEXT.resolve(p)[1].recipe() for p in job.transcribe.verdicts}
-    found["texts"] = {use: recipe for use, recipe in texts.items() if recipe}
-    found["reviews"] = decisions.identity(job)
-    return found
+    measuring["texts"] = {use: recipe for use, recipe in texts.items() if recipe}
+    measuring["reviews"] = decisions.identity(job)
+    return measuring
 
 
 def place(out: Path) -> Path:
@@ -155,7 +155,7 @@ def where(job: Job) -> Path | None:
     None."""
     home = place(job.out)
     try:
-        known = storage.read_json(_seal(job.out))
+        sealed = storage.read_json(_seal(job.out))
         schema = tables.schema(home)
     except (OSError, ValueError, pa.ArrowException):
         return None
@@ -163,7 +163,7 @@ def where(job: Job) -> Path | None:
     whole = columns_asked(job).union(schema_of(job).names) <= set(schema.names)
     parts = [path.name for path in storage.names(home, ".parquet")]
     state = {**_state(job), "parts": parts}
-    return home if whole and known == state else None
+    return home if whole and sealed == state else None
 
 
 def columns_asked(job: Job) -> set[str]:
@@ -183,8 +183,8 @@ def beyond_limits(table: pa.Table) -> pa.ChunkedArray:
     outcome, stage and reason."""
     across = pc.and_(pc.equal(table["outcome"], "dropped"), pc.equal(table["stage"], "package"))
     across = pc.and_(across, pc.not_equal(table["reason"], "weight"))
-    found = pc.or_(pc.equal(table["outcome"], "failed"), across)
-    return pc.or_(found, pc.fill_null(pc.equal(table["reason"], NOT_IN_AUDIO), False))
+    fixed = pc.or_(pc.equal(table["outcome"], "failed"), across)
+    return pc.or_(fixed, pc.fill_null(pc.equal(table["reason"], NOT_IN_AUDIO), False))
 
 
 def passes(table: pa.Table, asked: Iterable[Rule]) -> pa.ChunkedArray:
@@ -200,8 +200,8 @@ def passes(table: pa.Table, asked: Iterable[Rule]) -> pa.ChunkedArray:
         else:
             good = pc.or_(null, _inside(column, rule.min, rule.max))
             if rule.languages:
-                known = pc.is_in(table["language"], pa.array(rule.languages, pa.string()))
-                good = pc.or_(good, pc.invert(known))
+                in_languages = pc.is_in(table["language"], pa.array(rule.languages, pa.string()))
+                good = pc.or_(good, pc.invert(in_languages))
             if rule.other_than:
                 spared = pc.is_in(table["language"], pa.array(rule.other_than, pa.string()))
                 good = pc.or_(good, spared)

@@ -33,40 +33,44 @@ class KnownVoices(NamedTuple):
 
 def keys(table: pa.Table) -> list[str]:
     """`<content>#<number>` of each voice: its recording's content, its number in there."""
-    found: list[str] = pc.binary_join_element_wise(
+    texts: list[str] = pc.binary_join_element_wise(
         table["content"], pc.cast(table["number"], pa.string()), "#"
     ).to_pylist()
-    return found
+    return texts
 
 
 def named(
-    parts: VoiceTables, known: KnownVoices, group: Int32s, taken: set[str]
+    parts: VoiceTables, known_voices: KnownVoices, group: Int32s, taken: set[str]
 ) -> tuple[list[str], dict[str, str]]:
     """The name of each group, and new names for published names. `taken`: names of voices that are
     gone."""
     count = int(group.max(initial=-1)) + 1
-    has = known.old >= 0
-    pairs, at = np.unique(np.stack([group[has], known.old[has]]), axis=1, return_inverse=True)
-    seconds = np.bincount(at.reshape(-1), known.seconds[has], pairs.shape[1])
-    old_names = [known.names[n] for n in pairs[1].tolist()]
+    has = known_voices.old >= 0
+    pairs, pair = np.unique(
+        np.stack([group[has], known_voices.old[has]]), axis=1, return_inverse=True
+    )
+    seconds = np.bincount(pair.reshape(-1), known_voices.seconds[has], pairs.shape[1])
+    old_names = [known_voices.names[n] for n in pairs[1].tolist()]
     ranked = sorted(zip((-seconds).tolist(), old_names, pairs[0].tolist(), strict=True))
     names: dict[int, str] = {}
     renamed: dict[str, int] = {}
-    for _, name, own in ranked:
+    for _, name, number in ranked:
         if name not in renamed:  # where most of it is
-            renamed[name] = own
-            names.setdefault(own, name)
+            renamed[name] = number
+            names.setdefault(number, name)
     taken = (taken - renamed.keys()) | set(names.values())
-    longest = _longest(known.seconds, group, count)
-    new = [own for own in range(count) if own not in names]
-    called = {own: _name(int(known.hashes[longest[own]])) for own in new}
-    doubtful = {own: known.first[longest[own]] for own in new if called[own] in taken}
+    longest = _longest(known_voices.seconds, group, count)
+    new = [number for number in range(count) if number not in names]
+    called = {number: _name(int(known_voices.hashes[longest[number]])) for number in new}
+    doubtful = {
+        number: known_voices.first[longest[number]] for number in new if called[number] in taken
+    }
     texts = _keys_of(parts, doubtful) if doubtful else {}
-    for own in new:
-        names[own] = _other(texts[own], taken) if own in texts else called[own]
-        taken.add(names[own])
-    return [names[own] for own in range(count)], {
-        old: names[own] for old, own in renamed.items() if own < count
+    for number in new:
+        names[number] = _other(texts[number], taken) if number in texts else called[number]
+        taken.add(names[number])
+    return [names[number] for number in range(count)], {
+        old: names[number] for old, number in renamed.items() if number < count
     }
 
 
@@ -75,9 +79,9 @@ def _longest(seconds: Float64s, group: Int32s, count: int) -> Int64s:
     longest = np.full(count, -np.inf)
     np.maximum.at(longest, group, seconds)
     voices = np.flatnonzero(seconds == longest[group])[::-1]
-    found = np.empty(count, np.int64)
-    found[group[voices]] = voices
-    return found
+    longest_voice = np.empty(count, np.int64)
+    longest_voice[group[voices]] = voices
+    return longest_voice
 
 
 def _name(code: int) -> str:
@@ -86,13 +90,13 @@ def _name(code: int) -> str:
 
 
 def _keys_of(parts: VoiceTables, rows: dict[int, np.int32]) -> dict[int, str]:
-    found, at = {}, 0
+    key_of_group, begin = {}, 0
     for part in parts():
-        for own, row in rows.items():
-            if at <= row < at + part.num_rows:
-                found[own] = keys(part.slice(int(row) - at, 1))[0]
-        at += part.num_rows
-    return found
+        for number, row in rows.items():
+            if begin <= row < begin + part.num_rows:
+                key_of_group[number] = keys(part.slice(int(row) - begin, 1))[0]
+        begin += part.num_rows
+    return key_of_group
 
 
 def _other(key: str, taken: set[str]) -> str:

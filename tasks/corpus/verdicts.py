@@ -61,14 +61,16 @@ class TranscribedRows:
 
     def tables(self, *columns: str) -> Iterator[pa.Table]:
         """These columns of ROW, with the rejections so far."""
-        known = {"kept": self.kept, "published": self._published}
-        stored = [name for name in columns if name not in known]
-        at = 0
+        computed = {"kept": self.kept, "published": self._published}
+        stored = [name for name in columns if name not in computed]
+        begin = 0
         for table in self._parts(stored or ["kept"]):
-            rows = slice(at, at + len(table))
-            at = rows.stop
-            found = {n: pa.array(known[n][rows]) if n in known else table[n] for n in columns}
-            yield pa.table(found)
+            rows = slice(begin, begin + len(table))
+            begin = rows.stop
+            arrays = {
+                n: pa.array(computed[n][rows]) if n in computed else table[n] for n in columns
+            }
+            yield pa.table(arrays)
 
     def by_id(self) -> Int64s:
         """The numbers of the rows in the order of ids."""
@@ -77,9 +79,9 @@ class TranscribedRows:
                 order.add(table["id"])
             return order.numbers()
 
-    def reject(self, found: Iterable[tuple[int, Rejection]]) -> Iterator[pa.Table]:
+    def reject(self, rejections: Iterable[tuple[int, Rejection]]) -> Iterator[pa.Table]:
         """Reject these rows, apart from spared ones; returns REJECTED, in the order of rows."""
-        rest = iter(found)
+        rest = iter(rejections)
         while some := list(islice(rest, AT_ONCE)):
             table = _table_of(some)
             table = table.filter(pa.array(~self._spared[table["at"].to_numpy()]))
@@ -87,34 +89,34 @@ class TranscribedRows:
             yield table
 
 
-def _table_of(found: Sequence[tuple[int, Rejection]]) -> pa.Table:
+def _table_of(rejections: Sequence[tuple[int, Rejection]]) -> pa.Table:
     """REJECTED."""
-    why = [no for _, no in found]
+    why = [no for _, no in rejections]
     columns = {
-        "at": pa.array([at for at, _ in found], pa.int64()),
-        "reason": pa.array([each.reason for each in why]).dictionary_encode(),
-        "value": pa.array([each.value for each in why], pa.float64()),
-        "threshold": pa.array([each.threshold for each in why], pa.float64()),
-        "detail": pa.array([each.detail or None for each in why], pa.large_string()),
+        "at": pa.array([row for row, _ in rejections], pa.int64()),
+        "reason": pa.array([rejection.reason for rejection in why]).dictionary_encode(),
+        "value": pa.array([rejection.value for rejection in why], pa.float64()),
+        "threshold": pa.array([rejection.threshold for rejection in why], pa.float64()),
+        "detail": pa.array([rejection.detail or None for rejection in why], pa.large_string()),
     }
     return pa.table(columns).cast(REJECTED)
 
 
 def rejected(
-    at: NDArray[np.integer],
+    rows: NDArray[np.integer],
     reason: str,
     values: Float64s | None = None,
     thresholds: Float64s | None = None,
     details: pa.Array | None = None,
 ) -> pa.Table:
     """A table (REJECTED) with one reason for all rows."""
-    codes = pa.array(np.zeros(len(at), np.int16))
+    codes = pa.array(np.zeros(len(rows), np.int16))
     columns = {
-        "at": pa.array(at, pa.int64()),
+        "at": pa.array(rows, pa.int64()),
         "reason": pa.DictionaryArray.from_arrays(codes, pa.array([reason])),
-        "value": pa.nulls(len(at)) if values is None else values,
-        "threshold": pa.nulls(len(at)) if thresholds is None else thresholds,
-        "detail": pa.nulls(len(at)) if details is None else details,
+        "value": pa.nulls(len(rows)) if values is None else values,
+        "threshold": pa.nulls(len(rows)) if thresholds is None else thresholds,
+        "detail": pa.nulls(len(rows)) if details is None else details,
     }
     return pa.table(columns).cast(REJECTED)
 
@@ -126,7 +128,7 @@ def judge(
     `shelf.name`."""
     spared = [key for key, decision in decisions.of(job).items() if decision.keeps]
     rows = TranscribedRows(parts, published, spared)
-    found = [REJECTED.empty_table()]
+    rejections = [REJECTED.empty_table()]
     # Also of plug-ins that are not used now.
     kept_frozen = {} if job.package.refit else dict(frozen)
     for shelf, plugin in corpus.chosen(job):
@@ -135,5 +137,5 @@ def judge(
         before = kept_frozen.get(name, {})
         assert module.reject is not None  # `chosen` asked
         why, kept_frozen[name] = module.reject(rows, settings, before)
-        found += rows.reject(why)
-    return pa.concat_tables(found), kept_frozen
+        rejections += rows.reject(why)
+    return pa.concat_tables(rejections), kept_frozen

@@ -39,14 +39,14 @@ class VoiceRow(TypedDict):
 
 def rows(view: ShardView) -> list[VoiceRow]:
     """The voices of a shard's recordings, whatever the outcome of their utterances."""
-    found = []
+    voice_rows = []
     for recording in view.recordings:
         cut = view.cut_of(recording)
         if cut is None or cut.error_code or _stated(recording):
             continue
         if turns := view.turned(recording)[1]:
-            found += of_turns(recording, turns, cut.rate)
-    return found
+            voice_rows += of_turns(recording, turns, cut.rate)
+    return voice_rows
 
 
 def _stated(recording: RecordingRow) -> bool:

@@ -33,18 +33,22 @@ class Contents(NamedTuple):
 
 def of_shards(job: Job, shards: Sequence[str]) -> Contents:
     """The contents of a version of these shards. RunError if two utterances have one id."""
-    judged = [shard_outcomes.of_shard(job, shard) for shard in shards]
-    rejected = _corpus_wide(job, [each.heard for each in judged])
-    passed = _stacked(shard_outcomes.row_schema(job), [each.rows for each in judged])
+    outcomes = [shard_outcomes.of_shard(job, shard) for shard in shards]
+    rejected = _corpus_wide(job, [outcome.heard for outcome in outcomes])
+    passed = _stacked(shard_outcomes.row_schema(job), [outcome.rows for outcome in outcomes])
     passed = long_columns.take(passed, pc.sort_indices(passed["id"]).to_numpy())
     _check_ids(passed)
     newest = versions.newest(job.out)
-    passed = speakers.in_rows(job, passed, [each.voices for each in judged], newest)
+    passed = speakers.in_rows(job, passed, [outcome.voices for outcome in outcomes], newest)
     rest = passed.filter(pc.invert(pc.is_in(passed["id"], rejected["id"])))
     rows, not_selected = _selected(job, rest, newest)
     verdicts = pa.concat_tables([rejected, not_selected])
-    ledger = ledger_rows.judged(_stacked(LEDGER, [each.ledger for each in judged]), verdicts)
-    utterances = _stacked(outcome_table.schema_of(job), [each.utterances for each in judged])
+    ledger = ledger_rows.judged(
+        _stacked(LEDGER, [outcome.ledger for outcome in outcomes]), verdicts
+    )
+    utterances = _stacked(
+        outcome_table.schema_of(job), [outcome.utterances for outcome in outcomes]
+    )
     return Contents(
         rows, ledger_rows.in_order(ledger), enter_verdicts.entered(utterances, "id", verdicts)
     )
@@ -55,12 +59,12 @@ def _selected(job: Job, rows: pa.Table, newest: Path | None) -> tuple[pa.Table, 
     with split_input.Candidates(job.package) as clips:
         clips.add(rows, selection.PublishedIds(job, newest).holding(rows["id"]))
         clips.finish()
-        found = selection.select(job, clips, newest)
-    chosen = long_columns.take(rows, found.rows)
-    split = pa.array(found.names).take(pa.array(found.split))
-    at = rows.column_names.index("split")
-    chosen = chosen.set_column(at, rows.schema.field("split"), split)
-    return chosen, _verdicts(rows, found.rejected)
+        selected = selection.select(job, clips, newest)
+    chosen = long_columns.take(rows, selected.rows)
+    split = pa.array(selected.names).take(pa.array(selected.split))
+    index = rows.column_names.index("split")
+    chosen = chosen.set_column(index, rows.schema.field("split"), split)
+    return chosen, _verdicts(rows, selected.rejected)
 
 
 def _verdicts(rows: pa.Table, rejected: pa.Table) -> pa.Table:
@@ -86,10 +90,10 @@ def _corpus_wide(job: Job, heard: Sequence[pa.Table]) -> pa.Table:
     published = selection.PublishedIds(job, newest).holding
 
     def parts(names: Sequence[str]) -> Iterator[pa.Table]:
-        return (each.select(names) for each in heard)
+        return (table.select(names) for table in heard)
 
-    found, _ = judging.judge(job, parts, published, frozen)
-    return _verdicts(_stacked(corpus.ROW, heard), found)
+    rejected, _ = judging.judge(job, parts, published, frozen)
+    return _verdicts(_stacked(corpus.ROW, heard), rejected)
 
 
 def _stacked(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Table:

@@ -38,12 +38,12 @@ def of_utterances(splits: Iterable[str], parts: Iterable[pa.Table]) -> Leaks:
         for kind, column in zip(KINDS, split_input.columns_of(part), strict=True):
             codes[kind].append(codes_of(column)[0])
     side = joined(sides)
-    found: Leaks = {name: {} for name in names if name != REST}
+    leaks: Leaks = {name: {} for name in names if name != REST}
     for kind, name in NAMES.items():
         code = joined(codes.pop(kind))
         in_train = (side == names.index(REST)) if REST in names else np.zeros(len(side), bool)
         train = np.unique(code[in_train & (code != 0)])
         shared = np.isin(code, train)
-        for split, counts in found.items():
+        for split, counts in leaks.items():
             counts[name] = int((shared & (side == names.index(split))).sum())
-    return found
+    return leaks

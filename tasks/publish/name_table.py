@@ -45,8 +45,8 @@ class Names(ExitStack):
     def finish(self) -> None:
         """All names have been added."""
         self._lengths = [np.concatenate(self._lengths)]
-        at = range(0, len(self), BLOCK)
-        sums = [int(self._lengths[0][low : low + BLOCK].sum(dtype=np.int64)) for low in at]
+        starts = range(0, len(self), BLOCK)
+        sums = [int(self._lengths[0][low : low + BLOCK].sum(dtype=np.int64)) for low in starts]
         self._begins = np.cumsum([0, *sums]).tolist()
 
     def __len__(self) -> int:
@@ -77,9 +77,9 @@ class Names(ExitStack):
         rank = np.argsort(first[has]).astype(np.int32)
         first = first[has][rank]
         number[np.flatnonzero(has)[rank]] = np.arange(len(rank), dtype=np.int32)
-        found = np.empty(len(rows), np.int32)
-        found[order] = number[np.cumsum(begins, dtype=np.int32) - 1]
-        return found, rows[first]
+        numbers = np.empty(len(rows), np.int32)
+        numbers[order] = number[np.cumsum(begins, dtype=np.int32) - 1]
+        return numbers, rows[first]
 
     def take(self, rows: NDArray[np.integer]) -> pa.LargeStringArray:
         """The names of some rows, none of them nameless; efficient for some hundred thousand at a
@@ -89,8 +89,10 @@ class Names(ExitStack):
         pieces = [pa.array([], pa.large_string())]
         blocks = np.unique(ordered // BLOCK).tolist()
         edges = np.searchsorted(ordered, [n * BLOCK for n in (*blocks, len(self) // BLOCK + 1)])
-        for at, number in enumerate(blocks):
-            pieces.append(self._block(number).take(ordered[edges[at] : edges[at + 1]] % BLOCK))
+        for index, number in enumerate(blocks):
+            pieces.append(
+                self._block(number).take(ordered[edges[index] : edges[index + 1]] % BLOCK)
+            )
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
         return pa.concat_arrays(pieces).take(pa.array(back))
@@ -113,7 +115,7 @@ def _read(file: IO[bytes], first: int, end: int) -> UInt64s:
 
 def codes_of(names: pa.Array | pa.ChunkedArray) -> tuple[UInt64s, UInt64s]:
     """The codes of names; 0 and 0 for none."""
-    there = names.is_valid().to_numpy(zero_copy_only=False)
+    valid = names.is_valid().to_numpy(zero_copy_only=False)
     length, data = _bytes_of(names)
     width = -(-max(int(length.max(initial=0)), 1) // 8)
     if len(data) == 8 * width * len(length):  # as sha256 are
@@ -122,15 +124,15 @@ def codes_of(names: pa.Array | pa.ChunkedArray) -> tuple[UInt64s, UInt64s]:
         padded = np.zeros((len(length), 8 * width), np.uint8)
         padded[np.arange(8 * width) < length[:, None]] = data
     words = padded.view("<u8")
-    found = []
+    codes = []
     for start in (1, 2):
         state = mixed(length * np.uint64(4) + np.uint64(start))
         for place in range(width):
             more = words[:, place].astype(np.uint64)
             # Only as far as the text goes: it must not depend on its neighbours.
             state = np.where(length > 8 * place, mixed(state ^ more), state)
-        found.append(np.where(there, state, np.uint64(0)))
-    return found[0], found[1]
+        codes.append(np.where(valid, state, np.uint64(0)))
+    return codes[0], codes[1]
 
 
 def _bytes_of(names: pa.Array | pa.ChunkedArray) -> tuple[UInt64s, UInt8s]:

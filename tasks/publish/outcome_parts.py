@@ -27,27 +27,27 @@ def note(job: Job, scratch: Path, judged: Sequence[int], manifests: str | None =
     verdicts. Parts whose names exist already stay. `manifests`: the hash of the names of all
     checkpoints, if the run has listed them."""
     home = outcome_table.place(job.out)
-    at = {number: place for place, number in enumerate(judged)}
+    index_of_batch = {number: place for place, number in enumerate(judged)}
     outcome_table.unseal(job.out)
-    there = {path.name for path in storage.names(home, ".parquet") if PART.fullmatch(path.stem)}
+    existing = {path.name for path in storage.names(home, ".parquet") if PART.fullmatch(path.stem)}
     names = []
     with tables.arrow(scratch / corpus_rejections.FILE) as file:
         verdicts = pa.ipc.open_file(file)
-        for number, group in enumerate(shard_groups.listed(job, scratch)):
-            name, own = group.home.name, None
-            if number in at:
-                batch = verdicts.get_batch(at[number])
-                own = pa.Table.from_batches([batch]).drop_columns(["group"])
-                text = repr(own.to_pylist()).encode()
+        for number, batch in enumerate(shard_groups.listed(job, scratch)):
+            name, outcomes = batch.home.name, None
+            if number in index_of_batch:
+                record_batch = verdicts.get_batch(index_of_batch[number])
+                outcomes = pa.Table.from_batches([record_batch]).drop_columns(["group"])
+                text = repr(outcomes.to_pylist()).encode()
                 name = f"{name}-{hashlib.sha256(text).hexdigest()[:16]}"
             names.append(f"{name}.parquet")
-            if names[-1] not in there:
-                data = group.data(NAME)
-                if own is not None:
+            if names[-1] not in existing:
+                data = batch.data(NAME)
+                if outcomes is not None:
                     table = pq.read_table(pa.BufferReader(data))
-                    table = enter_verdicts.entered(table, "id", own)
+                    table = enter_verdicts.entered(table, "id", outcomes)
                     data = tables.parquet(table, compression="zstd")
                 storage.write_atomic(home / names[-1], data)
-    for name in there.difference(names):
+    for name in existing.difference(names):
         storage.remove(home / name)
     outcome_table.seal(job, names, manifests)

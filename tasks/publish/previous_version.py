@@ -72,40 +72,40 @@ def home(out: Path) -> Path:
 def noted(out: Path, described: DatasetJson) -> JsonObject:
     """What is noted of the newest version; empty if that is gone, or of another version."""
     try:
-        known: JsonObject = storage.read_json(home(out) / "version.json")
+        notes: JsonObject = storage.read_json(home(out) / "version.json")
     except (OSError, ValueError):
         return {}
-    return known if known.get("sealed") == described[datacard.SEAL] else {}
+    return notes if notes.get("sealed") == described[datacard.SEAL] else {}
 
 
 def load(out: Path, newest: Path, described: DatasetJson, seed: int) -> Published:
     """The saved facts of the newest version, else those in its tables. RunError if the former are
     gone and a table is damaged."""
-    known = noted(out, described)
+    notes = noted(out, described)
     with suppress(OSError, ValueError, KeyError, pa.ArrowException):
-        if known.get("seed") == seed:
-            for name, _ in known["parts"]:
+        if notes.get("seed") == seed:
+            for name, _ in notes["parts"]:
                 storage.inside(newest, name)
-            return _assembled((name, file, read(out, file)) for name, file in known["parts"])
+            return _assembled((name, file, read(out, file)) for name, file in notes["parts"])
     proved, parts = Proved(newest), tables.parts(newest / UTTERANCES_FILE)
     return _assembled((proved.name_of(part), "", _made(part, seed, proved)) for part in parts)
 
 
 def _assembled(parts: Iterable[tuple[str, str, pa.Table]]) -> Published:
-    at, found = 0, []
+    begin, table_parts = 0, []
     columns: dict[str, list[UInt64s]] = {name: [] for name in DIGESTS.names}
     numbers: dict[str, int] = {}
     for name, file, table in parts:
         groups = []
         for split, generation, count in json.loads(table.schema.metadata[b"groups"]):
             numbers[split] = numbers.get(split, -1) + 1
-            groups.append(PublishedGroup(split, numbers[split], generation, at, count))
-            at += count
-        found.append(TablePart(name, file, groups))
-        for column, held in columns.items():  # copies, so that the file's bytes go
-            held.append(np.array(table[column].to_numpy(), np.uint64))
+            groups.append(PublishedGroup(split, numbers[split], generation, begin, count))
+            begin += count
+        table_parts.append(TablePart(name, file, groups))
+        for column, pieces in columns.items():  # copies, so that the file's bytes go
+            pieces.append(np.array(table[column].to_numpy(), np.uint64))
     high, low, content = (np.concatenate(columns.pop(name)) for name in DIGESTS.names)
-    return Published(high, low, content, found)
+    return Published(high, low, content, table_parts)
 
 
 def read(out: Path, file: str) -> pa.Table:
@@ -127,9 +127,9 @@ def _made(part: Path, seed: int, proved: Proved) -> pa.Table:
     for table in tables.row_groups(part, opened=proved):
         places.append(table.select(["shard", "split", "generation"]))
         content = table.drop_columns([name for name in PLACES if name in table.column_names])
-        for at in range(0, len(table), BATCH):
-            keys = seeded_hash.keys(str(seed), table["id"].slice(at, BATCH).to_pylist())
-            codes = row_digests.of_rows(content.slice(at, BATCH))
+        for begin in range(0, len(table), BATCH):
+            keys = seeded_hash.keys(str(seed), table["id"].slice(begin, BATCH).to_pylist())
+            codes = row_digests.of_rows(content.slice(begin, BATCH))
             digests.append(pa.table([keys[:, 0], keys[:, 1], codes], schema=DIGESTS))
     groups = [[g.split, g.generation, g.clips] for g in layout.published_groups(places)]
     whole = pa.concat_tables(digests)
@@ -160,11 +160,11 @@ def guards(out: Path, version: Path) -> Mapping[str, str]:
 _parsed: Callable[[bytes], JsonObject] = lru_cache(maxsize=1)(json.loads)
 
 
-def guard(known: Mapping[str, str], version: Path, name: str) -> str:
-    """The guard of one file, of those `known`; empty if a new version has to read it: every file
+def guard(guards: Mapping[str, str], version: Path, name: str) -> str:
+    """The guard of one file, of those `guards`; empty if a new version has to read it: every file
     that is linked is read once in EVERY versions, so that bit rot is found."""
     again = (zlib.crc32(name.encode()) + versions.number(version)) % EVERY == 0
-    return "" if again else known.get(name, "")
+    return "" if again else guards.get(name, "")
 
 
 def save_guards(out: Path, version: Path) -> None:

@@ -38,7 +38,11 @@ def refusal(
     limit = job.package.max_removed_fraction
     allowed = job.package.removed_ok
     # The rest of a container that can be listed again is gone in name only.
-    counted = {each for each in gone if _dataset(each) not in allowed and not each.endswith(REST)}
+    counted = {
+        recording
+        for recording in gone
+        if _dataset(recording) not in allowed and not recording.endswith(REST)
+    }
     if not counted or limit >= 1:
         return None
     for folder in sorted(unreadable):
@@ -55,7 +59,7 @@ def refusal(
         lost_of, before_of = Counter(map(_dataset, counted)), _recordings_by_dataset(newest)
         for name in named:
             if too_many(job, lost_of[name], before_of[name]):
-                lost = [each for each in counted if _dataset(each) == name]
+                lost = [recording for recording in counted if _dataset(recording) == name]
                 return _sentence(job, lost, before_of[name], newest, f"the source {name}", name)
     before: int = versions.described(newest)["recordings"]["in"]
     if too_many(job, len(counted), before):
@@ -85,8 +89,8 @@ def unreadable(listings: Iterable[pa.Table]) -> set[str]:
     names = set[str]()
     for table in listings:
         fault = pc.is_in(table["error_code"], pa.array(UNLISTED))
-        there = pc.and_(table["present"], pc.fill_null(fault, False))
-        names.update(table["recording"].filter(there).to_pylist())
+        faulty = pc.and_(table["present"], pc.fill_null(fault, False))
+        names.update(table["recording"].filter(faulty).to_pylist())
     return names
 
 
@@ -94,10 +98,10 @@ def _recordings_by_dataset(version: Path) -> Counter[str]:
     """How many recordings of each dataset a version has."""
     count, last = Counter[str](), ""
     for names in summary.live_recordings(version):
-        own = names.to_pylist()
+        recordings = names.to_pylist()
         # A part of the ledger is in the order of recordings: one may go on in the next row group.
-        count.update(_dataset(name) for name in own if name != last)
-        last = own[-1] if own else last
+        count.update(_dataset(name) for name in recordings if name != last)
+        last = recordings[-1] if recordings else last
     return count
 
 

@@ -24,13 +24,13 @@ def of_rows(table: pa.Table) -> UInt64s:
     start = hashlib.blake2b("\0".join(names).encode(), digest_size=8)
     width = 8 * len(numbers)
     data = np.ascontiguousarray(np.stack(numbers, 1)).tobytes() if numbers else b""
-    found = bytearray()
+    digests = bytearray()
     for row, values in enumerate(texts):
         state = start.copy()
         state.update(data[row * width : (row + 1) * width])
         state.update(repr(values).encode())
-        found += state.digest()
-    return np.frombuffer(bytes(found), "<u8").astype(np.uint64)
+        digests += state.digest()
+    return np.frombuffer(bytes(digests), "<u8").astype(np.uint64)
 
 
 def _divided(
@@ -64,7 +64,7 @@ def _divided(
 def folded(start: UInt64s, table: pa.Table, names: Sequence[str]) -> UInt64s:
     """A digest of each row: continues `start` over these columns of numbers and texts; uint64
     [rows]. Each text is hashed once, so columns of few values cost next to nothing."""
-    found = start
+    digests = start
     for name in names:
         column = table[name]
         null = pc.is_null(column).to_numpy(zero_copy_only=False)
@@ -78,8 +78,8 @@ def folded(start: UInt64s, table: pa.Table, names: Sequence[str]) -> UInt64s:
             )
             hashes = np.append(np.frombuffer(texts, "<u8").astype(np.uint64), np.uint64(0))
             codes = hashes[coded.indices.fill_null(-1).to_numpy()]
-        found = mixed(mixed(found ^ codes) + null)
-    return found
+        digests = mixed(mixed(digests ^ codes) + null)
+    return digests
 
 
 def mixed(codes: UInt64s) -> UInt64s:

@@ -59,8 +59,8 @@ def _check_removed(job: Job, totals: Totals, portions: Sequence[Portion], newest
         return
     reasons = totals.sums["reason"].to_pylist()
     listings = partial(manifest.listings, job.out)
-    told = any(code in reasons for code in removals.UNLISTED)
-    unreadable = removals.unreadable(listings()) if told else set[str]()
+    unlisted = any(code in reasons for code in removals.UNLISTED)
+    unreadable = removals.unreadable(listings()) if unlisted else set[str]()
     if removals.refusal(job, gone, unreadable, newest):
         gone -= _moved(listings(), gone)
         if sentence := removals.refusal(job, gone, unreadable, newest):
@@ -90,10 +90,10 @@ def _failed(job: Job, totals: Totals, portions: Sequence[Portion]) -> BrokenCoun
     strict = [counts for name, counts in totals.recordings.items() if name not in free]
     count, failed = (sum(column) for column in zip((0, 0), *strict, strict=True))
     named = (
-        each
+        recording
         for portion in portions
         for dataset, some in portion.broken.items()
-        for each in some
+        for recording in some
         if dataset not in free
     )
     return BrokenCount(count, failed, nsmallest(broken.FIRST, named))
@@ -104,19 +104,19 @@ def _unreachable(totals: Totals, portions: Sequence[Portion]) -> dict[str, Unrea
     resample has a row for each of its clips."""
     sums = totals.sums.filter(pc.equal(totals.sums["reason"], UNREACHABLE))
     items = summary.sums_by(sums, ["dataset"], ["items"])
-    found = {}
+    by_dataset = {}
     for name, rows in zip(items["dataset"].to_pylist(), items["items"].to_pylist(), strict=True):
         recordings, failed = totals.recordings[name]
-        told = (each for portion in portions for each in portion.broken.get(name, ()))
-        why = (unreachable.why(e.detail) for e in told if e.reason.endswith(f".{UNREACHABLE}"))
-        found[name] = Unreachable(min(rows, failed), recordings, next(why, "an error"))
-    return found
+        failures = (recording for portion in portions for recording in portion.broken.get(name, ()))
+        why = (unreachable.why(e.detail) for e in failures if e.reason.endswith(f".{UNREACHABLE}"))
+        by_dataset[name] = Unreachable(min(rows, failed), recordings, next(why, "an error"))
+    return by_dataset
 
 
-def check_readable(job: Job, found: Mapping[str, Unreachable]) -> None:
+def check_readable(job: Job, sources: Mapping[str, Unreachable]) -> None:
     """RunError if so much of a source cannot be read that the source itself is out of order: then
     its recordings are as good as gone."""
-    for name, (failed, recordings, why) in found.items():
+    for name, (failed, recordings, why) in sources.items():
         many = failed >= MANY or 2 * failed > recordings
         if (
             many
@@ -132,14 +132,14 @@ def check_readable(job: Job, found: Mapping[str, Unreachable]) -> None:
             )
 
 
-def check_failed(job: Job, found: BrokenCount) -> None:
+def check_failed(job: Job, broken_count: BrokenCount) -> None:
     """TooManyFailed; the listing may show it before any audio is processed."""
     limit = job.package.max_failed_fraction
-    if found.recordings and found.failed / found.recordings > limit:
-        more = found.failed - len(found.first)
+    if broken_count.recordings and broken_count.failed / broken_count.recordings > limit:
+        more = broken_count.failed - len(broken_count.first)
         raise TooManyFailed(
-            f"{found.failed} of {found.recordings} recordings failed, more than "
+            f"{broken_count.failed} of {broken_count.recordings} recordings failed, more than "
             f"package.max_failed_fraction ({limit:g}) allows; repair or remove them, raise the "
             "setting, or mark the source expect_broken: true",
-            [*map(str, found.first), *([f"and {more} more"] if more > 0 else [])],
+            [*map(str, broken_count.first), *([f"and {more} more"] if more > 0 else [])],
         )

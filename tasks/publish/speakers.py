@@ -57,7 +57,7 @@ def link(job: Job, parts: VoiceTables, newest: Path | None, save: Save) -> Speak
     how = recipe.of_plugin("diarizers", job.speakers)
     tables = identities.link(parts, published(newest), least, how, job.package.refit)
     codes, numbers = [np.zeros(0, np.uint64)], [np.zeros(0, np.int32)]
-    known: dict[str, int] = {}
+    number_by_name: dict[str, int] = {}
 
     def named() -> Iterator[pa.Table]:
         for table in tables:
@@ -66,14 +66,17 @@ def link(job: Job, parts: VoiceTables, newest: Path | None, save: Save) -> Speak
             )
             codes.append(seeded_hash.draws(VOICE, names.to_pylist()))
             coded = long_columns.coded(table["speaker"])
-            own = [known.setdefault(name, len(known)) for name in coded.dictionary.to_pylist()]
-            numbers.append(np.array(own, np.int32)[coded.indices.to_numpy()])
+            name_numbers = [
+                number_by_name.setdefault(name, len(number_by_name))
+                for name in coded.dictionary.to_pylist()
+            ]
+            numbers.append(np.array(name_numbers, np.int32)[coded.indices.to_numpy()])
             yield table
 
     save(named())
     hashes, number = long_columns.joined(codes), long_columns.joined(numbers)
     order = np.argsort(hashes, kind="stable")
-    return Speakers(hashes[order], number[order], [*known])
+    return Speakers(hashes[order], number[order], [*number_by_name])
 
 
 def published(version: Path | None) -> VoiceTables:
@@ -90,15 +93,15 @@ def voices_of(rows: pa.Table) -> UInt64s:
     words = long_columns.coded(names)
     hashes = np.r_[seeded_hash.draws(VOICE, words.dictionary.to_pylist()), np.uint64(0)]
     codes = words.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    found: UInt64s = hashes[codes]
-    return found
+    voice_hashes: UInt64s = hashes[codes]
+    return voice_hashes
 
 
 def called(rows: pa.Table, names: pa.Array | pa.ChunkedArray) -> pa.Table:
     """The rows with `names` in the column speaker; where a name is null, the row's own stays."""
-    at = rows.column_names.index("speaker")
+    index = rows.column_names.index("speaker")
     both = pc.coalesce(names, rows["speaker"])
-    return rows.set_column(at, rows.schema.field("speaker"), both)
+    return rows.set_column(index, rows.schema.field("speaker"), both)
 
 
 def names_of(numbers: Int32s, names: pa.StringArray) -> pa.StringArray:
@@ -114,8 +117,8 @@ def content(codes: UInt64s, numbers: Int32s, names: list[str]) -> UInt64s:
 
 def in_rows(job: Job, rows: pa.Table, voices: Iterable[pa.Table], newest: Path | None) -> pa.Table:
     """Rows of a few shards with their speakers' names; holds all voices in memory."""
-    held = [*voices]
-    found = link(job, lambda: held, newest, deque[pa.Table](maxlen=0).extend)
-    if found is None:
+    tables = [*voices]
+    linked = link(job, lambda: tables, newest, deque[pa.Table](maxlen=0).extend)
+    if linked is None:
         return rows
-    return called(rows, names_of(found.of(voices_of(rows)), pa.array(found.names, pa.string())))
+    return called(rows, names_of(linked.of(voices_of(rows)), pa.array(linked.names, pa.string())))

@@ -72,9 +72,11 @@ class UpToDate:
     def keys(self) -> Mapping[str, str]:
         """For each shard, a hash of everything that affects its outcomes; after `freeze`. It
         depends on names, which hold hashes, so that an OUT that was moved keeps its outcomes."""
-        found = self._index.guards()
+        guards = self._index.guards()
         return {
-            shard: _key(self._settings, ((n, g.partition("-")[0]) for n, g in found.get(shard, ())))
+            shard: _key(
+                self._settings, ((n, g.partition("-")[0]) for n, g in guards.get(shard, ()))
+            )
             for shard in self._shards
         }
 
@@ -85,7 +87,7 @@ class UpToDate:
     def freeze(self) -> None:
         """Fix the state of OUT and of the splits' lists that package is about to read. Call it when
         all stages have run; later changes are left to the next run."""
-        self._lists = [each.sha256 for each in split_lists.read(self._job.package)]
+        self._lists = [split_list.sha256 for split_list in split_lists.read(self._job.package)]
         if self._looked:  # damage may have been found in any of them
             self._index.look(self._looked | self._ran)
         if self._ran:  # of the others, the state of the last look counts
@@ -94,10 +96,10 @@ class UpToDate:
     def version(self) -> Version | None:
         """The newest version, if package would make the same one from the frozen state; after
         `freeze`."""
-        known = None if self._ran else self._index.noted_version(self._version_key())
-        if known is None:
+        noted = None if self._ran else self._index.noted_version(self._version_key())
+        if noted is None:
             return None
-        return Version(known["number"], known["clips"], known["summary"], known["balance"])
+        return Version(noted["number"], noted["clips"], noted["summary"], noted["balance"])
 
     def save(self, version: Version, changed: Iterable[str]) -> None:
         """Note it for the next run, except shards in which recordings changed under this one; only

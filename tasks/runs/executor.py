@@ -47,7 +47,7 @@ class Here:
         return stage.run(name, job, shard)
 
     def map(self, work: Callable[..., Result], args: Sequence[tuple[object, ...]]) -> list[Result]:
-        return [work(*each) for each in args]
+        return [work(*arguments) for arguments in args]
 
     def chains(self, shards: Sequence[str], chain: Chain) -> list[list[Done]]:
         return [chain(shard) for shard in shards]
@@ -73,7 +73,7 @@ class Observer(Protocol):
         `shards`: seconds of audio of each, those that are best begun first."""
         return _in_order(shards)
 
-    def sharded(self, found: Sharded) -> None:
+    def sharded(self, sharding: Sharded) -> None:
         """The shard stage has ended."""
 
     def start(self, stage: str, total_seconds: float) -> None:
@@ -94,7 +94,7 @@ def _in_order(shards: Mapping[str, float]) -> Iterator[Sequence[str]]:
 class Unobserved(Observer):
     """An observer that only lets the steps run, one after another."""
 
-    def sharded(self, found: Sharded) -> None: ...
+    def sharded(self, sharding: Sharded) -> None: ...
 
     def start(self, stage: str, total_seconds: float) -> None: ...
 
@@ -141,7 +141,7 @@ class Alone:
         return result
 
     def map(self, work: Callable[..., Result], args: Sequence[tuple[object, ...]]) -> list[Result]:
-        return [self.call(work, *each) for each in args]
+        return [self.call(work, *arguments) for arguments in args]
 
     def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:
         raise WorkersNeeded

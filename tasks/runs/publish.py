@@ -31,7 +31,7 @@ from tasks.storage import publication, versions
 
 
 def publish(
-    job: Job, shards: Sequence[str], caller: Executor, scratch: Path, state: UpToDate
+    job: Job, shards: Sequence[str], executor: Executor, scratch: Path, state: UpToDate
 ) -> Published:
     """Judge, gather, write and check output shards on the workers, then publish the version.
 
@@ -41,17 +41,17 @@ def publish(
     began, laps = time.monotonic(), Laps()
     versions.clean(job.out)
     state.freeze()
-    if known := state.version():
-        return _unchanged(job, known, began)
+    if newest := state.version():
+        return _unchanged(job, newest, began)
     with _cleaned(job.out):
         storage.of(scratch).clear(scratch)
         keys = state.keys()
-        groups = shard_groups.groups(job, {shard: keys[shard] for shard in shards})
-        caller.map(
-            group_verdicts.judge, [(job, group) for group in shard_groups.missing(groups, job.out)]
+        batches = shard_groups.groups(job, {shard: keys[shard] for shard in shards})
+        executor.map(
+            group_verdicts.judge, [(job, batch) for batch in shard_groups.missing(batches, job.out)]
         )
         laps.end("decide")
-        gathered = gather(job, groups, caller, scratch, state.names_hash())
+        gathered = gather(job, batches, executor, scratch, state.names_hash())
         storage.of(scratch).clear(scratch)
         laps.end("gather")
         counts, balance = gathered.summary, gathered.balance
@@ -62,12 +62,12 @@ def publish(
             published = _unchanged(job, version, began)
             with _optional(job):
                 state.save(version, gathered.changed)
-                shard_groups.forget(job.out, groups, gathered.changed)
+                shard_groups.forget(job.out, batches, gathered.changed)
             return published
-        planned, written = _write(job, gathered, caller, laps)
+        planned, written = _write(job, gathered, executor, laps)
         path = package.publish(job, gathered)
         state.save(version, gathered.changed)
-        shard_groups.forget(job.out, groups, gathered.changed)
+        shard_groups.forget(job.out, batches, gathered.changed)
         if job.package.keep is not None:
             _remove_old(job.out, job.package.keep)
         laps.end("publish")
@@ -91,18 +91,18 @@ class Laps:
 
 
 def _write(
-    job: Job, gathered: package.Gathered, caller: Executor, laps: Laps
+    job: Job, gathered: package.Gathered, executor: Executor, laps: Laps
 ) -> tuple[dict[int, OutputShard], list[int]]:
     """Link or write all output shards, and check the written ones: all by number, and the numbers
     of those that were written."""
     staging = storage.place(gathered.staging)
     parts = [part.number for part in gathered.parts]
-    left = caller.map(output_shards.link, [(job, staging, part) for part in parts])
+    unlinked = executor.map(output_shards.link, [(job, staging, part) for part in parts])
     planned = plan.numbered(staging)
-    written = [number for numbers in left for number in numbers]
-    caller.map(output_shards.write, [(job, staging, number) for number in written])
+    written = [number for numbers in unlinked for number in numbers]
+    executor.map(output_shards.write, [(job, staging, number) for number in written])
     laps.end("write")
-    caller.map(output_shards.check, [(job, staging, number) for number in written])
+    executor.map(output_shards.check, [(job, staging, number) for number in written])
     laps.end("verify")
     return planned, written
 
@@ -124,50 +124,50 @@ def _cleaned(out: Path) -> Iterator[None]:
 
 def gather(
     job: Job,
-    groups: Sequence[ShardGroup],
-    caller: Executor,
+    batches: Sequence[ShardGroup],
+    executor: Executor,
     scratch: Path,
     manifests: str | None = None,
 ) -> package.Gathered:
     """Everything of the next version but its output shards, staged: what `package.gather` says of
     it, and `tables`, the digests of its tables' files. `manifests`: see `outcome_parts.note`."""
-    shard_groups.list_in(scratch, groups)
-    chosen = caller.call(next_version.choose, job, scratch)
-    caller.call(outcome_parts.note, job, scratch, chosen.judged, manifests)
+    shard_groups.list_in(scratch, batches)
+    chosen = executor.call(next_version.choose, job, scratch)
+    executor.call(outcome_parts.note, job, scratch, chosen.judged, manifests)
     newest = versions.newest(job.out)
     staging = versions.stage(job.out, versions.number(newest) + 1 if newest else 1)
-    ledger = caller.call(ledger_layout.plan, job, scratch, bool(chosen.judged))
-    caller.map(
+    ledger = executor.call(ledger_layout.plan, job, scratch, bool(chosen.judged))
+    executor.map(
         ledger_parts.write, [(job, scratch, some, staging, newest) for some in ledger["calls"]]
     )
     linked = enumerate(ledger_parts.linking(ledger["links"]))
-    caller.map(ledger_parts.link, [(job, scratch, *each, staging) for each in linked])
+    executor.map(ledger_parts.link, [(job, scratch, *link, staging) for link in linked])
     damaged: list[str] = []
     while True:
-        found: package.Gathered = caller.call(
+        gathered: package.Gathered = executor.call(
             package.gather, job, scratch, staging, chosen, ledger["fingerprint"], damaged
         )
-        if not found.new:
-            return found
-        caller.map(part_writing.scatter, [(job, number, scratch) for number in found.needed])
-        planned = found.parts
-        written = caller.map(
+        if not gathered.new:
+            return gathered
+        executor.map(part_writing.scatter, [(job, number, scratch) for number in gathered.needed])
+        planned = gathered.parts
+        written = executor.map(
             part_writing.write, [(job, part, scratch, staging, newest) for part in planned]
         )
         unread = {
             name
-            for each in written
-            if isinstance(each, part_writing.Damaged)
-            for name in each.files
+            for result in written
+            if isinstance(result, part_writing.Damaged)
+            for name in result.files
         }
         if not unread:
             names = (part.name for part in planned)
-            made = {
+            digests = {
                 name: digest
                 for name, digest in zip(names, written, strict=True)
                 if not isinstance(digest, part_writing.Damaged)
             }
-            return replace(found, tables={**found.tables, **made})
+            return replace(gathered, tables={**gathered.tables, **digests})
         log.warning("%s of %s cannot be read; it is made again", ", ".join(sorted(unread)), newest)
         damaged += sorted(unread)
         storage.of(staging).remove_tree(staging / plan.PLAN)

@@ -21,7 +21,7 @@ class Sharded:
     done: Done
     index: Index
     ignored: dict[str, int] = field(default_factory=dict)
-    left: LeftAsides = field(default_factory=LeftAsides)
+    skipped: LeftAsides = field(default_factory=LeftAsides)
     seconds: dict[str, float] = field(default_factory=dict)  # audio of each shard by header
     listed: BrokenCount = field(default_factory=BrokenCount)  # of sources that must not be broken
     unreachable: dict[str, Unreachable] = field(default_factory=dict)  # by dataset

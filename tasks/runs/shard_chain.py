@@ -20,13 +20,13 @@ def chain(
     seconds: float,
     executor: Executor,
     observer: Observer,
-    there: Mapping[str, int],
+    complete: Mapping[str, int],
     files: int = 1,
 ) -> list[Done]:
     """Filter, resample and transcribe one shard as observed steps; damaged audio is made again.
 
-    `there`: items of each stage if the shard is known to be complete. `files`: the most files that
-    any stage has for it: several may need joining, and with none there is nothing to look up.
+    `complete`: items of each stage if the shard is known to be complete. `files`: the most files
+    that any stage has for it: several may need joining, and with none there is nothing to look up.
     CorruptManifest if the shard's listing is damaged: its source has to be listed again.
     """
     ended: dict[str, Done] = {}
@@ -35,7 +35,7 @@ def chain(
             sure = not files and not attempt
             for name in stage.PER_SHARD:
                 before = ended.get(name)
-                looked = sure, there.get(name), files > 1, before
+                looked = sure, complete.get(name), files > 1, before
                 work = partial(run_stage, job, shard, seconds, executor, name, *looked)
                 done = observer.step(name, work, shard, seconds)
                 if before is None and not done.ran:
@@ -60,18 +60,18 @@ def run_stage(
     executor: Executor,
     name: str,
     sure: bool = False,
-    there: int | None = None,
+    items: int | None = None,
     crowded: bool = False,
     before: Done | None = None,
 ) -> Done:
     """Run one stage for one shard; a complete shard is not sent to a worker.
 
     `sure`: the stage before it computed something, or none has run, so something is missing.
-    `there`: the number of items if the shard is known to be complete. `crowded`: its files may need
+    `items`: the number of items if the shard is known to be complete. `crowded`: its files may need
     joining. `before`: what the stage did before a repair, which the result counts, too.
     """
-    if there is not None:
-        done = Done(name, shard, 0, there)
+    if items is not None:
+        done = Done(name, shard, 0, items)
     elif not sure and (reused := _whole(name, job, shard, crowded)) is not None:
         done = Done(name, shard, 0, reused)
     else:

@@ -27,14 +27,14 @@ USUAL = ("wav", "flac", "mp3", "m4a", "ogg", "opus", "mp4")  # named first
 def check(job: Job) -> None:
     """ConfigError if a source cannot be listed, lies in OUT or contains it, or if all are empty. If
     only some are empty, it warns: they may fill later."""
-    found = plugins.datasets(job.sources)
-    for dataset in found:
+    datasets = plugins.datasets(job.sources)
+    for dataset in datasets:
         _check_apart(job.out, dataset)
-    _check_distinct(found)
-    empty = [dataset for dataset in found if not once.holds_recordings(job, dataset)]
+    _check_distinct(datasets)
+    empty = [dataset for dataset in datasets if not once.holds_recordings(job, dataset)]
     sentences = [_nothing_in(dataset) for dataset in empty]
     # Recordings that a former run knew and are gone are left to package.max_removed_fraction.
-    if len(empty) == len(found) and not manifest.shards(job.out):
+    if len(empty) == len(datasets) and not manifest.shards(job.out):
         raise ConfigError("; ".join(sentences))
     for sentence in sentences:
         log.warning("%s", sentence)
@@ -57,14 +57,16 @@ def _check_apart(out: Path, dataset: Dataset) -> None:
         )
 
 
-def _check_distinct(found: list[Dataset]) -> None:
+def _check_distinct(datasets: list[Dataset]) -> None:
     """ConfigError if two sources are the same: each recording would be packaged twice. Two sources
     that share some of their recordings are warned of when they are listed."""
-    known: dict[str, Dataset] = {}
-    for dataset in found:
+    first_by_settings: dict[str, Dataset] = {}
+    for dataset in datasets:
         what = dataset.settings.model_dump(mode="json", exclude=DESCRIBING)
         places = {name: urls.real(what[name]) for name in ("path", "root") if what.get(name)}
-        first = known.setdefault(json.dumps({**what, **places}, sort_keys=True), dataset)
+        first = first_by_settings.setdefault(
+            json.dumps({**what, **places}, sort_keys=True), dataset
+        )
         if first is not dataset:
             raise ConfigError(
                 f"the sources {first.name!r} and {dataset.name!r} are the same, "

@@ -19,15 +19,15 @@ def sweep(out: Path, index: Index | None = None) -> int:
     store = storage.of(out)
     if store.remote:  # nothing has a temporary name there
         return 0
-    found = [out / name for name in (index or Index(out)).temporaries]
+    paths = [out / name for name in (index or Index(out)).temporaries]
     home = out / "manifests"
     listed = {Path(root).name for root in ROOTS}
     others = [home / name for name in store.folders(home) if name not in listed]
     newest = versions.newest(out)
     for folder in (*others, *([newest] if newest else [])):
-        found += store.temporaries(folder)
+        paths += store.temporaries(folder)
     for folder in (home, versions.home(out)):
-        found += [path for path in store.names(folder, ".tmp") if path.name.startswith(".")]
-    for path in found:
+        paths += [path for path in store.names(folder, ".tmp") if path.name.startswith(".")]
+    for path in paths:
         store.remove(path)
-    return len(found)
+    return len(paths)

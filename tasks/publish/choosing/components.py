@@ -35,8 +35,8 @@ def speakers_in(rows: pa.Table) -> pa.ChunkedArray:
     nobody = pa.scalar(None, pa.string())
     speaker = pc.if_else(pc.equal(rows["speaker"], ""), nobody, rows["speaker"])
     anywhere = pc.match_substring_regex(rows["speaker"], f"^{ids.OVER_ALL.pattern}$")
-    own = pc.binary_join_element_wise(rows["dataset"], speaker, "/")
-    return pc.if_else(anywhere, speaker, own)
+    qualified = pc.binary_join_element_wise(rows["dataset"], speaker, "/")
+    return pc.if_else(anywhere, speaker, qualified)
 
 
 class Nodes(NamedTuple):
@@ -56,28 +56,30 @@ def nodes_of(names: tuple[Names, ...], rows: Int32s) -> Nodes:
     """The nodes of some rows, in their order. `names`: of all rows, by kind."""
     kinds, firsts = [], []
     of_row = np.empty((len(KINDS), len(rows)), np.int32)
-    at = 0
+    first_node = 0
     for kind, column in enumerate(names):
         number, first = column.numbered(rows)
-        of_row[kind] = np.where(number < 0, -1, number + at)
+        of_row[kind] = np.where(number < 0, -1, number + first_node)
         kinds.append(np.full(len(first), kind, np.int8))
         firsts.append(first)
-        at += len(first)
+        first_node += len(first)
     return Nodes(names, np.concatenate(kinds), np.concatenate(firsts), of_row)
 
 
 def published_splits(nodes: Nodes, published: SplitTable, names: list[str]) -> Sides:
     """Each node's split in `splits.parquet`, as an index of `names`; -1: none yet."""
     split = np.full(len(nodes.kind), -1, np.int16)
-    known = [_sorted_codes(nodes, number) for number in range(len(KINDS))]
+    codes = [_sorted_codes(nodes, number) for number in range(len(KINDS))]
     for table in published(["kind", "name", "split"]):
         side = pc.index_in(table["split"], pa.array(names, pa.string()))
         sides = side.fill_null(-1).to_numpy().astype(np.int16)
-        for kind, (high, low, node) in zip(KINDS, known, strict=True):
-            own = pc.equal(table["kind"], kind)
-            if len(high) and pc.any(own).as_py():
-                at = sorted_keys.places_of(*codes_of(table["name"].filter(own)), high, low)
-                split[node[at[at >= 0]]] = sides[own.to_numpy()][at >= 0]
+        for kind, (high, low, node) in zip(KINDS, codes, strict=True):
+            of_kind = pc.equal(table["kind"], kind)
+            if len(high) and pc.any(of_kind).as_py():
+                position = sorted_keys.places_of(
+                    *codes_of(table["name"].filter(of_kind)), high, low
+                )
+                split[node[position[position >= 0]]] = sides[of_kind.to_numpy()][position >= 0]
     return split
 
 
@@ -85,8 +87,8 @@ def _sorted_codes(nodes: Nodes, kind: int) -> tuple[UInt64s, UInt64s, Int32s]:
     """The codes of the nodes of a kind, sorted, and the node of each."""
     node = np.flatnonzero(nodes.kind == kind).astype(np.int32)
     high, low = np.empty((2, len(node)), np.uint64)
-    for at in range(0, len(node), AT_ONCE):
-        some = slice(at, at + AT_ONCE)
+    for begin in range(0, len(node), AT_ONCE):
+        some = slice(begin, begin + AT_ONCE)
         high[some], low[some] = nodes.names[kind].codes(nodes.first[node[some]])
     order = np.argsort(high).astype(np.int32)  # a stable sort takes more memory
     for column in (high, low, node):
@@ -114,26 +116,26 @@ def components_of(nodes: Nodes, split: Sides, kept: Bools) -> Int32s:
     alone = new.max(axis=0, initial=-1)
     place = np.append(np.where(times > 1, np.cumsum(times > 1, dtype=np.int32) - 1, -1), -1)
     count = int((times > 1).sum())
-    held = new
-    for row in held:
+    places = new
+    for row in places:
         row[:] = place[row]
     del times, place
     edges = [np.zeros(0, np.int64)]
     for a, b in ((0, 1), (1, 2), (0, 2)):  # no texts
-        both = (held[a] >= 0) & (held[b] >= 0)
-        code = np.sort(held[a][both].astype(np.int64) << 32 | held[b][both])
+        both = (places[a] >= 0) & (places[b] >= 0)
+        code = np.sort(places[a][both].astype(np.int64) << 32 | places[b][both])
         edges.append(code[sorted_keys.first_of_runs(code)])
     one, other = (np.concatenate(edges) >> shift & 0xFFFFFFFF for shift in (32, 0))
     graph = coo_array((np.ones(len(one), np.int8), (one, other)), (count, count))
     groups, component = connected_components(graph, directed=False)
     component = np.append(component, 0)  # of -1
-    last = held.max(axis=0, initial=-1)
+    last = places.max(axis=0, initial=-1)
     some = np.where(alone >= 0, component[last], -1)
     single = (last < 0) & (alone >= 0)
     some[single] = groups + np.arange(int(single.sum()))
-    found: Int32s = np.full(len(kept), -1, np.int32)
-    found[rows] = some
-    return found
+    component_of_row: Int32s = np.full(len(kept), -1, np.int32)
+    component_of_row[rows] = some
+    return component_of_row
 
 
 def agreed(component: Int32s, split: Sides, count: int) -> tuple[Sides, Bools]:

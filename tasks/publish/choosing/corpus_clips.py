@@ -46,36 +46,36 @@ class Chosen(NamedTuple):
     speakers: list[str]  # over all recordings
 
 
-def load(groups: Sequence[ShardGroup], linked: Speakers | None = None) -> CorpusClips:
+def load(batches: Sequence[ShardGroup], linked: Speakers | None = None) -> CorpusClips:
     """All clips. RunError if two have one id."""
-    sizes = [each.facts["rows"] for each in groups]
+    sizes = [batch.facts["rows"] for batch in batches]
     count = sum(sizes)
     whole = CorpusClips(
         np.empty(count, np.uint64),
         np.empty(count, np.uint64),
         np.empty(count, np.uint64),
         np.empty(count, np.float64),
-        np.repeat(np.arange(len(groups), dtype=np.int32), sizes),
+        np.repeat(np.arange(len(batches), dtype=np.int32), sizes),
         np.empty(count, np.int32),
         np.full(count, -1, np.int32),
     )
     columns = ("high", "low", "content", "samples", "rate", *([VOICE] if linked else []))
-    at = 0
-    for group, size in zip(groups, sizes, strict=True):
-        table = group.table("digests.arrow", columns)
-        of = slice(at, at + size)
+    begin = 0
+    for batch, size in zip(batches, sizes, strict=True):
+        table = batch.table("digests.arrow", columns)
+        of = slice(begin, begin + size)
         for name in ("high", "low", "content"):
             getattr(whole, name)[of] = table[name].to_numpy()
         whole.seconds[of] = table["samples"].to_numpy() / table["rate"].to_numpy()
         whole.row[of] = np.arange(size, dtype=np.int32)
         if linked is not None:
             whole.speaker[of] = linked.of(table[VOICE].to_numpy())
-        at += size
+        begin += size
     order = np.argsort(whole.high, kind="stable")
     for column in whole:
         column[:] = column[order]  # one at a time, so that only one is held twice
     del order
-    _check_ids(groups, whole)
+    _check_ids(batches, whole)
     return whole
 
 
@@ -108,41 +108,43 @@ def save(
     with storage.of(scratch).writing(scratch) as home, tables.writing(home / CHOSEN, schema) as out:
         for low in range(0, len(split), BATCH):
             some = clips.take(slice(low, low + BATCH))
-            own = split[first_rows[some.group] + some.row]
-            columns = [column[own >= 0] for column in (*some, own)]
-            out.write_batch(pa.record_batch([pa.array(each) for each in columns], schema=schema))
+            side = split[first_rows[some.group] + some.row]
+            columns = [column[side >= 0] for column in (*some, side)]
+            out.write_batch(
+                pa.record_batch([pa.array(values) for values in columns], schema=schema)
+            )
 
 
 def chosen(scratch: Path) -> Chosen:
     """The clips that `save` saved."""
     with tables.arrow(scratch / CHOSEN) as file:
-        held = pa.ipc.open_file(file)
-        metadata = held.schema.metadata
+        saved = pa.ipc.open_file(file)
+        metadata = saved.schema.metadata
         columns = {
             field.name: np.empty(int(metadata[b"clips"]), field.type.to_pandas_dtype())
-            for field in held.schema
+            for field in saved.schema
         }
-        at = 0
-        for batch in map(held.get_batch, range(held.num_record_batches)):
+        begin = 0
+        for batch in map(saved.get_batch, range(saved.num_record_batches)):
             for name, column in columns.items():
-                column[at : at + batch.num_rows] = batch[name].to_numpy()
-            at += batch.num_rows
+                column[begin : begin + batch.num_rows] = batch[name].to_numpy()
+            begin += batch.num_rows
     split = columns.pop("split")
     names, spoken = (metadata[key].decode().split("\n") for key in (b"names", b"speakers"))
     return Chosen(CorpusClips(**columns), split, names, spoken if spoken != [""] else [])
 
 
-def rows_of(groups: Sequence[ShardGroup], clips: CorpusClips, columns: Sequence[str]) -> pa.Table:
+def rows_of(batches: Sequence[ShardGroup], clips: CorpusClips, columns: Sequence[str]) -> pa.Table:
     """These columns of the rows of some clips, at least one, in their order."""
     order = np.argsort(clips.group, kind="stable")
-    found = []
-    edges = np.searchsorted(clips.group[order], np.arange(len(groups) + 1))
+    pieces = []
+    edges = np.searchsorted(clips.group[order], np.arange(len(batches) + 1))
     for number in np.unique(clips.group).tolist():
         rows = clips.row[order[edges[number] : edges[number + 1]]]
-        found.append(groups[number].table("rows.arrow", columns).select(columns).take(rows))
+        pieces.append(batches[number].table("rows.arrow", columns).select(columns).take(rows))
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
-    return long_columns.take(pa.concat_tables(found), back)
+    return long_columns.take(pa.concat_tables(pieces), back)
 
 
 def tables_of(scratch: Path) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:

@@ -36,13 +36,13 @@ SAVED = pa.schema(
 FILE = "verdicts.arrow"
 
 
-def first_rows(groups: Sequence[ShardGroup]) -> Int64s:
+def first_rows(batches: Sequence[ShardGroup]) -> Int64s:
     """The place of each group's first row among all rows, and their number."""
-    return np.cumsum([0, *(each.facts["rows"] for each in groups)])
+    return np.cumsum([0, *(batch.facts["rows"] for batch in batches)])
 
 
 def corpus_wide(
-    job: Job, groups: Sequence[ShardGroup], newest: Path | None
+    job: Job, batches: Sequence[ShardGroup], newest: Path | None
 ) -> tuple[pa.Table, JsonObject]:
     """Rejections (REJECTED), each with its clip's place among all rows; and the bounds that the
     next version freezes."""
@@ -51,37 +51,39 @@ def corpus_wide(
         return verdicts.REJECTED.empty_table(), frozen
     keys = [np.zeros((0, 2), np.uint64)]
     sizes = [0]
-    known = selection.PublishedIds(job, newest)
+    published_ids = selection.PublishedIds(job, newest)
 
     def published(ids: pa.ChunkedArray) -> Bools:
         keys.append(seeded_hash.keys(str(job.package.seed), ids.to_pylist()))
         sizes.append(len(ids))
-        return known.among(keys[-1])
+        return published_ids.among(keys[-1])
 
     def parts(columns: Sequence[str]) -> Iterator[pa.Table]:
-        return (each.table("heard.arrow", columns).select(columns) for each in groups)
+        return (batch.table("heard.arrow", columns).select(columns) for batch in batches)
 
-    found, frozen = verdicts.judge(job, parts, published, frozen)
-    at = found["at"].to_numpy()
-    order = np.argsort(at, kind="stable")
-    heard, rows = np.cumsum(sizes), first_rows(groups)
-    edges = np.searchsorted(at, heard, sorter=order)
-    for number, group in enumerate(groups):
+    rejected, frozen = verdicts.judge(job, parts, published, frozen)
+    position = rejected["at"].to_numpy()
+    order = np.argsort(position, kind="stable")
+    heard, rows = np.cumsum(sizes), first_rows(batches)
+    edges = np.searchsorted(position, heard, sorter=order)
+    for number, batch in enumerate(batches):
         some = order[edges[number] : edges[number + 1]]
         if len(some):
-            digests = group.table("digests.arrow", ("high", "low"))
+            digests = batch.table("digests.arrow", ("high", "low"))
             high, low = (digests[name].to_numpy() for name in ("high", "low"))
             by_key = np.lexsort((low, high))
-            own = keys[number + 1][at[some] - heard[number]]
-            place = sorted_keys.places_of(own[:, 0], own[:, 1], high[by_key], low[by_key])
-            at[some] = np.where(place >= 0, rows[number] + by_key[place], -1)
-    found = found.set_column(0, "at", pa.array(at))
-    return found.filter(pc.greater_equal(found["at"], 0)), frozen
+            clip_keys = keys[number + 1][position[some] - heard[number]]
+            place = sorted_keys.places_of(
+                clip_keys[:, 0], clip_keys[:, 1], high[by_key], low[by_key]
+            )
+            position[some] = np.where(place >= 0, rows[number] + by_key[place], -1)
+    rejected = rejected.set_column(0, "at", pa.array(position))
+    return rejected.filter(pc.greater_equal(rejected["at"], 0)), frozen
 
 
-def save(scratch: Path, groups: Sequence[ShardGroup], rejected: pa.Table) -> list[int]:
+def save(scratch: Path, batches: Sequence[ShardGroup], rejected: pa.Table) -> list[int]:
     """Save SAVED from REJECTED, a batch for each group with any; returns their numbers."""
-    begins = first_rows(groups)
+    begins = first_rows(batches)
     rejected = rejected.take(np.argsort(rejected["at"].to_numpy(), kind="stable"))
     place = rejected["at"].to_numpy()
     edges = np.searchsorted(place, begins)
@@ -90,16 +92,16 @@ def save(scratch: Path, groups: Sequence[ShardGroup], rejected: pa.Table) -> lis
         for number in judged:
             some = rejected.slice(int(edges[number]), int(edges[number + 1] - edges[number]))
             rows = some["at"].to_numpy() - begins[number]
-            group = groups[number]
-            names = group.table("rows.arrow", ("id", "recording")).take(rows)
+            batch = batches[number]
+            names = batch.table("rows.arrow", ("id", "recording")).take(rows)
             table = enter_verdicts.of_rejected(names["id"], some)
             table = table.append_column(
                 KEY, pa.array(recording_digests.keys_of(names["recording"]))
             )
-            known = group.table("digests.arrow", (ACCOUNT, ACCOUNTED)).take(rows)
+            accounts = batch.table("digests.arrow", (ACCOUNT, ACCOUNTED)).take(rows)
             for name in (ACCOUNT, ACCOUNTED):
-                table = table.append_column(name, known[name])
+                table = table.append_column(name, accounts[name])
             table = table.append_column("group", pa.array(np.full(len(some), number, np.int32)))
-            [batch] = table.cast(SAVED).combine_chunks().to_batches()
-            out.write_batch(batch)
+            [record_batch] = table.cast(SAVED).combine_chunks().to_batches()
+            out.write_batch(record_batch)
     return judged

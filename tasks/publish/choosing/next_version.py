@@ -47,87 +47,91 @@ class Choice:
 
 def choose(job: Job, scratch: Path) -> Choice:
     """Save the tables of the packaged clips and of the corpus-wide verdicts in `scratch`."""
-    groups = shard_groups.listed(job, scratch)
+    batches = shard_groups.listed(job, scratch)
     newest = versions.newest(job.out)
     linked = speakers.link(
         job,
-        lambda: (each.table("voices.arrow") for each in groups),
+        lambda: (batch.table("voices.arrow") for batch in batches),
         newest,
         lambda tables: _save(scratch, speakers.FILE, tables),
     )
-    rejected, frozen = corpus_rejections.corpus_wide(job, groups, newest)
-    first_rows = corpus_rejections.first_rows(groups)
+    rejected, frozen = corpus_rejections.corpus_wide(job, batches, newest)
+    first_rows = corpus_rejections.first_rows(batches)
     split = np.zeros(first_rows[-1], np.int16)  # of all rows, group by group; -1: not packaged
     split[rejected["at"].to_numpy()] = -1
     names, lists, first_ids = [REST], JsonObject(), dict[str, str]()
     if selection.selects(job):
-        stay = unchanged_clips.of(job, groups, newest, split >= 0, linked is not None)
+        stay = unchanged_clips.of(job, batches, newest, split >= 0, linked is not None)
         among = (split >= 0) & (stay.split < 0)
         with split_input.Candidates(job.package) as passed:
-            _add_left(job, passed, groups, among, linked, newest)
+            _add_open(job, passed, batches, among, linked, newest)
             selected = selection.select(job, passed, newest, stay.lengths)
             if selected.splits is not None:
                 _save(scratch, splits.FILE, selected.splits())
-        left = np.flatnonzero(among)
-        first_ids = _first_ids(groups, first_rows, left, selected, stay)
+        open_rows = np.flatnonzero(among)
+        first_ids = _first_ids(batches, first_rows, open_rows, selected, stay)
         names, lists = [*first_ids] or [REST], selected.lists
         split = unchanged_clips.renumbered(stay.split, stay.names, names)
-        split[left[selected.rows]] = unchanged_clips.renumbered(
+        split[open_rows[selected.rows]] = unchanged_clips.renumbered(
             selected.split, selected.names, names
         )
-        at = pa.array(left[selected.rejected["at"].to_numpy()])
-        rejected = pa.concat_tables([rejected, selected.rejected.set_column(0, "at", at)])
-        del among, left, passed, selected, stay, at
+        places = pa.array(open_rows[selected.rejected["at"].to_numpy()])
+        rejected = pa.concat_tables([rejected, selected.rejected.set_column(0, "at", places)])
+        del among, open_rows, passed, selected, stay, places
     else:
         selection.warn_of_lost_splits(newest)
-    judged = corpus_rejections.save(scratch, groups, rejected)
+    judged = corpus_rejections.save(scratch, batches, rejected)
     del rejected
-    clips = corpus_clips.load(groups, linked)
+    clips = corpus_clips.load(batches, linked)
     corpus_clips.save(scratch, clips, first_rows, split, names, linked.names if linked else [])
-    changed = [shard for each in groups for shard in each.facts["changed"]]
+    changed = [shard for batch in batches for shard in batch.facts["changed"]]
     return Choice(frozen, lists, first_ids, judged, changed)
 
 
 def _first_ids(
-    groups: Sequence[ShardGroup], begins: Int64s, left: Int64s, selected: Selection, stay: Staying
+    batches: Sequence[ShardGroup],
+    begins: Int64s,
+    open_rows: Int64s,
+    selected: Selection,
+    stay: Staying,
 ) -> dict[str, str]:
     """The first id of each split in use, in their order: that of the splits."""
-    found = dict(stay.first_ids)
-    for number, at in zip(*np.unique(selected.split, return_index=True), strict=True):
-        row = left[selected.rows[at]]
-        group = int(np.searchsorted(begins, row, "right")) - 1
+    first_ids = dict(stay.first_ids)
+    for number, index in zip(*np.unique(selected.split, return_index=True), strict=True):
+        row = open_rows[selected.rows[index]]
+        batch = int(np.searchsorted(begins, row, "right")) - 1
         name = selected.names[number]
-        own = groups[group].table("rows.arrow", ("id",))["id"][row - begins[group]].as_py()
-        found[name] = min(own, found.get(name, own), key=str.encode)
-    return dict(sorted(found.items(), key=lambda item: item[1].encode()))
+        clip_id = batches[batch].table("rows.arrow", ("id",))["id"][row - begins[batch]].as_py()
+        first_ids[name] = min(clip_id, first_ids.get(name, clip_id), key=str.encode)
+    return dict(sorted(first_ids.items(), key=lambda item: item[1].encode()))
 
 
-def _add_left(
+def _add_open(
     job: Job,
     clips: split_input.Candidates,
-    groups: Sequence[ShardGroup],
-    left: Bools,
+    batches: Sequence[ShardGroup],
+    is_open: Bools,
     linked: Speakers | None,
     newest: Path | None,
 ) -> None:
-    """Add the clips of the rows that are still `left`, with their speakers."""
+    """Add the clips of the rows that are still open (`is_open`), with their speakers."""
     capped = job.package.max_hours_per_speaker is not None
-    known = selection.PublishedIds(job, newest if capped else None)
+    published_ids = selection.PublishedIds(job, newest if capped else None)
     spoken = pa.array(linked.names if linked else [], pa.string())
-    at = 0
-    for group in groups:
-        some = left[at : at + group.facts["rows"]]
-        at += len(some)
+    begin = 0
+    for batch in batches:
+        some = is_open[begin : begin + batch.facts["rows"]]
+        begin += len(some)
         if not some.any():
             continue
-        rows = group.table("rows.arrow", split_input.COLUMNS).filter(pa.array(some))
+        rows = batch.table("rows.arrow", split_input.COLUMNS).filter(pa.array(some))
         columns = ("high", "low", *([VOICE] if linked else []))
-        digests = group.table("digests.arrow", columns).filter(pa.array(some))
+        digests = batch.table("digests.arrow", columns).filter(pa.array(some))
         if linked is not None:
             names = speakers.names_of(linked.of(digests[VOICE].to_numpy()), spoken)
             rows = speakers.called(rows, names)
         keys = np.stack([digests["high"].to_numpy(), digests["low"].to_numpy()], 1)
-        clips.add(rows, known.among(keys))
+        clips.add(rows, published_ids.among(keys))
     clips.finish()
 
 

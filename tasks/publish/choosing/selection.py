@@ -102,10 +102,10 @@ def within_hours(job: Job, rows: pa.Table, newest: Path | None) -> tuple[pa.Tabl
         return rows, []
     speaker = long_columns.coded(speakers_in(rows)).indices.fill_null(-1)
     ids = rows["id"].to_pylist()
-    there = PublishedIds(job, newest).holding(rows["id"])
+    published = PublishedIds(job, newest).holding(rows["id"])
     length = split_allocation.microseconds(rows)
     turns = speaker_hours.turns(job.package.seed, ids)
-    out, hours = speaker_hours.over(speaker.to_numpy(), turns, length, there, most)
+    out, hours = speaker_hours.over(speaker.to_numpy(), turns, length, published, most)
     over = rows.append_column("speaker_hours", pa.array(hours)).filter(pa.array(out))
     return rows.filter(pa.array(~out)), over.to_pylist()
 
@@ -118,9 +118,9 @@ class PublishedIds:
         self._high = self._low = np.zeros(0, np.uint64)
         if newest is not None:
             described = versions.described(newest)
-            there = previous_version.load(job.out, newest, described, job.package.seed)
-            order = np.argsort(there.high)
-            self._high, self._low = there.high[order], there.low[order]
+            published = previous_version.load(job.out, newest, described, job.package.seed)
+            order = np.argsort(published.high)
+            self._high, self._low = published.high[order], published.low[order]
 
     def holding(self, ids: pa.ChunkedArray) -> Bools:
         """Which of these ids are known; bool [ids]."""

@@ -35,8 +35,8 @@ def targets(settings: PackageSettings, names: list[str], total: int) -> Int64s:
     hours = [(s.hours or 0) * HOUR if isinstance(s, Split) else 0 for s in shares]
     parts, fixed = np.array(fractions, np.float64), np.array(hours, np.float64)
     room = max(total / 2 - parts.sum(), 0)
-    found: Int64s = np.rint(parts + fixed * min(1, room / max(fixed.sum(), 1))).astype(np.int64)
-    return found
+    target: Int64s = np.rint(parts + fixed * min(1, room / max(fixed.sum(), 1))).astype(np.int64)
+    return target
 
 
 def order(seed: int, nodes: Nodes, component: Int32s, free: Bools) -> Int64s:
@@ -48,20 +48,20 @@ def order(seed: int, nodes: Nodes, component: Int32s, free: Bools) -> Int64s:
     for kind in (1, 0):  # names of speakers come before those of recordings
         has = free & (nodes.of_row[kind] >= 0)
         node = nodes.of_row[kind][has]
-        there = np.zeros(len(nodes.kind), bool)
-        there[node] = True
-        used = np.flatnonzero(there)
+        is_used = np.zeros(len(nodes.kind), bool)
+        is_used[node] = True
+        used = np.flatnonzero(is_used)
         with Order() as names:
-            for at in range(0, len(used), BATCH):
-                names.add(nodes.called(used[at : at + BATCH]))
+            for begin in range(0, len(used), BATCH):
+                names.add(nodes.called(used[begin : begin + BATCH]))
             by_name = used[names.numbers()]
-        rank = np.zeros(len(there), np.int32)
+        rank = np.zeros(len(is_used), np.int32)
         rank[by_name] = np.arange(len(used), dtype=np.int32)
         least = np.full(len(first), len(used), np.int32)
         np.minimum.at(least, component[has], rank[node])
         named = least < len(used)
         first[named] = by_name[least[named]]
-        del has, node, there, rank, least
+        del has, node, is_used, rank, least
     chosen = first[first >= 0]
     draw = np.empty(count, np.uint64)
     by_kind = np.argsort(chosen, kind="stable")  # nodes of a kind stand together
@@ -78,28 +78,30 @@ def allocate(sizes: Int64s, lacking: Int64s, hours: Int64s, train: int) -> Sides
 
     `lacking` [splits] is what each split lacks, `hours` what it has; what train lacks is ignored.
     """
-    found = np.full(len(sizes), train, np.int16)
-    left = {split: int(lack) for split, lack in enumerate(lacking) if lack > 0 and split != train}
+    sides = np.full(len(sizes), train, np.int16)
+    missing = {
+        split: int(lack) for split, lack in enumerate(lacking) if lack > 0 and split != train
+    }
     rest = int(hours[train] + sizes.sum())
     smallest = int(sizes.min(initial=0))
-    for at in range(len(sizes)):
-        size = int(sizes[at])
-        room = max(left.values(), default=-1)
+    for index in range(len(sizes)):
+        size = int(sizes[index])
+        room = max(missing.values(), default=-1)
         if room < smallest:
             break
         if size <= room and rest - size >= size:
-            split = max(left, key=lambda split: (left[split], -split))
-            found[at] = split
-            left[split] -= size
+            split = max(missing, key=lambda split: (missing[split], -split))
+            sides[index] = split
+            missing[split] -= size
             rest -= size
     # Then the smallest: each split now lacks less than any component that train could give.
-    free = np.flatnonzero(found == train)
+    free = np.flatnonzero(sides == train)
     free = free[np.argsort(sizes[free], kind="stable")]
-    for split in sorted(left, key=lambda split: (-left[split], split)):
+    for split in sorted(missing, key=lambda split: (-missing[split], split)):
         size = int(sizes[free[0]]) if len(free) else 0
-        empty = hours[split] == 0 and not (found == split).any()
-        if 0 < size <= rest - size and left[split] > 0 and (empty or 2 * left[split] > size):
-            found[free[0]] = split
+        empty = hours[split] == 0 and not (sides == split).any()
+        if 0 < size <= rest - size and missing[split] > 0 and (empty or 2 * missing[split] > size):
+            sides[free[0]] = split
             free = free[1:]
             rest -= size
-    return found
+    return sides

@@ -36,10 +36,10 @@ class MatchedList:
         columns = [rows[name] for name in ("id", "recording", "source_id", "speaker")]
         columns.append(pc.binary_join_element_wise(rows["dataset"], rows["speaker"], "/"))
         for column in columns:
-            at = pc.index_in(column, self._names)
-            hit = np.flatnonzero(at.is_valid().to_numpy())
+            name_index = pc.index_in(column, self._names)
+            hit = np.flatnonzero(name_index.is_valid().to_numpy())
             if len(hit):
-                self._hits.append((first + hit, at.drop_null().to_numpy().astype(np.int64)))
+                self._hits.append((first + hit, name_index.drop_null().to_numpy().astype(np.int64)))
                 clips = rows.select(["id", "recording"]).take(hit).to_pylist()
                 names = (f"{row['id']} ({row['recording']})" for row in clips)
                 self.called.update(zip((first + hit).tolist(), names, strict=True))
@@ -61,11 +61,11 @@ def match(listed: list[MatchedList], rows: Int32s, count: int, names: list[str])
     described, notes = {}, []
     among = np.zeros(count, bool)
     among[rows] = True
-    for each in listed:
-        found, unmatched = each.hits(among)
-        hit = found[rows]
+    for matched_list in listed:
+        hit_clips, unmatched = matched_list.hits(among)
+        hit = hit_clips[rows]
         both = hit & (split >= 0)
-        named = each.named
+        named = matched_list.named
         if both.any():
             raise RunError(_two_lists(listed, int(rows[np.argmax(both)]), named.split))
         split[hit] = names.index(named.split)
@@ -101,7 +101,7 @@ def extend(
 
 
 def _two_lists(listed: list[MatchedList], clip: int, split: str) -> str:
-    named = next(filter(None, (each.called.get(clip) for each in listed)), "a clip")
+    named = next(filter(None, (matched_list.called.get(clip) for matched_list in listed)), "a clip")
     return (
         f"package.splits: the list of {split} names {named}, and another split's list names a clip "
         "with the same recording, speaker or samples; such clips must be in one split: remove one "

@@ -45,7 +45,7 @@ class Candidates(ExitStack):
             settings.disjoint is None or "text" in settings.disjoint
         )
         # Before a file is opened:
-        self.listed = [MatchedList(each) for each in split_lists.read(settings)]
+        self.listed = [MatchedList(split_list) for split_list in split_lists.read(settings)]
         self._ids = self.enter_context(Order())
         self.names = tuple(self.enter_context(Names()) for _ in KINDS)
         self._numbers, self._lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
@@ -66,8 +66,8 @@ class Candidates(ExitStack):
             why = verdicts.rejected(numbers[out], "weight", draw[out], weight[out])
             self._rejected.append(why)
             rows, numbers, published = rows.filter(pa.array(~out)), numbers[~out], published[~out]
-        for each in self.listed:
-            each.add(len(self), rows)
+        for matched_list in self.listed:
+            matched_list.add(len(self), rows)
         self._numbers.append(numbers)
         self._ids.add(rows["id"])
         self._lengths.append(split_allocation.microseconds(rows))

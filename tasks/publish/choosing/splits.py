@@ -89,11 +89,11 @@ def assign(
 
     RunError if two lists name clips that belong together, or leave nothing for train.
     """
-    known, kinds = set[str](), set[str]()
+    published_names, kinds = set[str](), set[str]()
     for part in before(["kind", "split"]):
-        known |= set(pc.unique(part["split"]).to_pylist())
+        published_names |= set(pc.unique(part["split"]).to_pylist())
         kinds |= set(pc.unique(part["kind"]).to_pylist())
-    names = sorted({REST, *settings.splits, *known})
+    names = sorted({REST, *settings.splits, *published_names})
     nodes, nowhere = components.nodes_of(clips.names, rows), np.int16(-1)
     length = clips.length[rows]
     text = _applied(settings, nodes, length, kinds)
@@ -144,8 +144,8 @@ def assign(
         asked = (targets > 0) & (np.arange(len(names)) != train)
         shares = {n: float(targets[n]) / max(total, 1) for n in np.flatnonzero(asked).tolist()}
         of_text = text_splits.of_texts(number, split, length, of_text, shares, train)
-        own = np.append(of_text, nowhere)[number]
-        repeating = np.flatnonzero((split >= 0) & (own >= 0) & (split != own))
+        text_side = np.append(of_text, nowhere)[number]
+        repeating = np.flatnonzero((split >= 0) & (text_side >= 0) & (split != text_side))
         split[repeating] = -1
         nodes.of_row[TEXT] = text
     repeats = _repeats(of_text, number, repeating, names)
@@ -198,12 +198,12 @@ def _known_texts(
     by what was published."""
     nodes = np.unique(text[text >= 0])
     number = np.where(text >= 0, np.searchsorted(nodes, text), -1).astype(np.int32)
-    found = of_node[nodes]
-    there = kept & (component < 0) & (most >= 0) & (number >= 0)
-    high, low = np.full(len(found), -1, np.int16), np.full(len(found), np.iinfo(np.int16).max)
-    np.maximum.at(high, number[there], most[there])
-    np.minimum.at(low, number[there], most[there])
-    return number, np.where((found < 0) & (high == low), high, found).astype(np.int16)
+    of_text = of_node[nodes]
+    published = kept & (component < 0) & (most >= 0) & (number >= 0)
+    high, low = np.full(len(of_text), -1, np.int16), np.full(len(of_text), np.iinfo(np.int16).max)
+    np.maximum.at(high, number[published], most[published])
+    np.minimum.at(low, number[published], most[published])
+    return number, np.where((of_text < 0) & (high == low), high, of_text).astype(np.int16)
 
 
 def _repeats(of_text: Sides, number: Int32s, clips: Int64s, names: list[str]) -> pa.DictionaryArray:
@@ -226,18 +226,18 @@ def _sides(nodes: components.Nodes, of_node: Sides, splits: int) -> tuple[Sides,
 
 def _side(nodes: components.Nodes, of_node: Sides, kind: int) -> Sides:
     """For each clip, the split of its recording, speaker or samples (`kind`); -1: none."""
-    found: Sides = np.append(of_node, np.int16(-1))[nodes.of_row[kind]]  # the last: where none is
-    return found
+    side: Sides = np.append(of_node, np.int16(-1))[nodes.of_row[kind]]  # the last: where none is
+    return side
 
 
 def _summed(group: Sides | Int32s, length: Int64s, count: int) -> Int64s:
     """µs of each group; clips of group -1 do not count. Takes some clips at a time."""
-    found = np.zeros(count, np.int64)
-    for at in range(0, len(group), AT_ONCE):
-        some, lengths = group[at : at + AT_ONCE], length[at : at + AT_ONCE]
+    sums = np.zeros(count, np.int64)
+    for begin in range(0, len(group), AT_ONCE):
+        some, lengths = group[begin : begin + AT_ONCE], length[begin : begin + AT_ONCE]
         has = some >= 0
-        found += np.bincount(some[has], lengths[has], count).astype(np.int64)
-    return found
+        sums += np.bincount(some[has], lengths[has], count).astype(np.int64)
+    return sums
 
 
 def _table(
@@ -252,9 +252,9 @@ def _table(
         now[row[has]] = split[has]
     new = np.flatnonzero((of_node < 0) & (now >= 0))
     for number, kind in enumerate(KINDS):
-        own = new[nodes.kind[new] == number]
-        for at in range(0, len(own), BATCH):
-            some = own[at : at + BATCH]
+        of_kind = new[nodes.kind[new] == number]
+        for begin in range(0, len(of_kind), BATCH):
+            some = of_kind[begin : begin + BATCH]
             sides = pa.DictionaryArray.from_arrays(pa.array(now[some]), pa.array(names))
             columns = [pa.array([kind] * len(some)), nodes.called(some), sides]
             yield pa.table(columns, SPLITS.names).cast(SPLITS)
@@ -265,9 +265,9 @@ def _joins(
 ) -> pa.DictionaryArray:
     """What each of these clips would join, in words."""
     direct = np.stack([_side(nodes, of_node, kind)[clips] for kind in range(len(KINDS))])
-    kinds, at = np.unique(direct, axis=1, return_inverse=True)
+    kinds, kind_of_clip = np.unique(direct, axis=1, return_inverse=True)
     words = [*(_joined(column, names) for column in kinds.T), "joins clips of two splits"]
-    codes = np.where(joining, at.reshape(-1), len(words) - 1)
+    codes = np.where(joining, kind_of_clip.reshape(-1), len(words) - 1)
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(words))
 
 

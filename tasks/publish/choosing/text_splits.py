@@ -78,57 +78,57 @@ def united(
     names, unit = np.unique(alone, return_inverse=True)
     split = np.full(len(names) + 1, -1, np.int16)
     votes = _most_time(component[has], text_split[text[has]], length[has], count)
-    own = np.where(of_component[:count] >= 0, of_component[:count], votes)
-    split[unit] = np.where(whole[group[:count]], high[group[:count]], own)
-    found = np.append(unit, -1).astype(np.int32)[component]
-    return Units(found, split)
+    side_of_component = np.where(of_component[:count] >= 0, of_component[:count], votes)
+    split[unit] = np.where(whole[group[:count]], high[group[:count]], side_of_component)
+    unit_of_clip = np.append(unit, -1).astype(np.int32)[component]
+    return Units(unit_of_clip, split)
 
 
 def _most_time(component: Int32s, split: Sides, length: Int64s, count: int) -> Sides:
     """The split in which each component has most of its texts' time; -1: in none."""
-    known = split >= 0
-    if not known.any():
+    has_split = split >= 0
+    if not has_split.any():
         return np.full(count, -1, np.int16)
     splits = int(split.max()) + 1
-    code = component[known].astype(np.int64) * splits + split[known]
-    time = np.bincount(code, length[known], count * splits).reshape(count, splits)
+    code = component[has_split].astype(np.int64) * splits + split[has_split]
+    time = np.bincount(code, length[has_split], count * splits).reshape(count, splits)
     return np.where(time.any(axis=1), time.argmax(axis=1), -1).astype(np.int16)
 
 
 def of_texts(
-    text: Int32s, split: Sides, length: Int64s, known: Sides, shares: dict[int, float], train: int
+    text: Int32s, split: Sides, length: Int64s, fixed: Sides, shares: dict[int, float], train: int
 ) -> Sides:
-    """The split of each text; `known`: where it has to stay, -1 for anywhere. `split`: of each
+    """The split of each text; `fixed`: where it has to stay, -1 for anywhere. `split`: of each
     clip, -1: it is not packaged. `shares`: what was asked for each split, of all time."""
-    splits = max(int(split.max(initial=0)), int(known.max(initial=0)), train, *shares) + 1
+    splits = max(int(split.max(initial=0)), int(fixed.max(initial=0)), train, *shares) + 1
     has = (text >= 0) & (split >= 0)
     code = text[has].astype(np.int64) * splits + split[has]
-    time = np.bincount(code, length[has], len(known) * splits).astype(np.float64)
-    time = time.reshape(len(known), splits)
+    time = np.bincount(code, length[has], len(fixed) * splits).astype(np.float64)
+    time = time.reshape(len(fixed), splits)
     order = [train, *(number for number in range(splits) if number != train)]
-    found = np.array(order, np.int16)[time[:, order].argmax(axis=1)]
-    found = np.where(known >= 0, known, found)
-    free = (known < 0) & ((time > 0).sum(axis=1) > 1)
+    sides = np.array(order, np.int16)[time[:, order].argmax(axis=1)]
+    sides = np.where(fixed >= 0, fixed, sides)
+    free = (fixed < 0) & ((time > 0).sum(axis=1) > 1)
     for number, share in sorted(shares.items()):
-        _keep_share(number, share, time, found, free, train)
-    if not time[found == train, train].any() and time[free, train].any():
-        found[np.flatnonzero(free)[time[free, train].argmax()]] = train  # it is never emptied
-    return found
+        _keep_share(number, share, time, sides, free, train)
+    if not time[sides == train, train].any() and time[free, train].any():
+        sides[np.flatnonzero(free)[time[free, train].argmax()]] = train  # it is never emptied
+    return sides
 
 
 def _keep_share(
-    split: int, share: float, time: Float64s, found: Sides, free: Bools, train: int
+    split: int, share: float, time: Float64s, sides: Sides, free: Bools, train: int
 ) -> None:
     """Give the split the cheapest texts that it has with others, until it keeps about its share,
     and one at least."""
-    kept = float(time[found == split, split].sum())
+    kept = float(time[sides == split, split].sum())
     wanted = share * float(time[:, split].sum())
-    some = np.flatnonzero(free & (found != split) & (time[:, split] > 0))
+    some = np.flatnonzero(free & (sides != split) & (time[:, split] > 0))
     cost = time[some].sum(axis=1) / time[some, split]
     for text in some[np.argsort(cost, kind="stable")].tolist():
         if kept and wanted - kept < time[text, split] / 2:
             continue  # without it, it is nearer to its share
-        if found[text] == train and time[found == train, train].sum() == time[text, train]:
+        if sides[text] == train and time[sides == train, train].sum() == time[text, train]:
             continue  # train's last one
-        found[text] = split
+        sides[text] = split
         kept += time[text, split]

@@ -52,28 +52,30 @@ def renumbered(split: Sides, names: list[str], now: list[str]) -> Sides:
 
 
 def of(
-    job: Job, groups: Sequence[ShardGroup], newest: Path | None, left: Bools, linked: bool
+    job: Job, batches: Sequence[ShardGroup], newest: Path | None, is_open: Bools, linked: bool
 ) -> Staying:
-    """The clips that stay, among the rows that are `left` [rows]. `linked`: speakers are linked
-    over all recordings, so that a row does not say who speaks.
+    """The clips that stay, among the rows that are still open (`is_open` [rows]). `linked`:
+    speakers are linked over all recordings, so that a row does not say who speaks.
 
     No clip counts as staying if an unchanged clip may change its split by the settings, or if the
     notes on the newest version are gone. All clips are assigned then, with the same answers.
     """
     if newest is None or linked or not _suffices(job, newest):
-        return nobody(len(left))
+        return nobody(len(is_open))
     described = versions.described(newest)
     first_ids: dict[str, str] = previous_version.noted(job.out, described).get("firsts", {})
     if not first_ids:
-        return nobody(len(left))
-    known = _known(previous_version.load(job.out, newest, described, job.package.seed))
-    return _compared(groups, left, known, first_ids, job.package.seed)
+        return nobody(len(is_open))
+    published = _known(previous_version.load(job.out, newest, described, job.package.seed))
+    return _compared(batches, is_open, published, first_ids, job.package.seed)
 
 
 def _suffices(job: Job, newest: Path) -> bool:
     """Whether the settings guarantee that an unchanged published clip keeps its split."""
     package = job.package
-    listed = (isinstance(each, Split) and each.list is not None for each in package.splits.values())
+    listed = (
+        isinstance(split, Split) and split.list is not None for split in package.splits.values()
+    )
     if not package.splits or package.resplit or any(listed):  # lists say what they do not find
         return False
     if package.max_hours_per_speaker is not None or not storage.exists(newest / splits.FILE):
@@ -97,49 +99,57 @@ class _Known(NamedTuple):
     names: list[str]
 
 
-def _known(there: Published) -> _Known:
-    names = sorted({group.split for group in there.groups})
-    numbers = np.array([names.index(group.split) for group in there.groups], np.int16)
-    split = np.repeat(numbers, [group.clips for group in there.groups])
-    order = np.argsort(there.high).astype(np.int32)
-    high, low, content = (column[order] for column in (there.high, there.low, there.content))
+def _known(published: Published) -> _Known:
+    names = sorted({group.split for group in published.groups})
+    numbers = np.array([names.index(group.split) for group in published.groups], np.int16)
+    split = np.repeat(numbers, [group.clips for group in published.groups])
+    order = np.argsort(published.high).astype(np.int32)
+    high, low, content = (
+        column[order] for column in (published.high, published.low, published.content)
+    )
     return _Known(high, low, content, split[order], names)
 
 
 def _compared(
-    groups: Sequence[ShardGroup], left: Bools, known: _Known, first_ids: dict[str, str], seed: int
+    batches: Sequence[ShardGroup],
+    is_open: Bools,
+    published: _Known,
+    first_ids: dict[str, str],
+    seed: int,
 ) -> Staying:
     """The rows with the ids and contents of published clips; nobody if the first clip of a split
     is not among them."""
-    split = np.full(len(left), -1, np.int16)
+    split = np.full(len(is_open), -1, np.int16)
     lengths: dict[str, int] = {}
     keys = seeded_hash.keys(str(seed), first_ids.values())
-    place = sorted_keys.places_of(keys[:, 0], keys[:, 1], known.high, known.low)
+    place = sorted_keys.places_of(keys[:, 0], keys[:, 1], published.high, published.low)
     met = np.zeros(len(place), bool)
-    for own, rows in _portions(groups):
-        at = sorted_keys.places_of(rows["high"], rows["low"], known.high, known.low)
-        same = np.flatnonzero((at >= 0) & left[own] & (known.content[at] == rows["content"]))
-        at = at[same]
-        side = split[own][same] = known.split[at]
+    for span, rows in _portions(batches):
+        position = sorted_keys.places_of(rows["high"], rows["low"], published.high, published.low)
+        same = np.flatnonzero(
+            (position >= 0) & is_open[span] & (published.content[position] == rows["content"])
+        )
+        position = position[same]
+        side = split[span][same] = published.split[position]
         length = split_allocation.lengths_of(rows["samples"][same], rows["rate"][same])
         for number in np.unique(side).tolist():
-            name = known.names[number]
+            name = published.names[number]
             lengths[name] = lengths.get(name, 0) + int(length[side == number].sum())
-        met |= [bool((at == each).any()) for each in place.tolist()]
+        met |= [bool((position == clip).any()) for clip in place.tolist()]
     still = {name for name, is_met in zip(first_ids, met, strict=True) if is_met}
     if not lengths.keys() <= still:
-        return nobody(len(left))
-    return Staying(split, known.names, lengths, {name: first_ids[name] for name in lengths})
+        return nobody(len(is_open))
+    return Staying(split, published.names, lengths, {name: first_ids[name] for name in lengths})
 
 
-def _portions(groups: Sequence[ShardGroup]) -> Iterator[tuple[slice, dict[str, NDArray[Any]]]]:
+def _portions(batches: Sequence[ShardGroup]) -> Iterator[tuple[slice, dict[str, NDArray[Any]]]]:
     """The places of some groups' rows among all rows, and their COLUMNS."""
-    first = at = 0
-    held: list[pa.Table] = []
-    for number, group in enumerate(groups):
-        held.append(group.table("digests.arrow", COLUMNS))
-        at += len(held[-1])
-        if at - first >= AT_ONCE or number + 1 == len(groups):
-            whole = pa.concat_tables(held)
-            yield slice(first, at), {name: whole[name].to_numpy() for name in COLUMNS}
-            first, held = at, []
+    first = end = 0
+    pieces: list[pa.Table] = []
+    for number, batch in enumerate(batches):
+        pieces.append(batch.table("digests.arrow", COLUMNS))
+        end += len(pieces[-1])
+        if end - first >= AT_ONCE or number + 1 == len(batches):
+            whole = pa.concat_tables(pieces)
+            yield slice(first, end), {name: whole[name].to_numpy() for name in COLUMNS}
+            first, pieces = end, []

@@ -27,11 +27,11 @@ def check(job: Job) -> None:
     """ConfigError for a weight of a dataset that is not among the sources."""
     if not job.package.weights:
         return
-    known = [dataset.name for dataset in plugins.datasets(job.sources)]
+    names = [dataset.name for dataset in plugins.datasets(job.sources)]
     for name in job.package.weights:
-        if name not in known:
+        if name not in names:
             raise ConfigError(
-                f"package.weights.{name}: there is no such dataset; there are: {', '.join(known)}"
+                f"package.weights.{name}: there is no such dataset; there are: {', '.join(names)}"
             )
 
 

@@ -36,46 +36,46 @@ SPDX = {
 
 def of_version(facts: DatasetJson, name: str) -> JsonObject:
     """Header from `facts`, the content of dataset.json; `name` is for people."""
-    found: JsonObject = {"pretty_name": name, **licences(facts["licences"].values())}
+    header: JsonObject = {"pretty_name": name, **licences(facts["licences"].values())}
     if codes := languages(row["language"] for row in facts["packaged"]):
-        found["language"] = codes
-    found["task_categories"] = [*TASKS]
-    found["size_categories"] = [size(facts["utterances"]["packaged"])]
+        header["language"] = codes
+    header["task_categories"] = [*TASKS]
+    header["size_categories"] = [size(facts["utterances"]["packaged"])]
     if "hf_parquet" in facts["formats"]:
         files = [{"split": s, "path": f"hf_parquet/{s}/*.parquet"} for s in facts["splits"]]
-        found["configs"] = [{"config_name": "default", "data_files": files}]
-    return found
+        header["configs"] = [{"config_name": "default", "data_files": files}]
+    return header
 
 
-def licence(given: str) -> str | None:
+def licence(stated: str) -> str | None:
     """The Hub's identifier of a licence with an SPDX identifier; None if the Hub has none."""
-    key = re.sub(r"(-only|-or-later|\+)$", "", given.strip().lower())
+    key = re.sub(r"(-only|-or-later|\+)$", "", stated.strip().lower())
     key = SPDX.get(key, key)
     return key if key in LICENCES else None
 
 
-def licences(given: Iterable[str | None]) -> JsonObject:
+def licences(stated: Iterable[str | None]) -> JsonObject:
     """`license`, and `license_name` and `license_link` of licences that the Hub does not know. A
     source without a licence is `unknown`."""
-    every = [*dict.fromkeys(given)]
+    every = [*dict.fromkeys(stated)]
     names = [*dict.fromkeys("unknown" if not g else licence(g) or "other" for g in every)]
-    found: JsonObject = {"license": names[0] if len(names) == 1 else names}
+    header: JsonObject = {"license": names[0] if len(names) == 1 else names}
     others = [g.strip() for g in every if g and licence(g) is None]
     if others:
         # The Hub allows lower-case letters, digits, dots and hyphens.
         slugs = [re.sub(r"[^a-z0-9.]+", "-", g.lower()).strip("-") or "see-text" for g in others]
-        found["license_name"] = "-and-".join(slugs)
+        header["license_name"] = "-and-".join(slugs)
     if links := [g for g in others if re.match(r"https?://\S+$", g)]:
-        found["license_link"] = links[0]
-    return found
+        header["license_link"] = links[0]
+    return header
 
 
 def languages(heard: Iterable[str | None]) -> list[str]:
     """ISO 639-1 codes (639-3 for languages without one), sorted; anything else is left out. `en-US`
     becomes `en`, and Whisper's `jw` Javanese."""
-    found = {re.split(r"[-_]", language.strip().lower())[0] for language in heard if language}
-    found = {"jv" if code == "jw" else code for code in found}
-    return sorted(code for code in found if re.fullmatch(r"[a-z]{2,3}", code))
+    codes = {re.split(r"[-_]", language.strip().lower())[0] for language in heard if language}
+    codes = {"jv" if code == "jw" else code for code in codes}
+    return sorted(code for code in codes if re.fullmatch(r"[a-z]{2,3}", code))
 
 
 def size(utterances: int) -> str:

@@ -71,7 +71,7 @@ def _contents(facts: DatasetJson) -> Iterator[str]:
     by_split = [
         (
             *(name, *_amounts(split)),
-            *(f"{split['durations'][each]:.2f}" for each in lengths),
+            *(f"{split['durations'][measure]:.2f}" for measure in lengths),
             f"{split['speakers']['count']:,}",
             f"{split['speakers']['hours_unknown']:.3f}",
         )
@@ -127,7 +127,7 @@ def _making(facts: DatasetJson) -> Iterator[str]:
     measured = ", ".join(cell(plugin["use"]) for plugin in stages["filter"]["filters"]) or "none"
     resample, transcribe = stages["resample"], stages["transcribe"]
     backends = transcribe.get("backends") or [transcribe["backend"]]
-    names = ", ".join(f"`{cell(each['use'])}`" for each in backends)
+    names = ", ".join(f"`{cell(backend['use'])}`" for backend in backends)
     weights = f", weights `{cell(recipes['weights'])}`" if recipes["weights"] else ""
     enhanced = ""
     if enhance := stages.get("enhance"):
@@ -163,8 +163,8 @@ def _without_folders(value: object) -> object:
 
 def _licences(facts: DatasetJson) -> Iterator[str]:
     yield "## Licences"
-    given = facts["licences"]
-    rows = [(name, licence or "not given") for name, licence in given.items()]
+    licences = facts["licences"]
+    rows = [(name, licence or "not given") for name, licence in licences.items()]
     yield table(("source", "licence"), rows)
     for use, licence in facts.get("weights_licences", {}).items():
         if licence:
@@ -176,7 +176,7 @@ def _licences(facts: DatasetJson) -> Iterator[str]:
                 f"> **Warning:** the licence of {cell(model['name'])} forbids commercial use; it "
                 "chose or measured what is here."
             )
-    if bare := [cell(name) for name, licence in given.items() if not licence]:
+    if bare := [cell(name) for name, licence in licences.items() if not licence]:
         yield (
             f"> **Warning:** no licence was given for {', '.join(bare)}. Find out what its owner "
             "allows before you share this dataset, or what was trained on it."
@@ -196,18 +196,18 @@ def _reading(facts: DatasetJson, tars: Mapping[str, int]) -> Iterator[str]:
         yield " ".join(about[0].split())
         if lines := list(_layout(name, about, options[name])):
             yield "\n".join(["```text", *lines, "```"])
-        if found := card_reading.snippet(name, split, facts, tars):
-            yield f"```{found.language}\n{found.code}```"
+        if snippet := card_reading.snippet(name, split, facts, tars):
+            yield f"```{snippet.language}\n{snippet.code}```"
 
 
 def _layout(name: str, about: Iterable[str], options: JsonObject) -> Iterator[str]:
     """Lines of a docstring's paragraphs that are paths; those after "With `NAME: true`" only if
     that option is on."""
-    there = True
+    is_on = True
     for paragraph in about:
         if option := re.match(r"With `(\w+): true`", paragraph):
-            there = bool(options[option[1]])
-        elif there:
+            is_on = bool(options[option[1]])
+        elif is_on:
             yield from (line for line in paragraph.splitlines() if line.startswith(f"{name}/"))
 
 

@@ -63,14 +63,14 @@ def durations(seconds: Float64s, hours: float) -> JsonObject:
     if not len(seconds):
         return {"min": None, "mean": None, "median": None, "max": None, "histogram": []}
     counts = np.diff(np.searchsorted(np.sort(seconds), [*EDGES, np.inf]))
-    found = {
+    statistics = {
         "min": seconds.min(),
         "median": np.median(seconds),
         "max": seconds.max(),
         "mean": hours * 3600 / len(seconds),
     }
     return {
-        **{name: round(float(value), 6) for name, value in found.items()},
+        **{name: round(float(value), 6) for name, value in statistics.items()},
         "histogram": [
             {"from": low, "to": high, "utterances": int(count)}
             for low, high, count in zip(EDGES, [*EDGES[1:], None], counts, strict=True)
@@ -100,11 +100,11 @@ def largest(kept: pa.Table) -> list[JsonObject]:
 
 def _known(kept: pa.Table) -> pa.Table:
     """Rows of known speakers; those over all recordings have no dataset."""
-    known = kept.filter(pc.is_valid(kept["speaker"]))
-    anywhere = pc.match_substring_regex(known["speaker"], f"^{ids.OVER_ALL.pattern}$")
+    rows = kept.filter(pc.is_valid(kept["speaker"]))
+    anywhere = pc.match_substring_regex(rows["speaker"], f"^{ids.OVER_ALL.pattern}$")
     nobody = pa.scalar(None, pa.string())
-    dataset = pc.if_else(anywhere, nobody, known["dataset"])
-    return known.set_column(known.column_names.index("dataset"), "dataset", dataset)
+    dataset = pc.if_else(anywhere, nobody, rows["dataset"])
+    return rows.set_column(rows.column_names.index("dataset"), "dataset", dataset)
 
 
 def _hours(kept: pa.Table) -> float:

@@ -73,9 +73,9 @@ def write(
     columns = tables.schema(staging / UTTERANCES_FILE)
     card = card_readme.text(facts, columns, gathered.tars)
     storage.write_atomic(staging / "README.md", card.encode())
-    there = storage.of(staging).tree(staging)
+    staged = storage.of(staging).tree(staging)
     files: dict[str, PublishedEntry] = {}
-    for name in sorted({*there, *hashes}):  # shards of a remote version are not in the folder
+    for name in sorted({*staged, *hashes}):  # shards of a remote version are not in the folder
         digest, size = hashes.get(name) or storage.hashed(staging / name)
         files[name] = {"sha256": digest, "bytes": size}
     storage.write_atomic(staging / DATASET_FILE, sealed({**facts, "files": files}))
@@ -129,14 +129,17 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
 
 def _models(job: Job) -> list[JsonObject]:
     """Known models, beside the recognisers', that touched the version; nothing if none did."""
-    chosen = [("diarizers", job.speakers), *(("filters", each) for each in job.filter.filters)]
+    chosen = [
+        ("diarizers", job.speakers),
+        *(("filters", filter_plugin) for filter_plugin in job.filter.filters),
+    ]
     if recipe.enhancing(job):
         chosen += [("filters", enhanced.scorer(job)), ("enhance", job.enhance)]
     resolved = [plugins.resolve(shelf, plugin) for shelf, plugin in chosen]
-    found = {m.name: m for module, own in resolved for m in module.known_models(own)}
+    models = {m.name: m for module, settings in resolved for m in module.known_models(settings)}
     return [
         {"name": m.name, "licence": m.licence, "source": m.source, "commercial": m.commercial}
-        for m in found.values()
+        for m in models.values()
     ]
 
 

@@ -64,7 +64,7 @@ def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str,
     by split within each format."""
     if not limits:
         return {}
-    found: dict[tuple[str, str], Int64s] = {}
+    counts: dict[tuple[str, str], Int64s] = {}
     for batch in tables.batches(version / UTTERANCES_FILE, COLUMNS, BATCH):
         values = measures(batch)
         splits = batch["split"].to_numpy(zero_copy_only=False)
@@ -73,10 +73,10 @@ def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str,
             for use, reader in limits.items():
                 if reader.splits is None or split in reader.splits:
                     none = np.zeros(1 + len(reader.bounds), np.int64)
-                    found.setdefault((use, split), none)
-                    found[use, split] += [inside.sum(), *_first_broken(reader, values, inside)]
+                    counts.setdefault((use, split), none)
+                    counts[use, split] += [inside.sum(), *_first_broken(reader, values, inside)]
     order = list(limits)
-    return dict(sorted(found.items(), key=lambda item: (order.index(item[0][0]), item[0][1])))
+    return dict(sorted(counts.items(), key=lambda item: (order.index(item[0][0]), item[0][1])))
 
 
 def measures(batch: pa.RecordBatch) -> dict[str, Float64s]:
@@ -94,13 +94,13 @@ def measures(batch: pa.RecordBatch) -> dict[str, Float64s]:
     }
 
 
-def _first_broken(reader: ReaderLimits, values: Values, left: Bools) -> Iterator[int]:
-    """How many of the rows `left` each bound is the first to drop."""
+def _first_broken(reader: ReaderLimits, values: Values, remaining: Bools) -> Iterator[int]:
+    """How many of the `remaining` rows each bound is the first to drop."""
     for bound in reader.bounds:
         value = values[bound.measure]
-        beyond = left & (value < bound.limit if bound.side == "min" else value > bound.limit)
+        beyond = remaining & (value < bound.limit if bound.side == "min" else value > bound.limit)
         yield int(beyond.sum())
-        left = left & ~beyond
+        remaining = remaining & ~beyond
 
 
 def _sentence(
@@ -142,8 +142,8 @@ def _remedy(bound: Bound, segmenter: Plugin) -> str:
         return "drop them with the verdict char_rate in transcribe.verdicts"
     if bound.measure == "characters" and bound.side == "min":
         return "drop them with the verdict empty_text in transcribe.verdicts"
-    known = plugins.SEGMENTERS.load(segmenter.use).Settings.model_fields
-    names = [name for name in (SHORTER if bound.side == "max" else LONGER) if name in known]
+    fields = plugins.SEGMENTERS.load(segmenter.use).Settings.model_fields
+    names = [name for name in (SHORTER if bound.side == "max" else LONGER) if name in fields]
     if bound.side == "max":
         if not names:
             return "cut them at pauses with filter.segmenter.use=vad"

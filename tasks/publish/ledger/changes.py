@@ -48,40 +48,45 @@ class Old(NamedTuple):
         return int(self.part.table["rows"].to_numpy()[self.stays].sum() + self.gone.sum())
 
 
-def recordings_now(groups: Sequence[ShardGroup]) -> Now:
-    found = [each.table("accounts.arrow", (KEY, "digest", "rows")) for each in groups]
-    group = np.repeat(np.arange(len(found), dtype=np.int32), [len(each) for each in found])
+def recordings_now(batches: Sequence[ShardGroup]) -> Now:
+    accounts = [batch.table("accounts.arrow", (KEY, "digest", "rows")) for batch in batches]
+    number = np.repeat(
+        np.arange(len(accounts), dtype=np.int32), [len(account) for account in accounts]
+    )
     empty = recording_digests.ACCOUNTS.empty_table().select([KEY, "digest", "rows"])
-    table = pa.concat_tables([empty, *found])
+    table = pa.concat_tables([empty, *accounts])
     keys = table[KEY].to_numpy()
     order = np.argsort(keys, kind="stable")
     now = Now(
         keys[order],
         table["digest"].to_numpy()[order],
         table["rows"].to_numpy()[order].astype(np.int64),
-        group[order],
+        number[order],
     )
     # Recordings with the same hash count as one, so their rows stay together.
-    for at in np.flatnonzero(now.keys[1:] == now.keys[:-1]).tolist():
-        now.digests[at] = now.digests[at + 1] = now.digests[at] + now.digests[at + 1]
+    for index in np.flatnonzero(now.keys[1:] == now.keys[:-1]).tolist():
+        now.digests[index] = now.digests[index + 1] = now.digests[index] + now.digests[index + 1]
     return now
 
 
-def enter_verdicts(scratch: Path, groups: Sequence[ShardGroup], now: Now) -> None:
+def enter_verdicts(scratch: Path, batches: Sequence[ShardGroup], now: Now) -> None:
     """Update the digests of recordings that corpus-wide verdicts touch."""
-    for batch in tables.arrow_batches(scratch / corpus_rejections.FILE):
-        group, verdicts = groups[batch["group"][0].as_py()], pa.Table.from_batches([batch])
-        held = group.table("accounts.arrow", (KEY, "overlaps"))
+    for record_batch in tables.arrow_batches(scratch / corpus_rejections.FILE):
+        batch, verdicts = (
+            batches[record_batch["group"][0].as_py()],
+            pa.Table.from_batches([record_batch]),
+        )
+        accounts = batch.table("accounts.arrow", (KEY, "overlaps"))
         # Where spans overlap, a verdict moves samples between rows.
-        moved = pc.is_in(verdicts[KEY], held[KEY].filter(held["overlaps"]).combine_chunks())
+        moved = pc.is_in(verdicts[KEY], accounts[KEY].filter(accounts["overlaps"]).combine_chunks())
         alone = verdicts.filter(pc.invert(moved))
         place = np.searchsorted(now.keys, alone[KEY].to_numpy())
         np.add.at(now.digests, place, recording_digests.changes(alone))
         if pc.any(moved).as_py():
-            own = verdicts.filter(moved)
-            rows = group.ledger(range(shard_groups.SLICES))
-            rows = rows.filter(pc.is_in(rows[KEY], own[KEY]))
-            account = recording_digests.of_ledger(ledger_rows.judged(rows, own))
+            overlapping = verdicts.filter(moved)
+            rows = batch.ledger(range(shard_groups.SLICES))
+            rows = rows.filter(pc.is_in(rows[KEY], overlapping[KEY]))
+            account = recording_digests.of_ledger(ledger_rows.judged(rows, overlapping))
             place = np.searchsorted(now.keys, account[KEY].to_numpy())
             now.digests[place] = account["digest"].to_numpy()
 
@@ -92,14 +97,14 @@ def compare(parts: Sequence[LedgerPart], now: Now) -> tuple[list[Old], Bools]:
     old = list[Old]()
     for part in parts:
         keys = part.table[KEY].to_numpy()
-        at = sorted_keys.index_in(now.keys, keys)
-        there = at >= 0
+        position = sorted_keys.index_in(now.keys, keys)
+        is_present = position >= 0
         removed = part.table["removed"].to_numpy()
-        same = there & ~removed
-        same[same] = now.digests[at[same]] == part.table["digest"].to_numpy()[same]
-        fresh[at[same]] = False
+        same = is_present & ~removed
+        same[same] = now.digests[position[same]] == part.table["digest"].to_numpy()[same]
+        fresh[position[same]] = False
         number = 0 if part.name == LEDGER_FILE else int(Path(part.name).stem.removeprefix("part-"))
-        old.append(Old(number, part, same | (removed & ~there), ~removed & ~there))
+        old.append(Old(number, part, same | (removed & ~is_present), ~removed & ~is_present))
     twin = np.flatnonzero(now.keys[1:] == now.keys[:-1])
     fresh[twin + 1] = fresh[twin]
     return old, fresh
@@ -107,5 +112,5 @@ def compare(parts: Sequence[LedgerPart], now: Now) -> tuple[list[Old], Bools]:
 
 def departed(part: Old) -> Bools:
     """Which recordings of a part are in no source any more."""
-    found: Bools = part.gone | (part.stays & part.part.table["removed"].to_numpy())
-    return found
+    gone: Bools = part.gone | (part.stays & part.part.table["removed"].to_numpy())
+    return gone

@@ -55,10 +55,10 @@ def plan(job: Job, scratch: Path, judged: bool) -> JsonObject:
     `ledger_parts.write`; names of parts to link, with the names of their notes; and a hash of all
     rows.
     """
-    groups = shard_groups.listed(job, scratch)
-    now = recordings_now(groups)
+    batches = shard_groups.listed(job, scratch)
+    now = recordings_now(batches)
     if judged:
-        enter_verdicts(scratch, groups, now)
+        enter_verdicts(scratch, batches, now)
     most, rows = job.package.table_rows, int(now.rows.sum())
     newest = versions.newest(job.out)
     parts = []
@@ -69,14 +69,14 @@ def plan(job: Job, scratch: Path, judged: bool) -> JsonObject:
     anew = (
         single or not parts or parts[0].name == LEDGER_FILE or 2 * int(now.rows[fresh].sum()) > rows
     )
-    removed = [each.part.table[KEY].to_numpy()[departed(each)] for each in old]
+    removed = [old_part.part.table[KEY].to_numpy()[departed(old_part)] for old_part in old]
     state = hashlib.sha256()
-    left = np.sort(np.concatenate([np.zeros(0, np.uint64), *removed]))
-    for codes in (now.keys, now.digests, left):
+    departed_keys = np.sort(np.concatenate([np.zeros(0, np.uint64), *removed]))
+    for codes in (now.keys, now.digests, departed_keys):
         state.update(codes.data)
     if anew:
         fresh = np.ones(len(now.keys), bool)
-        old = [each._replace(stays=departed(each) & each.stays) for each in old]
+        old = [old_part._replace(stays=departed(old_part) & old_part.stays) for old_part in old]
     with storage.of(scratch).writing(scratch) as home:
         (home / "ledger").mkdir(parents=True, exist_ok=True)
         tasks, links = _tasks(home, old, int(now.rows[fresh].sum()), most, single, anew)
@@ -108,15 +108,15 @@ def joined(sizes: Sequence[int], most: int) -> list[list[int]]:
     items = [(rows, [index]) for index, rows in enumerate(sizes)]
     level = 0
     while level <= most.bit_length() // FAN_BITS:
-        own = [each for each in items if _level(each[0]) == level]
+        of_level = [item for item in items if _level(item[0]) == level]
         some, rows = list[tuple[int, list[int]]](), 0
-        for each in own:
-            if rows + each[0] <= most:
-                some, rows = [*some, each], rows + each[0]
-        if len(own) < 1 << FAN_BITS or len(some) < 2:
+        for item in of_level:
+            if rows + item[0] <= most:
+                some, rows = [*some, item], rows + item[0]
+        if len(of_level) < 1 << FAN_BITS or len(some) < 2:
             level += 1
             continue
-        items = [each for each in items if each not in some]
+        items = [item for item in items if item not in some]
         items.append((rows, sorted(index for _, indices in some for index in indices)))
     return sorted(indices for _, indices in items)
 
@@ -129,31 +129,37 @@ def _tasks(
     home: Path, old: Sequence[Old], fresh: int, most: int, single: bool, anew: bool
 ) -> tuple[list[Task], list[LedgerPart]]:
     """The parts to write, and those to link. `fresh`: rows for new parts."""
-    old = [each for each in old if each.rows]
+    old = [old_part for old_part in old if old_part.rows]
     if single:
         _save_kept(home, 0, old)
-        return [Task(LEDGER_FILE, tuple(each.part.name for each in old), (0, 1))], []
+        return [Task(LEDGER_FILE, tuple(old_part.part.name for old_part in old), (0, 1))], []
     count = count_for(fresh, most)
-    sizes = [each.rows for each in old]
+    sizes = [old_part.rows for old_part in old]
     runs = joined([*sizes, *([fresh] if count == 1 and fresh else [])], most)
-    number = 0 if anew else max((each.number for each in old), default=-1) + 1
+    number = 0 if anew else max((old_part.number for old_part in old), default=-1) + 1
     tasks, links = list[Task](), list[LedgerPart]()
     if count > 1:
-        for at in range(count):
-            tasks.append(Task(name_of(number), (), (at, count)))
+        for portion in range(count):
+            tasks.append(Task(name_of(number), (), (portion, count)))
             number += 1
     for run in runs:
-        own = [old[index] for index in run if index < len(old)]
-        new = len(own) < len(run)
-        if not new and len(own) == 1 and own[0].whole and not anew:
-            links.append(own[0].part)
+        joined_parts = [old[index] for index in run if index < len(old)]
+        new = len(joined_parts) < len(run)
+        if not new and len(joined_parts) == 1 and joined_parts[0].whole and not anew:
+            links.append(joined_parts[0].part)
             continue
-        if new or anew or len(own) > 1:
+        if new or anew or len(joined_parts) > 1:
             name, number = name_of(number), number + 1
         else:
-            name = own[0].part.name
-        _save_kept(home, len(tasks), own)
-        tasks.append(Task(name, tuple(each.part.name for each in own), (0, 1) if new else None))
+            name = joined_parts[0].part.name
+        _save_kept(home, len(tasks), joined_parts)
+        tasks.append(
+            Task(
+                name,
+                tuple(old_part.part.name for old_part in joined_parts),
+                (0, 1) if new else None,
+            )
+        )
     return tasks, links
 
 
@@ -164,12 +170,12 @@ def name_of(number: int) -> str:
 
 def _save_kept(home: Path, number: int, old: Sequence[Old]) -> None:
     """Save, for each of these parts, the keys of the recordings whose rows stay."""
-    found = [KEPT.empty_table()]
-    for each in old:
-        which = each.stays | each.gone
-        keys = each.part.table[KEY].to_numpy()[which]
-        found.append(pa.table([keys, each.gone[which]], schema=KEPT))
-    tables.write_arrow(home / f"ledger/{number}.arrow", [pa.concat_tables(found)])
+    kept = [KEPT.empty_table()]
+    for old_part in old:
+        which = old_part.stays | old_part.gone
+        keys = old_part.part.table[KEY].to_numpy()[which]
+        kept.append(pa.table([keys, old_part.gone[which]], schema=KEPT))
+    tables.write_arrow(home / f"ledger/{number}.arrow", [pa.concat_tables(kept)])
 
 
 def _calls(tasks: Sequence[Task]) -> list[list[int]]:
@@ -177,9 +183,9 @@ def _calls(tasks: Sequence[Task]) -> list[list[int]]:
     each slice is read once."""
     calls: dict[int, list[int]] = {}
     for number, task in enumerate(tasks):
-        at, count = task.portion or (0, 1)
+        portion, count = task.portion or (0, 1)
         sliced = count > shard_groups.SLICES
-        calls.setdefault(-1 - at * shard_groups.SLICES // count if sliced else number, []).append(
-            number
-        )
+        calls.setdefault(
+            -1 - portion * shard_groups.SLICES // count if sliced else number, []
+        ).append(number)
     return [*calls.values()]

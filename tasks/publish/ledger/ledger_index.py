@@ -77,37 +77,37 @@ def of_version(out: Path, newest: Path, described: DatasetJson) -> list[LedgerPa
     """The parts of the newest version's ledger, in order. RunError if a part has no note and is
     damaged."""
     with suppress(OSError, ValueError, KeyError, pa.ArrowException):
-        if known := previous_version.noted(out, described):
-            for name, _ in known["ledger"]:
+        if noted := previous_version.noted(out, described):
+            for name, _ in noted["ledger"]:
                 storage.inside(newest, name)
             return [
-                LedgerPart(n, file, previous_version.read(out, file)) for n, file in known["ledger"]
+                LedgerPart(n, file, previous_version.read(out, file)) for n, file in noted["ledger"]
             ]
-    found, proved = [], Proved(newest)
+    parts, proved = [], Proved(newest)
     for part in tables.parts(newest / LEDGER_FILE):
         ledger = tables.conformed(tables.read(part, opened=proved), LEDGER)
-        found.append(LedgerPart(proved.name_of(part), "", tell(ledger)))
-    return found
+        parts.append(LedgerPart(proved.name_of(part), "", tell(ledger)))
+    return parts
 
 
 def note(scratch: Path, number: int, written: Sequence[Written]) -> None:
     """Record the parts that one worker call has written or linked."""
     path = scratch / f"ledger/noted-{number:06d}.json"
-    storage.of(scratch).write(path, json.dumps([asdict(each) for each in written]).encode())
+    storage.of(scratch).write(path, json.dumps([asdict(part) for part in written]).encode())
 
 
 def portions(out: Path, scratch: Path) -> list[Portion]:
     """All recorded parts, in the order of their names."""
-    found = []
+    recorded = []
     for path in storage.names(scratch / "ledger", ".json"):
         if path.name.startswith("noted-"):
-            found += [_portion(out, **each) for each in storage.read_json(path)]
-    return sorted(found, key=lambda each: each.name)
+            recorded += [_portion(out, **entry) for entry in storage.read_json(path)]
+    return sorted(recorded, key=lambda portion: portion.name)
 
 
 def _portion(out: Path, name: str, file: list[Any], note_file: str, gone: list[str]) -> Portion:
-    known = json.loads(previous_version.read(out, note_file).schema.metadata[b"told"])
-    counts = {key: (live, failed) for key, (live, failed) in known["recordings"].items()}
-    totals = Totals(pa.Table.from_pylist(known["sums"], schema=summary.SUMS), counts)
-    first = {key: [Broken(*each) for each in some] for key, some in known["broken"].items()}
+    noted = json.loads(previous_version.read(out, note_file).schema.metadata[b"told"])
+    counts = {key: (live, failed) for key, (live, failed) in noted["recordings"].items()}
+    totals = Totals(pa.Table.from_pylist(noted["sums"], schema=summary.SUMS), counts)
+    first = {key: [Broken(*fields) for fields in some] for key, some in noted["broken"].items()}
     return Portion(name, (file[0], file[1]), note_file, gone, totals, first)

@@ -40,34 +40,34 @@ def write(
     All parts of a call read the same portion of the decisions."""
     plan = json.loads(storage.read(scratch / "ledger/plan.json"))
     tasks = [Task(**plan["tasks"][number]) for number in numbers]
-    found = KEYED.empty_table()
+    rows = KEYED.empty_table()
     if tasks[0].portion is not None:
         first, (last, count) = tasks[0].portion[0], tasks[-1].portion or (0, 1)
         size = shard_groups.SLICES
         slices = range(first * size // count, max(-(-(last + 1) * size // count), 1))
-        groups = shard_groups.listed(job, scratch)
-        pieces = [groups[number].ledger(slices) for number in plan["groups"]]
+        batches = shard_groups.listed(job, scratch)
+        pieces = [batches[number].ledger(slices) for number in plan["groups"]]
         if not plan["anew"]:
             wanted = tables.read_arrow(scratch / "ledger/wanted.arrow")[KEY].combine_chunks()
-            pieces = [each.filter(pc.is_in(each[KEY], wanted)) for each in pieces]
-        found = pa.concat_tables([found, *pieces])
+            pieces = [piece.filter(pc.is_in(piece[KEY], wanted)) for piece in pieces]
+        rows = pa.concat_tables([rows, *pieces])
         if plan["judged"]:
-            found = ledger_rows.judged(found, _verdicts(scratch / corpus_rejections.FILE, slices))
+            rows = ledger_rows.judged(rows, _verdicts(scratch / corpus_rejections.FILE, slices))
     written = []
     for number, task in zip(numbers, tasks, strict=True):
-        own = found.slice(0, 0)
+        part_rows = rows.slice(0, 0)
         if task.portion is not None:
-            at, count = task.portion
-            inside = shard_groups.slice_of(found[KEY].to_numpy(), count) == at
-            own = found if inside.all() else found.filter(pa.array(inside))
-        own = own.drop_columns([KEY])
+            portion, count = task.portion
+            inside = shard_groups.slice_of(rows[KEY].to_numpy(), count) == portion
+            part_rows = rows if inside.all() else rows.filter(pa.array(inside))
+        part_rows = part_rows.drop_columns([KEY])
         gone: list[str] = []
         if task.before:
             assert newest is not None
-            kept, left = _before(newest, task, scratch / f"ledger/{number}.arrow")
-            gone = left["recording"].to_pylist()
-            own = pa.concat_tables([own, kept, left])
-        written.append(_write(job, task.name, ledger_rows.in_order(own), staging, gone))
+            kept, departed = _before(newest, task, scratch / f"ledger/{number}.arrow")
+            gone = departed["recording"].to_pylist()
+            part_rows = pa.concat_tables([part_rows, kept, departed])
+        written.append(_write(job, task.name, ledger_rows.in_order(part_rows), staging, gone))
     ledger_notes.note(scratch, numbers[0], written)
 
 
@@ -111,25 +111,29 @@ def _write(job: Job, name: str, ledger: pa.Table, staging: Path, gone: list[str]
 
 def _before(newest: Path, task: Task, kept: Path) -> tuple[pa.Table, pa.Table]:
     """Rows of the newest version that stay, and those of recordings that have left since."""
-    known = tables.read_arrow(kept)
-    stays, gone = (known[KEY].filter(each) for each in (pc.invert(known["gone"]), known["gone"]))
-    opened, rows, left = Proved(newest), [], []
+    kept_keys = tables.read_arrow(kept)
+    stays, gone = (
+        kept_keys[KEY].filter(mask) for mask in (pc.invert(kept_keys["gone"]), kept_keys["gone"])
+    )
+    opened, rows, departed = Proved(newest), [], []
     for name in task.before:
         for table in tables.row_groups(storage.inside(newest, name), opened=opened):
             ledger = tables.conformed(table, LEDGER)
             keys = pa.array(recording_digests.keys_of(ledger["recording"]))
             rows.append(ledger.filter(pc.is_in(keys, stays)))
             if len(gone):
-                left.append(ledger.filter(pc.is_in(keys, gone)))
+                departed.append(ledger.filter(pc.is_in(keys, gone)))
     empty = LEDGER.empty_table()
-    return pa.concat_tables([empty, *rows]), ledger_rows.removed(pa.concat_tables([empty, *left]))
+    return pa.concat_tables([empty, *rows]), ledger_rows.removed(
+        pa.concat_tables([empty, *departed])
+    )
 
 
 def _verdicts(path: Path, slices: range) -> pa.Table:
     """Verdicts on utterances of some slices; read in batches, as there may be many."""
-    found = [corpus_rejections.SAVED.empty_table()]
+    pieces = [corpus_rejections.SAVED.empty_table()]
     for batch in tables.arrow_batches(path):
-        own = shard_groups.slice_of(batch[KEY].to_numpy(), shard_groups.SLICES)
-        inside = (own >= slices.start) & (own < slices.stop)
-        found.append(pa.Table.from_batches([batch.filter(pa.array(inside))]))
-    return pa.concat_tables(found)
+        slice_numbers = shard_groups.slice_of(batch[KEY].to_numpy(), shard_groups.SLICES)
+        inside = (slice_numbers >= slices.start) & (slice_numbers < slices.stop)
+        pieces.append(pa.Table.from_batches([batch.filter(pa.array(inside))]))
+    return pa.concat_tables(pieces)

@@ -31,15 +31,15 @@ from tasks.shard_store import recipe
 from tasks.storage import tables
 
 
-def judge(job: Job, group: ShardGroup) -> None:
+def judge(job: Job, batch: ShardGroup) -> None:
     """On a worker: judge a group of shards."""
-    parts = [shard_outcomes.of_shard(job, shard, strict=True) for shard in group.shards]
-    rows = pa.concat_tables([each.rows for each in parts]).combine_chunks()
-    ledger = pa.concat_tables([each.ledger for each in parts])
+    parts = [shard_outcomes.of_shard(job, shard, strict=True) for shard in batch.shards]
+    rows = pa.concat_tables([part.rows for part in parts]).combine_chunks()
+    ledger = pa.concat_tables([part.ledger for part in parts])
     data = {
         "rows.arrow": arrow_bytes(rows),
         "decisions.parquet": tables.parquet(
-            pa.concat_tables([each.utterances for each in parts]),
+            pa.concat_tables([part.utterances for part in parts]),
             compression="zstd",
             write_statistics=False,
         ),
@@ -47,24 +47,24 @@ def judge(job: Job, group: ShardGroup) -> None:
         "accounts.arrow": arrow_bytes(recording_digests.of_ledger(ledger)),
     }
     if recipe.across_recordings(job) is not None:
-        data["voices.arrow"] = arrow_bytes(pa.concat_tables([each.voices for each in parts]))
+        data["voices.arrow"] = arrow_bytes(pa.concat_tables([part.voices for part in parts]))
     if corpus.takes_part(job):
-        data["heard.arrow"] = arrow_bytes(pa.concat_tables([each.heard for each in parts]))
+        data["heard.arrow"] = arrow_bytes(pa.concat_tables([part.heard for part in parts]))
     data["ledger.bin"], slices = _sliced(ledger)
     facts: GroupFacts = {
-        "files": {name: hashlib.sha256(each).hexdigest()[:16] for name, each in data.items()},
+        "files": {name: hashlib.sha256(content).hexdigest()[:16] for name, content in data.items()},
         "slices": slices,
         "rows": rows.num_rows,
         "ledger": ledger.num_rows,
         "changed": [
             shard
-            for shard, each in zip(group.shards, parts, strict=True)
-            if pc.any(_unsettled(each.ledger)).as_py()
+            for shard, part in zip(batch.shards, parts, strict=True)
+            if pc.any(_unsettled(part.ledger)).as_py()
         ],
     }
-    for name, each in data.items():
-        storage.write_atomic(group.home / name, each)
-    storage.write_atomic(group.home / "facts.json", json.dumps(facts).encode())
+    for name, content in data.items():
+        storage.write_atomic(batch.home / name, content)
+    storage.write_atomic(batch.home / "facts.json", json.dumps(facts).encode())
 
 
 def _unsettled(ledger: pa.Table) -> pa.ChunkedArray:
@@ -95,15 +95,15 @@ def _digests(job: Job, rows: pa.Table, ledger: pa.Table) -> pa.Table:
 
 def _sliced(ledger: pa.Table) -> tuple[bytes, list[tuple[int, int, int]]]:
     """The ledger in portions, each a stream of its own: (first byte, bytes, CRC-32) of each."""
-    found = recording_digests.keys_of(ledger["recording"])
-    ledger = ledger.append_column(KEYED.field(KEY), pa.array(found))
-    order = np.argsort(found, kind="stable")
+    keys = recording_digests.keys_of(ledger["recording"])
+    ledger = ledger.append_column(KEYED.field(KEY), pa.array(keys))
+    order = np.argsort(keys, kind="stable")
     ledger = ledger.take(order).combine_chunks()
-    edges = np.searchsorted(slice_of(found[order], SLICES), np.arange(SLICES + 1))
+    edges = np.searchsorted(slice_of(keys[order], SLICES), np.arange(SLICES + 1))
     whole, slices = bytearray(), []
     for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        own = ledger.slice(low, high - low)
-        part = arrow_bytes(own, pa.ipc.new_stream) if high > low else b""
+        portion = ledger.slice(low, high - low)
+        part = arrow_bytes(portion, pa.ipc.new_stream) if high > low else b""
         slices.append((len(whole), len(part), zlib.crc32(part)))
         whole += part
     return bytes(whole), slices

@@ -35,23 +35,23 @@ def keys_of(recordings: pa.ChunkedArray) -> UInt64s:
     """The hash of each row's recording; uint64 [rows]."""
     coded = long_columns.coded(recordings)
     hashes = seeded_hash.draws("recording", coded.dictionary.to_pylist())
-    found: UInt64s = hashes[coded.indices.to_numpy(zero_copy_only=False)]
-    return found
+    keys: UInt64s = hashes[coded.indices.to_numpy(zero_copy_only=False)]
+    return keys
 
 
 def of_ledger(ledger: pa.Table) -> pa.Table:
     """ACCOUNTS of the recordings of a ledger, or of a portion of it, sorted by key."""
-    keys, at = np.unique(keys_of(ledger["recording"]), return_inverse=True)
+    keys, index = np.unique(keys_of(ledger["recording"]), return_inverse=True)
     digest = np.zeros(len(keys), np.uint64)
-    np.add.at(digest, at, _with_outcome(_before_outcome(ledger), ledger))
+    np.add.at(digest, index, _with_outcome(_before_outcome(ledger), ledger))
     overlaps = pc.greater(ledger["overlap_samples"], 0).to_numpy()
     removed = pc.fill_null(pc.equal(ledger["reason"], REMOVED), False).to_numpy()
     columns = [
         keys,
         digest,
-        np.bincount(at, minlength=len(keys)),
-        np.bincount(at, overlaps, len(keys)) > 0,
-        np.bincount(at, removed, len(keys)) > 0,
+        np.bincount(index, minlength=len(keys)),
+        np.bincount(index, overlaps, len(keys)) > 0,
+        np.bincount(index, removed, len(keys)) > 0,
     ]
     return pa.table(columns, schema=ACCOUNTS)
 
@@ -68,8 +68,8 @@ def changes(verdicts: pa.Table) -> UInt64s:
     """What verdicts (outcomes.COLUMNS, with ACCOUNT and ACCOUNTED of their clips) add to the
     digests of their recordings, provided that no spans overlap."""
     then, before = (verdicts[name].to_numpy() for name in (ACCOUNTED, ACCOUNT))
-    found: UInt64s = _with_outcome(before, verdicts) - then
-    return found
+    added: UInt64s = _with_outcome(before, verdicts) - then
+    return added
 
 
 def _before_outcome(rows: pa.Table) -> UInt64s:

@@ -94,10 +94,10 @@ class ShardGroup:
         """CorruptManifest if the group has no outcomes, or damaged ones."""
         place = self.home / "facts.json"
         try:
-            found: GroupFacts = storage.read_json(place)
+            facts: GroupFacts = storage.read_json(place)
         except (FileNotFoundError, ValueError) as error:
             raise CorruptManifest(f"{place} is gone or damaged", str(place)) from error
-        return found
+        return facts
 
     def data(self, name: str) -> bytes:
         """The bytes of a file; CorruptManifest if they are not as written."""
@@ -113,11 +113,13 @@ class ShardGroup:
         """A table, or only these columns of it, in the file's order; CorruptManifest if it names
         PCM outside the blobs."""
         data = pa.py_buffer(self.data(name))
-        held = pa.ipc.open_file(data)
-        names = held.schema.names
-        fields = [at for at, each in enumerate(names) if columns is None or each in set(columns)]
+        stored = pa.ipc.open_file(data)
+        names = stored.schema.names
+        fields = [
+            index for index, column in enumerate(names) if columns is None or column in set(columns)
+        ]
         if columns is None or len(data) < SMALL:  # reading it all is faster than opening it again
-            table = held.read_all().select(fields)
+            table = stored.read_all().select(fields)
         else:
             some = pa.ipc.IpcReadOptions(included_fields=fields)
             table = pa.ipc.open_file(data, options=some).read_all()
@@ -134,8 +136,8 @@ class ShardGroup:
         with storage.of(self.home).spans(self.home, [("ledger.bin", low, high)]) as read:
             data = read(("ledger.bin", low, high)) or b""
         parts = []
-        for at, size, crc in spans:
-            part = memoryview(data)[at - low : at - low + size]
+        for begin, size, crc in spans:
+            part = memoryview(data)[begin - low : begin - low + size]
             if zlib.crc32(part) != crc:
                 raise self._damaged("ledger.bin")
             parts.append(pa.ipc.open_stream(pa.py_buffer(part), options=_ALONE).read_all())
@@ -162,27 +164,27 @@ def groups(job: Job, keys: Mapping[str, str]) -> list[ShardGroup]:
     what: list[object] = [FORMAT, shard_outcomes.VERSION, *package, corpus.takes_part(job)]
     what += ["audio", job.package.audio] if recipe.enhancing(job) else []
     what += ["voices"] if recipe.across_recordings(job) is not None else []
-    found = []
+    batches = []
     for low in range(0, len(names), AT_ONCE):
         some = tuple(names[low : low + AT_ONCE])
         key = digest("decided", what, [(name, keys[name]) for name in some])
-        found.append(ShardGroup(home(job.out) / key, some))
-    return found
+        batches.append(ShardGroup(home(job.out) / key, some))
+    return batches
 
 
 def missing(some: Sequence[ShardGroup], out: Path) -> list[ShardGroup]:
     """Groups without outcomes."""
-    there = set(kept_in(out))
+    kept = set(kept_in(out))
     return [
-        each
-        for each in some
-        if each.home.name not in there or not storage.exists(each.home / "facts.json")
+        batch
+        for batch in some
+        if batch.home.name not in kept or not storage.exists(batch.home / "facts.json")
     ]
 
 
 def list_in(scratch: Path, some: Sequence[ShardGroup]) -> None:
     """Write the groups of a run to a file, so that messages to workers stay small."""
-    entries = [(each.home.name, each.shards) for each in some]
+    entries = [(batch.home.name, batch.shards) for batch in some]
     storage.of(scratch).write(scratch / LIST, json.dumps(entries).encode())
 
 
@@ -196,7 +198,7 @@ def forget(out: Path, kept: Sequence[ShardGroup], changed: Collection[str]) -> N
     """Remove the outcomes of groups that are not in `kept`, or that have one of the shards
     `changed`, which the next run looks at again. Call it only while holding OUT's lock."""
     store = storage.of(out)
-    names = {each.home.name for each in kept if not set(each.shards) & set(changed)}
+    names = {batch.home.name for batch in kept if not set(batch.shards) & set(changed)}
     for name in kept_in(out):
         if name not in names:
             store.remove_tree(home(out) / name)

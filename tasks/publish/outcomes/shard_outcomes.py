@@ -38,10 +38,10 @@ def of_shard(job: Job, shard: str, strict: bool = False) -> ShardOutcomes:
     meanwhile. A damaged manifest raises CorruptManifest, so that its content is computed again.
     Otherwise both are pending.
     """
-    known = view_of(job, shard, manifest.refuse if strict else manifest.leave)
+    view = view_of(job, shard, manifest.refuse if strict else manifest.leave)
     outcome, reason = ("failed", "changed") if strict else (ledger.PENDING, ledger.PENDING)
     utterances = []
-    for utterance in known.transcribed():
+    for utterance in view.transcribed():
         if utterance.outcome.outcome == "pending":
             stopped = Outcome(outcome, utterance.outcome.stage, reason)
             utterance = replace(utterance, outcome=stopped)
@@ -50,13 +50,13 @@ def of_shard(job: Job, shard: str, strict: bool = False) -> ShardOutcomes:
     packaged = (u for u in utterances if u.outcome.outcome == "packaged")
     rows = [_row(job, shard, u, computed) for u in packaged]
     heard = corpus.rows(job, shard, utterances) if corpus.takes_part(job) else []
-    spoken = voices.rows(known) if recipe.across_recordings(job) is not None else []
+    spoken = voices.rows(view) if recipe.across_recordings(job) is not None else []
     return ShardOutcomes(
         pa.Table.from_pylist(rows, schema=row_schema(job)),
         pa.Table.from_pylist(
-            ledger.of_shard(known, utterances, Outcome(outcome, "filter", reason)), schema=LEDGER
+            ledger.of_shard(view, utterances, Outcome(outcome, "filter", reason)), schema=LEDGER
         ),
-        outcome_table.of_utterances(job, utterances, known.with_stored_text(utterances)),
+        outcome_table.of_utterances(job, utterances, view.with_stored_text(utterances)),
         pa.Table.from_pylist(heard, schema=corpus.ROW),
         pa.Table.from_pylist(spoken, schema=voices.VOICES),
     )
@@ -117,8 +117,8 @@ def _row(job: Job, shard: str, u: JudgedUtterance, computed: Sequence[str]) -> A
 def row_schema(job: Job) -> pa.Schema:
     """Columns of a row before the layout: the published ones, the measures, where its PCM is."""
     fields = [field for field in UTTERANCES if field.name not in LAYOUT_COLUMNS]
-    for found in (enhanced.measures(job), text_values.text_columns(job.transcribe.verdicts)):
-        for column, (unit, doc) in found.items():
+    for columns in (enhanced.measures(job), text_values.text_columns(job.transcribe.verdicts)):
+        for column, (unit, doc) in columns.items():
             fields.append(pa.field(column, pa.float64(), metadata={"doc": doc, "unit": unit}))
     if job.transcribe.llm_text:
         doc = "what became of a language model's punctuation: taken, or why the text stayed"

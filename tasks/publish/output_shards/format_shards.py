@@ -51,15 +51,15 @@ class PreviousVersion:
 
     def files(self, paths: Iterable[str]) -> tuple[PublishedFile, ...]:
         """These of its files; empty if it lacks one of them, or has a link in its place."""
-        known: Mapping[str, PublishedEntry] = self.described["files"]
+        published: Mapping[str, PublishedEntry] = self.described["files"]
         wanted = list(paths)
-        if any(path not in known for path in wanted):
+        if any(path not in published for path in wanted):
             return ()
         try:
             places = [str(storage.inside(self.home, path)) for path in wanted]
         except UnsafePlace:
             return ()
-        entries = (known[path] for path in wanted)
+        entries = (published[path] for path in wanted)
         return tuple(
             PublishedFile(place, entry["sha256"], entry["bytes"])
             for place, entry in zip(places, entries, strict=True)
@@ -131,9 +131,9 @@ def of_format(
         measured = set(planned.column_names) & set(module.COLUMNS)
         if measured == set(previous.columns) & set(module.COLUMNS):
             same = same_as(groups, now, previous)
-    shards, at = [], 0
+    shards, begin = [], 0
     for index, (group, number_then) in enumerate(zip(groups, same, strict=True)):
-        rows, at = now.slice(at, group.clips), at + group.clips
+        rows, begin = now.slice(begin, group.clips), begin + group.clips
         files = tuple(module.files(group.split, group.number, rows, settings))
         unchanged: tuple[PublishedFile, ...] = ()
         if number_then is not None and (number_then == group.number or not module.NUMBERED):
@@ -154,13 +154,13 @@ def same_as(
         then, places = then.select(now.column_names), previous.places
     else:
         places = {}
-    found: list[int | None] = []
-    at = 0
+    numbers: list[int | None] = []
+    begin = 0
     for group in groups:
-        rows, at = now.slice(at, group.clips), at + group.clips
+        rows, begin = now.slice(begin, group.clips), begin + group.clips
         equal, place = group.same, places.get((group.split, group.before))
         if not equal and group.whole and place is not None:
             assert then is not None
             equal = rows.equals(then.slice(*place))
-        found.append(group.before if equal else None)
-    return found
+        numbers.append(group.before if equal else None)
+    return numbers

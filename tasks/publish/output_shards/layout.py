@@ -94,23 +94,25 @@ class PublishedGroup(NamedTuple):
 
 def published_groups(portions: Iterable[pa.Table]) -> list[PublishedGroup]:
     """The groups of a published table, from portions of its columns shard, split and generation."""
-    found: list[PublishedGroup] = []
+    published: list[PublishedGroup] = []
     numbers = Counter[str]()
-    at, last = 0, None
+    begin, last = 0, None
     for part in portions:
         runs = pc.run_end_encode(part["shard"].combine_chunks(), run_end_type=pa.int64())
         edges = [0, *runs.run_ends.to_pylist()]
-        splits, made = (part[n].take(edges[:-1]).to_pylist() for n in ("split", "generation"))
-        described = zip(runs.values.to_pylist(), splits, made, pairwise(edges), strict=True)
+        splits, generations = (
+            part[n].take(edges[:-1]).to_pylist() for n in ("split", "generation")
+        )
+        described = zip(runs.values.to_pylist(), splits, generations, pairwise(edges), strict=True)
         for shard, split, generation, (first, end) in described:
             if shard == last:  # it goes on in this portion
-                found[-1] = found[-1]._replace(clips=found[-1].clips + end - first)
+                published[-1] = published[-1]._replace(clips=published[-1].clips + end - first)
                 continue
-            place = split, numbers[split], generation, at + first
-            found.append(PublishedGroup(*place, end - first))
+            place = split, numbers[split], generation, begin + first
+            published.append(PublishedGroup(*place, end - first))
             last, numbers[split] = shard, numbers[split] + 1
-        at += len(part)
-    return found
+        begin += len(part)
+    return published
 
 
 def clips_of(table: pa.Table, settings: PackageSettings) -> LayoutClips:
@@ -193,7 +195,7 @@ def _new_groups(
 ) -> list[ClipGroup]:
     """One generation of groups of equal duration per split, from these rows."""
     splits = clips.split[rows]
-    found = []
+    clip_groups = []
     for split in sorted(clips.names[code] for code in np.unique(splits)):
         code = clips.names.index(split)
         chosen = _among(rows, splits == code)
@@ -205,8 +207,8 @@ def _new_groups(
         count = balance.count(whole, hours, len(lengths), readers)
         groups = balance.distribute(lengths, _at(clips.key, chosen), count)
         for number, group in enumerate(groups, first_numbers.get(split, 0)):
-            found.append(ClipGroup(split, number, generation, chosen[group]))
-    return found
+            clip_groups.append(ClipGroup(split, number, generation, chosen[group]))
+    return clip_groups
 
 
 def _among(values: NDArray[Scalar], which: Bools) -> NDArray[Scalar]:

@@ -96,17 +96,17 @@ def _laid_out(
     """The rows with their places in the first format's `shards`."""
     module, settings = plugins.FORMATS.resolve(job.package.formats[0])
     paths, generations, offsets = [], [], []
-    at = 0
+    begin = 0
     for group, shard in zip(groups, shards, strict=True):
         paths += [shard.path] * shard.clips
         generations += [group.generation] * shard.clips
         if module.offsets:
-            offsets.append(module.offsets(table.slice(at, shard.clips), settings))
-        at += shard.clips
+            offsets.append(module.offsets(table.slice(begin, shard.clips), settings))
+        begin += shard.clips
     places = {
         "shard": pa.array(paths, pa.string()),
         "generation": pa.array(generations, pa.int32()),
-        "offset": pa.array(np.concatenate(offsets)) if offsets else pa.nulls(at, pa.int64()),
+        "offset": pa.array(np.concatenate(offsets)) if offsets else pa.nulls(begin, pa.int64()),
     }
     more = [field for field in table.schema if field.name not in UTTERANCES.names]
     schema = pa.schema([*UTTERANCES, *more])
@@ -178,8 +178,8 @@ def rows(staging: Path, number: int, *more: str) -> list[ClipRow]:
     """A shard's rows as its format gets them, with `more` columns."""
     one = shard(staging, number)
     batch = _load(staging / PLAN / _place(number)[0] / "rows.arrow", one.group)
-    own = format_shards.own_columns(one.format, batch)
-    return format_shards.rows_for(plugins.FORMATS.load(one.format), own, *more)
+    columns = format_shards.own_columns(one.format, batch)
+    return format_shards.rows_for(plugins.FORMATS.load(one.format), columns, *more)
 
 
 def save_hashes(staging: Path, number: int, hashes: Hashes) -> None:

@@ -38,15 +38,15 @@ class Checked:
     changed: bool = False  # a source has other bytes than its digest says
 
 
-def remedy(found: Checked, out: Path) -> str | None:
+def remedy(checked: Checked, out: Path) -> str | None:
     """What makes good the faults; None if there are none."""
-    if not found.faults:
+    if not checked.faults:
         return None
-    if found.changed:
+    if checked.changed:
         return "run once with --set shard.rehash=1, which takes these recordings as changed"
-    if not found.damaged:
+    if not checked.damaged:
         return "the next run makes again what is gone, from the sources; no published file changes"
-    names = [*dict.fromkeys(found.damaged)]
+    names = [*dict.fromkeys(checked.damaged)]
     it = "it" if len(names) == 1 else "them"
     return (
         f"remove {index.named(names)} in {display_text(str(out))}; the next run makes {it} again "
@@ -66,70 +66,72 @@ def out_of(version: Path) -> Path:
 
 def verify(out: Path) -> Checked:
     """Read all checkpoints of OUT and compare them with their names and with each other."""
-    found = Checked()
+    checked = Checked()
     for shard in manifest.shards(out):
         for name in ("shard", *stage.PER_SHARD):
-            parts = [*_parts(out, name, shard, found)]
+            parts = [*_parts(out, name, shard, checked)]
             if name == "resample":
-                found.faults += _lacking_blobs(out, shard, parts)
+                checked.faults += _lacking_blobs(out, shard, parts)
         for path in blobs.files(out, shard):
-            if _hashed(out, path, path.stem, found):
-                found.blobs += 1
+            if _hashed(out, path, path.stem, checked):
+                checked.blobs += 1
     for name in rehash.differing(out, manifest.shards(out)):
-        found.changed = True
-        found.faults.append(
+        checked.changed = True
+        checked.faults.append(
             f"{display_text(name)} has changed under the same size and times since it was hashed"
         )
-    _outcomes(out, found)
+    _outcomes(out, checked)
     for home in (
         known_recordings.home(out),
         previous_version.home(out),
     ):  # notes, whose names are their hashes
         for ending in (".parquet", ".arrow"):
             for path in storage.named_by_hash(home, ending):
-                _hashed(out, path, path.stem, found)
+                _hashed(out, path, path.stem, checked)
     index = Index(out)
     index.warn_of_foreign()
     gone = index.gone()
-    said = "\n".join(found.faults)
-    found.faults += [f"{name} is gone since the last run" for name in gone if name not in said]
-    return found
+    reported = "\n".join(checked.faults)
+    checked.faults += [
+        f"{name} is gone since the last run" for name in gone if name not in reported
+    ]
+    return checked
 
 
-def _parts(out: Path, name: str, shard: str, found: Checked) -> Iterator[Part]:
+def _parts(out: Path, name: str, shard: str, checked: Checked) -> Iterator[Part]:
     for path in manifest.files(out, name, shard):
-        if not _hashed(out, path, path.stem.rsplit("-", 1)[-1], found):
+        if not _hashed(out, path, path.stem.rsplit("-", 1)[-1], checked):
             continue
-        found.parts += 1
+        checked.parts += 1
         try:
             yield from manifest.open_parts(path)
         except CorruptManifest as error:
             if storage.exists(path):  # else it was removed meanwhile
-                found.faults.append(str(error))
-                found.damaged.append(_name(out, path))
+                checked.faults.append(str(error))
+                checked.damaged.append(_name(out, path))
 
 
-def _outcomes(out: Path, found: Checked) -> None:
+def _outcomes(out: Path, checked: Checked) -> None:
     """Kept outcomes have the hashes that their seal names; without a seal they are made again."""
     home = shard_groups.home(out)
     for name in shard_groups.kept_in(out):
-        group = shard_groups.ShardGroup(home / name, ())
+        batch = shard_groups.ShardGroup(home / name, ())
         with suppress(CorruptManifest):
-            for file, digest in group.facts["files"].items():
+            for file, digest in batch.facts["files"].items():
                 try:
-                    path = storage.inside(group.home, file)
+                    path = storage.inside(batch.home, file)
                 except UnsafePlace as error:
-                    found.faults.append(f"{_name(out, group.home)}: {error}")
-                    found.damaged.append(_name(out, group.home))
+                    checked.faults.append(f"{_name(out, batch.home)}: {error}")
+                    checked.damaged.append(_name(out, batch.home))
                     continue
                 if storage.exists(path):
-                    _hashed(out, path, digest, found, group.home)
+                    _hashed(out, path, digest, checked, batch.home)
                 else:
-                    found.faults.append(f"{_name(out, path)} is gone")
-                    found.damaged.append(_name(out, group.home))
+                    checked.faults.append(f"{_name(out, path)} is gone")
+                    checked.damaged.append(_name(out, batch.home))
 
 
-def _hashed(out: Path, path: Path, named: str, found: Checked, whole: Path | None = None) -> bool:
+def _hashed(out: Path, path: Path, named: str, checked: Checked, whole: Path | None = None) -> bool:
     """Whether a file has the hash in its name or in its seal; records a fault if not. `whole`: what
     is removed with it."""
     try:
@@ -137,12 +139,12 @@ def _hashed(out: Path, path: Path, named: str, found: Checked, whole: Path | Non
     except FileNotFoundError:  # removed meanwhile
         return False
     except OSError as error:
-        found.faults.append(f"{_name(out, path)} cannot be read: {error}")
+        checked.faults.append(f"{_name(out, path)} cannot be read: {error}")
         return False
-    found.bytes += size
+    checked.bytes += size
     if digest[:16] != named:
-        found.faults.append(f"{_name(out, path)} does not match its hash")
-        found.damaged.append(_name(out, whole or path))
+        checked.faults.append(f"{_name(out, path)} does not match its hash")
+        checked.damaged.append(_name(out, whole or path))
         return False
     return True
 
@@ -150,15 +152,15 @@ def _hashed(out: Path, path: Path, named: str, found: Checked, whole: Path | Non
 def _lacking_blobs(out: Path, shard: str, parts: list[Part]) -> list[str]:
     """Blobs that rows name, but that are gone or too short, unless their PCM was made again."""
     sizes = blobs.sizes(out, shard)
-    there: set[str] = set()
+    present: set[str] = set()
     absent: dict[str, str] = {}
     for part in parts:
         for row in part.table.to_pylist():
             if row["error_code"] or blobs.present(row, sizes):
-                there.add(row["audio"])
+                present.add(row["audio"])
             else:
                 absent[row["audio"]] = row["blob"]
-    names = sorted({blob for audio, blob in absent.items() if audio not in there})
+    names = sorted({blob for audio, blob in absent.items() if audio not in present})
     says = "is gone or cut short, but PCM in it is asked for"
     return [f"audio/{shard}/{name} {says}" for name in names]
 

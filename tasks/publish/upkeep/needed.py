@@ -73,8 +73,8 @@ class _View(ShardView):
 
     @cached_property
     def uncut(self) -> int:
-        found = (self.cut_of(row) for row in self.recordings if not row["error_code"])
-        return sum(cut is None or not cut.known for cut in found)
+        cuts = (self.cut_of(row) for row in self.recordings if not row["error_code"])
+        return sum(cut is None or not cut.known for cut in cuts)
 
     @cached_property
     def cut(self) -> list[HeardUtterance]:
@@ -104,7 +104,7 @@ class _View(ShardView):
             if answer is not None:
                 texts.add(answer.recipe)
         if self.job.transcribe.backends:
-            texts |= {each for u in self.cut for each in self.further_recipes(u)}
+            texts |= {text for u in self.cut for text in self.further_recipes(u)}
         if recipe.enhancing(self.job) and enhanced.heard(self.job):
             for heard in self.cut:  # thresholds choose which of the two is heard
                 clean = replace(heard, hears=heard.cut.enhanced)
@@ -121,14 +121,14 @@ def unneeded(
     snapshots = manifest.read(out, "shard", shard)
     if not snapshots:
         return Unneeded()
-    views = [_View(each, shard, live) for each in kept]
-    uncut = sum(v.uncut for v, each in zip(views, kept, strict=True) if each.current)
-    found = Unneeded([part.path for part in snapshots[:-1]], uncut=uncut)
+    views = [_View(settings, shard, live) for settings in kept]
+    uncut = sum(v.uncut for v, settings in zip(views, kept, strict=True) if settings.current)
+    files = Unneeded([part.path for part in snapshots[:-1]], uncut=uncut)
     cuts = manifest.read(out, "filter", shard)
     needed = {path for view in views for path in _cuts(view, cuts)}
-    found.manifests += _beside(cuts, needed)
+    files.manifests += _beside(cuts, needed)
     if uncut:
-        return found
+        return files
     sizes = blobs.sizes(out, shard)
     audio = {name for view in views for name in view.wanted_audio}
     parts = manifest.read(out, "resample", shard)
@@ -138,19 +138,19 @@ def unneeded(
         used = (row for row in rows.to_pylist() if row["audio"] in audio)
         if any(row["error_code"] or blobs.present(row, sizes) for row in used):
             needed.add(part.path)
-    found.manifests += _beside(parts, needed)
+    files.manifests += _beside(parts, needed)
     stay = (part.table["blob"] for part in parts if part.path in needed)
     named = {name for blob in stay for name in blob.to_pylist()}
     parts, needed = manifest.read(out, "transcribe", shard), set()
     for part in parts:
-        held = part.table["transcript"].to_pylist()
-        if not all(view.first_texts.isdisjoint(held) for view in views) or not all(
-            view.wanted_texts.isdisjoint(held) for view in views
+        transcripts = part.table["transcript"].to_pylist()
+        if not all(view.first_texts.isdisjoint(transcripts) for view in views) or not all(
+            view.wanted_texts.isdisjoint(transcripts) for view in views
         ):
             needed.add(part.path)
-    found.manifests += _beside(parts, needed)
-    found.audio = [path for path in blobs.files(out, shard) if path.name not in named]
-    return found
+    files.manifests += _beside(parts, needed)
+    files.audio = [path for path in blobs.files(out, shard) if path.name not in named]
+    return files
 
 
 def _beside(parts: Sequence[Part], needed: Collection[Path]) -> list[Path]:
@@ -160,7 +160,7 @@ def _beside(parts: Sequence[Part], needed: Collection[Path]) -> list[Path]:
 
 def _cuts(view: _View, parts: Sequence[Part]) -> list[Path]:
     """Parts of the filter stage that the view takes cuts, measures or failures from."""
-    needed, known = [], set[str]()
+    needed, covered = [], set[str]()
     for part in parts:
         stored: JsonObject = part.meta["measures"]
         usable = {use for use, recipe in view.wanted.items() if stored.get(use) == recipe}
@@ -175,8 +175,8 @@ def _cuts(view: _View, parts: Sequence[Part]) -> list[Path]:
             for row in rows
             if row["cut"] in view.wanted_cuts and (stands or not row["error_code"])
         ]
-        fresh = {r["cut"] for r in rows if r["kind"] == "recording"} - known
-        known |= {r["cut"] for r in rows if r["cut"] in fresh and r["error_code"] not in REFUSED}
+        fresh = {r["cut"] for r in rows if r["kind"] == "recording"} - covered
+        covered |= {r["cut"] for r in rows if r["cut"] in fresh and r["error_code"] not in REFUSED}
         if rows and (fresh or any(r["error_code"] for r in rows) or _measured(part) & _of(usable)):
             needed.append(part.path)
     return needed
@@ -189,8 +189,8 @@ def _of(filters: Collection[str]) -> set[str]:
 
 def _measured(part: Part) -> set[str]:
     """Columns, and names of fingerprints, that a part holds anything of."""
-    found: set[str] = set()
+    names: set[str] = set()
     for name in ("measures", "prints"):
         for chunk in part.table[name].chunks if name in part.table.column_names else ():
-            found.update(pc.unique(chunk.keys).to_pylist())
-    return found
+            names.update(pc.unique(chunk.keys).to_pylist())
+    return names

@@ -103,18 +103,18 @@ def plan(
     """
     shards = manifest.shards(out)
     whole = _whole(out, shards, settings)
-    left = [shard for shard in shards if shard not in whole]
-    live = _live(kept) if kept and left else None
-    found = [needed.unneeded(out, shard, settings, live) for shard in left]
+    incomplete = [shard for shard in shards if shard not in whole]
+    live = _live(kept) if kept and incomplete else None
+    of_shards = [needed.unneeded(out, shard, settings, live) for shard in incomplete]
     goes = {
         "versions": tuple(path for path in versions.all_of(out) if path not in kept),
-        "manifests": tuple(path for each in found for path in each.manifests),
-        "audio": tuple(path for each in found for path in each.audio),
+        "manifests": tuple(path for unneeded in of_shards for path in unneeded.manifests),
+        "audio": tuple(path for unneeded in of_shards for path in unneeded.audio),
         "runs": tuple(runs),
         "staging": tuple(_staging(out)),
     }
     names = tuple(path.name for path in kept)
-    return Plan(out, names, goes, sum(each.uncut for each in found))
+    return Plan(out, names, goes, sum(unneeded.uncut for unneeded in of_shards))
 
 
 def _whole(out: Path, shards: Sequence[str], settings: Sequence[KeptSettings]) -> set[str]:
@@ -123,24 +123,24 @@ def _whole(out: Path, shards: Sequence[str], settings: Sequence[KeptSettings]) -
     index = Index(out)
     index.warn_of_foreign()
     counts = Counter(name.rpartition("/")[0] for name in index.files)
-    found = {
+    complete = {
         shard
         for shard in shards
         if all(counts[f"manifests/{stage}/{shard}"] == 1 for stage in STAGES)
         and counts[f"audio/{shard}"] <= 1
     }
-    asked = [each for each in settings if each.current] or settings
-    states = [UpToDate(each.job, shards, index) for each in asked]
+    asked = [kept for kept in settings if kept.current] or settings
+    states = [UpToDate(kept.job, shards, index) for kept in asked]
     return {
         shard
-        for shard in found
+        for shard in complete
         if states and all(all((state.items(shard) or {"": 0}).values()) for state in states)
     }
 
 
 def settings_of(out: Path, kept: Sequence[Path]) -> list[KeptSettings]:
     """Settings of published versions, as `dataset.json` has them."""
-    found = []
+    settings = []
     for version in kept:
         described = versions.described(version)
         stages: JsonObject = {
@@ -149,8 +149,8 @@ def settings_of(out: Path, kept: Sequence[Path]) -> list[KeptSettings]:
             if name in described["settings"]
         }
         job = Job(out, **stages)
-        found.append(KeptSettings(job, described["recipes"]["weights"], current=False))
-    return found
+        settings.append(KeptSettings(job, described["recipes"]["weights"], current=False))
+    return settings
 
 
 def carry_out(plan: Plan, job: Job) -> None:
@@ -171,7 +171,7 @@ def carry_out(plan: Plan, job: Job) -> None:
 
 def _live(kept: Iterable[Path]) -> set[str]:
     """Recordings of the kept versions, except those that had left their source."""
-    found: set[str] = set()
+    recordings: set[str] = set()
     for version in kept:
         proved = Proved(version)
         try:
@@ -179,13 +179,13 @@ def _live(kept: Iterable[Path]) -> set[str]:
                 if not proved.is_whole(path):  # it may be read all the same, as something else
                     raise OSError(f"{path.name} is not the file that was published")
             for names in summary.live_recordings(version):
-                found.update(names.to_pylist())
+                recordings.update(names.to_pylist())
         except (OSError, pa.ArrowException) as error:
             raise RunError(
                 f"what {version.name} needs cannot be told, its ledger is damaged ({error}); "
                 "nothing was removed: look at `uttermill verify`, and remove the version by hand"
             ) from error
-    return found
+    return recordings
 
 
 def _staging(out: Path) -> Iterator[Path]:

@@ -49,9 +49,9 @@ def faults(version: Path, described: DatasetJson, seen: set[str]) -> Iterator[st
     """The faults, in words; `seen` gets the files that were read."""
     portions = _portions(version, described)
     size = sum(entry["bytes"] for entry in described["files"].values())
-    for found, files in _read_all(portions, _cores() if size > LEAST else 1):
+    for texts, files in _read_all(portions, _cores() if size > LEAST else 1):
         seen.update(files)
-        yield from found
+        yield from texts
 
 
 def _cores() -> int:
@@ -68,8 +68,8 @@ def _portions(version: Path, described: DatasetJson) -> Iterator[Portion]:
         for first in range(0, len(groups), AT_ONCE):
             some = groups[first : first + AT_ONCE]
             low, rows = some[0].first, sum(group.clips for group in some)
-            own = {name: values.slice(low, rows) for name, values in derived.items()}
-            yield Portion(version, plugin, first, some, own)
+            columns = {name: values.slice(low, rows) for name, values in derived.items()}
+            yield Portion(version, plugin, first, some, columns)
 
 
 Read = tuple[list[str], list[str]]  # faults, and files that were read
@@ -84,10 +84,10 @@ def _read_all(portions: Iterator[Portion], workers: int) -> Iterator[Read]:
         waiting: list[Future[Read]] = []
         try:
             # Not all at once: a portion holds what its format derives.
-            waiting += [pool.submit(read, each) for each in islice(portions, 2 * workers)]
+            waiting += [pool.submit(read, portion) for portion in islice(portions, 2 * workers)]
             while waiting:
                 yield waiting.pop(0).result()
-                waiting += [pool.submit(read, each) for each in islice(portions, 1)]
+                waiting += [pool.submit(read, portion) for portion in islice(portions, 1)]
         except BrokenProcessPool as error:
             raise RunError(
                 "a process that read the version back died, by a fault of a decoder or for want of "
@@ -103,20 +103,20 @@ def read(portion: Portion) -> Read:
     """Faults of some output shards, and the files that were read."""
     module, settings = plugins.FORMATS.resolve(portion.plugin)
     described = versions.described(portion.version)
-    held = _held(portion.version / UTTERANCES_FILE)
-    found: list[str] = []
+    table = _held(portion.version / UTTERANCES_FILE)
+    faults: list[str] = []
     seen: list[str] = []
-    at = 0
+    begin = 0
     for index, group in enumerate(portion.groups, portion.first):
         split, number, _, first, count = group
-        own = {name: values.slice(at, count) for name, values in portion.derived.items()}
-        at += count
-        rows = format_shards.with_columns(held.read(first, count), own)
+        columns = {name: values.slice(begin, count) for name, values in portion.derived.items()}
+        begin += count
+        rows = format_shards.with_columns(table.read(first, count), columns)
         files = module.files(split, number, format_shards.visible(module, rows), settings)
         shard = OutputShard(portion.plugin.use, split, number, index, count, tuple(files))
         seen += files
-        found += _shard(portion.version, described, module, settings, shard, rows)
-    return found, seen
+        faults += _shard(portion.version, described, module, settings, shard, rows)
+    return faults, seen
 
 
 def _shard(
@@ -127,31 +127,31 @@ def _shard(
     shard: OutputShard,
     rows: pa.Table,
 ) -> list[str]:
-    found: list[str] = []
-    with _noted(shard, found), storage.of(version).reading(version, shard.files) as home:
+    faults: list[str] = []
+    with _noted(shard, faults), storage.of(version).reading(version, shard.files) as home:
         out = Output(home)
-        with _noted(shard, found):
-            found += module.check(shard, format_shards.rows_for(module, rows), out, settings)
+        with _noted(shard, faults):
+            faults += module.check(shard, format_shards.rows_for(module, rows), out, settings)
         for name in filter(lambda name: (home / name).is_file(), shard.files):
-            known = out.hashes.get(name) or storage.hashed(home / name)
-            found += differs(name, known, described)
-    return found
+            digest = out.hashes.get(name) or storage.hashed(home / name)
+            faults += differs(name, digest, described)
+    return faults
 
 
 @contextmanager
-def _noted(shard: OutputShard, found: list[str]) -> Iterator[None]:
+def _noted(shard: OutputShard, faults: list[str]) -> Iterator[None]:
     """Inside, any way in which a damaged file can fail is added to the faults of the shard."""
     try:
         yield
     except RunError:
         raise
     except Exception as error:  # of the format's reader, and of the libraries under it
-        found.append(f"{shard.path} cannot be read: {error}")
+        faults.append(f"{shard.path} cannot be read: {error}")
 
 
-def differs(name: str, found: tuple[str, int], described: DatasetJson) -> list[str]:
+def differs(name: str, digest: tuple[str, int], described: DatasetJson) -> list[str]:
     """Whether a file, by its digest, is not the one that was published, in words."""
     entry = described["files"].get(name)
-    if entry is None or found == (entry["sha256"], entry["bytes"]):
+    if entry is None or digest == (entry["sha256"], entry["bytes"]):
         return []
     return [f"{name} is not the file that was published (hash or size differs)"]

@@ -86,16 +86,16 @@ def _tables(version: Path, described: DatasetJson) -> list[str]:
         tables.read(part, columns=summary.COLUMNS) for part in tables.parts(version / LEDGER_FILE)
     )
     counts = summary.of_totals(summary.added(map(summary.totals, recordings)))
-    told: Mapping[str, object] = described
+    stated: Mapping[str, object] = described
     for name, value in counts.items():
-        if told[name] != value:
+        if stated[name] != value:
             faults.append(f"dataset.json's {name} are not those of the ledger")
     if abs(sum(counts["seconds"][name] for name in PRECEDENCE) - counts["seconds"]["in"]) > 1e-3:
         faults.append("the ledger's outcomes do not add up to what came in")
     faults += _ids(version)  # which frees its tables before those of the splits are made
     if splits.FILE in described["files"]:
-        there = tables.schema(version / UTTERANCES_FILE).names  # early versions lack some
-        columns = [name for name in SPLITTING if name in there]
+        stored = tables.schema(version / UTTERANCES_FILE).names  # early versions lack some
+        columns = [name for name in SPLITTING if name in stored]
         faults += split_faults(
             lambda: tables.row_groups(version / UTTERANCES_FILE, columns),
             partial(tables.portions, version / splits.FILE),
@@ -125,9 +125,9 @@ SPLITTING = (*split_input.NODES, "split")
 
 def _keys(parts: Iterable[pa.Table]) -> UInt64s:
     """Hashes of 16 bytes of all values of one column, sorted; uint64 [rows, 2]."""
-    found = [seeded_hash.keys("id", part.column(0).to_pylist()) for part in parts]
-    every = np.concatenate([np.empty((0, 2), np.uint64), *found])
-    found.clear()  # the same once more
+    keys = [seeded_hash.keys("id", part.column(0).to_pylist()) for part in parts]
+    every = np.concatenate([np.empty((0, 2), np.uint64), *keys])
+    keys.clear()  # the same once more
     return every[np.lexsort((every[:, 1], every[:, 0]))]
 
 
@@ -157,7 +157,7 @@ def split_faults(
 ) -> list[str]:
     """Faults in the splits of a published version; `rows`: its parts (columns NODES
     and `split`); `disjoint`: the setting of the version."""
-    found = []
+    faults = []
     with Names() as speakers, Names() as recordings, Names() as pcm, Names() as texts:
         columns = (speakers, recordings, pcm, texts)
         names, kinds = set[str](), set[str]()
@@ -168,14 +168,14 @@ def split_faults(
         for part in rows():
             names |= set(pc.unique(part["split"]).to_pylist())
             named = split_input.columns_of(part, "text" in wanted)
-            for column, each in zip(columns, named, strict=True):
-                column.add(each)
+            for column, values in zip(columns, named, strict=True):
+                column.add(values)
         for column in columns:
             column.finish()
         sides = sorted(names)
         coded = [pc.index_in(part["split"], pa.array(sides, pa.string())) for part in rows()]
         empty = np.zeros(0, np.int16)
-        split = np.concatenate([empty, *(each.to_numpy().astype(np.int16) for each in coded)])
+        split = np.concatenate([empty, *(codes.to_numpy().astype(np.int16) for codes in coded)])
         nodes = components.nodes_of(columns, np.arange(len(split), dtype=np.int32))
         stored = components.published_splits(nodes, table, sides)
         for kind, row in zip(KINDS, nodes.of_row, strict=True):
@@ -185,9 +185,9 @@ def split_faults(
             _, torn = components.agreed(row, split, len(nodes.kind))
             if torn.any():
                 name = nodes.called(np.flatnonzero(torn)[:1])[0].as_py()
-                found.append(f"the {kind} {name} is in two splits")
+                faults.append(f"the {kind} {name} is in two splits")
             if (stored[row[has]] != split[has]).any():
-                found.append(
+                faults.append(
                     f"{splits.FILE} and utterances.parquet differ in the split of a {kind}"
                 )
-    return found
+    return faults

@@ -27,12 +27,18 @@ from tasks.storage.versions import Proved
 
 def scatter(job: Job, number: int, scratch: Path) -> None:
     """On a worker: sort the rows of some judged groups by the parts that need them."""
-    groups = shard_groups.listed(job, scratch)
+    batches = shard_groups.listed(job, scratch)
     wanted = tables.read_arrow(scratch / f"wanted/{number}.arrow")
-    group, row = wanted["group"].to_numpy(), wanted["row"].to_numpy()
-    held = {each: groups[each].table("rows.arrow") for each in np.unique(group).tolist()}
-    first = np.cumsum([0, *map(len, held.values())])[np.searchsorted([*held], group)]
-    rows = pa.concat_tables(held.values()).take(first + row).append_column("at", wanted["at"])
+    batch, row = wanted["group"].to_numpy(), wanted["row"].to_numpy()
+    rows_by_batch = {
+        index: batches[index].table("rows.arrow") for index in np.unique(batch).tolist()
+    }
+    first = np.cumsum([0, *map(len, rows_by_batch.values())])[
+        np.searchsorted([*rows_by_batch], batch)
+    ]
+    rows = (
+        pa.concat_tables(rows_by_batch.values()).take(first + row).append_column("at", wanted["at"])
+    )
     part = wanted["part"].to_numpy()
     edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(part)]
     metadata = {"parts": json.dumps(part[edges[:-1]].tolist())}
@@ -59,7 +65,7 @@ def write(
         return _link(job, part, staging, newest)
     digests = tables.read_arrow(scratch / f"parts/{part.number}.arrow")
     planned = json.loads(storage.read(scratch / f"parts/{part.number}.json"))
-    members = [PlannedGroup(**each) for each in planned["members"]]
+    members = [PlannedGroup(**member) for member in planned["members"]]
     previous = _with_rows(newest, members) if newest is not None else None
     if isinstance(previous, Damaged):
         return previous
@@ -76,8 +82,8 @@ def write(
         hashed = storage.hashed(target)
         shards = plan.shards_of(home, part.number)
         runs = [(m.split, m.generation, m.clips) for m in members]
-        known = previous_version.tell(digests.select(previous_version.DIGESTS.names), runs, shards)
-        (home / plan.PLAN / plan.part_name(part.number) / "told.arrow").write_bytes(known)
+        note = previous_version.tell(digests.select(previous_version.DIGESTS.names), runs, shards)
+        (home / plan.PLAN / plan.part_name(part.number) / "told.arrow").write_bytes(note)
     return hashed
 
 
@@ -115,20 +121,20 @@ def _link(
 def _with_rows(newest: Path, members: Sequence[PlannedGroup]) -> PreviousVersion | Damaged:
     """The previous version with the rows of these groups."""
     described, proved = versions.described(newest), Proved(newest)
-    files = sorted({each.file for each in members if each.file})
+    files = sorted({member.file for member in members if member.file})
     if damaged := [name for name in files if not proved.holds(name)]:
         return Damaged(tuple(damaged))
-    found, places, at = [], {}, 0
+    pieces, places, begin = [], {}, 0
     for name in files:
-        held = tables.read(newest / name)
-        for each in members:
-            if each.file == name:
-                found.append(held.slice(each.then, each.clips))
-                places[each.split, each.before] = at, each.clips
-                at += each.clips
-    if not found:
+        table = tables.read(newest / name)
+        for member in members:
+            if member.file == name:
+                pieces.append(table.slice(member.then, member.clips))
+                places[member.split, member.before] = begin, member.clips
+                begin += member.clips
+    if not pieces:
         return PreviousVersion(newest, described, ())
-    rows = pa.concat_tables(found)
+    rows = pa.concat_tables(pieces)
     return PreviousVersion(newest, described, tuple(rows.column_names), rows, places)
 
 
@@ -137,9 +143,9 @@ def _fresh(sources: Sequence[int], part: int, scratch: Path) -> pa.Table | None:
     batches = []
     for source in sources:
         with tables.arrow(scratch / f"rows/{source}.arrow") as file:
-            held = pa.ipc.open_file(file)
-            number = json.loads(held.schema.metadata[b"parts"]).index(part)
-            batches.append(held.get_batch(number).replace_schema_metadata())
+            stored = pa.ipc.open_file(file)
+            number = json.loads(stored.schema.metadata[b"parts"]).index(part)
+            batches.append(stored.get_batch(number).replace_schema_metadata())
     if not batches:
         return None
     table = pa.Table.from_batches(batches)
@@ -155,14 +161,14 @@ def _rows(
 ) -> pa.Table:
     """All rows of a part, in the order of its groups."""
     schema = shard_outcomes.row_schema(job)
-    pieces, at = [], 0
-    for is_fresh, some in groupby(members, lambda each: each.fresh):
+    pieces, begin = [], 0
+    for is_fresh, some in groupby(members, lambda member: member.fresh):
         run = [*some]
-        count = sum(each.clips for each in run)
+        count = sum(member.clips for member in run)
         if is_fresh:
             assert fresh is not None
-            splits = np.repeat([each.split for each in run], [each.clips for each in run])
-            piece, at = fresh.slice(at, count), at + count
+            splits = np.repeat([member.split for member in run], [member.clips for member in run])
+            piece, begin = fresh.slice(begin, count), begin + count
             place = piece.schema.get_field_index("split")
             piece = piece.set_column(
                 place, piece.schema.field(place), pa.array(splits, pa.string())
@@ -170,9 +176,9 @@ def _rows(
         else:  # one after the other in the previous version, too
             assert previous is not None
             assert previous.rows is not None
-            firsts = [previous.places[each.split, each.before][0] for each in run]
-            slices = zip(firsts, (each.clips for each in run), strict=True)
-            piece = pa.concat_tables(previous.rows.slice(*each) for each in _runs(slices))
+            firsts = [previous.places[member.split, member.before][0] for member in run]
+            slices = zip(firsts, (member.clips for member in run), strict=True)
+            piece = pa.concat_tables(previous.rows.slice(*span) for span in _runs(slices))
             piece = tables.conformed(piece, schema)
         pieces.append(piece.cast(schema).replace_schema_metadata())
     return pa.concat_tables(pieces).combine_chunks().cast(schema)
@@ -180,10 +186,10 @@ def _rows(
 
 def _runs(slices: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """(first row, rows) with adjacent runs joined, since each slice of a column takes time."""
-    found: list[tuple[int, int]] = []
+    runs: list[tuple[int, int]] = []
     for first, count in slices:
-        if found and sum(found[-1]) == first:
-            found[-1] = found[-1][0], found[-1][1] + count
+        if runs and sum(runs[-1]) == first:
+            runs[-1] = runs[-1][0], runs[-1][1] + count
         else:
-            found.append((first, count))
-    return found
+            runs.append((first, count))
+    return runs

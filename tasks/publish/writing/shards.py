@@ -34,24 +34,24 @@ from tasks.storage import publication, versions
 def link(job: Job, staging: Path, part: int) -> list[int]:
     """Link the output shards of a part that the previous version has with the same content, if
     their files are intact. Returns the numbers of the other shards."""
-    left = []
+    unlinked = []
     newest = versions.newest(job.out)
-    known = previous_version.guards(job.out, newest) if newest else {}
+    guards = previous_version.guards(job.out, newest) if newest else {}
     for index, shard in enumerate(plan.shards_of(staging, part)):
-        if not shard.unchanged or not _linked(staging, shard, newest, known):
-            left.append(plan.number_of(part, index))
-    return left
+        if not shard.unchanged or not _linked(staging, shard, newest, guards):
+            unlinked.append(plan.number_of(part, index))
+    return unlinked
 
 
 def _linked(
-    staging: Path, shard: OutputShard, newest: Path | None, known: Mapping[str, str]
+    staging: Path, shard: OutputShard, newest: Path | None, guards: Mapping[str, str]
 ) -> bool:
-    """Link the files of a shard, or none if one is no longer as published. `known`: guards of the
+    """Link the files of a shard, or none if one is no longer as published. `guards`: guards of the
     newest version's files."""
     assert newest is not None
     for old, new in zip(shard.unchanged, shard.files, strict=True):
         name = old.path.removeprefix(f"{newest}/")
-        guard = previous_version.guard(known, newest, name)
+        guard = previous_version.guard(guards, newest, name)
         if not storage.of(staging).link(
             storage.place(old.path), staging / new, old.sha256, old.size, guard
         ):
@@ -76,7 +76,7 @@ def write(job: Job, staging: Path, number: int) -> None:
     module, settings = _format(job, shard)
     rows = _located(job, plan.rows(staging, number, "id", *PCM_COLUMNS))
     verify = not module.PROVES_SAMPLES
-    clips = [each for row in rows for each in (row, *blobs.beside(row))]
+    clips = [clip for row in rows for clip in (row, *blobs.beside(row))]
     with storage.of(staging).writing(staging) as home, blobs.reading(job.out, clips, verify) as pcm:
         out = Output(home)
         module.write(shard, rows, pcm, out, settings)
@@ -106,9 +106,9 @@ def _faults(job: Job, staging: Path, number: int, shard: OutputShard) -> list[st
     with storage.of(staging).reading(staging, shard.files) as home:
         out = Output(home, plan.load_hashes(staging, number))
         faults: list[str] = module.check(shard, plan.rows(staging, number), out, settings)
-        found = {path: out.hashes.get(path) or storage.hashed(home / path) for path in shard.files}
+        hashes = {path: out.hashes.get(path) or storage.hashed(home / path) for path in shard.files}
     if not faults:
-        plan.save_hashes(staging, number, found)
+        plan.save_hashes(staging, number, hashes)
     return faults
 
 
@@ -120,7 +120,7 @@ def _format(job: Job, shard: OutputShard) -> tuple[Format, StageSettings]:
 def _check_blobs(job: Job, rows: list[ClipRow]) -> None:
     """CorruptManifest if blobs do not hold what the rows name; all damaged ones are discarded."""
     damaged: CorruptManifest | None = None
-    rows = [each for row in rows for each in (row, *blobs.beside(row))]
+    rows = [clip for row in rows for clip in (row, *blobs.beside(row))]
     with blobs.reading(job.out, rows) as pcm:
         for row in rows:
             try:
@@ -148,17 +148,17 @@ def _located(job: Job, rows: Sequence[ClipRow]) -> list[ClipRow]:
     lacking = {row["id"] for row in rows if row["work_shard"] is None}
     if not lacking:
         return list(rows)
-    found: dict[str, _Place] = {}
+    places: dict[str, _Place] = {}
     home = shard_groups.home(job.out)
     for name in shard_groups.kept_in(job.out):
-        group = shard_groups.ShardGroup(home / name, ())
-        table = group.table("rows.arrow", ["id", *sources_of(job)])
-        hit = pc.is_in(table["id"], pa.array(sorted(lacking - found.keys()), pa.string()))
+        batch = shard_groups.ShardGroup(home / name, ())
+        table = batch.table("rows.arrow", ["id", *sources_of(job)])
+        hit = pc.is_in(table["id"], pa.array(sorted(lacking - places.keys()), pa.string()))
         if np.any(hit.to_numpy()):
-            found |= {row.pop("id"): row for row in table.filter(hit).to_pylist()}
-    if left := sorted(lacking - found.keys()):
-        raise RunError(f"no checkpoint holds the audio of {left[0]}; run again")
-    return [row if row["id"] not in found else {**row, **found[row["id"]]} for row in rows]
+            places |= {row.pop("id"): row for row in table.filter(hit).to_pylist()}
+    if absent := sorted(lacking - places.keys()):
+        raise RunError(f"no checkpoint holds the audio of {absent[0]}; run again")
+    return [row if row["id"] not in places else {**row, **places[row["id"]]} for row in rows]
 
 
 @contextmanager

@@ -80,11 +80,11 @@ def _divided(
     if clips <= settings.table_rows:
         return {UTTERANCES_FILE: groups}
     size = groups_of_part(settings)
-    found: dict[str, list[ClipGroup]] = {}
+    divided: dict[str, list[ClipGroup]] = {}
     for group in groups:
         name = f"{UTTERANCES_FILE}/{group.split}-{group.number // size:06d}.parquet"
-        found.setdefault(name, []).append(group)
-    return found
+        divided.setdefault(name, []).append(group)
+    return divided
 
 
 def derived(
@@ -118,7 +118,7 @@ def save(
     job: Job,
     scratch: Path,
     groups: Sequence[ClipGroup],
-    found: corpus_clips.Chosen,
+    chosen_clips: corpus_clips.Chosen,
     content: UInt64s,
     more: dict[str, pa.Array],
     spoken: pa.Array | None,
@@ -137,32 +137,34 @@ def save(
     with storage.of(scratch).writing(scratch) as home:
         for folder in ("parts", "wanted"):
             (home / folder).mkdir(parents=True, exist_ok=True)
-        divided = _divided(groups, job.package, len(found.split))
-        for number, (name, own) in enumerate(divided.items()):
+        divided = _divided(groups, job.package, len(chosen_clips.split))
+        for number, (name, part_groups) in enumerate(divided.items()):
             old = parts_then.get(name)
-            if linkable and name not in damaged and not more and _stays(old, own):
+            if linkable and name not in damaged and not more and _stays(old, part_groups):
                 planned.append(PlannedPart(number, name, old.file if old else ""))
                 continue
             planned.append(PlannedPart(number, name, ""))
-            readable = not any(_place(places, group)[0] in damaged for group in own)
-            members = [_member(each, _place(places, each), linkable, readable) for each in own]
-            at = 0
-            for group, member in zip(own, members, strict=True):
+            readable = not any(_place(places, group)[0] in damaged for group in part_groups)
+            members = [
+                _member(group, _place(places, group), linkable, readable) for group in part_groups
+            ]
+            begin = 0
+            for group, member in zip(part_groups, members, strict=True):
                 if member.fresh:
-                    wanted.append((group.rows, number, at))
-                    at += member.clips
-            every = np.concatenate([group.rows for group in own])
+                    wanted.append((group.rows, number, begin))
+                    begin += member.clips
+            every = np.concatenate([group.rows for group in part_groups])
             columns: dict[str, pa.Array | NDArray[np.generic]] = {
-                "high": found.clips.high[every],
-                "low": found.clips.low[every],
+                "high": chosen_clips.clips.high[every],
+                "low": chosen_clips.clips.low[every],
                 "content": content[every],
             }
             columns |= {name: values.take(pa.array(every)) for name, values in more.items()}
             if spoken is not None:
                 columns[SPEAKER] = spoken.take(pa.array(every))
             tables.write_arrow(home / f"parts/{number}.arrow", [pa.table(columns)])
-            described[number] = {"members": [asdict(each) for each in members]}
-        sources = _save_wanted(home, found.clips, wanted)
+            described[number] = {"members": [asdict(member) for member in members]}
+        sources = _save_wanted(home, chosen_clips.clips, wanted)
         needed = sorted({file for files in sources.values() for file in files})
         for number, description in described.items():
             description["sources"] = sources.get(number, [])
@@ -229,10 +231,10 @@ def _save_wanted(
     for number in np.flatnonzero(np.diff(edges)).tolist():
         some = order[edges[number] : edges[number + 1]]
         run = np.searchsorted(ends, some, side="right")
-        at = some - begins[run] + firsts[run]
+        place = some - begins[run] + firsts[run]
         part, rows = numbers[run], index[some]
-        table = pa.table([clips.group[rows], clips.row[rows], part, at], schema=WANTED)
+        table = pa.table([clips.group[rows], clips.row[rows], part, place], schema=WANTED)
         tables.write_arrow(home / f"wanted/{number}.arrow", [table])
-        for each in np.unique(part).tolist():
-            sources.setdefault(each, []).append(number)
+        for part_number in np.unique(part).tolist():
+            sources.setdefault(part_number, []).append(number)
     return sources

@@ -38,7 +38,7 @@ from tasks.publish.choosing import corpus_clips, splits
 from tasks.publish.choosing.next_version import Choice
 from tasks.publish.dataset import datacard
 from tasks.publish.ledger import ledger_index as ledger_notes
-from tasks.publish.outcomes import shard_groups
+from tasks.publish.outcomes import shard_batches
 from tasks.publish.output_shards import balance, layout, plan
 from tasks.publish.previous_version import Published
 from tasks.publish.writing import table_parts as parts
@@ -79,7 +79,7 @@ def gather(
     `chosen` is what `choosing.choose` returned, `digest` a hash of all rows of the ledger;
     `damaged` names tables of the newest version that cannot be read.
     """
-    batches = shard_groups.listed(job, scratch)
+    batches = shard_batches.listed(job, scratch)
     ledger = ledger_notes.portions(job.out, scratch)
     chosen_clips = corpus_clips.chosen(scratch)
     totals = summary.added(portion.totals for portion in ledger)
@@ -143,7 +143,7 @@ def gather(
 
 
 def _with_content(
-    job: Job, batches: Sequence[shard_groups.ShardGroup], chosen_clips: corpus_clips.Chosen
+    job: Job, batches: Sequence[shard_batches.ShardGroup], chosen_clips: corpus_clips.Chosen
 ) -> tuple[corpus_clips.Chosen, UInt64s, dict[str, pa.Array], pa.Array | None]:
     """The chosen clips, with digests of their rows that depend on the speakers' names; digests that
     depend on derived columns too; these columns; and the names of speakers over all recordings."""

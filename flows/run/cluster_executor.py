@@ -38,7 +38,7 @@ from tasks import storage
 from tasks.accounting.metrics import Place, Trace
 from tasks.base.logs import log
 from tasks.plugins import engines, gpu
-from tasks.publish.outcomes.shard_groups import ShardGroup
+from tasks.publish.outcomes.shard_batches import ShardGroup
 from tasks.publish.writing import table_parts
 from tasks.runs.executor import Chain, Result
 from tasks.settings.job import Cost, Done, Job

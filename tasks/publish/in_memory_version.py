@@ -13,8 +13,8 @@ from tasks import corpus
 from tasks.base.errors import RunError
 from tasks.base.json_types import JsonObject
 from tasks.base.schema import LEDGER
-from tasks.corpus import enter_verdicts, outcome_table
-from tasks.corpus import verdicts as judging
+from tasks.corpus import enter_outcomes, outcome_table
+from tasks.corpus import rejections as judging
 from tasks.publish import speakers
 from tasks.publish.choosing import selection, split_input
 from tasks.publish.ledger import rows as ledger_rows
@@ -50,7 +50,7 @@ def of_shards(job: Job, shards: Sequence[str]) -> Contents:
         outcome_table.schema_of(job), [outcome.utterances for outcome in outcomes]
     )
     return Contents(
-        rows, ledger_rows.in_order(ledger), enter_verdicts.entered(utterances, "id", verdicts)
+        rows, ledger_rows.in_order(ledger), enter_outcomes.entered(utterances, "id", verdicts)
     )
 
 
@@ -70,7 +70,7 @@ def _selected(job: Job, rows: pa.Table, newest: Path | None) -> tuple[pa.Table, 
 def _verdicts(rows: pa.Table, rejected: pa.Table) -> pa.Table:
     """Rejections (`judging.REJECTED`) by id: `outcomes.SCHEMA`."""
     ids = long_columns.take(rows.select(["id"]), rejected["at"].to_numpy())["id"]
-    return enter_verdicts.of_rejected(ids, rejected)
+    return enter_outcomes.of_rejected(ids, rejected)
 
 
 def rejected_ids(job: Job, shards: Sequence[str]) -> set[str]:
@@ -84,7 +84,7 @@ def rejected_ids(job: Job, shards: Sequence[str]) -> set[str]:
 def _corpus_wide(job: Job, heard: Sequence[pa.Table]) -> pa.Table:
     """Corpus-wide verdicts: `outcomes.SCHEMA`."""
     if not corpus.takes_part(job):
-        return enter_verdicts.SCHEMA.empty_table()
+        return enter_outcomes.SCHEMA.empty_table()
     newest = versions.newest(job.out)
     frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
     published = selection.PublishedIds(job, newest).holding

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks import storage
-from tasks.corpus import enter_verdicts, outcome_table
+from tasks.corpus import enter_outcomes, outcome_table
 from tasks.publish.choosing import corpus_rejections
-from tasks.publish.outcomes import shard_groups
+from tasks.publish.outcomes import shard_batches
 from tasks.settings.job import Job
 from tasks.storage import tables
 
 NAME = "decisions.parquet"
 #: Name of a part: of its group, with a hash of corpus-wide verdicts.
-PART = re.compile(rf"{shard_groups.KEY_NAME.pattern}(-[0-9a-f]{{16}})?")
+PART = re.compile(rf"{shard_batches.KEY_NAME.pattern}(-[0-9a-f]{{16}})?")
 
 
 def note(job: Job, scratch: Path, judged: Sequence[int], manifests: str | None = None) -> None:
@@ -33,7 +33,7 @@ def note(job: Job, scratch: Path, judged: Sequence[int], manifests: str | None =
     names = []
     with tables.arrow(scratch / corpus_rejections.FILE) as file:
         verdicts = pa.ipc.open_file(file)
-        for number, batch in enumerate(shard_groups.listed(job, scratch)):
+        for number, batch in enumerate(shard_batches.listed(job, scratch)):
             name, outcomes = batch.home.name, None
             if number in index_of_batch:
                 record_batch = verdicts.get_batch(index_of_batch[number])
@@ -45,7 +45,7 @@ def note(job: Job, scratch: Path, judged: Sequence[int], manifests: str | None =
                 data = batch.data(NAME)
                 if outcomes is not None:
                     table = pq.read_table(pa.BufferReader(data))
-                    table = enter_verdicts.entered(table, "id", outcomes)
+                    table = enter_outcomes.entered(table, "id", outcomes)
                     data = tables.parquet(table, compression="zstd")
                 storage.write_atomic(home / names[-1], data)
     for name in existing.difference(names):

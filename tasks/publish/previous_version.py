@@ -32,7 +32,7 @@ from tasks.base.schema import UTTERANCES_FILE, Row
 from tasks.formats import OutputShard
 from tasks.publish import row_digests, seeded_hash
 from tasks.publish.dataset import datacard
-from tasks.publish.outcomes.shard_groups import PLACES, arrow_bytes
+from tasks.publish.outcomes.shard_batches import PLACES, arrow_bytes
 from tasks.publish.output_shards import layout, plan
 from tasks.publish.output_shards.layout import PublishedGroup
 from tasks.storage import tables, versions

@@ -16,8 +16,8 @@ from tasks.publish import outcome_parts
 from tasks.publish.choosing import next_version
 from tasks.publish.ledger import layout as ledger_layout
 from tasks.publish.ledger import ledger_parts
-from tasks.publish.outcomes import group_verdicts, shard_groups
-from tasks.publish.outcomes.shard_groups import ShardGroup
+from tasks.publish.outcomes import batch_outcomes, shard_batches
+from tasks.publish.outcomes.shard_batches import ShardGroup
 from tasks.publish.output_shards import plan
 from tasks.publish.unchanged import UpToDate, Version
 from tasks.publish.writing import part_writing
@@ -46,9 +46,10 @@ def publish(
     with _cleaned(job.out):
         storage.of(scratch).clear(scratch)
         keys = state.keys()
-        batches = shard_groups.groups(job, {shard: keys[shard] for shard in shards})
+        batches = shard_batches.groups(job, {shard: keys[shard] for shard in shards})
         executor.map(
-            group_verdicts.judge, [(job, batch) for batch in shard_groups.missing(batches, job.out)]
+            batch_outcomes.judge,
+            [(job, batch) for batch in shard_batches.missing(batches, job.out)],
         )
         laps.end("decide")
         gathered = gather(job, batches, executor, scratch, state.names_hash())
@@ -62,12 +63,12 @@ def publish(
             published = _unchanged(job, version, began)
             with _optional(job):
                 state.save(version, gathered.changed)
-                shard_groups.forget(job.out, batches, gathered.changed)
+                shard_batches.forget(job.out, batches, gathered.changed)
             return published
         planned, written = _write(job, gathered, executor, laps)
         path = package.publish(job, gathered)
         state.save(version, gathered.changed)
-        shard_groups.forget(job.out, batches, gathered.changed)
+        shard_batches.forget(job.out, batches, gathered.changed)
         if job.package.keep is not None:
             _remove_old(job.out, job.package.keep)
         laps.end("publish")
@@ -131,7 +132,7 @@ def gather(
 ) -> package.Gathered:
     """Everything of the next version but its output shards, staged: what `package.gather` says of
     it, and `tables`, the digests of its tables' files. `manifests`: see `outcome_parts.note`."""
-    shard_groups.list_in(scratch, batches)
+    shard_batches.list_in(scratch, batches)
     chosen = executor.call(next_version.choose, job, scratch)
     executor.call(outcome_parts.note, job, scratch, chosen.judged, manifests)
     newest = versions.newest(job.out)

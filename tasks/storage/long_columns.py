@@ -4,7 +4,7 @@ Offsets of `string` have 32 bits, so an array ends at 2 GiB: 33 million hashes, 
 column of many chunks may be longer, and is read and filtered as such; operations that join its
 chunks (`take`, `combine_chunks`) fail, however much memory there is. Tables of a whole corpus go
 through these functions instead, which give the same types. A table of one shard, one judged group
-(`shard_groups.AT_ONCE` shards) or one part of a version (some `package.table_rows` rows) is far
+(`shard_batches.AT_ONCE` shards) or one part of a version (some `package.table_rows` rows) is far
 from it.
 """
 

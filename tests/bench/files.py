@@ -30,7 +30,7 @@ import pyarrow as pa
 import soundfile as sf
 
 from tasks import pipeline
-from tasks.publish.outcomes import shard_groups
+from tasks.publish.outcomes import shard_batches
 from tasks.publish.output_shards import balance as tars
 from tasks.publish.output_shards import layout
 from tasks.publish.writing import table_parts
@@ -142,7 +142,7 @@ def computed(hours: float, nights: int, a_shard: dict[str, float]) -> dict[str, 
         shards += shards_of(hours / nights, known)
         files += tars_of(hours / nights, known)
     checkpoints = round(sum(a_shard[kind] for kind in KINDS) * shards)
-    groups = -(-shards // shard_groups.AT_ONCE)
+    groups = -(-shards // shard_batches.AT_ONCE)
     of_tables = 2 * -(-files // table_parts.groups_of_part(PackageSettings()))
     return {
         "shards": shards,

@@ -34,8 +34,8 @@ from tasks.publish.dataset import datacard
 from tasks.publish.ledger import layout as ledger_layout
 from tasks.publish.ledger import ledger_index as ledger_notes
 from tasks.publish.ledger.ledger_index import Written
-from tasks.publish.outcomes import recording_digests, shard_groups
-from tasks.publish.outcomes.shard_groups import DIGESTS, ShardGroup
+from tasks.publish.outcomes import recording_digests, shard_batches
+from tasks.publish.outcomes.shard_batches import DIGESTS, ShardGroup
 from tasks.publish.output_shards.layout import PlannedGroup
 from tasks.settings import Plugin
 from tasks.settings.job import Job
@@ -52,7 +52,7 @@ def make(job: Job, number: int) -> ShardGroup:
     """The digests of a group, and its rows where clips are selected; its other files are never
     read here."""
     chance = np.random.default_rng(number)
-    home = shard_groups.home(job.out) / f"{number:08d}"
+    home = shard_batches.home(job.out) / f"{number:08d}"
     home.mkdir(parents=True)
     codes = {
         name: chance.integers(0, 2**64, CLIPS, np.uint64) for name in ("high", "low", "content")
@@ -76,7 +76,7 @@ def make(job: Job, number: int) -> ShardGroup:
     held["digests.arrow"] = pa.table(columns, schema=DIGESTS)
     files = {}
     for name, table in held.items():
-        data = shard_groups.arrow_bytes(table)
+        data = shard_batches.arrow_bytes(table)
         (home / name).write_bytes(data)
         files[name] = hashlib.sha256(data).hexdigest()[:16]
     facts = {"files": files, "rows": CLIPS, "ledger": 2 * CLIPS, "changed": [], "slices": []}
@@ -106,7 +106,7 @@ def _accounts(chance: np.random.Generator) -> pa.Table:
 def gather(job: Job, scratch: Path, chosen: Choice, digest: str) -> dict[str, Any]:
     """`package.gather` after these, with the counts of a ledger of one part."""
     told = {"sums": [], "recordings": {"c": (CLIPS, 0)}, "broken": {}}
-    every = (each.table("accounts.arrow") for each in shard_groups.listed(job, scratch))
+    every = (each.table("accounts.arrow") for each in shard_batches.listed(job, scratch))
     table = pa.concat_tables(every).replace_schema_metadata({"told": json.dumps(told)})
     name = f"{LEDGER_FILE}/part-00000.parquet"
     noted = Written(name, ("", 0), ledger_notes.save(job.out, table), [])
@@ -150,7 +150,7 @@ def steps(job: Job, scratch: Path, clips: int) -> Iterator[tuple[str, int, float
     groups = [make(job, number) for number in range(-(-clips // CLIPS))]
     more = max(1, len(groups) // 300)
     for name in ("first version", "night"):
-        shard_groups.list_in(scratch, groups)
+        shard_batches.list_in(scratch, groups)
         count = CLIPS * len(groups)
         chosen, cpu, rss = in_process(next_version.choose, job, scratch)
         yield f"{name}: choose", count, cpu, rss

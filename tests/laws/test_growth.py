@@ -201,7 +201,7 @@ def test_a_piece_that_a_dead_worker_linked_is_made_again(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Written through the link, it would change the published version."""
-    from tasks.publish.outcomes import group_verdicts, shard_groups
+    from tasks.publish.outcomes import batch_outcomes, shard_batches
     from tasks.publish.output_shards import plan
     from tasks.publish.unchanged import UpToDate
     from tasks.publish.writing import shards
@@ -217,9 +217,9 @@ def test_a_piece_that_a_dead_worker_linked_is_made_again(
             stage.run(step, job, name)
     state = UpToDate(job, manifest.shards(job.out), Index(job.out))
     state.freeze()
-    groups = shard_groups.groups(job, state.keys())
+    groups = shard_batches.groups(job, state.keys())
     for group in groups:
-        group_verdicts.judge(job, group)
+        batch_outcomes.judge(job, group)
     gathered = publish.gather(job, groups, Here(), own / "scratch")
     staging = Path(gathered.staging)
     planned = plan.numbered(staging)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tasks.publish.outcomes import shard_groups
+from tasks.publish.outcomes import shard_batches
 from tasks.runs import temporary_files
 from tasks.settings.job import Job
 from tasks.shard_store.index import ROOTS, Index
@@ -24,7 +24,7 @@ TWICE = "manifests/shard"  # for the names of all shards, and with what is in th
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     """That has run; what the outcomes are on depends on one shard each."""
-    monkeypatch.setattr(shard_groups, "AT_ONCE", 1)
+    monkeypatch.setattr(shard_batches, "AT_ONCE", 1)
     corpus.make(tmp_path / "in", 10)
     job = corpus.job(tmp_path, shard=SHARDS)
     corpus.run(job)
@@ -93,7 +93,7 @@ def test_what_a_dead_run_was_writing_is_removed(job: Job) -> None:
     homes = [
         job.out / "manifests", job.out / "manifests/filter/shard-000001", job.out / "audio",
         job.out / "audio/shard-000000", job.out / "manifests/package", newest, newest / "wenet",
-        shard_groups.home(job.out), job.out / "datasets",
+        shard_batches.home(job.out), job.out / "datasets",
     ]  # fmt: skip
     left = [home / ".abc.tmp" for home in homes]
     for path in left:

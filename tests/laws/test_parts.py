@@ -13,7 +13,7 @@ import pytest
 
 from tasks.publish import previous_version
 from tasks.publish.ledger import layout as ledger_layout
-from tasks.publish.outcomes import shard_groups
+from tasks.publish.outcomes import shard_batches
 from tasks.publish.upkeep.verify import verify
 from tasks.publish.writing import table_parts
 from tasks.settings import PackageSettings
@@ -81,7 +81,7 @@ def test_the_recordings_of_a_portion_do_not_depend_on_work_shards(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, _ = corpus.run(job(home))
-    monkeypatch.setattr(shard_groups, "AT_ONCE", 2)
+    monkeypatch.setattr(shard_batches, "AT_ONCE", 2)
     small = job(home, "small", shard={"settle_seconds": 0, "hours": 1.0 / 3600})
     second, _ = corpus.run(small)
     assert len(shards(small.out)) > 8
@@ -136,7 +136,7 @@ def test_without_what_is_noted_the_bytes_are_the_same(home: Path) -> None:
         corpus.run(job(home, out))
     corpus.add(home / "in", 22)
     shutil.rmtree(previous_version.home(home / "bare"))
-    shutil.rmtree(shard_groups.home(home / "bare"))
+    shutil.rmtree(shard_batches.home(home / "bare"))
     two, bare = (corpus.run(job(home, out))[0] for out in ("out", "bare"))
     assert corpus.content(two.path) == corpus.content(bare.path)
     assert bare.linked == two.linked

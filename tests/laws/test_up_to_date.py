@@ -14,7 +14,7 @@ import pytest
 
 from tasks import package, pipeline
 from tasks.publish import unchanged
-from tasks.publish.outcomes import shard_groups
+from tasks.publish.outcomes import shard_batches
 from tasks.publish.upkeep.verify import verify
 from tasks.runs.executor import Here
 from tasks.settings.job import Job
@@ -221,7 +221,7 @@ def test_rot_that_no_stat_shows_is_in_no_version(home: Path, step: str) -> None:
     assert grown.summary["utterances"]["packaged"] == 13
     assert counts[step][0] == 1, "it was read"
     assert verify(grown.path) == []
-    shutil.rmtree(shard_groups.home(home / "out"))
+    shutil.rmtree(shard_batches.home(home / "out"))
     corpus.add(home / "in", 13)
     grown, counts = corpus.run(asked(home))
     assert grown.summary["utterances"]["packaged"] == 14

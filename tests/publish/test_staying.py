@@ -24,8 +24,8 @@ from tasks.publish.choosing import (
     unchanged_clips,
 )
 from tasks.publish.dataset import datacard
-from tasks.publish.outcomes import shard_groups
-from tasks.publish.outcomes.shard_groups import DIGESTS, ShardGroup
+from tasks.publish.outcomes import shard_batches
+from tasks.publish.outcomes.shard_batches import DIGESTS, ShardGroup
 from tasks.settings import PackageSettings
 from tasks.settings.job import Job
 from tasks.shard_store import whole_job
@@ -84,11 +84,11 @@ def groups(job: Job, table: pa.Table, size: int = 150) -> list[ShardGroup]:
         columns += [some["sample_rate"], nothing, nothing, some["dataset"].dictionary_encode()]
         held = {"rows.arrow": some, "digests.arrow": pa.table(columns, DIGESTS.names)}
         digest = hashlib.sha256(repr(some.to_pylist()).encode()).hexdigest()[:16]
-        home = shard_groups.home(job.out) / digest
+        home = shard_batches.home(job.out) / digest
         home.mkdir(parents=True, exist_ok=True)
         files = {}
         for name, each in held.items():
-            data = shard_groups.arrow_bytes(each)
+            data = shard_batches.arrow_bytes(each)
             (home / name).write_bytes(data)
             files[name] = hashlib.sha256(data).hexdigest()[:16]
         facts = {"files": files, "rows": len(some), "changed": []}
@@ -108,7 +108,7 @@ def choose(job: Job, table: pa.Table, caplog: pytest.LogCaptureFixture) -> Chose
 
     scratch = job.out.parent / "scratch"
     storage.of(scratch).clear(scratch)
-    shard_groups.list_in(scratch, groups(job, table))
+    shard_batches.list_in(scratch, groups(job, table))
     caplog.clear()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(split_input, "Candidates", Counted)

@@ -19,7 +19,7 @@ import pytest
 from flows.cluster.spawning import environment
 from tasks import package, storage
 from tasks.base.errors import ConfigError, OutLocked, RunError
-from tasks.publish.outcomes import shard_groups
+from tasks.publish.outcomes import shard_batches
 from tasks.publish.upkeep import checkpoints, prune
 from tasks.publish.upkeep.needed import KeptSettings
 from tasks.publish.upkeep.verify import verify
@@ -314,7 +314,7 @@ def test_what_workers_judge_and_what_is_settled_lies_in_the_bucket(
     s3: S3, url: str, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = job.shard.model_copy(update={"hours": 1 / 3600})
-    monkeypatch.setattr(shard_groups, "AT_ONCE", 2)
+    monkeypatch.setattr(shard_batches, "AT_ONCE", 2)
     gather, gathered = package.gather, []
 
     def counted(*given: Any) -> package.Gathered:
@@ -325,7 +325,7 @@ def test_what_workers_judge_and_what_is_settled_lies_in_the_bucket(
     here, there = replace(job, shard=small), replace(remote(job, url), shard=small)
     corpus.run(here)
     corpus.run(there)
-    assert len(manifest.shards(there.out)) > shard_groups.AT_ONCE
+    assert len(manifest.shards(there.out)) > shard_batches.AT_ONCE
     assert version(s3, url) == corpus.content(job.out / "datasets/v0001")
     assert not [key for key in s3.content(f"{url}/manifests") if ".listing" in key]
     assert len(gathered) == 2

@@ -11,7 +11,7 @@ import pytest
 
 from tasks.base.json_types import JsonObject
 from tasks.corpus import ROW
-from tasks.corpus.verdicts import TranscribedRows
+from tasks.corpus.rejections import TranscribedRows
 from tasks.plugins.rules import Rejection
 from tasks.text import char_duration
 from tasks.text.char_duration import Settings

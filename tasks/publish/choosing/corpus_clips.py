@@ -14,7 +14,7 @@ from tasks.base.arrays import Float64s, Int16s, Int32s, Int64s, UInt64s
 from tasks.base.errors import RunError
 from tasks.publish import speakers
 from tasks.publish.choosing import splits
-from tasks.publish.outcomes.shard_groups import VOICE, ShardGroup
+from tasks.publish.outcomes.shard_batches import VOICE, ShardGroup
 from tasks.publish.speakers import Speakers
 from tasks.storage import long_columns, tables
 

@@ -16,19 +16,19 @@ import pyarrow.compute as pc
 from tasks import corpus, storage
 from tasks.base.arrays import Bools, Int64s
 from tasks.base.json_types import JsonObject
-from tasks.corpus import enter_verdicts, verdicts
+from tasks.corpus import enter_outcomes, rejections
 from tasks.publish import seeded_hash
 from tasks.publish.choosing import selection
 from tasks.publish.outcomes import recording_digests
 from tasks.publish.outcomes.recording_digests import ACCOUNT, ACCOUNTED, KEY
-from tasks.publish.outcomes.shard_groups import ShardGroup
+from tasks.publish.outcomes.shard_batches import ShardGroup
 from tasks.settings.job import Job
 from tasks.storage import sorted_keys, tables, versions
 
 #: The verdicts that come last, with their clips' keys in the ledger.
 SAVED = pa.schema(
     [
-        *enter_verdicts.SCHEMA,
+        *enter_outcomes.SCHEMA,
         *((name, pa.uint64()) for name in (KEY, ACCOUNT, ACCOUNTED)),
         ("group", pa.int32()),
     ]
@@ -48,7 +48,7 @@ def corpus_wide(
     next version freezes."""
     frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
     if not corpus.takes_part(job):
-        return verdicts.REJECTED.empty_table(), frozen
+        return rejections.REJECTED.empty_table(), frozen
     keys = [np.zeros((0, 2), np.uint64)]
     sizes = [0]
     published_ids = selection.PublishedIds(job, newest)
@@ -61,7 +61,7 @@ def corpus_wide(
     def parts(columns: Sequence[str]) -> Iterator[pa.Table]:
         return (batch.table("heard.arrow", columns).select(columns) for batch in batches)
 
-    rejected, frozen = verdicts.judge(job, parts, published, frozen)
+    rejected, frozen = rejections.judge(job, parts, published, frozen)
     position = rejected["at"].to_numpy()
     order = np.argsort(position, kind="stable")
     heard, rows = np.cumsum(sizes), first_rows(batches)
@@ -94,7 +94,7 @@ def save(scratch: Path, batches: Sequence[ShardGroup], rejected: pa.Table) -> li
             rows = some["at"].to_numpy() - begins[number]
             batch = batches[number]
             names = batch.table("rows.arrow", ("id", "recording")).take(rows)
-            table = enter_verdicts.of_rejected(names["id"], some)
+            table = enter_outcomes.of_rejected(names["id"], some)
             table = table.append_column(
                 KEY, pa.array(recording_digests.keys_of(names["recording"]))
             )

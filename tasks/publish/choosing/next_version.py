@@ -26,8 +26,8 @@ from tasks.publish.choosing import (
 )
 from tasks.publish.choosing.selection import Selection
 from tasks.publish.choosing.unchanged_clips import Staying
-from tasks.publish.outcomes import shard_groups
-from tasks.publish.outcomes.shard_groups import VOICE, ShardGroup
+from tasks.publish.outcomes import shard_batches
+from tasks.publish.outcomes.shard_batches import VOICE, ShardGroup
 from tasks.publish.speakers import Speakers
 from tasks.settings.job import Job
 from tasks.settings.portions import REST
@@ -47,7 +47,7 @@ class Choice:
 
 def choose(job: Job, scratch: Path) -> Choice:
     """Save the tables of the packaged clips and of the corpus-wide verdicts in `scratch`."""
-    batches = shard_groups.listed(job, scratch)
+    batches = shard_batches.listed(job, scratch)
     newest = versions.newest(job.out)
     linked = speakers.link(
         job,

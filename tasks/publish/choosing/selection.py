@@ -17,7 +17,7 @@ from tasks.base.arrays import Bools, Int32s, UInt64s
 from tasks.base.json_types import JsonObject
 from tasks.base.logs import log
 from tasks.base.schema import Row
-from tasks.corpus import verdicts
+from tasks.corpus import rejections
 from tasks.publish import previous_version, seeded_hash
 from tasks.publish.choosing import speaker_hours, split_allocation, splits, weights
 from tasks.publish.choosing.components import Sides, speakers_in
@@ -68,7 +68,7 @@ def select(
         )
         limit = np.full(int(out.sum()), most)
         rejected.append(
-            verdicts.rejected(clips.number[rows[out]], "speaker_hours", hours[out], limit)
+            rejections.rejected(clips.number[rows[out]], "speaker_hours", hours[out], limit)
         )
         rows = rows[~out]
     if not package.splits:
@@ -80,9 +80,9 @@ def select(
     for note in assigned.notes:
         log.warning("%s", note)
     no = clips.number[rows[assigned.joining]]
-    rejected.append(verdicts.rejected(no, "split_conflict", details=assigned.joins))
+    rejected.append(rejections.rejected(no, "split_conflict", details=assigned.joins))
     no = clips.number[rows[assigned.repeating]]
-    rejected.append(verdicts.rejected(no, "text_in_two_splits", details=assigned.repeats))
+    rejected.append(rejections.rejected(no, "text_in_two_splits", details=assigned.repeats))
     kept = assigned.split >= 0
     return Selection(
         clips.number[rows[kept]],

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.base.arrays import Bools, Int32s, Int64s, UInt64s
-from tasks.corpus import verdicts
+from tasks.corpus import rejections
 from tasks.publish.choosing import speaker_hours, split_allocation, weights
 from tasks.publish.choosing.components import KINDS, speakers_in
 from tasks.publish.choosing.split_by_list import MatchedList
@@ -50,7 +50,7 @@ class Candidates(ExitStack):
         self.names = tuple(self.enter_context(Names()) for _ in KINDS)
         self._numbers, self._lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
         self._turns, self._published = [np.zeros(0, np.uint64)], [np.zeros(0, bool)]
-        self._rejected = [verdicts.REJECTED.empty_table()]
+        self._rejected = [rejections.REJECTED.empty_table()]
         self._added = 0
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ class Candidates(ExitStack):
         if self._settings.weights:
             draw, weight = weights.draws(self._settings, rows)
             out = draw >= weight
-            why = verdicts.rejected(numbers[out], "weight", draw[out], weight[out])
+            why = rejections.rejected(numbers[out], "weight", draw[out], weight[out])
             self._rejected.append(why)
             rows, numbers, published = rows.filter(pa.array(~out)), numbers[~out], published[~out]
         for matched_list in self.listed:

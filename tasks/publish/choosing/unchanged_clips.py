@@ -22,7 +22,7 @@ from tasks.base.json_types import JsonObject
 from tasks.publish import previous_version, seeded_hash
 from tasks.publish.choosing import split_allocation, splits
 from tasks.publish.choosing.components import Sides
-from tasks.publish.outcomes.shard_groups import ShardGroup
+from tasks.publish.outcomes.shard_batches import ShardGroup
 from tasks.publish.previous_version import Published
 from tasks.settings import Split
 from tasks.settings.job import Job

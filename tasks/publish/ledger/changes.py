@@ -15,9 +15,9 @@ from tasks.base.schema import LEDGER_FILE
 from tasks.publish.choosing import corpus_rejections
 from tasks.publish.ledger import rows as ledger_rows
 from tasks.publish.ledger.ledger_index import LedgerPart
-from tasks.publish.outcomes import recording_digests, shard_groups
+from tasks.publish.outcomes import recording_digests, shard_batches
 from tasks.publish.outcomes.recording_digests import KEY
-from tasks.publish.outcomes.shard_groups import ShardGroup
+from tasks.publish.outcomes.shard_batches import ShardGroup
 from tasks.storage import sorted_keys, tables
 
 
@@ -69,7 +69,7 @@ def recordings_now(batches: Sequence[ShardGroup]) -> Now:
     return now
 
 
-def enter_verdicts(scratch: Path, batches: Sequence[ShardGroup], now: Now) -> None:
+def enter_outcomes(scratch: Path, batches: Sequence[ShardGroup], now: Now) -> None:
     """Update the digests of recordings that corpus-wide verdicts touch."""
     for record_batch in tables.arrow_batches(scratch / corpus_rejections.FILE):
         batch, verdicts = (
@@ -84,7 +84,7 @@ def enter_verdicts(scratch: Path, batches: Sequence[ShardGroup], now: Now) -> No
         np.add.at(now.digests, place, recording_digests.changes(alone))
         if pc.any(moved).as_py():
             overlapping = verdicts.filter(moved)
-            rows = batch.ledger(range(shard_groups.SLICES))
+            rows = batch.ledger(range(shard_batches.SLICES))
             rows = rows.filter(pc.is_in(rows[KEY], overlapping[KEY]))
             account = recording_digests.of_ledger(ledger_rows.judged(rows, overlapping))
             place = np.searchsorted(now.keys, account[KEY].to_numpy())

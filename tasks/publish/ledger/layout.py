@@ -28,9 +28,9 @@ from tasks import storage
 from tasks.base.json_types import JsonObject
 from tasks.base.schema import LEDGER_FILE
 from tasks.publish.ledger import ledger_index as ledger_notes
-from tasks.publish.ledger.changes import Old, compare, departed, enter_verdicts, recordings_now
+from tasks.publish.ledger.changes import Old, compare, departed, enter_outcomes, recordings_now
 from tasks.publish.ledger.ledger_index import LedgerPart
-from tasks.publish.outcomes import shard_groups
+from tasks.publish.outcomes import shard_batches
 from tasks.publish.outcomes.recording_digests import KEY
 from tasks.settings.job import Job
 from tasks.storage import tables, versions
@@ -55,10 +55,10 @@ def plan(job: Job, scratch: Path, judged: bool) -> JsonObject:
     `ledger_parts.write`; names of parts to link, with the names of their notes; and a hash of all
     rows.
     """
-    batches = shard_groups.listed(job, scratch)
+    batches = shard_batches.listed(job, scratch)
     now = recordings_now(batches)
     if judged:
-        enter_verdicts(scratch, batches, now)
+        enter_outcomes(scratch, batches, now)
     most, rows = job.package.table_rows, int(now.rows.sum())
     newest = versions.newest(job.out)
     parts = []
@@ -184,8 +184,8 @@ def _calls(tasks: Sequence[Task]) -> list[list[int]]:
     calls: dict[int, list[int]] = {}
     for number, task in enumerate(tasks):
         portion, count = task.portion or (0, 1)
-        sliced = count > shard_groups.SLICES
+        sliced = count > shard_batches.SLICES
         calls.setdefault(
-            -1 - portion * shard_groups.SLICES // count if sliced else number, []
+            -1 - portion * shard_batches.SLICES // count if sliced else number, []
         ).append(number)
     return [*calls.values()]

@@ -25,7 +25,7 @@ from tasks.accounting.summary import Totals
 from tasks.base.json_types import DatasetJson
 from tasks.base.schema import LEDGER, LEDGER_FILE
 from tasks.publish import previous_version
-from tasks.publish.outcomes import recording_digests, shard_groups
+from tasks.publish.outcomes import recording_digests, shard_batches
 from tasks.storage import tables
 from tasks.storage.versions import Proved
 
@@ -70,7 +70,7 @@ def tell(ledger: pa.Table) -> pa.Table:
 
 def save(out: Path, note: pa.Table) -> str:
     """Save the note on a part; returns the name of its file. Only while holding OUT's lock."""
-    return previous_version.keep(out, shard_groups.arrow_bytes(note))
+    return previous_version.keep(out, shard_batches.arrow_bytes(note))
 
 
 def of_version(out: Path, newest: Path, described: DatasetJson) -> list[LedgerPart]:

@@ -22,9 +22,9 @@ from tasks.publish.ledger import ledger_index as ledger_notes
 from tasks.publish.ledger import rows as ledger_rows
 from tasks.publish.ledger.layout import Task
 from tasks.publish.ledger.ledger_index import Written
-from tasks.publish.outcomes import recording_digests, shard_groups
+from tasks.publish.outcomes import recording_digests, shard_batches
 from tasks.publish.outcomes.recording_digests import KEY
-from tasks.publish.outcomes.shard_groups import KEYED
+from tasks.publish.outcomes.shard_batches import KEYED
 from tasks.settings.job import Job
 from tasks.storage import tables, versions
 from tasks.storage.atomic import HashedFile
@@ -43,9 +43,9 @@ def write(
     rows = KEYED.empty_table()
     if tasks[0].portion is not None:
         first, (last, count) = tasks[0].portion[0], tasks[-1].portion or (0, 1)
-        size = shard_groups.SLICES
+        size = shard_batches.SLICES
         slices = range(first * size // count, max(-(-(last + 1) * size // count), 1))
-        batches = shard_groups.listed(job, scratch)
+        batches = shard_batches.listed(job, scratch)
         pieces = [batches[number].ledger(slices) for number in plan["groups"]]
         if not plan["anew"]:
             wanted = tables.read_arrow(scratch / "ledger/wanted.arrow")[KEY].combine_chunks()
@@ -58,7 +58,7 @@ def write(
         part_rows = rows.slice(0, 0)
         if task.portion is not None:
             portion, count = task.portion
-            inside = shard_groups.slice_of(rows[KEY].to_numpy(), count) == portion
+            inside = shard_batches.slice_of(rows[KEY].to_numpy(), count) == portion
             part_rows = rows if inside.all() else rows.filter(pa.array(inside))
         part_rows = part_rows.drop_columns([KEY])
         gone: list[str] = []
@@ -133,7 +133,7 @@ def _verdicts(path: Path, slices: range) -> pa.Table:
     """Verdicts on utterances of some slices; read in batches, as there may be many."""
     pieces = [corpus_rejections.SAVED.empty_table()]
     for batch in tables.arrow_batches(path):
-        slice_numbers = shard_groups.slice_of(batch[KEY].to_numpy(), shard_groups.SLICES)
+        slice_numbers = shard_batches.slice_of(batch[KEY].to_numpy(), shard_batches.SLICES)
         inside = (slice_numbers >= slices.start) & (slice_numbers < slices.stop)
         pieces.append(pa.Table.from_batches([batch.filter(pa.array(inside))]))
     return pa.concat_tables(pieces)

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from tasks.accounting import ledger
 from tasks.accounting.summary import REMOVED
 from tasks.base.schema import LEDGER, LedgerRow
-from tasks.corpus import enter_verdicts
+from tasks.corpus import enter_outcomes
 from tasks.storage import long_columns
 
 #: Columns that are kept of a recording that has left its source.
@@ -20,12 +20,12 @@ def judged(table: pa.Table, verdicts: pa.Table) -> pa.Table:
     """The ledger with verdicts entered. If spans overlap, samples move to another span."""
     if not verdicts.num_rows:
         return table
-    overlapping = enter_verdicts.overlapping(table)
+    overlapping = enter_outcomes.overlapping(table)
     hit = pc.is_in(table["utterance"], verdicts["id"])
     moved = pc.unique(
         table["recording"].filter(pc.and_(hit, pc.is_in(table["recording"], overlapping)))
     )
-    table = enter_verdicts.entered(table, "utterance", verdicts)
+    table = enter_outcomes.entered(table, "utterance", verdicts)
     if not len(moved):
         return table
     inside = pc.is_in(table["recording"], moved)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tasks.accounting.summary import REMOVED
 from tasks.base.arrays import UInt64s
 from tasks.base.schema import LEDGER
-from tasks.corpus import enter_verdicts
+from tasks.corpus import enter_outcomes
 from tasks.publish import row_digests, seeded_hash
 from tasks.storage import long_columns
 
@@ -28,7 +28,7 @@ ACCOUNTS = pa.schema(
         "removed": pa.bool_(),  # it has left its source
     }
 )
-BEFORE = [name for name in LEDGER.names if name not in enter_verdicts.COLUMNS]
+BEFORE = [name for name in LEDGER.names if name not in enter_outcomes.COLUMNS]
 
 
 def keys_of(recordings: pa.ChunkedArray) -> UInt64s:
@@ -77,4 +77,4 @@ def _before_outcome(rows: pa.Table) -> UInt64s:
 
 
 def _with_outcome(before: UInt64s, rows: pa.Table) -> UInt64s:
-    return row_digests.folded(before, rows, enter_verdicts.COLUMNS)
+    return row_digests.folded(before, rows, enter_outcomes.COLUMNS)

@@ -16,7 +16,7 @@ from pathlib import Path
 from tasks import storage
 from tasks.base.errors import ConfigError, CorruptManifest, UnsafePlace
 from tasks.publish import previous_version
-from tasks.publish.outcomes import shard_groups
+from tasks.publish.outcomes import shard_batches
 from tasks.recording.names import display_text
 from tasks.shard_store import blobs, index, manifest
 from tasks.shard_store.index import Index
@@ -113,9 +113,9 @@ def _parts(out: Path, name: str, shard: str, checked: Checked) -> Iterator[Part]
 
 def _outcomes(out: Path, checked: Checked) -> None:
     """Kept outcomes have the hashes that their seal names; without a seal they are made again."""
-    home = shard_groups.home(out)
-    for name in shard_groups.kept_in(out):
-        batch = shard_groups.ShardGroup(home / name, ())
+    home = shard_batches.home(out)
+    for name in shard_batches.kept_in(out):
+        batch = shard_batches.ShardGroup(home / name, ())
         with suppress(CorruptManifest):
             for file, digest in batch.facts["files"].items():
                 try:

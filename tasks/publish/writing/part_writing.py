@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from tasks import storage
 from tasks.publish import previous_version, speakers
-from tasks.publish.outcomes import shard_groups, shard_outcomes
+from tasks.publish.outcomes import shard_batches, shard_outcomes
 from tasks.publish.output_shards import plan
 from tasks.publish.output_shards.format_shards import PreviousVersion
 from tasks.publish.output_shards.layout import PlannedGroup
@@ -27,7 +27,7 @@ from tasks.storage.versions import Proved
 
 def scatter(job: Job, number: int, scratch: Path) -> None:
     """On a worker: sort the rows of some judged groups by the parts that need them."""
-    batches = shard_groups.listed(job, scratch)
+    batches = shard_batches.listed(job, scratch)
     wanted = tables.read_arrow(scratch / f"wanted/{number}.arrow")
     batch, row = wanted["group"].to_numpy(), wanted["row"].to_numpy()
     rows_by_batch = {

@@ -22,7 +22,7 @@ from tasks.base.schema import ClipRow
 from tasks.formats import Hashes, Output, OutputShard
 from tasks.plugins.contracts import Format
 from tasks.publish import previous_version
-from tasks.publish.outcomes import shard_groups
+from tasks.publish.outcomes import shard_batches
 from tasks.publish.output_shards import plan
 from tasks.publish.planned_columns import PCM_COLUMNS, sources_of
 from tasks.settings import StageSettings
@@ -149,9 +149,9 @@ def _located(job: Job, rows: Sequence[ClipRow]) -> list[ClipRow]:
     if not lacking:
         return list(rows)
     places: dict[str, _Place] = {}
-    home = shard_groups.home(job.out)
-    for name in shard_groups.kept_in(job.out):
-        batch = shard_groups.ShardGroup(home / name, ())
+    home = shard_batches.home(job.out)
+    for name in shard_batches.kept_in(job.out):
+        batch = shard_batches.ShardGroup(home / name, ())
         table = batch.table("rows.arrow", ["id", *sources_of(job)])
         hit = pc.is_in(table["id"], pa.array(sorted(lacking - places.keys()), pa.string()))
         if np.any(hit.to_numpy()):

@@ -31,7 +31,7 @@ from tasks.base.json_types import DatasetJson, JsonObject
 from tasks.base.schema import LEDGER_FILE, UTTERANCES_FILE
 from tasks.publish.choosing import corpus_clips
 from tasks.publish.outcomes import shard_outcomes
-from tasks.publish.outcomes.shard_groups import ShardGroup
+from tasks.publish.outcomes.shard_batches import ShardGroup
 from tasks.publish.output_shards import format_shards
 from tasks.publish.output_shards.format_shards import PreviousVersion
 from tasks.publish.output_shards.layout import ClipGroup, PlannedGroup

@@ -1,4 +1,4 @@
-"""Gives the verdicts on groups of work shards, on the workers; `shard_groups.py` reads them."""
+"""Gives the verdicts on groups of work shards, on the workers; `shard_batches.py` reads them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tasks.base.errors import PASSING
 from tasks.publish import row_digests, seeded_hash, speakers
 from tasks.publish.outcomes import recording_digests, shard_outcomes
 from tasks.publish.outcomes.recording_digests import ACCOUNT, ACCOUNTED, KEY
-from tasks.publish.outcomes.shard_groups import (
+from tasks.publish.outcomes.shard_batches import (
     DIGESTS,
     KEYED,
     PLACES,

@@ -14,7 +14,7 @@ import pytest
 from tasks import pipeline
 from tasks.corpus import outcome_table
 from tasks.publish import in_memory_version
-from tasks.publish.outcomes import group_verdicts, shard_groups
+from tasks.publish.outcomes import batch_outcomes, shard_batches
 from tasks.runs.executor import Here
 from tasks.settings.job import Job
 from tasks.shard_store import manifest
@@ -88,7 +88,7 @@ def test_parts_put_together_are_what_one_process_would_find(home: Path, tmp_path
     job = corpus.job(home, out=tmp_path / "out", **chosen())
     published, _ = corpus.run(job)
     shards = sorted(manifest.shards(job.out))
-    assert len(shards) > 2 * shard_groups.AT_ONCE
+    assert len(shards) > 2 * shard_batches.AT_ONCE
     alone = in_memory_version.of_shards(replace(job, out=job.out), shards)
     ledger = pq.read_table(published.path / "ledger.parquet")
     assert ledger.equals(alone.ledger)
@@ -104,10 +104,10 @@ def test_versions_do_not_tell_how_they_were_grouped(
     counted = Counted()
     monkeypatch.setattr(pipeline, "Here", lambda: counted)
     many = corpus.run(corpus.job(home, out=tmp_path / "many", **chosen()))[0]
-    assert counted.names.count("judge") == -(-COUNT // shard_groups.AT_ONCE)
+    assert counted.names.count("judge") == -(-COUNT // shard_batches.AT_ONCE)
     assert counted.names.count("gather") == 1
     assert not list((tmp_path / "many/manifests/.listing").rglob("*.arrow"))
-    monkeypatch.setattr(shard_groups, "AT_ONCE", COUNT)
+    monkeypatch.setattr(shard_batches, "AT_ONCE", COUNT)
     few = corpus.run(corpus.job(home, out=tmp_path / "few", **chosen()))[0]
     assert corpus.content(many.path) == corpus.content(few.path)
     assert counted.names.count("judge") == -(-COUNT // 8) + 1
@@ -134,7 +134,7 @@ def test_only_shards_that_changed_are_judged_again(
 def test_damaged_outcomes_are_made_again(
     job: Job, undamaged: dict[str, bytes], name: str, gone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = next(shard_groups.home(job.out).rglob(name))
+    path = next(shard_batches.home(job.out).rglob(name))
     if gone:
         path.unlink()
     else:
@@ -149,10 +149,10 @@ def test_a_shard_of_nothing_has_its_place(job: Job, tmp_path: Path) -> None:
     """Its recording is broken: no row, no utterance, and a ledger of one."""
     counts = []
     for shard in sorted(manifest.shards(job.out)):
-        group = shard_groups.ShardGroup(tmp_path / shard, (shard,))
-        group_verdicts.judge(job, group)
+        group = shard_batches.ShardGroup(tmp_path / shard, (shard,))
+        batch_outcomes.judge(job, group)
         counts.append(
-            (group.table("rows.arrow").num_rows, group.ledger(range(shard_groups.SLICES)).num_rows)
+            (group.table("rows.arrow").num_rows, group.ledger(range(shard_batches.SLICES)).num_rows)
         )
     assert (0, 1) in counts
     assert sum(rows for rows, _ in counts) > COUNT // 2

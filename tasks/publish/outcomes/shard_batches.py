@@ -11,7 +11,7 @@
         facts.json           hash of each file, and counts; written last, so it is the seal
 
 The key is a hash of everything that affects the outcomes (`tasks.publish.unchanged`). A version
-does not depend on how recordings were grouped into shards. `group_verdicts.py` writes the files.
+does not depend on how recordings were grouped into shards. `batch_outcomes.py` writes the files.
 """
 
 from __future__ import annotations

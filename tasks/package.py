@@ -1,8 +1,8 @@
 """Stage package: every kept utterance goes into one verified dataset version.
 
-    decide      judge the utterances of some work shards            \\
+    decide      give the utterances of some shards their outcomes   \\
     choose      over the whole corpus: what is packaged, which split  |  one worker call each,
-    ledger      which rows lie in which part of it, and those parts   |  or one for each group,
+    ledger      which rows lie in which part of it, and those parts   |  or one for each batch,
     plan        which clip lies in which tar                          |  or part
     scatter     put rows where the parts of the version find them     |
     part        the rows of a part, and what is written for it       /
@@ -143,7 +143,7 @@ def gather(
 
 
 def _with_content(
-    job: Job, batches: Sequence[shard_batches.ShardGroup], chosen_clips: corpus_clips.Chosen
+    job: Job, batches: Sequence[shard_batches.ShardBatch], chosen_clips: corpus_clips.Chosen
 ) -> tuple[corpus_clips.Chosen, UInt64s, dict[str, pa.Array], pa.Array | None]:
     """The chosen clips, with digests of their rows that depend on the speakers' names; digests that
     depend on derived columns too; these columns; and the names of speakers over all recordings."""
@@ -176,22 +176,22 @@ def _before(before: Published, chosen_clips: corpus_clips.Chosen) -> layout.Befo
     """Where the clips of the newest version are among the chosen ones."""
     clips = chosen_clips.clips
     now = sorted_keys.places_of(before.high, before.low, clips.high, clips.low)
-    return layout.Before(before.groups, now)
+    return layout.Before(before.shards, now)
 
 
 def _compared(
-    groups: list[layout.ClipGroup], before: Published, content: UInt64s
-) -> list[layout.ClipGroup]:
-    """The groups, with what is the same as in the newest version."""
-    firsts = {(group.split, group.number): group.first for group in before.groups}
+    shards: list[layout.ShardClips], before: Published, content: UInt64s
+) -> list[layout.ShardClips]:
+    """The output shards, with what is the same as in the newest version."""
+    firsts = {(shard.split, shard.number): shard.first for shard in before.shards}
     compared = []
-    for group in groups:
-        if group.whole and group.before is not None:
-            first = firsts[group.split, group.before]
-            then = before.content[first : first + len(group.rows)]
-            if np.array_equal(content[group.rows], then):
-                group = replace(group, same=True)
-        compared.append(group)
+    for shard in shards:
+        if shard.whole and shard.before is not None:
+            first = firsts[shard.split, shard.before]
+            then = before.content[first : first + len(shard.rows)]
+            if np.array_equal(content[shard.rows], then):
+                shard = replace(shard, same=True)
+        compared.append(shard)
     return compared
 
 

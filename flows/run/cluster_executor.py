@@ -38,7 +38,7 @@ from tasks import storage
 from tasks.accounting.metrics import Place, Trace
 from tasks.base.logs import log
 from tasks.plugins import engines, gpu
-from tasks.publish.outcomes.shard_batches import ShardGroup
+from tasks.publish.outcomes.shard_batches import ShardBatch
 from tasks.publish.writing import table_parts
 from tasks.runs.executor import Chain, Result
 from tasks.settings.job import Cost, Done, Job
@@ -254,9 +254,9 @@ def _write_dask_report(client: Any, start: float, samples: int, path: Path) -> N
 
 def _work_shards(given: Any) -> int:
     """Work shards among the argument of a call: their names, or groups of them."""
-    if isinstance(given, ShardGroup):
+    if isinstance(given, ShardBatch):
         return len(given.shards)
-    return sum(len(each.shards) if isinstance(each, ShardGroup) else 1 for each in given)
+    return sum(len(each.shards) if isinstance(each, ShardBatch) else 1 for each in given)
 
 
 def deadline_of_audio(settings: ClusterSettings, seconds: float, isolated: bool) -> float:
@@ -281,5 +281,5 @@ def deadline_of_call(
     job = next((arg for arg in args if isinstance(arg, Job)), None)
     hours = job.package.tar_hours if job is not None and step in STEPS_OF_TARS else 0.0
     if step == "link" and job is not None:
-        hours *= table_parts.groups_of_part(job.package)
+        hours *= table_parts.tars_of_part(job.package)
     return deadline_of_audio(settings, hours * HOUR, isolated)

@@ -27,7 +27,7 @@ STEPS = {
     "tasks.stages.listing.on_workers.list_branches": ("shard", "list"),
     "tasks.shard.probe": ("shard", "probe"),
     "tasks.package.gather": ("package", "gather"),
-    "tasks.publish.outcomes.batch_outcomes.judge": ("package", "decide"),
+    "tasks.publish.outcomes.batch_outcomes.decide": ("package", "decide"),
     "tasks.publish.choosing.next_version.choose": ("package", "choose"),
     "tasks.publish.outcome_parts.note": ("package", "note"),
     "tasks.publish.ledger.layout.plan": ("package", "ledger"),

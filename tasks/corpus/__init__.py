@@ -1,7 +1,7 @@
-"""Corpus-wide verdicts, such as duplicates and outliers, taken by `package` from stored measures.
+"""Corpus-wide rules, such as duplicates and outliers, applied by `package` to stored measures.
 
 Every plug-in of the shelves `filters` and `text` that has `reject` takes part, in the order of the
-settings; each judges the rows that earlier ones kept:
+settings; each looks at the rows that earlier ones kept:
 
     def reject(rows: Rows, settings, frozen: dict) -> tuple[Iterable[tuple[int, Rejection]], dict]
 
@@ -34,7 +34,7 @@ ROW = pa.schema(
         "format": pa.string(),  # container/codec of the recording
         "print": pa.large_binary(),  # fingerprint by the filter `duplicate`, if used
         "work_shard": pa.string(),
-        "kept": pa.bool_(),  # no verdict has rejected it so far
+        "kept": pa.bool_(),  # no rule has rejected it so far
         "published": pa.bool_(),  # in the newest version
     }
 )

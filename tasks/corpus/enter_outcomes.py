@@ -1,7 +1,7 @@
-"""Enters corpus-wide verdicts into tables that were made before them.
+"""Enters the outcomes of corpus-wide rejections into tables that were made before them.
 
-Judging a shard again would cost as much as the first time, and weights affect every shard. In a
-recording without overlapping spans, a verdict on one changes only that one's row.
+Deciding a shard's outcomes again would cost as much as the first time, and weights affect every
+shard. In a recording without overlapping spans, a rejection of one changes only that one's row.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 COLUMNS = ("outcome", "stage", "reason", "value", "threshold", "detail")  # of an Outcome
 
 
-#: Verdicts as a table: whose they are, and COLUMNS.
+#: Outcomes as a table: whose they are, and COLUMNS.
 SCHEMA = pa.schema(
     {
         "id": pa.string(),
@@ -24,18 +24,18 @@ SCHEMA = pa.schema(
 
 
 def of_rejected(ids: pa.Array | pa.ChunkedArray, rejected: pa.Table) -> pa.Table:
-    """Verdicts of `package` in columns: rejections (`judging.REJECTED`) of these ids."""
+    """Outcomes of `package` in columns: rejections (`rejections.REJECTED`) of these ids."""
     columns = {name: rejected[name] for name in ("reason", "value", "threshold", "detail")}
     columns |= {"id": ids, "stage": pa.array(["package"] * len(ids), pa.string())}
     columns["outcome"] = pa.array(["dropped"] * len(ids), pa.string())
     return pa.table({name: columns[name] for name in SCHEMA.names}).cast(SCHEMA)
 
 
-def entered(table: pa.Table, key: str, verdicts: pa.Table) -> pa.Table:
-    """The table with these verdicts on its packaged rows; `key` names the column of ids."""
-    if not verdicts.num_rows or not table.num_rows:
+def entered(table: pa.Table, key: str, outcomes: pa.Table) -> pa.Table:
+    """The table with these outcomes of its packaged rows; `key` names the column of ids."""
+    if not outcomes.num_rows or not table.num_rows:
         return table
-    place = pc.index_in(table[key], verdicts["id"])
+    place = pc.index_in(table[key], outcomes["id"])
     hit = pc.and_(pc.is_valid(place), pc.equal(table["outcome"], "packaged"))
     if not pc.any(hit).as_py():
         return table
@@ -43,11 +43,11 @@ def entered(table: pa.Table, key: str, verdicts: pa.Table) -> pa.Table:
         if name not in table.column_names:
             continue
         field = table.schema.field(name)
-        new = pc.if_else(hit, verdicts[name].take(place), table[name])
+        new = pc.if_else(hit, outcomes[name].take(place), table[name])
         table = table.set_column(table.column_names.index(name), field, new)
     return table
 
 
 def overlapping(ledger: pa.Table) -> pa.Array:
-    """Recordings with overlapping spans, where a verdict moves samples from one span to another."""
+    """Recordings with overlapping spans, where a rejection moves samples to another span."""
     return pc.unique(ledger["recording"].filter(pc.greater(ledger["overlap_samples"], 0)))

@@ -1,4 +1,4 @@
-"""The table of outcomes: all utterances of the last run with the values that verdicts judge.
+"""The table of outcomes: all utterances of the last run with the values that rules ask for.
 
     OUT/manifests/package/decisions.parquet/    one row an utterance, kept or not, in parts
     OUT/manifests/package/decisions.json        what the parts are valid for, written last
@@ -42,7 +42,7 @@ FIXED = pa.schema(
         **dict.fromkeys(("outcome", "stage", "reason"), pa.string()),
         "heard": pa.bool_(),  # it has a transcript
         STORED: pa.bool_(),  # it has not, since a limit dropped it first; but one is stored
-        SPARED: pa.bool_(),  # a person keeps it, whatever verdicts say
+        SPARED: pa.bool_(),  # a person keeps it, whatever rules say
         # From here on, columns of `JudgedUtterance.texts` and `JudgedUtterance.measures`.
         "words": pa.int64(),  # of the reference
         "word_errors": pa.int64(),  # of the recogniser's text
@@ -52,7 +52,7 @@ MEASURES_FROM = FIXED.names.index("words")  # index of the first column that `_f
 
 
 def schema_of(job: Job) -> pa.Schema:
-    """FIXED, then every value that a verdict may judge, as float64."""
+    """FIXED, then every value that a rule may ask for, as float64."""
     text = text_columns(job.transcribe.verdicts)
     names = [*SHARED_COLUMNS, *text, *enhanced.measures(job)]
     return pa.schema([*FIXED, *((name, pa.float64()) for name in names)])
@@ -61,19 +61,19 @@ def schema_of(job: Job) -> pa.Schema:
 def of_utterances(
     job: Job, utterances: Sequence[JudgedUtterance], stored: Collection[str]
 ) -> pa.Table:
-    """One row for each utterance that was judged; `stored`: ids of those dropped before their
+    """One row for each utterance that has an outcome; `stored`: ids of those dropped before their
     transcript was looked up, although there is one."""
     schema = schema_of(job)
     fixed = pa.Table.from_pylist(
         [_fixed(u, u.cut.id in stored) for u in utterances],
         schema=pa.schema(list(schema)[:MEASURES_FROM]),
     )
-    judged = [(u.texts, u.heard.measures) for u in utterances]
-    values = (
-        pa.array([texts[n] if n in texts else measures.get(n) for texts, measures in judged], kind)
+    values = [(u.texts, u.heard.measures) for u in utterances]
+    columns = (
+        pa.array([texts[n] if n in texts else measures.get(n) for texts, measures in values], kind)
         for n, kind in zip(schema.names[MEASURES_FROM:], schema.types[MEASURES_FROM:], strict=True)
     )
-    return pa.table([*fixed.columns, *values], schema=schema)
+    return pa.table([*fixed.columns, *columns], schema=schema)
 
 
 def _fixed(u: JudgedUtterance, stored: bool) -> AnyRow:
@@ -111,18 +111,18 @@ def _measuring(job: Job) -> JsonObject:
         model = getattr(job, stage)
         for name in type(model).model_fields:
             value = getattr(model, name)
-            if name == "llm_text":  # comes last, for texts that passed the verdicts
+            if name == "llm_text":  # comes last, for texts that passed the rules
                 continue
             if role(type(model), name) is None and not isinstance(value, Plugin | tuple):
                 measuring[f"{stage}.{name}"] = value
-    # These choose the text that the verdicts judge.
+    # These choose the text that the rules measure.
     transcribe = job.transcribe
     measuring["text"] = [transcribe.text, transcribe.close_wer, transcribe.language_by]
     if enhanced.heard(job):
         measuring["text"] += [transcribe.hear, whole_job.settings_of_plugin("enhance", job.enhance)]
     if transcribe.backends:
         measuring["text"] += [transcribe.asr, transcribe.model_dump(mode="json")["when"]]
-    # Settings that change a verdict's measures on text.
+    # Settings that change measures of text.
     texts = {p.use: plugins.TEXT.resolve(p)[1].recipe() for p in job.transcribe.verdicts}
     measuring["texts"] = {use: recipe for use, recipe in texts.items() if recipe}
     measuring["reviews"] = decisions.identity(job)
@@ -159,7 +159,7 @@ def where(job: Job) -> Path | None:
         schema = tables.schema(home)
     except (OSError, ValueError, pa.ArrowException):
         return None
-    # It may have more columns, of verdicts that are not used now.
+    # It may have more columns, of rules that are not used now.
     whole = columns_asked(job).union(schema_of(job).names) <= set(schema.names)
     parts = [path.name for path in storage.names(home, ".parquet")]
     state = {**_state(job), "parts": parts}
@@ -167,7 +167,7 @@ def where(job: Job) -> Path | None:
 
 
 def columns_asked(job: Job) -> set[str]:
-    """Columns that the job's verdicts judge."""
+    """Columns that the job's rules ask for."""
     asked = (*measured_rules(job), *rules_of("text", job.transcribe.verdicts))
     return {column for rule in asked for column in rules.columns(rule)}
 
@@ -179,7 +179,7 @@ def measured_rules(job: Job) -> tuple[Rule, ...]:
 
 def beyond_limits(table: pa.Table) -> pa.ChunkedArray:
     """Rows whose outcome no limit can change: failed ones, texts that were never said, and rows
-    that corpus-wide verdicts reject (copies, outliers, splits); Boolean [rows]. From the columns
+    that corpus-wide rules reject (copies, outliers, splits); Boolean [rows]. From the columns
     outcome, stage and reason."""
     across = pc.and_(pc.equal(table["outcome"], "dropped"), pc.equal(table["stage"], "package"))
     across = pc.and_(across, pc.not_equal(table["reason"], "weight"))

@@ -1,4 +1,4 @@
-"""All transcribed utterances, a table at a time, and the corpus-wide plug-ins' verdicts on them."""
+"""All transcribed utterances, a table at a time, and the rejections of corpus-wide plug-ins."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def rejected(
     return pa.table(columns).cast(REJECTED)
 
 
-def judge(
+def of_corpus(
     job: Job, parts: RowTables, published: Callable[[pa.ChunkedArray], Bools], frozen: JsonObject
 ) -> tuple[pa.Table, JsonObject]:
     """Rejections (REJECTED) of rows of `parts`, and the frozen state of each plug-in, by

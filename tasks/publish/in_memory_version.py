@@ -13,8 +13,7 @@ from tasks import corpus
 from tasks.base.errors import RunError
 from tasks.base.json_types import JsonObject
 from tasks.base.schema import LEDGER
-from tasks.corpus import enter_outcomes, outcome_table
-from tasks.corpus import rejections as judging
+from tasks.corpus import enter_outcomes, outcome_table, rejections
 from tasks.publish import speakers
 from tasks.publish.choosing import selection, split_input
 from tasks.publish.ledger import rows as ledger_rows
@@ -33,29 +32,25 @@ class Contents(NamedTuple):
 
 def of_shards(job: Job, shards: Sequence[str]) -> Contents:
     """The contents of a version of these shards. RunError if two utterances have one id."""
-    outcomes = [shard_outcomes.of_shard(job, shard) for shard in shards]
-    rejected = _corpus_wide(job, [outcome.heard for outcome in outcomes])
-    passed = _stacked(shard_outcomes.row_schema(job), [outcome.rows for outcome in outcomes])
+    parts = [shard_outcomes.of_shard(job, shard) for shard in shards]
+    rejected = _corpus_wide(job, [part.heard for part in parts])
+    passed = _stacked(shard_outcomes.row_schema(job), [part.rows for part in parts])
     passed = long_columns.take(passed, pc.sort_indices(passed["id"]).to_numpy())
     _check_ids(passed)
     newest = versions.newest(job.out)
-    passed = speakers.in_rows(job, passed, [outcome.voices for outcome in outcomes], newest)
+    passed = speakers.in_rows(job, passed, [part.voices for part in parts], newest)
     rest = passed.filter(pc.invert(pc.is_in(passed["id"], rejected["id"])))
     rows, not_selected = _selected(job, rest, newest)
-    verdicts = pa.concat_tables([rejected, not_selected])
-    ledger = ledger_rows.judged(
-        _stacked(LEDGER, [outcome.ledger for outcome in outcomes]), verdicts
-    )
-    utterances = _stacked(
-        outcome_table.schema_of(job), [outcome.utterances for outcome in outcomes]
-    )
+    outcomes = pa.concat_tables([rejected, not_selected])
+    ledger = ledger_rows.with_outcomes(_stacked(LEDGER, [part.ledger for part in parts]), outcomes)
+    utterances = _stacked(outcome_table.schema_of(job), [part.utterances for part in parts])
     return Contents(
-        rows, ledger_rows.in_order(ledger), enter_outcomes.entered(utterances, "id", verdicts)
+        rows, ledger_rows.in_order(ledger), enter_outcomes.entered(utterances, "id", outcomes)
     )
 
 
 def _selected(job: Job, rows: pa.Table, newest: Path | None) -> tuple[pa.Table, pa.Table]:
-    """The rows to package, with their splits, and verdicts (`outcomes.SCHEMA`) on the others."""
+    """The rows to package, with their splits; outcomes (`enter_outcomes.SCHEMA`) of the rest."""
     with split_input.Candidates(job.package) as clips:
         clips.add(rows, selection.PublishedIds(job, newest).holding(rows["id"]))
         clips.finish()
@@ -64,17 +59,17 @@ def _selected(job: Job, rows: pa.Table, newest: Path | None) -> tuple[pa.Table, 
     split = pa.array(selected.names).take(pa.array(selected.split))
     index = rows.column_names.index("split")
     chosen = chosen.set_column(index, rows.schema.field("split"), split)
-    return chosen, _verdicts(rows, selected.rejected)
+    return chosen, _outcomes(rows, selected.rejected)
 
 
-def _verdicts(rows: pa.Table, rejected: pa.Table) -> pa.Table:
-    """Rejections (`judging.REJECTED`) by id: `outcomes.SCHEMA`."""
+def _outcomes(rows: pa.Table, rejected: pa.Table) -> pa.Table:
+    """Rejections (`rejections.REJECTED`) by id: `enter_outcomes.SCHEMA`."""
     ids = long_columns.take(rows.select(["id"]), rejected["at"].to_numpy())["id"]
     return enter_outcomes.of_rejected(ids, rejected)
 
 
 def rejected_ids(job: Job, shards: Sequence[str]) -> set[str]:
-    """Ids of utterances that corpus-wide verdicts reject."""
+    """Ids of utterances that corpus-wide rules reject."""
     if not corpus.takes_part(job):
         return set()
     heard = [shard_outcomes.of_shard(job, shard).heard for shard in shards]
@@ -82,7 +77,7 @@ def rejected_ids(job: Job, shards: Sequence[str]) -> set[str]:
 
 
 def _corpus_wide(job: Job, heard: Sequence[pa.Table]) -> pa.Table:
-    """Corpus-wide verdicts: `outcomes.SCHEMA`."""
+    """Outcomes of corpus-wide rejections: `enter_outcomes.SCHEMA`."""
     if not corpus.takes_part(job):
         return enter_outcomes.SCHEMA.empty_table()
     newest = versions.newest(job.out)
@@ -92,8 +87,8 @@ def _corpus_wide(job: Job, heard: Sequence[pa.Table]) -> pa.Table:
     def parts(names: Sequence[str]) -> Iterator[pa.Table]:
         return (table.select(names) for table in heard)
 
-    rejected, _ = judging.judge(job, parts, published, frozen)
-    return _verdicts(_stacked(corpus.ROW, heard), rejected)
+    rejected, _ = rejections.of_corpus(job, parts, published, frozen)
+    return _outcomes(_stacked(corpus.ROW, heard), rejected)
 
 
 def _stacked(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Table:

@@ -18,25 +18,25 @@ from tasks.settings.job import Job
 from tasks.storage import tables
 
 NAME = "decisions.parquet"
-#: Name of a part: of its group, with a hash of corpus-wide verdicts.
+#: Name of a part: of its shard batch, with a hash of corpus-wide rejections.
 PART = re.compile(rf"{shard_batches.KEY_NAME.pattern}(-[0-9a-f]{{16}})?")
 
 
-def note(job: Job, scratch: Path, judged: Sequence[int], manifests: str | None = None) -> None:
-    """Update the table to the run's groups; `judged`: numbers of the groups with corpus-wide
-    verdicts. Parts whose names exist already stay. `manifests`: the hash of the names of all
+def note(job: Job, scratch: Path, rejecting: Sequence[int], manifests: str | None = None) -> None:
+    """Update the table to the run's shard batches; `rejecting`: numbers of those with corpus-wide
+    rejections. Parts whose names exist already stay. `manifests`: the hash of the names of all
     checkpoints, if the run has listed them."""
     home = outcome_table.place(job.out)
-    index_of_batch = {number: place for place, number in enumerate(judged)}
+    index_of_batch = {number: place for place, number in enumerate(rejecting)}
     outcome_table.unseal(job.out)
     existing = {path.name for path in storage.names(home, ".parquet") if PART.fullmatch(path.stem)}
     names = []
     with tables.arrow(scratch / corpus_rejections.FILE) as file:
-        verdicts = pa.ipc.open_file(file)
+        saved = pa.ipc.open_file(file)
         for number, batch in enumerate(shard_batches.listed(job, scratch)):
             name, outcomes = batch.home.name, None
             if number in index_of_batch:
-                record_batch = verdicts.get_batch(index_of_batch[number])
+                record_batch = saved.get_batch(index_of_batch[number])
                 outcomes = pa.Table.from_batches([record_batch]).drop_columns(["group"])
                 text = repr(outcomes.to_pylist()).encode()
                 name = f"{name}-{hashlib.sha256(text).hexdigest()[:16]}"

@@ -4,8 +4,9 @@
     OUT/manifests/package/published/guards.json      size, time and inode of its files
     OUT/manifests/package/published/<sha256[:16]>.arrow
                                                      of a part: DIGESTS of its clips in order, and
-                                                     its groups and output shards; and what
-                                                     `ledger/notes.py` keeps of the ledger
+                                                     its output shards, in each format too;
+                                                     and what `ledger/ledger_index.py` keeps of
+                                                     the ledger
 
 These only save time: a missing or outdated one is made again from `utterances.parquet`.
 """
@@ -34,7 +35,7 @@ from tasks.publish import row_digests, seeded_hash
 from tasks.publish.dataset import datacard
 from tasks.publish.outcomes.shard_batches import PLACES, arrow_bytes
 from tasks.publish.output_shards import layout, plan
-from tasks.publish.output_shards.layout import PublishedGroup
+from tasks.publish.output_shards.layout import PublishedShard
 from tasks.storage import tables, versions
 from tasks.storage.versions import Proved
 
@@ -49,7 +50,7 @@ class TablePart(NamedTuple):
 
     name: str  # of its file in the version
     file: str  # with the note on it; empty: there is none
-    groups: list[PublishedGroup]  # their first rows count from the version's
+    shards: list[PublishedShard]  # their first rows count from the version's
 
 
 class Published(NamedTuple):
@@ -61,8 +62,8 @@ class Published(NamedTuple):
     parts: list[TablePart]
 
     @property
-    def groups(self) -> list[PublishedGroup]:
-        return [group for part in self.parts for group in part.groups]
+    def shards(self) -> list[PublishedShard]:
+        return [shard for part in self.parts for shard in part.shards]
 
 
 def home(out: Path) -> Path:
@@ -96,12 +97,12 @@ def _assembled(parts: Iterable[tuple[str, str, pa.Table]]) -> Published:
     columns: dict[str, list[UInt64s]] = {name: [] for name in DIGESTS.names}
     numbers: dict[str, int] = {}
     for name, file, table in parts:
-        groups = []
+        shards = []
         for split, generation, count in json.loads(table.schema.metadata[b"groups"]):
             numbers[split] = numbers.get(split, -1) + 1
-            groups.append(PublishedGroup(split, numbers[split], generation, begin, count))
+            shards.append(PublishedShard(split, numbers[split], generation, begin, count))
             begin += count
-        table_parts.append(TablePart(name, file, groups))
+        table_parts.append(TablePart(name, file, shards))
         for column, pieces in columns.items():  # copies, so that the file's bytes go
             pieces.append(np.array(table[column].to_numpy(), np.uint64))
     high, low, content = (np.concatenate(columns.pop(name)) for name in DIGESTS.names)
@@ -131,17 +132,15 @@ def _made(part: Path, seed: int, proved: Proved) -> pa.Table:
             keys = seeded_hash.keys(str(seed), table["id"].slice(begin, BATCH).to_pylist())
             codes = row_digests.of_rows(content.slice(begin, BATCH))
             digests.append(pa.table([keys[:, 0], keys[:, 1], codes], schema=DIGESTS))
-    groups = [[g.split, g.generation, g.clips] for g in layout.published_groups(places)]
+    shards = [[g.split, g.generation, g.clips] for g in layout.published_shards(places)]
     whole = pa.concat_tables(digests)
-    return whole.replace_schema_metadata({"groups": json.dumps(groups)})
+    return whole.replace_schema_metadata({"groups": json.dumps(shards)})
 
 
-def tell(
-    digests: pa.Table, groups: Sequence[Sequence[Any]], shards: Sequence[OutputShard]
-) -> bytes:
-    """The bytes of a part's file. `groups`: (split, generation, rows) of each."""
+def tell(digests: pa.Table, runs: Sequence[Sequence[Any]], shards: Sequence[OutputShard]) -> bytes:
+    """The bytes of a part's file. `runs`: (split, generation, rows) of each output shard."""
     metadata = {
-        "groups": json.dumps([list(group) for group in groups]),
+        "groups": json.dumps([list(run) for run in runs]),
         "shards": json.dumps([plan.to_row(replace(shard, unchanged=())) for shard in shards]),
     }
     return arrow_bytes(digests.replace_schema_metadata(metadata))

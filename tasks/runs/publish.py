@@ -1,4 +1,4 @@
-"""The package stage of a run: judge, write and check on the workers, then publish."""
+"""The package stage of a run: decide, write and check on the workers, then publish."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tasks.publish.choosing import next_version
 from tasks.publish.ledger import layout as ledger_layout
 from tasks.publish.ledger import ledger_parts
 from tasks.publish.outcomes import batch_outcomes, shard_batches
-from tasks.publish.outcomes.shard_batches import ShardGroup
+from tasks.publish.outcomes.shard_batches import ShardBatch
 from tasks.publish.output_shards import plan
 from tasks.publish.unchanged import UpToDate, Version
 from tasks.publish.writing import part_writing
@@ -33,7 +33,7 @@ from tasks.storage import publication, versions
 def publish(
     job: Job, shards: Sequence[str], executor: Executor, scratch: Path, state: UpToDate
 ) -> Published:
-    """Judge, gather, write and check output shards on the workers, then publish the version.
+    """Decide, gather, write and check output shards on the workers, then publish the version.
 
     Does nothing if `state` knows that the newest version is up to date. CorruptManifest when a blob
     is damaged: it has been removed, and the chains must run again.
@@ -46,9 +46,9 @@ def publish(
     with _cleaned(job.out):
         storage.of(scratch).clear(scratch)
         keys = state.keys()
-        batches = shard_batches.groups(job, {shard: keys[shard] for shard in shards})
+        batches = shard_batches.of_shards(job, {shard: keys[shard] for shard in shards})
         executor.map(
-            batch_outcomes.judge,
+            batch_outcomes.decide,
             [(job, batch) for batch in shard_batches.missing(batches, job.out)],
         )
         laps.end("decide")
@@ -125,7 +125,7 @@ def _cleaned(out: Path) -> Iterator[None]:
 
 def gather(
     job: Job,
-    batches: Sequence[ShardGroup],
+    batches: Sequence[ShardBatch],
     executor: Executor,
     scratch: Path,
     manifests: str | None = None,
@@ -134,10 +134,10 @@ def gather(
     it, and `tables`, the digests of its tables' files. `manifests`: see `outcome_parts.note`."""
     shard_batches.list_in(scratch, batches)
     chosen = executor.call(next_version.choose, job, scratch)
-    executor.call(outcome_parts.note, job, scratch, chosen.judged, manifests)
+    executor.call(outcome_parts.note, job, scratch, chosen.rejecting, manifests)
     newest = versions.newest(job.out)
     staging = versions.stage(job.out, versions.number(newest) + 1 if newest else 1)
-    ledger = executor.call(ledger_layout.plan, job, scratch, bool(chosen.judged))
+    ledger = executor.call(ledger_layout.plan, job, scratch, bool(chosen.rejecting))
     executor.map(
         ledger_parts.write, [(job, scratch, some, staging, newest) for some in ledger["calls"]]
     )

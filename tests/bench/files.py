@@ -143,7 +143,7 @@ def computed(hours: float, nights: int, a_shard: dict[str, float]) -> dict[str, 
         files += tars_of(hours / nights, known)
     checkpoints = round(sum(a_shard[kind] for kind in KINDS) * shards)
     groups = -(-shards // shard_batches.AT_ONCE)
-    of_tables = 2 * -(-files // table_parts.groups_of_part(PackageSettings()))
+    of_tables = 2 * -(-files // table_parts.tars_of_part(PackageSettings()))
     return {
         "shards": shards,
         "checkpoints": checkpoints,

@@ -52,7 +52,7 @@ def clips() -> list[np.ndarray]:
     return [(3000 * chance.standard_normal(n)).astype("<i2") for n in lengths]
 
 
-def prepare(out: Path) -> tuple[Job, pa.Table, list[layout.ClipGroup]]:
+def prepare(out: Path) -> tuple[Job, pa.Table, list[layout.ShardClips]]:
     """Blobs, and the rows that point at them."""
     job = Job(out=out)
     rows = []
@@ -77,7 +77,7 @@ def prepare(out: Path) -> tuple[Job, pa.Table, list[layout.ClipGroup]]:
 
 
 def ready_made(
-    out: Path, table: pa.Table, groups: list[layout.ClipGroup], home: Path
+    out: Path, table: pa.Table, groups: list[layout.ShardClips], home: Path
 ) -> list[Files]:
     """WAV files in the order of the tars, each by itself and in one file; name, text, place in that
     and size of each."""

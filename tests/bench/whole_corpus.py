@@ -35,8 +35,8 @@ from tasks.publish.ledger import layout as ledger_layout
 from tasks.publish.ledger import ledger_index as ledger_notes
 from tasks.publish.ledger.ledger_index import Written
 from tasks.publish.outcomes import recording_digests, shard_batches
-from tasks.publish.outcomes.shard_batches import DIGESTS, ShardGroup
-from tasks.publish.output_shards.layout import PlannedGroup
+from tasks.publish.outcomes.shard_batches import DIGESTS, ShardBatch
+from tasks.publish.output_shards.layout import PlannedShard
 from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tasks.shard_store import whole_job
@@ -48,7 +48,7 @@ CLIPS = 4800  # of a group: eight shards of an hour
 RATE = 16_000
 
 
-def make(job: Job, number: int) -> ShardGroup:
+def make(job: Job, number: int) -> ShardBatch:
     """The digests of a group, and its rows where clips are selected; its other files are never
     read here."""
     chance = np.random.default_rng(number)
@@ -81,7 +81,7 @@ def make(job: Job, number: int) -> ShardGroup:
         files[name] = hashlib.sha256(data).hexdigest()[:16]
     facts = {"files": files, "rows": CLIPS, "ledger": 2 * CLIPS, "changed": [], "slices": []}
     (home / "facts.json").write_text(json.dumps(facts))
-    return ShardGroup(home, (f"shard-{number:06d}",))
+    return ShardBatch(home, (f"shard-{number:06d}",))
 
 
 def _heard(rows: pa.Table, seconds: NDArray[np.float64], chance: np.random.Generator) -> pa.Table:
@@ -123,7 +123,7 @@ def publish(job: Job, scratch: Path, gathered: dict[str, Any], frozen: dict[str,
     told: list[tuple[str, str | bytes]] = []
     for part in gathered["parts"]:
         planned = json.loads((scratch / f"parts/{part.number}.json").read_text())
-        members = [PlannedGroup(**each) for each in planned["members"]]
+        members = [PlannedShard(**each) for each in planned["members"]]
         with pa.memory_map(str(scratch / f"parts/{part.number}.arrow")) as file:
             digests = pa.ipc.open_file(file).read_all().select(previous_version.DIGESTS.names)
         runs = [(each.split, each.generation, each.clips) for each in members]

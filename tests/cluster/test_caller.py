@@ -52,8 +52,8 @@ def test_calls_have_deadlines_by_what_they_do(tmp_path: Path) -> None:
     assert allowed(packaged.write, job, tmp_path, 3) == 600.0 + 20 * 1800.0
     assert allowed(packaged.check, job, tmp_path, 3, timeout_factor=1.0) == 600.0 + 1800.0
     shards = [f"shard-{number:06d}" for number in range(10)]
-    group = shard_batches.ShardGroup(tmp_path, tuple(shards))
-    for work, args in ((batch_outcomes.judge, (job, group)),
+    group = shard_batches.ShardBatch(tmp_path, tuple(shards))
+    for work, args in ((batch_outcomes.decide, (job, group)),
                        (sample_results.plan, (job, shards, tmp_path))):  # fmt: skip
         assert allowed(work, *args) == 900.0
         assert allowed(work, job, [], tmp_path, item_timeout=30.0) == 30.0

@@ -85,7 +85,7 @@ def shards_of(version: Path, use: str) -> list[OutputShard]:
     module, settings = plugins.FORMATS.resolve(plugin)
     whole = format_shards.with_columns(table, module.derived(table, settings))
     found = []
-    for index, group in enumerate(layout.published_groups([table])):
+    for index, group in enumerate(layout.published_shards([table])):
         split, number, _, first, count = group
         rows = format_shards.visible(module, whole.slice(first, count))
         files = tuple(module.files(split, number, rows, settings))
@@ -106,7 +106,7 @@ def test_all_formats_in_one_version(made: Path) -> None:
     assert verify(version) == []
     held = [name for use in FORMATS for name in of_format(version, use)]
     assert set(corpus.content(version)) == {*held, *COMMON}
-    assert len(layout.published_groups([pq.read_table(version / "utterances.parquet")])) == 2
+    assert len(layout.published_shards([pq.read_table(version / "utterances.parquet")])) == 2
 
 
 @pytest.mark.parametrize("use", FORMATS)

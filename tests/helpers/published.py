@@ -101,13 +101,13 @@ def laid_out(
     generation: int,
     before: pa.Table | None = None,
     before_settings: dict[str, Any] | None = None,
-) -> list[layout.ClipGroup]:
+) -> list[layout.ShardClips]:
     """Groups of all rows of `table` (columns id, split, num_samples, sample_rate). `before`: the
     previous version's utterances, in its order."""
     clips = layout.clips_of(table, settings)
     then = None
     if before is not None:
         now = pc.index_in(before["id"], table["id"]).fill_null(-1).to_numpy().astype(np.int64)
-        groups = layout.published_groups([before])
+        groups = layout.published_shards([before])
         then = layout.Before(groups, now)
     return layout.lay_out_clips(clips, settings, generation, then, before_settings)

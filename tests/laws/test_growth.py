@@ -217,9 +217,9 @@ def test_a_piece_that_a_dead_worker_linked_is_made_again(
             stage.run(step, job, name)
     state = UpToDate(job, manifest.shards(job.out), Index(job.out))
     state.freeze()
-    groups = shard_batches.groups(job, state.keys())
+    groups = shard_batches.of_shards(job, state.keys())
     for group in groups:
-        batch_outcomes.judge(job, group)
+        batch_outcomes.decide(job, group)
     gathered = publish.gather(job, groups, Here(), own / "scratch")
     staging = Path(gathered.staging)
     planned = plan.numbered(staging)
@@ -273,7 +273,7 @@ def rows_of(lengths: list[int]) -> pa.Table:
     )
 
 
-def published(table: pa.Table, groups: list[layout.ClipGroup]) -> pa.Table:
+def published(table: pa.Table, groups: list[layout.ShardClips]) -> pa.Table:
     """The table as it would be published with this layout."""
     order = np.concatenate([g.rows for g in groups])
     shards = [f"{g.split}/{g.number}" for g in groups for _ in g.rows]
@@ -311,7 +311,7 @@ def test_a_layout_holds_every_clip_once(then: list[int], new: list[int], gone: s
         longest = max((float(seconds_of(table_)[g.rows].max()) for g in some), default=0)
         assert max(loads, default=0) - min(loads, default=0) <= longest + 1e-9
     places: dict[tuple[str, int | None], tuple[int, int]]
-    there = layout.published_groups([before])
+    there = layout.published_shards([before])
     places = {(each.split, each.number): (each.first, each.clips) for each in there}
     previous = PreviousVersion(Path(), {}, (), before, places)
     now = table.take(np.concatenate([g.rows for g in groups])).select(["id", "num_samples"])

@@ -160,7 +160,7 @@ def test_a_verdict_changes_the_digest_of_its_recording_alone() -> None:
     verdicts = pa.Table.from_pylist(told, schema=enter_outcomes.SCHEMA)
     for name, values in (("account", account), ("accounted", accounted)):
         verdicts = verdicts.append_column(name, pa.array(values))
-    after = recording_digests.of_ledger(ledger_rows.judged(rows, verdicts))
+    after = recording_digests.of_ledger(ledger_rows.with_outcomes(rows, verdicts))
     keys = recording_digests.keys_of(pa.chunked_array([["a", "b"]]))
     expected = dict(zip(*(before[n].to_pylist() for n in ("key", "digest")), strict=True))
     for key, change in zip(keys.tolist(), recording_digests.changes(verdicts), strict=True):

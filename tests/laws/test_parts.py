@@ -176,8 +176,8 @@ def test_sizes() -> None:
     assert [ledger_layout.count_for(n, 100) for n in (0, 100, 101, 200, 201, 801)] == [
         1, 1, 2, 2, 4, 16,
     ]  # fmt: skip
-    assert table_parts.groups_of_part(PackageSettings()) == 128
-    assert table_parts.groups_of_part(PackageSettings(tar_hours=100.0)) == 1
+    assert table_parts.tars_of_part(PackageSettings()) == 128
+    assert table_parts.tars_of_part(PackageSettings(tar_hours=100.0)) == 1
 
 
 @pytest.mark.parametrize("chosen", [[], ["--splits"]])

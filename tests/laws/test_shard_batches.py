@@ -104,13 +104,13 @@ def test_versions_do_not_tell_how_they_were_grouped(
     counted = Counted()
     monkeypatch.setattr(pipeline, "Here", lambda: counted)
     many = corpus.run(corpus.job(home, out=tmp_path / "many", **chosen()))[0]
-    assert counted.names.count("judge") == -(-COUNT // shard_batches.AT_ONCE)
+    assert counted.names.count("decide") == -(-COUNT // shard_batches.AT_ONCE)
     assert counted.names.count("gather") == 1
     assert not list((tmp_path / "many/manifests/.listing").rglob("*.arrow"))
     monkeypatch.setattr(shard_batches, "AT_ONCE", COUNT)
     few = corpus.run(corpus.job(home, out=tmp_path / "few", **chosen()))[0]
     assert corpus.content(many.path) == corpus.content(few.path)
-    assert counted.names.count("judge") == -(-COUNT // 8) + 1
+    assert counted.names.count("decide") == -(-COUNT // 8) + 1
 
 
 def test_only_shards_that_changed_are_judged_again(
@@ -123,10 +123,10 @@ def test_only_shards_that_changed_are_judged_again(
     monkeypatch.setattr(pipeline, "Here", lambda: counted)
     corpus.add(tmp_path / "in", COUNT)
     corpus.run(job)
-    assert counted.names.count("judge") == 1
+    assert counted.names.count("decide") == 1
     other = replace(job, package=job.package.model_copy(update={"weights": {"c": 0.5}}))
     corpus.run(other)
-    assert counted.names.count("judge") == 1, "weights are drawn after it"
+    assert counted.names.count("decide") == 1, "weights are drawn after it"
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -142,15 +142,15 @@ def test_damaged_outcomes_are_made_again(
     counted = Counted()
     monkeypatch.setattr(pipeline, "Here", lambda: counted)
     assert corpus.content(corpus.run(retarred(job))[0].path) == undamaged
-    assert counted.names.count("judge") == 1, "those of one group, and no others"
+    assert counted.names.count("decide") == 1, "those of one group, and no others"
 
 
 def test_a_shard_of_nothing_has_its_place(job: Job, tmp_path: Path) -> None:
     """Its recording is broken: no row, no utterance, and a ledger of one."""
     counts = []
     for shard in sorted(manifest.shards(job.out)):
-        group = shard_batches.ShardGroup(tmp_path / shard, (shard,))
-        batch_outcomes.judge(job, group)
+        group = shard_batches.ShardBatch(tmp_path / shard, (shard,))
+        batch_outcomes.decide(job, group)
         counts.append(
             (group.table("rows.arrow").num_rows, group.ledger(range(shard_batches.SLICES)).num_rows)
         )

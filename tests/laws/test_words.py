@@ -30,6 +30,14 @@ NAMES = {
     "left_aside": "skipped",
     "up_to_date": "unchanged",
     "judging": "rejections",
+    "shard_groups": "shard_batches",
+    "ShardGroup": "ShardBatch",
+    "GroupFacts": "BatchFacts",
+    "group_verdicts": "batch_outcomes",
+    "enter_verdicts": "enter_outcomes",
+    "ClipGroup": "ShardClips",
+    "PlannedGroup": "PlannedShard",
+    "PublishedGroup": "PublishedShard",
 }
 
 

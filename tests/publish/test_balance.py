@@ -33,7 +33,7 @@ def rows_of(lengths: list[int], splits: list[str] | None = None) -> pa.Table:
     )
 
 
-def ids_of(rows: pa.Table, groups: list[layout.ClipGroup]) -> list[tuple[str, int, list[str]]]:
+def ids_of(rows: pa.Table, groups: list[layout.ShardClips]) -> list[tuple[str, int, list[str]]]:
     return [(g.split, g.number, rows["id"].take(g.rows).to_pylist()) for g in groups]
 
 

@@ -25,7 +25,7 @@ from tasks.publish.choosing import (
 )
 from tasks.publish.dataset import datacard
 from tasks.publish.outcomes import shard_batches
-from tasks.publish.outcomes.shard_batches import DIGESTS, ShardGroup
+from tasks.publish.outcomes.shard_batches import DIGESTS, ShardBatch
 from tasks.settings import PackageSettings
 from tasks.settings.job import Job
 from tasks.shard_store import whole_job
@@ -73,7 +73,7 @@ def nights(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Nights:
     return Nights(_scale_out.job(tmp_path / "out", SPLITS), *corpora(), caplog)
 
 
-def groups(job: Job, table: pa.Table, size: int = 150) -> list[ShardGroup]:
+def groups(job: Job, table: pa.Table, size: int = 150) -> list[ShardBatch]:
     """As if workers had judged `size` clips at a time."""
     found = []
     for at in range(0, len(table), size):
@@ -93,7 +93,7 @@ def groups(job: Job, table: pa.Table, size: int = 150) -> list[ShardGroup]:
             files[name] = hashlib.sha256(data).hexdigest()[:16]
         facts = {"files": files, "rows": len(some), "changed": []}
         (home / "facts.json").write_text(json.dumps(facts))
-        found.append(ShardGroup(home, (f"shard-{at}",)))
+        found.append(ShardBatch(home, (f"shard-{at}",)))
     return found
 
 

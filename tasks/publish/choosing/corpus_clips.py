@@ -14,7 +14,7 @@ from tasks.base.arrays import Float64s, Int16s, Int32s, Int64s, UInt64s
 from tasks.base.errors import RunError
 from tasks.publish import speakers
 from tasks.publish.choosing import splits
-from tasks.publish.outcomes.shard_batches import VOICE, ShardGroup
+from tasks.publish.outcomes.shard_batches import VOICE, ShardBatch
 from tasks.publish.speakers import Speakers
 from tasks.storage import long_columns, tables
 
@@ -23,14 +23,14 @@ BATCH = 1 << 20  # clips handled at a time, where whole columns are not copied
 
 
 class CorpusClips(NamedTuple):
-    """All clips that passed the verdicts of their own shards, sorted by the hash of their ids."""
+    """All clips that passed the rules of their own shards, sorted by the hash of their ids."""
 
     high: UInt64s
     low: UInt64s
     content: UInt64s  # digest of the row
     seconds: Float64s
-    group: Int32s  # that holds its row
-    row: Int32s  # number in that group
+    batch: Int32s  # that holds its row
+    row: Int32s  # number in that batch
     speaker: Int32s  # index of the names of speakers over all recordings; -1: as its row says
 
     def take(self, which: Any) -> CorpusClips:
@@ -46,7 +46,7 @@ class Chosen(NamedTuple):
     speakers: list[str]  # over all recordings
 
 
-def load(batches: Sequence[ShardGroup], linked: Speakers | None = None) -> CorpusClips:
+def load(batches: Sequence[ShardBatch], linked: Speakers | None = None) -> CorpusClips:
     """All clips. RunError if two have one id."""
     sizes = [batch.facts["rows"] for batch in batches]
     count = sum(sizes)
@@ -79,12 +79,12 @@ def load(batches: Sequence[ShardGroup], linked: Speakers | None = None) -> Corpu
     return whole
 
 
-def _check_ids(groups: Sequence[ShardGroup], clips: CorpusClips) -> None:
+def _check_ids(batches: Sequence[ShardBatch], clips: CorpusClips) -> None:
     """RunError if two clips have one id."""
     close = np.flatnonzero(clips.high[1:] == clips.high[:-1])
     same = close[clips.low[close] == clips.low[close + 1]]
     if len(same):
-        row = rows_of(groups, clips.take(same[:1]), ("id", "recording")).to_pylist()[0]
+        row = rows_of(batches, clips.take(same[:1]), ("id", "recording")).to_pylist()[0]
         raise RunError(
             f"two utterances have the id {row['id']}; give the segments of {row['recording']} "
             "different ids"
@@ -99,7 +99,7 @@ def save(
     names: list[str],
     spoken: list[str],
 ) -> None:
-    """Save the chosen clips; `first_rows`: the place of each group's first row among all rows, and
+    """Save the chosen clips; `first_rows`: the place of each batch's first row among all rows, and
     `split`: by place, -1 for a row that is not chosen."""
     fields = {name: pa.from_numpy_dtype(column.dtype) for name, column in clips._asdict().items()}
     metadata = {"names": "\n".join(names), "clips": str(int((split >= 0).sum()))}
@@ -108,7 +108,7 @@ def save(
     with storage.of(scratch).writing(scratch) as home, tables.writing(home / CHOSEN, schema) as out:
         for low in range(0, len(split), BATCH):
             some = clips.take(slice(low, low + BATCH))
-            side = split[first_rows[some.group] + some.row]
+            side = split[first_rows[some.batch] + some.row]
             columns = [column[side >= 0] for column in (*some, side)]
             out.write_batch(
                 pa.record_batch([pa.array(values) for values in columns], schema=schema)
@@ -134,12 +134,12 @@ def chosen(scratch: Path) -> Chosen:
     return Chosen(CorpusClips(**columns), split, names, spoken if spoken != [""] else [])
 
 
-def rows_of(batches: Sequence[ShardGroup], clips: CorpusClips, columns: Sequence[str]) -> pa.Table:
+def rows_of(batches: Sequence[ShardBatch], clips: CorpusClips, columns: Sequence[str]) -> pa.Table:
     """These columns of the rows of some clips, at least one, in their order."""
-    order = np.argsort(clips.group, kind="stable")
+    order = np.argsort(clips.batch, kind="stable")
     pieces = []
-    edges = np.searchsorted(clips.group[order], np.arange(len(batches) + 1))
-    for number in np.unique(clips.group).tolist():
+    edges = np.searchsorted(clips.batch[order], np.arange(len(batches) + 1))
+    for number in np.unique(clips.batch).tolist():
         rows = clips.row[order[edges[number] : edges[number + 1]]]
         pieces.append(batches[number].table("rows.arrow", columns).select(columns).take(rows))
     back = np.empty(len(order), np.int64)

@@ -1,7 +1,7 @@
 """Corpus-wide rejections: by plug-ins, weights, hours per speaker and splits.
 
-Clips are known by their places among all rows, group by group. Verdicts are saved by group, so that
-they are never all in memory as Python objects.
+Clips are known by their places among all rows, batch by batch. Rejections are saved by batch, so
+that they are never all in memory as Python objects.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tasks.publish import seeded_hash
 from tasks.publish.choosing import selection
 from tasks.publish.outcomes import recording_digests
 from tasks.publish.outcomes.recording_digests import ACCOUNT, ACCOUNTED, KEY
-from tasks.publish.outcomes.shard_batches import ShardGroup
+from tasks.publish.outcomes.shard_batches import ShardBatch
 from tasks.settings.job import Job
 from tasks.storage import sorted_keys, tables, versions
 
-#: The verdicts that come last, with their clips' keys in the ledger.
+#: The rejections that come last, with their clips' keys in the ledger.
 SAVED = pa.schema(
     [
         *enter_outcomes.SCHEMA,
@@ -36,13 +36,13 @@ SAVED = pa.schema(
 FILE = "verdicts.arrow"
 
 
-def first_rows(batches: Sequence[ShardGroup]) -> Int64s:
-    """The place of each group's first row among all rows, and their number."""
+def first_rows(batches: Sequence[ShardBatch]) -> Int64s:
+    """The place of each batch's first row among all rows, and their number."""
     return np.cumsum([0, *(batch.facts["rows"] for batch in batches)])
 
 
 def corpus_wide(
-    job: Job, batches: Sequence[ShardGroup], newest: Path | None
+    job: Job, batches: Sequence[ShardBatch], newest: Path | None
 ) -> tuple[pa.Table, JsonObject]:
     """Rejections (REJECTED), each with its clip's place among all rows; and the bounds that the
     next version freezes."""
@@ -61,7 +61,7 @@ def corpus_wide(
     def parts(columns: Sequence[str]) -> Iterator[pa.Table]:
         return (batch.table("heard.arrow", columns).select(columns) for batch in batches)
 
-    rejected, frozen = rejections.judge(job, parts, published, frozen)
+    rejected, frozen = rejections.of_corpus(job, parts, published, frozen)
     position = rejected["at"].to_numpy()
     order = np.argsort(position, kind="stable")
     heard, rows = np.cumsum(sizes), first_rows(batches)
@@ -81,15 +81,15 @@ def corpus_wide(
     return rejected.filter(pc.greater_equal(rejected["at"], 0)), frozen
 
 
-def save(scratch: Path, batches: Sequence[ShardGroup], rejected: pa.Table) -> list[int]:
-    """Save SAVED from REJECTED, a batch for each group with any; returns their numbers."""
+def save(scratch: Path, batches: Sequence[ShardBatch], rejected: pa.Table) -> list[int]:
+    """Save SAVED from REJECTED, for each shard batch with any; returns the batches' numbers."""
     begins = first_rows(batches)
     rejected = rejected.take(np.argsort(rejected["at"].to_numpy(), kind="stable"))
     place = rejected["at"].to_numpy()
     edges = np.searchsorted(place, begins)
-    judged = np.flatnonzero(np.diff(edges)).tolist()
+    rejecting = np.flatnonzero(np.diff(edges)).tolist()
     with storage.of(scratch).writing(scratch) as home, tables.writing(home / FILE, SAVED) as out:
-        for number in judged:
+        for number in rejecting:
             some = rejected.slice(int(edges[number]), int(edges[number + 1] - edges[number]))
             rows = some["at"].to_numpy() - begins[number]
             batch = batches[number]
@@ -104,4 +104,4 @@ def save(scratch: Path, batches: Sequence[ShardGroup], rejected: pa.Table) -> li
             table = table.append_column("group", pa.array(np.full(len(some), number, np.int32)))
             [record_batch] = table.cast(SAVED).combine_chunks().to_batches()
             out.write_batch(record_batch)
-    return judged
+    return rejecting

@@ -1,4 +1,4 @@
-"""Choose the clips of the next version: corpus-wide verdicts, then caps and splits.
+"""Choose the clips of the next version: corpus-wide rejections, then caps and splits.
 
 Runs in one process and holds some tens of bytes of each clip; the rows stay where they are.
 """
@@ -27,7 +27,7 @@ from tasks.publish.choosing import (
 from tasks.publish.choosing.selection import Selection
 from tasks.publish.choosing.unchanged_clips import Staying
 from tasks.publish.outcomes import shard_batches
-from tasks.publish.outcomes.shard_batches import VOICE, ShardGroup
+from tasks.publish.outcomes.shard_batches import VOICE, ShardBatch
 from tasks.publish.speakers import Speakers
 from tasks.settings.job import Job
 from tasks.settings.portions import REST
@@ -38,15 +38,15 @@ from tasks.storage import tables, versions
 class Choice:
     """What the choice of the next version's clips says beside its tables."""
 
-    frozen: JsonObject  # bounds of corpus-wide verdicts, for dataset.json
+    frozen: JsonObject  # bounds of corpus-wide rules, for dataset.json
     split_lists: JsonObject  # for dataset.json
     firsts: dict[str, str]  # the first id of each split
-    judged: list[int]  # groups with a corpus-wide verdict, by their numbers
+    rejecting: list[int]  # numbers of the shard batches with corpus-wide rejections
     changed: list[str]  # shards with recordings that changed during the run
 
 
 def choose(job: Job, scratch: Path) -> Choice:
-    """Save the tables of the packaged clips and of the corpus-wide verdicts in `scratch`."""
+    """Save the tables of the packaged clips and of the corpus-wide rejections in `scratch`."""
     batches = shard_batches.listed(job, scratch)
     newest = versions.newest(job.out)
     linked = speakers.link(
@@ -57,7 +57,7 @@ def choose(job: Job, scratch: Path) -> Choice:
     )
     rejected, frozen = corpus_rejections.corpus_wide(job, batches, newest)
     first_rows = corpus_rejections.first_rows(batches)
-    split = np.zeros(first_rows[-1], np.int16)  # of all rows, group by group; -1: not packaged
+    split = np.zeros(first_rows[-1], np.int16)  # of all rows, batch by batch; -1: not packaged
     split[rejected["at"].to_numpy()] = -1
     names, lists, first_ids = [REST], JsonObject(), dict[str, str]()
     if selection.selects(job):
@@ -80,16 +80,16 @@ def choose(job: Job, scratch: Path) -> Choice:
         del among, open_rows, passed, selected, stay, places
     else:
         selection.warn_of_lost_splits(newest)
-    judged = corpus_rejections.save(scratch, batches, rejected)
+    rejecting = corpus_rejections.save(scratch, batches, rejected)
     del rejected
     clips = corpus_clips.load(batches, linked)
     corpus_clips.save(scratch, clips, first_rows, split, names, linked.names if linked else [])
     changed = [shard for batch in batches for shard in batch.facts["changed"]]
-    return Choice(frozen, lists, first_ids, judged, changed)
+    return Choice(frozen, lists, first_ids, rejecting, changed)
 
 
 def _first_ids(
-    batches: Sequence[ShardGroup],
+    batches: Sequence[ShardBatch],
     begins: Int64s,
     open_rows: Int64s,
     selected: Selection,
@@ -109,7 +109,7 @@ def _first_ids(
 def _add_open(
     job: Job,
     clips: split_input.Candidates,
-    batches: Sequence[ShardGroup],
+    batches: Sequence[ShardBatch],
     is_open: Bools,
     linked: Speakers | None,
     newest: Path | None,

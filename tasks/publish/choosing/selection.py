@@ -1,4 +1,4 @@
-"""Selects the clips to package, among those that passed all verdicts, and assigns their splits.
+"""Selects the clips to package, among those that passed all rules, and assigns their splits.
 
 First the dataset weights, then the hours per speaker, then the split assignment.
 """
@@ -44,7 +44,7 @@ def check(job: Job) -> None:
 
 
 def selects(job: Job) -> bool:
-    """Whether anything is selected among the clips that passed all verdicts."""
+    """Whether anything is selected among the clips that passed all rules."""
     package = job.package
     return bool(package.splits or package.weights) or package.max_hours_per_speaker is not None
 

@@ -22,7 +22,7 @@ from tasks.base.json_types import JsonObject
 from tasks.publish import previous_version, seeded_hash
 from tasks.publish.choosing import split_allocation, splits
 from tasks.publish.choosing.components import Sides
-from tasks.publish.outcomes.shard_batches import ShardGroup
+from tasks.publish.outcomes.shard_batches import ShardBatch
 from tasks.publish.previous_version import Published
 from tasks.settings import Split
 from tasks.settings.job import Job
@@ -33,7 +33,7 @@ COLUMNS = ("high", "low", "content", "samples", "rate")  # of DIGESTS
 
 
 class Staying(NamedTuple):
-    """The clips that stay, among all rows, group by group."""
+    """The clips that stay, among all rows, batch by batch."""
 
     split: Sides  # of each row: index of `names`; -1: it has to be assigned
     names: list[str]
@@ -52,7 +52,7 @@ def renumbered(split: Sides, names: list[str], now: list[str]) -> Sides:
 
 
 def of(
-    job: Job, batches: Sequence[ShardGroup], newest: Path | None, is_open: Bools, linked: bool
+    job: Job, batches: Sequence[ShardBatch], newest: Path | None, is_open: Bools, linked: bool
 ) -> Staying:
     """The clips that stay, among the rows that are still open (`is_open` [rows]). `linked`:
     speakers are linked over all recordings, so that a row does not say who speaks.
@@ -100,9 +100,9 @@ class _Known(NamedTuple):
 
 
 def _known(published: Published) -> _Known:
-    names = sorted({group.split for group in published.groups})
-    numbers = np.array([names.index(group.split) for group in published.groups], np.int16)
-    split = np.repeat(numbers, [group.clips for group in published.groups])
+    names = sorted({shard.split for shard in published.shards})
+    numbers = np.array([names.index(shard.split) for shard in published.shards], np.int16)
+    split = np.repeat(numbers, [shard.clips for shard in published.shards])
     order = np.argsort(published.high).astype(np.int32)
     high, low, content = (
         column[order] for column in (published.high, published.low, published.content)
@@ -111,7 +111,7 @@ def _known(published: Published) -> _Known:
 
 
 def _compared(
-    batches: Sequence[ShardGroup],
+    batches: Sequence[ShardBatch],
     is_open: Bools,
     published: _Known,
     first_ids: dict[str, str],
@@ -142,8 +142,8 @@ def _compared(
     return Staying(split, published.names, lengths, {name: first_ids[name] for name in lengths})
 
 
-def _portions(batches: Sequence[ShardGroup]) -> Iterator[tuple[slice, dict[str, NDArray[Any]]]]:
-    """The places of some groups' rows among all rows, and their COLUMNS."""
+def _portions(batches: Sequence[ShardBatch]) -> Iterator[tuple[slice, dict[str, NDArray[Any]]]]:
+    """The places of some batches' rows among all rows, and their COLUMNS."""
     first = end = 0
     pieces: list[pa.Table] = []
     for number, batch in enumerate(batches):

@@ -1,6 +1,6 @@
 """Dataset weights: which share of a dataset's clips is packaged.
 
-`package.weights: {podcasts: 0.3}` packages 0.3 of the clips of the dataset that passed all verdicts
+`package.weights: {podcasts: 0.3}` packages 0.3 of the clips of the dataset that passed all rules
 and drops the others as `package.weight`, with the clip's draw as value and the weight as threshold.
 A clip's draw depends on the seed and its id alone: it is the same in every version, and a higher
 weight only adds clips. Data-Juicer mixes datasets by such weights too, but repeats clips for

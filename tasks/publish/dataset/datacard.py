@@ -43,7 +43,7 @@ class VersionFacts:
     totals: Totals
     balance: JsonObject
     layout: JsonObject = field(default_factory=dict)
-    frozen: JsonObject = field(default_factory=dict)  # bounds of corpus-wide verdicts
+    frozen: JsonObject = field(default_factory=dict)  # bounds of corpus-wide rules
     split_lists: JsonObject = field(default_factory=dict)
     leaks: JsonObject = field(default_factory=dict)  # of splits into train
     tars: dict[str, int] = field(default_factory=dict)  # how many, by split

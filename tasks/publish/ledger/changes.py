@@ -17,17 +17,17 @@ from tasks.publish.ledger import rows as ledger_rows
 from tasks.publish.ledger.ledger_index import LedgerPart
 from tasks.publish.outcomes import recording_digests, shard_batches
 from tasks.publish.outcomes.recording_digests import KEY
-from tasks.publish.outcomes.shard_batches import ShardGroup
+from tasks.publish.outcomes.shard_batches import ShardBatch
 from tasks.storage import sorted_keys, tables
 
 
 class Now(NamedTuple):
-    """All recordings as this run judged them, sorted by key."""
+    """All recordings with this run's outcomes, sorted by key."""
 
     keys: UInt64s
     digests: UInt64s
     rows: Int64s
-    group: Int32s
+    batch: Int32s
 
 
 class Old(NamedTuple):
@@ -48,7 +48,7 @@ class Old(NamedTuple):
         return int(self.part.table["rows"].to_numpy()[self.stays].sum() + self.gone.sum())
 
 
-def recordings_now(batches: Sequence[ShardGroup]) -> Now:
+def recordings_now(batches: Sequence[ShardBatch]) -> Now:
     accounts = [batch.table("accounts.arrow", (KEY, "digest", "rows")) for batch in batches]
     number = np.repeat(
         np.arange(len(accounts), dtype=np.int32), [len(account) for account in accounts]
@@ -69,24 +69,24 @@ def recordings_now(batches: Sequence[ShardGroup]) -> Now:
     return now
 
 
-def enter_outcomes(scratch: Path, batches: Sequence[ShardGroup], now: Now) -> None:
-    """Update the digests of recordings that corpus-wide verdicts touch."""
+def enter_outcomes(scratch: Path, batches: Sequence[ShardBatch], now: Now) -> None:
+    """Update the digests of recordings that corpus-wide rejections touch."""
     for record_batch in tables.arrow_batches(scratch / corpus_rejections.FILE):
-        batch, verdicts = (
+        batch, outcomes = (
             batches[record_batch["group"][0].as_py()],
             pa.Table.from_batches([record_batch]),
         )
         accounts = batch.table("accounts.arrow", (KEY, "overlaps"))
-        # Where spans overlap, a verdict moves samples between rows.
-        moved = pc.is_in(verdicts[KEY], accounts[KEY].filter(accounts["overlaps"]).combine_chunks())
-        alone = verdicts.filter(pc.invert(moved))
+        # Where spans overlap, a rejection moves samples between rows.
+        moved = pc.is_in(outcomes[KEY], accounts[KEY].filter(accounts["overlaps"]).combine_chunks())
+        alone = outcomes.filter(pc.invert(moved))
         place = np.searchsorted(now.keys, alone[KEY].to_numpy())
         np.add.at(now.digests, place, recording_digests.changes(alone))
         if pc.any(moved).as_py():
-            overlapping = verdicts.filter(moved)
+            overlapping = outcomes.filter(moved)
             rows = batch.ledger(range(shard_batches.SLICES))
             rows = rows.filter(pc.is_in(rows[KEY], overlapping[KEY]))
-            account = recording_digests.of_ledger(ledger_rows.judged(rows, overlapping))
+            account = recording_digests.of_ledger(ledger_rows.with_outcomes(rows, overlapping))
             place = np.searchsorted(now.keys, account[KEY].to_numpy())
             now.digests[place] = account["digest"].to_numpy()
 

@@ -6,7 +6,7 @@ its recordings changes; new and changed recordings go to new parts, and changed 
 leave the old ones. Eight small parts of about one size are joined, so each row is rewritten only a
 few times, and parts stay few. Once most rows are new, everything is divided again.
 
-    <scratch>/ledger/plan.json      what workers write, and which judged groups they read
+    <scratch>/ledger/plan.json      what workers write, and which shard batches they read
     <scratch>/ledger/wanted.arrow   keys of the recordings that go to new parts, where not all do
     <scratch>/ledger/<n>.arrow      keys that stay of the newest version, in part n
 
@@ -48,8 +48,8 @@ class Task:
     portion: Sequence[int] | None = None  # of the wanted recordings, by hash: place and count
 
 
-def plan(job: Job, scratch: Path, judged: bool) -> JsonObject:
-    """Save the workers' tasks; `judged`: there are corpus-wide verdicts.
+def plan(job: Job, scratch: Path, has_rejections: bool) -> JsonObject:
+    """Save the workers' tasks; `has_rejections`: there are corpus-wide ones.
 
     Returns `{"calls", "links", "fingerprint"}`: the numbers of the tasks of each call to
     `ledger_parts.write`; names of parts to link, with the names of their notes; and a hash of all
@@ -57,7 +57,7 @@ def plan(job: Job, scratch: Path, judged: bool) -> JsonObject:
     """
     batches = shard_batches.listed(job, scratch)
     now = recordings_now(batches)
-    if judged:
+    if has_rejections:
         enter_outcomes(scratch, batches, now)
     most, rows = job.package.table_rows, int(now.rows.sum())
     newest = versions.newest(job.out)
@@ -85,9 +85,9 @@ def plan(job: Job, scratch: Path, judged: bool) -> JsonObject:
             tables.write_arrow(home / "ledger/wanted.arrow", [wanted])
         saved = {
             "anew": anew,
-            "judged": judged,
+            "judged": has_rejections,
             "tasks": [asdict(task) for task in tasks],
-            "groups": np.unique(now.group[fresh]).tolist(),
+            "groups": np.unique(now.batch[fresh]).tolist(),
         }
         (home / "ledger/plan.json").write_text(json.dumps(saved))
     return {
@@ -179,7 +179,7 @@ def _save_kept(home: Path, number: int, old: Sequence[Old]) -> None:
 
 
 def _calls(tasks: Sequence[Task]) -> list[list[int]]:
-    """The tasks of each worker call: those of one slice of the judged groups go together, so that
+    """The tasks of each worker call: those of one slice of the shard batches go together, so that
     each slice is read once."""
     calls: dict[int, list[int]] = {}
     for number, task in enumerate(tasks):

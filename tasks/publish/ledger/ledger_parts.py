@@ -52,7 +52,9 @@ def write(
             pieces = [piece.filter(pc.is_in(piece[KEY], wanted)) for piece in pieces]
         rows = pa.concat_tables([rows, *pieces])
         if plan["judged"]:
-            rows = ledger_rows.judged(rows, _verdicts(scratch / corpus_rejections.FILE, slices))
+            rows = ledger_rows.with_outcomes(
+                rows, _outcomes(scratch / corpus_rejections.FILE, slices)
+            )
     written = []
     for number, task in zip(numbers, tasks, strict=True):
         part_rows = rows.slice(0, 0)
@@ -129,8 +131,8 @@ def _before(newest: Path, task: Task, kept: Path) -> tuple[pa.Table, pa.Table]:
     )
 
 
-def _verdicts(path: Path, slices: range) -> pa.Table:
-    """Verdicts on utterances of some slices; read in batches, as there may be many."""
+def _outcomes(path: Path, slices: range) -> pa.Table:
+    """Outcomes of rejected utterances of some slices; read in batches, as there may be many."""
     pieces = [corpus_rejections.SAVED.empty_table()]
     for batch in tables.arrow_batches(path):
         slice_numbers = shard_batches.slice_of(batch[KEY].to_numpy(), shard_batches.SLICES)

@@ -1,4 +1,4 @@
-"""Rows of a ledger: their order, and how corpus-wide verdicts change them."""
+"""Rows of a ledger: their order, and how corpus-wide rejections change them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ NAMES = ("recording", "source_path", "dataset", "sample_rate")
 _ORDER = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
 
 
-def judged(table: pa.Table, verdicts: pa.Table) -> pa.Table:
-    """The ledger with verdicts entered. If spans overlap, samples move to another span."""
-    if not verdicts.num_rows:
+def with_outcomes(table: pa.Table, outcomes: pa.Table) -> pa.Table:
+    """The ledger with these outcomes entered. If spans overlap, samples move to another span."""
+    if not outcomes.num_rows:
         return table
     overlapping = enter_outcomes.overlapping(table)
-    hit = pc.is_in(table["utterance"], verdicts["id"])
+    hit = pc.is_in(table["utterance"], outcomes["id"])
     moved = pc.unique(
         table["recording"].filter(pc.and_(hit, pc.is_in(table["recording"], overlapping)))
     )
-    table = enter_outcomes.entered(table, "utterance", verdicts)
+    table = enter_outcomes.entered(table, "utterance", outcomes)
     if not len(moved):
         return table
     inside = pc.is_in(table["recording"], moved)

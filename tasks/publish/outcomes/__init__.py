@@ -1,1 +1,1 @@
-"""What became of each utterance, in groups of work shards that are kept from run to run."""
+"""What became of each utterance, in shard batches that are kept from run to run."""

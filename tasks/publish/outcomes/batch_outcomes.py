@@ -1,4 +1,4 @@
-"""Gives the verdicts on groups of work shards, on the workers; `shard_batches.py` reads them."""
+"""Decides the outcomes of shard batches, on the workers; `shard_batches.py` reads them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tasks.publish.outcomes.shard_batches import (
     PLACES,
     SLICES,
     VOICE,
-    GroupFacts,
-    ShardGroup,
+    BatchFacts,
+    ShardBatch,
     arrow_bytes,
     slice_of,
 )
@@ -31,8 +31,8 @@ from tasks.shard_store import recipe
 from tasks.storage import tables
 
 
-def judge(job: Job, batch: ShardGroup) -> None:
-    """On a worker: judge a group of shards."""
+def decide(job: Job, batch: ShardBatch) -> None:
+    """On a worker: decide the outcomes of a batch's utterances, and keep them."""
     parts = [shard_outcomes.of_shard(job, shard, strict=True) for shard in batch.shards]
     rows = pa.concat_tables([part.rows for part in parts]).combine_chunks()
     ledger = pa.concat_tables([part.ledger for part in parts])
@@ -51,7 +51,7 @@ def judge(job: Job, batch: ShardGroup) -> None:
     if corpus.takes_part(job):
         data["heard.arrow"] = arrow_bytes(pa.concat_tables([part.heard for part in parts]))
     data["ledger.bin"], slices = _sliced(ledger)
-    facts: GroupFacts = {
+    facts: BatchFacts = {
         "files": {name: hashlib.sha256(content).hexdigest()[:16] for name, content in data.items()},
         "slices": slices,
         "rows": rows.num_rows,

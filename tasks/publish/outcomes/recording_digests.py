@@ -1,6 +1,6 @@
 """A few bytes of each recording's ledger, by which a new version knows what it need not rewrite.
 
-A recording's digest is the sum of its rows' digests, so a verdict on one clip changes it without
+A recording's digest is the sum of its rows' digests, so a rejection of one clip changes it without
 reading the other rows.
 """
 
@@ -64,11 +64,11 @@ def of_clips(ids: pa.ChunkedArray, ledger: pa.Table) -> tuple[UInt64s, UInt64s]:
     return before, _with_outcome(before, rows)
 
 
-def changes(verdicts: pa.Table) -> UInt64s:
-    """What verdicts (outcomes.COLUMNS, with ACCOUNT and ACCOUNTED of their clips) add to the
+def changes(outcomes: pa.Table) -> UInt64s:
+    """What outcomes (enter_outcomes.COLUMNS, with ACCOUNT and ACCOUNTED of their clips) add to the
     digests of their recordings, provided that no spans overlap."""
-    then, before = (verdicts[name].to_numpy() for name in (ACCOUNTED, ACCOUNT))
-    added: UInt64s = _with_outcome(before, verdicts) - then
+    then, before = (outcomes[name].to_numpy() for name in (ACCOUNTED, ACCOUNT))
+    added: UInt64s = _with_outcome(before, outcomes) - then
     return added
 
 

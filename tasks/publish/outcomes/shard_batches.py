@@ -1,17 +1,17 @@
-"""Groups of work shards with the outcomes of their utterances, kept from run to run.
+"""Shard batches: work shards whose outcomes are kept together, from run to run.
 
     OUT/manifests/package/decided/<key>/
-        rows.arrow           utterances that pass all verdicts of their own shard
+        rows.arrow           utterances that no rule of their own shard rejects
         ledger.bin           their ledger in SLICES portions by a hash of the recording
         decisions.parquet    all utterances with their measures
-        heard.arrow          input of corpus-wide verdicts, if there are any
+        heard.arrow          input of corpus-wide rules, if there are any
         voices.arrow         voices of its recordings, if they are linked over the corpus
         digests.arrow        56 bytes of each row, from which a version of the corpus is planned
         accounts.arrow       22 bytes of each recording's ledger, likewise
         facts.json           hash of each file, and counts; written last, so it is the seal
 
 The key is a hash of everything that affects the outcomes (`tasks.publish.unchanged`). A version
-does not depend on how recordings were grouped into shards. `batch_outcomes.py` writes the files.
+does not depend on how recordings were divided among shards. `batch_outcomes.py` writes the files.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from tasks.shard_store import blobs, recipe
 from tasks.shard_store.recipe import digest
 
 FORMAT = 3  # of these files
-AT_ONCE = 8  # shards of a group
+AT_ONCE = 8  # shards of a batch
 SLICES = 64  # of a ledger
 SMALL = 1 << 18  # bytes of a table
 LIST = "groups.json"
-KEY_NAME = re.compile(r"[0-9a-f]{24}")  # of a group's folder
+KEY_NAME = re.compile(r"[0-9a-f]{24}")  # of a batch's folder
 #: Columns of a row that are not part of its content: where it lies, and its split.
 PLACES = (*SOURCE_COLUMNS, *BESIDE_COLUMNS, *LAYOUT_COLUMNS, "split")
 KEYED = pa.schema([*LEDGER, pa.field(KEY, pa.uint64())])
@@ -71,8 +71,8 @@ def slice_of(keys: UInt64s, count: int) -> Int64s:
     return ((high * np.uint64(count)) >> np.uint64(32)).astype(np.int64)
 
 
-class GroupFacts(TypedDict):
-    """facts.json of a group."""
+class BatchFacts(TypedDict):
+    """facts.json of a batch."""
 
     files: dict[str, str]  # first 16 hex digits of each file's sha256
     slices: list[tuple[int, int, int]]  # first byte, bytes and CRC-32 of each portion of the ledger
@@ -82,7 +82,7 @@ class GroupFacts(TypedDict):
 
 
 @dataclass(frozen=True)
-class ShardGroup:
+class ShardBatch:
     """Some shards, and where the outcomes of their utterances lie. Small enough to be sent
     to workers."""
 
@@ -90,11 +90,11 @@ class ShardGroup:
     shards: tuple[str, ...]
 
     @cached_property
-    def facts(self) -> GroupFacts:
-        """CorruptManifest if the group has no outcomes, or damaged ones."""
+    def facts(self) -> BatchFacts:
+        """CorruptManifest if the batch has no outcomes, or damaged ones."""
         place = self.home / "facts.json"
         try:
-            facts: GroupFacts = storage.read_json(place)
+            facts: BatchFacts = storage.read_json(place)
         except (FileNotFoundError, ValueError) as error:
             raise CorruptManifest(f"{place} is gone or damaged", str(place)) from error
         return facts
@@ -144,7 +144,7 @@ class ShardGroup:
         return pa.concat_tables(parts)
 
     def _damaged(self, name: str) -> CorruptManifest:
-        """Names the seal as the damaged file: once it is removed, the group is judged again."""
+        """Names the seal as the damaged file: once it is removed, the batch is decided again."""
         return CorruptManifest(f"{self.home / name} is damaged", str(self.home / "facts.json"))
 
 
@@ -153,12 +153,12 @@ def home(out: Path) -> Path:
 
 
 def kept_in(out: Path) -> list[str]:
-    """Names of the groups' folders; nothing else that lies there."""
+    """Names of the batches' folders; nothing else that lies there."""
     return [name for name in storage.of(out).folders(home(out)) if KEY_NAME.fullmatch(name)]
 
 
-def groups(job: Job, keys: Mapping[str, str]) -> list[ShardGroup]:
-    """Groups of consecutive shards by name; `keys`: the key of each shard."""
+def of_shards(job: Job, keys: Mapping[str, str]) -> list[ShardBatch]:
+    """Batches of consecutive shards by name; `keys`: the key of each shard."""
     names = sorted(keys)
     package = [job.package.seed, job.package.text_form]  # those that affect outcomes
     what: list[object] = [FORMAT, shard_outcomes.VERSION, *package, corpus.takes_part(job)]
@@ -168,12 +168,12 @@ def groups(job: Job, keys: Mapping[str, str]) -> list[ShardGroup]:
     for low in range(0, len(names), AT_ONCE):
         some = tuple(names[low : low + AT_ONCE])
         key = digest("decided", what, [(name, keys[name]) for name in some])
-        batches.append(ShardGroup(home(job.out) / key, some))
+        batches.append(ShardBatch(home(job.out) / key, some))
     return batches
 
 
-def missing(some: Sequence[ShardGroup], out: Path) -> list[ShardGroup]:
-    """Groups without outcomes."""
+def missing(some: Sequence[ShardBatch], out: Path) -> list[ShardBatch]:
+    """Batches without outcomes."""
     kept = set(kept_in(out))
     return [
         batch
@@ -182,20 +182,20 @@ def missing(some: Sequence[ShardGroup], out: Path) -> list[ShardGroup]:
     ]
 
 
-def list_in(scratch: Path, some: Sequence[ShardGroup]) -> None:
-    """Write the groups of a run to a file, so that messages to workers stay small."""
+def list_in(scratch: Path, some: Sequence[ShardBatch]) -> None:
+    """Write the batches of a run to a file, so that messages to workers stay small."""
     entries = [(batch.home.name, batch.shards) for batch in some]
     storage.of(scratch).write(scratch / LIST, json.dumps(entries).encode())
 
 
-def listed(job: Job, scratch: Path) -> list[ShardGroup]:
-    """The groups of the run, from that file."""
+def listed(job: Job, scratch: Path) -> list[ShardBatch]:
+    """The batches of the run, from that file."""
     entries = storage.read_json(scratch / LIST)
-    return [ShardGroup(home(job.out) / name, tuple(shards)) for name, shards in entries]
+    return [ShardBatch(home(job.out) / name, tuple(shards)) for name, shards in entries]
 
 
-def forget(out: Path, kept: Sequence[ShardGroup], changed: Collection[str]) -> None:
-    """Remove the outcomes of groups that are not in `kept`, or that have one of the shards
+def forget(out: Path, kept: Sequence[ShardBatch], changed: Collection[str]) -> None:
+    """Remove the outcomes of batches that are not in `kept`, or that have one of the shards
     `changed`, which the next run looks at again. Call it only while holding OUT's lock."""
     store = storage.of(out)
     names = {batch.home.name for batch in kept if not set(batch.shards) & set(changed)}

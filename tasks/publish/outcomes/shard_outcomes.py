@@ -19,20 +19,20 @@ from tasks.shard_store import enhanced, hypotheses, llm_answers, manifest, recip
 from tasks.shard_store.utterance import JudgedUtterance, Outcome
 from tasks.stages.stage import view_of
 
-VERSION = 2  # raise it when the same checkpoints are judged otherwise
+VERSION = 2  # raise it when the same checkpoints get other outcomes
 
 
 class ShardOutcomes(NamedTuple):
     rows: pa.Table  # to package; `row_schema`
     ledger: pa.Table  # LEDGER
     utterances: pa.Table  # all, with their measures; `outcome_table.schema_of`
-    heard: pa.Table  # what corpus-wide verdicts are based on; `corpuswide.ROW`
+    heard: pa.Table  # what corpus-wide rules are based on; `corpus.ROW`
     voices: pa.Table  # what speakers over all recordings are based on; `voices.VOICES`
 
 
 @process_memory.uncollected()
 def of_shard(job: Job, shard: str, strict: bool = False) -> ShardOutcomes:
-    """Judge one shard.
+    """Decide the outcomes of one shard.
 
     `strict` is for versions. What a run did not finish there, it could not: the file changed
     meanwhile. A damaged manifest raises CorruptManifest, so that its content is computed again.

@@ -21,11 +21,11 @@ def count(seconds: float, hours: float, clips: int, readers: int = 1) -> int:
 
 
 def distribute(seconds: Float64s, keys: UInt64s, shards: int) -> list[Int64s]:
-    """Clips `0..n-1` distributed over `shards` groups, in each ordered by their keys.
+    """Clips `0..n-1` distributed over `shards` shards, in each ordered by their keys.
 
-    The longest clip goes first, each to the lightest group: any two groups differ by at most one
-    longest clip, and no small last group remains. Ties go by key, then by position, so that
-    neighbours in a recording, or clips of a speaker, spread over the groups.
+    The longest clip goes first, each to the lightest shard: any two shards differ by at most one
+    longest clip, and no small last shard remains. Ties go by key, then by position, so that
+    neighbours in a recording, or clips of a speaker, spread over the shards.
     """
     order = np.lexsort((keys, -seconds))
     heap = [(0.0, index) for index in range(shards)]
@@ -34,7 +34,7 @@ def distribute(seconds: Float64s, keys: UInt64s, shards: int) -> list[Int64s]:
     for low in range(0, len(order), BATCH):
         some = order[low : low + BATCH]
         chosen = []
-        # A clip of no length counts a little, so that no group stays empty.
+        # A clip of no length counts a little, so that no shard stays empty.
         for length in np.maximum(seconds[some], 1e-9).tolist():
             load, index = heap[0]
             chosen.append(index)

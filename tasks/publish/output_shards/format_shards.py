@@ -17,7 +17,7 @@ from tasks.base.schema import ClipRow
 from tasks.formats import OutputShard, PublishedFile
 from tasks.plugins.contracts import Format
 from tasks.publish.dataset import datacard
-from tasks.publish.output_shards.layout import PlannedGroup
+from tasks.publish.output_shards.layout import PlannedShard
 from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tasks.shard_store import whole_job
@@ -25,9 +25,9 @@ from tasks.shard_store import whole_job
 
 @dataclass(frozen=True, slots=True)
 class PreviousVersion:
-    """Its folder, its dataset.json, the columns of its utterances, and those of some groups.
+    """Its folder, its dataset.json, the columns of its utterances, and rows of some output shards.
 
-    `places`: first row and rows of each of these groups in `rows`, by split and number.
+    `places`: first row and rows of each of these shards in `rows`, by split and number.
     """
 
     home: Path
@@ -117,37 +117,39 @@ def rows_for(module: Format, table: pa.Table | pa.RecordBatch, *more: str) -> li
 
 def of_format(
     plugin: Plugin,
-    groups: Sequence[PlannedGroup],
+    planned_shards: Sequence[PlannedShard],
     planned: pa.Table,
     previous: PreviousVersion | None,
 ) -> list[OutputShard]:
     """The shards of one format, with the previous version's files if their content is the same.
-    `planned`: the rows of the groups, with the columns of `all_derived`."""
+    `planned`: the rows of the shards, with the columns of `all_derived`."""
     module, settings = plugins.FORMATS.resolve(plugin)
     now = visible(module, own_columns(plugin.use, planned))
-    same: list[int | None] = [None] * len(groups)
+    same: list[int | None] = [None] * len(planned_shards)
     if previous and previous.has_format(plugin):
         # A measure that was added or removed since changes the files that hold it.
         measured = set(planned.column_names) & set(module.COLUMNS)
         if measured == set(previous.columns) & set(module.COLUMNS):
-            same = same_as(groups, now, previous)
+            same = same_as(planned_shards, now, previous)
     shards, begin = [], 0
-    for index, (group, number_then) in enumerate(zip(groups, same, strict=True)):
-        rows, begin = now.slice(begin, group.clips), begin + group.clips
-        files = tuple(module.files(group.split, group.number, rows, settings))
+    for index, (planned_shard, number_then) in enumerate(zip(planned_shards, same, strict=True)):
+        rows, begin = now.slice(begin, planned_shard.clips), begin + planned_shard.clips
+        files = tuple(module.files(planned_shard.split, planned_shard.number, rows, settings))
         unchanged: tuple[PublishedFile, ...] = ()
-        if number_then is not None and (number_then == group.number or not module.NUMBERED):
+        if number_then is not None and (number_then == planned_shard.number or not module.NUMBERED):
             assert previous is not None
-            unchanged = previous.files(module.files(group.split, number_then, rows, settings))
-        place = group.split, group.number, index, group.clips
+            unchanged = previous.files(
+                module.files(planned_shard.split, number_then, rows, settings)
+            )
+        place = planned_shard.split, planned_shard.number, index, planned_shard.clips
         shards.append(OutputShard(plugin.use, *place, files, unchanged))
     return shards
 
 
 def same_as(
-    groups: Sequence[PlannedGroup], now: pa.Table, previous: PreviousVersion
+    planned_shards: Sequence[PlannedShard], now: pa.Table, previous: PreviousVersion
 ) -> list[int | None]:
-    """For each group, the number of the previous version's group with the same clips and the same
+    """For each shard, the number of the previous version's shard with the same clips and the same
     values in `now` (what the format writes), or None."""
     then = previous.rows
     if then is not None and set(now.column_names) <= set(then.column_names):
@@ -156,11 +158,11 @@ def same_as(
         places = {}
     numbers: list[int | None] = []
     begin = 0
-    for group in groups:
-        rows, begin = now.slice(begin, group.clips), begin + group.clips
-        equal, place = group.same, places.get((group.split, group.before))
-        if not equal and group.whole and place is not None:
+    for planned_shard in planned_shards:
+        rows, begin = now.slice(begin, planned_shard.clips), begin + planned_shard.clips
+        equal, place = planned_shard.same, places.get((planned_shard.split, planned_shard.before))
+        if not equal and planned_shard.whole and place is not None:
             assert then is not None
             equal = rows.equals(then.slice(*place))
-        numbers.append(group.before if equal else None)
+        numbers.append(planned_shard.before if equal else None)
     return numbers

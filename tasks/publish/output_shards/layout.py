@@ -36,8 +36,8 @@ MOST_TARS = 40_000
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedGroup:
-    """Clips of an output shard, in every format; a part's plan has the rows of groups in order."""
+class PlannedShard:
+    """Clips of an output shard, in every format; a part's plan has their rows, shard by shard."""
 
     split: str
     number: int  # in its split
@@ -46,13 +46,13 @@ class PlannedGroup:
     before: int | None = None  # its number in the previous version, if it was there
     whole: bool = False  # no clip has left it since
     same: bool = False  # and each has the same row
-    fresh: bool = True  # its rows come from the judged groups, else from the previous version
+    fresh: bool = True  # its rows come from shard batches, else from the previous version
     file: str = ""  # of the previous version with its rows; empty: there is none to compare
     then: int = 0  # its first row there
 
 
 @dataclass(frozen=True, slots=True)
-class ClipGroup:
+class ShardClips:
     """The same with its clips, whose rows may be anywhere."""
 
     split: str
@@ -63,28 +63,28 @@ class ClipGroup:
     whole: bool = False
     same: bool = False
 
-    def planned(self) -> PlannedGroup:
+    def planned(self) -> PlannedShard:
         place = self.split, self.number, self.generation, len(self.rows)
-        return PlannedGroup(*place, self.before, self.whole, self.same)
+        return PlannedShard(*place, self.before, self.whole, self.same)
 
 
 class LayoutClips(NamedTuple):
     """What a layout needs of a version's clips: some tens of bytes each."""
 
-    key: UInt64s  # seeded draw: their order in a group
+    key: UInt64s  # seeded draw: their order in a shard
     seconds: Float64s
     split: NDArray[np.integer[Any]]  # index of `names`
     names: list[str]
 
 
 class Before(NamedTuple):
-    """The groups of the previous version, and where its clips are now."""
+    """The output shards of the previous version, and where its clips are now."""
 
-    groups: list[PublishedGroup]
+    shards: list[PublishedShard]
     now: Int64s  # of each of its clips, in its order: index in `LayoutClips`, or -1
 
 
-class PublishedGroup(NamedTuple):
+class PublishedShard(NamedTuple):
     split: str
     number: int
     generation: int
@@ -92,9 +92,10 @@ class PublishedGroup(NamedTuple):
     clips: int
 
 
-def published_groups(portions: Iterable[pa.Table]) -> list[PublishedGroup]:
-    """The groups of a published table, from portions of its columns shard, split and generation."""
-    published: list[PublishedGroup] = []
+def published_shards(portions: Iterable[pa.Table]) -> list[PublishedShard]:
+    """The output shards of a published table, from portions of its columns shard, split and
+    generation."""
+    published: list[PublishedShard] = []
     numbers = Counter[str]()
     begin, last = 0, None
     for part in portions:
@@ -109,7 +110,7 @@ def published_groups(portions: Iterable[pa.Table]) -> list[PublishedGroup]:
                 published[-1] = published[-1]._replace(clips=published[-1].clips + end - first)
                 continue
             place = split, numbers[split], generation, begin + first
-            published.append(PublishedGroup(*place, end - first))
+            published.append(PublishedShard(*place, end - first))
             last, numbers[split] = shard, numbers[split] + 1
         begin += len(part)
     return published
@@ -129,9 +130,9 @@ def lay_out_clips(
     generation: int,
     before: Before | None = None,
     before_settings: JsonObject | None = None,
-) -> list[ClipGroup]:
-    """Groups of all clips, whose indices are their rows, sorted by split and number; the numbers
-    have no gaps.
+) -> list[ShardClips]:
+    """Output shards of all clips, whose indices are their rows, sorted by split and number; the
+    numbers have no gaps.
 
     `before` is the previous version and `before_settings` its package settings. Without them, with
     other LAYOUT_SETTINGS or `rebalance: full`, all clips are laid out again; otherwise only those
@@ -143,10 +144,10 @@ def lay_out_clips(
         or before_settings is None
         or any(getattr(settings, n) != before_settings.get(n) for n in LAYOUT_SETTINGS)
     ):
-        return _new_groups(clips, np.arange(len(clips.key)), settings, generation, {})
+        return _new_shards(clips, np.arange(len(clips.key)), settings, generation, {})
 
-    def unevenness(groups: list[ClipGroup]) -> dict[str, float]:
-        loads = loads_of(groups, clips.seconds)
+    def unevenness(shards: list[ShardClips]) -> dict[str, float]:
+        loads = loads_of(shards, clips.seconds)
         return {split: balance.skew(tars, settings.readers)[1] for split, tars in loads.items()}
 
     grown = _grow(clips, settings, generation, before)
@@ -154,24 +155,24 @@ def lay_out_clips(
     if not above:
         return grown
     uneven = np.isin(clips.split, [clips.names.index(split) for split in above])
-    full = _new_groups(clips, np.flatnonzero(uneven), settings, generation, {})
+    full = _new_shards(clips, np.flatnonzero(uneven), settings, generation, {})
     best = unevenness(full)
     # Few clips for many readers stay uneven in any layout: no reason for a new one.
     anew = {s for s in above if above[s] > best[s] + settings.rebalance_above}
-    chosen = [group for group in grown if group.split not in anew]
-    chosen += [group for group in full if group.split in anew]
-    return sorted(chosen, key=lambda group: (group.split, group.number))
+    chosen = [shard for shard in grown if shard.split not in anew]
+    chosen += [shard for shard in full if shard.split in anew]
+    return sorted(chosen, key=lambda shard: (shard.split, shard.number))
 
 
 def _grow(
     clips: LayoutClips, settings: PackageSettings, generation: int, before: Before
-) -> list[ClipGroup]:
-    """The previous groups without the clips that are gone, then groups of new clips."""
-    kept: list[ClipGroup] = []
-    numbers = Counter[str]()  # of groups in each split
+) -> list[ShardClips]:
+    """The previous shards without the clips that are gone, then shards of new clips."""
+    kept: list[ShardClips] = []
+    numbers = Counter[str]()  # of shards in each split
     fresh = np.ones(len(clips.key), bool)
     codes = {name: code for code, name in enumerate(clips.names)}
-    for old in before.groups:
+    for old in before.shards:
         rows = before.now[old.first : old.first + old.clips]
         rows = rows[rows >= 0]
         # A clip that moved to another split is gone from its old one and new in the other.
@@ -180,22 +181,22 @@ def _grow(
             continue
         fresh[rows] = False
         place = old.split, numbers[old.split], old.generation
-        kept.append(ClipGroup(*place, rows, old.number, whole=len(rows) == old.clips))
+        kept.append(ShardClips(*place, rows, old.number, whole=len(rows) == old.clips))
         numbers[old.split] += 1
-    new = _new_groups(clips, np.flatnonzero(fresh), settings, generation, numbers)
-    return sorted([*kept, *new], key=lambda group: (group.split, group.number))
+    new = _new_shards(clips, np.flatnonzero(fresh), settings, generation, numbers)
+    return sorted([*kept, *new], key=lambda shard: (shard.split, shard.number))
 
 
-def _new_groups(
+def _new_shards(
     clips: LayoutClips,
     rows: Int64s,
     settings: PackageSettings,
     generation: int,
     first_numbers: Mapping[str, int],
-) -> list[ClipGroup]:
-    """One generation of groups of equal duration per split, from these rows."""
+) -> list[ShardClips]:
+    """One generation of shards of equal duration per split, from these rows."""
     splits = clips.split[rows]
-    clip_groups = []
+    shards = []
     for split in sorted(clips.names[code] for code in np.unique(splits)):
         code = clips.names.index(split)
         chosen = _among(rows, splits == code)
@@ -205,10 +206,10 @@ def _new_groups(
         whole = math.fsum(lengths)  # whatever the order
         hours = tar_hours(settings, _among(clips.seconds, clips.split == code))
         count = balance.count(whole, hours, len(lengths), readers)
-        groups = balance.distribute(lengths, _at(clips.key, chosen), count)
-        for number, group in enumerate(groups, first_numbers.get(split, 0)):
-            clip_groups.append(ClipGroup(split, number, generation, chosen[group]))
-    return clip_groups
+        distributed = balance.distribute(lengths, _at(clips.key, chosen), count)
+        for number, indices in enumerate(distributed, first_numbers.get(split, 0)):
+            shards.append(ShardClips(split, number, generation, chosen[indices]))
+    return shards
 
 
 def _among(values: NDArray[Scalar], which: Bools) -> NDArray[Scalar]:
@@ -228,9 +229,9 @@ def tar_hours(settings: PackageSettings, seconds: Float64s) -> float:
     return max(settings.tar_hours, math.fsum(seconds) / 3600 / MOST_TARS)  # whatever the order
 
 
-def loads_of(groups: list[ClipGroup], seconds: Float64s) -> dict[str, list[float]]:
-    """Seconds of each group, by split, in the order of their numbers."""
+def loads_of(shards: list[ShardClips], seconds: Float64s) -> dict[str, list[float]]:
+    """Seconds of each shard, by split, in the order of their numbers."""
     loads: dict[str, list[float]] = {}
-    for group in groups:
-        loads.setdefault(group.split, []).append(float(seconds[group.rows].sum()))
+    for shard in shards:
+        loads.setdefault(shard.split, []).append(float(seconds[shard.rows].sum()))
     return loads

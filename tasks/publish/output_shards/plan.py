@@ -3,7 +3,7 @@
 It lies in `.plan/` in the staging folder until the version is published, so that a worker call
 needs only the number of its shard. A large version has a plan for each part of its table:
 
-    <part>/rows.arrow     its rows in the order of the groups: a record batch for each group
+    <part>/rows.arrow     its rows, output shard by output shard: a record batch for each
     <part>/shards.arrow   a record batch for each output shard
     hashes/<n>            digests of the files of shard n: from `write`, then from `check`
 """
@@ -23,7 +23,7 @@ from tasks.base.schema import UTTERANCES, AnyRow, ClipRow
 from tasks.formats import Hashes, OutputShard, PublishedFile
 from tasks.publish.output_shards import format_shards
 from tasks.publish.output_shards.format_shards import PreviousVersion
-from tasks.publish.output_shards.layout import PlannedGroup
+from tasks.publish.output_shards.layout import PlannedShard
 from tasks.publish.planned_columns import sources_of
 from tasks.settings.job import Job
 from tasks.storage import tables
@@ -44,7 +44,7 @@ SHARD = pa.schema(
 def write(
     job: Job,
     home: Path,
-    groups: Sequence[PlannedGroup],
+    planned_shards: Sequence[PlannedShard],
     rows: pa.Table,
     derived: Mapping[str, pa.Array],
     previous: PreviousVersion | None = None,
@@ -52,7 +52,7 @@ def write(
 ) -> pa.Table:
     """Write the plan of a part into a local folder; returns its rows of `utterances.parquet`.
 
-    `rows`: those of the groups, in order; `derived`: their columns of `format_shards.all_derived`.
+    `rows`: those of the shards, in order; `derived`: their columns of `format_shards.all_derived`.
     """
     folder = home / PLAN / part_name(part)
     folder.mkdir(parents=True)
@@ -60,12 +60,12 @@ def write(
     planned = format_shards.with_columns(rows, derived)
     shards = {
         plugin.use: format_shards.of_format(
-            plugin, groups, planned.drop_columns(source_columns), previous
+            plugin, planned_shards, planned.drop_columns(source_columns), previous
         )
         for plugin in job.package.formats
     }
-    laid_out = _laid_out(job, groups, shards[job.package.formats[0].use], planned)
-    _save(folder / "rows.arrow", laid_out, [group.clips for group in groups])
+    laid_out = _laid_out(job, planned_shards, shards[job.package.formats[0].use], planned)
+    _save(folder / "rows.arrow", laid_out, [shard.clips for shard in planned_shards])
     save_shards(folder, [shard for some in shards.values() for shard in some])
     return laid_out.drop_columns([*source_columns, *derived])
 
@@ -91,15 +91,15 @@ def _place(number: int) -> tuple[str, int]:
 
 
 def _laid_out(
-    job: Job, groups: Sequence[PlannedGroup], shards: list[OutputShard], table: pa.Table
+    job: Job, planned_shards: Sequence[PlannedShard], shards: list[OutputShard], table: pa.Table
 ) -> pa.Table:
     """The rows with their places in the first format's `shards`."""
     module, settings = plugins.FORMATS.resolve(job.package.formats[0])
     paths, generations, offsets = [], [], []
     begin = 0
-    for group, shard in zip(groups, shards, strict=True):
+    for planned_shard, shard in zip(planned_shards, shards, strict=True):
         paths += [shard.path] * shard.clips
-        generations += [group.generation] * shard.clips
+        generations += [planned_shard.generation] * shard.clips
         if module.offsets:
             offsets.append(module.offsets(table.slice(begin, shard.clips), settings))
         begin += shard.clips

@@ -115,7 +115,7 @@ def _outcomes(out: Path, checked: Checked) -> None:
     """Kept outcomes have the hashes that their seal names; without a seal they are made again."""
     home = shard_batches.home(out)
     for name in shard_batches.kept_in(out):
-        batch = shard_batches.ShardGroup(home / name, ())
+        batch = shard_batches.ShardBatch(home / name, ())
         with suppress(CorruptManifest):
             for file, digest in batch.facts["files"].items():
                 try:

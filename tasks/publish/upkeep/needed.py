@@ -29,7 +29,7 @@ from tasks.shard_store.utterance import HeardUtterance
 class KeptSettings:
     """Settings whose results stay.
 
-    `current`: a run with them may come, so what cannot be judged before it has cut a recording
+    `current`: a run with them may come, so what cannot be decided before it has cut a recording
     stays, too.
     """
 
@@ -94,7 +94,7 @@ class _View(ShardView):
 
     @cached_property
     def wanted_texts(self) -> set[str]:
-        """Recipes of all their transcripts. Some depend on verdicts, so this takes all of them."""
+        """Recipes of all their transcripts. Some depend on rules, so this takes all of them."""
         texts = set(self.first_texts)
         for utterance in self.transcribed():
             texts.add(self.transcript_recipe(utterance.heard))  # in the language voted for

@@ -27,7 +27,7 @@ from tasks.formats import Output, OutputShard
 from tasks.plugins.contracts import Format
 from tasks.publish.dataset import datacard
 from tasks.publish.output_shards import format_shards
-from tasks.publish.output_shards.layout import PublishedGroup, published_groups
+from tasks.publish.output_shards.layout import PublishedShard, published_shards
 from tasks.settings import Plugin, StageSettings
 from tasks.storage import tables, versions
 
@@ -40,8 +40,8 @@ class Portion(NamedTuple):
 
     version: Path
     plugin: Plugin
-    first: int  # of `groups` among all
-    groups: list[PublishedGroup]
+    first: int  # of `shards` among all
+    shards: list[PublishedShard]
     derived: dict[str, pa.Array]  # of their rows
 
 
@@ -62,12 +62,12 @@ def _cores() -> int:
 def _portions(version: Path, described: DatasetJson) -> Iterator[Portion]:
     path = version / UTTERANCES_FILE
     schema = tables.schema(path)
-    groups = published_groups(tables.row_groups(path, ["shard", "split", "generation"]))
+    shards = published_shards(tables.row_groups(path, ["shard", "split", "generation"]))
     for plugin in datacard.formats_of(described).values():
         derived = format_shards.derived(plugin, schema, partial(tables.read, path))
-        for first in range(0, len(groups), AT_ONCE):
-            some = groups[first : first + AT_ONCE]
-            low, rows = some[0].first, sum(group.clips for group in some)
+        for first in range(0, len(shards), AT_ONCE):
+            some = shards[first : first + AT_ONCE]
+            low, rows = some[0].first, sum(shard.clips for shard in some)
             columns = {name: values.slice(low, rows) for name, values in derived.items()}
             yield Portion(version, plugin, first, some, columns)
 
@@ -107,8 +107,8 @@ def read(portion: Portion) -> Read:
     faults: list[str] = []
     seen: list[str] = []
     begin = 0
-    for index, group in enumerate(portion.groups, portion.first):
-        split, number, _, first, count = group
+    for index, published_shard in enumerate(portion.shards, portion.first):
+        split, number, _, first, count = published_shard
         columns = {name: values.slice(begin, count) for name, values in portion.derived.items()}
         begin += count
         rows = format_shards.with_columns(table.read(first, count), columns)

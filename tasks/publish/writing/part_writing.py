@@ -18,7 +18,7 @@ from tasks.publish import previous_version, speakers
 from tasks.publish.outcomes import shard_batches, shard_outcomes
 from tasks.publish.output_shards import plan
 from tasks.publish.output_shards.format_shards import PreviousVersion
-from tasks.publish.output_shards.layout import PlannedGroup
+from tasks.publish.output_shards.layout import PlannedShard
 from tasks.publish.writing.table_parts import SPEAKER, PlannedPart
 from tasks.settings.job import Job
 from tasks.storage import tables, versions
@@ -26,7 +26,7 @@ from tasks.storage.versions import Proved
 
 
 def scatter(job: Job, number: int, scratch: Path) -> None:
-    """On a worker: sort the rows of some judged groups by the parts that need them."""
+    """On a worker: sort the rows of some shard batches by the parts that need them."""
     batches = shard_batches.listed(job, scratch)
     wanted = tables.read_arrow(scratch / f"wanted/{number}.arrow")
     batch, row = wanted["group"].to_numpy(), wanted["row"].to_numpy()
@@ -65,7 +65,7 @@ def write(
         return _link(job, part, staging, newest)
     digests = tables.read_arrow(scratch / f"parts/{part.number}.arrow")
     planned = json.loads(storage.read(scratch / f"parts/{part.number}.json"))
-    members = [PlannedGroup(**member) for member in planned["members"]]
+    members = [PlannedShard(**member) for member in planned["members"]]
     previous = _with_rows(newest, members) if newest is not None else None
     if isinstance(previous, Damaged):
         return previous
@@ -118,8 +118,8 @@ def _link(
     return entry["sha256"], entry["bytes"]
 
 
-def _with_rows(newest: Path, members: Sequence[PlannedGroup]) -> PreviousVersion | Damaged:
-    """The previous version with the rows of these groups."""
+def _with_rows(newest: Path, members: Sequence[PlannedShard]) -> PreviousVersion | Damaged:
+    """The previous version with the rows of these shards."""
     described, proved = versions.described(newest), Proved(newest)
     files = sorted({member.file for member in members if member.file})
     if damaged := [name for name in files if not proved.holds(name)]:
@@ -139,7 +139,7 @@ def _with_rows(newest: Path, members: Sequence[PlannedGroup]) -> PreviousVersion
 
 
 def _fresh(sources: Sequence[int], part: int, scratch: Path) -> pa.Table | None:
-    """Rows of a part from the judged groups, in order."""
+    """Rows of a part from the shard batches, in order."""
     batches = []
     for source in sources:
         with tables.arrow(scratch / f"rows/{source}.arrow") as file:
@@ -155,11 +155,11 @@ def _fresh(sources: Sequence[int], part: int, scratch: Path) -> pa.Table | None:
 
 def _rows(
     job: Job,
-    members: Sequence[PlannedGroup],
+    members: Sequence[PlannedShard],
     fresh: pa.Table | None,
     previous: PreviousVersion | None,
 ) -> pa.Table:
-    """All rows of a part, in the order of its groups."""
+    """All rows of a part, in the order of its shards."""
     schema = shard_outcomes.row_schema(job)
     pieces, begin = [], 0
     for is_fresh, some in groupby(members, lambda member: member.fresh):

@@ -144,14 +144,15 @@ class _Place(TypedDict):
 
 def _located(job: Job, rows: Sequence[ClipRow]) -> list[ClipRow]:
     """The rows with the columns of `sources_of`. Rows that came from the previous version lack
-    them, and are looked up in the groups: a tar that stays needs no PCM, unless it is damaged."""
+    them, and are looked up in the shard batches: a tar that stays needs no PCM, unless it is
+    damaged."""
     lacking = {row["id"] for row in rows if row["work_shard"] is None}
     if not lacking:
         return list(rows)
     places: dict[str, _Place] = {}
     home = shard_batches.home(job.out)
     for name in shard_batches.kept_in(job.out):
-        batch = shard_batches.ShardGroup(home / name, ())
+        batch = shard_batches.ShardBatch(home / name, ())
         table = batch.table("rows.arrow", ["id", *sources_of(job)])
         hit = pc.is_in(table["id"], pa.array(sorted(lacking - places.keys()), pa.string()))
         if np.any(hit.to_numpy()):

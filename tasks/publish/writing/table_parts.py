@@ -1,15 +1,15 @@
 """Parts of a version: runs of output shards with their rows. One process plans them for workers.
 
 `utterances.parquet` is one file, or, beyond `package.table_rows` clips, a folder of parts of that
-name: `<split>-<number>.parquet` holds the rows of `groups_of_part` tars of a split, in their order.
-So parts that did not change are linked, as tars are. The rows of a part may come from any group of
-work shards. Each group is read once, and the rows of TOGETHER groups go to one file with a record
-batch for each part, so that there are not as many files as groups times parts.
+name: `<split>-<number>.parquet` holds the rows of `tars_of_part` tars of a split, in their order.
+So parts that did not change are linked, as tars are. The rows of a part may come from any shard
+batch. Each shard batch is read once, and the rows of TOGETHER of them go to one file with a record
+batch for each part, so that there are not as many files as shard batches times parts.
 
     <scratch>/chosen.arrow         the clips of the version (`choosing/corpus_clips.py`)
-    <scratch>/wanted/<n>.arrow     rows that parts need of the n-th TOGETHER judged groups
+    <scratch>/wanted/<n>.arrow     rows that parts need of the n-th TOGETHER shard batches
     <scratch>/rows/<n>.arrow       these rows: a record batch for each part
-    <scratch>/parts/<p>.json       groups of part p
+    <scratch>/parts/<p>.json       output shards of part p
     <scratch>/parts/<p>.arrow      digests of its clips, what formats derive, and who speaks
 """
 
@@ -31,17 +31,17 @@ from tasks.base.json_types import DatasetJson, JsonObject
 from tasks.base.schema import LEDGER_FILE, UTTERANCES_FILE
 from tasks.publish.choosing import corpus_clips
 from tasks.publish.outcomes import shard_outcomes
-from tasks.publish.outcomes.shard_batches import ShardGroup
+from tasks.publish.outcomes.shard_batches import ShardBatch
 from tasks.publish.output_shards import format_shards
 from tasks.publish.output_shards.format_shards import PreviousVersion
-from tasks.publish.output_shards.layout import ClipGroup, PlannedGroup
+from tasks.publish.output_shards.layout import PlannedShard, ShardClips
 from tasks.publish.planned_columns import sources_of
 from tasks.publish.previous_version import Published, TablePart
 from tasks.settings import PackageSettings
 from tasks.settings.job import Job
 from tasks.storage import tables
 
-TOGETHER = 8  # judged groups whose rows lie in one file, some 40,000 rows
+TOGETHER = 8  # shard batches whose rows lie in one file, some 40,000 rows
 WANTED = pa.schema({"group": pa.int32(), "row": pa.int32(), "part": pa.int32(), "at": pa.int64()})
 FOLDERS = ("parts", "wanted", "rows")  # in the scratch folder
 SPEAKER = "speaker"  # column of a part's digests
@@ -57,7 +57,7 @@ class PlannedPart:
     file: str  # note on the previous version's part, if that stays
 
 
-def groups_of_part(settings: PackageSettings) -> int:
+def tars_of_part(settings: PackageSettings) -> int:
     """Tars of a part: a power of two, with about `table_rows` clips in all."""
     clips = settings.tar_hours * 3600 / SECONDS_OF_CLIP
     return 1 << round(math.log2(max(settings.table_rows / clips, 1)))
@@ -67,28 +67,28 @@ def rule(settings: PackageSettings) -> JsonObject:
     """The settings that make a table a file or a folder of parts, for dataset.json."""
     return {
         "one_file_up_to_rows": settings.table_rows,
-        UTTERANCES_FILE: f"a part for every {groups_of_part(settings)} tars of a split",
+        UTTERANCES_FILE: f"a part for every {tars_of_part(settings)} tars of a split",
         LEDGER_FILE: "the fewest parts, a power of two, by hash of the recording; what is new "
         "since then in parts of its own, joined eight at a time",
     }
 
 
 def _divided(
-    groups: Sequence[ClipGroup], settings: PackageSettings, clips: int
-) -> Mapping[str, Sequence[ClipGroup]]:
-    """The groups of each part, by its name, in order."""
+    shards: Sequence[ShardClips], settings: PackageSettings, clips: int
+) -> Mapping[str, Sequence[ShardClips]]:
+    """The output shards of each part, by its name, in order."""
     if clips <= settings.table_rows:
-        return {UTTERANCES_FILE: groups}
-    size = groups_of_part(settings)
-    divided: dict[str, list[ClipGroup]] = {}
-    for group in groups:
-        name = f"{UTTERANCES_FILE}/{group.split}-{group.number // size:06d}.parquet"
-        divided.setdefault(name, []).append(group)
+        return {UTTERANCES_FILE: shards}
+    size = tars_of_part(settings)
+    divided: dict[str, list[ShardClips]] = {}
+    for shard in shards:
+        name = f"{UTTERANCES_FILE}/{shard.split}-{shard.number // size:06d}.parquet"
+        divided.setdefault(name, []).append(shard)
     return divided
 
 
 def derived(
-    job: Job, groups: Sequence[ShardGroup], clips: corpus_clips.CorpusClips
+    job: Job, batches: Sequence[ShardBatch], clips: corpus_clips.CorpusClips
 ) -> dict[str, pa.Array]:
     """The columns that formats derive, for all clips in order. Holds all rows in memory, but only
     the columns from which others are derived."""
@@ -96,14 +96,14 @@ def derived(
     fields = [field for field in shard_outcomes.row_schema(job) if field.name not in sources]
 
     def read(names: list[str]) -> pa.Table:
-        return corpus_clips.rows_of(groups, clips, names)
+        return corpus_clips.rows_of(batches, clips, names)
 
     return format_shards.all_derived(job, pa.schema(fields), read)
 
 
 def all_linkable(job: Job, newest: Path, described: DatasetJson) -> bool:
     """Whether the newest version has all formats as the current settings would write them, so that
-    unchanged groups need no rows. Formats whose files contain their number may need rows anyway."""
+    unchanged shards need no rows. Formats whose files contain their number may need rows anyway."""
     previous = PreviousVersion(newest, described, ())
     return all(
         previous.has_format(plugin) and not plugins.FORMATS.load(plugin.use).NUMBERED
@@ -117,7 +117,7 @@ Places = Mapping[tuple[str, int], tuple[str, int]]  # file and first row, by spl
 def save(
     job: Job,
     scratch: Path,
-    groups: Sequence[ClipGroup],
+    shards: Sequence[ShardClips],
     chosen_clips: corpus_clips.Chosen,
     content: UInt64s,
     more: dict[str, pa.Array],
@@ -128,7 +128,7 @@ def save(
 ) -> tuple[list[PlannedPart], list[int]]:
     """Save what workers need to know about each part; returns the parts, and the numbers of the
     files of rows that they need. `more`: columns that formats derive, and `spoken`: names of
-    speakers over all recordings, both for all clips. `linkable`: unchanged groups need no rows;
+    speakers over all recordings, both for all clips. `linkable`: unchanged shards need no rows;
     `damaged`: files of the previous version that cannot be read."""
     places = {} if before is None else places_of(before)
     parts_then = {} if before is None else {part.name: part for part in before.parts}
@@ -137,23 +137,23 @@ def save(
     with storage.of(scratch).writing(scratch) as home:
         for folder in ("parts", "wanted"):
             (home / folder).mkdir(parents=True, exist_ok=True)
-        divided = _divided(groups, job.package, len(chosen_clips.split))
-        for number, (name, part_groups) in enumerate(divided.items()):
+        divided = _divided(shards, job.package, len(chosen_clips.split))
+        for number, (name, part_shards) in enumerate(divided.items()):
             old = parts_then.get(name)
-            if linkable and name not in damaged and not more and _stays(old, part_groups):
+            if linkable and name not in damaged and not more and _stays(old, part_shards):
                 planned.append(PlannedPart(number, name, old.file if old else ""))
                 continue
             planned.append(PlannedPart(number, name, ""))
-            readable = not any(_place(places, group)[0] in damaged for group in part_groups)
+            readable = not any(_place(places, shard)[0] in damaged for shard in part_shards)
             members = [
-                _member(group, _place(places, group), linkable, readable) for group in part_groups
+                _member(shard, _place(places, shard), linkable, readable) for shard in part_shards
             ]
             begin = 0
-            for group, member in zip(part_groups, members, strict=True):
+            for shard, member in zip(part_shards, members, strict=True):
                 if member.fresh:
-                    wanted.append((group.rows, number, begin))
+                    wanted.append((shard.rows, number, begin))
                     begin += member.clips
-            every = np.concatenate([group.rows for group in part_groups])
+            every = np.concatenate([shard.rows for shard in part_shards])
             columns: dict[str, pa.Array | NDArray[np.generic]] = {
                 "high": chosen_clips.clips.high[every],
                 "low": chosen_clips.clips.low[every],
@@ -172,26 +172,26 @@ def save(
     return planned, needed
 
 
-def _stays(old: TablePart | None, groups: Sequence[ClipGroup]) -> bool:
-    """Whether a part of the previous version still holds just these groups."""
+def _stays(old: TablePart | None, shards: Sequence[ShardClips]) -> bool:
+    """Whether a part of the previous version still holds just these shards."""
     return (
         old is not None
         and bool(old.file)
-        and len(old.groups) == len(groups)
-        and all(group.same and group.number == group.before for group in groups)
+        and len(old.shards) == len(shards)
+        and all(shard.same and shard.number == shard.before for shard in shards)
     )
 
 
 def _member(
-    group: ClipGroup, place: tuple[str, int], linkable: bool, readable: bool
-) -> PlannedGroup:
-    """A group of a part. `readable`: the previous version's files of the part can be read."""
-    fresh = not (group.same and linkable and readable)
+    shard: ShardClips, place: tuple[str, int], linkable: bool, readable: bool
+) -> PlannedShard:
+    """A shard of a part. `readable`: the previous version's files of the part can be read."""
+    fresh = not (shard.same and linkable and readable)
     file, then = place
-    compared = bool(file) and readable and (not fresh or group.whole)
+    compared = bool(file) and readable and (not fresh or shard.whole)
     return replace(
-        group.planned(),
-        same=group.same and readable,
+        shard.planned(),
+        same=shard.same and readable,
         fresh=fresh,
         file=file if compared else "",
         then=then,
@@ -199,17 +199,17 @@ def _member(
 
 
 def places_of(before: Published) -> Places:
-    """(file, first row in it) of each group of the previous version, by its split and number."""
+    """(file, first row in it) of each shard of the previous version, by its split and number."""
     return {
-        (group.split, group.number): (part.name, group.first - part.groups[0].first)
+        (shard.split, shard.number): (part.name, shard.first - part.shards[0].first)
         for part in before.parts
-        for group in part.groups
+        for shard in part.shards
     }
 
 
-def _place(places: Places, group: ClipGroup) -> tuple[str, int]:
-    """Where the previous version has the group; ("", 0): nowhere."""
-    return ("", 0) if group.before is None else places.get((group.split, group.before), ("", 0))
+def _place(places: Places, shard: ShardClips) -> tuple[str, int]:
+    """Where the previous version has the shard; ("", 0): nowhere."""
+    return ("", 0) if shard.before is None else places.get((shard.split, shard.before), ("", 0))
 
 
 def _save_wanted(
@@ -224,7 +224,7 @@ def _save_wanted(
     begins = ends - [len(rows) for rows, _, _ in wanted]
     index = np.concatenate([rows for rows, _, _ in wanted])
     wanted.clear()  # the same once more
-    file = clips.group[index] // TOGETHER
+    file = clips.batch[index] // TOGETHER
     order = np.argsort(file, kind="stable")  # in a file, by part and place
     edges = np.searchsorted(file, np.arange(len(np.bincount(file)) + 1), sorter=order)
     sources: dict[int, list[int]] = {}
@@ -233,7 +233,7 @@ def _save_wanted(
         run = np.searchsorted(ends, some, side="right")
         place = some - begins[run] + firsts[run]
         part, rows = numbers[run], index[some]
-        table = pa.table([clips.group[rows], clips.row[rows], part, place], schema=WANTED)
+        table = pa.table([clips.batch[rows], clips.row[rows], part, place], schema=WANTED)
         tables.write_arrow(home / f"wanted/{number}.arrow", [table])
         for part_number in np.unique(part).tolist():
             sources.setdefault(part_number, []).append(number)

@@ -24,14 +24,14 @@ _DEVICE = re.compile("cuda|cublas|cudnn", re.I)
 def batches(seconds: Sequence[float], budget: float, most: int) -> list[list[int]]:
     """Indices of clips, longest first, each once. Longest × count is at most `budget` seconds and
     count at most `most`; a clip longer than the budget is a batch by itself."""
-    found: list[list[int]] = []
+    plan: list[list[int]] = []
     for index in sorted(range(len(seconds)), key=lambda i: (-seconds[i], i)):
-        last = found[-1] if found else []
+        last = plan[-1] if plan else []
         if last and len(last) < most and seconds[last[0]] * (len(last) + 1) <= budget:
             last.append(index)
         else:
-            found.append([index])
-    return found
+            plan.append([index])
+    return plan
 
 
 class Limit:
@@ -66,12 +66,12 @@ def _shared(
     limit: Limit,
 ) -> tuple[list[Result], bool]:
     """Results, and whether the engine accepted every part at once."""
-    found: list[Result] = []
+    results: list[Result] = []
     smooth = True
-    while len(found) < len(items):
-        part = list(items[len(found) :][: limit.most])
+    while len(results) < len(items):
+        part = list(items[len(results) :][: limit.most])
         try:
-            found += compute(part)
+            results += compute(part)
             continue
         except REFUSALS as error:
             if device_lost(error):
@@ -79,15 +79,15 @@ def _shared(
             smooth = False
             short = out_of_memory(error)
             if len(part) == 1:
-                found.append(failed(error))
+                results.append(failed(error))
                 continue
         half = (len(part) + 1) // 2
         first, one = _shared(part[:half], compute, failed, limit)
         second, two = _shared(part[half:], compute, failed, limit)
         if short and one and two:  # else one clip is to blame, or a half has lowered it
             limit.lower(half)
-        found += [*first, *second]
-    return found, smooth
+        results += [*first, *second]
+    return results, smooth
 
 
 def said(error: Exception) -> str:

@@ -23,13 +23,13 @@ def folder(model: str | None, recogniser: str, example: str) -> Path:
             f"transcribe.backend.model is missing: {recogniser} needs the folder of a model, for "
             f"example {example} from Hugging Face; models are never downloaded"
         )
-    found = Path(model).expanduser()
-    if not found.is_dir():
+    path = Path(model).expanduser()
+    if not path.is_dir():
         raise ConfigError(
             f"transcribe.backend.model {model!r} is not a folder here; models are never "
             f"downloaded: fetch one, for example {example} from Hugging Face, and give its folder"
         )
-    return found
+    return path
 
 
 def checked(*files: Path) -> None:
@@ -77,12 +77,14 @@ def card(model: str | None) -> tuple[str | None, tuple[str, ...] | None]:
     model's folder; None if the card is missing or does not say."""
     try:
         header = _HEADER.match(text_of(Path(model).expanduser() / "README.md") if model else "")
-        said = yaml_text.load(header[1], "the model card") if header else None
+        fields = yaml_text.load(header[1], "the model card") if header else None
     except (OSError, ValueError, ConfigError):
         return None, None
-    if not isinstance(said, dict):
+    if not isinstance(fields, dict):
         return None, None
-    licence, languages = said.get("license"), said.get("language")
+    licence, languages = fields.get("license"), fields.get("language")
     listed = [languages] if isinstance(languages, str) else languages
-    codes = tuple(str(each) for each in listed) if isinstance(listed, list) and listed else None
+    codes = (
+        tuple(str(language) for language in listed) if isinstance(listed, list) and listed else None
+    )
     return licence if isinstance(licence, str) else None, codes

@@ -43,7 +43,7 @@ def transcript(
     logprob = _mean(segments, "avg_logprob", _tokens_of)
     if logprob is None or logprob > 0:
         logprob = _tokens.mean(_logprobs(answer))
-    said = _words(answer, segments, text, seconds) if timed else None
+    timed_words = _words(answer, segments, text, seconds) if timed else None
     return Transcript(
         text=text,
         language=forced or code(answer.get("language")),
@@ -54,8 +54,8 @@ def transcript(
             (value for value in _real(segments, "compression_ratio") if value and value > 0),
             default=None,
         ),
-        words=said,
-        text_end=said[-1].end if said else None,
+        words=timed_words,
+        text_end=timed_words[-1].end if timed_words else None,
     )
 
 
@@ -74,10 +74,10 @@ def _mean(
     segments: list[JsonObject], name: str, weight: Callable[[JsonObject], float]
 ) -> float | None:
     values = _real(segments, name)
-    found = [(value, weight(s)) for value, s in zip(values, segments, strict=True)]
-    known = [(value, share) for value, share in found if value is not None]
-    total = sum(share for _, share in known)
-    return sum(value * share for value, share in known) / total if total else None
+    weighted = [(value, weight(s)) for value, s in zip(values, segments, strict=True)]
+    given = [(value, share) for value, share in weighted if value is not None]
+    total = sum(share for _, share in given)
+    return sum(value * share for value, share in given) / total if total else None
 
 
 def _seconds(segment: JsonObject) -> float:
@@ -87,16 +87,16 @@ def _seconds(segment: JsonObject) -> float:
 
 def _real(segments: list[JsonObject], name: str) -> list[float | None]:
     """The score of each segment; all None if they are filled-in constants."""
-    found = [_number(s.get(name)) for s in segments]
-    return [None] * len(found) if {*found} - {None} <= FILLED_IN else found
+    scores = [_number(s.get(name)) for s in segments]
+    return [None] * len(scores) if {*scores} - {None} <= FILLED_IN else scores
 
 
 def _logprobs(answer: JsonObject) -> list[float]:
     """Log-probabilities of tokens, as OpenAI's newer models give them."""
     listed = answer.get("logprobs")
     tokens = [t for t in listed if isinstance(t, dict)] if isinstance(listed, list) else []
-    found = [value for t in tokens if (value := _number(t.get("logprob"))) is not None]
-    return [] if {*found} <= FILLED_IN else found
+    values = [value for t in tokens if (value := _number(t.get("logprob"))) is not None]
+    return [] if {*values} <= FILLED_IN else values
 
 
 def _words(
@@ -108,17 +108,17 @@ def _words(
     if not isinstance(listed, list):
         parts = [s.get("words") for s in segments]
         listed = [word for part in parts if isinstance(part, list) for word in part]
-    found: list[Word] = []
+    timed: list[Word] = []
     last = 0.0
-    for each in listed:
-        word = each.get("word") if isinstance(each, dict) else None
-        start, end = (_number(each.get(n)) if word else None for n in ("start", "end"))
+    for entry in listed:
+        word = entry.get("word") if isinstance(entry, dict) else None
+        start, end = (_number(entry.get(n)) if word else None for n in ("start", "end"))
         if not isinstance(word, str) or start is None or end is None or end > seconds + 1.0:
             return None
         begin = min(max(start, last), seconds)
         last = min(max(end, begin), seconds)
-        found.append(Word(word, begin, last, _share(each.get("probability"))))
-    return _tokens.aligned(text, found) if found or not text else None
+        timed.append(Word(word, begin, last, _share(entry.get("probability"))))
+    return _tokens.aligned(text, timed) if timed or not text else None
 
 
 def _tokens_of(segment: JsonObject) -> float:
@@ -133,5 +133,5 @@ def _number(value: object) -> float | None:
 
 
 def _share(value: object) -> float | None:
-    found = _number(value)
-    return found if found is not None and 0 <= found <= 1 else None
+    number = _number(value)
+    return number if number is not None and 0 <= number <= 1 else None

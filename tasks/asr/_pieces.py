@@ -19,15 +19,15 @@ QUIET = RATE // 10  # samples over which quietness is measured
 def cut(samples: Float32s, longest: int) -> list[Float32s]:
     """Consecutive pieces of at most `longest` samples at 16 kHz, cut at the quietest 0.1 s of the
     last third of each; together they are the clip."""
-    found = []
+    pieces = []
     while len(samples) > longest:
         low = longest * 2 // 3
         frames = samples[low : low + (longest - low) // QUIET * QUIET].reshape(-1, QUIET)
         power = np.square(frames, dtype=np.float64).sum(axis=1)
-        at = low + int(power.argmin()) * QUIET + QUIET // 2
-        found.append(samples[:at])
-        samples = samples[at:]
-    return [*found, samples]
+        edge = low + int(power.argmin()) * QUIET + QUIET // 2
+        pieces.append(samples[:edge])
+        samples = samples[edge:]
+    return [*pieces, samples]
 
 
 def padded(samples: Float32s, shortest: int) -> Float32s:
@@ -72,40 +72,40 @@ class Engine:
         faults = [one or fault(clip) for clip, one in zip(clips, refusals, strict=False)]
         pieces: list[list[Piece]] = []
         for clip, language, wrong in zip(clips, languages, faults, strict=True):
-            own = [] if wrong or not len(clip.samples) else cut(clip.samples, self.longest)
-            pieces.append([(samples, language) for samples in own])
-        heard = iter(self._all([piece for own in pieces for piece in own]))
+            cuts = [] if wrong or not len(clip.samples) else cut(clip.samples, self.longest)
+            pieces.append([(samples, language) for samples in cuts])
+        heard = iter(self._all([piece for cuts in pieces for piece in cuts]))
         for language, wrong, own_pieces in zip(languages, faults, pieces, strict=True):
-            found = [next(heard) for _ in own_pieces]
-            if error := wrong or next((one.error for one in found if one.error), ""):
+            results = [next(heard) for _ in own_pieces]
+            if error := wrong or next((one.error for one in results if one.error), ""):
                 yield Transcript("", error=error)
             else:
                 lengths = [len(samples) / RATE for samples, _ in own_pieces]
-                yield self._joined(found, lengths, language)
+                yield self._joined(results, lengths, language)
 
     def _all(self, pieces: list[Piece]) -> list[EngineResult]:
         """The result for each piece, in order."""
-        found: dict[int, EngineResult] = {}
+        results: dict[int, EngineResult] = {}
         for language in sorted({language or "" for _, language in pieces}):
-            own = [i for i, piece in enumerate(pieces) if (piece[1] or "") == language]
-            seconds = [len(pieces[i][0]) / RATE for i in own]
+            indices = [i for i, piece in enumerate(pieces) if (piece[1] or "") == language]
+            seconds = [len(pieces[i][0]) / RATE for i in indices]
             for batch in _batching.batches(seconds, budget=inf, most=self.most):
-                asked = [pieces[own[i]] for i in batch]
+                asked = [pieces[indices[i]] for i in batch]
                 shared = _batching.shared(asked, self.hear, failed, self.limit)
-                found.update(zip((own[i] for i in batch), shared, strict=True))
-        return [found[i] for i in range(len(pieces))]
+                results.update(zip((indices[i] for i in batch), shared, strict=True))
+        return [results[i] for i in range(len(pieces))]
 
     def _joined(
-        self, found: list[EngineResult], lengths: list[float], language: str | None
+        self, results: list[EngineResult], lengths: list[float], language: str | None
     ) -> Transcript:
-        timed = [one.words for one in found]
-        known = [words for words in timed if words is not None]
-        words = _shifted(known, lengths) if len(known) == len(timed) else None
-        detected = next((one.language for one in found if one.language), None)
+        timed = [one.words for one in results]
+        complete = [words for words in timed if words is not None]
+        words = _shifted(complete, lengths) if len(complete) == len(timed) else None
+        detected = next((one.language for one in results if one.language), None)
         return Transcript(
-            text=" ".join(one.text for one in found if one.text),
+            text=" ".join(one.text for one in results if one.text),
             language=language or detected,
-            avg_logprob=_tokens.mean([each for one in found for each in one.logprobs]),
+            avg_logprob=_tokens.mean([logprob for one in results for logprob in one.logprobs]),
             words=words if self.timed else None,
             text_end=words[-1].end if words else None,
             detected_language=None if language else detected,
@@ -114,15 +114,15 @@ class Engine:
 
 def _shifted(pieces: list[tuple[Word, ...]], lengths: list[float]) -> tuple[Word, ...]:
     """The words of all pieces, with times in the clip; the texts are joined by spaces."""
-    found: list[Word] = []
-    at = 0.0
+    shifted: list[Word] = []
+    offset = 0.0
     for words, length in zip(pieces, lengths, strict=True):
         for number, word in enumerate(words):
-            space = " " if found and not number else ""
-            start, end = word.start + at, word.end + at
-            found.append(Word(space + word.word, start, end, word.probability))
-        at += length
-    return tuple(found)
+            space = " " if shifted and not number else ""
+            start, end = word.start + offset, word.end + offset
+            shifted.append(Word(space + word.word, start, end, word.probability))
+        offset += length
+    return tuple(shifted)
 
 
 def failed(error: Exception) -> EngineResult:

@@ -34,7 +34,7 @@ def words(
         if not groups or token[:1].isspace() or UNSPACED_CHARACTER.match(token):
             groups.append([])
         groups[-1].append(number)
-    found: list[Word] = []
+    timed: list[Word] = []
     for place, group in enumerate(groups):
         start = min(max(starts[group[0]], 0.0), seconds)
         after = groups[place + 1][0] if place + 1 < len(groups) else None
@@ -43,47 +43,47 @@ def words(
         sure = None
         if logprobs is not None:
             sure = min(math.exp(sum(logprobs[i] for i in group) / len(group)), 1.0)
-        found.append(Word("".join(tokens[i] for i in group), start, end, sure))
-    return aligned(text, found)
+        timed.append(Word("".join(tokens[i] for i in group), start, end, sure))
+    return aligned(text, timed)
 
 
-def aligned(text: str, found: Sequence[Word]) -> tuple[Word, ...] | None:
+def aligned(text: str, timed: Sequence[Word]) -> tuple[Word, ...] | None:
     """The same words written as in `text`: each with what stands between the word before it and
     itself, and with the punctuation that touches it. None if they are others."""
     places: list[tuple[int, int]] = []
-    at = 0
+    position = 0
     folded = text.casefold()
     if len(folded) != len(text):  # a letter that folds into two: positions would be wrong
         folded = text
-    for word in found:
+    for word in timed:
         bare = word.word.strip().casefold()
-        first = folded.find(bare, at) if bare else at
-        if first < 0 or (text[at:first].strip() and _letters(text[at:first])):
+        first = folded.find(bare, position) if bare else position
+        if first < 0 or (text[position:first].strip() and _letters(text[position:first])):
             return None
         places.append((first, first + len(bare)))
-        at = first + len(bare)
-    if _letters(text[at:]):
+        position = first + len(bare)
+    if _letters(text[position:]):
         return None
-    made = []
+    written = []
     begin = 0
-    for number, (word, (_, end)) in enumerate(zip(found, places, strict=True)):
+    for number, (word, (_, end)) in enumerate(zip(timed, places, strict=True)):
         stop = places[number + 1][0] if number + 1 < len(places) else len(text)
         tail = re.match(r"\S*", text[end:stop])
         last = end + (len(tail[0]) if tail else 0)
-        if number + 1 == len(found):
+        if number + 1 == len(timed):
             last = len(text)
-        made.append(Word(text[begin:last], word.start, word.end, word.probability))
+        written.append(Word(text[begin:last], word.start, word.end, word.probability))
         begin = last
-    return tuple(made)
+    return tuple(written)
 
 
 def _letters(text: str) -> bool:
-    return any(each.isalnum() for each in text)
+    return any(character.isalnum() for character in text)
 
 
 def mean(logprobs: Sequence[float] | None) -> float | None:
     """Mean log-probability of tokens; None if there is none, or a number that is not the
     logarithm of a probability (some exported graphs give plain scores instead)."""
-    if not logprobs or any(not math.isfinite(each) or each > 1e-3 for each in logprobs):
+    if not logprobs or any(not math.isfinite(value) or value > 1e-3 for value in logprobs):
         return None
-    return sum(min(each, 0.0) for each in logprobs) / len(logprobs)
+    return sum(min(value, 0.0) for value in logprobs) / len(logprobs)

@@ -73,7 +73,7 @@ def _files(settings: Settings) -> tuple[Path, Path, *tuple[Path, ...]]:
     folder = _model_folder.folder(settings.model, "ctc", EXAMPLE)
     graph = folder / "model.onnx"
     names = [folder / "tokens.txt", folder / "vocab.json"]
-    tokens = next((each for each in names if each.is_file()), None)
+    tokens = next((path for path in names if path.is_file()), None)
     if not graph.is_file() or tokens is None:
         raise ConfigError(
             f"transcribe.backend.model {settings.model!r} lacks model.onnx, or the tokens that it "
@@ -135,8 +135,8 @@ class Backend:
                 f"the graph gives {scores.shape}, and there are {len(self.alphabet.tokens)} tokens"
             )
         scores = scores[0] - scores[0].max(axis=1, keepdims=True)
-        found: Float32s = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
-        return found
+        logprobs: Float32s = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+        return logprobs
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
         """One transcript a clip, in order."""
@@ -155,14 +155,14 @@ class Backend:
         starts: list[float] = []
         sure: list[float] = []
         space = ""  # a token of its own belongs to the next one
-        for at in new.tolist():
-            written = self._written[best[at]]
+        for frame in new.tolist():
+            written = self._written[best[frame]]
             if written == " ":
                 space = " "
             elif written is not None:
                 tokens.append(written if written.startswith(" ") else space + written)
-                starts.append(at * step)
-                sure.append(float(emissions[at, best[at]]))
+                starts.append(frame * step)
+                sure.append(float(emissions[frame, best[frame]]))
                 space = ""
         text = "".join(tokens).strip()
         timed = words(text, tokens, starts, sure, step, seconds)
@@ -171,15 +171,15 @@ class Backend:
     @cached_property
     def _written(self) -> list[str | None]:
         """How each token is written; None if it is not."""
-        found: list[str | None] = []
+        spellings: list[str | None] = []
         for number, token in enumerate(self.alphabet.tokens):
             if token in SPACES:
-                found.append(" ")
+                spellings.append(" ")
             elif number == self.alphabet.blank or token.startswith(SPECIAL):
-                found.append(None)
+                spellings.append(None)
             else:
-                found.append(token.replace("▁", " "))
-        return found
+                spellings.append(token.replace("▁", " "))
+        return spellings
 
 
 def _load(graph: Path, threads: int) -> InferenceSession:

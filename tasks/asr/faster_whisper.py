@@ -103,11 +103,11 @@ class Backend:
         done: dict[int, Transcript] = {}
         asked: dict[int, ForcedClip] = {}
         for index, clip in enumerate(clips):
-            found = self._asked(clip)
-            if isinstance(found, Transcript):
-                done[index] = found
+            request = self._asked(clip)
+            if isinstance(request, Transcript):
+                done[index] = request
             else:
-                asked[index] = found
+                asked[index] = request
         steps = self._steps(self._plan(requests_of(asked)))
         waiting: dict[int, Hearing] = {}
         for index in range(len(clips)):
@@ -123,17 +123,17 @@ class Backend:
     def _finish_or_wait(
         self,
         index: int,
-        found: Hearing | Transcript,
+        result: Hearing | Transcript,
         waiting: dict[int, Hearing],
         done: dict[int, Transcript],
     ) -> None:
         """Put a clip into `done` when its text covers its speech, else into `waiting`."""
-        if isinstance(found, Hearing):
-            if found.missed():
-                waiting[index] = found
+        if isinstance(result, Hearing):
+            if result.missed():
+                waiting[index] = result
                 return
-            found = found.transcript(self._settings.word_timestamps)
-        done[index] = chinese.written(found, self._settings.chinese)
+            result = result.transcript(self._settings.word_timestamps)
+        done[index] = chinese.written(result, self._settings.chinese)
 
     def _hear_missed(
         self, waiting: dict[int, Hearing], done: dict[int, Transcript], most: int
@@ -178,13 +178,13 @@ class Backend:
             most = 1 if is_long(clip) else self._settings.size_of(language, self._device)
             alike = most, self._windows.length(clip), request.window is not None
             groups.setdefault(alike, []).append(request)
-        found = []
+        plan_of_all = []
         for (most, *_), members in groups.items():
             seconds = [request.seconds for request in members]
             # Windows of a group are padded to one length: the budget is a number of clips.
             plan = _batching.batches(seconds, budget=inf, most=most)
-            found += [[members[i] for i in batch] for batch in plan]
-        return sorted(found, key=lambda batch: (-batch[0].seconds, batch[0].earliest))
+            plan_of_all += [[members[i] for i in batch] for batch in plan]
+        return sorted(plan_of_all, key=lambda batch: (-batch[0].seconds, batch[0].earliest))
 
     @property
     def _device(self) -> str:
@@ -200,12 +200,12 @@ class Backend:
             turn: list[Told] = [(request, None) for request in batch]
             while turn:
                 heard = _batching.shared(turn, self._hear, _failed, self._limit)
-                found, following = list[ClipResult](), list[Told]()
+                results, following = list[ClipResult](), list[Told]()
                 for (request, before), one in zip(turn, heard, strict=True):
-                    found += _results(request, one)
+                    results += _results(request, one)
                     if request.then is not None:
                         following.append((request.then, told_after(one, before)))
-                yield found
+                yield results
                 turn = following
 
     def _hear(self, turn: list[Told]) -> list[Window | Transcript]:

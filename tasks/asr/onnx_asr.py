@@ -69,8 +69,8 @@ def language_fault(settings: Settings, language: str) -> str | None:
     if not KINDS[family(settings)].asked:
         return None
     lists = [path for path in _files(settings).values() if path.suffix in WORD_FILES]
-    known = {code for path in lists for code in _TOKEN.findall(_model_folder.text_of(path))}
-    if not known or language_codes.base(language) in known:
+    codes = {code for path in lists for code in _TOKEN.findall(_model_folder.text_of(path))}
+    if not codes or language_codes.base(language) in codes:
         return None
     return language_codes.unknown(language)
 
@@ -88,14 +88,14 @@ def _stated(settings: Settings) -> str | None:
 
 def family(settings: Settings) -> str:
     """ConfigError when neither the setting nor config.json names one that is known."""
-    found = settings.family or _stated(settings)
-    if found is None or found not in KINDS:
-        stated = f"says {found!r}" if found else "names none"
+    name = settings.family or _stated(settings)
+    if name is None or name not in KINDS:
+        stated = f"says {name!r}" if name else "names none"
         raise ConfigError(
             f"transcribe.backend.family is missing, and config.json of {settings.model!r} {stated}:"
             f" give one of {', '.join(KINDS)}"
         )
-    return found
+    return name
 
 
 def _files(settings: Settings) -> dict[str, Path]:
@@ -109,9 +109,9 @@ def _files(settings: Settings) -> dict[str, Path]:
 
     try:
         resolver = create_asr_resolver(kind, folder, offline=True)
-        found = dict(resolver.resolve_model(quantization=settings.quantization))
-        _model_folder.checked(*(path for path in found.values() if path.suffix in WORD_FILES))
-        return found
+        paths = dict(resolver.resolve_model(quantization=settings.quantization))
+        _model_folder.checked(*(path for path in paths.values() if path.suffix in WORD_FILES))
+        return paths
     except (ModelLoadingError, OSError, ValueError) as error:
         raise ConfigError(
             f"transcribe.backend.model {settings.model!r} is not a {kind} model: {error}; "
@@ -177,8 +177,8 @@ def _load(settings: Settings, kind: str) -> Any:
     hidden = environment.visible_gpus() == ""  # a worker that sees no GPU
     device = "cpu" if settings.device == "cpu" or fault or hidden else "cuda"
     # The library looks a configuration's names up in tables, and asserts what it expects of graphs.
-    own = (ModelLoadingError, OSError, ValueError, KeyError, AssertionError)
-    refusals: tuple[type[Exception], ...] = (*onnx_session.errors(), *own)
+    errors = (ModelLoadingError, OSError, ValueError, KeyError, AssertionError)
+    refusals: tuple[type[Exception], ...] = (*onnx_session.errors(), *errors)
     try:
         return onnx_asr.load_model(
             kind,

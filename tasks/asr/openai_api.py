@@ -88,13 +88,13 @@ def weights(settings: Settings) -> str:
 
 def key(settings: Settings) -> str:
     """The key, or an empty string. ConfigError when its variable is not set or it is invalid."""
-    own = settings.api_key.get_secret_value() if settings.api_key else ""
-    if own == masking.HIDDEN:
+    given = settings.api_key.get_secret_value() if settings.api_key else ""
+    if given == masking.HIDDEN:
         raise ConfigError(
             f"{WHERE}.api_key was hidden when these settings were written: give it again, or name "
             f"a variable in {WHERE}.api_key_env"
         )
-    return client.key(settings, WHERE, own)
+    return client.key(settings, WHERE, given)
 
 
 SERVICE = Service(WHERE, "transcription server", "clips", Settings.PATH, _openai_answer.parse)

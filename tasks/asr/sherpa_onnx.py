@@ -160,16 +160,16 @@ class Backend:
         if len(sure) != len(tokens) or mean(sure) is None:
             sure = []
         timed = words(text, tokens, list(result.timestamps), sure or None, STEP, seconds)
-        found = _LANGUAGE.fullmatch(result.lang)
-        detected = found[1] if found and found[1] in LANGUAGES[self._settings.family] else None
+        tag = _LANGUAGE.fullmatch(result.lang)
+        detected = tag[1] if tag and tag[1] in LANGUAGES[self._settings.family] else None
         return EngineResult(text, timed, tuple(sure), detected)
 
 
 def _refusal(settings: Settings, language: str | None) -> str | None:
-    known = LANGUAGES[settings.family]
-    if not language or language in known:
+    languages = LANGUAGES[settings.family]
+    if not language or language in languages:
         return None
-    return f"{settings.family} hears {', '.join(known)} only, not {language!r}"
+    return f"{settings.family} hears {', '.join(languages)} only, not {language!r}"
 
 
 def _base(language: str | None) -> str | None:
@@ -203,11 +203,11 @@ def _load(settings: Settings, language: str) -> Any:
 
     graph, tokens = _files(settings)
     common = {"tokens": str(tokens), "num_threads": settings.threads, "provider": "cpu"}
-    made = sherpa_onnx.OfflineRecognizer
+    engine = sherpa_onnx.OfflineRecognizer
     try:
         if settings.family == "paraformer":
-            return made.from_paraformer(paraformer=str(graph), **common)
-        return made.from_sense_voice(
+            return engine.from_paraformer(paraformer=str(graph), **common)
+        return engine.from_sense_voice(
             model=str(graph), language=language or "auto", use_itn=settings.itn, **common
         )
     except (RuntimeError, ValueError, OSError, LookupError) as error:

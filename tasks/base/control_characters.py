@@ -18,10 +18,10 @@ def escaped(text: str) -> str:
     """On one line, as Python writes them: `\\n` for a newline, `\\x1b` for ESC."""
     if text.isprintable():
         return text
-    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+    return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 def json_line(value: object) -> str:
     """A value as one line of JSON, which programs read exactly and terminals show."""
     text = json.dumps(value, ensure_ascii=False)
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -57,9 +57,9 @@ def fault(language: str) -> str | None:
     """Why it is no code, with what to write; None if it looks like one."""
     if _CODE.fullmatch(language.strip()):
         return None
-    found = suggestion(language)
+    code = suggestion(language)
     # In quotes, because YAML reads a bare `no` as false.
-    instead = f'"{found}"' if found else '"en", "es" or "yue"'
+    instead = f'"{code}"' if code else '"en", "es" or "yue"'
     return f"{language!r} is not a language code; write {instead}"
 
 
@@ -90,12 +90,12 @@ def suggestion(language: str) -> str | None:
     by three letters instead of two; None if it is neither."""
     words = re.findall(r"[^\W\d_]+", language.lower())
     named = next((OF_NAMES[word] for word in words if word in OF_NAMES), None)
-    found = named or _SHORTER.get(base(language))
-    return None if found is None else _ISO.get(found, found)
+    code = named or _SHORTER.get(base(language))
+    return None if code is None else _ISO.get(code, code)
 
 
 def unknown(language: str) -> str:
     """The complaint of a recogniser that does not know it."""
-    found = suggestion(language)
-    instead = f'; write "{found}"' if found else ""
+    code = suggestion(language)
+    instead = f'; write "{code}"' if code else ""
     return f"the model does not know the language {language!r}{instead}"

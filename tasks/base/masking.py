@@ -62,15 +62,15 @@ def is_secret(name: str) -> bool:
 def text(words: str) -> str:
     """A text without the credentials in it; anything else unchanged."""
     if "//" in words or ":" in words:
-        words = _SPACED.sub(lambda found: f"{_start(found[1])}{HIDDEN}", words)
+        words = _SPACED.sub(lambda match: f"{_start(match[1])}{HIDDEN}", words)
         words = _URL.sub(_shown, words)
     return _ASSIGNED.sub(rf"\g<1>{HIDDEN}", words) if "=" in words else words
 
 
 def address(words: str) -> str:
     """The same of a text that is one URL: it ends with the text, whatever stands in it."""
-    found = _WHOLE_URL.fullmatch(words)
-    return _shown(found) if found else text(words)
+    match = _WHOLE_URL.fullmatch(words)
+    return _shown(match) if match else text(words)
 
 
 def is_address(words: str) -> bool:
@@ -79,31 +79,31 @@ def is_address(words: str) -> bool:
 
 
 def _start(words: str) -> str:
-    found = re.match(_START, words)
-    return found[0] if found else ""
+    match = re.match(_START, words)
+    return match[0] if match else ""
 
 
-def _shown(found: re.Match[str]) -> str:
-    rest = _without_user(found["rest"])
+def _shown(match: re.Match[str]) -> str:
+    rest = _without_user(match["rest"])
     mark = _BEHIND_PATH.search(rest)
     if mark is None:
-        return f"{found['start']}{rest}"
+        return f"{match['start']}{rest}"
     behind = rest[mark.end() :]
     fields = behind.rstrip(_CLOSING)
     shown = _public(fields) if mark[0] == "?" else fields and HIDDEN
-    return f"{found['start']}{rest[: mark.end()]}{shown}{behind[len(fields) :]}"
+    return f"{match['start']}{rest[: mark.end()]}{shown}{behind[len(fields) :]}"
 
 
 def _without_user(rest: str) -> str:
     """What follows `scheme://` without user and password, in which a slash may stand, too; nothing
     of it if its host is none."""
     host = re.split(r"[/?#\\]", rest, maxsplit=1)[0]
-    before, at, behind = rest.rpartition("@")
+    before, sign, behind = rest.rpartition("@")
     if _CONTAINER.fullmatch(host):
         return rest
     if not _HOST.fullmatch(host):
-        return f"{HIDDEN}@{behind}" if at else HIDDEN
-    return f"{HIDDEN}@{behind}" if at and ":" in re.split(r"[?#]", before)[0] else rest
+        return f"{HIDDEN}@{behind}" if sign else HIDDEN
+    return f"{HIDDEN}@{behind}" if sign and ":" in re.split(r"[?#]", before)[0] else rest
 
 
 def _public(fields: str) -> str:
@@ -123,21 +123,21 @@ def lines(words: str) -> str:
     return "\n".join(map(sentence, words.split("\n")))
 
 
-def value(found: Any, name: str = "") -> Any:
+def value(data: Any, name: str = "") -> Any:
     """JSON-like data without secrets: strings named like a secret become `***`, others are masked.
     Numbers stay: `max_sig` is a limit."""
-    if isinstance(found, dict):
+    if isinstance(data, dict):
         return {
             text(key) if isinstance(key, str) else key: value(
                 inner, name if is_secret(name) else str(key)
             )
-            for key, inner in found.items()
+            for key, inner in data.items()
         }
-    if isinstance(found, list | tuple):
-        return type(found)(value(inner, name) for inner in found)
-    if not isinstance(found, str):
-        return found
-    return HIDDEN if found and is_secret(name) else address(found)
+    if isinstance(data, list | tuple):
+        return type(data)(value(inner, name) for inner in data)
+    if not isinstance(data, str):
+        return data
+    return HIDDEN if data and is_secret(name) else address(data)
 
 
 class Filter(logging.Filter):

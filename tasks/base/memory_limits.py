@@ -60,7 +60,7 @@ def kills(root: Path = ROOT) -> int:
 
 def groups(root: Path = ROOT) -> list[Group]:
     """The process's groups for memory, each from the leaf up to the top that is mounted here."""
-    found: list[Group] = []
+    result: list[Group] = []
     named = _names(root)
     for kind, (top, place) in _mounts(root).items():
         if (name := named.get(kind)) is None:
@@ -70,8 +70,8 @@ def groups(root: Path = ROOT) -> list[Group]:
         parts = () if ".." in (*Path(top).parts, *Path(inside).parts) else Path(inside).parts
         for length in range(len(parts), -1, -1):
             below = Path(*parts[:length])
-            found.append(Group(kind, root / place.lstrip("/") / below, str(Path(top) / below)))
-    return found
+            result.append(Group(kind, root / place.lstrip("/") / below, str(Path(top) / below)))
+    return result
 
 
 def _of_groups(root: Path) -> Iterator[Limit]:
@@ -87,26 +87,26 @@ def _of_groups(root: Path) -> Iterator[Limit]:
 
 def _names(root: Path) -> dict[str, str]:
     """The process's group by kind: lines are `number:controllers:name`."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for line in _lines(root / "proc/self/cgroup"):
         number, controllers, name = line.split(":", 2)
         if number == "0" and not controllers:
-            found["cgroup2"] = name
+            names["cgroup2"] = name
         elif "memory" in controllers.split(","):
-            found["cgroup"] = name
-    return found
+            names["cgroup"] = name
+    return names
 
 
 def _mounts(root: Path) -> dict[str, tuple[str, str]]:
     """By kind: which group is mounted, and where. Of several mounts, the last lies on top."""
-    found: dict[str, tuple[str, str]] = {}
+    mounts: dict[str, tuple[str, str]] = {}
     for line in _lines(root / "proc/self/mountinfo"):
         mount, _, file_system = line.partition(" - ")
         kind, _, options = file_system.split(" ", 2)
         if kind == "cgroup2" or (kind == "cgroup" and "memory" in re.split("[, ]", options)):
             top, place = map(_unescaped, mount.split(" ")[3:5])
-            found[kind] = top, place
-    return found
+            mounts[kind] = top, place
+    return mounts
 
 
 def _unescaped(path: str) -> str:

@@ -18,16 +18,16 @@ def clusters(vectors: Float64s, weights: Float64s, least: float) -> tuple[Float6
     A cluster is kept as a sum and a weight, so those of one portion of the recording go on being
     linked with the voices of the next exactly as single voices would.
     """
-    sums, held = np.empty((0, vectors.shape[1])), np.empty(0)
+    sums, totals = np.empty((0, vectors.shape[1])), np.empty(0)
     for low in range(0, len(vectors), PORTION):
         added = weights[low : low + PORTION]
         sums = np.concatenate([sums, vectors[low : low + PORTION] * added[:, None]])
-        held = np.concatenate([held, added])
-        heads = linked(sums / held[:, None], held, least)
+        totals = np.concatenate([totals, added])
+        heads = linked(sums / totals[:, None], totals, least)
         members = [heads == head for head in np.unique(heads)]
-        sums = np.array([sums[own].sum(axis=0) for own in members])
-        held = np.array([held[own].sum() for own in members])
-    return sums, held
+        sums = np.array([sums[member].sum(axis=0) for member in members])
+        totals = np.array([totals[member].sum() for member in members])
+    return sums, totals
 
 
 def speaker_of_local(window: Window, means: Float64s) -> dict[int, int]:
@@ -40,6 +40,6 @@ def speaker_of_local(window: Window, means: Float64s) -> dict[int, int]:
         return {}
     cosines = np.stack([voice.vector for voice in window.voices]).astype(np.float64) @ means.T
     speakers = cosines.argmax(axis=1)
-    voices, own = linear_sum_assignment(-cosines)
-    speakers[voices] = own
+    voices, assigned = linear_sum_assignment(-cosines)
+    speakers[voices] = assigned
     return {v.local: int(speaker) for v, speaker in zip(window.voices, speakers, strict=True)}

@@ -45,20 +45,20 @@ def stretches(
     """Where each speaker speaks, in order of time. `owners`: of each window, the speaker of each
     local speaker; `hop`: samples from window to window."""
     open_runs: dict[int, Stretch] = {}
-    found: list[Stretch] = []
+    runs: list[Stretch] = []
     gap = round(LONGEST_GAP_S / STEP_S)
-    for at, who in enumerate(_speaking(windows, owners, speakers, hop)):
+    for step, who in enumerate(_speaking(windows, owners, speakers, hop)):
         for speaker in who:
             run = open_runs.get(speaker)
-            if run is not None and at - run.last < gap:
-                run.last = at + 1
+            if run is not None and step - run.last < gap:
+                run.last = step + 1
                 continue
             if run is not None:
-                found.append(run)
-            open_runs[speaker] = Stretch(speaker, at, at + 1)
-    found += open_runs.values()
-    found = [each for each in found if (each.last - each.first) * STEP_S >= SHORTEST_S]
-    return sorted(found, key=lambda each: (each.first, each.last, each.speaker))
+                runs.append(run)
+            open_runs[speaker] = Stretch(speaker, step, step + 1)
+    runs += open_runs.values()
+    runs = [one for one in runs if (one.last - one.first) * STEP_S >= SHORTEST_S]
+    return sorted(runs, key=lambda one: (one.first, one.last, one.speaker))
 
 
 def _speaking(

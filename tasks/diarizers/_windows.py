@@ -112,25 +112,25 @@ class Windows:
         self._count += len(samples)
         hop, whole = self._hop, (BATCH - 1) * self._hop + WINDOW
         while self._count > whole:  # more: so the last window is never in here
-            held = np.concatenate(self._held)
-            yield from self._run(held[:whole], last=False)
-            self._held, self._count = [held[BATCH * hop :]], self._count - BATCH * hop
+            samples_held = np.concatenate(self._held)
+            yield from self._run(samples_held[:whole], last=False)
+            self._held, self._count = [samples_held[BATCH * hop :]], self._count - BATCH * hop
 
     def finish(self) -> Iterator[Window]:
         """The remaining windows; the last one is filled up with zeros."""
-        held = np.concatenate(self._held) if self._held else np.empty(0, np.float32)
-        if not len(held):
+        samples = np.concatenate(self._held) if self._held else np.empty(0, np.float32)
+        if not len(samples):
             return
-        count = 1 + max(-(-(len(held) - WINDOW) // self._hop), 0)
-        yield from self._run(held, last=True, count=count)
+        count = 1 + max(-(-(len(samples) - WINDOW) // self._hop), 0)
+        yield from self._run(samples, last=True, count=count)
 
     def _run(self, samples: Float32s, last: bool, count: int = BATCH) -> Iterator[Window]:
         hop = self._hop
         length = (count - 1) * hop + WINDOW
         padded = np.pad(samples, (0, length - len(samples)))
         stack = np.stack([padded[i * hop : i * hop + WINDOW] for i in range(count)])
-        found = _session(self._folder).run(None, {"x": stack[:, None]})[0]
-        active: Bools = SETS[_likeliest(found)]  # [count, 589, 3]
+        scores = _session(self._folder).run(None, {"x": stack[:, None]})[0]
+        active: Bools = SETS[_likeliest(scores)]  # [count, 589, 3]
         features = fbank(padded) if active.any() else np.empty((0, BINS), np.float32)
         for i in range(count):
             end = len(samples) - i * hop if last and i == count - 1 else WINDOW
@@ -180,15 +180,15 @@ def _feature_frames(where: Bools) -> Int64s:
     lengths = edges[:, 1] - edges[:, 0]
     most = int(MOST_S * 100)
     taken: list[Int64s] = []
-    held = 0
-    for at in np.lexsort((edges[:, 0], -lengths)):
-        if taken and lengths[at] * STEP_S < PIECE_S and held >= LEAST_S * 100:
+    taken_frames = 0
+    for number in np.lexsort((edges[:, 0], -lengths)):
+        if taken and lengths[number] * STEP_S < PIECE_S and taken_frames >= LEAST_S * 100:
             break
-        start, end = (int((FIRST_S + STEP_S * (e - 0.5)) * 100) for e in edges[at])
-        run = np.arange(max(start, 0), min(end, MELS))[: most - held]
+        start, end = (int((FIRST_S + STEP_S * (e - 0.5)) * 100) for e in edges[number])
+        run = np.arange(max(start, 0), min(end, MELS))[: most - taken_frames]
         taken.append(run)
-        held += len(run)
-        if held >= most:
+        taken_frames += len(run)
+        if taken_frames >= most:
             break
     return np.sort(np.concatenate(taken))
 

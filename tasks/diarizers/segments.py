@@ -121,25 +121,25 @@ class Segments:
         self._windows += self._model.finish()
         means = _speakers(self._windows, self._settings.cut)
         owners = {window.number: speaker_of_local(window, means) for window in self._windows}
-        found = stretches(self._windows, owners, len(means), self._hop)
-        return self._turns(found, owners, means)
+        runs = stretches(self._windows, owners, len(means), self._hop)
+        return self._turns(runs, owners, means)
 
     def _turns(
-        self, found: list[Stretch], owners: dict[int, dict[int, int]], means: Float64s
+        self, runs: list[Stretch], owners: dict[int, dict[int, int]], means: Float64s
     ) -> tuple[Turn, ...]:
         windows = {window.number: window for window in self._windows}
         numbers: dict[int, int] = {}
         turns = []
-        for each in found:
-            vector = _voice(each, windows, owners, self._hop)
+        for run in runs:
+            vector = _voice(run, windows, owners, self._hop)
             near = None if vector is None else means @ vector
-            speaker = each.speaker
+            speaker = run.speaker
             if near is not None and near.max() > near[speaker] + MOVE:
                 speaker = int(near.argmax())
             turns.append(
                 Turn(
-                    self._native(each.start),
-                    self._native(each.end),
+                    self._native(run.start),
+                    self._native(run.end),
                     numbers.setdefault(speaker, len(numbers)),
                     None,
                     None if near is None else round(float(near[speaker]), 4),
@@ -163,12 +163,12 @@ def _speakers(windows: Sequence[Window], cut: float) -> Float64s:
     lengths = np.linalg.norm(sums, axis=1, keepdims=True)
     means: Float64s = sums / np.maximum(lengths, 1e-12)
     kept = weights >= min(LEAST_SPEAKER_S, weights.max())
-    for each in np.flatnonzero(kept):
-        longer = kept & (weights > weights[each])
-        near = float((means[longer] @ means[each]).max(initial=-1))
-        kept[each] = near < ALIKE + ALIKE_PER_S * weights[each]
-    found: Float64s = means[kept]
-    return found
+    for number in np.flatnonzero(kept):
+        longer = kept & (weights > weights[number])
+        near = float((means[longer] @ means[number]).max(initial=-1))
+        kept[number] = near < ALIKE + ALIKE_PER_S * weights[number]
+    distinct: Float64s = means[kept]
+    return distinct
 
 
 def _voice(

@@ -47,8 +47,8 @@ _BAND_OF_BIN = np.repeat(np.arange(len(BANDS)), BANDS)
 def sessions(archive: Path) -> tuple[onnxruntime.InferenceSession, ...]:
     """The three graphs of the archive; one of each per process."""
     with tarfile.open(archive) as tar:
-        found = {Path(member.name).stem: tar.extractfile(member) for member in tar}
-        models = [handle.read() for name in GRAPHS if (handle := found[name]) is not None]
+        members = {Path(member.name).stem: tar.extractfile(member) for member in tar}
+        models = [handle.read() for name in GRAPHS if (handle := members[name]) is not None]
     return tuple(map(onnx_session.session, models))
 
 
@@ -69,21 +69,21 @@ class Stream:
     def push(self, samples: Float32s) -> Float32s:
         self._count += len(samples)
         self._held = np.concatenate([self._held, samples])
-        made = [np.zeros(0, np.float32)]
+        outputs = [np.zeros(0, np.float32)]
         while len(self._held) >= HOP * (self._next + CHUNK + AHEAD - self._first + 1):
-            made.append(self._run(CHUNK, AHEAD))
-        return np.concatenate(made)
+            outputs.append(self._run(CHUNK, AHEAD))
+        return np.concatenate(outputs)
 
     def finish(self) -> Float32s:
         frames = -(-self._count // HOP) + 1
         due = HOP * (frames - self._first + 1)
         self._held = np.concatenate([self._held, np.zeros(due - len(self._held), np.float32)])
-        made = [np.zeros(0, np.float32)]
+        outputs = [np.zeros(0, np.float32)]
         while self._next < frames:
             count = min(CHUNK, frames - self._next)
-            made.append(self._run(count, min(AHEAD, frames - self._next - count)))
-        found = np.concatenate(made)
-        return found[: len(found) - (HOP * (frames - 1) - self._count)]
+            outputs.append(self._run(count, min(AHEAD, frames - self._next - count)))
+        samples = np.concatenate(outputs)
+        return samples[: len(samples) - (HOP * (frames - 1) - self._count)]
 
     def _run(self, count: int, ahead: int) -> Float32s:
         """Make the next `count` frames, of which `ahead` later ones are known; the samples that
@@ -113,14 +113,14 @@ class Stream:
         c0 = coded.pop("c0")
         [mask] = self._graphs[1].run(["m"], coded)
         [coefs] = self._graphs[2].run(["coefs"], {"emb": coded["emb"], "c0": c0})
-        own = spectrum[lead : lead + count]
-        result: NDArray[np.complex64] = own * mask[0, 0, lead:][:, _BAND_OF_BIN]
+        inner = spectrum[lead : lead + count]
+        result: NDArray[np.complex64] = inner * mask[0, 0, lead:][:, _BAND_OF_BIN]
         taps = coefs[0, lead:].reshape(count, LOW, ORDER, 2)
         weights = taps[..., 0] + 1j * taps[..., 1]
         around = np.zeros((count + ORDER - 1, LOW), np.complex64)
         low, high = lead - AHEAD, min(lead + count + AHEAD, len(spectrum))
-        known = spectrum[max(low, 0) : high, :LOW]
-        around[max(-low, 0) : max(-low, 0) + len(known)] = known
+        seen = spectrum[max(low, 0) : high, :LOW]
+        around[max(-low, 0) : max(-low, 0) + len(seen)] = seen
         result[:, :LOW] = sum(around[o : o + count] * weights[:, :, o] for o in range(ORDER))
         return result
 
@@ -138,22 +138,22 @@ class Stream:
             self._mean, self._unit = means[moved - 1], units[moved - 1]
         bands = np.zeros((1, 1, frames, len(BANDS)), np.float32)
         bins = np.zeros((1, 2, frames, LOW), np.float32)
-        known = len(spectrum) - AHEAD
-        bands[0, 0, :known] = ((level - means) / 40)[AHEAD:]
+        given = len(spectrum) - AHEAD
+        bands[0, 0, :given] = ((level - means) / 40)[AHEAD:]
         normed = (scaled[:, :LOW] / np.sqrt(units))[AHEAD:]
-        bins[0, 0, :known], bins[0, 1, :known] = normed.real, normed.imag
+        bins[0, 0, :given], bins[0, 1, :given] = normed.real, normed.imag
         return bands, bins
 
 
 def _spectrum(samples: Float32s, frames: int) -> NDArray[np.complex64]:
     """Spectra [frames, 481] of the first frames."""
     windows = np.lib.stride_tricks.sliding_window_view(samples, FFT)[::HOP][:frames]
-    found: NDArray[np.complex64] = scipy.fft.rfft(windows * WINDOW, axis=1)
-    return found
+    spectra: NDArray[np.complex64] = scipy.fft.rfft(windows * WINDOW, axis=1)
+    return spectra
 
 
 def _running(values: Float32s, before: Float64s) -> Float64s:
     """y[t] = 0.01 x[t] + 0.99 y[t - 1] over the first axis; `before` is y[-1]."""
-    found: Float64s
-    found, _ = scipy.signal.lfilter([0.01], [1, -0.99], values, axis=0, zi=0.99 * before[None])
-    return found
+    means: Float64s
+    means, _ = scipy.signal.lfilter([0.01], [1, -0.99], values, axis=0, zi=0.99 * before[None])
+    return means

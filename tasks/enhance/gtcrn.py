@@ -63,7 +63,7 @@ class Stream:
 
     def __init__(self, path: Path) -> None:
         self._model = _session(path)
-        given = {each.name: each.shape for each in self._model.get_inputs() if each.name != "x"}
+        given = {entry.name: entry.shape for entry in self._model.get_inputs() if entry.name != "x"}
         self._states = {name: np.zeros(shape, np.float32) for name, shape in given.items()}
         self._held = np.zeros(HOP, np.float32)  # from the next frame on
         self._count = self._given = 0  # samples
@@ -72,21 +72,21 @@ class Stream:
     def push(self, samples: Float32s) -> Float32s:
         self._count += len(samples)
         self._held = np.concatenate([self._held, samples])
-        made = [np.zeros(0, np.float32)]
+        outputs = [np.zeros(0, np.float32)]
         while len(self._held) >= HOP * (CHUNK + 1):
-            made.append(self._run(CHUNK))
-        found = np.concatenate(made)
-        self._given += len(found)
-        return found
+            outputs.append(self._run(CHUNK))
+        samples_out = np.concatenate(outputs)
+        self._given += len(samples_out)
+        return samples_out
 
     def finish(self) -> Float32s:
         if not self._count:
             return np.zeros(0, np.float32)
         count, given = self._count, self._given
-        made = [self.push(np.zeros(2 * HOP, np.float32))]
+        outputs = [self.push(np.zeros(2 * HOP, np.float32))]
         if rest := len(self._held) // HOP - 1:
-            made.append(self._run(rest))
-        return np.concatenate(made)[: count - given]
+            outputs.append(self._run(rest))
+        return np.concatenate(outputs)[: count - given]
 
     def _run(self, count: int) -> Float32s:
         """Make the next `count` frames; the samples that become final."""

@@ -74,13 +74,13 @@ def check_weights(settings: Settings) -> None:
 
 def _graph(settings: Settings) -> Path:
     path = Path(settings.path)
-    found = sorted(path.glob("*.onnx")) if path.is_dir() else [path]
-    if not settings.path or len(found) != 1 or not found[0].is_file():
+    graphs = sorted(path.glob("*.onnx")) if path.is_dir() else [path]
+    if not settings.path or len(graphs) != 1 or not graphs[0].is_file():
         raise ConfigError(
             f"{ASKED_BY} needs a UVR-MDX graph, which is not there: type `--set "
             "enhance.path=FILE`, the path of an .onnx file or of a folder with one; none is fetched"
         )
-    return found[0]
+    return graphs[0]
 
 
 @lru_cache(maxsize=2)
@@ -118,8 +118,8 @@ class Separator:
         self._settings = settings
         self._bins, self._frames = _dims(settings)
         self._model = _session(_graph(settings))
-        at = np.arange(settings.n_fft) / settings.n_fft
-        self._window = (0.5 - 0.5 * np.cos(2 * np.pi * at)).astype(np.float32)
+        phase = np.arange(settings.n_fft) / settings.n_fft
+        self._window = (0.5 - 0.5 * np.cos(2 * np.pi * phase)).astype(np.float32)
         self._margin = settings.n_fft // 2
         self._size = settings.hop * (self._frames - 1)
         self._held = np.zeros(self._margin, np.float32)
@@ -128,13 +128,13 @@ class Separator:
     def push(self, samples: Float32s) -> Float32s:
         self._due += len(samples)
         self._held = np.concatenate([self._held, samples])
-        made = [np.zeros(0, np.float32)]
+        outputs = [np.zeros(0, np.float32)]
         while len(self._held) >= self._size:
-            made.append(self._voice(self._held[: self._size]))
+            outputs.append(self._voice(self._held[: self._size]))
             self._held = self._held[self._size - 2 * self._margin :]
-        found = np.concatenate(made)
-        self._due -= len(found)
-        return found
+        cleaned = np.concatenate(outputs)
+        self._due -= len(cleaned)
+        return cleaned
 
     def finish(self) -> Float32s:
         due = self._due
@@ -145,34 +145,34 @@ class Separator:
         padded = np.pad(mix, self._margin, mode="reflect")
         frames = np.lib.stride_tricks.sliding_window_view(padded, self._settings.n_fft)
         spectrum = scipy.fft.rfft(frames[:: self._settings.hop] * self._window, axis=1).T
-        own = spectrum[: self._bins]
-        heard = np.stack([own.real, own.imag] * 2)[None].astype(np.float32)
+        lower = spectrum[: self._bins]
+        heard = np.stack([lower.real, lower.imag] * 2)[None].astype(np.float32)
         given = self._run(heard)
         if self._settings.denoise:
             given = 0.5 * (given - self._run(-heard))
-        made = np.zeros_like(spectrum)
-        made[: self._bins] = given[0, 0] + 1j * given[0, 1]
-        samples = self._overlapped(scipy.fft.irfft(made.T, self._settings.n_fft, axis=1))
+        filled = np.zeros_like(spectrum)
+        filled[: self._bins] = given[0, 0] + 1j * given[0, 1]
+        samples = self._overlapped(scipy.fft.irfft(filled.T, self._settings.n_fft, axis=1))
         inner = slice(self._margin, -self._margin)
         voice: Float32s = samples[inner]
         return mix[inner] - voice if self._settings.gives == "music" else voice
 
     def _run(self, heard: Float32s) -> Float32s:
         name = self._model.get_inputs()[0].name
-        found: Float32s = self._model.run(None, {name: heard})[0]
-        return found
+        output: Float32s = self._model.run(None, {name: heard})[0]
+        return output
 
     def _overlapped(self, frames: Float64s) -> Float32s:
         """Frames windowed, added, and divided by the sum of the squared windows."""
         n_fft, hop = self._settings.n_fft, self._settings.hop
         total = np.zeros((2, self._size + n_fft))
         for number, frame in enumerate(frames):
-            at = slice(number * hop, number * hop + n_fft)
-            total[0, at] += frame * self._window
-            total[1, at] += self._window**2
+            part = slice(number * hop, number * hop + n_fft)
+            total[0, part] += frame * self._window
+            total[1, part] += self._window**2
         inner = total[:, self._margin : self._margin + self._size]
-        found: Float32s = (inner[0] / np.maximum(inner[1], 1e-8)).astype(np.float32)
-        return found
+        summed: Float32s = (inner[0] / np.maximum(inner[1], 1e-8)).astype(np.float32)
+        return summed
 
 
 def start(settings: Settings) -> Enhancer:

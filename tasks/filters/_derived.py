@@ -60,8 +60,8 @@ def speech_probabilities(clip: Clip) -> Float32s:
 
     def run() -> Float32s:
         ear, model = Heard(np.float32), _silero.Probabilities(clip.rate)
-        found = [model.push(ear.push(block)[:, None]) for block in clip.blocks()]
-        return _joined([*found, model.push(ear.finish()[:, None]), model.finish()])
+        pieces = [model.push(ear.push(block)[:, None]) for block in clip.blocks()]
+        return _joined([*pieces, model.push(ear.finish()[:, None]), model.finish()])
 
     return cached(clip, "speech", run)
 
@@ -75,19 +75,19 @@ def frames(
     summed at once. The last batch has the frames that are left.
     """
     rest = iter(blocks)
-    held = np.empty(0, np.float32)
+    samples = np.empty(0, np.float32)
     for count in counts:
         last = (count - 1) * hop + size
         needed = max(last, count * hop)
-        pieces, length = [held], len(held)
+        pieces, length = [samples], len(samples)
         while length < needed and (block := next(rest, None)) is not None:
             pieces.append(block)
             length += len(block)
-        held = _joined([piece for piece in pieces if len(piece)])
+        samples = _joined([piece for piece in pieces if len(piece)])
         if length < size:
             return
-        yield np.lib.stride_tricks.sliding_window_view(held[:last], size)[::hop]
-        held = held[count * hop :]
+        yield np.lib.stride_tricks.sliding_window_view(samples[:last], size)[::hop]
+        samples = samples[count * hop :]
 
 
 def _resampled(clip: Clip) -> Iterator[Float32s]:

@@ -39,13 +39,13 @@ def _window() -> Float32s:
 
 def magnitudes(blocks: Iterable[Float32s], count: int) -> Float32s:
     """|STFT| of `count` samples in blocks, float32 [frames, 1025], centred, padded with zeros."""
-    found = np.empty((1 + count // HOP, BINS), np.float32)
+    spectrum = np.empty((1 + count // HOP, BINS), np.float32)
     padding = [np.zeros(FFT // 2, np.float32)]
     done = 0
     for frames in derived.frames(chain(padding, blocks, padding), FFT, HOP, repeat(FRAMES)):
-        found[done : done + len(frames)] = np.abs(scipy.fft.rfft(frames * _window(), axis=1))
+        spectrum[done : done + len(frames)] = np.abs(scipy.fft.rfft(frames * _window(), axis=1))
         done += len(frames)
-    return found
+    return spectrum
 
 
 def factors(spectrogram: Float32s) -> tuple[Float32s, Float32s]:

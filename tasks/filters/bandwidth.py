@@ -90,14 +90,14 @@ def _band_powers(clip: Clip) -> tuple[Float64s, Float64s]:
     first = np.floor(np.arange(bands) * BAND * size / clip.rate).astype(int) + 1
     step = hop * max(math.ceil(clip.num_samples / hop / MAX_FRAMES), 1)
     counts = repeat(max(CHUNK * hop // step, 1))  # of frames, so that a chunk has one length
-    found, smallest = [np.empty((0, bands))], math.inf
+    powers, smallest = [np.empty((0, bands))], math.inf
     with np.errstate(over="ignore", invalid="ignore"):
         for frames in derived.frames(derived.mono_blocks(clip), 2 * hop, step, counts):
             frames = frames[frames.max(axis=1) != frames.min(axis=1)]
             steps = np.abs(np.diff(frames[:, :hop]))
             smallest = min(smallest, float(steps.min(initial=np.inf, where=steps > 0)))
             spectra = fft.rfft(frames * window, size)
-            found.append(np.add.reduceat(np.abs(spectra).astype(np.float64) ** 2, first, 1))
-    noise = smallest**2 / 12 if found[1:] else 0.0
+            powers.append(np.add.reduceat(np.abs(spectra).astype(np.float64) ** 2, first, 1))
+    noise = smallest**2 / 12 if powers[1:] else 0.0
     bins = np.diff(np.append(first, size // 2 + 1))
-    return np.concatenate(found), noise * float(window @ window) * bins
+    return np.concatenate(powers), noise * float(window @ window) * bins

@@ -27,10 +27,10 @@ class Settings(StageSettings):
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
-    found = levels(clip)
-    if found is None or clip.channels < 2:
+    level = levels(clip)
+    if level is None or clip.channels < 2:
         return {"channels_identical": None}
-    energy = clip.channels * float(found.variance.sum())
+    energy = clip.channels * float(level.variance.sum())
     if not energy:
         return {"channels_identical": None}
-    return {"channels_identical": min(found.sum_variance / energy, 1.0)}
+    return {"channels_identical": min(level.sum_variance / energy, 1.0)}

@@ -22,5 +22,5 @@ class Settings(StageSettings):
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
-    found = levels(clip)
-    return {"dc_offset": None if found is None else float(abs(found.mean).max())}
+    level = levels(clip)
+    return {"dc_offset": None if level is None else float(abs(level.mean).max())}

@@ -26,8 +26,8 @@ class Settings(StageSettings):
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
-    found = levels(clip)
-    if found is None or clip.channels < 2:
+    measured = levels(clip)
+    if measured is None or clip.channels < 2:
         return {"dead_channel": None}
-    level = 10 * np.log10(np.maximum(found.variance, 10 ** (FLOOR_DB / 10)))
+    level = 10 * np.log10(np.maximum(measured.variance, 10 ** (FLOOR_DB / 10)))
     return {"dead_channel": float(level.max() - level.min())}

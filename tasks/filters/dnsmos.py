@@ -103,16 +103,16 @@ def known_models(settings: Settings) -> tuple[registry.Model, ...]:
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     keep = _kept_by_reference if settings.compat == "emilia" else None
     try:
-        found = list(
+        windows = list(
             scores.windows(
                 _signal(clip), keep, device=settings.device, precision=settings.precision
             )
         )
     except _NotFiniteError:
-        found = []
-    if not found:
+        windows = []
+    if not windows:
         return dict.fromkeys(COLUMNS)
-    raw = np.concatenate(found).astype(np.float64)
+    raw = np.concatenate(windows).astype(np.float64)
     fitted = _FIT[:, 0] * raw**2 + _FIT[:, 1] * raw + _FIT[:, 2]
     return dict(zip(COLUMNS, fitted.mean(axis=0).tolist(), strict=True))
 

@@ -110,10 +110,10 @@ def reject(
 
     with StoredFingerprints() as prints:
         kept, published, rank = (np.zeros(len(rows), kind) for kind in (bool, bool, np.float64))
-        at = 0
+        start = 0
         for table in rows.tables("print", "kept", "published", "native_rate", "format"):
-            portion = slice(at, at + len(table))
-            at = portion.stop
+            portion = slice(start, start + len(table))
+            start = portion.stop
             kept[portion], published[portion] = (table[n].to_numpy() for n in ("kept", "published"))
             rank[portion] = quality(table)
             prints.add(pc.if_else(table["kept"], table["print"], None))
@@ -121,31 +121,31 @@ def reject(
         by_id = rows.by_id()
         for _ in range(ROUNDS + 1):
             best_first = by_id[np.lexsort((-rank[by_id], ~published[by_id]))]
-            found = find_copies(prints, best_first, settings.thresholds())
+            copies = find_copies(prints, best_first, settings.thresholds())
             # What stays now is published next time and then ranks first. Ranking it first already
             # now makes a later run without changes name the same originals.
             stays = kept.copy()
-            stays[found.row] = False
+            stays[copies.row] = False
             if (stays == published)[kept].all():
                 break
             published = stays
-    return _rejections(rows, found, settings), {}
+    return _rejections(rows, copies, settings), {}
 
 
-def _rejections(rows: Rows, found: Copies, settings: Settings) -> Iterator[tuple[int, Rejection]]:
-    at, place = np.unique(found.original, return_inverse=True)
+def _rejections(rows: Rows, copies: Copies, settings: Settings) -> Iterator[tuple[int, Rejection]]:
+    originals, place = np.unique(copies.original, return_inverse=True)
     names = [pa.array([], pa.large_string())]
     first = 0
     for table in rows.tables("id"):
-        low, high = np.searchsorted(at, [first, first + len(table)])
-        ids = table["id"].take(at[low:high] - first).cast(pa.large_string())
+        low, high = np.searchsorted(originals, [first, first + len(table)])
+        ids = table["id"].take(originals[low:high] - first).cast(pa.large_string())
         names += ids.chunks
         first += len(table)
     of = pa.concat_arrays(names)
-    for number, row in enumerate(found.row.tolist()):
-        relation = "the samples" if found.exact[number] else "a copy"
+    for number, row in enumerate(copies.row.tolist()):
+        relation = "the samples" if copies.exact[number] else "a copy"
         detail = f"{relation} of {of[int(place[number])].as_py()}"
-        yield row, Rejection("duplicate", float(found.error[number]), settings.max_error, detail)
+        yield row, Rejection("duplicate", float(copies.error[number]), settings.max_error, detail)
 
 
 def quality(rows: pa.Table) -> Float64s:

@@ -22,5 +22,5 @@ class Settings(StageSettings):
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
-    found = levels(clip)
-    return {"peak": None if found is None else decibels(found.peak**2)}
+    level = levels(clip)
+    return {"peak": None if level is None else decibels(level.peak**2)}

@@ -23,5 +23,5 @@ class Settings(StageSettings):
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
-    found = levels(clip)
-    return {"rms": None if found is None else decibels(float(found.power.mean()))}
+    level = levels(clip)
+    return {"rms": None if level is None else decibels(float(level.power.mean()))}

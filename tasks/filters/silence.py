@@ -95,5 +95,7 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
         "silence_fraction": (count - len(loud)) / count,
         "silence_leading": seconds(first),
         "silence_trailing": seconds(count) - seconds(last),
-        "silence_longest": max((seconds(end) - seconds(at) for at, end in between), default=0.0),
+        "silence_longest": max(
+            (seconds(end) - seconds(begin) for begin, end in between), default=0.0
+        ),
     }

@@ -102,19 +102,22 @@ def _parts(clip: Clip, size: int, frames: int) -> Iterator[Float64s]:
     edges = FIRST_BIN + BAND_BINS * np.arange(max((bins - FIRST_BIN) // BAND_BINS, 1))
     with np.errstate(all="ignore"):  # NaN and overflow show in the sums
         for part in derived.frames(derived.mono_blocks(clip), size, hop, repeat(frames)):
-            found: list[Float64s] = []
-            for at in range(0, len(part), STEP):
-                spectra = scipy.fft.rfft(part[at : at + STEP] * shape, axis=1)
+            powers_of: list[Float64s] = []
+            for start in range(0, len(part), STEP):
+                spectra = scipy.fft.rfft(part[start : start + STEP] * shape, axis=1)
                 powers = np.square(np.abs(spectra), dtype=np.float64)
-                found.append(np.add.reduceat(powers, edges, axis=1))
-            yield np.concatenate(found)
+                powers_of.append(np.add.reduceat(powers, edges, axis=1))
+            yield np.concatenate(powers_of)
 
 
 def _noise(bands: Float64s) -> float:
     """Power of the steady noise in frames [n, bands] without digital silence."""
     sums = np.cumsum(np.vstack([np.zeros((1, bands.shape[1])), bands]), axis=0)
-    at = np.arange(len(bands))
-    first, last = np.maximum(at - SMOOTHED // 2, 0), np.minimum(at + SMOOTHED // 2 + 1, len(bands))
+    frames = np.arange(len(bands))
+    first, last = (
+        np.maximum(frames - SMOOTHED // 2, 0),
+        np.minimum(frames + SMOOTHED // 2 + 1, len(bands)),
+    )
     smoothed = (sums[last] - sums[first]) / (last - first)[:, None]
     level: Float64s = np.quantile(smoothed, QUANTILE, axis=0) / OF_MEAN
     for _ in range(ROUNDS):

@@ -31,5 +31,9 @@ class Settings(StageSettings):
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     with np.errstate(invalid="ignore"):  # infinite samples are refused elsewhere
-        found = derived.speech_probabilities(clip)
-    return {"speech_ratio": float((found >= settings.threshold).mean()) if len(found) else None}
+        probabilities = derived.speech_probabilities(clip)
+    return {
+        "speech_ratio": float((probabilities >= settings.threshold).mean())
+        if len(probabilities)
+        else None
+    }

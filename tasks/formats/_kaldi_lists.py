@@ -60,13 +60,13 @@ class SegmentsRow(TypedDict):
 
 def segments_of(shard: OutputShard, rows: Rows) -> pa.Table:
     """A shard's clips with a text (SCHEMA) and their places in its WAV file."""
-    found: list[SegmentsRow] = []
-    at = 0
+    segments: list[SegmentsRow] = []
+    position = 0
     for row in rows:
-        start, at = at, at + row["num_samples"]
+        start, position = position, position + row["num_samples"]
         text = text_of(row["text"] or "")
-        if text and at > start:
-            found.append(
+        if text and position > start:
+            segments.append(
                 {
                     "id": row["id"],
                     "dataset": row["dataset"],
@@ -75,11 +75,11 @@ def segments_of(shard: OutputShard, rows: Rows) -> pa.Table:
                     "language": row["language"],
                     "wav": shard.path,
                     "start": start,
-                    "stop": at,
+                    "stop": position,
                     "rate": row["sample_rate"],
                 }
             )
-    return pa.Table.from_pylist(found, schema=SCHEMA)
+    return pa.Table.from_pylist(segments, schema=SCHEMA)
 
 
 def write(home: Path, split: str, table: pa.Table, taken: set[str]) -> None:
@@ -160,11 +160,11 @@ def text_of(text: str) -> str:
 def reserved(tables: Iterable[pa.Table]) -> set[str]:
     """What precedes the first `-` in ids without a speaker. No speaker may have such a name: `a-…`
     of no speaker would be sorted among the utterances of `a`."""
-    found: set[str] = set()
+    heads: set[str] = set()
     for table in tables:
         for keys in table["id"].filter(pc.invert(_known(table))).chunks:
-            found.update(key.partition("-")[0] for key in keys.to_pylist())
-    return found
+            heads.update(key.partition("-")[0] for key in keys.to_pylist())
+    return heads
 
 
 def _known(table: pa.Table) -> pa.ChunkedArray:

@@ -25,9 +25,9 @@ def write(shards: Sequence[OutputShard], home: Path) -> None:
 
 def read(home: Path, use: str, split: str) -> list[str]:
     """Lines of the lists of a split; of all splits for `*`."""
-    found = sorted(home.glob(f"{use}/{split}/{NAME}"))
+    paths = sorted(home.glob(f"{use}/{split}/{NAME}"))
     # Not `splitlines`: a text may contain U+2028.
-    return [line for each in found for line in each.read_text("utf-8").split("\n") if line]
+    return [line for path in paths for line in path.read_text("utf-8").split("\n") if line]
 
 
 def clips(

@@ -32,5 +32,5 @@ def of(row: AnyRow) -> dict[str, object]:
 
 
 def type_of(name: str) -> pa.DataType:
-    known = UTTERANCES.get_field_index(name)
-    return UTTERANCES.field(known).type if known >= 0 else pa.float64()
+    index = UTTERANCES.get_field_index(name)
+    return UTTERANCES.field(index).type if index >= 0 else pa.float64()

@@ -84,8 +84,8 @@ class Tar:
         self._held = CHUNK
         self._flush()
         end = len(rest) - (len(rest) - room) % CHUNK
-        for at in range(room, end, CHUNK):
-            _write_all(self._file, rest[at : at + CHUNK])
+        for start in range(room, end, CHUNK):
+            _write_all(self._file, rest[start : start + CHUNK])
         self._size += end - room
         self._waiting.append(rest[end:])
         self._held = len(rest) - end

@@ -44,13 +44,13 @@ def check(
     Every byte of a tar of WAV files is compared with the rows. One of FLAC is compared with its
     recorded digest; a tar without one gets it recorded.
     """
-    known = out.hashes.get(path)
-    digest = hashlib.sha256() if known is None or suffix != "wav" else None
-    found = read(out.home / path, digest)
+    recorded = out.hashes.get(path)
+    digest = hashlib.sha256() if recorded is None or suffix != "wav" else None
+    stored = read(out.home / path, digest)
     faults, edges, end = list[str](), [0], 0
     for row in rows:
         for name, content in members(row, suffix).items():
-            member = next(found, None)
+            member = next(stored, None)
             if member is None:
                 return [*faults, f"{path}: ends before {name}"], edges
             if member.name != name:
@@ -64,10 +64,10 @@ def check(
                 faults.append(f"{place} does not say what its row says")
             end = member.end
         edges.append(end)
-    if extra := next(found, None):
+    if extra := next(stored, None):
         return [*faults, f"{path}: {extra.name} is in no row"], edges
     size = (out.home / path).stat().st_size
-    if known is not None and known != (digest.hexdigest() if digest else known[0], size):
+    if recorded is not None and recorded != (digest.hexdigest() if digest else recorded[0], size):
         faults.append(f"{path} is not what was written")
     elif digest:
         out.hashes[path] = (digest.hexdigest(), size)

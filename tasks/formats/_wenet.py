@@ -44,8 +44,8 @@ def write_units(home: Path, folder: str) -> None:
     """From the version's texts of `train`; of all splits if there is no `train`."""
     train, others = set[str](), set[str]()
     for part in tables.row_groups(home / UTTERANCES_FILE, ["split", "text"]):
-        own = pc.equal(part["split"], REST)
-        for characters, chosen in ((train, own), (others, pc.invert(own))):
+        in_train = pc.equal(part["split"], REST)
+        for characters, chosen in ((train, in_train), (others, pc.invert(in_train))):
             characters.update(*map(str.strip, part["text"].filter(chosen).to_pylist()))
     write_atomic(home / folder / NAME, text_of(train or others).encode())
 

@@ -174,10 +174,10 @@ def _in_time(
     table = tables.read(home / UTTERANCES_FILE, columns=[*dict.fromkeys((*ORDER, *asked))])
     paths = pa.array([path for shard in shards for path in shard.files], pa.large_string())
     table = table.append_column("path", paths)
-    at = 0
-    for split, own in groupby(shards, lambda shard: shard.split):
-        count = sum(shard.clips for shard in own)
-        part, at = table.slice(at, count), at + count
+    start = 0
+    for split, members in groupby(shards, lambda shard: shard.split):
+        count = sum(shard.clips for shard in members)
+        part, start = table.slice(start, count), start + count
         order = part.select(ORDER).append_column("row", pa.array(range(count)))
         rows = order.sort_by([(name, "ascending") for name in ORDER])["row"].to_numpy()
         yield split, _runs(long_columns.take(part, rows))
@@ -186,8 +186,8 @@ def _in_time(
 def _runs(table: pa.Table) -> Iterator[Run]:
     """The clips of each recording."""
     rows = (row for batch in table.to_batches(max_chunksize=BATCH) for row in batch.to_pylist())
-    for _, own in groupby(rows, lambda row: row["recording"]):
-        yield [(row["path"], row) for row in own]
+    for _, clips in groupby(rows, lambda row: row["recording"]):
+        yield [(row["path"], row) for row in clips]
 
 
 def _write_lines(run: Run, questions: list[Question], settings: Settings, file: TextIO) -> None:
@@ -215,8 +215,8 @@ def _line(turns: list[tuple[str, str, str]], profile: str) -> str:
         if profile == "qwen_audio":
             audio = {"type": "audio", "audio_url": path}
             content = [audio, {"type": "text", "text": prompt}]
-        said = answer if profile == "qwen_audio" else _PLACE.sub("< ", answer)
-        messages += [{"role": "user", "content": content}, {"role": "assistant", "content": said}]
+        reply = answer if profile == "qwen_audio" else _PLACE.sub("< ", answer)
+        messages += [{"role": "user", "content": content}, {"role": "assistant", "content": reply}]
     audios = {} if profile == "qwen_audio" else {"audios": [path for path, _, _ in turns]}
     return json_line({"messages": messages, **audios}) + "\n"
 

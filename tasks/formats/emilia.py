@@ -128,11 +128,11 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
 
 def _sorted(home: Path) -> Iterator[ClipRow]:
     path = home / UTTERANCES_FILE
-    held = set(tables.schema(path).names)
-    table = tables.read(path, columns=[name for name in LISTED if name in held])
+    names = set(tables.schema(path).names)
+    table = tables.read(path, columns=[name for name in LISTED if name in names])
     table = long_columns.take(table, _in_order(table))
-    for at in range(0, len(table), BATCH):
-        yield from table.slice(at, BATCH).to_pylist()
+    for start in range(0, len(table), BATCH):
+        yield from table.slice(start, BATCH).to_pylist()
 
 
 def _entry(row: ClipRow) -> JsonObject:
@@ -149,8 +149,8 @@ def _entry(row: ClipRow) -> JsonObject:
 
 def listing(home: Path, split: str, head: str) -> list[str]:
     """The list of each recording."""
-    found = sorted(home.glob(f"emilia/{split}/*/*.json"))
-    return [f"{head}/{path.relative_to(home).as_posix()}" for path in found]
+    paths = sorted(home.glob(f"emilia/{split}/*/*.json"))
+    return [f"{head}/{path.relative_to(home).as_posix()}" for path in paths]
 
 
 def _mp3_faults(row: ClipRow, path: str, home: Path) -> list[str]:

@@ -125,7 +125,7 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
     """Schema, order, all values and the decoded PCM."""
     faults = out.changed(shard.path)
-    at = 0
+    index_of_row = 0
     with pq.ParquetFile(out.home / shard.path, page_checksum_verification=True) as file:
         if not file.schema_arrow.equals(_schema(rows[0]), check_metadata=True):
             return [f"{shard.path} has other columns or types than it should"]
@@ -136,11 +136,11 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
             names = [*_clips_of(rows[0])]
             audio = {name: table[name].combine_chunks() for name in names}
             for index, facts in enumerate(table.drop_columns(names).to_pylist()):
-                row = rows[at]
-                at += 1
+                row = rows[index_of_row]
+                index_of_row += 1
                 place = f"{shard.path}: {row['id']}"
                 wanted = f"{row['id']}.{settings.audio}"
-                paths = {each.field("path")[index].as_py() for each in audio.values()}
+                paths = {column.field("path")[index].as_py() for column in audio.values()}
                 if facts != _facts(row) or paths != {wanted}:
                     faults.append(f"{place} does not say what its row says")
                 for name, clip in _clips_of(row).items():

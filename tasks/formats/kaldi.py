@@ -73,7 +73,7 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
     segments: dict[str, list[pa.Table]] = {}
     for shard, rows in _lists.stream(shards, home, _kaldi_lists.READ):
         segments.setdefault(shard.split, []).append(_kaldi_lists.segments_of(shard, rows))
-    tables = {split: pa.concat_tables(found) for split, found in segments.items()}
+    tables = {split: pa.concat_tables(parts) for split, parts in segments.items()}
     reserved = _kaldi_lists.reserved(tables.values())
     for split, table in tables.items():
         _kaldi_lists.write(home, split, table, reserved)

@@ -129,8 +129,8 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
     """The tar, all lines of the cuts, and the indexes."""
     tar, cuts, *indexes = shard.files
     faults, edges = _tars.check(out, tar, rows, _members, settings.audio)
-    found = (out.home / cuts).read_bytes()
-    lines = found if settings.index else zlib.decompress(found, wbits=31)
+    stored = (out.home / cuts).read_bytes()
+    lines = stored if settings.index else zlib.decompress(stored, wbits=31)
     if lines != _cuts(rows):
         faults.append(f"{cuts} does not say what its rows say")
     for path, right in zip(indexes, _indexes(edges, out, tar, lines), strict=False):

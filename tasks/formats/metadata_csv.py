@@ -154,8 +154,8 @@ class Voices:
     def __init__(self, home: Path) -> None:
         pairs = set[tuple[str, str]]()
         for part in tables.row_groups(home / UTTERANCES_FILE, ["dataset", "speaker"]):
-            found = part.group_by(["dataset", "speaker"]).aggregate([]).to_pylist()
-            pairs |= {(row["dataset"], row["speaker"] or "") for row in found}
+            distinct = part.group_by(["dataset", "speaker"]).aggregate([]).to_pylist()
+            pairs |= {(row["dataset"], row["speaker"] or "") for row in distinct}
         homes: dict[str, set[str]] = {}
         for dataset, speaker in pairs:
             homes.setdefault(speaker, set()).add(dataset)
@@ -178,15 +178,15 @@ class Voices:
 def listing(home: Path, split: str, head: str) -> list[str]:
     """The lines of the lists, with the place of each clip in full; a header comes once."""
     root = home / "metadata_csv"
-    found: list[str] = []
+    lines_of_all: list[str] = []
     for pattern in sorted({profile.list for profile in _profiles.PROFILES.values()}):
         for path in sorted(root.glob(pattern.format(split=split))):
             lines = path.read_text("utf-8").split("\n")[:-1]
             folder = path.parent.relative_to(home).as_posix()
             header = lines[0].startswith(HEADERS)
-            found += lines[: header and not found]
-            found += [_placed(line, folder, head) for line in lines[header:]]
-    return found
+            lines_of_all += lines[: header and not lines_of_all]
+            lines_of_all += [_placed(line, folder, head) for line in lines[header:]]
+    return lines_of_all
 
 
 def _placed(line: str, folder: str, head: str) -> str:

@@ -81,8 +81,8 @@ def _lines(shard: OutputShard, rows: Rows, settings: Settings) -> bytes:
             "shard_id": shard.number,
             "id": row["id"],
         }
-        known = {"lang": row["language"], "speaker": row["speaker"]}
-        line |= {name: value for name, value in known.items() if value}
+        optional = {"lang": row["language"], "speaker": row["speaker"]}
+        line |= {name: value for name, value in optional.items() if value}
         lines.append(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
     return "".join(lines).encode()
 
@@ -104,20 +104,20 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """`tarred_audio_manifest.json` of each split."""
-    for split, own in groupby(shards, lambda shard: shard.split):
+    for split, members in groupby(shards, lambda shard: shard.split):
         with (home / "nemo" / split / "tarred_audio_manifest.json").open("wb") as whole:
-            for shard in own:
+            for shard in members:
                 with (home / shard.files[1]).open("rb") as part:
                     shutil.copyfileobj(part, whole)
 
 
 def listing(home: Path, split: str, head: str) -> list[str]:
     """Tars, for `tarred_audio_filepaths`."""
-    found = []
+    tars = []
     for manifest in sorted(home.glob(f"nemo/{split}/tarred_audio_manifest.json")):
         folder = manifest.parent.relative_to(home).as_posix()
         lines = manifest.read_text("utf-8").split("\n")
         numbers = {json.loads(line)["shard_id"] for line in lines if line}
         names = (f"{folder}/audio_{number}.tar" for number in sorted(numbers))
-        found += [_lists.under(head, name) for name in names]
-    return found
+        tars += [_lists.under(head, name) for name in names]
+    return tars

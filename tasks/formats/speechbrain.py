@@ -51,12 +51,12 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
 def _lines(clips: Iterator[tuple[str, ClipRow]]) -> Iterator[str]:
     """One JSON object, an entry a line."""
     yield "{"
-    held = ""
+    entry = ""
     for path, row in clips:
-        if held:
-            yield f"{held},"
-        held = f"{json.dumps(row['id'])}: {json.dumps(_entry(path, row), ensure_ascii=False)}"
-    yield held
+        if entry:
+            yield f"{entry},"
+        entry = f"{json.dumps(row['id'])}: {json.dumps(_entry(path, row), ensure_ascii=False)}"
+    yield entry
     yield "}"
 
 
@@ -86,9 +86,9 @@ def escaped(text: str) -> str:
 
 def listing(home: Path, split: str, head: str) -> list[str]:
     """One manifest, with the folder filled in."""
-    said = json.dumps(escaped(head), ensure_ascii=False)[1:-1]
+    folder = json.dumps(escaped(head), ensure_ascii=False)[1:-1]
     entries = [
-        _checked(line.rstrip(",")).replace(f'"wav": "{ROOT}/', f'"wav": "{said}/', 1)
+        _checked(line.rstrip(",")).replace(f'"wav": "{ROOT}/', f'"wav": "{folder}/', 1)
         for path in sorted(home.glob(f"speechbrain/{split}.json"))
         for line in path.read_text("utf-8").split("\n")
         if line not in ("", "{", "}")

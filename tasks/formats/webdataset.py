@@ -57,8 +57,8 @@ def facts(row: ClipRow) -> bytes:
     """`<key>.json` of a row; `start`, `end` (in the recording) and `seconds` in s."""
     seconds = _clips.duration(row["num_samples"], row["sample_rate"])
     columns: AnyRow = row
-    found = {**{name: columns[name] for name in FACTS}, "seconds": seconds}
-    return json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
+    values = {**{name: columns[name] for name in FACTS}, "seconds": seconds}
+    return json.dumps(values, ensure_ascii=False, allow_nan=False).encode()
 
 
 def _members(row: ClipRow, suffix: _clips.Suffix) -> dict[str, bytes | ClipRow]:

@@ -60,17 +60,17 @@ class Settings(StageSettings):
 
 def chain(text: str) -> Chain:
     """`highpass=f=80,loudnorm` to (("highpass", "f=80"), ("loudnorm", "")), or ValueError."""
-    found = []
+    filters = []
     for part in re.findall(r"(?:\\.|[^,\\])+", text, re.DOTALL):
         name, _, arguments = part.strip().partition("=")
         if not re.fullmatch(r"[a-z0-9_]+", name):
             raise ValueError(f"{part.strip()!r} is not a filter; write filters separated by commas")
         if name in REFUSED:
             raise ValueError(f"the filter {name} is refused: it depends on more than the audio")
-        found.append((name, arguments))
-    if not found:
+        filters.append((name, arguments))
+    if not filters:
         raise ValueError("the chain is empty; `anull` does nothing")
-    return tuple(found)
+    return tuple(filters)
 
 
 def _build(filters: Chain, rate: int) -> Graph:
@@ -96,16 +96,16 @@ def apply(samples: Float32s, rate: int, settings: Settings) -> Float32s:
 
     slack = round(SLACK_SECONDS * rate)
     result = np.zeros(len(samples) + slack, np.float32)
-    at = 0
+    position = 0
     try:
         for piece in _filtered(samples, rate, chain(settings.graph)):
-            if at + len(piece) > len(result):
+            if position + len(piece) > len(result):
                 raise ItemError("unsupported", f"{settings.graph!r} makes the audio longer")
-            result[at : at + len(piece)] = piece
-            at += len(piece)
+            result[position : position + len(piece)] = piece
+            position += len(piece)
     except av.FFmpegError as error:
         raise ItemError("unsupported", f"{settings.graph!r}: {error.strerror}") from None
-    if at < len(samples) - slack:
+    if position < len(samples) - slack:
         raise ItemError("unsupported", f"{settings.graph!r} makes the audio shorter")
     return result[: len(samples)].copy()
 
@@ -115,10 +115,10 @@ def _filtered(samples: Float32s, rate: int, filters: Chain) -> Iterator[Float32s
     import av
 
     graph = _build(filters, rate)
-    for at in range(0, len(samples), BLOCK):
-        block = np.ascontiguousarray(samples[None, at : at + BLOCK])
+    for position in range(0, len(samples), BLOCK):
+        block = np.ascontiguousarray(samples[None, position : position + BLOCK])
         frame = av.AudioFrame.from_ndarray(block, format="flt", layout="mono")
-        frame.sample_rate, frame.pts, frame.time_base = rate, at, Fraction(1, rate)
+        frame.sample_rate, frame.pts, frame.time_base = rate, position, Fraction(1, rate)
         graph.push(frame)
         yield from _pulled(graph)
     graph.push(None)

@@ -31,12 +31,12 @@ PLACES = {
 
 def complaints(data: Mapping[str, JsonValue], model: type[BaseModel]) -> list[str]:
     """A phrase for each fault; empty if the settings can be used."""
-    found: list[str] = []
+    phrases: list[str] = []
     try:
         model.model_validate(data)
     except ValidationError as error:
-        found += explaining.faults(error, model, "", data)
-    return [*dict.fromkeys([*found, *_of_sources(data), *_of_plugins(data)])]
+        phrases += explaining.faults(error, model, "", data)
+    return [*dict.fromkeys([*phrases, *_of_sources(data), *_of_plugins(data)])]
 
 
 def _of_sources(data: Mapping[str, JsonValue]) -> Iterator[str]:
@@ -84,7 +84,7 @@ def _mappings(
     """A mapping, or those in a list, each with its place in the settings; `key` holds the
     plug-in's name."""
     entries = value if isinstance(value, list | tuple) else [value]
-    uses = [each.get(key, default) if isinstance(each, Mapping) else None for each in entries]
-    for at, each in enumerate(entries):
-        if isinstance(each, Mapping) and all(isinstance(name, str) for name in each):
-            yield each, place_in_list(where, uses, at) if entries is value else where
+    uses = [entry.get(key, default) if isinstance(entry, Mapping) else None for entry in entries]
+    for number, entry in enumerate(entries):
+        if isinstance(entry, Mapping) and all(isinstance(name, str) for name in entry):
+            yield entry, place_in_list(where, uses, number) if entries is value else where

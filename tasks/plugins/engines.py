@@ -12,21 +12,23 @@ from tasks.settings.job import Job
 
 def chosen(job: Job) -> list[tuple[str, Plugin]]:
     """(shelf, plug-in) of all that a stage of the job uses, each once."""
-    found: list[tuple[str, Plugin]] = []
+    plugins_used: list[tuple[str, Plugin]] = []
     for place, shelf in PLACES.items():
         named = attrgetter(place)(job)
-        found += [(shelf, plugin) for plugin in (named if isinstance(named, tuple) else [named])]
-    return [*dict.fromkeys(found)]  # the first of `backends` is `backend`
+        plugins_used += [
+            (shelf, plugin) for plugin in (named if isinstance(named, tuple) else [named])
+        ]
+    return [*dict.fromkeys(plugins_used)]  # the first of `backends` is `backend`
 
 
 def of(job: Job) -> dict[str, str]:
     """Modules that the job's stages reach, each with an attribute whose reading loads it: our
     plug-ins, and the libraries that plug-ins import when they are first used."""
-    found: dict[str, str] = {}
+    engines: dict[str, str] = {}
     for shelf, plugin in chosen(job):
-        found |= load(shelf, plugin.use).ENGINES
+        engines |= load(shelf, plugin.use).ENGINES
         if "." not in plugin.use:  # a user's module reports itself what it lacks
-            found[module(shelf, plugin.use).__name__] = "Settings"
+            engines[module(shelf, plugin.use).__name__] = "Settings"
     if any(plugin.use != "none" for plugin in job.transcribe.recognisers):
-        found["tasks.scoring.readings"] = "agreed"  # compares what was heard with what was read
-    return found
+        engines["tasks.scoring.readings"] = "agreed"  # compares what was heard with what was read
+    return engines

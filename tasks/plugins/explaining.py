@@ -58,9 +58,9 @@ def explain(error: ValidationError, model: type[BaseModel], where: str, data: An
     return joined(faults(error, model, where, data))
 
 
-def joined(found: Sequence[str]) -> str:
-    more = [f"and {len(found) - MOST_FAULTS} more"] if len(found) > MOST_FAULTS else []
-    return "; ".join([*found[:MOST_FAULTS], *more])
+def joined(phrases: Sequence[str]) -> str:
+    more = [f"and {len(phrases) - MOST_FAULTS} more"] if len(phrases) > MOST_FAULTS else []
+    return "; ".join([*phrases[:MOST_FAULTS], *more])
 
 
 def faults(error: ValidationError, model: type[BaseModel], where: str, data: Any) -> list[str]:
@@ -81,9 +81,9 @@ def faults(error: ValidationError, model: type[BaseModel], where: str, data: Any
             words = ": " + unknown(str(steps[-1]), list(owner.model_fields))
         else:
             words = _words(fault)
-        known = phrases.setdefault(place, [])
-        if words not in known:
-            known.append(words)
+        listed = phrases.setdefault(place, [])
+        if words not in listed:
+            listed.append(words)
     return [
         f"{place or 'settings'}{_either(words)}{hints[place]}" for place, words in phrases.items()
     ]
@@ -118,11 +118,11 @@ def _hint(fault: ErrorDetails, place: str, given: Any) -> str:
     return ""
 
 
-def unknown(name: str, known: Sequence[str]) -> str:
+def unknown(name: str, names: Sequence[str]) -> str:
     """The complaint about an unknown key."""
-    near = get_close_matches(name, known, 1)
+    near = get_close_matches(name, names, 1)
     meant = f"did you mean {near[0]}? " if near else ""
-    return f"no such setting; {meant}here there are: {', '.join(known) or 'none'}"
+    return f"no such setting; {meant}here there are: {', '.join(names) or 'none'}"
 
 
 def crossed(given: Mapping[str, Any]) -> Iterator[str]:
@@ -139,8 +139,8 @@ def crossed(given: Mapping[str, Any]) -> Iterator[str]:
 def _steps(fault: ErrorDetails, data: Any) -> Iterator[int | str]:
     """The fault's place without the names of types that Pydantic puts between."""
     last = len(fault["loc"]) - 1
-    for at, step in enumerate(fault["loc"]):
-        named_only = at == last and fault["type"] in ("missing", "extra_forbidden")
+    for depth, step in enumerate(fault["loc"]):
+        named_only = depth == last and fault["type"] in ("missing", "extra_forbidden")
         if isinstance(data, BaseModel):
             data = {**dict(data), **(data.model_extra or {})}
         in_list = isinstance(data, list | tuple) and isinstance(step, int) and step < len(data)

@@ -52,13 +52,13 @@ class GpuRequest:
 
 def requests(job: Job) -> list[GpuRequest]:
     """All plug-ins of a run's stages that want a GPU."""
-    found = []
+    wanted = []
     for shelf, chosen in engines.chosen(job):
         if stage := STAGES.get(shelf):
             plugin, settings = plugins.resolve(shelf, chosen)
             if plugin.wants_gpu(settings):
-                found.append(GpuRequest(stage, f"{shelf}.{chosen.use}", plugin, settings))
-    return found
+                wanted.append(GpuRequest(stage, f"{shelf}.{chosen.use}", plugin, settings))
+    return wanted
 
 
 def stages(job: Job) -> frozenset[str]:

@@ -50,8 +50,8 @@ class Shelf(Generic[Kind]):
     def resolve(self, plugin: Plugin) -> tuple[Kind, StageSettings]:
         """A plug-in and its checked settings; ConfigError as `load` and `checked` raise it."""
         written = json.dumps(plugin.options, default=repr)
-        found, own = _resolved(_Chosen(self.name, plugin.use, written, plugin))
-        return cast(Kind, found), own
+        loaded, options = _resolved(_Chosen(self.name, plugin.use, written, plugin))
+        return cast(Kind, loaded), options
 
 
 SOURCES: Shelf[contracts.Source] = Shelf("sources")
@@ -85,24 +85,24 @@ def resolve(shelf: str, plugin: Plugin) -> tuple[contracts.LoadedPlugin, StageSe
 
 @cache  # looking at the shelf's folder takes a fifth of a millisecond
 def _loaded(shelf: str, use: str) -> members.Filled:
-    found = module(shelf, use)
+    code = module(shelf, use)
     noun, required, full = contracts.CONTRACTS[shelf]
-    if missing := members.lacking(found, required):
+    if missing := members.lacking(code, required):
         raise ConfigError(
             f"{shelf}: the module {use!r} is not a {noun}: it lacks {'; '.join(missing)} "
             f"(tasks/plugins/contracts/{shelf}.py says what each of them is)"
         )
-    if gone := members.renamed(found, full):
+    if gone := members.renamed(code, full):
         raise ConfigError(f"{shelf}: the module {use!r} is out of date: {'; '.join(gone)}")
-    filled = members.Filled(found, full)
+    filled = members.Filled(code, full)
     if shelf == "filters":
-        _refuse_idle_limits(use, found, cast(contracts.Filter, filled))
+        _refuse_idle_limits(use, code, cast(contracts.Filter, filled))
     return filled
 
 
-def _refuse_idle_limits(use: str, found: ModuleType, plugin: contracts.Filter) -> None:
+def _refuse_idle_limits(use: str, code: ModuleType, plugin: contracts.Filter) -> None:
     """ConfigError for a limit that no column has: it would be taken and never applied."""
-    if hasattr(found, "verdict") or hasattr(found, "reject"):
+    if hasattr(code, "verdict") or hasattr(code, "reject"):
         return
     named = contracts.limits(plugin.__name__, plugin.COLUMNS)
     fields = plugin.Settings.model_fields
@@ -164,9 +164,9 @@ class _Chosen:
 
 @lru_cache(maxsize=256)  # asked for each utterance, and checking takes as long as a short measure
 def _resolved(chosen: _Chosen) -> tuple[contracts.LoadedPlugin, StageSettings]:
-    found = load(chosen.shelf, chosen.use)
+    loaded = load(chosen.shelf, chosen.use)
     where = f"{chosen.shelf}.{chosen.use}"
-    return found, checked(found.Settings, chosen.plugin.options, where)
+    return loaded, checked(loaded.Settings, chosen.plugin.options, where)
 
 
 def resolve_source(
@@ -174,15 +174,15 @@ def resolve_source(
 ) -> tuple[contracts.Source, SourceSettings]:
     """A source's plug-in and its checked settings; faults are told as of `where` in the settings,
     else of the source's kind."""
-    found = SOURCES.load(source.kind)
+    loaded = SOURCES.load(source.kind)
     data = {"kind": source.kind, "path": source.path, **source.options}
-    return found, checked(found.Settings, data, where or f"sources.{source.kind}")
+    return loaded, checked(loaded.Settings, data, where or f"sources.{source.kind}")
 
 
-def place_in_list(where: str, uses: Sequence[object], at: int) -> str:
-    """The dotted name of entry `at` of a list of plug-ins: by the plug-in's own name, or where the
-    list has that several times by its number, as `--set` counts."""
-    return f"{where}.{uses[at] if uses.count(uses[at]) == 1 else at}"
+def place_in_list(where: str, uses: Sequence[object], number: int) -> str:
+    """The dotted name of entry `number` of a list of plug-ins: by the plug-in's own name, or by the
+    number, as `--set` counts, where the list has that name several times."""
+    return f"{where}.{uses[number] if uses.count(uses[number]) == 1 else number}"
 
 
 class Dataset(NamedTuple):
@@ -196,11 +196,11 @@ class Dataset(NamedTuple):
 def datasets(sources: Sequence[settings.Source]) -> list[Dataset]:
     """All sources in order, named by their settings, else after their path; ConfigError where two
     have one name."""
-    found: list[Dataset] = []
-    kinds = [each.kind for each in sources]
-    for at, each in enumerate(sources):
-        source, chosen = resolve_source(each, place_in_list("sources", kinds, at))
-        taken = {dataset.name for dataset in found}
+    listed: list[Dataset] = []
+    kinds = [entry.kind for entry in sources]
+    for number, entry in enumerate(sources):
+        source, chosen = resolve_source(entry, place_in_list("sources", kinds, number))
+        taken = {dataset.name for dataset in listed}
         name = chosen.name
         if not name:
             stem = Path(chosen.path).name.split(".")[0] or "source"
@@ -210,16 +210,16 @@ def datasets(sources: Sequence[settings.Source]) -> list[Dataset]:
             name = next(n for n in chain([base], numbered) if n not in taken)
         if name in taken:
             raise ConfigError(f"two sources are named {name!r}; give each source a name of its own")
-        found.append(Dataset(name, source, chosen))
-    return found
+        listed.append(Dataset(name, source, chosen))
+    return listed
 
 
 def checked(model: type[Model], data: Mapping[str, object], where: str) -> Model:
     """An instance of a model; ConfigError says what is wrong, at `where`, in one sentence."""
     try:
-        made = model.model_validate(data)
+        instance = model.model_validate(data)
     except ValidationError as error:
         raise ConfigError(explaining.explain(error, model, where, data)) from None
-    if crossed := [*explaining.crossed(dict(made))]:
-        raise ConfigError(explaining.joined([f"{where}: {each}" for each in crossed]))
-    return made
+    if crossed := [*explaining.crossed(dict(instance))]:
+        raise ConfigError(explaining.joined([f"{where}: {phrase}" for phrase in crossed]))
+    return instance

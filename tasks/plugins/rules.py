@@ -99,13 +99,13 @@ def judge(values: Values, rules: Iterable[Rule]) -> Rejection | None:
         if value is None:
             continue
         if rule.min is not None and value < rule.min:
-            found = Rejection(rule.low, float(value), rule.min)
+            rejection = Rejection(rule.low, float(value), rule.min)
         elif rule.max is not None and value > rule.max:
-            found = Rejection(rule.high, float(value), rule.max)
+            rejection = Rejection(rule.high, float(value), rule.max)
         else:
             continue
         if rule.concerns(values.get("language")) and not any(
             within.holds(values) for within in rule.unless
         ):
-            return found
+            return rejection
     return None

@@ -91,8 +91,8 @@ class _ByteRange(io.RawIOBase):
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        left = max(self._length - self._at, 0)
-        wanted = left if size is None or size < 0 else min(size, left)
+        remaining = max(self._length - self._at, 0)
+        wanted = remaining if size is None or size < 0 else min(size, remaining)
         data = self._read_at(self._offset + self._at, wanted)
         self._at += len(data)
         return data
@@ -200,11 +200,11 @@ def undisturbed(read: Read) -> Read:
 
     @wraps(read)
     def looked(file: BinaryIO, *args: object) -> object:
-        at = file.tell()
+        position = file.tell()
         try:
             return read(file, *args)
         finally:
-            file.seek(at)
+            file.seek(position)
 
     return cast(Read, looked)
 

@@ -21,7 +21,7 @@ class Fault:
 
     def moved(self, base: int, scale: float) -> Fault:
         """This fault in a longer stream where its own starts at `base`; `scale` converts rates."""
-        start, end = (base + round(at * scale) for at in (self.start, self.end))
+        start, end = (base + round(edge * scale) for edge in (self.start, self.end))
         return replace(self, start=start, end=end)
 
 

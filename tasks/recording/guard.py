@@ -29,9 +29,9 @@ def identity(guard: str) -> str:
     return local[1] if local else guard
 
 
-def adopted(known: str, now: str) -> str:
-    """The guard to store of a file with the guard `now`, whose digest was taken under `known`."""
-    return now if now == known else now + UNPROVEN
+def adopted(former: str, now: str) -> str:
+    """The guard to store of a file with the guard `now`, whose digest was taken under `former`."""
+    return now if now == former else now + UNPROVEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +46,17 @@ class FileState:
 def file_state(path: str) -> FileState:
     """Size and guard of a listed file or object, without opening it. Never raises OSError."""
     try:
-        found = unreachable.patience.read(partial(_state, path))
+        state = unreachable.patience.read(partial(_state, path))
     except ValueError:  # a null byte, or a lone surrogate
         return FileState(error=("missing", "no file can have this name"))
     except ItemError as error:
         return FileState(error=(error.code, error.detail))
     except OSError as error:
         return FileState(error=stat_error(error))
-    if not found.guard:
+    if not state.guard:
         detail = "its server tells neither its size nor when it changed"
         return FileState(error=("unsupported", detail))
-    return FileState(found.size, found.guard)
+    return FileState(state.size, state.guard)
 
 
 def _state(path: str) -> ObjectState:

@@ -33,22 +33,22 @@ class Page:
 def of(source: Source, column: pq.ColumnChunkMetaData) -> Iterator[Page]:
     """The pages of a column, which is in no list, of a row group. ItemError if they do not lie
     where the footer says."""
-    at = column.data_page_offset
-    if column.has_dictionary_page and 0 < column.dictionary_page_offset < at:
-        at = column.dictionary_page_offset
-    end, left = at + column.total_compressed_size, column.num_values
-    while left > 0 and at < end:
-        page, length = _page(source, at)
+    position = column.data_page_offset
+    if column.has_dictionary_page and 0 < column.dictionary_page_offset < position:
+        position = column.dictionary_page_offset
+    end, values = position + column.total_compressed_size, column.num_values
+    while values > 0 and position < end:
+        page, length = _page(source, position)
         yield page
-        left -= page.rows
-        at += length + page.packed
+        values -= page.rows
+        position += length + page.packed
 
 
-def _page(source: Source, at: int) -> tuple[Page, int]:
+def _page(source: Source, position: int) -> tuple[Page, int]:
     """The page at an offset, and the length of its header."""
     size = 256
     while True:
-        source.seek(at)
+        source.seek(position)
         header = _Compact(source.read(size))
         try:
             fields = header.struct()
@@ -62,7 +62,7 @@ def _page(source: Source, at: int) -> tuple[Page, int]:
                 continue
         except (KeyError, TypeError, ValueError):
             pass
-        raise ItemError("unreadable", f"Parquet: no page at byte {at}")
+        raise ItemError("unreadable", f"Parquet: no page at byte {position}")
 
 
 class _Compact:

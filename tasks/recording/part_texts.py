@@ -59,16 +59,16 @@ def _found(text: str, words: tuple[TimedWord, ...]) -> list[int] | None:
     plain = text.lower()
     if not words or len(plain) != len(text):  # a few capitals have longer small letters
         return None
-    found: list[int] = []
-    at = 0
+    starts: list[int] = []
+    position = 0
     for word in words:
         sought = word.word.strip().lower()
-        place = plain.find(sought, at)
-        if not sought or place < 0 or any(map(str.isalnum, plain[at:place])):
+        place = plain.find(sought, position)
+        if not sought or place < 0 or any(map(str.isalnum, plain[position:place])):
             return None
-        found.append(place - _opening(plain, at, place))
-        at = place + len(sought)
-    return None if any(map(str.isalnum, plain[at:])) else found
+        starts.append(place - _opening(plain, position, place))
+        position = place + len(sought)
+    return None if any(map(str.isalnum, plain[position:])) else starts
 
 
 def _opening(text: str, low: int, high: int) -> int:

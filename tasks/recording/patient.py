@@ -51,7 +51,7 @@ class _Patient(io.RawIOBase):
         return self._at
 
     def read(self, size: int | None = -1) -> bytes:
-        data = self._patiently(partial(_read, at=self._at, size=-1 if size is None else size))
+        data = self._patiently(partial(_read, position=self._at, size=-1 if size is None else size))
         self._at += len(data)
         return data
 
@@ -93,6 +93,6 @@ class _Patient(io.RawIOBase):
             self._file = None
 
 
-def _read(file: BinaryIO, at: int, size: int) -> bytes:
-    file.seek(at)
+def _read(file: BinaryIO, position: int, size: int) -> bytes:
+    file.seek(position)
     return file.read(size)

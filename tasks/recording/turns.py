@@ -44,13 +44,13 @@ Time = TypeVar("Time", int, float)  # in samples, or s
 
 def merged(ranges: Iterable[tuple[Time, Time]], gap: float = 0) -> list[tuple[Time, Time]]:
     """The union of ranges, in order; those that are at most `gap` apart become one."""
-    found: list[tuple[Time, Time]] = []
+    union: list[tuple[Time, Time]] = []
     for start, end in sorted(ranges):
-        if found and start <= found[-1][1] + gap:
-            found[-1] = found[-1][0], max(end, found[-1][1])
+        if union and start <= union[-1][1] + gap:
+            union[-1] = union[-1][0], max(end, union[-1][1])
         else:
-            found.append((start, end))
-    return found
+            union.append((start, end))
+    return union
 
 
 def within(turns: Sequence[Turn], start: int, end: int) -> tuple[Turn, ...]:
@@ -70,7 +70,7 @@ def voices_in(turns: Sequence[Turn], start: int, end: int) -> dict[int, int]:
         if low < high:
             ranges.setdefault(turn.speaker, []).append((low, high))
     return {
-        speaker: sum(high - low for low, high in merged(own)) for speaker, own in ranges.items()
+        speaker: sum(high - low for low, high in merged(spans)) for speaker, spans in ranges.items()
     }
 
 
@@ -80,15 +80,15 @@ def overlap(turns: Sequence[Turn]) -> list[Range]:
     for turn in turns:
         of_speakers.setdefault(turn.speaker, []).append((turn.start, turn.end))
     edges: list[tuple[int, int]] = []
-    for own in of_speakers.values():
-        for start, end in merged(own):
+    for spans in of_speakers.values():
+        for start, end in merged(spans):
             edges += [(start, 1), (end, -1)]
-    found: list[Range] = []
+    shared: list[Range] = []
     speaking = 0
-    for at, step in sorted(edges):  # ends come before starts
-        if speaking >= 2 and found[-1][1] < at:
-            found[-1] = found[-1][0], at
+    for position, step in sorted(edges):  # ends come before starts
+        if speaking >= 2 and shared[-1][1] < position:
+            shared[-1] = shared[-1][0], position
         speaking += step
-        if speaking >= 2 and step > 0 and (not found or found[-1][1] < at):
-            found.append((at, at))
-    return [(start, end) for start, end in found if start < end]
+        if speaking >= 2 and step > 0 and (not shared or shared[-1][1] < position):
+            shared.append((position, position))
+    return [(start, end) for start, end in shared if start < end]

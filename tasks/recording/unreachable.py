@@ -47,9 +47,9 @@ def listed() -> Iterator[None]:
     try:
         yield
     except (ItemError, OSError) as error:
-        said = error if isinstance(error, OSError) else error.__cause__
-        if isinstance(said, FileNotFoundError | NotADirectoryError):
-            raise ItemError(UNREACHABLE, item_error(said).detail) from said
+        cause = error if isinstance(error, OSError) else error.__cause__
+        if isinstance(cause, FileNotFoundError | NotADirectoryError):
+            raise ItemError(UNREACHABLE, item_error(cause).detail) from cause
         if isinstance(error, OSError):
             raise item_error(error) from error
         raise
@@ -66,8 +66,8 @@ def item_error(error: Exception) -> ItemError:
 
 def why(detail: str) -> str:
     """The system's words in the detail of an `item_error`."""
-    said = _WORDS.match(detail)
-    return said[1] if said else detail
+    match = _WORDS.match(detail)
+    return match[1] if match else detail
 
 
 class Patience:
@@ -105,8 +105,8 @@ class Patience:
 
     def _waits(self, error: Exception, pause: float) -> bool:
         """Whether to pause and try again; counts the pause."""
-        said = error.__cause__ or error
-        lasting = isinstance(said, OSError) and said.errno in _LASTING
+        cause = error.__cause__ or error
+        lasting = isinstance(cause, OSError) and cause.errno in _LASTING
         if lasting or self._failed or self._left < pause:
             return False
         self._left -= pause

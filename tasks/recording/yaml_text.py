@@ -60,12 +60,12 @@ def _first_line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def _nodes(node: yaml.Node, known: dict[int, int], depth: int = 0) -> int:
+def _nodes(node: yaml.Node, counts: dict[int, int], depth: int = 0) -> int:
     """How many nodes a tree has in which each alias is written out; MOST_NODES and more if it is
-    too deep or endless. `known`: those of the nodes that were counted, by identity."""
-    if id(node) in known:
-        return known[id(node)]
-    known[id(node)] = MOST_NODES + 1  # until it is counted: for an alias of itself
+    too deep or endless. `counts`: those of the nodes that were counted, by identity."""
+    if id(node) in counts:
+        return counts[id(node)]
+    counts[id(node)] = MOST_NODES + 1  # until it is counted: for an alias of itself
     if depth > MOST_DEPTH:
         return MOST_NODES + 1
     if node.tag in _NUMBERS and len(node.value) > MOST_DIGITS:
@@ -73,8 +73,8 @@ def _nodes(node: yaml.Node, known: dict[int, int], depth: int = 0) -> int:
         raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
     inner = node.value if isinstance(node, yaml.CollectionNode) else ()
     parts = chain.from_iterable(inner) if isinstance(node, yaml.MappingNode) else inner
-    known[id(node)] = 1 + sum(_nodes(part, known, depth + 1) for part in parts)
-    return known[id(node)]
+    counts[id(node)] = 1 + sum(_nodes(part, counts, depth + 1) for part in parts)
+    return counts[id(node)]
 
 
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")

@@ -66,4 +66,4 @@ def squeezed(text: str) -> str:
 
 def figures_joined(text: str) -> str:
     """Figures that stand one by one as one number, as their names are read: "3 9 9" -> "399"."""
-    return _ONE_BY_ONE.sub(lambda found: found[0].replace(" ", ""), text)
+    return _ONE_BY_ONE.sub(lambda match: match[0].replace(" ", ""), text)

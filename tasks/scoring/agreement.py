@@ -78,33 +78,33 @@ def _aligned(slots: list[Slot], written: list[str], number: int) -> list[Slot]:
     """The slots with one more text, the `number`-th, by fewest edits: 0 if a slot has the word,
     else 1; a tie prefers a slot to a gap."""
     keys = [_key(word) for word in written]
-    held = [{_key(word) for word in slot} for slot in slots]
+    keys_of = [{_key(word) for word in slot} for slot in slots]
     rows, columns = len(slots) + 1, len(written) + 1
     cost = [[0] * columns for _ in range(rows)]
     # Leaving a slot empty costs nothing if an earlier text has none there either.
-    empty = [0 if None in keyed else 1 for keyed in held]
+    empty = [0 if None in keyed else 1 for keyed in keys_of]
     for i in range(1, rows):
         cost[i][0] = cost[i - 1][0] + empty[i - 1]
     cost[0] = list(range(columns))
     for i in range(1, rows):
-        above, row, keyed, skip = cost[i - 1], cost[i], held[i - 1], empty[i - 1]
+        above, row, keyed, skip = cost[i - 1], cost[i], keys_of[i - 1], empty[i - 1]
         for j in range(1, columns):
             same = above[j - 1] + (keys[j - 1] not in keyed)
             row[j] = min(same, above[j] + skip, row[j - 1] + 1)
-    found: list[Slot] = []
+    aligned: list[Slot] = []
     i, j = rows - 1, columns - 1
     while i or j:
-        here = cost[i][j]
-        if i and j and here == cost[i - 1][j - 1] + (keys[j - 1] not in held[i - 1]):
+        current = cost[i][j]
+        if i and j and current == cost[i - 1][j - 1] + (keys[j - 1] not in keys_of[i - 1]):
             i, j = i - 1, j - 1
-            found.append([*slots[i], written[j]])
-        elif i and here == cost[i - 1][j] + empty[i - 1]:
+            aligned.append([*slots[i], written[j]])
+        elif i and current == cost[i - 1][j] + empty[i - 1]:
             i -= 1
-            found.append([*slots[i], None])
+            aligned.append([*slots[i], None])
         else:
             j -= 1
-            found.append([*[None] * number, written[j]])
-    return found[::-1]
+            aligned.append([*[None] * number, written[j]])
+    return aligned[::-1]
 
 
 def _joined(written: Sequence[str]) -> str:

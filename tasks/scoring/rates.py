@@ -92,15 +92,15 @@ def _both(reference: str, hypothesis: str, language: str) -> tuple[str, str]:
     return agreed(reference, hypothesis, language)
 
 
-def _counts(said: str, heard: str) -> Score:
+def _counts(reference: str, hypothesis: str) -> Score:
     from rapidfuzz.distance import Levenshtein
 
-    said_words = words(said)
+    reference_words = words(reference)
     return Score(
-        words=len(said_words),
-        word_errors=Levenshtein.distance(said_words, words(heard)),
-        chars=len(said),
-        char_errors=Levenshtein.distance(said, heard),
+        words=len(reference_words),
+        word_errors=Levenshtein.distance(reference_words, words(hypothesis)),
+        chars=len(reference),
+        char_errors=Levenshtein.distance(reference, hypothesis),
     )
 
 
@@ -121,15 +121,15 @@ def scored(row: TranscriptRow, reference: str | None, stated: str | None) -> Tra
         return row
     raw = row["raw_text"]
     language = language_of(stated, reference, row["language"])
-    said, heard = _both(reference or "", raw or "", language) if reference or raw else ("", "")
-    counts = _counts(said, heard) if words_in_it and raw is not None else None
+    spoken, heard = _both(reference or "", raw or "", language) if reference or raw else ("", "")
+    counts = _counts(spoken, heard) if words_in_it and raw is not None else None
     return {
         **row,
         "raw_text": raw,
         "text": None if raw is None else clean(raw),
         "normalised": None if raw is None else heard,
         "reference": reference,
-        "reference_normalised": said if reference else None,
+        "reference_normalised": spoken if reference else None,
         "words": counts.words if counts else None,
         "word_errors": counts.word_errors if counts else None,
         "chars": counts.chars if counts else None,

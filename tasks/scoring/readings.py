@@ -54,19 +54,19 @@ LEAST_OF_GROUPS = 4  # figures: "3, 20" are two numbers, "138 0013" is one that 
 
 def agreed(reference: str, hypothesis: str, language: str) -> tuple[str, str]:
     """Both texts normalised, in the readings in which they are closest. Symmetric."""
-    said, heard = normalise(reference, language), normalise(hypothesis, language)
-    if said == heard or not said or not heard:
-        return said, heard
+    spoken, heard = normalise(reference, language), normalise(hypothesis, language)
+    if spoken == heard or not spoken or not heard:
+        return spoken, heard
     one, other = _plain.compatible(reference), _plain.compatible(hypothesis)
     reference, hypothesis = _abbreviated(one, other, language), _abbreviated(other, one, language)
     if reference != one:
-        said = normalise(reference, language)
+        spoken = normalise(reference, language)
     if hypothesis != other:
         heard = normalise(hypothesis, language)
     if language:
-        heard = _read_nearer(hypothesis, heard, said, language)
-        said = _read_nearer(reference, said, heard, language)
-    return said, heard
+        heard = _read_nearer(hypothesis, heard, spoken, language)
+        spoken = _read_nearer(reference, spoken, heard, language)
+    return spoken, heard
 
 
 def _abbreviated(text: str, other: str, language: str) -> str:
@@ -107,8 +107,8 @@ def _spelled(token: str, named: bool, only_capitals: bool) -> re.Pattern[str]:
     letters = [re.escape(c.upper() if only_capitals else c) for c in token]
     apart = _APART.join(letters)
     halves = "|".join(
-        rf"{_BETWEEN.join(letters[:at])}{_APART}{_BETWEEN.join(letters[at:])}"
-        for at in range(1, len(letters))
+        rf"{_BETWEEN.join(letters[:position])}{_APART}{_BETWEEN.join(letters[position:])}"
+        for position in range(1, len(letters))
     )
     forms = [apart]
     if any(c.isdecimal() for c in token):  # "A 12", "MP 3": parted between letters and figures
@@ -130,14 +130,14 @@ def _read_nearer(text: str, normal: str, other: str, language: str) -> str:
     """`normal`, or the text with numbers read digit by digit if that is closer to `other`."""
     best = Levenshtein.distance(normal, other)
     shift = 0
-    for found in list(_NUMBER.finditer(text))[:MOST_NUMBERS]:
+    for match in list(_NUMBER.finditer(text))[:MOST_NUMBERS]:
         forms: list[tuple[int, str, str]] = []
         if not best:
             break
-        if not _may_be_read_out(found[0]):
+        if not _may_be_read_out(match[0]):
             continue
-        start, end = found.start() + shift, found.end() + shift
-        for figures in _read_out(found[0], language):
+        start, end = match.start() + shift, match.end() + shift
+        for figures in _read_out(match[0], language):
             tried = f"{text[:start]} {figures} {text[end:]}"
             form = normalise(tried, language)
             forms.append((Levenshtein.distance(form, other), form, tried))

@@ -25,8 +25,8 @@ def wordless(text: str) -> bool:
     """Whether nothing in a text that is not empty can be spoken: marks, and words in brackets."""
     if text[:1].isalnum():  # most texts
         return text.strip() in _BARE
-    left = text
+    rest = text
     for _ in range(DEEPEST):
-        left = _ASIDE.sub(" ", left)
-    left = left.strip()
-    return left in _BARE or not any(map(str.isalnum, left))
+        rest = _ASIDE.sub(" ", rest)
+    rest = rest.strip()
+    return rest in _BARE or not any(map(str.isalnum, rest))

@@ -50,29 +50,29 @@ def stretches(voices: Voices, rate: int) -> Stretches:
             [(0, turn.start), *(span for span in both if span[0] < turn.end)], turn.end
         )
     ]
-    alone.sort(key=lambda each: (each.start, each.end))
+    alone.sort(key=lambda stretch: (stretch.start, stretch.end))
     joined: list[Stretch] = []
-    for each in alone:
+    for stretch in alone:
         last = joined[-1] if joined else None
         if (
             last is not None
-            and last.speaker == each.speaker
-            and not any(last.end <= low < each.start + 1 for low, _ in both)
+            and last.speaker == stretch.speaker
+            and not any(last.end <= low < stretch.start + 1 for low, _ in both)
         ):
-            joined[-1] = replace(last, end=max(last.end, each.end))
+            joined[-1] = replace(last, end=max(last.end, stretch.end))
         else:
-            joined.append(each)
-    taken = sorted([*((each.start, each.end) for each in joined), *both])
-    found = Stretches([], both, [], [])
-    for each in joined:
-        grown = _grown(each, taken, int(GROW_S * rate), voices.edge)
-        if min(grown.end, each.end) - max(grown.start, each.start) < max(voices.shortest, 1):
-            found.short.append((each.start, each.end))
+            joined.append(stretch)
+    taken = sorted([*((stretch.start, stretch.end) for stretch in joined), *both])
+    result = Stretches([], both, [], [])
+    for stretch in joined:
+        grown = _grown(stretch, taken, int(GROW_S * rate), voices.edge)
+        if min(grown.end, stretch.end) - max(grown.start, stretch.start) < max(voices.shortest, 1):
+            result.short.append((stretch.start, stretch.end))
             continue
-        found.kept.append(grown)
-        sides = (each.start, grown.start), (grown.end, each.end)
-        found.edges.extend((low, high) for low, high in sides if low < high)
-    return found
+        result.kept.append(grown)
+        sides = (stretch.start, grown.start), (grown.end, stretch.end)
+        result.edges.extend((low, high) for low, high in sides if low < high)
+    return result
 
 
 def _grown(stretch: Stretch, taken: list[Range], most: int, edge: int) -> Stretch:
@@ -91,32 +91,32 @@ class AtTurns:
     """Runs a separate segmenter on each stretch; `begin()` makes one."""
 
     def __init__(self, voices: Voices, rate: int, begin: Callable[[], Segmenter]) -> None:
-        found = stretches(voices, rate)
-        self._waiting = deque(found.kept)
-        self._reasons = {"overlap": found.both, "short_turn": found.short}
-        self._reasons["turn_edge"] = found.edges
+        divided = stretches(voices, rate)
+        self._waiting = deque(divided.kept)
+        self._reasons = {"overlap": divided.both, "short_turn": divided.short}
+        self._reasons["turn_edge"] = divided.edges
         self._begin = begin
         self._open: tuple[Stretch, Segmenter] | None = None
         self._count = 0  # samples pushed
         self._done = 0  # samples before it are covered by spans
 
     def push(self, block: Float32s) -> list[Span]:
-        found: list[Span] = []
+        spans: list[Span] = []
         start, self._count = self._count, self._count + len(block)
-        at = start
-        while at < self._count:
+        position = start
+        while position < self._count:
             if self._open is None:
                 if not self._waiting or self._waiting[0].start >= self._count:
                     break
                 self._open = self._waiting.popleft(), self._begin()
             stretch, inner = self._open
-            at, end = max(at, stretch.start), min(stretch.end, self._count)
-            if end > at:
-                found += self._placed(stretch, inner.push(block[at - start : end - start]))
-            at = max(at, end)
+            position, end = max(position, stretch.start), min(stretch.end, self._count)
+            if end > position:
+                spans += self._placed(stretch, inner.push(block[position - start : end - start]))
+            position = max(position, end)
             if stretch.end <= self._count:
-                found += self._ended()
-        return found
+                spans += self._ended()
+        return spans
 
     def finish(self) -> list[Span]:
         return self._ended() + self._between(self._count)
@@ -137,31 +137,31 @@ class AtTurns:
     def _placed(self, stretch: Stretch, spans: list[Span]) -> list[Span]:
         """Spans of a stretch as spans of the recording, preceded by those for the gap before
         them."""
-        found: list[Span] = []
+        placed: list[Span] = []
         for span in spans:
             start, end = span.start + stretch.start, span.end + stretch.start
-            found += self._between(start)
+            placed += self._between(start)
             voice = stretch.speaker if span.kind == "utterance" else None
-            found.append(replace(span, start=start, end=end, voice=voice))
+            placed.append(replace(span, start=start, end=end, voice=voice))
             self._done = max(self._done, end)
-        return found
+        return placed
 
     def _between(self, end: int) -> list[Span]:
         """Spans for what no stretch covers, up to `end`."""
-        found: list[Span] = []
+        spans: list[Span] = []
         while self._done < end:
             stop, kind, reason = self._what(self._done, end)
-            found.append(Span(self._done, stop, kind, reason=reason))
+            spans.append(Span(self._done, stop, kind, reason=reason))
             self._done = stop
-        return found
+        return spans
 
-    def _what(self, at: int, end: int) -> tuple[int, Kind, str | None]:
+    def _what(self, position: int, end: int) -> tuple[int, Kind, str | None]:
         following = end
         for reason, ranges in self._reasons.items():
             for low, high in ranges:
-                if low <= at < high:
+                if low <= position < high:
                     return min(high, end), "unsegmented", reason
-                if at < low:
+                if position < low:
                     following = min(following, low)
                     break
         return following, "non_speech", None

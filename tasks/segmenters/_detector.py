@@ -147,11 +147,11 @@ class SpeechDetector:
         first = max(start - LEAD_IN, self._first)
         samples = np.stack(self._windows[first - self._first : until - self._first])
         fresh = _silero.fresh_probabilities(samples).tolist()
-        found = self._found(fresh, self._settings.hysteresis(), first, until)
-        if not found and self._goes_on(start, end):
+        regions = self._found(fresh, self._settings.hysteresis(), first, until)
+        if not regions and self._goes_on(start, end):
             carried = self._probabilities[start - self._first : until - self._first]
-            found = self._found(carried, self._settings.hysteresis(DOUBT), start, until)
-        for begin, stop in found:
+            regions = self._found(carried, self._settings.hysteresis(DOUBT), start, until)
+        for begin, stop in regions:
             self._finalise(begin, followed=True)
             self._close(begin, stop)
 
@@ -159,10 +159,10 @@ class SpeechDetector:
         self, probabilities: list[float], hysteresis: Hysteresis, first: int, until: int
     ) -> list[tuple[int, int]]:
         """Regions in a pause by the probabilities of the windows from `first` to `until`."""
-        found = [*map(hysteresis.push, probabilities), hysteresis.finish()]
+        ranges = [*map(hysteresis.push, probabilities), hysteresis.finish()]
         regions = [
             (max(region[0] + first, self._pause_start), min(region[1] + first, until))
-            for region in found
+            for region in ranges
             if region is not None
         ]
         return [(begin, stop) for begin, stop in regions if stop - begin >= MIN_FOUND]

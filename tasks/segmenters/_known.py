@@ -10,11 +10,11 @@ from tasks.plugins.contracts.segmenters import Span
 
 
 class KnownSpans:
-    """A segmenter that repeats such spans: each as soon as its end is decoded. `at`: the sample of
-    the recording with which decoding starts."""
+    """A segmenter that repeats such spans: each as soon as its end is decoded. `start`: the sample
+    of the recording with which decoding starts."""
 
-    def __init__(self, spans: Iterable[Span], at: int = 0) -> None:
-        self.at = at
+    def __init__(self, spans: Iterable[Span], start: int = 0) -> None:
+        self.at = start
         self._waiting = sorted(spans, key=lambda span: span.end)[::-1]  # a stack
         # needed[n]: the earliest start when n + 1 spans are still waiting
         self._needed = [*accumulate((span.start for span in self._waiting), min)]

@@ -35,22 +35,22 @@ def cuts(
         ((one.end + other.start) / 2, rank(one.word, other.word), other.start - one.end)
         for one, other in pairwise(words)
     ]
-    found: list[float] = []
-    at = start
-    while end - at > longest:
-        fair = [p for p in places if at + target / 2 <= p[0] <= at + longest]
+    chosen: list[float] = []
+    begin = start
+    while end - begin > longest:
+        fair = [p for p in places if begin + target / 2 <= p[0] <= begin + longest]
         late = [p for p in fair if end - p[0] >= target / 2]  # leaves no scrap at the end
         if not (late or fair):
-            after = [p for p in places if p[0] > at]
+            after = [p for p in places if p[0] > begin]
             if not after:
                 break
             best = after[0]
         else:
-            wanted = at + target
+            wanted = begin + target
             best = min(late or fair, key=lambda p: (p[1], _cost(p, wanted)))
-        found.append(best[0])
-        at = best[0]
-    return found
+        chosen.append(best[0])
+        begin = best[0]
+    return chosen
 
 
 def _cost(place: tuple[float, int, float], wanted: float) -> float:

@@ -55,9 +55,9 @@ class Ear:
         due = -(-self._pushed * self.rate // self._native) - self.heard
         return self._filtered(np.pad(rest[:due], (0, max(due - len(rest), 0))))
 
-    def place(self, at: int) -> int:
+    def place(self, heard: int) -> int:
         """The sample of the recording nearest to a heard one."""
-        return min((2 * at * self._native + self.rate) // (2 * self.rate), self._pushed)
+        return min((2 * heard * self._native + self.rate) // (2 * self.rate), self._pushed)
 
     def _filtered(self, samples: Float32s) -> Float32s:
         self.heard += len(samples)
@@ -65,10 +65,10 @@ class Ear:
             return samples
         from scipy import signal
 
-        found, self._state = signal.sosfilt(
+        output, self._state = signal.sosfilt(
             self._sections, samples.astype(np.float64), zi=self._state
         )
-        return np.asarray(found, np.float32)
+        return np.asarray(output, np.float32)
 
 
 class FrameRms:
@@ -91,8 +91,8 @@ class FrameRms:
         wide = frames[:count].astype(np.float64)
         powers = np.einsum("ij,ij->i", wide, wide) / self._win
         self._held = self._held[count * self._hop :].copy()
-        found: list[float] = np.sqrt(powers).tolist()
-        return found
+        levels: list[float] = np.sqrt(powers).tolist()
+        return levels
 
     def finish(self) -> list[float]:
         return self.push(np.zeros(self._win // 2, np.float32))

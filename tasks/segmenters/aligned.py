@@ -60,13 +60,13 @@ def hears(settings: Settings) -> Plugin:
 
 def identity(settings: Settings) -> str:
     """Recipe of the recogniser, with its weights."""
-    recogniser, own = plugins.ASR.resolve(settings.backend)
-    return recipe.digest(recipe.of_plugin("asr", settings.backend), recogniser.weights(own))
+    recogniser, options = plugins.ASR.resolve(settings.backend)
+    return recipe.digest(recipe.of_plugin("asr", settings.backend), recogniser.weights(options))
 
 
 def model_bytes(settings: Settings) -> int:
-    recogniser, own = plugins.ASR.resolve(settings.backend)
-    return recogniser.model_bytes(own)
+    recogniser, options = plugins.ASR.resolve(settings.backend)
+    return recogniser.model_bytes(options)
 
 
 def check_weights(settings: Settings) -> None:
@@ -84,13 +84,13 @@ def wants_emissions(settings: Settings) -> bool:
 
 
 def wants_gpu(settings: Settings) -> bool:
-    recogniser, own = plugins.ASR.resolve(settings.backend)
-    return recogniser.wants_gpu(own)
+    recogniser, options = plugins.ASR.resolve(settings.backend)
+    return recogniser.wants_gpu(options)
 
 
 def gpu_fault(settings: Settings) -> str | None:
-    recogniser, own = plugins.ASR.resolve(settings.backend)
-    return recogniser.gpu_fault(own)
+    recogniser, options = plugins.ASR.resolve(settings.backend)
+    return recogniser.gpu_fault(options)
 
 
 class Aligned(KnownSpans):
@@ -118,7 +118,7 @@ class Aligned(KnownSpans):
                 spans.append(Span(end, end, text=" ".join(unsaid), match=0.0))
                 unsaid = []
             if sentence is not None and sentence.span is not None:
-                start, stop = (round(at * rate) for at in sentence.span)
+                start, stop = (round(second * rate) for second in sentence.span)
                 start = max(start, end)
                 end = max(start, stop)
                 spans.append(Span(start, end, text=sentence.text, match=sentence.match))
@@ -131,12 +131,12 @@ class Aligned(KnownSpans):
         return self._with_gaps(super().finish()) + self._gap(self.at)
 
     def _with_gaps(self, spans: Sequence[Span]) -> list[Span]:
-        found: list[Span] = []
+        covered: list[Span] = []
         for span in spans:
             start, end = min(span.start, self.at), min(span.end, self.at)
-            found += [*self._gap(start), replace(span, start=start, end=end)]
+            covered += [*self._gap(start), replace(span, start=start, end=end)]
             self._done = max(self._done, end)
-        return found
+        return covered
 
     def _gap(self, end: int) -> list[Span]:
         """What no sentence covers, up to `end`."""
@@ -160,5 +160,5 @@ def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Segmenter:
 
 
 def start_heard(settings: Settings, rate: int, text: str, heard: RecordingTranscript) -> Segmenter:
-    found = (forced if settings.engine == "ctc" else by_words).spoken(text, heard)
-    return Aligned(found, rate, "not_in_text", heard.speech)
+    sentences = (forced if settings.engine == "ctc" else by_words).spoken(text, heard)
+    return Aligned(sentences, rate, "not_in_text", heard.speech)

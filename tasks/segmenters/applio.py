@@ -100,12 +100,12 @@ class _Windows:
 
     def until(self, end: int, beyond: float) -> list[Span]:
         """Further windows, as long as at least `beyond` samples remain between one and `end`."""
-        found = []
+        spans = []
         while end - self.next >= self._window + beyond:
             self.covered = self.next + self._window
-            found.append(Span(self.next, self.covered))
+            spans.append(Span(self.next, self.covered))
             self._index += 1
-        return found
+        return spans
 
 
 class Simple:
@@ -178,12 +178,12 @@ class Automatic:
     def needed_from(self) -> int:
         if self._is_short:
             return 0
-        at = (
+        pending = (
             self._slicer.earliest_pending * self._hop
             if self._windows is None
             else self._windows.next
         )
-        return self._ear.place(at)
+        return self._ear.place(pending)
 
     @property
     def _is_short(self) -> bool:

@@ -48,7 +48,7 @@ class Undecided:
         if self._count <= self._settings.whole_up_to * self._rate:
             return []
         self._detector = vad.start(self._settings, self._rate, ())
-        spans = [span for held in self._held for span in self._detector.push(held)]
+        spans = [span for waiting in self._held for span in self._detector.push(waiting)]
         self._held.clear()
         return spans
 

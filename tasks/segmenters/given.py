@@ -47,9 +47,9 @@ class Given(KnownSpans):
         self._spans: list[Span] = []
         for i, segment in enumerate(given):
             edges = [segment.start, *_cuts(segment, settings), segment.end]
-            at = [int(min(sample(edge, rate), FAR)) for edge in edges]
-            whole, part = (i, None) if len(at) == 2 else (None, i)
-            for start, end in pairwise(at):
+            samples = [int(min(sample(edge, rate), FAR)) for edge in edges]
+            whole, part = (i, None) if len(samples) == 2 else (None, i)
+            for start, end in pairwise(samples):
                 self._spans.append(Span(start, max(start, end), given=whole, turn=part))
         super().__init__(sorted(self._spans, key=lambda span: (span.end, span.start)))
 
@@ -83,13 +83,13 @@ def sample(seconds: float | None, rate: int) -> float:
 
 def complement(used: list[tuple[int, int]], count: int) -> list[tuple[int, int]]:
     """The parts of [0, count) outside of all ranges in `used`, in order."""
-    gaps, at = [], 0
+    gaps, covered = [], 0
     for start, end in sorted(used):
-        if start > at:
-            gaps.append((at, start))
-        at = max(at, end)
-    if at < count:
-        gaps.append((at, count))
+        if start > covered:
+            gaps.append((covered, start))
+        covered = max(covered, end)
+    if covered < count:
+        gaps.append((covered, count))
     return gaps
 
 

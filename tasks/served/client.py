@@ -44,17 +44,17 @@ def check(settings: ServerSettings, where: str, user: str) -> None:
 
 def key(settings: ServerSettings, where: str, given: str = "") -> str:
     """The key, or an empty string. ConfigError when its variable is not set or it is invalid."""
-    found = given
+    secret = given
     if settings.api_key_env is not None:
-        found = environment.secret(settings.api_key_env)
-        if not found:
+        secret = environment.secret(settings.api_key_env)
+        if not secret:
             raise ConfigError(
                 f"{where}.api_key_env names {settings.api_key_env!r}, which is not set in this "
                 "process: export it where the run starts and on the workers"
             )
-    if not found.isascii() or not found.isprintable():
+    if not secret.isascii() or not secret.isprintable():
         raise ConfigError(f"the key of {where} has characters that no key has")
-    return found.strip()
+    return secret.strip()
 
 
 class Client:
@@ -67,8 +67,8 @@ class Client:
 
         self._settings, self._service, self._key = settings, service, secret
         try:
-            own = settings.ca_file and ssl.create_default_context(cafile=settings.ca_file)
-            self._tls = own or httpx.create_ssl_context()
+            context = settings.ca_file and ssl.create_default_context(cafile=settings.ca_file)
+            self._tls = context or httpx.create_ssl_context()
         except OSError as error:
             raise ConfigError(
                 f"{service.where}.ca_file {settings.ca_file!r} cannot be used: {error}"
@@ -95,8 +95,8 @@ class Client:
             server = Server(http, self._service, settings, self._key, stop, self.pace)
             waiting = [pool.submit(work, server, item) for item in items]
             try:
-                for each in waiting:
-                    yield each.result()
+                for future in waiting:
+                    yield future.result()
             finally:
                 stop.set()
                 for rest in waiting:

@@ -100,8 +100,8 @@ class Server:
             elif not status:
                 fault = body.decode()
             else:
-                said = self.hidden(words(body))
-                fault = f"it answers {status} ({said})"
+                message = self.hidden(words(body))
+                fault = f"it answers {status} ({message})"
                 if status in REFUSALS:
                     raise Refused(fault)
                 if status not in BUSY and status < 500:
@@ -139,9 +139,9 @@ class Server:
         except (httpx.TransportError, httpx.DecodingError) as error:
             return 0, {}, self.hidden(f"{type(error).__name__}: {error}").encode()
 
-    def hidden(self, said: str) -> str:
+    def hidden(self, message: str) -> str:
         """A message of the server without the key, which some servers repeat."""
-        return said.replace(self.key, "***") if self.key else said
+        return message.replace(self.key, "***") if self.key else message
 
     def _blame(self, status: int, fault: str) -> str:
         where = self.service.where
@@ -180,12 +180,12 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 def words(body: bytes) -> str:
     """The server's message about a failure, at most 300 characters."""
-    said = body.decode("utf-8", "replace")
+    message = body.decode("utf-8", "replace")
     try:
-        found = json.loads(said)
+        value = json.loads(message)
         for name in ("error", "detail", "message"):
-            found = found.get(name, found) if isinstance(found, dict) else found
-        said = found if isinstance(found, str) else said
+            value = value.get(name, value) if isinstance(value, dict) else value
+        message = value if isinstance(value, str) else message
     except ValueError:
         pass
-    return " ".join(said.split())[:300]
+    return " ".join(message.split())[:300]

@@ -55,12 +55,12 @@ def parse(body: bytes) -> JsonObject:
     """`{"text": …}` of the first choice. ValueError when it is not a chat completion."""
     answer = json.loads(body)
     try:
-        said = answer["choices"][0]["message"]["content"]
+        content = answer["choices"][0]["message"]["content"]
     except (LookupError, TypeError):
         raise ValueError("no chat completion") from None
-    if not isinstance(said, str | None):
+    if not isinstance(content, str | None):
         raise ValueError("no text")
-    return {"text": said or ""}
+    return {"text": content or ""}
 
 
 SERVICE = Service(WHERE, "language model's server", "texts", LlmText.PATH, parse)

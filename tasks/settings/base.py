@@ -72,8 +72,8 @@ class Masked(BaseModel):
 
     @model_serializer(mode="wrap")
     def _masked(self, plain: SerializerFunctionWrapHandler) -> JsonObject:
-        found: JsonObject = masking.value(plain(self))
-        return found
+        masked: JsonObject = masking.value(plain(self))
+        return masked
 
 
 class StageSettings(Masked):
@@ -144,11 +144,13 @@ class Shelf:
             return {"title": self.title, "anyOf": offered}
         key, shown = ("kind", offered[:-1]) if self.name == "sources" else ("use", offered[:1])
         on_shelf = {"title": "on the shelf", "type": "string", "enum": shelves.names(self.name)}
-        own = {**offered[-1]["properties"][key], "title": "of your own"}
-        properties: JsonObject = {key: {**own, "title": key.title(), "anyOf": [on_shelf, own]}}
+        foreign = {**offered[-1]["properties"][key], "title": "of your own"}
+        properties: JsonObject = {
+            key: {**foreign, "title": key.title(), "anyOf": [on_shelf, foreign]}
+        }
         del properties[key]["pattern"], properties[key]["type"]
         for name, about in shown[0]["properties"].items():
-            if all(name in each["properties"] for each in shown):
+            if all(name in entry_form["properties"] for entry_form in shown):
                 properties.setdefault(name, about)
         entry = {"title": self.title, "type": "object", "properties": properties}
         return {**entry, "required": offered[0]["required"], "anyOf": offered}
@@ -157,5 +159,5 @@ class Shelf:
 @cache
 def _forms() -> dict[str, list[JsonObject]]:
     """The plug-ins' forms, written beforehand: loading all takes a second, and a run needs few."""
-    found: dict[str, list[JsonObject]] = json.loads(FORMS.read_text("utf-8"))
-    return found
+    forms: dict[str, list[JsonObject]] = json.loads(FORMS.read_text("utf-8"))
+    return forms

@@ -121,6 +121,8 @@ class TranscribeSettings(StageSettings):
 
     @model_validator(mode="after")
     def _distinct(self) -> TranscribeSettings:
-        if len({each.model_dump_json() for each in self.backends}) != len(self.backends):
+        if len({recogniser.model_dump_json() for recogniser in self.backends}) != len(
+            self.backends
+        ):
             raise ValueError("backends names a recogniser with equal settings twice")
         return self

@@ -43,11 +43,11 @@ def place_of(
     for before in folders:
         for after in EXTENSIONS:
             place = Place(before, after)
-            there = sum(is_there(root, place.path(name)) for name in looked)
-            if there == len(looked) > 0:
-                return place, there
-            if there > most:
-                best, most = place, there
+            present = sum(is_there(root, place.path(name)) for name in looked)
+            if present == len(looked) > 0:
+                return place, present
+            if present > most:
+                best, most = place, present
     return best, most
 
 

@@ -81,13 +81,13 @@ def untaken(
     but that none of `roles` (name by role) takes; `used`: further names that are not told."""
     taken = {*roles.values(), *used}
     names = dict.fromkeys(name for record in records for name in record if name not in taken)
-    found = []
+    columns = []
     for name in names:
         values = [v for record in records if (v := record.get(name)) not in (None, "")]
         role = _looks_like(name, values)
         if role is not None and values:
-            found.append(Untaken(name, role, roles.get(role)))
-    return found
+            columns.append(Untaken(name, role, roles.get(role)))
+    return columns
 
 
 def _looks_like(name: str, values: Sequence[object]) -> str | None:
@@ -105,5 +105,5 @@ def _looks_like(name: str, values: Sequence[object]) -> str | None:
 def _are_texts(values: Sequence[object]) -> bool:
     """Whether most values are sentences, and not always the same ones."""
     texts = [value for value in values if isinstance(value, str)]
-    said = sum(len(t.split()) >= LEAST_WORDS or len(_UNSPACED.findall(t)) >= 4 for t in texts)
-    return 2 * said > len(values) and 2 * len({*texts}) > len(texts)
+    sentences = sum(len(t.split()) >= LEAST_WORDS or len(_UNSPACED.findall(t)) >= 4 for t in texts)
+    return 2 * sentences > len(values) and 2 * len({*texts}) > len(texts)

@@ -41,19 +41,19 @@ def containers(path: str, wanted: Callable[[str], bool], what: str) -> Container
         if not stat.S_ISDIR(status.st_mode):
             return Containers([(os.path.basename(root), root)])
         listed = _objects(root) if storage.is_url(root) else _walk(root)
-    found = Containers()
-    for each in listed:
-        if isinstance(each, Ignored):
-            found.ignored.append(each)
-        elif wanted(each[0]):
-            found.files.append(each)
+    result = Containers()
+    for entry in listed:
+        if isinstance(entry, Ignored):
+            result.ignored.append(entry)
+        elif wanted(entry[0]):
+            result.files.append(entry)
         else:
-            found.ignored.append(Ignored(recording_name(each[0]), "extension"))
-    if not found.files:
+            result.ignored.append(Ignored(recording_name(entry[0]), "extension"))
+    if not result.files:
         raise ConfigError(f"source {display_text(path)!r} holds no {what}; check the source's path")
-    found.files.sort(key=lambda pair: os.fsencode(pair[0]))
-    found.ignored.sort(key=lambda item: item.path)
-    return found
+    result.files.sort(key=lambda pair: os.fsencode(pair[0]))
+    result.ignored.sort(key=lambda item: item.path)
+    return result
 
 
 def _matching(pattern: str) -> Entries:
@@ -76,8 +76,8 @@ def _base(pattern: str) -> str:
 
 
 def _objects(root: str) -> Entries:
-    for each in walk(root):
-        yield each if isinstance(each, Ignored) else (each.relative, each.url)
+    for entry in walk(root):
+        yield entry if isinstance(entry, Ignored) else (entry.relative, entry.url)
 
 
 def _walk(root: str) -> Entries:

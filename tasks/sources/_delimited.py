@@ -188,27 +188,27 @@ def _parsed(line: str, separator: str, whole: bool) -> tuple[list[str], str | No
     if '"' not in line:
         return line.split(separator), None
     cells: list[str] = []
-    at = 0
+    position = 0
     while True:
-        if line.startswith('"', at):
-            end = _INSIDE.match(line, at + 1).end()  # type: ignore[union-attr] # matches anything
+        if line.startswith('"', position):
+            end = _INSIDE.match(line, position + 1).end()  # type: ignore[union-attr] # matches anything
             if end == len(line) and not whole:
-                return cells, line[at + 1 :]
+                return cells, line[position + 1 :]
             if line.startswith('"', end) and (
                 end + 1 == len(line) or line.startswith(separator, end + 1)
             ):
-                cells.append(line[at + 1 : end].replace('""', '"'))
-                at = end + 1
-                if at == len(line):
+                cells.append(line[position + 1 : end].replace('""', '"'))
+                position = end + 1
+                if position == len(line):
                     return cells, None
-                at += len(separator)
+                position += len(separator)
                 continue
-        end = line.find(separator, at)
+        end = line.find(separator, position)
         if end < 0:
-            cells.append(line[at:])
+            cells.append(line[position:])
             return cells, None
-        cells.append(line[at:end])
-        at = end + len(separator)
+        cells.append(line[position:end])
+        position = end + len(separator)
 
 
 def records(form: Form) -> Iterator[tuple[int, Record]]:

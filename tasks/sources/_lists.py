@@ -188,7 +188,7 @@ def timed_words(value: object) -> tuple[TimedWord, ...] | None:
         return None
     if not isinstance(value, list):
         raise ValueError("word times are a list")
-    found: list[TimedWord] = []
+    words: list[TimedWord] = []
     untimed: list[str] = []
     for item in value:
         word, start, end = _timed_word(item)
@@ -197,14 +197,14 @@ def timed_words(value: object) -> tuple[TimedWord, ...] | None:
         if start is None or end is None:
             untimed.append(word)
             continue
-        if not 0 <= start <= end or (found and start < found[-1].start):
+        if not 0 <= start <= end or (words and start < words[-1].start):
             raise ValueError("word times are negative, or not in order")
-        found += _shared(untimed, min(found[-1].end, start) if found else start, start)
-        found.append(TimedWord(word, start, end))
+        words += _shared(untimed, min(words[-1].end, start) if words else start, start)
+        words.append(TimedWord(word, start, end))
         untimed = []
-    if found:
-        found += _shared(untimed, found[-1].end, found[-1].end)
-    return tuple(found) or None
+    if words:
+        words += _shared(untimed, words[-1].end, words[-1].end)
+    return tuple(words) or None
 
 
 def _shared(words: list[str], start: float, end: float) -> list[TimedWord]:

@@ -30,16 +30,16 @@ def of_columns(
     takes it (`setting`: a pattern of it, with the role as `{role}` and the column as `{name}`)."""
     taken = {role: names[0] for role, names in roles.items()}
     pattern = setting or "columns: {{{role}: {name}}}"
-    said = []
-    for each in _columns.untaken(records, taken, used):
-        name = display_text(each.name)[: _columns.SHOWN * 4]
-        instead = f" in place of {each.taken!r}" if each.taken else ""
-        takes = pattern.format(role=each.role, name=name)
-        said.append(
-            f"the {noun} {name!r} looks like {_WORDS[each.role]} and is not taken; `{takes}` "
+    sentences = []
+    for column in _columns.untaken(records, taken, used):
+        name = display_text(column.name)[: _columns.SHOWN * 4]
+        instead = f" in place of {column.taken!r}" if column.taken else ""
+        takes = pattern.format(role=column.role, name=name)
+        sentences.append(
+            f"the {noun} {name!r} looks like {_WORDS[column.role]} and is not taken; `{takes}` "
             f"takes it{instead}"
         )
-    return said
+    return sentences
 
 
 def check_languages(records: Records, roles: Roles, settings: SourceSettings) -> None:

@@ -31,22 +31,22 @@ def walk(root: str, system_folders: bool = False) -> Iterator[Object | Ignored]:
     skipped: set[str] = set()
     files, key = urls.files_of(root)
     try:
-        found = store_errors.under(files, key)
+        objects = store_errors.under(files, key)
     except (FileNotFoundError, RunError) as error:
         raise ConfigError(f"source {display_text(root)!r} cannot be listed ({error})") from None
-    signs = (name.removesuffix(OUT_SIGN) for name in found if name.endswith(f"/{OUT_SIGN}"))
-    outs = {*signs, *([""] if OUT_SIGN in found else [])}
+    signs = (name.removesuffix(OUT_SIGN) for name in objects if name.endswith(f"/{OUT_SIGN}"))
+    outs = {*signs, *([""] if OUT_SIGN in objects else [])}
 
-    def reason(parts: list[str], at: int) -> str | None:
-        if parts[at] in OUT_FOLDERS and "".join(f"{part}/" for part in parts[:at]) in outs:
+    def reason(parts: list[str], depth: int) -> str | None:
+        if parts[depth] in OUT_FOLDERS and "".join(f"{part}/" for part in parts[:depth]) in outs:
             return RESULTS
-        return skip_reason(parts[at], system_folders)
+        return skip_reason(parts[depth], system_folders)
 
-    for relative in sorted(found, key=os.fsencode):
+    for relative in sorted(objects, key=os.fsencode):
         parts = relative.split("/")
         part = next((n for n in range(len(parts)) if reason(parts, n)), None)
         if part is None:
-            yield Object(relative, f"{root}/{relative}", *found[relative])
+            yield Object(relative, f"{root}/{relative}", *objects[relative])
             continue
         name = "/".join(parts[: part + 1])
         if name not in skipped:

@@ -47,24 +47,28 @@ def find_columns(schema: pa.Schema, audio: str | None, named: Mapping[str, str |
 
     ItemError `unsupported` if there is no audio column, or a named one is missing.
     """
-    known = ", ".join(schema.names[:SHOWN]) or "none"
+    listed = ", ".join(schema.names[:SHOWN]) or "none"
     if len(schema.names) > SHOWN:
-        known += f" and {len(schema.names) - SHOWN} more"
+        listed += f" and {len(schema.names) - SHOWN} more"
     for name in named.values():
         if name is None:
             continue
         if name not in schema.names:
-            raise ItemError("unsupported", f"no column {name!r}; it has {known}")
+            raise ItemError("unsupported", f"no column {name!r}; it has {listed}")
         if pa.types.is_nested(kind := schema.field(name).type):
             raise ItemError("unsupported", f"column {name!r} holds {kind}, not texts"[:300])
-    found = audio or next((field.name for field in schema if _is_audio(field.type)), None)
-    if found is None or found not in schema.names or not _is_audio(schema.field(found).type):
-        wanted = f"column {found!r} of" if found else "column of type"
-        raise ItemError("unsupported", f"no {wanted} struct(bytes, path); it has {known}")
+    audio_column = audio or next((field.name for field in schema if _is_audio(field.type)), None)
+    if (
+        audio_column is None
+        or audio_column not in schema.names
+        or not _is_audio(schema.field(audio_column).type)
+    ):
+        wanted = f"column {audio_column!r} of" if audio_column else "column of type"
+        raise ItemError("unsupported", f"no {wanted} struct(bytes, path); it has {listed}")
     roles = {role: named[role] or _first(schema, names) for role, names in DEFAULTS.items()}
     return Columns(
-        audio=found,
-        has_path=_has_path(schema.field(found).type),
+        audio=audio_column,
+        has_path=_has_path(schema.field(audio_column).type),
         roles={role: name for role, name in roles.items() if name is not None},
         languages=_labels(schema, roles["language"]),
     )
@@ -103,15 +107,15 @@ def values(column: pa.Array) -> list[object]:
         sizes = pc.binary_length(column)
         if (pc.max(sizes).as_py() or 0) > bounds.MAX_TEXT_BYTES:
             wrong = enumerate(map(bounds.too_long, sizes.fill_null(0).to_pylist()))
-            long = {at: ValueError(why) for at, why in wrong if why}
+            long = {row: ValueError(why) for row, why in wrong if why}
             column = pc.if_else(pc.less_equal(sizes, bounds.MAX_TEXT_BYTES), column, None)
     try:
-        found: list[object] = column.to_pylist()
+        cells: list[object] = column.to_pylist()
     except ValueError:
         raise ItemError("unreadable", "a text is not UTF-8") from None
-    for at, error in long.items():
-        found[at] = error
-    return found
+    for row, error in long.items():
+        cells[row] = error
+    return cells
 
 
 def _first(schema: pa.Schema, names: tuple[str, ...]) -> str | None:

@@ -79,8 +79,8 @@ def source_root(path: str) -> tuple[str, os.stat_result]:
 def _reason(error: Exception) -> str:
     if isinstance(error, RunError):
         return str(error)
-    known = error.strerror if isinstance(error, OSError) else None
-    return known or "no file can have this name"
+    words = error.strerror if isinstance(error, OSError) else None
+    return words or "no file can have this name"
 
 
 def list_file(path: str) -> str:
@@ -102,9 +102,9 @@ def list_file(path: str) -> str:
 def text_list(path: str) -> str:
     """The same of a list of text. ConfigError if it is packed, or not in UTF-8 as a whole: every
     line of it would fail by itself."""
-    found = list_file(path)
+    file_path = list_file(path)
     try:
-        with urls.streamed(found) as file:
+        with urls.streamed(file_path) as file:
             head = file.read(HEAD)
     except OSError as error:  # a server that answers otherwise than before
         raise ConfigError(
@@ -117,7 +117,7 @@ def text_list(path: str) -> str:
         what = "is text in UTF-16; save it in UTF-8"
     if what:
         raise ConfigError(f"source {display_text(path)!r} {what}")
-    return found
+    return file_path
 
 
 class Confined(str):

@@ -31,17 +31,17 @@ from tasks.sources._spans import Group, Line
 from tasks.storage import bounds
 
 
-def listed(found: Found, language: str | None) -> Entries:
+def listed(layout: Found, language: str | None) -> Entries:
     """The recordings of a layout; `language`: of the source, where a row names none. Audio below a
     layout's folder that no row names is left aside as `not_listed`."""
-    keys = np.fromiter(map(_key, found.audio()), np.int64)
-    yield from _recordings(found, keys, language)
-    if found.whole:
+    keys = np.fromiter(map(_key, layout.audio()), np.int64)
+    yield from _recordings(layout, keys, language)
+    if layout.whole:
         named = np.unique(keys)
-        for path in audio_below(found.root):
+        for path in audio_below(layout.root):
             key = hash(path)
-            at = int(np.searchsorted(named, key))
-            if at == len(named) or named[at] != key:
+            place = int(np.searchsorted(named, key))
+            if place == len(named) or named[place] != key:
                 yield Ignored(recording_name(path), "not_listed")
 
 
@@ -61,18 +61,18 @@ def _last(keys: Int64s) -> Bools:
     return last
 
 
-def _recordings(found: Found, keys: Int64s, language: str | None) -> Entries:
+def _recordings(layout: Found, keys: Int64s, language: str | None) -> Entries:
     last = _last(keys).tolist()
     groups: dict[str, Group] = {}
-    at = bad = number = 0
-    for row in found.rows():
+    position = bad = number = 0
+    for row in layout.rows():
         number += 1
         try:
             if isinstance(row.what, ValueError):
                 raise row.what
-            is_last = at >= len(last) or last[at]  # a table that grew meanwhile
-            at += 1
-            line = _line(row.what, found.root, language)
+            is_last = position >= len(last) or last[position]  # a table that grew meanwhile
+            position += 1
+            line = _line(row.what, layout.root, language)
         except (ItemError, ValueError) as error:
             yield bad_line(row.file, row.number, error)
             bad += 1
@@ -85,9 +85,9 @@ def _recordings(found: Found, keys: Int64s, language: str | None) -> Entries:
         if why_not := group.add(line):
             yield Ignored(line_name(row.file, row.number), why_not)
         if is_last:
-            yield groups.pop(line.path).recording(found.root)
+            yield groups.pop(line.path).recording(layout.root)
     for group in groups.values():
-        yield group.recording(found.root)
+        yield group.recording(layout.root)
 
 
 def _line(row: Described, root: str, stated: str | None) -> Line:

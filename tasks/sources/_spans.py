@@ -59,24 +59,24 @@ class Group:
 
     def recording(self, root: str) -> Recording:
         line = self.first
-        found = of_file(listed_name(line.path, line.written, root), line.path)
-        if len(self.channels) > 1 and found.error is None:
-            return replace(found, error=("unsupported", APART))
+        recording = of_file(listed_name(line.path, line.written, root), line.path)
+        if len(self.channels) > 1 and recording.error is None:
+            return replace(recording, error=("unsupported", APART))
         one = line.segment
         # Word times need a segment to be cut from, even where it is the whole file.
         if not (line.whole or line.length) or len(self.segments) > 1 or one.words:
-            return replace(found, segments=tuple(self.segments))
+            return replace(recording, segments=tuple(self.segments))
         return Recording(
-            found.path,
-            found.source_path,
-            found.locator,
-            found.size,
-            found.guard,
+            recording.path,
+            recording.source_path,
+            recording.locator,
+            recording.size,
+            recording.guard,
             one.source_id,
             one.text,
             one.speaker,
             one.language,
-            error=found.error,
+            error=recording.error,
             length=one.end,
         )
 

@@ -111,14 +111,14 @@ def members(file: BinaryIO) -> Iterator[Member]:
 def _nothing_follows(file: BinaryIO) -> None:
     """ItemError if a second tar follows the end mark (`cat a.tar b.tar`)."""
     for _ in range(PADDING_BLOCKS):
-        at = file.tell()
+        position = file.tell()
         block = file.read(BLOCK)
         if any(block):
             try:
                 _header(block)
             except tarfile.HeaderError:
                 return
-            detail = f"another tar follows the end mark, at byte {at}; it is not read"
+            detail = f"another tar follows the end mark, at byte {position}; it is not read"
             raise ItemError("unsupported", detail)
 
 
@@ -136,16 +136,16 @@ def _extension(file: BinaryIO, start: int, size: int, total: int) -> bytes:
 
 def _records(content: bytes) -> dict[str, str]:
     """PAX records `length key=value\\n`, up to the first damaged one, as other tar readers do."""
-    found: dict[str, str] = {}
-    at = 0
-    while record := _RECORD.match(content, at):
-        end = at + int(record[1])
+    fields: dict[str, str] = {}
+    position = 0
+    while record := _RECORD.match(content, position):
+        end = position + int(record[1])
         key, equals, value = content[record.end() : end].removesuffix(b"\n").partition(b"=")
         if not equals or end > len(content):
             break
-        found[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
-        at = end
-    return found
+        fields[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
+        position = end
+    return fields
 
 
 def _size(header: tarfile.TarInfo, pax: dict[str, str]) -> int:

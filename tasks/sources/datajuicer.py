@@ -67,12 +67,12 @@ def _list(path: str, root: str, settings: Settings) -> Entries:
                 yield replace(bad_line(path, number, error), path=place)
                 continue
             name = listed_name(file, str(audio), root)
-            own = text if len(audios) == 1 else None
+            reference = text if len(audios) == 1 else None
             if name in seen:
-                yield Ignored(place, again("duplicate_line", seen[name], own))
+                yield Ignored(place, again("duplicate_line", seen[name], reference))
                 continue
-            seen[name] = own
-            yield replace(of_file(name, file), source_id=source_id, text=own)
+            seen[name] = reference
+            yield replace(of_file(name, file), source_id=source_id, text=reference)
 
 
 def _audios(value: object) -> list[object]:

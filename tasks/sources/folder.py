@@ -135,15 +135,15 @@ def branches(settings: Settings, least: int) -> Sequence[Branch] | None:
         above = trees.pop(0)
         alone.append(above)
         try:
-            with os.scandir(f"{root}/{above}") as found:
-                entries = sorted(found, key=_order)
+            with os.scandir(f"{root}/{above}") as scanned:
+                entries = sorted(scanned, key=_order)
         except OSError:
             return None
         looked += len(entries)
-        trees += [f"{above}{each.name}/" for each in entries if _is_tree(each, settings)]
+        trees += [f"{above}{tree.name}/" for tree in entries if _is_tree(tree, settings)]
     if len(trees) < least:
         return None
-    return sorted([(each, False) for each in alone] + [(each, True) for each in trees])
+    return sorted([(tree, False) for tree in alone] + [(tree, True) for tree in trees])
 
 
 def branch(settings: Settings, branch: Branch) -> Iterator[Recording | Ignored] | None:
@@ -199,22 +199,22 @@ def _unlisted(relative: str, path: str, error: OSError) -> Recording:
 
 def _objects(root: str, settings: Settings) -> Iterator[Recording | Ignored]:
     if settings.texts == "none":
-        for found in walk(root, settings.system_folders):
-            yield found if isinstance(found, Ignored) else _of_object(found, None, settings)
+        for entry in walk(root, settings.system_folders):
+            yield entry if isinstance(entry, Ignored) else _of_object(entry, None, settings)
         return
     listed = list(walk(root, settings.system_folders))
     names: dict[str, list[str]] = {}
-    for found in listed:
-        if isinstance(found, Object):
-            above, _, name = found.relative.rpartition("/")
+    for entry in listed:
+        if isinstance(entry, Object):
+            above, _, name = entry.relative.rpartition("/")
             names.setdefault(above, []).append(name)
     folders: dict[str, FolderTexts | None] = {}
     for start in range(0, len(listed), AHEAD):
         block = listed[start : start + AHEAD]
         near: dict[str, list[str]] = {}
-        for found in block:
-            if isinstance(found, Object):
-                above, _, name = found.relative.rpartition("/")
+        for entry in block:
+            if isinstance(entry, Object):
+                above, _, name = entry.relative.rpartition("/")
                 near.setdefault(above, []).append(name)
         for above, those in near.items():
             if above not in folders:
@@ -222,21 +222,21 @@ def _objects(root: str, settings: Settings) -> Iterator[Recording | Ignored]:
                 folders[above] = _texts(home, names.pop(above), settings)
             if texts := folders[above]:
                 texts.ahead(those)
-        for found in block:
-            if isinstance(found, Ignored):
-                yield found
+        for entry in block:
+            if isinstance(entry, Ignored):
+                yield entry
             else:
-                yield _of_object(found, folders[found.relative.rpartition("/")[0]], settings)
+                yield _of_object(entry, folders[entry.relative.rpartition("/")[0]], settings)
 
 
-def _of_object(found: Object, texts: FolderTexts | None, settings: Settings) -> Recording | Ignored:
-    name = found.relative.rpartition("/")[2]
-    if aside := _aside(found.relative, name, texts):
+def _of_object(entry: Object, texts: FolderTexts | None, settings: Settings) -> Recording | Ignored:
+    name = entry.relative.rpartition("/")[2]
+    if aside := _aside(entry.relative, name, texts):
         return aside
-    if not known(found.relative):
-        return Ignored(recording_name(found.relative), "extension")
-    path, locator = safe_name(found.relative), Locator(found.url)
-    recording = Recording(path, display_text(found.url), locator, found.size, found.guard)
+    if not known(entry.relative):
+        return Ignored(recording_name(entry.relative), "extension")
+    path, locator = safe_name(entry.relative), Locator(entry.url)
+    recording = Recording(path, display_text(entry.url), locator, entry.size, entry.guard)
     return _told(settings, texts, name, recording)
 
 
@@ -253,8 +253,8 @@ def _texts(home: str, names: Iterable[str], settings: Settings) -> FolderTexts |
         return None
     chosen = TextsSettings() if settings.texts == "auto" else settings.texts
     tiers = (chosen.tier,) if isinstance(chosen.tier, str) else chosen.tier or ()
-    found = FolderTexts(home, names, Texts(chosen.ext, tiers, settings.encoding))
-    return found if found.any else None
+    folder_texts = FolderTexts(home, names, Texts(chosen.ext, tiers, settings.encoding))
+    return folder_texts if folder_texts.any else None
 
 
 def _alone(path: str, recording: Recording, settings: Settings) -> Iterator[Recording | Ignored]:
@@ -264,10 +264,10 @@ def _alone(path: str, recording: Recording, settings: Settings) -> Iterator[Reco
     named = [f"{os.path.splitext(name)[0]}.{ending}" for ending in Texts(chosen).endings]
     if settings.texts == "none":
         named = []
-    near = [each for each in named if urls.named(f"{home}/{each}")]
+    near = [beside for beside in named if urls.named(f"{home}/{beside}")]
     texts = _texts(f"{home}/", [name, *near], settings)
     yield _told(settings, texts, name, recording)
-    yield from filter(None, (_aside(each, each, texts) for each in near))
+    yield from filter(None, (_aside(beside, beside, texts) for beside in near))
 
 
 def _aside(relative: str, name: str, texts: FolderTexts | None) -> Ignored | None:
@@ -286,8 +286,8 @@ def _told(
 
 def _speaker(path: str, how: Literal["parent_folder"] | SpeakerPattern) -> str | None:
     if isinstance(how, SpeakerPattern):
-        found = re.search(how.pattern, path)
-        return (found and found["speaker"]) or None
+        match = re.search(how.pattern, path)
+        return (match and match["speaker"]) or None
     return os.path.basename(os.path.dirname(path)) or None
 
 
@@ -328,8 +328,8 @@ def _entries(path: str) -> Iterator[os.DirEntry[str]]:
 
 def _scanned(path: str) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(path) as found:
-            return sorted(found, key=_order)
+        with os.scandir(path) as entries:
+            return sorted(entries, key=_order)
     except OSError as error:
         raise unreachable.item_error(error) from error
 

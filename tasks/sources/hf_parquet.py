@@ -71,29 +71,29 @@ class Settings(SourceSettings):
 
 def recordings(settings: Settings) -> Entries:
     """Lists lazily. ConfigError at once if no file can be opened with these columns."""
-    found = containers(settings.path, _is_parquet, "Parquet file")
-    root = list_root(found.files[0][1], settings.root) if settings.root else None
+    listed = containers(settings.path, _is_parquet, "Parquet file")
+    root = list_root(listed.files[0][1], settings.root) if settings.root else None
     try:
         # Open one file now, so that a wrong column is reported before anything runs.
-        with _open(found.files[0][1]) as file:
+        with _open(listed.files[0][1]) as file:
             _check_languages(file, _columns(file, settings), settings)
     except ItemError as error:
-        if len(found.files) == 1 or error.code == "unsupported":
-            name = display_text(found.files[0][1])
+        if len(listed.files) == 1 or error.code == "unsupported":
+            name = display_text(listed.files[0][1])
             raise ConfigError(f"source {name!r} cannot be used: {error.detail}") from None
-    return _all(found.files, found.ignored, settings, root)
+    return _all(listed.files, listed.ignored, settings, root)
 
 
 def notes(settings: Settings) -> list[str]:
     """Columns that look like something, and are not taken, of the first files."""
-    said: list[str] = []
+    sentences: list[str] = []
     for _, path in containers(settings.path, _is_parquet, "Parquet file").files[:LOOKED_FILES]:
         with suppress(ItemError), _open(path) as file:  # `recordings` says what is wrong
             columns = _columns(file, settings)
             roles = {role: (name,) for role, name in columns.roles.items()}
             pattern = "{role}_column: {name}"
-            said += _notes.of_columns(head_of(file), roles, {columns.audio}, "column", pattern)
-    return [*dict.fromkeys(said)]
+            sentences += _notes.of_columns(head_of(file), roles, {columns.audio}, "column", pattern)
+    return [*dict.fromkeys(sentences)]
 
 
 def _is_parquet(name: str) -> bool:
@@ -138,9 +138,9 @@ def _file(name: str, path: str, settings: Settings, root: str) -> Entries:
         row = empty = 0
         for group in range(len(table.groups)):
             size, nulls = _audio(table, group, columns.audio)
-            held = _has_bytes(table, group, columns.audio, nulls)
+            filled = _has_bytes(table, group, columns.audio, nulls)
             for cells in _rows(table, group, columns):
-                has_bytes = next(held, False)
+                has_bytes = next(filled, False)
                 if not has_bytes and not cells.get("path"):
                     empty += 1
                     if bounds.hopeless(empty, row):
@@ -159,8 +159,8 @@ def _audio(table: Table, group: int, audio: str) -> tuple[int, int | None]:
     column = table.column(group, f"{audio}.bytes")
     if column is None:
         return 0, None
-    known = column.statistics
-    nulls = known.null_count if known is not None and known.has_null_count else None
+    statistics = column.statistics
+    nulls = statistics.null_count if statistics is not None and statistics.has_null_count else None
     return column.total_uncompressed_size // max(table.groups[group].num_rows, 1), nulls
 
 
@@ -183,11 +183,11 @@ def _rows(table: Table, group: int, columns: Columns) -> Iterator[dict[str, obje
         yield from repeat({}, table.groups[group].num_rows)
         return
     for batch in table.listed(group, sorted({*names.values()})):
-        found = [
+        columns_of = [
             values(batch[columns.audio].field("path") if role == "path" else batch[name])
             for role, name in names.items()
         ]
-        for row in zip(*found, strict=True):
+        for row in zip(*columns_of, strict=True):
             yield dict(zip(names, row, strict=True))
 
 
@@ -207,17 +207,17 @@ def _recording(
     columns: Columns,
     row: int,
     cells: dict[str, object],
-    held: bool,
+    has_bytes: bool,
     size: int,
     guard: str,
 ) -> Recording:
     error: tuple[str, str] | None = None
     locator = Locator(path, row=row, column=columns.audio)
-    if not held:
+    if not has_bytes:
         try:
             locator = Locator(resolve(root, cells.get("path")))
-            found = file_state(locator.path)
-            size, guard, error = found.size, found.guard, found.error
+            state = file_state(locator.path)
+            size, guard, error = state.size, state.guard, state.error
         except ValueError:
             size, error = 0, ("missing", "the cell holds neither audio nor a path")
         except ItemError as refusal:

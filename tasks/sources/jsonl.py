@@ -123,11 +123,11 @@ def _given(settings: Settings) -> Columns | None:
 
 def _head(path: str) -> list[dict[str, object]]:
     """The first objects of the list."""
-    found = []
+    objects = []
     for _, line in islice(urls.lines(path), LOOKED):
         with suppress(ValueError):
-            found.append(json_object(line))
-    return found
+            objects.append(json_object(line))
+    return objects
 
 
 def _columns_of(head: Sequence[dict[str, object]], given: Columns | None) -> Columns:
@@ -147,8 +147,8 @@ def _parse(
         raise ValueError("neither `wav` nor `audio_filepath`; name the columns in the settings")
 
     def get(role: str) -> object:
-        found = (value[name] for name in columns.get(role, ()) if value.get(name) not in (None, ""))
-        return next(found, None)
+        cells = (value[name] for name in columns.get(role, ()) if value.get(name) not in (None, ""))
+        return next(cells, None)
 
     path = resolve(root, get("audio"))
     start, end = seconds_cell(get("start")), seconds_cell(get("end"))

@@ -94,8 +94,8 @@ def _table(path: str, into: dict[str, str | None]) -> Entries:
             continue
         key, rest = _split(line)
         if key in into:
-            own = rest.strip() if os.path.basename(path) == "text" else None
-            why = again("duplicate_key", into[key], own or None)
+            text = rest.strip() if os.path.basename(path) == "text" else None
+            why = again("duplicate_key", into[key], text or None)
             yield Ignored(_entry(path, key, number), why)
             continue
         try:
@@ -162,13 +162,13 @@ def _recording(scp: str, root: str, tables: _Tables, key: str, written: str) -> 
         file = resolve(root, written)
     except ItemError as refusal:
         return failed(path, source_path, scp, refusal.code, refusal.detail)
-    found = of_file(path, file)
-    error = found.error
+    recording = of_file(path, file)
+    error = recording.error
     if error and error[0] == "missing" and _ARCHIVE_OFFSET.search(written):
         error = ("unsupported", "an offset into a Kaldi archive is not read")
     segments = None if tables.segments is None else tuple(tables.segments.get(key, ()))
     return replace(
-        found,
+        recording,
         source_id=display_text(key),
         text=tables.text.get(key) if segments is None else None,
         speaker=tables.speaker.get(key),
@@ -183,8 +183,8 @@ def _orphans(tables: _Tables, keys: set[str]) -> Entries:
         if recording not in keys:
             for segment in segments:
                 yield Ignored(recording_name(f"segments:{segment.source_id}"), "no_recording")
-    known = keys if tables.segments is None else tables.utterances
+    utterances = keys if tables.segments is None else tables.utterances
     for name, table in (("text", tables.text), ("utt2spk", tables.speaker)):
         for key in table:
-            if key not in known and not (name == "utt2spk" and key in keys):
+            if key not in utterances and not (name == "utt2spk" and key in keys):
                 yield Ignored(recording_name(f"{name}:{key}"), "no_utterance")

@@ -101,9 +101,9 @@ def _source(recording: object) -> str:
     """The path of a recording in one file, as it is; ValueError if it is something else."""
     sources = recording.get("sources") if isinstance(recording, dict) else None
     transforms = recording.get("transforms") if isinstance(recording, dict) else None
-    for each in transforms if isinstance(transforms, list) else ():
-        if isinstance(each, dict) and each.get("name") in RETIMED:
-            raise ItemError("unsupported", f"a recording changed by {each['name']}")
+    for transform in transforms if isinstance(transforms, list) else ():
+        if isinstance(transform, dict) and transform.get("name") in RETIMED:
+            raise ItemError("unsupported", f"a recording changed by {transform['name']}")
     if not isinstance(sources, list) or len(sources) != 1 or not isinstance(sources[0], dict):
         raise ValueError("a cut with a recording in one file is expected")
     kind, written = sources[0].get("type"), sources[0].get("source")
@@ -113,10 +113,10 @@ def _source(recording: object) -> str:
 
 
 def _number(values: dict[str, object], name: str) -> float:
-    found = seconds_field(values.get(name))
-    if found is None:
+    number = seconds_field(values.get(name))
+    if number is None:
         raise ValueError(f"{name} is missing")
-    return found
+    return number
 
 
 def _words(

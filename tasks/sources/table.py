@@ -125,10 +125,10 @@ def recordings(settings: Settings) -> Entries:
     """
     if _is_espnet(settings):
         return kaldi.recordings(_as_kaldi(settings))
-    found = _found(settings)
-    for part in found.parts[:LOOKED_PARTS]:
+    layout = _found(settings)
+    for part in layout.parts[:LOOKED_PARTS]:
         _notes.check_languages(part.records.head, part.roles, settings)
-    return listed(found, settings.language)
+    return listed(layout, settings.language)
 
 
 def notes(settings: Settings) -> list[str]:
@@ -136,12 +136,12 @@ def notes(settings: Settings) -> list[str]:
     if _is_espnet(settings):
         root = _as_kaldi(settings).root or settings.path
         return [f"ESPnet or Kaldi (wav.scp): paths start at {display_text(root)}"]
-    found = _found(settings)
-    said = list(found.says)
-    for part in found.parts[:LOOKED_PARTS]:
+    layout = _found(settings)
+    sentences = list(layout.says)
+    for part in layout.parts[:LOOKED_PARTS]:
         used = {name for names in part.roles.values() for name in names}
-        said += _notes.of_columns(part.records.head, part.roles, used, "column")
-    return [*dict.fromkeys(said)]
+        sentences += _notes.of_columns(part.records.head, part.roles, used, "column")
+    return [*dict.fromkeys(sentences)]
 
 
 def _found(settings: Settings) -> Found:
@@ -154,9 +154,9 @@ def _found(settings: Settings) -> Found:
         )
     described = {"columns", "separator", "header", "encoding"} & settings.model_fields_set
     if named or not (settings.layout == "table" or (described and not is_folder)):
-        found = found_in(path, settings.layout if named else None)
-        if found is not None:
-            return found if not settings.root else _elsewhere(found, settings.root)
+        layout = found_in(path, settings.layout if named else None)
+        if layout is not None:
+            return layout if not settings.root else _elsewhere(layout, settings.root)
     if named or is_folder:
         wanted = settings.layout if named else "a known layout"
         raise ConfigError(
@@ -166,11 +166,11 @@ def _found(settings: Settings) -> Found:
     return _plain(path, settings)
 
 
-def _elsewhere(found: Found, root: str) -> Found:
-    if os.path.isdir(found.root) and found.layout in ("gigaspeech", "wenetspeech"):
-        return replace(found, root=source_root(root)[0], whole=False)
+def _elsewhere(layout: Found, root: str) -> Found:
+    if os.path.isdir(layout.root) and layout.layout in ("gigaspeech", "wenetspeech"):
+        return replace(layout, root=source_root(root)[0], whole=False)
     raise ConfigError(
-        f"the layout {found.layout} has its audio in its own folder: take `root` out of the source"
+        f"the layout {layout.layout} has its audio in its own folder: take `root` out of the source"
     )
 
 
@@ -189,9 +189,9 @@ def _plain(path: str, settings: Settings) -> Found:
     root = list_root(path, settings.root)
     roles = _roles(names, has_header, written.head, settings, root)
     part = Part(path, written, {role: (name,) for role, name in roles.items()})
-    moved, there = placed(part, root, FOLDERS)
-    found = of_parts("table", "table", root, [moved if there else part], whole=False)
-    return replace(found, says=(f"{found.says[0]} ({how})",))
+    moved, present = placed(part, root, FOLDERS)
+    layout = of_parts("table", "table", root, [moved if present else part], whole=False)
+    return replace(layout, says=(f"{layout.says[0]} ({how})",))
 
 
 def _objects(path: str) -> Records | None:
@@ -293,14 +293,14 @@ def suggested(path: str) -> JsonObject | None:
         return _list(path)
     if os.path.isfile(os.path.join(path, "wav.scp")):
         return {"kind": "table", "layout": "espnet"}
-    found = found_in(os.path.abspath(path))
-    return None if found is None else {"kind": "table", "layout": found.layout}
+    layout = found_in(os.path.abspath(path))
+    return None if layout is None else {"kind": "table", "layout": layout.layout}
 
 
 def _list(path: str) -> JsonObject | None:
     """What a list in JSON is."""
-    if path.endswith(".json") and (found := found_in(os.path.abspath(path))):
-        return {"kind": "table", "layout": found.layout}
+    if path.endswith(".json") and (layout := found_in(os.path.abspath(path))):
+        return {"kind": "table", "layout": layout.layout}
     if not path.endswith((".json", ".jsonl")):
         return None
     with suppress(OSError, ItemError, ValueError):

@@ -51,8 +51,8 @@ class Settings(SourceSettings):
 
 def recordings(settings: Settings) -> Entries:
     """Lists lazily. ConfigError at once if there is no readable tar."""
-    found = containers(settings.path, lambda name: name.lower().endswith(_ENDINGS), "tar")
-    if len(found.files) == 1 and stat.S_ISREG(_mode(settings.path)):
+    tars = containers(settings.path, lambda name: name.lower().endswith(_ENDINGS), "tar")
+    if len(tars.files) == 1 and stat.S_ISREG(_mode(settings.path)):
         path = list_file(settings.path)
         try:
             with patient.opened(path) as file:
@@ -67,7 +67,7 @@ def recordings(settings: Settings) -> Entries:
                     f"source {display_text(path)!r} is neither a tar nor a list of tars"
                 )
             return _listed(path, list_root(path, settings.root))
-    return _all(found.files, found.ignored)
+    return _all(tars.files, tars.ignored)
 
 
 def _mode(path: str) -> int:

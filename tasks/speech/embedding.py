@@ -49,15 +49,15 @@ def embed(features: Float32s, folder: str | None = None) -> Float32s:
     """Log mel energies [frames, 80] to an embedding [192] of length 1. At least 20 frames."""
     centred = (features - features.mean(axis=0))[None].astype(np.float32)
     assert centred.shape[2] == BINS
-    found: Float32s = _session(folder).run(None, {"x": centred})[0][0]
-    return unit(found)
+    vector: Float32s = _session(folder).run(None, {"x": centred})[0][0]
+    return unit(vector)
 
 
 def unit(vectors: Float32s) -> Float32s:
     """Vectors [..., n] scaled to length 1; zeros stay zeros."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    found: Float32s = (vectors / np.maximum(lengths, 1e-12)).astype(np.float32)
-    return found
+    scaled: Float32s = (vectors / np.maximum(lengths, 1e-12)).astype(np.float32)
+    return scaled
 
 
 def fbank(samples: Float32s) -> Float32s:
@@ -76,8 +76,8 @@ def fbank(samples: Float32s) -> Float32s:
     parts = spectra.view(np.float32).reshape(len(frames), -1, 2)
     power = np.einsum("nfp,nfp->nf", parts, parts)  # half the time of abs and square
     energies = power @ _triangles()
-    found: Float32s = np.log(np.maximum(energies, np.float32(FLOOR)))
-    return found
+    features: Float32s = np.log(np.maximum(energies, np.float32(FLOOR)))
+    return features
 
 
 @cache
@@ -91,8 +91,8 @@ def _triangles() -> Float32s:
     """Weights [257, 80] of each FFT bin; the last one, at 8 kHz, has none."""
     edges = np.linspace(_mel(np.array(LOW)), _mel(np.array(HIGH)), BINS + 2)
     bins = _mel(np.arange(FFT // 2 + 1) * RATE / FFT)[:, None]
-    left, middle, right = edges[:-2], edges[1:-1], edges[2:]
-    rising, falling = (bins - left) / (middle - left), (right - bins) / (right - middle)
+    low, centre, high = edges[:-2], edges[1:-1], edges[2:]
+    rising, falling = (bins - low) / (centre - low), (high - bins) / (high - centre)
     weights = np.maximum(np.minimum(rising, falling), 0)
     weights[-1] = 0
     return weights.astype(np.float32)

@@ -36,56 +36,64 @@ class Means(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, at: slice, /) -> Floats: ...
+    def __getitem__(self, rows: slice, /) -> Floats: ...
 
 
-def linked(means: Means, weights: Float64s, least: float, known: int = 0) -> Int32s:
+def linked(means: Means, weights: Float64s, least: float, apart: int = 0) -> Int32s:
     """For each group, a mean vector [n, size] and a weight [n], the first of those that it is
-    joined with. The first `known` groups are apart, and are joined only through others. Ties go to
-    the first."""
+    joined with. The first `apart` groups are joined with each other only through later ones. Ties
+    go to the first."""
     owner = np.arange(len(means), dtype=np.int32)
-    heads, found, held = owner[:known], np.array(means[:known]), weights[:known].astype(float)
-    for low in range(known, len(means), PORTION):
+    heads, group_means, group_weights = (
+        owner[:apart],
+        np.array(means[:apart]),
+        weights[:apart].astype(float),
+    )
+    for low in range(apart, len(means), PORTION):
         portion = owner[low : low + PORTION]
         vectors, weight = np.array(means[low : low + PORTION]), weights[portion].astype(float)
-        clear = _clear(vectors, found, least)
+        clear = _clear(vectors, group_means, least)
         joined = clear >= 0
         owner[portion[joined]] = heads[clear[joined]]
-        found, held = _with(found, held, clear[joined], vectors[joined], weight[joined])
+        group_means, group_weights = _with(
+            group_means, group_weights, clear[joined], vectors[joined], weight[joined]
+        )
         heads = np.concatenate([heads, portion[~joined]])
-        found = np.concatenate([found, vectors[~joined]])
-        held = np.concatenate([held, weight[~joined]])
-        into = _link(found, held, least, len(heads) - int((~joined).sum()))
-        own = np.arange(len(into))
+        group_means = np.concatenate([group_means, vectors[~joined]])
+        group_weights = np.concatenate([group_weights, weight[~joined]])
+        into = _link(group_means, group_weights, least, len(heads) - int((~joined).sum()))
+        numbers = np.arange(len(into))
         owner[heads] = heads[into]
-        heads, found, held = (each[into == own] for each in (heads, found, held))
+        heads, group_means, group_weights = (
+            column[into == numbers] for column in (heads, group_means, group_weights)
+        )
     return _roots(owner)
 
 
-def _clear(means: Floats, found: Floats, least: float) -> Int64s:
+def _clear(means: Floats, groups: Floats, least: float) -> Int64s:
     """The group that each mean is clearly of; -1 if there is none, or more than one."""
-    at = np.full(len(means), -1, np.int64)
-    rows = max(BLOCK // max(len(found), 1), 1)
-    for low in range(0, len(means) if len(found) else 0, rows):
-        cosines = means[low : low + rows] @ found.T
+    group = np.full(len(means), -1, np.int64)
+    rows = max(BLOCK // max(len(groups), 1), 1)
+    for low in range(0, len(means) if len(groups) else 0, rows):
+        cosines = means[low : low + rows] @ groups.T
         best = cosines.argmax(axis=1)
-        own = np.arange(len(cosines)), best
-        nearest = cosines[own]
-        cosines[own] = -np.inf
+        cells = np.arange(len(cosines)), best
+        nearest = cosines[cells]
+        cosines[cells] = -np.inf
         clear = (nearest >= least + CLEAR) & (cosines.max(axis=1) < least)
-        at[low : low + rows][clear] = best[clear]
-    return at
+        group[low : low + rows][clear] = best[clear]
+    return group
 
 
 def _with(
-    found: Floats, held: Float64s, at: Int64s, means: Floats, weights: Float64s
+    groups: Floats, group_weights: Float64s, joined: Int64s, means: Floats, weights: Float64s
 ) -> tuple[Floats, Float64s]:
     """The groups' means and weights after what has joined them."""
-    whole = held + np.bincount(at, weights, len(held))
-    sums = np.zeros_like(found)
-    np.add.at(sums, at, means * (weights / whole[at])[:, None].astype(found.dtype))
-    share = (held / np.maximum(whole, 1e-12))[:, None].astype(found.dtype)
-    return found * share + sums, whole
+    whole = group_weights + np.bincount(joined, weights, len(group_weights))
+    sums = np.zeros_like(groups)
+    np.add.at(sums, joined, means * (weights / whole[joined])[:, None].astype(groups.dtype))
+    share = (group_weights / np.maximum(whole, 1e-12))[:, None].astype(groups.dtype)
+    return groups * share + sums, whole
 
 
 def _roots(owner: NDArray[Whole]) -> NDArray[Whole]:
@@ -94,13 +102,13 @@ def _roots(owner: NDArray[Whole]) -> NDArray[Whole]:
     return owner
 
 
-def _link(means: Floats, weights: Float64s, least: float, known: int) -> Int64s:
-    """The same for one portion after `known` groups; the first ones get the means and weights of
+def _link(means: Floats, weights: Float64s, least: float, apart: int) -> Int64s:
+    """The same for one portion after `apart` groups; the first ones get the means and weights of
     what they are joined with."""
     count = len(means)
     owner = np.arange(count, dtype=np.int64)
     near, best = np.full(count, -1, np.int64), np.full(count, np.nan)
-    live, stale = owner, owner[known:]
+    live, stale = owner, owner[apart:]
     while len(live) > 1 and len(stale):
         while len(stale):
             _search(means, live, stale, near, best)
@@ -138,5 +146,5 @@ def _search(means: Floats, live: Int64s, stale: Int64s, near: Int64s, best: Floa
         asked = stale[low : low + rows]
         cosines = means[asked] @ among
         cosines[np.arange(len(asked)), np.searchsorted(live, asked)] = -np.inf
-        at = cosines.argmax(axis=1)
-        near[asked], best[asked] = live[at], cosines[np.arange(len(asked)), at]
+        place = cosines.argmax(axis=1)
+        near[asked], best[asked] = live[place], cosines[np.arange(len(asked)), place]

@@ -21,8 +21,8 @@ class MonoStream:
         """Float32 [n] to the samples [m] that are now known."""
         if self._engine is None:
             return mono
-        found: Float32s = self._engine.resample_chunk(np.ascontiguousarray(mono), last=last)
-        return found
+        resampled: Float32s = self._engine.resample_chunk(np.ascontiguousarray(mono), last=last)
+        return resampled
 
     def finish(self) -> Float32s:
         """The remaining samples."""

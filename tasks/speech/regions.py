@@ -40,16 +40,16 @@ class Hysteresis:
 
     def push(self, probability: float) -> tuple[int, int] | None:
         """Take the next window; return the region whose end it confirms, if any."""
-        at, region = self._at, None
+        window, region = self._at, None
         self._at += 1
         if probability >= self._threshold:
             self.pause = None
             if self.start is None:
-                self.start = at
+                self.start = window
         elif probability < self._neg_threshold and self.start is not None:
             if self.pause is None:
-                self.pause = at
-            if at - self.pause >= self._pause_windows:
+                self.pause = window
+            if window - self.pause >= self._pause_windows:
                 region = self.start, self.pause
                 self.start = self.pause = None
         return region
@@ -71,9 +71,9 @@ def spans(samples: Float32s) -> tuple[Span, ...]:
     probabilities = np.concatenate([detector.push(samples[:, None]), detector.finish()])
     # The first window of a pause counts towards its length here, but not in Hysteresis.
     hysteresis = Hysteresis(THRESHOLD, NEG_THRESHOLD, PAUSE_WINDOWS - 1)
-    found = [*map(hysteresis.push, probabilities.tolist()), hysteresis.finish()]
+    regions = [*map(hysteresis.push, probabilities.tolist()), hysteresis.finish()]
     seconds = len(samples) / RATE
-    return tuple((each[0] * STEP, min(each[1] * STEP, seconds)) for each in found if each)
+    return tuple((region[0] * STEP, min(region[1] * STEP, seconds)) for region in regions if region)
 
 
 def within(speech: Iterable[Span], start: float, end: float) -> float:

@@ -87,13 +87,13 @@ class Probabilities:
     def _run(self, new: Float32s, least: int) -> Float32s:
         """Run the model on full batches, and on the rest if it has `least` windows."""
         samples = np.concatenate([self._held, new])
-        found, at = [np.empty(0, np.float32)], 0
-        while (windows := min((len(samples) - at) // WINDOW, BATCH)) >= least:
-            grid = samples[at : at + windows * WINDOW].reshape(windows, WINDOW)
+        outputs, start = [np.empty(0, np.float32)], 0
+        while (windows := min((len(samples) - start) // WINDOW, BATCH)) >= least:
+            grid = samples[start : start + windows * WINDOW].reshape(windows, WINDOW)
             out, self._h, self._c = _infer(grid, self._context, self._h, self._c)
             self._context = grid[-1, -CONTEXT:].copy()
-            found.append(out)
-            at += windows * WINDOW
-        self._held = samples[at:].copy()
-        self.windows = samples[:at].reshape(-1, WINDOW)
-        return np.concatenate(found)
+            outputs.append(out)
+            start += windows * WINDOW
+        self._held = samples[start:].copy()
+        self.windows = samples[:start].reshape(-1, WINDOW)
+        return np.concatenate(outputs)

@@ -95,14 +95,16 @@ class Sealed:
         self, version: Path, files: Mapping[str, PublishedEntry], new: Iterable[str]
     ) -> None:
         """RunError if the store does not hold exactly `files`; `new` ones are read back."""
-        there = {
+        present = {
             file.path.relative_to(version).as_posix(): file.size
             for file in self.store.files(version)
         }
         wanted = {name: entry["bytes"] for name, entry in files.items()}
-        faults = sorted(name for name in {*there, *wanted} if there.get(name) != wanted.get(name))
+        faults = sorted(
+            name for name in {*present, *wanted} if present.get(name) != wanted.get(name)
+        )
         for name in new:
-            if name in there and self.store.hashed(version / name)[0] != files[name]["sha256"]:
+            if name in present and self.store.hashed(version / name)[0] != files[name]["sha256"]:
                 faults.append(name)
         if faults:
             raise RunError(

@@ -90,8 +90,8 @@ def _objects(folder: Path) -> bytes:
         _known.clear()
     missing = [path for path in paths if str(path) not in _known]
     if len(missing) > AT_ONCE:
-        found = _store.read_all(folder)
-        _known.update({str(path): found[path.name] for path in missing})
+        contents = _store.read_all(folder)
+        _known.update({str(path): contents[path.name] for path in missing})
     else:
         _known.update({str(path): _store.read(path) for path in missing})
     return b"".join(_known[str(path)] for path in paths)

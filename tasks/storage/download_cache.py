@@ -68,9 +68,9 @@ def cached(
     """
     name = (f"{protocols(files)[0]}://{key}", guard, offset, length)
     with _lock:
-        if found := _cached.get(name):
+        if copied := _cached.get(name):
             _cached.move_to_end(name)
-            return found.opened()
+            return copied.opened()
     copy = _fetch(files, key, offset, length, size)
     if not guard:  # nothing would tell whether the object has changed
         try:
@@ -84,7 +84,7 @@ def cached(
         _cached[name] = copy
         while len(_cached) > 1 and (
             len(_cached) > CACHED_FILES
-            or sum(each.size for each in _cached.values()) > CACHED_BYTES
+            or sum(file.size for file in _cached.values()) > CACHED_BYTES
         ):
             _cached.popitem(last=False)[1].file.close()
         return copy.opened()

@@ -66,7 +66,9 @@ def bounds(sample: list[str], count: int) -> FixedBytes:
     rows there are."""
     ranges = min(-(-count // AT_ONCE), len(sample) + 1)
     names = sorted(name.encode() for name in sample)
-    return np.array([names[at * len(sample) // ranges] for at in range(1, ranges)], np.bytes_)
+    return np.array(
+        [names[number * len(sample) // ranges] for number in range(1, ranges)], np.bytes_
+    )
 
 
 class Sorted(ExitStack):
@@ -91,10 +93,10 @@ class Sorted(ExitStack):
         self._files: list[IO[bytes]] = []
         self._writers: list[pa.RecordBatchStreamWriter] = []
         for _ in range(len(bounds) + 1):
-            made: IO[bytes] = io.BytesIO()
+            target: IO[bytes] = io.BytesIO()
             if len(bounds):
-                made = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
-            file = self.enter_context(made)
+                target = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+            file = self.enter_context(target)
             self._files.append(file)
             self._writers.append(self.enter_context(pa.ipc.new_stream(file, schema)))
         self._waiting = [schema.empty_table()]
@@ -118,9 +120,9 @@ class Sorted(ExitStack):
             values = first.to_numpy()
         else:
             values = np.array(first.cast(pa.binary()).to_pylist(), np.bytes_)
-        at = np.searchsorted(self._bounds, values, side="right").astype(np.uint16)
-        order = np.argsort(at, kind="stable")
-        edges = np.searchsorted(at, np.arange(len(self._files) + 1), sorter=order)
+        range_of = np.searchsorted(self._bounds, values, side="right").astype(np.uint16)
+        order = np.argsort(range_of, kind="stable")
+        edges = np.searchsorted(range_of, np.arange(len(self._files) + 1), sorter=order)
         rows = long_columns.take(rows, order)
         for number in np.flatnonzero(np.diff(edges)).tolist():
             size = int(edges[number + 1] - edges[number])

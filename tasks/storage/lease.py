@@ -235,8 +235,8 @@ def _newest(out: Path) -> int:
 
 def _read(out: Path, number: int) -> Owner | None:
     try:
-        found: Owner = json.loads(_store.read(_path(out, number)))
-        return found
+        owner: Owner = json.loads(_store.read(_path(out, number)))
+        return owner
     except FileNotFoundError:  # a newer one has taken its place
         return None
 

@@ -99,8 +99,8 @@ class Local:
         return size
 
     def names(self, folder: Path, ending: str = "") -> list[Path]:
-        found = (e for e in _scanned(folder) if e.name.endswith(ending))
-        names = (e.name for e in found if e.is_file(follow_symlinks=False))
+        entries = (e for e in _scanned(folder) if e.name.endswith(ending))
+        names = (e.name for e in entries if e.is_file(follow_symlinks=False))
         return [folder / name for name in sorted(names)]
 
     def folders(self, folder: Path) -> list[str]:
@@ -249,8 +249,8 @@ def _file(path: Path, status: os.stat_result) -> File:
 
 def _scanned(folder: str | Path) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(folder) as found:
-            return list(found)
+        with os.scandir(folder) as entries:
+            return list(entries)
     except (FileNotFoundError, NotADirectoryError):
         return []
 

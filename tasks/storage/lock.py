@@ -26,8 +26,8 @@ NAME = ".lock"
 
 def hold(out: Path) -> AbstractContextManager[None]:
     """Hold OUT for this process; makes OUT if needed. `OutLocked` names the run that holds it."""
-    held = lease.hold if storage.of(out).remote else _locked
-    return held(out, _owner())
+    locked = lease.hold if storage.of(out).remote else _locked
+    return locked(out, _owner())
 
 
 def refuse_held(out: Path) -> None:

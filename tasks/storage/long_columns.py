@@ -24,21 +24,21 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 def take(table: pa.Table, rows: NDArray[np.integer]) -> pa.Table:
     """These rows, in this order. A column is in one chunk, unless it is too long for that."""
     columns = []
-    for each in table.columns:
-        held = each.cast(_wide(each.type)).combine_chunks()
-        columns.append(pa.chunked_array(_pieces(held, rows, each.type), each.type))
-        del held
+    for column in table.columns:
+        wide = column.cast(_wide(column.type)).combine_chunks()
+        columns.append(pa.chunked_array(_pieces(wide, rows, column.type), column.type))
+        del wide
     return pa.table(columns, schema=table.schema)
 
 
-def _pieces(held: pa.Array, rows: NDArray[np.integer], kind: pa.DataType) -> Iterator[pa.Array]:
-    found = held.take(pa.array(rows))
-    if found.nbytes <= LIMIT or len(rows) < 2 or held.type == kind:
-        yield found.cast(kind)
+def _pieces(column: pa.Array, rows: NDArray[np.integer], kind: pa.DataType) -> Iterator[pa.Array]:
+    taken = column.take(pa.array(rows))
+    if taken.nbytes <= LIMIT or len(rows) < 2 or column.type == kind:
+        yield taken.cast(kind)
         return
-    del found
+    del taken
     for half in np.array_split(rows, 2):
-        yield from _pieces(held, half, kind)
+        yield from _pieces(column, half, kind)
 
 
 def _wide(kind: pa.DataType) -> pa.DataType:
@@ -51,7 +51,7 @@ def _wide(kind: pa.DataType) -> pa.DataType:
     if types.is_list(kind):
         return pa.large_list(_wide_field(kind.value_field))
     if types.is_struct(kind):
-        return pa.struct([_wide_field(kind.field(at)) for at in range(kind.num_fields)])
+        return pa.struct([_wide_field(kind.field(number)) for number in range(kind.num_fields)])
     return kind
 
 
@@ -68,6 +68,6 @@ def coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
 def joined(pieces: list[NDArray[Scalar]]) -> NDArray[Scalar]:
     """One array from one or more pieces; releases the pieces, since both would take twice the
     memory."""
-    found = np.concatenate(pieces)
+    whole = np.concatenate(pieces)
     pieces.clear()
-    return found
+    return whole

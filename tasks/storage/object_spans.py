@@ -20,17 +20,17 @@ AHEAD_BYTES = 16 << 20  # that are fetched at once
 @contextmanager
 def opened(folder: Path, wanted: Sequence[Span]) -> Iterator[ReadSpan]:
     """Fetches the next `AHEAD_BYTES` of `wanted` at once."""
-    places = {span: at for at, span in enumerate(wanted)}
+    places = {span: place for place, span in enumerate(wanted)}
     fetched: dict[Span, bytes | None] = {}
 
     def read(span: Span) -> bytes | None:
         if span not in fetched:
             ahead, size = [span], span[2] - span[1]
-            for each in islice(wanted, places[span] + 1, None):
-                size += each[2] - each[1]
+            for span_ahead in islice(wanted, places[span] + 1, None):
+                size += span_ahead[2] - span_ahead[1]
                 if size > AHEAD_BYTES:
                     break
-                ahead.append(each)
+                ahead.append(span_ahead)
             fetched.clear()
             fetched.update(zip(ahead, ranges(folder, ahead), strict=True))
         return fetched[span]
@@ -45,19 +45,19 @@ def ranges(folder: Path, wanted: Sequence[Span]) -> list[bytes | None]:
         inside(folder, name)
     paths = [f"{key}/{name}" for name, _, _ in wanted]
     low, high = [low for _, low, _ in wanted], [high for _, _, high in wanted]
-    found = files.cat_ranges(paths, low, high, on_error="return")
-    return [_answer(folder, each) for each in found]
+    answers = files.cat_ranges(paths, low, high, on_error="return")
+    return [_answer(folder, answer) for answer in answers]
 
 
-def _answer(folder: Path, found: bytes | Exception) -> bytes | None:
-    if not isinstance(found, Exception):
-        return bytes(found)
+def _answer(folder: Path, answer: bytes | Exception) -> bytes | None:
+    if not isinstance(answer, Exception):
+        return bytes(answer)
     try:
         with store_errors(folder):
-            raise found
+            raise answer
     except FileNotFoundError:
         return None
     except RunError:
-        if isinstance(found, OSError) and found.errno == errno.EINVAL:  # beyond the object's end
+        if isinstance(answer, OSError) and answer.errno == errno.EINVAL:  # beyond the object's end
             return b""
         raise

@@ -44,8 +44,8 @@ class Objects(Uploads):
     def read_all(self, folder: Path) -> dict[str, bytes]:
         with asking(folder) as (files, key):
             wanted = [f"{key}/{path.name}" for path in self.names(folder)]
-            found = files.cat(wanted) if wanted else {}
-        return {posixpath.basename(name): data for name, data in found.items()}
+            contents = files.cat(wanted) if wanted else {}
+        return {posixpath.basename(name): data for name, data in contents.items()}
 
     def write(self, path: Path, data: bytes) -> None:
         self.put(path, data)
@@ -106,17 +106,17 @@ class Objects(Uploads):
         return [folder / name for name in names if name.endswith(ending)]
 
     def folders(self, folder: Path) -> list[str]:
-        found = (entry["name"].rstrip("/") for entry in _ls(folder, "directory"))
-        return sorted(posixpath.basename(name) for name in found)
+        names = (entry["name"].rstrip("/") for entry in _ls(folder, "directory"))
+        return sorted(posixpath.basename(name) for name in names)
 
     def tree(self, folder: Path) -> list[str]:
         return sorted(under(*files_in(folder)))
 
     def files(self, path: Path) -> Iterator[File]:
-        found = sorted(under(*files_in(path)).items())
-        for name, entry in found:
+        entries = sorted(under(*files_in(path)).items())
+        for name, entry in entries:
             yield File(path / name, entry.size, str(path / name), 1)
-        if not found:
+        if not entries:
             with suppress(FileNotFoundError):
                 yield File(path, self.size(path), str(path), 1)
 
@@ -195,17 +195,17 @@ def _ls(folder: Path, kind: str | None = None) -> list[Entry]:
     """fsspec's entries right in a folder: all, or those of kind `file` or `directory`."""
     with asking(folder) as (files, key):
         try:
-            found = files.ls(key, detail=True)
+            entries = files.ls(key, detail=True)
         except FileNotFoundError:
             return []
-    found = [entry for entry in found if entry["name"].rstrip("/") != key]
+    entries = [entry for entry in entries if entry["name"].rstrip("/") != key]
     if kind == "file":  # some stores list a folder as an object whose name ends in a slash
-        found = [entry for entry in found if not entry["name"].endswith("/")]
-    return [entry for entry in found if kind in (None, entry["type"])]
+        entries = [entry for entry in entries if not entry["name"].endswith("/")]
+    return [entry for entry in entries if kind in (None, entry["type"])]
 
 
 @contextmanager
 def _temporary(scratch: Path | None) -> Iterator[Path]:
     near = scratch if scratch is not None and scratch.is_dir() else None
-    with tempfile.TemporaryDirectory(prefix="uttermill-", dir=near) as made:
-        yield Path(made)
+    with tempfile.TemporaryDirectory(prefix="uttermill-", dir=near) as name:
+        yield Path(name)

@@ -36,11 +36,11 @@ def _room(place: Path) -> float:
 
 def sentence(error: OSError) -> str:
     """What happened, where, and for a full disk and a refused access the remedy."""
-    said = told(error, ".")
+    words = told(error, ".")
     if error.errno in FULL or isinstance(error, PermissionError) or not error.filename:
-        return said
+        return words
     what = "cannot write" if error.errno == errno.EROFS else "the system refused"
-    return f"{what} {os.fsdecode(error.filename)}: {said[:1].lower()}{said[1:]}"
+    return f"{what} {os.fsdecode(error.filename)}: {words[:1].lower()}{words[1:]}"
 
 
 def told(error: OSError, path: str | Path) -> str:
@@ -49,11 +49,13 @@ def told(error: OSError, path: str | Path) -> str:
     or the nearest folder above it that is there."""
     if error.errno in FULL:
         place = os.fsdecode(error.filename or path)
-        said = os.strerror(error.errno)  # a library adds its own words
-        return f"no space left on {place} ({said}): free some, then run it again to go on from here"
-    said = error.strerror or str(error)
+        words = os.strerror(error.errno)  # a library adds its own words
+        return (
+            f"no space left on {place} ({words}): free some, then run it again to go on from here"
+        )
+    words = error.strerror or str(error)
     if not isinstance(error, PermissionError):
-        return said
+        return words
     path = Path(os.fsdecode(error.filename or path))
     with suppress(OSError):  # a folder above it may not be looked into
         while not os.path.lexists(path) and path != path.parent:
@@ -62,11 +64,11 @@ def told(error: OSError, path: str | Path) -> str:
         owner, us = _user(status.st_uid), _user(os.geteuid())
         remedy = f"let {owner} give you, or a group that you share, the right to it"
         return (
-            f"{said}: {path} belongs to {owner}, group {_group(status.st_gid)}, with mode "
+            f"{words}: {path} belongs to {owner}, group {_group(status.st_gid)}, with mode "
             f"{stat.filemode(status.st_mode)}, and this is {us}; "
             + ("chmod it" if owner == us else remedy)
         )
-    return said
+    return words
 
 
 def _user(number: int) -> str:

@@ -76,8 +76,8 @@ class Renamed:
     def latest(self, home: Path) -> Path | None:
         """The version that `home/latest` names; None if there is none: it may lead nowhere else."""
         name = self._named(home / LATEST)
-        there = VERSION.fullmatch(name) and name in storage.of(home).folders(home)
-        return (home / name).resolve() if there else None
+        exists = VERSION.fullmatch(name) and name in storage.of(home).folders(home)
+        return (home / name).resolve() if exists else None
 
     def _named(self, latest: Path) -> str:
         return os.readlink(latest) if latest.is_symlink() else named(latest) or ""

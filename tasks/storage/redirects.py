@@ -30,14 +30,14 @@ async def _same_host(_: object, __: object, asked: aiohttp.TraceRequestRedirectP
     from yarl import URL
 
     to = asked.response.headers.get("Location") or asked.response.headers.get("URI")
-    here = str(asked.url.origin())
+    origin = str(asked.url.origin())
     try:
-        there = here if to is None else str(asked.url.join(URL(to)).origin())
+        target = origin if to is None else str(asked.url.join(URL(to)).origin())
     except ValueError:
-        there = "what is no address"
-    if here != there:
+        target = "what is no address"
+    if origin != target:
         asked.response.close()
-        reason = f"{here} redirects to {there}, and only a host that the settings name is asked"
+        reason = f"{origin} redirects to {target}, and only a host that the settings name is asked"
         raise Redirected(errno.EACCES, reason)
 
 

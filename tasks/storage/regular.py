@@ -41,9 +41,9 @@ def read(path: str | Path, flags: int = os.O_RDONLY) -> int:
 
 def status(path: str | Path, follows: bool = False) -> os.stat_result:
     """The status of a file; NotAFile if something else has its name."""
-    found = os.stat(path, follow_symlinks=follows)
-    _refuse_others(found, path)
-    return found
+    result = os.stat(path, follow_symlinks=follows)
+    _refuse_others(result, path)
+    return result
 
 
 def check(path: str | Path, follows: bool = True) -> None:

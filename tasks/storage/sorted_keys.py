@@ -22,30 +22,30 @@ def index_in(ordered: NDArray[Key], wanted: NDArray[Key]) -> Int64s:
     """The index of each wanted key among sorted ones; -1 if it is not there."""
     if not len(ordered):
         return np.full(len(wanted), -1, np.int64)
-    at = np.searchsorted(ordered, wanted)
-    at[at == len(ordered)] = 0
-    return np.where(ordered[at] == wanted, at, -1)
+    index = np.searchsorted(ordered, wanted)
+    index[index == len(ordered)] = 0
+    return np.where(ordered[index] == wanted, index, -1)
 
 
 def value_of(ordered: NDArray[Key], values: NDArray[Value], wanted: NDArray[Key]) -> NDArray[Value]:
     """The value of each wanted key, given those of sorted keys; -1 if it is not there."""
-    at = index_in(ordered, wanted)
-    found = np.full(len(wanted), -1, values.dtype)
-    found[at >= 0] = values[at[at >= 0]]
-    return found
+    index = index_in(ordered, wanted)
+    result = np.full(len(wanted), -1, values.dtype)
+    result[index >= 0] = values[index[index >= 0]]
+    return result
 
 
 def places_of(high: UInt64s, low: UInt64s, among_high: UInt64s, among_low: UInt64s) -> Int64s:
     """`index_in` for keys in two columns."""
-    found = np.full(len(high), -1, np.int64)
+    result = np.full(len(high), -1, np.int64)
     if not len(among_high):
-        return found
+        return result
     for low_end in range(0, len(high), BATCH):
         batch = slice(low_end, low_end + BATCH)
-        at = np.minimum(_searched(among_high, high[batch]), len(among_high) - 1)
-        good = (among_high[at] == high[batch]) & (among_low[at] == low[batch])
-        found[batch] = np.where(good, at, -1)
-    return found
+        place = np.minimum(_searched(among_high, high[batch]), len(among_high) - 1)
+        good = (among_high[place] == high[batch]) & (among_low[place] == low[batch])
+        result[batch] = np.where(good, place, -1)
+    return result
 
 
 def _searched(among: UInt64s, keys: UInt64s) -> Int64s:
@@ -53,9 +53,9 @@ def _searched(among: UInt64s, keys: UInt64s) -> Int64s:
     if len(among) < CACHED:
         return np.searchsorted(among, keys)
     order = np.argsort(keys)
-    found = np.empty(len(keys), np.int64)
-    found[order] = np.searchsorted(among, keys[order])
-    return found
+    places = np.empty(len(keys), np.int64)
+    places[order] = np.searchsorted(among, keys[order])
+    return places
 
 
 def first_of_runs(*columns: NDArray[np.generic]) -> Bools:
@@ -70,9 +70,9 @@ def first_of_runs(*columns: NDArray[np.generic]) -> Bools:
 def hashes(names: Iterable[str], head: str = "") -> UInt64s:
     """The first sixteen bytes of the sha256 of `head` and each name; uint64 [names, 2]."""
     start = hashlib.sha256(head.encode())
-    found = bytearray()
+    digests = bytearray()
     for name in names:
         state = start.copy()
         state.update(name.encode())
-        found += state.digest()[:16]
-    return np.frombuffer(bytes(found), ">u8").astype(np.uint64).reshape(-1, 2)
+        digests += state.digest()[:16]
+    return np.frombuffer(bytes(digests), ">u8").astype(np.uint64).reshape(-1, 2)

@@ -96,8 +96,8 @@ def state_of(entry: Entry) -> ObjectState:
     size = entry.get("size")
     if size is None or not (when or tag):
         return ObjectState(size or 0, "")
-    at = when.timestamp() if isinstance(when, datetime) else when or ""
-    return ObjectState(int(size), f"{size}-{at}-{str(tag or '').strip(chr(34))}")
+    changed = when.timestamp() if isinstance(when, datetime) else when or ""
+    return ObjectState(int(size), f"{size}-{changed}-{str(tag or '').strip(chr(34))}")
 
 
 def _first(entry: Entry, *names: str) -> str | datetime | None:
@@ -108,9 +108,9 @@ def under(files: FileSystem, key: str) -> dict[str, ObjectState]:
     """All objects below a key of an fsspec file system, by relative name."""
     root = key.rstrip("/") + "/"
     with store_errors(key):
-        found = files.find(root, detail=True)
+        entries = files.find(root, detail=True)
     return {
         name.removeprefix(root): state_of(entry)
-        for name, entry in found.items()
+        for name, entry in entries.items()
         if entry["type"] == "file" and name.startswith(root) and not name.endswith("/")
     }

@@ -34,10 +34,10 @@ def write_arrow(path: Path, parts: Iterable[pa.Table]) -> None:
     """An Arrow file in a local folder: a record batch for each part, of which there is at least
     one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    found = iter(parts)
-    first = next(found)
+    tables = iter(parts)
+    first = next(tables)
     with writing(path, first.schema) as out:
-        for part in chain([first], found):
+        for part in chain([first], tables):
             for batch in part.combine_chunks().to_batches():
                 out.write_batch(batch)
 
@@ -51,8 +51,8 @@ def read_arrow(path: Path) -> pa.Table:
 def arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:
     """The record batches of an Arrow file, one at a time."""
     with arrow(path) as file:
-        held = pa.ipc.open_file(file)
-        yield from map(held.get_batch, range(held.num_record_batches))
+        reader = pa.ipc.open_file(file)
+        yield from map(reader.get_batch, range(reader.num_record_batches))
 
 
 def parquet(table: pa.Table, **options: object) -> bytes:
@@ -65,21 +65,21 @@ def parquet(table: pa.Table, **options: object) -> bytes:
 ROW_GROUP = 1 << 20  # rows, as pyarrow has it by default
 
 
-def write_parquet(path: Path, found: Iterable[pa.Table | pa.RecordBatch]) -> None:
+def write_parquet(path: Path, tables: Iterable[pa.Table | pa.RecordBatch]) -> None:
     """A Parquet file in a local folder from parts of a table, of which ROW_GROUP rows are held:
     the bytes that `pyarrow.parquet.write_table` gives for the whole."""
-    held: pa.Table | None = None
+    rows: pa.Table | None = None
     out: pq.ParquetWriter | None = None
     try:
-        for part in found:
+        for part in tables:
             new = part if isinstance(part, pa.Table) else pa.Table.from_batches([part])
-            held = new if held is None else pa.concat_tables([held, new])
-            out = out or pq.ParquetWriter(path, held.schema, compression="zstd")
-            while len(held) > ROW_GROUP:
-                out.write_table(held.slice(0, ROW_GROUP).combine_chunks(), ROW_GROUP)
-                held = held.slice(ROW_GROUP)
-        if out is not None and held is not None:
-            out.write_table(held.combine_chunks(), ROW_GROUP)
+            rows = new if rows is None else pa.concat_tables([rows, new])
+            out = out or pq.ParquetWriter(path, rows.schema, compression="zstd")
+            while len(rows) > ROW_GROUP:
+                out.write_table(rows.slice(0, ROW_GROUP).combine_chunks(), ROW_GROUP)
+                rows = rows.slice(ROW_GROUP)
+        if out is not None and rows is not None:
+            out.write_table(rows.combine_chunks(), ROW_GROUP)
     finally:
         if out is not None:
             out.close()
@@ -115,18 +115,18 @@ def read(
     Without `filters` it is read without `read_table`, which imports all of pyarrow.dataset.
     """
     chosen, repeated = None if columns is None else [*columns], [*read_dictionary]
-    found = []
+    tables = []
     for part in parts(path):
         with opened(part) as file:
             if filters is not None:
-                found.append(
+                tables.append(
                     pq.read_table(file, columns=chosen, filters=filters, read_dictionary=repeated)
                 )
                 continue
             with pq.ParquetFile(file, read_dictionary=repeated) as table:
                 whole = table.read(chosen)
-                found.append(whole if chosen is None else whole.select(chosen))
-    return pa.concat_tables(found)
+                tables.append(whole if chosen is None else whole.select(chosen))
+    return pa.concat_tables(tables)
 
 
 def batches(
@@ -140,8 +140,8 @@ def batches(
 
 def portions(path: Path, columns: Sequence[str], opened: Opened = arrow) -> Iterator[pa.Table]:
     """The same as tables, with the columns in this order."""
-    found = batches(path, columns, opened=opened)
-    return (pa.Table.from_batches([batch]).select(columns) for batch in found)
+    parts_of_table = batches(path, columns, opened=opened)
+    return (pa.Table.from_batches([batch]).select(columns) for batch in parts_of_table)
 
 
 def schema(path: Path) -> pa.Schema:
@@ -174,13 +174,13 @@ class Slices:
 
     def read(self, first: int, count: int) -> pa.Table:
         """Rows `first` to `first + count`; best asked for in order."""
-        found, at = [], 0
+        slices, start = [], 0
         for number, rows in enumerate(self.rows):
-            low, high = max(first - at, 0), min(first + count - at, rows)
+            low, high = max(first - start, 0), min(first + count - start, rows)
             if low < high:
-                found.append(self._part(number).slice(low, high - low))
-            at += rows
-        return pa.concat_tables(found) if found else self._part(0).slice(0, 0)
+                slices.append(self._part(number).slice(low, high - low))
+            start += rows
+        return pa.concat_tables(slices) if slices else self._part(0).slice(0, 0)
 
     def _part(self, number: int) -> pa.Table:
         if self._held is None or self._held[0] != number:

@@ -99,8 +99,8 @@ def _remove(folder: Path) -> None:
 def _empty(folder: int) -> None:
     """Remove what is in an open folder, the lock last: a kill meanwhile leaves a folder that is
     known for a dead process's."""
-    with os.scandir(folder) as found:
-        entries = [entry for entry in found if entry.name != LOCK]
+    with os.scandir(folder) as scanned:
+        entries = [entry for entry in scanned if entry.name != LOCK]
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.name, ignore_errors=True, dir_fd=folder)

@@ -80,8 +80,8 @@ class Uploads:
             with store_errors(old):
                 if files.info(key)["size"] != size:
                     return False
-                known = files.metadata(key).get(SHA256) if "s3" in protocols(files) else None
-                if (known or self.hashed(old)[0]) != sha256:
+                digest = files.metadata(key).get(SHA256) if "s3" in protocols(files) else None
+                if (digest or self.hashed(old)[0]) != sha256:
                     return False
                 files.cp_file(key, files_in(new)[1])
         except FileNotFoundError:

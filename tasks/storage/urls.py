@@ -106,10 +106,10 @@ def files_of(url: str) -> tuple[FileSystem, str]:
     try:
         import fsspec
 
-        found = fsspec.filesystem(scheme, **_options(scheme))
+        file_system = fsspec.filesystem(scheme, **_options(scheme))
     except (ImportError, ValueError) as error:
         raise ConfigError(_no_library(url, error)) from None
-    return found, found._strip_protocol(url)
+    return file_system, file_system._strip_protocol(url)
 
 
 def _options(scheme: str) -> dict[str, Any]:
@@ -144,10 +144,10 @@ def state(text: str) -> ObjectState:
     ValueError if no file can have the name."""
     if is_url(text):
         return object_state(text)
-    found = os.stat(text)
-    if not stat.S_ISREG(found.st_mode):
+    result = os.stat(text)
+    if not stat.S_ISREG(result.st_mode):
         raise OSError(errno.EINVAL, "not a file", text)
-    return ObjectState(found.st_size, stat_guard(found))
+    return ObjectState(result.st_size, stat_guard(result))
 
 
 def guard(text: str, file: BinaryIO | None = None) -> str:
@@ -176,9 +176,9 @@ def matching(pattern: str) -> list[str]:
     """URLs of the objects that match a pattern, in the byte order of their names."""
     files, key = files_of(pattern)
     with store_errors(pattern):
-        found = files.glob(key, detail=True)
+        entries = files.glob(key, detail=True)
     scheme = pattern.split("://")[0]
-    names = (name for name, entry in found.items() if entry["type"] == "file")
+    names = (name for name, entry in entries.items() if entry["type"] == "file")
     whole = (name if is_url(name) else f"{scheme}://{name.lstrip('/')}" for name in names)
     return sorted(whole, key=os.fsencode)
 
@@ -228,14 +228,14 @@ def numbered(file: BinaryIO, most: float = math.inf) -> Iterator[tuple[int, str 
     `\\r\\n` end a line: transcripts may contain Unicode's other separators. ItemError once more
     than `most` bytes were read.
     """
-    number, left = 0, most
+    number, room = 0, most
     while chunk := file.readline(MAX_LINE_BYTES + 1):
         number += 1
-        left -= max(len(chunk), LEAST_OF_LINE)
+        room -= max(len(chunk), LEAST_OF_LINE)
         if len(chunk) > MAX_LINE_BYTES and not chunk.endswith(b"\n"):
-            while chunk and not chunk.endswith(b"\n") and left >= 0:
+            while chunk and not chunk.endswith(b"\n") and room >= 0:
                 chunk = file.readline(MAX_LINE_BYTES)
-                left -= len(chunk)
+                room -= len(chunk)
             yield number, None
         else:
             if number == 1:
@@ -243,7 +243,7 @@ def numbered(file: BinaryIO, most: float = math.inf) -> Iterator[tuple[int, str 
             line = chunk.rstrip(b"\r\n").decode("utf-8", "surrogateescape")
             if line.strip():
                 yield number, line
-        if left < 0:
+        if room < 0:
             raise ItemError(
                 "unreadable",
                 f"it holds more than {megabytes(int(most))}, which is too much for the size of the "

@@ -62,8 +62,8 @@ def described(version: Path) -> DatasetJson:
 def files(version: Path) -> Mapping[str, PublishedEntry]:
     """Hash and size of each file of a version, by its name. Not to be changed: a process parses
     the text of many thousand files once."""
-    found: Mapping[str, PublishedEntry] = _parsed(version, text_of(version))["files"]
-    return found
+    entries: Mapping[str, PublishedEntry] = _parsed(version, text_of(version))["files"]
+    return entries
 
 
 def _object(version: Path, text: bytes) -> DatasetJson:

@@ -51,7 +51,7 @@ def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | No
 
 def _unspaced(text: str) -> bool:
     """Whether most letters are of scripts without spaces."""
-    letters = [each for each in text if each.isalpha()]
+    letters = [character for character in text if character.isalpha()]
     return 2 * len(UNSPACED_CHARACTER.findall(text)) > len(letters)
 
 

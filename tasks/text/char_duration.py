@@ -65,30 +65,30 @@ def reject(
     names: dict[int, str] = {}  # of groups whose quartiles are frozen, which are few
     ratio, group = np.zeros(len(rows)), np.zeros(len(rows), np.uint64)
     kept = np.zeros(len(rows), bool)
-    at = 0
+    start = 0
     for table in rows.tables("text", "seconds", "kept", *columns):
-        some = slice(at, at + len(table))
-        at = some.stop
+        some = slice(start, start + len(table))
+        start = some.stop
         chars = np.array([characters(text or "") for text in table["text"].to_pylist()], np.float64)
         ratio[some] = np.divide(
             table["seconds"].to_numpy(), chars, where=chars > 0, out=np.full(len(chars), np.nan)
         )
         group[some] = _groups(table.select(columns), names if stay else {})
         kept[some] = table["kept"].to_numpy()
-    known: dict[str, list[float]] = dict(frozen) if stay else {}
+    quartiles_of: dict[str, list[float]] = dict(frozen) if stay else {}
     fresh: dict[str, list[float]] = {}
-    found = list[tuple[Int64s, float, float]]()  # rows, and the bounds that they break
+    outside = list[tuple[Int64s, float, float]]()  # rows, and the bounds that they break
     for members in _runs(group, np.flatnonzero(~np.isnan(ratio))):
         name = names.get(int(group[members[0]]), "")
-        pair = known.get(name)
+        pair = quartiles_of.get(name)
         if pair is None:
             if len(members) < settings.min_group:
                 continue
             pair = fresh[name] = quartiles(ratio[members])
         low, high = bounds(pair[0], pair[1], settings.width)
         inside = (low <= ratio[members]) & (ratio[members] <= high)
-        found.append((members[kept[members] & ~inside], low, high))
-    return _rejections(found, ratio), known | dict(sorted(fresh.items())) if stay else {}
+        outside.append((members[kept[members] & ~inside], low, high))
+    return _rejections(outside, ratio), quartiles_of | dict(sorted(fresh.items())) if stay else {}
 
 
 def _groups(table: pa.Table, names: dict[int, str]) -> UInt64s:
@@ -96,10 +96,10 @@ def _groups(table: pa.Table, names: dict[int, str]) -> UInt64s:
     texts = (pc.fill_null(column, "None") for column in table.columns)
     joined = pc.binary_join_element_wise(*texts, "/")
     coded = joined.dictionary_encode().combine_chunks()
-    found = coded.dictionary.to_pylist()
-    data = b"".join(hashlib.blake2b(each.encode(), digest_size=8).digest() for each in found)
+    names_of = coded.dictionary.to_pylist()
+    data = b"".join(hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names_of)
     hashes = np.frombuffer(data, "<u8").astype(np.uint64)
-    names.update(zip(hashes.tolist(), found, strict=True))
+    names.update(zip(hashes.tolist(), names_of, strict=True))
     codes: UInt64s = hashes[coded.indices.to_numpy()]
     return codes
 
@@ -113,9 +113,9 @@ def _runs(group: UInt64s, rows: Int64s) -> Iterator[Int64s]:
 
 
 def _rejections(
-    found: Iterable[tuple[Int64s, float, float]], ratio: Float64s
+    outside: Iterable[tuple[Int64s, float, float]], ratio: Float64s
 ) -> Iterator[tuple[int, Rejection]]:
-    for rows, low, high in found:
+    for rows, low, high in outside:
         for row, value in zip(rows.tolist(), ratio[rows].tolist(), strict=True):
             fast = value < low
             reason = "fast_speech" if fast else "slow_speech"

@@ -43,8 +43,8 @@ class Settings(Exemption):
 def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | None]:
     if heard.avg_logprob is None or (heard.compression_ratio or 0) < 0:
         return {"confidence": None}
-    said = len(words(heard.hypothesis or ""))
-    total = heard.avg_logprob + ALLOWANCE / (max(said, WORDS_PER_SECOND * heard.seconds) + 1)
+    count = len(words(heard.hypothesis or ""))
+    total = heard.avg_logprob + ALLOWANCE / (max(count, WORDS_PER_SECOND * heard.seconds) + 1)
     if heard.no_speech_probability is not None:
         total += log(max(1 - heard.no_speech_probability, LEAST))
     return {"confidence": total}

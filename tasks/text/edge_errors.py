@@ -31,12 +31,12 @@ class Settings(StageSettings):
 def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | None]:
     if heard.reference_normalised is None or heard.normalised is None:
         return dict.fromkeys(COLUMNS)
-    said, heard_words = words(heard.reference_normalised), words(heard.normalised)
-    equal = [block for block in Levenshtein.opcodes(said, heard_words) if block.tag == "equal"]
+    reference, heard_words = words(heard.reference_normalised), words(heard.normalised)
+    equal = [block for block in Levenshtein.opcodes(reference, heard_words) if block.tag == "equal"]
     if not equal:
         return dict.fromkeys(COLUMNS)
     first, last = equal[0], equal[-1]
-    after = (len(said) - last.src_end) - (len(heard_words) - last.dest_end)
+    after = (len(reference) - last.src_end) - (len(heard_words) - last.dest_end)
     return {
         "edge_errors_first": float(abs(first.src_start - first.dest_start)),
         "edge_errors_last": float(abs(after)),

@@ -41,11 +41,11 @@ def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | No
     rates: dict[str, float | None] = dict.fromkeys(COLUMNS)
     if heard.cer is None or heard.reference is None or not heard.listened:
         return rates
-    said = heard.words if heard.text_source == "reference" else words(heard.reference)
-    letters = "".join(said)
+    spoken = heard.words if heard.text_source == "reference" else words(heard.reference)
+    letters = "".join(spoken)
     unspaced = 0 if letters.isascii() else len(UNSPACED_CHARACTER.findall(letters))
     kind = "unspaced" if 2 * unspaced > len(letters) else "spaced"
-    if len(said) >= LEAST_WORDS[kind]:
+    if len(spoken) >= LEAST_WORDS[kind]:
         rates[f"error_rate_{kind}"] = heard.cer
     return rates
 

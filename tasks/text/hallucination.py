@@ -39,41 +39,41 @@ class Settings(Exemption):
 def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | None]:
     if heard.text_source != "asr" or not heard.words:
         return dict.fromkeys(COLUMNS)
-    said = _without_year(heard.words)
-    known = _lists()
-    ends = any(said[-len(p) :] == p for p in known["credits"].get(said[-1], ()))
-    credit = ends or _is_one(said, known["channels"])
-    pace = heard.seconds / len(said) if _is_one(said, known["ordinary"]) else 0.0
+    spoken = _without_year(heard.words)
+    lists = _lists()
+    ends = any(spoken[-len(p) :] == p for p in lists["credits"].get(spoken[-1], ()))
+    credit = ends or _is_one(spoken, lists["channels"])
+    pace = heard.seconds / len(spoken) if _is_one(spoken, lists["ordinary"]) else 0.0
     return {"hallucination_credits": float(credit), "hallucination_pace": pace}
 
 
 @lru_cache(maxsize=1)
 def _lists() -> dict[str, Phrases]:
     """The phrases of each kind."""
-    found: dict[str, Phrases] = {}
+    phrases: dict[str, Phrases] = {}
     kind = ""
     for line in files("tasks.text").joinpath("hallucinations.txt").read_text("utf-8").splitlines():
         if line.startswith("["):
             kind = line.strip("[]")
         elif line and not line.startswith("#"):
             phrase = _without_year(words(line))
-            found.setdefault(kind, {}).setdefault(phrase[-1], set()).add(phrase)
-    return found
+            phrases.setdefault(kind, {}).setdefault(phrase[-1], set()).add(phrase)
+    return phrases
 
 
-def _without_year(said: Sequence[str]) -> tuple[str, ...]:
+def _without_year(spoken: Sequence[str]) -> tuple[str, ...]:
     """Words without numbers at the end; a text of numbers alone stays unchanged."""
-    end = len(said)
-    while end > 1 and said[end - 1].isdigit():
+    end = len(spoken)
+    while end > 1 and spoken[end - 1].isdigit():
         end -= 1
-    return tuple(said[:end])
+    return tuple(spoken[:end])
 
 
-def _is_one(said: tuple[str, ...], phrases: Phrases) -> bool:
+def _is_one(spoken: tuple[str, ...], phrases: Phrases) -> bool:
     """Whether a text is one of the phrases, once or several times."""
     return any(
-        len(said) % len(phrase) == 0 and phrase * (len(said) // len(phrase)) == said
-        for phrase in phrases.get(said[-1], ())
+        len(spoken) % len(phrase) == 0 and phrase * (len(spoken) // len(phrase)) == spoken
+        for phrase in phrases.get(spoken[-1], ())
     )
 
 

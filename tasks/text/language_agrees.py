@@ -60,9 +60,9 @@ def _agreement(text: str, language: str) -> float | None:
     if not language or len(text.encode()) < LEAST_BYTES:
         return None
     like = next((group for group in _ALIKE if language in group), {language})
-    found = dict(_identifier().rank(text))
-    known = like & found.keys()
-    return min(sum(found[code] for code in known), 1.0) if known else None
+    shares = dict(_identifier().rank(text))
+    codes = like & shares.keys()
+    return min(sum(shares[code] for code in codes), 1.0) if codes else None
 
 
 @lru_cache(maxsize=1)

@@ -71,8 +71,8 @@ def test_known_groups_are_joined_through_others_only() -> None:
     angles = np.radians([0, 40, 20])
     some = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     least = np.cos(np.radians(45))
-    assert linking.linked(some[:2], np.ones(2), least, known=2).tolist() == [0, 1]
-    assert linking.linked(some, np.ones(3), least, known=2).tolist() == [0, 0, 0]
+    assert linking.linked(some[:2], np.ones(2), least, apart=2).tolist() == [0, 1]
+    assert linking.linked(some, np.ones(3), least, apart=2).tolist() == [0, 0, 0]
 
 
 # --- names ----------------------------------------------------------------------------------------

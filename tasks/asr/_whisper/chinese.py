@@ -45,12 +45,12 @@ def _words(heard: Transcript, text: str, script: str) -> tuple[Word, ...] | None
     if len(text) != len(str(heard.text)):
         convert = _converter(script).convert
         return tuple(replace(word, word=convert(word.word)) for word in heard.words)
-    found = []
+    converted = []
     first = heard.words[0].word
-    at = len(first.lstrip()) - len(first)  # the text has no space before its first word
+    position = len(first.lstrip()) - len(first)  # the text has no space before its first word
     for word in heard.words:
-        end = at + len(word.word)
-        space = " " * max(0, -at)
-        found.append(replace(word, word=space + text[max(0, at) : end]))
-        at = end
-    return tuple(found)
+        end = position + len(word.word)
+        space = " " * max(0, -position)
+        converted.append(replace(word, word=space + text[max(0, position) : end]))
+        position = end
+    return tuple(converted)

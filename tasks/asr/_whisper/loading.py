@@ -26,13 +26,15 @@ def weights(settings: Settings) -> str:
     a setting names a language that Whisper does not know."""
     check_languages(settings, language_codes.WHISPER)
     folder = locate(settings)
-    found = bundled.SHA256 if settings.model == "base" else model_files.sha256(folder / "model.bin")
-    if settings.sha256 not in (None, found):
+    digest = (
+        bundled.SHA256 if settings.model == "base" else model_files.sha256(folder / "model.bin")
+    )
+    if settings.sha256 not in (None, digest):
         raise ConfigError(
             f"transcribe.backend.sha256 is {settings.sha256}, but model.bin of {settings.model!r} "
-            f"has {found}: another model than you expect"
+            f"has {digest}: another model than you expect"
         )
-    return found
+    return digest
 
 
 def model_bytes(settings: Settings) -> int:
@@ -85,9 +87,9 @@ def _in_cache(name: str) -> Path | None:
         return None
 
 
-def check_languages(settings: Settings, known: Iterable[str]) -> None:
-    """ConfigError when a setting names a language that is not in `known`."""
-    codes = set(known)
+def check_languages(settings: Settings, accepted: Iterable[str]) -> None:
+    """ConfigError when a setting names a language that is not in `accepted`."""
+    codes = set(accepted)
     for name, language in settings.languages().items():
         if code(language) not in codes:
             raise ConfigError(f"transcribe.backend.{name}: {language_codes.unknown(language)}")

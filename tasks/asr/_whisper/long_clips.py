@@ -42,17 +42,17 @@ class Long:
         segments: list[Segment] = []
         words: list[Word] = []
         ends: list[float] = []
-        at = 0
-        while at < len(clip.samples):
-            piece = clip.samples[at : at + PIECE]
-            found = self._piece(piece, language.code)
+        position = 0
+        while position < len(clip.samples):
+            piece = clip.samples[position : position + PIECE]
+            window_segments = self._piece(piece, language.code)
             step = len(piece)
-            if at + len(piece) < len(clip.samples):
-                found, step = whole_windows(found, len(piece))
-            segments += found
-            ends = [at / RATE + segment.end for segment in found] or ends
-            words += list(_words(found, at / RATE))
-            at += step
+            if position + len(piece) < len(clip.samples):
+                window_segments, step = whole_windows(window_segments, len(piece))
+            segments += window_segments
+            ends = [position / RATE + segment.end for segment in window_segments] or ends
+            words += list(_words(window_segments, position / RATE))
+            position += step
         times = ordered(words, len(clip.samples) / RATE) if self.settings.word_timestamps else None
         return replace(
             transcript(segments, language.code, language.probability, times),

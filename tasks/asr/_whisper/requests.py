@@ -51,16 +51,16 @@ class Request:
 
 def requests_of(asked: dict[int, ForcedClip]) -> list[Request]:
     """A request for each clip, and the first of those for each passage in one language."""
-    found: list[Request] = []
+    requests: list[Request] = []
     passages: dict[tuple[int, str | None], dict[int, SpeechClip]] = {}
     for index, (clip, language) in asked.items():
         if clip.window is None:
-            found.append(Request((clip, language), {index: clip}))
+            requests.append(Request((clip, language), {index: clip}))
         else:
             passages.setdefault((id(clip.window), language), {})[index] = clip
     for (_, language), clips in passages.items():
-        found += _of_passage(clips, language)
-    return found
+        requests += _of_passage(clips, language)
+    return requests
 
 
 def _of_passage(clips: dict[int, SpeechClip], language: str | None) -> Iterator[Request]:
@@ -70,17 +70,17 @@ def _of_passage(clips: dict[int, SpeechClip], language: str | None) -> Iterator[
     assert passage is not None
     then: Request | None = None
     for places, window in reversed(divided(passage)):
-        own = {index: clip for index, clip in clips.items() if clip.place in places}
+        members = {index: clip for index, clip in clips.items() if clip.place in places}
         several = window if len(places) > 1 else None
         asked = SpeechClip(window.samples, language, several), language
-        request = Request(asked, own, several, places.start, then)
+        request = Request(asked, members, several, places.start, then)
         if is_long(request.asked[0]):
             if then is not None:
                 yield then
             then = None
-            if own:
-                yield Request(request.asked, own)
-        elif own or then is not None:
+            if members:
+                yield Request(request.asked, members)
+        elif members or then is not None:
             then = request
     if then is not None:
         yield then
@@ -96,12 +96,12 @@ def divided(passage: SharedWindow) -> list[tuple[range, SharedWindow]]:
             divisions[-1] = range(divisions[-1].start, place + 1)
         else:
             divisions.append(range(place, place + 1))
-    found = []
+    windows = []
     for places in divisions:
         first, last = bounds[places[0]][0], bounds[places[-1]][1]
         moved = tuple((bounds[n][0] - first, bounds[n][1] - first) for n in places)
-        found.append((places, SharedWindow(passage.samples[first:last], moved)))
-    return found
+        windows.append((places, SharedWindow(passage.samples[first:last], moved)))
+    return windows
 
 
 def is_long(clip: SpeechClip) -> bool:

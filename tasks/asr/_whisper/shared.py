@@ -30,11 +30,11 @@ def apart(
 ) -> dict[int, Hearing]:
     """The hearing of each clip by its key; `clips` are some or all of the shared window, `before`
     is how many utterances their passage has before it."""
-    said = _by_place(window, shared)
-    mean = _mean([word for words in said for word in words])
-    found = {}
+    words_of = _by_place(window, shared)
+    mean = _mean([word for words in words_of for word in words])
+    hearings = {}
     for key, clip in clips.items():
-        words = said[clip.place - before]
+        words = words_of[clip.place - before]
         text = "".join(word.word for word in words).strip()
         # Relative to the window, whose own mean is exact: a word may be several tokens.
         score = min(window.heard.avg_logprob + _mean(words) - mean, 0.0) if words else None
@@ -42,15 +42,15 @@ def apart(
             text, window.heard.avg_logprob if score is None else score, window.heard.no_speech
         )
         usable = window.words is not None and window.heard.ratio <= LOOP_RATIO
-        found[key] = hearing = Hearing(clip, window.language, [(heard, words)], usable)
-        own = window.spoken[clip.place - before] if window.spoken else window.language
-        if own.code != window.language.code:
-            hearing.language, hearing.foreign, hearing.again = own, True, True
+        hearings[key] = hearing = Hearing(clip, window.language, [(heard, words)], usable)
+        spoken = window.spoken[clip.place - before] if window.spoken else window.language
+        if spoken.code != window.language.code:
+            hearing.language, hearing.foreign, hearing.again = spoken, True, True
             continue
         sure = bool(words) and heard.avg_logprob >= DOUBTFUL
         complete = not hearing.uncovered() and not hearing.drawn_out()
         hearing.again = not (usable and sure and complete)
-    return found
+    return hearings
 
 
 def _by_place(window: Window, shared: SharedWindow) -> list[tuple[Word, ...]]:
@@ -61,16 +61,16 @@ def _by_place(window: Window, shared: SharedWindow) -> list[tuple[Word, ...]]:
     begin, and in Mandarin end, before that silence.
     """
     bounds = [(first / RATE, last / RATE) for first, last in shared.bounds]
-    found: list[list[Word]] = [[] for _ in bounds]
+    words_of: list[list[Word]] = [[] for _ in bounds]
     for (start, end), words in _phrased(window):
         common = _common(start, end, bounds)
         single = sorted(common)[-2] <= REACH
         for word in words:
             place = int(np.argmax(common if single else _common(word.start, word.end, bounds)))
             first, last = bounds[place]
-            begins, ends = (min(max(at, first), last) - first for at in (word.start, word.end))
-            found[place].append(replace(word, start=begins, end=ends))
-    return [tuple(each) for each in found]
+            begins, ends = (min(max(time, first), last) - first for time in (word.start, word.end))
+            words_of[place].append(replace(word, start=begins, end=ends))
+    return [tuple(listed) for listed in words_of]
 
 
 def _common(start: float, end: float, bounds: list[Span]) -> list[float]:
@@ -84,12 +84,12 @@ def _phrased(window: Window) -> Iterator[tuple[Span, list[Word]]]:
     if not window.phrases:
         yield from (((word.start, word.end), [word]) for word in words)
         return
-    at = said = 0
+    phrase_end = position = 0
     for start, end, characters in window.phrases:
-        at += characters
+        phrase_end += characters
         inside = []
-        while words and said + len(words[0].word) // 2 < at:
-            said += len(words[0].word)
+        while words and position + len(words[0].word) // 2 < phrase_end:
+            position += len(words[0].word)
             inside.append(words.pop(0))
         yield (start, end), inside
     if words:

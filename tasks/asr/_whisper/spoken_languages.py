@@ -33,12 +33,12 @@ def of_windows(
     """Language of each window; a forced one has no probability."""
     if not model.model.is_multilingual or (all(forced) and not detect):
         return [Language(code or "en") for code in forced]
-    found = []
+    languages = []
     for code, best in zip(forced, model.model.detect_language(encoded), strict=True):
         detected, probability = _best(best)
-        known = None if code else probability
-        found.append(Language(code or detected, known, detected, probability))
-    return found
+        sure = None if code else probability
+        languages.append(Language(code or detected, sure, detected, probability))
+    return languages
 
 
 def of_utterances(
@@ -61,17 +61,17 @@ def _seem(
     import ctranslate2
 
     host = np.array(encoded.to_device(ctranslate2.Device.cpu))
-    found = []
+    languages = []
     for start, end in shared.bounds:
-        own = language
+        spoken = language
         if end - start >= SECONDS * RATE:
             part = host[:, start * FRAMES // RATE : -(-end * FRAMES // RATE)]
             view = ctranslate2.StorageView.from_array(np.ascontiguousarray(part))
             code, probability = _best(model.model.detect_language(view)[0])
             if code != language.code:
-                own = Language(code, probability, code, probability)
-        found.append(own)
-    return found
+                spoken = Language(code, probability, code, probability)
+        languages.append(spoken)
+    return languages
 
 
 def _best(detected: Sequence[tuple[str, float]]) -> tuple[str, float]:

@@ -51,8 +51,8 @@ class Hearing:
 
     @property
     def words(self) -> tuple[Word, ...]:
-        said = [word for _, words in self.parts for word in words]
-        return ordered(sorted(said, key=lambda word: (word.start, word.end)), self.seconds)
+        heard = [word for _, words in self.parts for word in words]
+        return ordered(sorted(heard, key=lambda word: (word.start, word.end)), self.seconds)
 
     def missed(self) -> list[Span]:
         """Spans with speech and no words that have not been tried yet."""
@@ -83,7 +83,7 @@ class Hearing:
 
     def cut(self, span: Span) -> SpeechClip:
         """The samples of a span as a clip of its own."""
-        start, end = (round(at * RATE) for at in span)
+        start, end = (round(edge * RATE) for edge in span)
         return SpeechClip(np.ascontiguousarray(self.clip.samples[start:end]))
 
     def add(self, span: Span, window: Window) -> None:
@@ -147,15 +147,17 @@ def _left_out(hearing: Hearing) -> float:
     return sum(end - start for start, end in hearing.uncovered()) + hearing.drawn_out()
 
 
-def uncovered(words: tuple[Word, ...], found: tuple[Span, ...], seconds: float) -> list[Span]:
+def uncovered(words: tuple[Word, ...], spans: tuple[Span, ...], seconds: float) -> list[Span]:
     """Spans between words, before the first and after the last, with `LEAST_SECONDS` of speech;
     each from shortly before that speech to the next word, or to the end."""
     gaps: list[Span] = []
-    at = 0.0
+    covered = 0.0
     for start, end in [*((word.start, word.end) for word in words), (seconds, seconds)]:
-        if speech.within(found, at, start) >= LEAST_SECONDS:
+        if speech.within(spans, covered, start) >= LEAST_SECONDS:
             # Speech that continues from the last word is cut there; other speech keeps its lead.
-            begins = next(max(at, first - LEAD_SECONDS) for first, last in found if last > at)
+            begins = next(
+                max(covered, first - LEAD_SECONDS) for first, last in spans if last > covered
+            )
             gaps.append((begins, start))
-        at = max(at, end)
+        covered = max(covered, end)
     return gaps

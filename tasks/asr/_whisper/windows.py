@@ -67,12 +67,12 @@ class Windows:
         by_length: dict[int, list[int]] = {}
         for i, (clip, _) in enumerate(asked):
             by_length.setdefault(self.length(clip), []).append(i)
-        found: dict[int, Window] = {}
+        heard: dict[int, Window] = {}
         for members in by_length.values():
             contexts = [before[i] if before else None for i in members]
             windows = self._hear_alike([asked[i] for i in members], detect, contexts)
-            found.update(zip(members, windows, strict=True))
-        return [found[i] for i in range(len(asked))]
+            heard.update(zip(members, windows, strict=True))
+        return [heard[i] for i in range(len(asked))]
 
     def length(self, clip: SpeechClip) -> int:
         """Length of a clip's window, s."""
@@ -89,8 +89,8 @@ class Windows:
         encoded = self.encode(clips)
         forced = [language for _, language in asked]
         languages = spoken_languages.of_windows(self._model, encoded, forced, detect)
-        each = zip(clips, languages, before, strict=True)
-        heard = self._generate(encoded, [self._prompt(*one) for one in each])
+        arguments = zip(clips, languages, before, strict=True)
+        heard = self._generate(encoded, [self._prompt(*one) for one in arguments])
         parts = _parts(encoded, [[i] for i in range(len(asked))])
         return [*map(self._window, clips, parts, heard, languages)]
 
@@ -129,8 +129,8 @@ class Windows:
         mels = [self._spectrogram(clip) for clip in clips]
         if engine.device == "cuda" or len(clips) == 1:
             return engine.encode(get_ctranslate2_storage(np.stack(mels)), to_cpu=False)
-        each = [np.array(engine.encode(get_ctranslate2_storage(one[None]))) for one in mels]
-        return ctranslate2.StorageView.from_array(np.concatenate(each))
+        outputs = [np.array(engine.encode(get_ctranslate2_storage(one[None]))) for one in mels]
+        return ctranslate2.StorageView.from_array(np.concatenate(outputs))
 
     def _spectrogram(self, clip: SpeechClip) -> Float32s:
         """Log-mel (mels, 100 * seconds of the window) of the clip and half a second of digital
@@ -180,8 +180,8 @@ class Windows:
         """Tokens `[previous text] sot, language, transcribe[, notimestamps]`, and the tokenizer."""
         tokenizer = tokenizer_of(self._model, language.code)
         text = self._settings.prompt_of(language.code)
-        said = before.tokens if before and before.language == language.code else ()
-        previous = [*(tokenizer.encode(" " + text.strip()) if text else ()), *said]
+        context = before.tokens if before and before.language == language.code else ()
+        previous = [*(tokenizer.encode(" " + text.strip()) if text else ()), *context]
         timed = clip.window is not None
         return self._model.get_prompt(tokenizer, previous, without_timestamps=not timed), tokenizer
 

@@ -55,27 +55,27 @@ def ordered(words: Iterable[Word], seconds: float) -> tuple[Word, ...]:
 
     Where the engine shortens long words at pauses, they may overlap by some hundredths of a second.
     """
-    found: list[Word] = []
+    in_order: list[Word] = []
     last = 0.0
     for word in words:
         start = min(max(float(word.start), last), seconds)
         last = min(max(float(word.end), start), seconds)
-        found.append(Word(word.word, start, last, word.probability))
-    return tuple(found)
+        in_order.append(Word(word.word, start, last, word.probability))
+    return tuple(in_order)
 
 
 def phrases(tokens: Sequence[int], tokenizer: Tokenizer) -> tuple[tuple[float, float, int], ...]:
     """(start, end, characters) of the runs of text between timestamps, in s. A timestamp counts
     0.02 s; the last phrase may lack its end."""
-    found: list[tuple[float, float, int]] = []
+    runs: list[tuple[float, float, int]] = []
     start, text = 0.0, list[int]()
     for token in [*tokens, tokenizer.timestamp_begin + LATEST]:
         if token < tokenizer.timestamp_begin:
             text.append(token)
             continue
-        at = (token - tokenizer.timestamp_begin) * 0.02
+        time = (token - tokenizer.timestamp_begin) * 0.02
         if text:
-            found.append((start, at, len(tokenizer.decode(text))))
+            runs.append((start, time, len(tokenizer.decode(text))))
             text = []
-        start = at
-    return tuple(found)
+        start = time
+    return tuple(runs)

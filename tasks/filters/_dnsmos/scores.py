@@ -47,22 +47,22 @@ def windows(
     As in the reference, window i exists if the stream has 10 + i whole seconds; the first always
     does. Yields only the windows that `keep` accepts; groups without any are not computed.
     """
-    held: list[Float32s] = []
-    size, at = 0, 0  # samples held; they start at window `at`
+    waiting: list[Float32s] = []
+    size, first = 0, 0  # samples held; they start at window `at`
     stream = _Stream(networks.parts(device, precision))
     for block in blocks:
-        held.append(block)
+        waiting.append(block)
         size += len(block)
         while size >= (group + 9) * RATE:
-            joined = np.concatenate(held)
-            yield stream.run(joined[: (group - 1) * RATE + WINDOW], group, keep, at)
-            held = [joined[group * RATE :]]
-            size, at = size - group * RATE, at + group
+            joined = np.concatenate(waiting)
+            yield stream.run(joined[: (group - 1) * RATE + WINDOW], group, keep, first)
+            waiting = [joined[group * RATE :]]
+            size, first = size - group * RATE, first + group
     rest = size // RATE - 9
-    if at == 0 and size >= WINDOW:
+    if first == 0 and size >= WINDOW:
         rest = max(rest, 1)
     if rest > 0:
-        yield stream.run(np.concatenate(held)[: (rest - 1) * RATE + WINDOW], rest, keep, at)
+        yield stream.run(np.concatenate(waiting)[: (rest - 1) * RATE + WINDOW], rest, keep, first)
 
 
 class _Stream:
@@ -102,14 +102,14 @@ class _Stream:
 
     def _extend(self, frames: Float32s, total: int) -> None:
         """Extend the shared arrays to so many halves."""
-        known = [self._halves]
-        at = self._halves.shape[1]
-        while at < total:
-            stop = min(at + CHUNK, total)
-            piece = frames[2 * at : 2 * (stop + 2 * NEAR_EDGE)]
-            known.append(self._near(piece[None])[0][:, NEAR_EDGE:-NEAR_EDGE])
-            at = stop
-        self._halves = np.concatenate(known, axis=1)
+        halves = [self._halves]
+        start = self._halves.shape[1]
+        while start < total:
+            stop = min(start + CHUNK, total)
+            piece = frames[2 * start : 2 * (stop + 2 * NEAR_EDGE)]
+            halves.append(self._near(piece[None])[0][:, NEAR_EDGE:-NEAR_EDGE])
+            start = stop
+        self._halves = np.concatenate(halves, axis=1)
         # Each part takes what its first new column sees on the left; the run's ends are cut off.
         new = self._far(self._halves[None, :, 2 * self._columns.shape[1] :])[0][:, 1:-1]
         self._columns = np.concatenate([self._columns, new], axis=1)
@@ -119,9 +119,9 @@ class _Stream:
     def _ends(self, frames: Float32s, count: int) -> tuple[Float32s, Float32s]:
         """The first and the last columns of each window: [count, 32, 3, 40]."""
         starts = range(0, count * STEP, STEP)
-        begins = [*starts, *(at + FRAMES - STRIP for at in starts)]
-        found = self._near(np.stack([frames[at : at + STRIP] for at in begins]))
-        first, last = found[:count, :, :NEAR_EDGE], found[count:, :, -NEAR_EDGE:]
+        begins = [*starts, *(start + FRAMES - STRIP for start in starts)]
+        columns = self._near(np.stack([frames[start : start + STRIP] for start in begins]))
+        first, last = columns[:count, :, :NEAR_EDGE], columns[count:, :, -NEAR_EDGE:]
         for part, shared, step, seen, edge in (
             (self._far, self._halves, STEP // 2, 4, FAR_EDGE),
             (self._further, self._columns, STEP // 4, 2, FURTHER_EDGE),
@@ -133,8 +133,8 @@ class _Stream:
             strips += [
                 np.concatenate([b[:, -seen:], a], 1) for a, b in zip(last, inner, strict=True)
             ]
-            found = part(np.stack(strips))
-            first, last = found[:count, :, :edge], found[count:, :, -edge:]
+            columns = part(np.stack(strips))
+            first, last = columns[:count, :, :edge], columns[count:, :, -edge:]
         return first, last
 
 

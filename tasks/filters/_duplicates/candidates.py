@@ -64,15 +64,15 @@ def candidates(
     blocks = clips.prints.blocks
     with PartitionedRecords[np.uint64](np.uint64, blocks * blocks) as codes:
         for number in range(KEY_PARTS):
-            found = _sharing(clips.prints, number, of_row, thresholds)
-            for low in range(0, len(found), CODES_AT_ONCE):
-                portion = found[low : low + CODES_AT_ONCE]
+            shared = _sharing(clips.prints, number, of_row, thresholds)
+            for low in range(0, len(shared), CODES_AT_ONCE):
+                portion = shared[low : low + CODES_AT_ONCE]
                 codes.add(clips.part_of(_decoded(portion)), portion)
         codes.finish()
         for number in range(blocks * blocks):
             for portion in _portions(_unique(codes.read(number))):
-                fingerprints, held, pairs = clips.held(_decoded(portion))
-                yield fingerprints, held, _checked(fingerprints, pairs)
+                fingerprints, numbered, pairs = clips.held(_decoded(portion))
+                yield fingerprints, numbered, _checked(fingerprints, pairs)
 
 
 def _portions(codes: UInt64s) -> Iterator[UInt64s]:
@@ -100,11 +100,11 @@ def _sharing(
     del anchors, milliseconds
     place = frame.astype(np.uint64)
     sorted_key = key.astype(np.uint64) << np.uint64(64 - SORTED_BITS)
-    found = []
+    codes = []
     for rest in (duration << np.uint64(16) | place, place << np.uint64(20) | duration):
         order = _sorted(sorted_key | rest, clip)
-        found.append(_neighbours(key[order], clip[order], frame[order], seconds[order], thresholds))
-    return _unique(np.concatenate(found))
+        codes.append(_neighbours(key[order], clip[order], frame[order], seconds[order], thresholds))
+    return _unique(np.concatenate(codes))
 
 
 def _sorted(codes: UInt64s, clip: UInt32s) -> Int64s:
@@ -112,9 +112,9 @@ def _sorted(codes: UInt64s, clip: UInt32s) -> Int64s:
     order = np.argsort(codes)
     ordered = codes[order]
     tied = np.r_[False, ordered[1:] == ordered[:-1], False]
-    at = np.flatnonzero(tied[1:] | tied[:-1])
-    equal = order[at]
-    order[at] = equal[np.lexsort((clip[equal], codes[equal]))]
+    places = np.flatnonzero(tied[1:] | tied[:-1])
+    equal = order[places]
+    order[places] = equal[np.lexsort((clip[equal], codes[equal]))]
     return order
 
 
@@ -128,17 +128,17 @@ def _neighbours(
     for step in range(1, NEIGHBOURS + 1):
         same = same[:-1] & (key[step:] == key[:-step])
         good = same & (np.abs(seconds[step:] - seconds[:-step]) <= max_difference)
-        left = np.flatnonzero(good)
-        offset = frame[left].astype(np.int64) - frame[left + step]
+        first = np.flatnonzero(good)
+        offset = frame[first].astype(np.int64) - frame[first + step]
         near = np.abs(offset) <= thresholds.max_offset
-        left, offset = left[near], offset[near]
-        codes.append(_encoded(clip[left], clip[left + step], offset))
+        first, offset = first[near], offset[near]
+        codes.append(_encoded(clip[first], clip[first + step], offset))
     return np.concatenate(codes)
 
 
-def _encoded(left: UInt32s, right: UInt32s, offset: Int64s) -> UInt64s:
+def _encoded(one_clip: UInt32s, other_clip: UInt32s, offset: Int64s) -> UInt64s:
     """(better clip, other clip, offset + 128) in 28, 28 and 8 bits."""
-    one, other = left.astype(np.uint64), right.astype(np.uint64)
+    one, other = one_clip.astype(np.uint64), other_clip.astype(np.uint64)
     offset = np.where(one > other, -offset, offset)
     one, other = np.minimum(one, other), np.maximum(one, other)
     code = one << np.uint64(36) | other << np.uint64(8) | (offset + 128).astype(np.uint64)
@@ -170,19 +170,19 @@ def _checked(fingerprints: Fingerprints, pairs: Pairs) -> Pairs:
             portion, error = portion.take(good), error[good]
         kept.append(portion)
         errors.append(error)
-    found, error = Pairs.joined(kept), np.concatenate(errors)
-    order = np.lexsort((np.abs(found.offset), error, found.other, found.one))  # best ones first
-    return found.take(order[first_of_runs(found.one[order], found.other[order])])
+    joined, error = Pairs.joined(kept), np.concatenate(errors)
+    order = np.lexsort((np.abs(joined.offset), error, joined.other, joined.one))  # best ones first
+    return joined.take(order[first_of_runs(joined.one[order], joined.other[order])])
 
 
 def quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Float64s:
     """Bit error rate at `frames` places spread over each pair, up to 255; 1 if nothing sounds in
     both."""
-    found = np.empty(len(pairs.one))
-    for low in range(0, len(found), IN_CACHE):
+    errors = np.empty(len(pairs.one))
+    for low in range(0, len(errors), IN_CACHE):
         portion = Pairs(*(column[low : low + IN_CACHE] for column in pairs))
-        found[low : low + IN_CACHE] = _quick_error(fingerprints, portion, frames)
-    return found
+        errors[low : low + IN_CACHE] = _quick_error(fingerprints, portion, frames)
+    return errors
 
 
 def _quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Float64s:
@@ -197,8 +197,8 @@ def _quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Float
     last = np.maximum(length - 1, 0).astype(np.int32)
     wrong, seen = np.zeros(len(start), np.uint16), np.zeros(len(start), np.uint8)
     for step in range(frames):
-        at = last * np.int32(2 * step + 1) // np.int32(2 * frames)
-        one_words, other_words = words.take(begin + at), words.take(second + at)
+        place = last * np.int32(2 * step + 1) // np.int32(2 * frames)
+        one_words, other_words = words.take(begin + place), words.take(second + place)
         both = (one_words != 0) & (other_words != 0)
         wrong += np.bitwise_count(one_words ^ other_words) * both
         seen += both
@@ -213,10 +213,10 @@ def aligned(
     whole = Pairs(one, other, np.zeros(len(one), np.int64))
     part = clips.part_of(whole)
     order = np.argsort(part, kind="stable")
-    for at in np.split(order, np.flatnonzero(np.diff(part[order])) + 1):
-        if len(at):
-            fingerprints, held, pairs = clips.held(whole.take(at))
-            yield fingerprints, held, _best_of_all(fingerprints, pairs, thresholds.max_offset)
+    for members in np.split(order, np.flatnonzero(np.diff(part[order])) + 1):
+        if len(members):
+            fingerprints, numbered, pairs = clips.held(whole.take(members))
+            yield fingerprints, numbered, _best_of_all(fingerprints, pairs, thresholds.max_offset)
 
 
 def _best_of_all(fingerprints: Fingerprints, pairs: Pairs, reach: int) -> Pairs:

@@ -79,11 +79,11 @@ def _portions(fingerprints: Fingerprints, pairs: Pairs) -> Iterator[Pairs]:
 def _compare(fingerprints: Fingerprints, pairs: Pairs) -> Comparison:
     """Compare all frames at each alignment within `ALIGN_FRAMES` of the given one."""
     count = len(pairs.one)
-    pair, at = _frames_of(fingerprints, pairs.one)
-    first = fingerprints.words[fingerprints.first[pairs.one][pair] + at]
-    pair, at, first = (column[first != 0] for column in (pair, at, first))
+    pair, frame = _frames_of(fingerprints, pairs.one)
+    first = fingerprints.words[fingerprints.first[pairs.one][pair] + frame]
+    pair, frame, first = (column[first != 0] for column in (pair, frame, first))
     begin, limit = fingerprints.first[pairs.other][pair], fingerprints.frames[pairs.other][pair]
-    place = at - pairs.offset[pair]
+    place = frame - pairs.offset[pair]
 
     def second(shift: int) -> UInt16s:
         where = place - shift
@@ -148,8 +148,8 @@ def _central_minimum(rates: Float64s) -> Int64s:
 
 def _sounding(fingerprints: Fingerprints, clips: Int64s) -> Int64s:
     """Number of sounding frames of each clip."""
-    clip, at = _frames_of(fingerprints, clips)
-    words = fingerprints.words[fingerprints.first[clips][clip] + at]
+    clip, frame = _frames_of(fingerprints, clips)
+    words = fingerprints.words[fingerprints.first[clips][clip] + frame]
     return np.bincount(clip[words != 0], minlength=len(clips))
 
 
@@ -160,8 +160,8 @@ def _drift(rates: Float64s) -> Float64s:
     alignment to a fraction of a frame.
     """
     best = np.clip(_central_minimum(rates), 1, len(rates) - 2)[None]
-    before, here, after = (np.take_along_axis(rates, best + step, 0)[0] for step in (-1, 0, 1))
-    bend = before - 2 * here + after
+    before, lowest, after = (np.take_along_axis(rates, best + step, 0)[0] for step in (-1, 0, 1))
+    bend = before - 2 * lowest + after
     shift = np.where(bend > 0, (before - after) / np.where(bend > 0, 2 * bend, 1), 0.0)
     offset = best[0] + np.clip(shift, -1, 1)
     drift: Float64s = np.ptp(offset, axis=1) * fingerprinting.HOP_SECONDS

@@ -109,13 +109,13 @@ def _anchors(energies: Float32s, floor: float) -> UInt16s:
     if len(energies) < KEY_FRAMES + KEY_LAG + KEY_STEPS[-1]:
         return np.empty((0, 3), np.uint16)
     count = len(energies) - KEY_FRAMES + 1
-    shifted = np.stack([energies[at : at + count] for at in range(KEY_FRAMES)])
+    shifted = np.stack([energies[low : low + count] for low in range(KEY_FRAMES)])
     long = shifted.sum(axis=0, dtype=np.float64)
     starts = range(0, BANDS - KEY_BANDS + 1, KEY_BAND_STEP)
-    wide = np.stack([long[:, at : at + KEY_BANDS].sum(axis=1) for at in starts], axis=1)
+    wide = np.stack([long[:, low : low + KEY_BANDS].sum(axis=1) for low in starts], axis=1)
     rises = _rises(wide / KEY_FRAMES + floor, KEY_LAG)
     count = len(rises) - KEY_STEPS[-1]
-    moments = np.concatenate([rises[at : at + count] for at in KEY_STEPS], axis=1)
+    moments = np.concatenate([rises[low : low + count] for low in KEY_STEPS], axis=1)
     sure = np.abs(moments).min(axis=1)
     padded = np.pad(sure, 1)
     peaks = np.flatnonzero((sure > 0) & (sure >= padded[:-2]) & (sure >= padded[2:]))
@@ -130,15 +130,15 @@ def _energies(blocks: Iterable[Float32s], most: int) -> Float32s:
     Only whole frames: zero padding would click if the clip has a constant offset.
     """
     window, bands = _analysis()
-    found = []
-    counts = [min(BATCH, most - at) for at in range(0, most, BATCH)]
+    energies = []
+    counts = [min(BATCH, most - start) for start in range(0, most, BATCH)]
     for frames in derived.frames(blocks, FRAME, HOP, counts):
         # NaN and infinity count as silence.
         with np.errstate(over="ignore", invalid="ignore"):
             spectra = np.fft.rfft(frames * window)
             powers = (spectra.real**2 + spectra.imag**2) @ bands
-        found.append(np.nan_to_num(powers, nan=0.0, posinf=0.0).astype(np.float32))
-    return np.concatenate(found) if found else np.empty((0, BANDS), np.float32)
+        energies.append(np.nan_to_num(powers, nan=0.0, posinf=0.0).astype(np.float32))
+    return np.concatenate(energies) if energies else np.empty((0, BANDS), np.float32)
 
 
 @cache

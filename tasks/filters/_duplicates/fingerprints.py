@@ -55,27 +55,27 @@ class StoredFingerprints(ExitStack):
         whole = prints.cast(pa.large_binary())
         blob = whole.combine_chunks() if isinstance(whole, pa.ChunkedArray) else whole
         present = blob.is_valid().to_numpy(zero_copy_only=False)
-        found = parsed(blob.drop_null())
-        at = _runs(found.first, found.frames)
-        self._file.write(found.words[at].data)
+        fingerprints = parsed(blob.drop_null())
+        places = _runs(fingerprints.first, fingerprints.frames)
+        self._file.write(fingerprints.words[places].data)
         first = np.full(len(present), -1, np.int64)
-        first[present] = self._end + np.cumsum(found.frames) - found.frames
+        first[present] = self._end + np.cumsum(fingerprints.frames) - fingerprints.frames
         frames, milliseconds = np.zeros((2, len(present)), np.uint32)
-        frames[present], milliseconds[present] = found.frames, found.milliseconds
+        frames[present], milliseconds[present] = fingerprints.frames, fingerprints.milliseconds
         anchored = np.zeros(len(present), bool)
-        anchored[present] = found.anchors > 0
+        anchored[present] = fingerprints.anchors > 0
         self._found.append((first, frames, milliseconds, anchored))
-        self._digests.append(found.digest)
-        self._add_anchors(found, self._rows + np.flatnonzero(present))
-        self._end += len(at)
+        self._digests.append(fingerprints.digest)
+        self._add_anchors(fingerprints, self._rows + np.flatnonzero(present))
+        self._end += len(places)
         self._rows += len(present)
 
-    def _add_anchors(self, found: Parsed, rows: Int64s) -> None:
-        at = _runs(found.first + found.frames, 3 * found.anchors)
-        words = found.words[at].reshape(-1, 3)
+    def _add_anchors(self, fingerprints: Parsed, rows: Int64s) -> None:
+        places = _runs(fingerprints.first + fingerprints.frames, 3 * fingerprints.anchors)
+        words = fingerprints.words[places].reshape(-1, 3)
         anchors = np.empty(len(words), ANCHOR)
         anchors["key"] = words[:, 1].astype(np.uint32) << np.uint32(16) | words[:, 0]
-        anchors["row"] = np.repeat(rows, found.anchors)
+        anchors["row"] = np.repeat(rows, fingerprints.anchors)
         anchors["frame"] = words[:, 2]
         if (anchors["frame"] >= fingerprinting.MAX_FRAMES).any():
             raise ValueError("a fingerprint is damaged: an anchor is outside of it")
@@ -132,7 +132,7 @@ class StoredFingerprints(ExitStack):
         """Where in the buffer a block is; reads it first if necessary."""
         if number in self._slots:
             return self._slots.index(number)
-        slot = next(at for at, held in enumerate(self._slots) if held not in wanted)
+        slot = next(index for index, block in enumerate(self._slots) if block not in wanted)
         begin = number * self._block
         words = self._buffer[slot * self._room :][: min(self._room, self._end - begin)]
         self._file.seek(2 * begin)

@@ -55,11 +55,11 @@ class PartitionedRecords(ExitStack, Generic[Scalar]):
     def read(self, number: int) -> NDArray[Scalar]:
         """The records of a part."""
         pieces = [edges[number : number + 2].tolist() for edges in self._edges]
-        found = np.empty(sum(high - low for low, high in pieces), self._dtype)
-        at = 0
+        records = np.empty(sum(high - low for low, high in pieces), self._dtype)
+        filled = 0
         for low, high in pieces:
             if high > low:
                 self._file.seek(low * self._dtype.itemsize)
-                self._file.readinto(found[at : at + high - low].data.cast("B"))
-                at += high - low
-        return found
+                self._file.readinto(records[filled : filled + high - low].data.cast("B"))
+                filled += high - low
+        return records

@@ -65,12 +65,12 @@ def find_copies(prints: StoredFingerprints, best_first: Int64s, thresholds: Thre
     original = number.copy()
     original[near.clips[copies]] = near.clips[near.original[copies]]
     original = original[first]
-    found = np.flatnonzero(original != number)
-    exact = same[original[found]] == same[found]
-    error, drift = np.zeros((2, len(found)))
-    at = np.searchsorted(near.clips, first[found[~exact]])
-    error[~exact], drift[~exact] = near.error[at], near.drift[at]
-    return Copies(row[found], row[original[found]], error, drift, exact)
+    copy = np.flatnonzero(original != number)
+    exact = same[original[copy]] == same[copy]
+    error, drift = np.zeros((2, len(copy)))
+    place = np.searchsorted(near.clips, first[copy[~exact]])
+    error[~exact], drift[~exact] = near.error[place], near.drift[place]
+    return Copies(row[copy], row[original[copy]], error, drift, exact)
 
 
 class _Originals:
@@ -95,29 +95,31 @@ def _find_originals(clips: Numbered, of_row: Int32s, thresholds: Thresholds) -> 
     if thresholds.max_error > 0:
         pairs, compared = _compared(candidates(clips, of_row, thresholds), thresholds)
     linked = np.sort(np.concatenate([pairs.one, pairs.other]))
-    found = _Originals(linked[first_of_runs(linked)])
-    seconds = clips.prints.milliseconds[clips.row[found.clips]] / 1000
-    pairs = _among(found.clips, pairs)
+    originals = _Originals(linked[first_of_runs(linked)])
+    seconds = clips.prints.milliseconds[clips.row[originals.clips]] / 1000
+    pairs = _among(originals.clips, pairs)
     for _ in range(MAX_ROUNDS):
         if not len(pairs.one):
-            return found
+            return originals
         linked = np.unique(np.concatenate([pairs.one, pairs.other]))
-        original = _best_of_group(pairs, linked, len(found.clips))
+        original = _best_of_group(pairs, linked, len(originals.clips))
         direct = np.flatnonzero(original[pairs.one] == pairs.one)
-        found.assign(pairs.take(direct), compared.take(direct))
+        originals.assign(pairs.take(direct), compared.take(direct))
         # Members that share no pair with the original are compared with it now.
-        rest = linked[(original[linked] != linked) & (found.original[linked] < 0)]
+        rest = linked[(original[linked] != linked) & (originals.original[linked] < 0)]
         padding = np.abs(seconds[rest] - seconds[original[rest]])
         rest = rest[padding <= thresholds.max_padding]
-        indirect = aligned(clips, found.clips[original[rest]], found.clips[rest], thresholds)
+        indirect = aligned(
+            clips, originals.clips[original[rest]], originals.clips[rest], thresholds
+        )
         more, compared_too = _compared(indirect, thresholds)
-        found.assign(_among(found.clips, more), compared_too)
-        free = found.original < 0
+        originals.assign(_among(originals.clips, more), compared_too)
+        free = originals.original < 0
         free[original[linked]] = False
         keep = np.flatnonzero(free[pairs.one] & free[pairs.other])
         pairs, compared = pairs.take(keep), compared.take(keep)
-    _assign_by_pairs(found, pairs, compared)
-    return found
+    _assign_by_pairs(originals, pairs, compared)
+    return originals
 
 
 def _compared(
@@ -149,12 +151,12 @@ def _best_of_group(pairs: Pairs, linked: Int64s, count: int) -> Int64s:
     return of_group
 
 
-def _assign_by_pairs(found: _Originals, pairs: Pairs, compared: Comparison) -> None:
+def _assign_by_pairs(assigned: _Originals, pairs: Pairs, compared: Comparison) -> None:
     """The rest of a very long chain of copies: decided pair by pair, best first."""
     originals: set[int] = set()
-    for at in np.lexsort((pairs.other, pairs.one)):
-        one, other = int(pairs.one[at]), int(pairs.other[at])
-        if found.original[one] < 0 and found.original[other] < 0 and other not in originals:
+    for pair in np.lexsort((pairs.other, pairs.one)):
+        one, other = int(pairs.one[pair]), int(pairs.other[pair])
+        if assigned.original[one] < 0 and assigned.original[other] < 0 and other not in originals:
             originals.add(one)
-            only = np.array([at])
-            found.assign(pairs.take(only), compared.take(only))
+            only = np.array([pair])
+            assigned.assign(pairs.take(only), compared.take(only))

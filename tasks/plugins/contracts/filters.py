@@ -49,12 +49,12 @@ class Filter(FilterModule, LoadedPlugin, Protocol):
         settings have them. Written only where that does not do."""
         from tasks.plugins.rules import Limit
 
-        own = dict(settings)
+        values = dict(settings)
         rules = []
         for column, (low, high) in limits(self.__name__, self.COLUMNS).items():
-            if low in own or high in own:
+            if low in values or high in values:
                 reasons = self.REASONS.get(column, (f"low_{column}", f"high_{column}"))
-                rules.append(Limit(column, own.get(low), own.get(high), *reasons))
+                rules.append(Limit(column, values.get(low), values.get(high), *reasons))
         return tuple(rules)
 
 

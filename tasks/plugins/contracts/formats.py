@@ -87,9 +87,9 @@ class Output:
 
         For files whose bytes do not follow from their rows alone, because a library encodes them.
         """
-        known, found = self.hashes.get(path), storage.hashed(self.home / path)
-        self.hashes[path] = found
-        return [] if known in (None, found) else [f"{path} is not what was written"]
+        recorded, current = self.hashes.get(path), storage.hashed(self.home / path)
+        self.hashes[path] = current
+        return [] if recorded in (None, current) else [f"{path} is not what was written"]
 
 
 #: `frames`: 10 ms of audio. `characters`: code points of the stripped text, one token each for a

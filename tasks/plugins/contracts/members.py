@@ -12,20 +12,20 @@ from typing import Any, Protocol
 def members(contract: type) -> dict[str, str]:
     """Each public member of a Protocol, with how it is written: `verdict(settings) -> …`,
     `VERSION: int`."""
-    found: dict[str, str] = {}
+    signatures: dict[str, str] = {}
     for base in reversed(contract.__mro__):
         if base in (object, Protocol) or not getattr(base, "_is_protocol", False):
             continue
-        found |= {
+        signatures |= {
             name: f"{name}: {annotation}"
             for name, annotation in inspect.get_annotations(base).items()
         }
-        found |= {
+        signatures |= {
             name: written(value)
             for name, value in vars(base).items()
             if isinstance(value, FunctionType | property) and not name.startswith("_")
         }
-    return found
+    return signatures
 
 
 def written(member: Callable[..., object] | property) -> str:
@@ -60,14 +60,14 @@ def renamed(module: ModuleType, contract: type) -> list[str]:
 def misspelt(module: ModuleType, contract: type) -> Iterator[tuple[str, str]]:
     """(name, member) of each public function or constant of a module that is almost called like a
     member it does not have. It may be a helper of the module's own."""
-    known = members(contract).keys()
-    unused = {name.lower(): name for name in known - vars(module).keys()}
+    names = members(contract).keys()
+    unused = {name.lower(): name for name in names - vars(module).keys()}
     for name, value in vars(module).items():
         if isinstance(value, FunctionType):
             foreign = value.__module__ != module.__name__  # imported
         else:
             foreign = isinstance(value, ModuleType | type)
-        if foreign or name in known or name.startswith("_"):
+        if foreign or name in names or name.startswith("_"):
             continue
         for near in get_close_matches(name.lower(), unused, 1, cutoff=0.8):
             yield name, unused[near]
@@ -85,9 +85,9 @@ class Filled:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        own = getattr(self._module, name, _MISSING)
-        if own is not _MISSING:
-            return own
+        member = getattr(self._module, name, _MISSING)
+        if member is not _MISSING:
+            return member
         default = getattr(self._contract, name)
         if isinstance(default, property):
             return default.__get__(self)

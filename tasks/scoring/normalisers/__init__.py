@@ -69,9 +69,9 @@ def figures_read(text: str, language: str) -> str:
     if not any(map(str.isdecimal, text)):
         return text
     kept = _BLANK_AT_MARK.sub(_KEPT, text)
-    said = re.sub(" +", " ", figures_to_words(base(language))(kept)).strip(" ")
-    said = _BLANK_AT_MARK.sub("", said)
-    return said.replace(_KEPT, " ")
+    spoken = re.sub(" +", " ", figures_to_words(base(language))(kept)).strip(" ")
+    spoken = _BLANK_AT_MARK.sub("", spoken)
+    return spoken.replace(_KEPT, " ")
 
 
 def base(language: str) -> str:

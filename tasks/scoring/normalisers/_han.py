@@ -46,12 +46,12 @@ def in_figures(text: str) -> str:
     return _plain.figures_joined(text)
 
 
-def _with_part(found: re.Match[str]) -> str:
-    whole, part = _number(found["whole"]), _number(found["part"])
-    unit = _LARGE[found["unit"]]
+def _with_part(match: re.Match[str]) -> str:
+    whole, part = _number(match["whole"]), _number(match["part"])
+    unit = _LARGE[match["unit"]]
     figures = whole.isdecimal() and part.isdecimal() and len(whole) + len(part) <= MOST
     if not figures or 10 ** len(part) > unit:
-        return found[0]
+        return match[0]
     return str(int(whole + part) * unit // 10 ** len(part))
 
 
@@ -70,21 +70,21 @@ def _numbers(run: str) -> str:
     number = _number(run)
     if number != run or run.isascii() or len(run) > MOST:
         return number
-    found, at = [], 0
-    while at < len(run):
-        end = next((e for e in range(len(run), at, -1) if _is_number(run, at, e)), None)
+    numbers, start = [], 0
+    while start < len(run):
+        end = next((e for e in range(len(run), start, -1) if _is_number(run, start, e)), None)
         if end is None:
             return run
-        found.append(_number(run[at:end]))
-        at = end
-    return " ".join(found)
+        numbers.append(_number(run[start:end]))
+        start = end
+    return " ".join(numbers)
 
 
-def _is_number(run: str, at: int, end: int) -> bool:
+def _is_number(run: str, start: int, end: int) -> bool:
     """Whether a part of a run is a number by itself; a figure belongs to the unit after it."""
     if end < len(run) and run[end] in _SMALL and run[end - 1] not in _SMALL:
         return False
-    part = run[at:end]
+    part = run[start:end]
     return (part.isascii() and part.isdecimal()) or _number(part) != part
 
 

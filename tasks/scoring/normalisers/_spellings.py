@@ -107,25 +107,25 @@ def _toned(syllable: re.Match[str]) -> str:
     hòa, thủy -> hoà, thuỷ. The mark of a misplaced one (hòan) moves likewise."""
     tones = _TONE.findall(syllable[0])
     letters = _LETTER.findall(_TONE.sub("", syllable[0]))
-    if len(tones) != 1 or (at := _bearer([letter.lower() for letter in letters])) is None:
+    if len(tones) != 1 or (bearer := _bearer([letter.lower() for letter in letters])) is None:
         return syllable[0]
-    letters[at] += tones[0]
+    letters[bearer] += tones[0]
     return "".join(letters)
 
 
 def _bearer(letters: list[str]) -> int | None:
     """Index of the letter that has the tone; None if they are no syllable."""
-    vowels = [at for at, letter in enumerate(letters) if letter[0] in _VOWELS]
+    vowels = [index for index, letter in enumerate(letters) if letter[0] in _VOWELS]
     if not vowels or vowels != [*range(vowels[0], vowels[-1] + 1)]:
         return None
     onset = "".join(letters[: vowels[0] + 1])
     if len(vowels) > 1 and onset in ("qu", "gi"):
         vowels = vowels[1:]
-    altered = [at for at in vowels if len(letters[at]) > 1]
+    altered = [index for index in vowels if len(letters[index]) > 1]
     if altered:
         return altered[-1]
     if vowels[-1] + 1 < len(letters):
         return vowels[-1]
     if len(vowels) == 2:
-        return vowels["".join(letters[at] for at in vowels) in _SECOND]
+        return vowels["".join(letters[index] for index in vowels) in _SECOND]
     return vowels[len(vowels) // 2]

@@ -110,11 +110,11 @@ def of(language: str) -> Callable[[str], str]:
     def words(sign: str, whole: str, part: str, symbol: str) -> str:
         return _words(engine, reading, sign, whole, part, symbols.get(symbol, ""))
 
-    def say(found: re.Match[str]) -> str:
-        sign, whole, part = found["sign"] or "", found["whole"], found["part"] or ""
+    def say(match: re.Match[str]) -> str:
+        sign, whole, part = match["sign"] or "", match["whole"], match["part"] or ""
         if len(whole) + len(part) > MOST_FIGURES:
-            return _runs(engine, found[0])
-        symbol = (found["after"] or found["before"] or "").strip()
+            return _runs(engine, match[0])
+        symbol = (match["after"] or match["before"] or "").strip()
         return f"{pad}{words(sign, whole, part, symbol)}{pad}"
 
     return lambda text: text if text.isalpha() else number.sub(say, text)
@@ -137,16 +137,16 @@ def _words(
     figures = re.sub(r"\D", "", whole)
     year = reading.years and not (sign or part) and whole.isdecimal() and 1100 <= int(whole) <= 1999
     if len(figures) > 1 and figures[0] == "0":  # a code, not a quantity: 007
-        said: str | None = _each(engine, figures)
+        spoken: str | None = _each(engine, figures)
     else:
-        said = _say(engine, ("-" if sign else "") + figures, _YEAR if year else _CARDINAL)
-    if said is None or (part and reading.decimal is None):
+        spoken = _say(engine, ("-" if sign else "") + figures, _YEAR if year else _CARDINAL)
+    if spoken is None or (part and reading.decimal is None):
         return _runs(engine, f"{whole} {part}")
     if part:
         as_one = not reading.by_figure and part[0] != "0"
         after = _say(engine, part, _CARDINAL) if as_one else _each(engine, part)
-        said = f"{said} {reading.decimal} {after}"
-    return f"{said} {symbol}" if symbol else said
+        spoken = f"{spoken} {reading.decimal} {after}"
+    return f"{spoken} {symbol}" if symbol else spoken
 
 
 def _each(engine: RbnfEngine, figures: str) -> str:

@@ -39,10 +39,10 @@ class _Characters(dict[int, str]):
     def __missing__(self, code: int) -> str:
         from whisper_normalizer.basic import remove_symbols_and_diacritics
 
-        left = str(remove_symbols_and_diacritics(chr(code), keep=KEPT))
+        kept = str(remove_symbols_and_diacritics(chr(code), keep=KEPT))
         if len(self) < 5000:
-            self[code] = left
-        return left
+            self[code] = kept
+        return kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,37 +91,37 @@ def normalise(text: str) -> str:
 
 
 def _once(text: str) -> str:
-    known = _tables()
+    tables = _tables()
     text = _plain.JOINERS.sub("", _plain.compatible(text)).lower()
     text = _BRACKETED.sub("", text).translate(_BRACKETS)
     text = " ".join(text.split()).replace(" '", "'")
-    text = known.short.sub(lambda m: known.forms[m[0]], known.ignored.sub("", text))
+    text = tables.short.sub(lambda m: tables.forms[m[0]], tables.ignored.sub("", text))
     if "'" in text:
-        text = known.endings.sub(lambda m: known.forms[m[0]], text)
+        text = tables.endings.sub(lambda m: tables.forms[m[0]], text)
     text = _FULL_STOP.sub(r" \1", _COMMA.sub(r"\1", text))
-    words = text.translate(known.characters).split()
-    if any(word in known.numerals or not word.isalpha() for word in words):
-        words = [part for run in _runs(words, known) for part in run]
-    text = known.spellings(" ".join(words))
+    words = text.translate(tables.characters).split()
+    if any(word in tables.numerals or not word.isalpha() for word in words):
+        words = [part for run in _runs(words, tables) for part in run]
+    text = tables.spellings(" ".join(words))
     text = _LOOSE_PERCENT.sub(r"\1 ", _LOOSE_SIGN.sub(r" \1", text))
     return _plain.figures_joined(_plain.squeezed(text))
 
 
-def _runs(words: list[str], known: _Tables) -> Iterator[list[str]]:
+def _runs(words: list[str], tables: _Tables) -> Iterator[list[str]]:
     """The words with spoken numbers in figures. They are parted where a number would be longer than
     what Python reads, which no speaker says."""
     run: list[str] = []
     length = 0
     for word in words:
         if _FIGURES.search(word):
-            yield known.numbers(" ".join(run)).split()
+            yield tables.numbers(" ".join(run)).split()
             yield [word]
             run, length = [], 0
             continue
         run.append(word)
-        spoken = word in known.numbers.words or not word.isalpha()
+        spoken = word in tables.numbers.words or not word.isalpha()
         length = length + 1 if spoken else 0
         if length == LONGEST_RUN:
-            yield known.numbers(" ".join(run)).split()
+            yield tables.numbers(" ".join(run)).split()
             run, length = [], 0
-    yield known.numbers(" ".join(run)).split()
+    yield tables.numbers(" ".join(run)).split()

@@ -39,12 +39,12 @@ class Sentence:
 
 def sentences(text: str) -> list[str]:
     """Sentences in order, none empty; blank lines end one, too."""
-    found = []
+    result = []
     for paragraph in re.split(r"\n\s*\n", text):
         words = [w for part in _UNSPACED_END.split(paragraph) for w in _WORD.findall(part)]
         if words:
-            found += list(_cut(words))
-    return found
+            result += list(_cut(words))
+    return result
 
 
 def _cut(words: list[str]) -> Iterator[str]:
@@ -53,7 +53,7 @@ def _cut(words: list[str]) -> Iterator[str]:
         _sentences.rank(word.strip(), following)
         for word, following in zip(words, [*words[1:], ""], strict=True)
     ]
-    ends = [at + 1 for at, rank in enumerate(ranks) if rank == 0 or at + 1 == len(words)]
+    ends = [index + 1 for index, rank in enumerate(ranks) if rank == 0 or index + 1 == len(words)]
     for first, last in pairwise([0, *ends]):
         count = -(-(last - first) // MOST_WORDS)
         cuts = [first]
@@ -65,8 +65,8 @@ def _cut(words: list[str]) -> Iterator[str]:
                 max(cuts[-1] + LEAST_WORDS, last - most),
                 min(cuts[-1] + MOST_WORDS, last - LEAST_WORDS * (count - n)) + 1,
             )
-            clauses = [at for at in (*near, *far) if ranks[at - 1] == 1]
-            cuts.append(min(clauses, key=lambda at: abs(at - even), default=even))
+            clauses = [index for index in (*near, *far) if ranks[index - 1] == 1]
+            cuts.append(min(clauses, key=lambda index: abs(index - even), default=even))
         for low, high in pairwise([*cuts, last]):
             yield "".join(words[low:high]).strip()
 
@@ -76,20 +76,20 @@ def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:
     overlap."""
     language = heard.language or ""
     written = sentences(text)
-    said = [_words(sentence, language) for sentence in written]
+    words = [_words(sentence, language) for sentence in written]
     tokens = [_word(word.word, language) for word in heard.words]
     word_of = [n for n, several in enumerate(tokens) for _ in several]
     pauses = Pauses(heard.words, heard.speech, word_of)
     search = places.Search([*chain.from_iterable(tokens)], pauses)
-    found = []
-    for sentence, place in zip(written, search.places(said), strict=True):
+    result = []
+    for sentence, place in zip(written, search.places(words), strict=True):
         span = None
         place.compare(search.tokens)
         if place.heard:
             span = pauses.around(word_of[place.first], word_of[place.last])
-        known = span is not None and span[1] > span[0]
-        found.append(Sentence(sentence, span if known else None, place.match))
-    return found
+        placed = span is not None and span[1] > span[0]
+        result.append(Sentence(sentence, span if placed else None, place.match))
+    return result
 
 
 def _words(text: str, language: str) -> list[str]:

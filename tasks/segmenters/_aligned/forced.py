@@ -32,44 +32,44 @@ def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:
     written = by_words.sentences(text)
     emissions = heard.emissions
     if emissions is None or not emissions.pieces:
-        return [Sentence(each, None, 0.0) for each in written]
+        return [Sentence(sentence, None, 0.0) for sentence in written]
     spelling = _Spelling(emissions.alphabet)
-    spelled = [spelling.words(each, heard.language or "") for each in written]
+    spelled = [spelling.words(sentence, heard.language or "") for sentence in written]
     tokens = [[*chain.from_iterable(words)] for words in spelled]
-    places = [n for n, own in enumerate(tokens) if own]  # of sentences that can be heard
+    places = [n for n, numbers in enumerate(tokens) if numbers]  # of sentences that can be heard
     whole = np.array([*chain.from_iterable(tokens)], np.int64)
     edges = np.cumsum([0, *(len(tokens[n]) for n in places)])
     frames = np.concatenate([scores for _, _, scores in emissions.pieces])
     path = viterbi.align(frames, whole, edges[:-1], emissions.alphabet.blank)
     sure = list(viterbi.confidence(frames, whole, path))
     starts, ends = _times(emissions)
-    found = [Sentence(each, None, 0.0) for each in written]
+    sentences = [Sentence(sentence, None, 0.0) for sentence in written]
     words: list[TimedWord] = []
     own_words: dict[int, tuple[TimedWord, TimedWord]] = {}  # first and last one of a sentence
     beside = ~np.isin(frames.argmax(axis=1), spelling.silent)
     for n, (low, high) in zip(places, pairwise(edges.tolist()), strict=True):
         logs = np.log(np.maximum(sure[low:high], 1e-9))
-        found[n] = replace(found[n], match=float(np.exp(logs.mean())))
-        if found[n].match < LEAST_SURE:
+        sentences[n] = replace(sentences[n], match=float(np.exp(logs.mean())))
+        if sentences[n].match < LEAST_SURE:
             continue
         beside[path.starts[low] : path.ends[high - 1]] = False
-        begin, at = len(words), low
+        begin, index = len(words), low
         for word in spelled[n]:
-            head, tail = path.starts[at], path.ends[at + len(word) - 1] - 1
+            head, tail = path.starts[index], path.ends[index + len(word) - 1] - 1
             words.append(TimedWord("", float(starts[head]), float(ends[tail])))
-            at += len(word)
+            index += len(word)
         own_words[n] = words[begin], words[-1]
     speech_edges = [*chain.from_iterable(heard.speech)]
     beside &= np.searchsorted(speech_edges, starts, "right") % 2 == 1  # a pause has no speech
     strange = zip(starts[beside].tolist(), ends[beside].tolist(), strict=True)
     words += [TimedWord("", start, end) for start, end in strange]
     words.sort(key=lambda word: word.start)
-    order = {id(word): at for at, word in enumerate(words)}
+    order = {id(word): index for index, word in enumerate(words)}
     pauses = Pauses(words, heard.speech)
     for n, (first, last) in own_words.items():
         span = pauses.around(order[id(first)], order[id(last)])
-        found[n] = replace(found[n], span=span if span[1] > span[0] else None)
-    return found
+        sentences[n] = replace(sentences[n], span=span if span[1] > span[0] else None)
+    return sentences
 
 
 def _times(emissions: Emissions) -> tuple[Float64s, Float64s]:
@@ -89,22 +89,22 @@ class _Spelling:
         self._numbers = {token: n for n, token in enumerate(alphabet.tokens)}
         #: Tokens that are no sound.
         self.silent = [alphabet.blank, *(n for t, n in self._numbers.items() if t in SPACES)]
-        own = {t for n, t in enumerate(alphabet.tokens) if n != alphabet.blank}
-        self._upper = not any(t.islower() for t in own if not t.startswith(("<", "[")))
-        self._pieces = any(len(t) > 1 and t.startswith("▁") for t in own)
-        self._space = None if self._pieces else next((t for t in SPACES if t in own), None)
-        self._longest = max(map(len, own), default=1)
+        spelled = {t for n, t in enumerate(alphabet.tokens) if n != alphabet.blank}
+        self._upper = not any(t.islower() for t in spelled if not t.startswith(("<", "[")))
+        self._pieces = any(len(t) > 1 and t.startswith("▁") for t in spelled)
+        self._space = None if self._pieces else next((t for t in SPACES if t in spelled), None)
+        self._longest = max(map(len, spelled), default=1)
 
     def words(self, sentence: str, language: str) -> list[list[int]]:
         """Tokens of each word, none empty; all but the last include the following space."""
         plain = scoring.training_text(sentence, language)
         plain = plain.upper() if self._upper else plain
-        found = [[*self._word(word)] for word in plain.split()]
-        found = [word for word in found if word]
+        words = [[*self._word(word)] for word in plain.split()]
+        words = [word for word in words if word]
         if self._space is not None:
-            for word in found[:-1]:
+            for word in words[:-1]:
                 word.append(self._numbers[self._space])
-        return found
+        return words
 
     def _word(self, word: str) -> Iterator[int]:
         """The longest token at each position; characters without a token are skipped."""

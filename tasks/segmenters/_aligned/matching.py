@@ -29,19 +29,19 @@ Pair = tuple[int, int]
 def pairs(text: Sequence[str], heard: Sequence[str]) -> list[Pair]:
     """(index in `text`, index in `heard`) of matching words, ascending in both: equal ones, and
     those that an edit replaces."""
-    found = list(_between(text, heard, (0, 0), (len(text), len(heard)), 0))
-    gathered = _gathered(text, heard, found)
+    edited = list(_between(text, heard, (0, 0), (len(text), len(heard)), 0))
+    gathered = _gathered(text, heard, edited)
     return [(one + n, other + n) for one, other, size in gathered for n in range(size)]
 
 
 def _gathered(
-    text: Sequence[str], heard: Sequence[str], found: Sequence[Pair]
+    text: Sequence[str], heard: Sequence[str], matched: Sequence[Pair]
 ) -> list[tuple[int, int, int]]:
     """Runs of pairs, (index, index, length), in which words that were heard more than once are
     those beside the run that goes on with them: there is more than one longest subsequence."""
     runs: list[tuple[int, int, int]] = []
     before = False  # whether the last pair is of equal words
-    for one, other in found:
+    for one, other in matched:
         equal, before = before, text[one] == heard[other]
         goes_on = runs and (one, other) == (runs[-1][0] + runs[-1][2], runs[-1][1] + runs[-1][2])
         if goes_on and equal and before:
@@ -80,14 +80,14 @@ def _between(
     if level == len(RUNS):
         return
     run = RUNS[level]
-    at = low
+    begin = low
     for one, other in _chain(text, heard, low, high, run):
-        if one < at[0] or other < at[1]:  # within the anchor before it, or crossing its end
+        if one < begin[0] or other < begin[1]:  # within the anchor before it, or crossing its end
             continue
-        yield from _between(text, heard, at, (one, other), level + 1)
+        yield from _between(text, heard, begin, (one, other), level + 1)
         yield from ((one + n, other + n) for n in range(run))
-        at = one + run, other + run
-    yield from _between(text, heard, at, high, level + 1)
+        begin = one + run, other + run
+    yield from _between(text, heard, begin, high, level + 1)
 
 
 def _chain(
@@ -96,7 +96,11 @@ def _chain(
     """The longest chain of anchors that ascends in both lists."""
     of_text = _once(text, low[0], high[0], run)
     of_heard = _once(heard, low[1], high[1], run)
-    anchors = sorted((at, of_heard[words]) for words, at in of_text.items() if words in of_heard)
+    anchors = sorted(
+        (index_in_text, of_heard[words])
+        for words, index_in_text in of_text.items()
+        if words in of_heard
+    )
     # Patience sorting: ends[n] is the smallest end of a chain of n + 1 anchors.
     ends: list[int] = []
     tops: list[int] = []  # index in `anchors` of the anchor at each end
@@ -106,39 +110,42 @@ def _chain(
         before.append(tops[place - 1] if place else -1)
         ends[place : place + 1] = [other]
         tops[place : place + 1] = [index]
-    found = []
-    at = tops[-1] if tops else -1
-    while at >= 0:
-        found.append(anchors[at])
-        at = before[at]
-    return found[::-1]
+    chain = []
+    index_in_text = tops[-1] if tops else -1
+    while index_in_text >= 0:
+        chain.append(anchors[index_in_text])
+        index_in_text = before[index_in_text]
+    return chain[::-1]
 
 
 def _once(words: Sequence[str], first: int, last: int, run: int) -> dict[tuple[str, ...], int]:
     """Runs of words that occur exactly once, and where."""
-    found: dict[tuple[str, ...], int] = {}
-    for at in range(first, last - run + 1):
-        key = tuple(words[at : at + run])
-        found[key] = -1 if key in found else at
-    return {key: at for key, at in found.items() if at >= 0}
+    places: dict[tuple[str, ...], int] = {}
+    for start in range(first, last - run + 1):
+        key = tuple(words[start : start + run])
+        places[key] = -1 if key in places else start
+    return {key: start for key, start in places.items() if start >= 0}
 
 
 def _edited(text: Sequence[str], heard: Sequence[str], low: Pair) -> Iterator[Pair]:
     """The most equal words in order; between them, pairs of the fewest edits."""
-    at = (0, 0)
+    begin = (0, 0)
     same = _same(text, heard)
     if len(text) * len(heard) > SMALL_CELLS:
         count = sum(length for _, _, length in same)
         if count < LEAST_AGREEING * min(len(text), len(heard)):
             return
     for one, other, length in [*same, (len(text), len(heard), 0)]:
-        if (one - at[0]) * (other - at[1]) <= SMALL_CELLS:
-            gap = text[at[0] : one], heard[at[1] : other]
+        if (one - begin[0]) * (other - begin[1]) <= SMALL_CELLS:
+            gap = text[begin[0] : one], heard[begin[1] : other]
             for step in Levenshtein.opcodes(*gap):
                 for n in range(step.src_end - step.src_start if step.tag == "replace" else 0):
-                    yield low[0] + at[0] + step.src_start + n, low[1] + at[1] + step.dest_start + n
+                    yield (
+                        low[0] + begin[0] + step.src_start + n,
+                        low[1] + begin[1] + step.dest_start + n,
+                    )
         yield from ((low[0] + one + n, low[1] + other + n) for n in range(length))
-        at = one + length, other + length
+        begin = one + length, other + length
 
 
 def _same(text: Sequence[str], heard: Sequence[str]) -> list[tuple[int, int, int]]:

@@ -72,10 +72,10 @@ class Pauses:
         best = self._best(index)
         if best is None:
             low = (before.start + before.end) / 2 if before else 0.0
-            at = ((before.end if before else 0.0) + (after.start if after else low)) / 2
+            border = ((before.end if before else 0.0) + (after.start if after else low)) / 2
             if after is None:
-                at = before.end if before else 0.0
-            return at, at
+                border = before.end if before else 0.0
+            return border, border
         middle = (best[0] + best[1]) / 2
         return min(best[0] + PAD, middle), max(best[1] - PAD, middle)
 
@@ -87,8 +87,8 @@ class Pauses:
         return max(self._within(low, high), key=lambda p: min(p[1], 1e9) - p[0], default=None)
 
     def _within(self, low: float, high: float) -> Iterator[tuple[float, float]]:
-        for at in range(bisect_left(self._ends, low), len(self._pauses)):
-            start, end = self._pauses[at]
+        for number in range(bisect_left(self._ends, low), len(self._pauses)):
+            start, end = self._pauses[number]
             if start >= high:
                 return
             if low < (start + min(end, start + LONG_PAUSE)) / 2 < high:

@@ -49,8 +49,8 @@ class Place:
     def compare(self, heard: Sequence[str]) -> None:
         """If all of it was heard, letters count too: a misheard word shares most of them."""
         if self.heard and not self.doubtful:
-            own = "".join(heard[self.first : self.last + 1])
-            near = Levenshtein.normalized_similarity("".join(self.words), own)
+            letters = "".join(heard[self.first : self.last + 1])
+            near = Levenshtein.normalized_similarity("".join(self.words), letters)
             self.match = max(self.match, near)
 
     def doubt(self) -> None:
@@ -70,25 +70,29 @@ class Search:
     def __init__(self, tokens: Sequence[str], pauses: Pauses) -> None:
         self.tokens, self._pauses = tokens, pauses
 
-    def places(self, said: Sequence[Sequence[str]]) -> list[Place]:
+    def places(self, sentences: Sequence[Sequence[str]]) -> list[Place]:
         """The place of each sentence, given as words; the heard ones ascend."""
-        by_token = dict(matching.pairs([token for words in said for token in words], self.tokens))
+        by_token = dict(
+            matching.pairs([token for words in sentences for token in words], self.tokens)
+        )
         places: list[Place] = []
         first = 0
-        for words in said:
-            own = [(n, by_token[first + n]) for n in range(len(words)) if first + n in by_token]
-            places.append(_place(words, self.tokens, own))
+        for words in sentences:
+            matches = [(n, by_token[first + n]) for n in range(len(words)) if first + n in by_token]
+            places.append(_place(words, self.tokens, matches))
             first += len(words)
         heard = [n for n, place in enumerate(places) if place.heard]
-        for at in range(len(heard)):
-            self._recover(*_three(places, heard, at))
-        parts = [at for at in range(len(heard)) if not self._whole(*_three(places, heard, at))]
+        for order in range(len(heard)):
+            self._recover(*_three(places, heard, order))
+        parts = [
+            order for order in range(len(heard)) if not self._whole(*_three(places, heard, order))
+        ]
         doubtful = [n for n in heard if self._strays(places, n)]
-        for at in parts:
-            before, place, after = _three(places, heard, at)
+        for order in parts:
+            before, place, after = _three(places, heard, order)
             self._widen(before, place, after)
             if not self._whole(before, place, after):
-                doubtful.append(heard[at])
+                doubtful.append(heard[order])
         for n in doubtful:
             places[n].doubt()
         return places
@@ -118,19 +122,19 @@ class Search:
         beyond: Sequence[str],
         replaced: int,
         near: int,
-        at: int,
+        token: int,
         way: int,
     ) -> int:
         """How many of the words beyond an end are its lost ones: those that resemble them; else,
         before a long pause, those that an edit set in their place, or that end in a pause. `near`
-        words lie before the long pause; the end is in front of token `at`, `way` is outwards."""
+        words lie before the long pause; the end is in front of `token`, and `way` is outwards."""
         count = _resembling(lost, beyond) or min(replaced, near)
-        return count or self._to_pause(at, way, range(1, min(len(lost) + 1, near) + 1)) or 0
+        return count or self._to_pause(token, way, range(1, min(len(lost) + 1, near) + 1)) or 0
 
-    def _to_pause(self, at: int, way: int, counts: range) -> int | None:
+    def _to_pause(self, token: int, way: int, counts: range) -> int | None:
         """How many words lie between a token and the next pause, if it is one of `counts`; else
         None."""
-        return next((n for n in counts if self._pauses.at(at + way * n)), None)
+        return next((n for n in counts if self._pauses.at(token + way * n)), None)
 
     def _between(self, before: Place | None, after: Place | None) -> Range:
         """The tokens between two sentences."""
@@ -161,19 +165,19 @@ class Search:
         counts = range(1, min(EDGE, place.last - place.first) + 1)
         lost_before = n > 0 and places[n - 1].no_tail
         lost_after = n + 1 < len(places) and places[n + 1].no_head
-        begins = [at for k in counts if pauses.parts(at := place.first + k)]
-        return any(lost_before or pauses.torn(at) for at in begins) or (
+        begins = [token for k in counts if pauses.parts(token := place.first + k)]
+        return any(lost_before or pauses.torn(token) for token in begins) or (
             lost_after and any(pauses.parts(place.last + 1 - k) for k in counts)
         )
 
 
 def _three(
-    places: Sequence[Place], heard: Sequence[int], at: int
+    places: Sequence[Place], heard: Sequence[int], order: int
 ) -> tuple[Place | None, Place, Place | None]:
     """A heard sentence, between the previous and the next heard one."""
-    before = places[heard[at - 1]] if at else None
-    after = places[heard[at + 1]] if at + 1 < len(heard) else None
-    return before, places[heard[at]], after
+    before = places[heard[order - 1]] if order else None
+    after = places[heard[order + 1]] if order + 1 < len(heard) else None
+    return before, places[heard[order]], after
 
 
 def _resembling(lost: Sequence[str], heard: Sequence[str]) -> int:
@@ -187,22 +191,25 @@ def _resembling(lost: Sequence[str], heard: Sequence[str]) -> int:
     return count
 
 
-def _place(words: Sequence[str], heard: Sequence[str], own: list[matching.Pair]) -> Place:
-    own = _together(_together(own)[::-1])[::-1]
-    agreeing = [n for n, other in own if matching.alike(words[n], heard[other])]
+def _place(words: Sequence[str], heard: Sequence[str], matches: list[matching.Pair]) -> Place:
+    matches = _together(_together(matches)[::-1])[::-1]
+    agreeing = [n for n, other in matches if matching.alike(words[n], heard[other])]
     if not agreeing or agreeing[0] > EDGE or agreeing[-1] < len(words) - 1 - EDGE:
         return Place(words)
-    other = dict(own)
+    other = dict(matches)
     first, last = other[agreeing[0]], other[agreeing[-1]]
-    before = first - own[0][1] if own[0][0] == 0 else 0
-    behind = own[-1][1] - last if own[-1][0] == len(words) - 1 else 0
-    match = len(agreeing) / max(len(words), own[-1][1] - own[0][1] + 1)
+    before = first - matches[0][1] if matches[0][0] == 0 else 0
+    behind = matches[-1][1] - last if matches[-1][0] == len(words) - 1 else 0
+    match = len(agreeing) / max(len(words), matches[-1][1] - matches[0][1] + 1)
     head, tail = list(words[: agreeing[0]]), list(words[agreeing[-1] + 1 :])
     return Place(words, first, last, match, head, tail, (before, behind))
 
 
-def _together(own: list[matching.Pair]) -> list[matching.Pair]:
+def _together(matches: list[matching.Pair]) -> list[matching.Pair]:
     """Without a first pair that was heard far from the second: it is another sentence's."""
-    while len(own) > 1 and abs(own[1][1] - own[0][1]) > abs(own[1][0] - own[0][0]) + EDGE:
-        own = own[1:]
-    return own
+    while (
+        len(matches) > 1
+        and abs(matches[1][1] - matches[0][1]) > abs(matches[1][0] - matches[0][0]) + EDGE
+    ):
+        matches = matches[1:]
+    return matches

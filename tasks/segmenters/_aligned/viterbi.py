@@ -151,8 +151,8 @@ class _Lattice:
         token[:] = after
         if came is None or moved is None:
             return None
-        own = np.maximum.accumulate(np.where(rest == best, np.arange(len(rest)), 0))
-        return _Choice(low, came, np.concatenate(([False], moved)), self._places + low, own)
+        origin = np.maximum.accumulate(np.where(rest == best, np.arange(len(rest)), 0))
+        return _Choice(low, came, np.concatenate(([False], moved)), self._places + low, origin)
 
     def _move(self) -> None:
         """Move the window for the next frames: states within `BEAM` of the best, and those they can

@@ -18,7 +18,7 @@ def blocks(text: str) -> Cues:
 
     A line of times begins a cue wherever it stands: some files lack the empty line before it.
     """
-    found = Cues()
+    cues = Cues()
     lines = text.splitlines()
     starts = [n for n, line in enumerate(lines) if "-->" in line]
     if not starts and not text.startswith("WEBVTT"):
@@ -26,26 +26,26 @@ def blocks(text: str) -> Cues:
     for n, following in zip(starts, [*starts[1:], None], strict=bool(starts)):
         times = _TIMES.fullmatch(lines[n])
         if times is None:
-            found.wrong["without a time"] += 1
+            cues.wrong["without a time"] += 1
             continue
-        said = _said(lines[n + 1 : following], following is None)
-        found.add(Cue(clock(times[1]), clock(times[2]), "\n".join(said)))
-    return found
+        spoken = _said(lines[n + 1 : following], following is None)
+        cues.add(Cue(clock(times[1]), clock(times[2]), "\n".join(spoken)))
+    return cues
 
 
 def _said(lines: list[str], last: bool) -> list[str]:
     """The text of a cue; `lines` may run into a comment, or into the next cue's number or name,
     which is one line. Some texts have empty lines."""
     filled = [n for n, line in enumerate(lines) if line.strip()]
-    said: list[str] = []
-    for at, n in enumerate(filled):
-        apart = n != 0 and (at == 0 or filled[at - 1] != n - 1)
-        named = not last and at == len(filled) - 1
-        number = named and said and lines[n].strip().isdecimal()  # an empty line may lack
+    spoken: list[str] = []
+    for order, n in enumerate(filled):
+        apart = n != 0 and (order == 0 or filled[order - 1] != n - 1)
+        named = not last and order == len(filled) - 1
+        number = named and spoken and lines[n].strip().isdecimal()  # an empty line may lack
         if number or (apart and (named or _NO_CUE.match(lines[n]))):
             break
-        said.append(lines[n])
-    return said
+        spoken.append(lines[n])
+    return spoken
 
 
 def clock(text: str) -> float:
@@ -60,7 +60,7 @@ def clock(text: str) -> float:
 def substation(text: str) -> Cues:
     """SubStation: `Dialogue:` lines of its `[Events]`, whose `Format:` names the fields. Its `Name`
     is the speaker."""
-    found = Cues()
+    cues = Cues()
     fields: list[str] = []
     inside = False
     for line in text.splitlines():
@@ -74,11 +74,13 @@ def substation(text: str) -> Cues:
             try:
                 start, end = clock(cells["start"].strip()), clock(cells["end"].strip())
             except (KeyError, ValueError):
-                found.wrong["without a time"] += 1
+                cues.wrong["without a time"] += 1
                 continue
-            said = re.sub(r"\\[Nn]", "\n", cells.get("text", "")).replace("\\h", " ")
-            drawn = re.search(r"\{[^{}]*\\p[1-9]", said)  # a picture, in words of its own
-            found.add(Cue(start, end, "" if drawn else said, cells.get("name", "").strip() or None))
+            spoken = re.sub(r"\\[Nn]", "\n", cells.get("text", "")).replace("\\h", " ")
+            drawn = re.search(r"\{[^{}]*\\p[1-9]", spoken)  # a picture, in words of its own
+            cues.add(
+                Cue(start, end, "" if drawn else spoken, cells.get("name", "").strip() or None)
+            )
     if not fields:
         raise ItemError(BAD_TEXT, "no [Events] with a Format line")
-    return found
+    return cues

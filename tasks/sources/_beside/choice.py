@@ -126,12 +126,12 @@ def _plain(says: str, kind: str, text: str) -> Read:
         raise NoTranscript("labels of phones, no text")
     if "\0" in text:
         raise ItemError(BAD_TEXT, "it has zero bytes, so it is no text")
-    found = spoken.said(text, spoken.recurring([text]))
+    content = spoken.said(text, spoken.recurring([text]))
     if too_long := bounds.too_long(len(text.encode())):
         raise ItemError(BAD_TEXT, too_long)
-    kept = found.text or " ".join(text.split())
+    kept = content.text or " ".join(text.split())
     none = ": no words in it" if wordless(kept) else ""
-    return Read(says + none, kept, found.speaker)
+    return Read(says + none, kept, content.speaker)
 
 
 def _timed(says: str, cues: Cues) -> Read:

@@ -52,7 +52,7 @@ class Cues:
     def segments(self) -> tuple[Segment, ...]:
         """One for each cue that says something; counts the others."""
         names = spoken.recurring(cue.text for cue in self.cues)
-        found: dict[Segment, None] = {}
+        segments: dict[Segment, None] = {}
         last = 0.0
         for cue in sorted(self.cues, key=lambda cue: (cue.start, cue.end or math.inf)):
             says = spoken.said(cue.text, names)
@@ -67,13 +67,13 @@ class Cues:
             else:
                 speaker = cue.speaker or says.speaker
                 segment = Segment(cue.start, cue.end, None, says.text, speaker, None, cue.words)
-                if segment in found:
+                if segment in segments:
                     self.wrong["given twice"] += 1
                     continue
                 self.wrong["in another, which are read"] += cue.start < last - OVERLAP
                 last = max(last, math.inf if cue.end is None else cue.end)
-                found[segment] = None
-        return tuple(found)
+                segments[segment] = None
+        return tuple(segments)
 
 
 def joined(words: Iterable[TimedWord]) -> str:

@@ -29,9 +29,9 @@ class _Reader:
         elif tag == "ANNOTATION_VALUE" and self._slots:
             self._said = []
 
-    def text(self, said: str) -> None:
+    def text(self, characters: str) -> None:
         if self._said is not None:
-            self._said.append(said)
+            self._said.append(characters)
 
     def end(self, tag: str) -> None:
         if tag == "ANNOTATION_VALUE" and self._said is not None and self._slots and self.tiers:

@@ -32,9 +32,9 @@ Reason = tuple[str, str]  # why a file is left aside, and more in words
 
 @dataclass(slots=True)
 class _Found:
-    """What the texts of one stem say; `left`: its recordings that did not ask yet."""
+    """What the texts of one stem say; `waiting`: how many of its recordings have not asked yet."""
 
-    left: int
+    waiting: int
     read: Read | None = None
     error: str | None = None
 
@@ -106,26 +106,26 @@ class FolderTexts:
                     self._early.update(share)
 
     def _read_early(self, names: Sequence[str]) -> dict[str, bytes]:
-        found = {}
+        contents = {}
         for name in names:
             try:
                 data = _bytes(self.home + name, EARLY_BYTES)
             except (OSError, MillError):  # it is tried again in its turn, with patience
                 continue
             if len(data) <= EARLY_BYTES:
-                found[name] = data
-        return found
+                contents[name] = data
+        return contents
 
     def of(self, name: str, recording: Recording) -> Recording:
         """A recording with what the text beside it says."""
         stem = os.path.splitext(name)[0]
         if recording.error is not None or stem not in self._candidates:
             return recording
-        found = self._resolved(stem)
-        found.left -= 1
-        error, text = found.error, found.read
-        if not found.left:
-            found.read = None
+        resolved = self._resolved(stem)
+        resolved.waiting -= 1
+        error, text = resolved.error, resolved.read
+        if not resolved.waiting:
+            resolved.read = None
         if error is not None:
             # Without a guard: once the text can be read, the recording counts as new.
             return replace(recording, guard="", error=(BAD_TEXT, error))
@@ -152,23 +152,23 @@ class FolderTexts:
         return self._found[stem]
 
     def _read(self, stem: str) -> _Found:
-        found = _Found(self._recordings[stem])
+        resolved = _Found(self._recordings[stem])
         taken = None
         for name in self._candidates[stem]:
             if taken is not None:
                 self._reasons[name] = SECOND, f"{display_text(taken)} is read"
                 continue
             try:
-                found.read = self._text(stem, name)
-                self._reasons[name] = READ, found.read.says
+                resolved.read = self._text(stem, name)
+                self._reasons[name] = READ, resolved.read.says
             except NoTranscript as other:
                 self._reasons[name] = OTHER, str(other)
                 continue
             except ItemError as error:
                 self._reasons[name] = BAD, error.detail
-                found.error = f"{display_text(name)}: {error.detail}"
+                resolved.error = f"{display_text(name)}: {error.detail}"
             taken = name
-        return found
+        return resolved
 
     def _text(self, stem: str, name: str) -> Read:
         data = self._early.pop(name, None)

@@ -18,40 +18,40 @@ NO_SPEECH = ("ignore_time_segment_in_scoring", "inter_segment_gap", "<excluded>"
 def words(text: str, stem: str) -> Cues:
     """CTM: `file channel start duration word [confidence]`; all words are one cue."""
     rows = _rows(text, stem, 5, "file channel start duration word")
-    said = []
+    spoken = []
     for _, _, start, duration, word, *_ in rows:
         if word not in SILENT and not word.startswith("<"):
-            said.append(TimedWord(word, _number(start), _number(start) + _number(duration)))
-    said.sort(key=lambda word: word.start)
-    found = Cues()
-    if said:
-        found.add(Cue(0.0, None, joined(said), words=tuple(said)))
-    return found
+            spoken.append(TimedWord(word, _number(start), _number(start) + _number(duration)))
+    spoken.sort(key=lambda word: word.start)
+    cues = Cues()
+    if spoken:
+        cues.add(Cue(0.0, None, joined(spoken), words=tuple(spoken)))
+    return cues
 
 
 def segments(text: str, stem: str) -> Cues:
     """STM: `file channel speaker start end [<label>] text`."""
-    found = Cues()
+    cues = Cues()
     for row in _rows(text, stem, 5, "file channel speaker start end text"):
-        said = re.sub(r"^<[^<>]*>\s*", "", row[5]) if len(row) > 5 else ""
-        if said.strip().lower() in NO_SPEECH or row[2].lower() in NO_SPEECH:
-            said = ""
-        found.add(Cue(_number(row[3]), _number(row[4]), said, row[2]))
-    return found
+        content = re.sub(r"^<[^<>]*>\s*", "", row[5]) if len(row) > 5 else ""
+        if content.strip().lower() in NO_SPEECH or row[2].lower() in NO_SPEECH:
+            content = ""
+        cues.add(Cue(_number(row[3]), _number(row[4]), content, row[2]))
+    return cues
 
 
 def labels(text: str) -> Cues | None:
     """Audacity's: `start<tab>end<tab>text`; None if a line is none."""
     if "\t" not in text:
         return None
-    found = Cues()
+    cues = Cues()
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("\\\t")]
     for line in lines:
         label = _LABEL.fullmatch(line)
         if label is None:
             return None
-        found.add(Cue(float(label[1]), float(label[2]), label[3] or ""))
-    return found if lines else None
+        cues.add(Cue(float(label[1]), float(label[2]), label[3] or ""))
+    return cues if lines else None
 
 
 def _rows(text: str, stem: str, least: int, what: str) -> list[list[str]]:

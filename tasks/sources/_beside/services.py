@@ -25,24 +25,24 @@ def cues(text: str) -> Cues:
     except ValueError as error:
         raise ItemError(BAD_TEXT, str(error)) from None
     transcript = value if isinstance(value, dict) else {}
-    read = next((read for known, read in _KINDS if known(transcript)), None)
+    read = next((read for recognised, read in _KINDS if recognised(transcript)), None)
     if read is None:
         raise NoTranscript("JSON of no transcript that is known")
-    found = Cues()
+    result = Cues()
     try:
         for cue in read(transcript):
-            found.add(cue)
+            result.add(cue)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         why = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
         raise ItemError(BAD_TEXT, f"its JSON is not as its kind has it ({why})") from None
-    return found
+    return result
 
 
 def _objects(value: object) -> list[JsonObject]:
     """A list of objects, empty if absent."""
     if value is None:
         return []
-    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
         raise ValueError("a list of objects is expected")
     return value
 
@@ -58,7 +58,10 @@ def _seconds(value: object) -> float:
 def _words(items: Iterable[JsonObject], text: str, scale: float = 1.0) -> tuple[TimedWord, ...]:
     """Words whose text is under the key `text`; none if their times are not in order."""
     rows = [
-        {"word": item.get(text), **{at: _scaled(item.get(at), scale) for at in ("start", "end")}}
+        {
+            "word": item.get(text),
+            **{edge: _scaled(item.get(edge), scale) for edge in ("start", "end")},
+        }
         for item in items
     ]
     try:
@@ -78,11 +81,11 @@ def _name(value: object) -> str | None:
 
 def _whisper(value: JsonObject) -> Iterable[Cue]:
     segments = _objects(value.get("segments"))
-    for each in segments:
-        text = text_field(each.get("text")) or ""
-        words = _words(_objects(each.get("words")), "word")
-        start, end = _seconds(each.get("start")), _seconds(each.get("end"))
-        yield Cue(start, end, text, _name(each.get("speaker")), words or None)
+    for segment in segments:
+        text = text_field(segment.get("text")) or ""
+        words = _words(_objects(segment.get("words")), "word")
+        start, end = _seconds(segment.get("start")), _seconds(segment.get("end"))
+        yield Cue(start, end, text, _name(segment.get("speaker")), words or None)
 
 
 def _openai_words(value: JsonObject) -> Iterable[Cue]:
@@ -91,21 +94,21 @@ def _openai_words(value: JsonObject) -> Iterable[Cue]:
 
 
 def _whisper_cpp(value: JsonObject) -> Iterable[Cue]:
-    for each in _objects(value["transcription"]):
-        start, end = (_seconds(each["offsets"].get(at)) / 1000 for at in ("from", "to"))
-        yield Cue(start, end, text_field(each.get("text")) or "")
+    for segment in _objects(value["transcription"]):
+        start, end = (_seconds(segment["offsets"].get(edge)) / 1000 for edge in ("from", "to"))
+        yield Cue(start, end, text_field(segment.get("text")) or "")
 
 
 def _aws(value: JsonObject) -> Iterable[Cue]:
     results = value["results"]
     items = _objects(results.get("items"))
     if segments := _objects(results.get("audio_segments")):
-        for each in segments:
-            own = {*(each.get("items") or ())}
-            words = _aws_words([item for item in items if item.get("id") in own])
-            text = text_field(each.get("transcript")) or ""
-            start, end = _seconds(each.get("start_time")), _seconds(each.get("end_time"))
-            yield Cue(start, end, text, _name(each.get("speaker_label")), words or None)
+        for segment in segments:
+            ids = {*(segment.get("items") or ())}
+            words = _aws_words([item for item in items if item.get("id") in ids])
+            text = text_field(segment.get("transcript")) or ""
+            start, end = _seconds(segment.get("start_time")), _seconds(segment.get("end_time"))
+            yield Cue(start, end, text, _name(segment.get("speaker_label")), words or None)
         return
     for speaker, turn in groupby(_with_speakers(items), key=lambda pair: pair[0]):
         if words := _aws_words([item for _, item in turn]):
@@ -122,23 +125,23 @@ def _with_speakers(items: list[JsonObject]) -> Iterable[tuple[object, JsonObject
 
 
 def _aws_words(items: list[JsonObject]) -> tuple[TimedWord, ...]:
-    found: list[JsonObject] = []
+    rows: list[JsonObject] = []
     for item in items:
         content = item["alternatives"][0]["content"]
-        if item.get("type") == "punctuation" and found:
-            found[-1]["word"] += content
+        if item.get("type") == "punctuation" and rows:
+            rows[-1]["word"] += content
         else:
             times = {"start": item.get("start_time"), "end": item.get("end_time")}
-            found.append({"word": content, **times})
-    return _words(found, "word")
+            rows.append({"word": content, **times})
+    return _words(rows, "word")
 
 
 def _google(value: JsonObject) -> Iterable[Cue]:
     results = _objects(_google_results(value))
-    _one_channel({each.get("channelTag") for each in results})
+    _one_channel({result.get("channelTag") for result in results})
     last = 0.0
-    for each in results:
-        alternative = next(iter(_objects(each.get("alternatives"))), {})
+    for result in results:
+        alternative = next(iter(_objects(result.get("alternatives"))), {})
         text = text_field(alternative.get("transcript"))
         rows = [
             {
@@ -149,7 +152,7 @@ def _google(value: JsonObject) -> Iterable[Cue]:
             for word in _objects(alternative.get("words"))
         ]
         words = _words(rows, "word")
-        end = _seconds(each.get("resultEndTime", each.get("resultEndOffset")))
+        end = _seconds(result.get("resultEndTime", result.get("resultEndOffset")))
         if text is not None:  # else the words of all, with their speakers
             begin = words[0].start if words else last
             last = words[-1].end if words else end
@@ -161,28 +164,30 @@ def _deepgram(value: JsonObject) -> Iterable[Cue]:
     channels = _objects(results["channels"])
     _one_channel(range(len(channels)))
     if utterances := _objects(results.get("utterances")):
-        for each in utterances:
-            yield _deepgram_cue(each, each["start"], each["end"], each.get("speaker"))
+        for utterance in utterances:
+            yield _deepgram_cue(
+                utterance, utterance["start"], utterance["end"], utterance.get("speaker")
+            )
         return
     for channel in channels:
         best = _objects(channel.get("alternatives"))[0]
         yield _deepgram_cue(best, 0.0, None, None)
 
 
-def _deepgram_cue(each: JsonObject, start: object, end: object, speaker: object) -> Cue:
-    items = _objects(each.get("words"))
+def _deepgram_cue(utterance: JsonObject, start: object, end: object, speaker: object) -> Cue:
+    items = _objects(utterance.get("words"))
     spelled = all(item.get("punctuated_word") for item in items)
     words = _words(items, "punctuated_word" if spelled else "word")
-    text = text_field(each.get("transcript")) or ""
+    text = text_field(utterance.get("transcript")) or ""
     return Cue(_seconds(start), seconds_field(end), text, _name(speaker), words or None)
 
 
 def _assembly(value: JsonObject) -> Iterable[Cue]:
-    for each in _objects(value.get("utterances")) or [{**value, "start": 0}]:
-        words = _words(_objects(each.get("words")), "text", 0.001)
-        end = _scaled(each.get("end"), 0.001)
-        text, speaker = text_field(each.get("text")) or "", _name(each.get("speaker"))
-        yield Cue(_seconds(each.get("start")) / 1000, end, text, speaker, words or None)
+    for utterance in _objects(value.get("utterances")) or [{**value, "start": 0}]:
+        words = _words(_objects(utterance.get("words")), "text", 0.001)
+        end = _scaled(utterance.get("end"), 0.001)
+        text, speaker = text_field(utterance.get("text")) or "", _name(utterance.get("speaker"))
+        yield Cue(_seconds(utterance.get("start")) / 1000, end, text, speaker, words or None)
 
 
 def _one_channel(channels: Iterable[object]) -> None:

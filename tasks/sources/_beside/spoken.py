@@ -95,8 +95,8 @@ def recurring(texts: Iterable[str]) -> frozenset[str]:
         if ":" not in text and "：" not in text:
             continue
         for line in text.splitlines():
-            found = _NAME.match(_DASH.sub("", _TAG.sub("", line).strip(), count=1))
-            name = found and found["plain"]
+            match = _NAME.match(_DASH.sub("", _TAG.sub("", line).strip(), count=1))
+            name = match and match["plain"]
             if name and _CAPITALISED.fullmatch(name) and not name[0].islower():
                 counts[name] += 1
     return frozenset(name for name, count in counts.items() if count > 1)
@@ -106,13 +106,13 @@ def _prefix(line: str, recurring: frozenset[str]) -> tuple[str | None, str]:
     """The speaker whom a line names, and the rest of it."""
     if dash := _DASH.match(line):
         line = line[dash.end() :]
-    found = _NAME.match(line)
-    if not found:
+    match = _NAME.match(line)
+    if not match:
         return None, line
-    name, rest = (found["bracketed"] or found["plain"]).strip(), line[found.end() :]
+    name, rest = (match["bracketed"] or match["plain"]).strip(), line[match.end() :]
     capitals = name.upper() == name != name.lower()
-    told = capitals and any(c.isalpha() and not c.isupper() for c in rest)
-    if told or found["bracketed"] or _NUMBERED.fullmatch(name) or name in recurring:
+    beside_small = capitals and any(c.isalpha() and not c.isupper() for c in rest)
+    if beside_small or match["bracketed"] or _NUMBERED.fullmatch(name) or name in recurring:
         return name, rest
     return None, line
 

@@ -30,7 +30,7 @@ def chosen(tiers: list[Tier], wanted: tuple[str, ...]) -> Cues:
     """The cues of the wanted tiers, each of a speaker of its own if there are several; without a
     name, of the only one with text. A tier of words is one cue, with their times."""
     spoken = [tier for tier in tiers if any(text.strip() for *_, text in tier.spans)]
-    found = Cues()
+    cues = Cues()
     if wanted:
         taken = [tier for tier in tiers if tier.name in wanted]
         if missing := sorted(set(wanted) - {tier.name for tier in taken}):
@@ -51,12 +51,12 @@ def chosen(tiers: list[Tier], wanted: tuple[str, ...]) -> Cues:
             spans = [span for span in sorted(tier.spans) if span[2].strip() not in NO_WORD]
             words = tuple(TimedWord(text.strip(), start, end) for start, end, text in spans)
             if words:
-                found.add(Cue(0.0, None, joined(words), speaker, words))
+                cues.add(Cue(0.0, None, joined(words), speaker, words))
             continue
         for start, end, text in tier.spans:
             if text.strip() not in NO_WORD:
-                found.add(Cue(start, end, text, speaker))
-    return found
+                cues.add(Cue(start, end, text, speaker))
+    return cues
 
 
 def _names(tiers: list[Tier]) -> str:
@@ -78,19 +78,21 @@ def textgrid(text: str) -> list[Tier]:
         match[1].replace('""', '"') if match[1] is not None else float(match[2])
         for match in _TOKEN.finditer(text)
     ]
-    found: list[Tier] = []
-    at = next((n for n, t in enumerate(tokens) if t in ("IntervalTier", "TextTier")), len(tokens))
+    tiers: list[Tier] = []
+    position = next(
+        (n for n, t in enumerate(tokens) if t in ("IntervalTier", "TextTier")), len(tokens)
+    )
     try:
-        while at < len(tokens):
-            kind, name, _, _, count = tokens[at : at + 5]
+        while position < len(tokens):
+            kind, name, _, _, count = tokens[position : position + 5]
             width = 3 if kind == "IntervalTier" else 2
-            begin, at = at + 5, at + 5 + width * int(count)
-            if not begin <= at <= len(tokens):
+            begin, position = position + 5, position + 5 + width * int(count)
+            if not begin <= position <= len(tokens):
                 raise ValueError
-            rows = [tokens[n : n + width] for n in range(begin, at, width)]
+            rows = [tokens[n : n + width] for n in range(begin, position, width)]
             if kind == "IntervalTier":
-                spans = [(float(start), float(end), str(said)) for start, end, said in rows]
-                found.append(Tier(str(name), spans))
+                spans = [(float(start), float(end), str(label)) for start, end, label in rows]
+                tiers.append(Tier(str(name), spans))
     except (ValueError, TypeError, OverflowError):
         raise ItemError(BAD_TEXT, "its tiers are not as their counts say") from None
-    return found
+    return tiers

@@ -33,6 +33,9 @@ def found_in(path: str, layout: str | None = None) -> Found | None:
     for name, ways in LAYOUTS.items():
         if layout in (None, name):
             for way in ways:
-                if (found := way(path)) is not None and layout in (None, found.layout):
-                    return found
+                if (layout_found := way(path)) is not None and layout in (
+                    None,
+                    layout_found.layout,
+                ):
+                    return layout_found
     return None

@@ -27,8 +27,8 @@ def entries(folder: str) -> set[str]:
 def homes(folder: str) -> list[str]:
     """`""` for the folder itself, and `<name>/` of the folders in it, sorted, if these are few."""
     try:
-        with os.scandir(folder) as found:
-            inside = [f"{e.name}/" for e in found if not skip_reason(e.name) and e.is_dir()]
+        with os.scandir(folder) as scanned:
+            inside = [f"{e.name}/" for e in scanned if not skip_reason(e.name) and e.is_dir()]
     except OSError:
         inside = []
     return ["", *sorted(inside, key=os.fsencode)] if len(inside) <= MOST_HOMES else [""]
@@ -47,11 +47,11 @@ def files_below(
 def _below(
     folder: str, wanted: Callable[[str], bool], aside: Sequence[str], depth: int, most: float
 ) -> Iterator[str]:
-    left, looked = deque([""]), 0
-    while left:
-        before = left.popleft()
-        with suppress(OSError), os.scandir(f"{folder}/{before}") as found:
-            for entry in found:
+    folders, looked = deque([""]), 0
+    while folders:
+        before = folders.popleft()
+        with suppress(OSError), os.scandir(f"{folder}/{before}") as scanned:
+            for entry in scanned:
                 looked += 1
                 if looked > most:
                     return
@@ -61,7 +61,7 @@ def _below(
                     if wanted(entry.name):
                         yield before + entry.name
                 elif before.count("/") + 1 < depth:
-                    left.append(f"{before}{entry.name}/")
+                    folders.append(f"{before}{entry.name}/")
 
 
 def audio_below(folder: str, below: str = "") -> Iterator[str]:
@@ -77,7 +77,7 @@ def audio_below(folder: str, below: str = "") -> Iterator[str]:
 
 def by_stem(folder: str, below: str = "") -> dict[str, str]:
     """The relative path of each audio file by its name without extension; the first of several."""
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for relative in audio_below(folder, below):
-        found.setdefault(stem(relative), relative)
-    return found
+        paths.setdefault(stem(relative), relative)
+    return paths

@@ -112,20 +112,25 @@ def _audios(path: str, opening: re.Pattern[str] = _AUDIOS) -> Iterator[tuple[str
         begun = opening.search(text)
         assert begun is not None, "not looked at before"
         stated = _LANGUAGE.search(text, 0, begun.start())
-        at, step, ended = begun.end(), STEP, False
+        position, step, ended = begun.end(), STEP, False
         while True:
-            at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr] # matches anything
-            if text.startswith("]", at):
+            position = _BETWEEN.match(text, position).end()  # type: ignore[union-attr] # matches anything
+            if text.startswith("]", position):
                 return
             try:
-                entry, at = reader.raw_decode(text, at)
+                entry, position = reader.raw_decode(text, position)
             except (ValueError, RecursionError):
-                if ended or len(text) - at > MOST_CHARACTERS:
+                if ended or len(text) - position > MOST_CHARACTERS:
                     why = "the JSON breaks off here, or an entry is too long; the rest is not read"
                     yield None, ValueError(why)
                     return
                 data = file.read(step)
-                text, at, step, ended = text[at:] + decoder.decode(data), 0, 2 * step, not data
+                text, position, step, ended = (
+                    text[position:] + decoder.decode(data),
+                    0,
+                    2 * step,
+                    not data,
+                )
                 continue
             yield stated[1].lower() if stated else None, entry
             step = STEP
@@ -155,10 +160,10 @@ def _numbered(folder: str, relative: str) -> dict[int, str]:
     """The clips beside a list, by number."""
     home, name = os.path.dirname(relative), os.path.basename(relative).removesuffix(".json")
     clip = re.compile(rf"{re.escape(name)}_(\d+)(\.\w+)")
-    found = (clip.fullmatch(entry) for entry in entries(os.path.join(folder, home)))
+    matches = (clip.fullmatch(entry) for entry in entries(os.path.join(folder, home)))
     return {
         int(clip[1]): f"{home}/{clip[0]}".lstrip("/")
-        for clip in found
+        for clip in matches
         if clip and clip[2] in EXTENSIONS
     }
 
@@ -179,6 +184,6 @@ def _clips(folder: str, relative: str) -> Iterator[Row]:
             continue
         audio = clips.get(number, f"{os.path.dirname(relative)}/{name}_{number}.mp3")
         speaker = entry.get("speaker")
-        own = f"{name}_{speaker}" if isinstance(speaker, str) and speaker else None
+        speaker_name = f"{name}_{speaker}" if isinstance(speaker, str) and speaker else None
         text, language = entry.get("text"), entry.get("language")
-        yield Row(path, number + 1, Described(audio, text, own, language, entry.get("id")))
+        yield Row(path, number + 1, Described(audio, text, speaker_name, language, entry.get("id")))

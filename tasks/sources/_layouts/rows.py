@@ -175,5 +175,5 @@ def placed(part: Part, root: str, folders: Sequence[str]) -> tuple[Part, int]:
     """The part with the place at which its first audio is, and how many of it are there."""
     names = (record.get(part.roles["audio"][0]) for record in part.records.head)
     looked = [name.strip() for name in names if isinstance(name, str) and name.strip()]
-    place, there = place_of(root, looked, folders)
-    return replace(part, place=place), there
+    place, present = place_of(root, looked, folders)
+    return replace(part, place=place), present

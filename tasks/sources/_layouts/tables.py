@@ -51,13 +51,13 @@ def _lj(folder: str, file: str, before: str = "") -> Part | None:
     first = next(iter(part.records.head), {"1": ""})
     if known(str(first["1"])) or _columns.first("audio", map(str, first.values())) is not None:
         return None  # a list of paths, or with a header
-    return _there(part, folder, [f"{before}{each}" for each in ("wavs/", "wav/", "")])
+    return _there(part, folder, [f"{before}{subfolder}" for subfolder in ("wavs/", "wav/", "")])
 
 
 def _there(part: Part, root: str, folders: Sequence[str] = ("",)) -> Part | None:
     """The part with the place of its audio; None if none of the first is there."""
-    moved, there = placed(part, root, folders)
-    return moved if there else None
+    moved, present = placed(part, root, folders)
+    return moved if present else None
 
 
 def ljspeech(folder: str) -> Found | None:
@@ -119,8 +119,8 @@ def common_voice(folder: str) -> Found | None:
 
 def _roles(names: Sequence[str]) -> Roles:
     """The columns by their names."""
-    found = ((role, _columns.first(role, names)) for role in _columns.NAMES)
-    return {role: (name,) for role, name in found if name is not None}
+    named = ((role, _columns.first(role, names)) for role in _columns.NAMES)
+    return {role: (name,) for role, name in named if name is not None}
 
 
 def audiofolder(folder: str) -> Found | None:

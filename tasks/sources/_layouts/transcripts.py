@@ -45,7 +45,7 @@ def librispeech(folder: str) -> Found | None:
     return Found("librispeech", folder, rows, (says,))
 
 
-def _trans(root: str, path: str, there: set[str]) -> Iterator[Row]:
+def _trans(root: str, path: str, audio_names: set[str]) -> Iterator[Row]:
     home = os.path.relpath(os.path.dirname(path), root)
     before = "" if home == "." else f"{home}/"
     form = Form(path, "utf-8", " ", ("id", "text"), False, frozenset((1, 2)))
@@ -54,7 +54,7 @@ def _trans(root: str, path: str, there: set[str]) -> Iterator[Row]:
             yield Row(path, number, record)
             continue
         name = str(record["id"])
-        after = next((e for e in EXTENSIONS[1:] if name + e in there), ".flac")
+        after = next((e for e in EXTENSIONS[1:] if name + e in audio_names), ".flac")
         speaker = name.partition("-")[0]
         audio = f"{before}{name}{after}"
         yield Row(path, number, Described(audio, record.get("text"), speaker, id=name))
@@ -72,10 +72,10 @@ def vctk(folder: str) -> Found | None:
 
     def rows() -> Iterator[Row]:
         for speaker in sorted(entries(os.path.join(folder, "txt"))):
-            there = {stem(name): name for name in entries(f"{folder}/{wavs[0]}/{speaker}")}
+            audio_names = {stem(name): name for name in entries(f"{folder}/{wavs[0]}/{speaker}")}
             for name in sorted(entries(f"{folder}/txt/{speaker}")):
                 if name.endswith(".txt"):
-                    yield _spoken(folder, wavs[0], speaker, name.removesuffix(".txt"), there)
+                    yield _spoken(folder, wavs[0], speaker, name.removesuffix(".txt"), audio_names)
 
     if not _certain(rows, folder):
         return None
@@ -83,9 +83,11 @@ def vctk(folder: str) -> Found | None:
     return Found("vctk", folder, rows, (says,))
 
 
-def _spoken(root: str, wavs: str, speaker: str, name: str, there: dict[str, str]) -> Row:
+def _spoken(root: str, wavs: str, speaker: str, name: str, audio_names: dict[str, str]) -> Row:
     path = f"{root}/txt/{speaker}/{name}.txt"
-    audio = next((there[name + m] for m in MICROPHONES if name + m in there), f"{name}.wav")
+    audio = next(
+        (audio_names[name + m] for m in MICROPHONES if name + m in audio_names), f"{name}.wav"
+    )
     try:
         with urls.streamed(path) as file:
             data = file.read(bounds.MAX_TEXT_BYTES + 1)
@@ -124,14 +126,14 @@ def aishell(folder: str) -> Found | None:
                     yield Row(path, number, record)
                     continue
                 name = stem(str(record["id"]))
-                found = _SPEAKER.match(name)
+                match = _SPEAKER.match(name)
                 yield Row(
                     path,
                     number,
                     Described(
                         paths.get(name, f"{name}.wav"),
                         _chinese(str(record.get("text", "")), path.endswith("content.txt")),
-                        found[1] if found else None,
+                        match[1] if match else None,
                         "zh",
                         name,
                     ),

@@ -7,10 +7,9 @@ move or change from release to release; the names here stay.
 """
 
 from tasks.audio import BLOCK_FRAMES, BLOCK_VALUES, Clip
-from tasks.base.arrays import Float32s, Float64s, Int64s
+from tasks.base.arrays import RATE, Float32s, Float64s, Int64s
 from tasks.base.errors import ConfigError, ItemError, RunError
 from tasks.base.logs import log
-from tasks.base.speech_rate import RATE
 from tasks.models.registry import File, Model
 from tasks.plugins.contracts.asr import (
     SPACES,

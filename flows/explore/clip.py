@@ -19,11 +19,10 @@ from flows.explore.loading import first_line, parquet_glob
 from flows.explore.query import Parameters
 from tasks import audio, storage
 from tasks.audio import decode_int16
-from tasks.base.arrays import Int16s
+from tasks.base.arrays import RATE, Int16s
 from tasks.base.errors import CorruptManifest, ItemError, UnsafePlace
 from tasks.base.json_types import JsonObject
 from tasks.base.schema import UTTERANCES_FILE, AudioRow
-from tasks.base.speech_rate import RATE
 from tasks.recording import Locator
 from tasks.shard_store import blobs
 from tasks.shard_store.utterance import JudgedUtterance

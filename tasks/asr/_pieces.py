@@ -10,8 +10,7 @@ from math import inf
 import numpy as np
 
 from tasks.asr import SpeechClip, Transcript, Word, _batching, _tokens
-from tasks.base.arrays import Float32s
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE, Float32s
 
 QUIET = RATE // 10  # samples over which quietness is measured
 

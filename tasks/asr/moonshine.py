@@ -23,9 +23,8 @@ from pydantic import Field
 from tasks.asr import Abilities, SpeechClip, Transcript, _pieces
 from tasks.asr._pieces import EngineResult, Piece
 from tasks.base import environment, language_codes
-from tasks.base.arrays import Float32s
+from tasks.base.arrays import RATE, Float32s
 from tasks.base.errors import ConfigError
-from tasks.base.speech_rate import RATE
 from tasks.models import model_files, registry
 from tasks.settings import StageSettings, Transient
 

@@ -19,9 +19,9 @@ from tasks.asr._onnx_settings import Settings as Settings
 from tasks.asr._pieces import EngineResult, Piece
 from tasks.asr._tokens import mean, words
 from tasks.base import environment, language_codes
+from tasks.base.arrays import RATE
 from tasks.base.errors import ConfigError
 from tasks.base.json_types import parsed
-from tasks.base.speech_rate import RATE
 from tasks.models import onnx_session
 
 if TYPE_CHECKING:

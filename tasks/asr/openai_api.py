@@ -20,9 +20,8 @@ from pydantic import Field, SecretStr, model_validator
 
 from tasks.asr import SpeechClip, Transcript, _openai_answer, _pieces
 from tasks.base import masking
-from tasks.base.arrays import Float32s
+from tasks.base.arrays import RATE, Float32s
 from tasks.base.errors import ConfigError, shortened
-from tasks.base.speech_rate import RATE
 from tasks.served import client
 from tasks.served.client import Client, Failed
 from tasks.served.http import Body, Server, Service

@@ -20,8 +20,8 @@ from tasks.asr import Abilities, SpeechClip, Transcript, _model_folder, _pieces
 from tasks.asr._pieces import EngineResult, Piece
 from tasks.asr._tokens import mean, words
 from tasks.base import language_codes
+from tasks.base.arrays import RATE
 from tasks.base.errors import ConfigError
-from tasks.base.speech_rate import RATE
 from tasks.models import onnx_session
 from tasks.settings import StageSettings, Transient
 

@@ -28,7 +28,7 @@ from tasks.audio.packets import EXTRA_BITS, in_words
 from tasks.audio.sndfile import SoundFile
 from tasks.audio.types import AGAIN, Decoder, Samples
 from tasks.base.errors import ItemError
-from tasks.recording import not_audio
+from tasks.recording import file_kinds
 from tasks.recording.container import undisturbed
 from tasks.recording.faults import Fault
 
@@ -168,7 +168,7 @@ def _ffmpeg(file: BinaryIO, size: int) -> FFmpeg:
 def _why_closed(file: BinaryIO, first: str, second: str) -> str:
     """Why neither library opens a file, by what they said, and what to do."""
     file.seek(0)
-    if what := not_audio.in_words(file.read(not_audio.HEAD)):
+    if what := file_kinds.in_words(file.read(file_kinds.HEAD)):
         return what
     if "moov atom not found" in second:
         return (

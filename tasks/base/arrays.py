@@ -1,4 +1,6 @@
-"""Short names of NumPy's array types, for signatures."""
+"""Short names of NumPy's array types, for signatures, and the sample rate of speech models."""
+
+from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,3 +16,6 @@ UInt8s = NDArray[np.uint8]
 UInt16s = NDArray[np.uint16]
 UInt32s = NDArray[np.uint32]
 UInt64s = NDArray[np.uint64]
+
+
+RATE = 16_000  # Hz

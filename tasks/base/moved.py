@@ -24,7 +24,7 @@ MOVED = {
     "tasks.recording.identity": "tasks.recording.locator",
     "tasks.schema": "tasks.base.schema",
     "tasks.served.asking": "tasks.served.client",
-    "tasks.speech_rate": "tasks.base.speech_rate",
+    "tasks.speech_rate": "tasks.base.arrays",
     "tasks.weights": "tasks.models",
 }
 

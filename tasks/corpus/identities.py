@@ -32,8 +32,8 @@ from tasks.corpus.speaker_names import KnownVoices, VoiceTables, keys, named
 from tasks.corpus.voices import BYTES
 from tasks.speech.embedding import SIZE
 from tasks.speech.linkage import linked
-from tasks.storage import external_sort, long_columns, sorted_keys
-from tasks.storage.external_sort import Sorted
+from tasks.storage import long_columns, sorted_keys
+from tasks.storage.sorted_keys import Sorted
 
 FILE = "speakers.parquet"
 ENOUGH_S = 30.0  # of speech: more of it makes an embedding no better
@@ -68,8 +68,8 @@ def link(
     del known_voices, first, seconds, number
     called = pa.array(names, pa.string())
     schema = SPEAKERS.with_metadata({HOW: how})
-    ranges = external_sort.bounds(sample, len(group))
-    with Sorted(schema, ("recording", "number"), ranges, external_sort.AT_ONCE) as rows:
+    ranges = sorted_keys.bounds(sample, len(group))
+    with Sorted(schema, ("recording", "number"), ranges, sorted_keys.AT_ONCE) as rows:
         begin = 0
         for part in parts():
             group_numbers = pa.array(group[begin : begin + part.num_rows])

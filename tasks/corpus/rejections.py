@@ -16,7 +16,7 @@ from tasks.base.json_types import JsonObject
 from tasks.plugins.rules import Rejection
 from tasks.settings.job import Job
 from tasks.shard_store import decisions
-from tasks.storage.external_sort import Order
+from tasks.storage.sorted_keys import Order
 
 #: What is rejected: the numbers of rows, or of clips, and why.
 REJECTED = pa.schema(

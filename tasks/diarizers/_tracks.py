@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.base.arrays import Float64s
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE, Float64s
 from tasks.diarizers._windows import FIRST_S, FRAMES, LOCAL, STEP_S, Window
 
 AT_ONCE = 2  # most speakers of a frame

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tasks.base.arrays import Bools, Float32s, Int64s
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE, Bools, Float32s, Int64s
 from tasks.models import model_files, registry
 from tasks.models.onnx_session import session
 from tasks.speech import embedding

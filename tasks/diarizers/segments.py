@@ -19,8 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from tasks.audio.channels import Heard
-from tasks.base.arrays import Float32s, Float64s
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE, Float32s, Float64s
 from tasks.diarizers import CuttingSettings, Diarizer, Turn, _windows
 from tasks.diarizers._linking import clusters, speaker_of_local
 from tasks.diarizers._tracks import Stretch, frame_of_window, stretches

@@ -26,8 +26,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from tasks.audio import Clip
-from tasks.base.arrays import Float32s
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE, Float32s
 from tasks.filters._derived import KEPT_SECONDS, blocks_16k, mono_16k
 from tasks.filters._dnsmos import networks, scores
 from tasks.models import registry

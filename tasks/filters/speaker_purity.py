@@ -13,8 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from tasks.audio import Clip
-from tasks.base.arrays import Float32s
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE, Float32s
 from tasks.filters import _derived as derived
 from tasks.models import registry
 from tasks.settings import StageSettings, Threshold, Transient

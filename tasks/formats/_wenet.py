@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from tasks.base.schema import UTTERANCES_FILE
 from tasks.plugins.contracts.formats import Bound, ReaderLimits
-from tasks.settings.portions import REST
+from tasks.settings.package import REST
 from tasks.storage import tables, write_atomic
 
 #: WeNet calls `processor.filter` (wenet/dataset/processor.py) on every sample of every data list;

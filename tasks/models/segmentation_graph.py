@@ -12,8 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tasks.base.arrays import Float32s
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE, Float32s
 from tasks.models.onnx_graph import Graph
 from tasks.models.pytorch_checkpoint import Tensors
 

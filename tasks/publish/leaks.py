@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from tasks.publish.choosing import split_input
 from tasks.publish.choosing.components import KINDS
 from tasks.publish.name_table import codes_of
-from tasks.settings.portions import REST
+from tasks.settings.package import REST
 from tasks.storage.long_columns import joined
 
 COLUMNS = (*split_input.NODES, "split")

@@ -10,7 +10,7 @@ from tasks import plugins
 from tasks.base.errors import ConfigError
 from tasks.base.logs import log
 from tasks.plugins import Dataset
-from tasks.recording.extensions import KNOWN_EXTENSIONS
+from tasks.recording.file_kinds import KNOWN_EXTENSIONS
 from tasks.recording.names import display_text
 from tasks.settings.job import Job
 from tasks.shard_store import manifest

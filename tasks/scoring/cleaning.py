@@ -1,10 +1,13 @@
-"""Cleans a text, a recogniser's or a source's, before it is stored: invisible characters go.
+"""Cleans a text before it is stored, and tells whether it holds a word.
 
-Unicode NFC, so that one text has one spelling and a tokeniser one input; no control and format
-characters (NUL, byte-order mark, zero-width space, soft hyphen, bidirectional marks, lone
-surrogates, which Parquet cannot hold); whitespace of any kind becomes one space. Case, punctuation,
-digits and full-width forms stay: they are the writer's. `tasks.scoring.normalisers` makes the form
-that is compared.
+Texts of recognisers and sources become Unicode NFC, so that one text has one spelling and a
+tokeniser one input; they lose control and format characters (NUL, byte-order mark, zero-width
+space, soft hyphen, bidirectional marks, lone surrogates, which Parquet cannot hold); whitespace of
+any kind becomes one space. Case, punctuation, digits and full-width forms stay: they are the
+writer's. `tasks.scoring.normalisers` makes the form that is compared.
+
+Transcribers write `[inaudible]`, `<UNK>`, `(laughs)`, `♪` or `...` where they heard no words, or
+could not tell them. Such a text says nothing of what is spoken: it is not a reference.
 """
 
 from __future__ import annotations
@@ -32,6 +35,18 @@ _STRAY_JOINER = re.compile(rf"(?<![{_JOINED}])[\u200c\u200d]+|(?<=[\u200c\u200d]
 MOST_MARKS = 30
 _PILE = re.compile(rf"[^\w\x00-\x7f]{{{MOST_MARKS + 1},}}")
 
+LONGEST_ASIDE = 60  # characters between brackets; what is longer is speech that somebody bracketed
+DEEPEST = 3  # brackets in brackets
+#: In brackets of these kinds stands what is heard and not said.
+_ASIDE = re.compile(
+    rf"\[[^\[\]]{{0,{LONGEST_ASIDE}}}\]|<[^<>]{{0,{LONGEST_ASIDE}}}>|\{{[^{{}}]{{0,{LONGEST_ASIDE}}}\}}"
+    rf"|\([^()]{{0,{LONGEST_ASIDE}}}\)|（[^（）]{{0,{LONGEST_ASIDE}}}）|【[^【】]{{0,{LONGEST_ASIDE}}}】"
+    rf"|［[^［］]{{0,{LONGEST_ASIDE}}}］|〔[^〔〕]{{0,{LONGEST_ASIDE}}}〕"
+    rf"|\*+[^*]{{1,{LONGEST_ASIDE}}}\*+"
+)
+#: What corpora write for an unknown word, noise or silence without brackets.
+_BARE = frozenset(("UNK", "SIL", "SPN", "NSN", "NOISE", "xxx"))
+
 
 def clean(text: str) -> str:
     """The text as it is stored and packaged; cleaning it again changes nothing."""
@@ -50,3 +65,14 @@ def _flattened(pile: re.Match[str]) -> str:
         if marks <= MOST_MARKS:
             kept.append(char)
     return "".join(kept)
+
+
+def wordless(text: str) -> bool:
+    """Whether nothing in a text that is not empty can be spoken: marks, and words in brackets."""
+    if text[:1].isalnum():  # most texts
+        return text.strip() in _BARE
+    rest = text
+    for _ in range(DEEPEST):
+        rest = _ASIDE.sub(" ", rest)
+    rest = rest.strip()
+    return rest in _BARE or not any(map(str.isalnum, rest))

@@ -18,9 +18,8 @@ from typing import NamedTuple
 
 from tasks.base.schema import TranscriptRow
 from tasks.scoring._plain import UNSPACED
-from tasks.scoring.cleaning import clean
+from tasks.scoring.cleaning import clean, wordless
 from tasks.scoring.normalisers import LONGEST, VERSION, base, normalise
-from tasks.scoring.wordless import wordless
 
 _WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 _KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa]")

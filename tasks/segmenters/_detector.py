@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.base.arrays import Float32s, Float64s
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE, Float32s, Float64s
 from tasks.segmenters import _edges
 from tasks.segmenters._speech_settings import SpeechSettings
 from tasks.speech import silero as _silero

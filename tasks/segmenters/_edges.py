@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.base.arrays import Float32s, Float64s
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE, Float32s, Float64s
 from tasks.speech.silero import WINDOW
 
 SECOND = RATE / WINDOW  # windows

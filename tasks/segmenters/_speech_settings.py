@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE
 from tasks.settings import StageSettings
 from tasks.speech.regions import Hysteresis
 from tasks.speech.silero import WINDOW

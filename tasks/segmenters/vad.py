@@ -17,8 +17,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from tasks.audio.channels import Heard
-from tasks.base.arrays import Float32s
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE, Float32s
 from tasks.recording import Segment
 from tasks.recording.turns import Voices
 from tasks.segmenters import Kind, Segmenter, Span

@@ -18,8 +18,7 @@ from typing import TypeVar
 from tasks.base import environment
 from tasks.base.errors import ConfigError, RunError
 from tasks.base.json_types import JsonObject
-from tasks.served.concurrency import Pace
-from tasks.served.http import Body, Refused, Server, Service, Unanswered
+from tasks.served.http import Body, Pace, Refused, Server, Service, Unanswered
 from tasks.settings.servers import ServerSettings
 
 Item = TypeVar("Item")

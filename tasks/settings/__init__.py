@@ -10,8 +10,7 @@ from tasks.settings.base import (
     Transient,
     role,
 )
-from tasks.settings.package import PackageSettings
-from tasks.settings.portions import Split
+from tasks.settings.package import PackageSettings, Split
 from tasks.settings.stages import (
     AnySource,
     Diarizer,

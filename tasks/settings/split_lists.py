@@ -12,8 +12,7 @@ import hashlib
 from dataclasses import dataclass
 
 from tasks.base.errors import ConfigError
-from tasks.settings.package import PackageSettings
-from tasks.settings.portions import Split
+from tasks.settings.package import PackageSettings, Split
 
 MOST_BYTES = 128 << 20  # of a list: a million names have half as many
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tasks import plugins
 from tasks.base.schema import AnyRow, TranscriptRow
 from tasks.plugins.contracts.text import ScoredTranscript, words
+from tasks.scoring.cleaning import wordless
 from tasks.scoring.normalisers import base
-from tasks.scoring.wordless import wordless
 from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tasks.shard_store import hypotheses

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from tasks.base.errors import ConfigError, ItemError
-from tasks.recording.extensions import known
+from tasks.recording.file_kinds import known, packing
 from tasks.recording.names import display_text
-from tasks.recording.not_audio import packing
 from tasks.sources import _columns, _text_encoding
 from tasks.sources._paths import list_file
 from tasks.storage import bounds, urls

@@ -10,8 +10,8 @@ import stat
 
 from tasks import storage
 from tasks.base.errors import ConfigError, ItemError, RunError
+from tasks.recording.file_kinds import HEAD, packing
 from tasks.recording.names import display_text, safe_name
-from tasks.recording.not_audio import HEAD, packing
 from tasks.storage import bounds, regular, urls
 from tasks.storage.containment import OUT_FOLDERS
 

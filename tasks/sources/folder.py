@@ -23,7 +23,7 @@ from pydantic import AfterValidator, Field
 from tasks import storage
 from tasks.base.errors import ConfigError, ItemError
 from tasks.recording import Ignored, Locator, Recording, unreachable
-from tasks.recording.extensions import known
+from tasks.recording.file_kinds import known
 from tasks.recording.guard import stat_error
 from tasks.recording.names import display_text, recording_name, safe_name
 from tasks.settings import SourceSettings, StageSettings

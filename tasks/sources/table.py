@@ -20,8 +20,8 @@ from pydantic import Field, field_validator
 from tasks import storage
 from tasks.base.errors import ConfigError, ItemError
 from tasks.base.json_types import JsonObject
+from tasks.recording.file_kinds import HEAD
 from tasks.recording.names import display_text
-from tasks.recording.not_audio import HEAD
 from tasks.settings import SourceSettings, StageSettings
 from tasks.settings.base import WORDS
 from tasks.sources import _columns, _notes, _text_encoding, kaldi

@@ -16,10 +16,9 @@ from pydantic import Field
 
 from tasks.base.errors import UNREACHABLE, ConfigError, ItemError
 from tasks.recording import Ignored, Locator, Recording, patient
-from tasks.recording.extensions import known
+from tasks.recording.file_kinds import compression, known
 from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, safe_name
-from tasks.recording.not_audio import compression
 from tasks.settings import SourceSettings
 from tasks.settings.base import READ
 from tasks.sources._containers import containers

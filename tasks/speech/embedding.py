@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tasks.base.arrays import Float32s, Float64s
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE, Float32s, Float64s
 from tasks.models import model_files, registry
 from tasks.models.onnx_session import session
 

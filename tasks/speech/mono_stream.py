@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.base.arrays import Float32s
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE, Float32s
 
 
 class MonoStream:

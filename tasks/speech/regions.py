@@ -9,8 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tasks.base.arrays import Float32s
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE, Float32s
 from tasks.speech.silero import WINDOW, Probabilities
 
 THRESHOLD, NEG_THRESHOLD = 0.5, 0.35

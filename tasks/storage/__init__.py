@@ -1,7 +1,7 @@
 """Storage: folders and object stores behind one `Store`, which `of` gives for a place.
 
     urls        a place: a path or a URL        store, local, objects   `Store` and its two kinds
-    atomic      temp file, fsync, rename        answers, copies         talking to object stores
+    atomic      temp file, fsync, rename        store_errors, uploads   talking to object stores
     lock        one run at a time in an OUT     tables                  Parquet and Arrow files
     containment names from data                 `inside`: the one way from such a name to a place
     regular     files, and nothing else         temporary               folders that go again

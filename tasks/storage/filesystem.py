@@ -13,7 +13,7 @@ Entry: TypeAlias = Mapping[str, Any]
 
 class FileSystem(Protocol):
     """`fsspec.AbstractFileSystem`; keys are without the scheme. Calls belong in
-    `answers.store_errors`."""
+    `store_errors.store_errors`."""
 
     protocol: str | tuple[str, ...]
 

@@ -1,21 +1,31 @@
-"""Sorted keys: in one column, or of sixteen bytes in two columns of eight."""
+"""Sorted keys, looked up many at once; and rows sorted by keys, more of them than fit in memory."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from typing import TypeVar
+import io
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, TypeVar
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks.base.arrays import Bools, Int64s, UInt64s
+from tasks.base.arrays import Bools, FixedBytes, Int64s, UInt64s
+from tasks.storage import long_columns
 
 Key = TypeVar("Key", bound=np.generic)
 Value = TypeVar("Value", bound=np.signedinteger)
 
 BATCH = 1 << 20  # keys that are looked up together
 CACHED = 1 << 16  # keys among which lookups are fast in any order
+
+CUT = 8  # bytes
+AT_ONCE = 1 << 18  # rows, about
 
 
 def index_in(ordered: NDArray[Key], wanted: NDArray[Key]) -> Int64s:
@@ -76,3 +86,122 @@ def hashes(names: Iterable[str], head: str = "") -> UInt64s:
         state.update(name.encode())
         digests += state.digest()[:16]
     return np.frombuffer(bytes(digests), ">u8").astype(np.uint64).reshape(-1, 2)
+
+
+class Order(ExitStack):
+    """Texts, added some at a time.
+
+    A radix sort: texts are cut into words of eight bytes, with a temporary file for each position,
+    and sorted by these words as numbers, last position first: 40 bytes of memory a text.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._files: list[IO[bytes]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, texts: pa.Array | pa.ChunkedArray) -> None:
+        """The next texts, none of them null."""
+        whole = np.array(texts.cast(pa.large_binary()).to_pylist(), np.bytes_)
+        width = -(-max(whole.itemsize, 1) // CUT) * CUT
+        cuts = whole.astype(f"S{width}").view(">u8").reshape(len(whole), width // CUT)
+        for place in range(cuts.shape[1]):
+            if place == len(self._files):
+                self._files.append(self.enter_context(tempfile.TemporaryFile()))  # noqa: SIM115
+            # Where texts before were shorter, the file has a hole: zeros.
+            self._files[place].seek(CUT * self._count)
+            self._files[place].write(np.ascontiguousarray(cuts[:, place]).data)
+        self._count += len(whole)
+
+    def numbers(self) -> Int64s:
+        """The numbers of the texts in the order of their bytes; equal ones as they came."""
+        order = np.arange(self._count)
+        for file in reversed(self._files):
+            file.truncate(CUT * self._count)
+            file.seek(0)
+            cuts = np.frombuffer(file.read(), ">u8")[order].astype(np.uint64)
+            if (cuts[1:] < cuts[:-1]).any():
+                order = order[np.argsort(cuts, kind="stable")]
+        return order
+
+
+def bounds(sample: list[str], count: int) -> FixedBytes:
+    """Bounds of ranges for `Sorted`. `sample`: some of the names, evenly; `count`: about how many
+    rows there are."""
+    ranges = min(-(-count // AT_ONCE), len(sample) + 1)
+    names = sorted(name.encode() for name in sample)
+    return np.array(
+        [names[number * len(sample) // ranges] for number in range(1, ranges)], np.bytes_
+    )
+
+
+class Sorted(ExitStack):
+    """Rows, added some at a time, in the order of some columns, the first of which are names or
+    numbers.
+
+    Rows go to temporary files in `folder` by ranges of these, and each range is sorted by itself:
+    a range and `most` rows are in memory. The ranges do not affect the result. A single range stays
+    in memory, as it is sorted there anyway.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        by: Sequence[str],
+        bounds: NDArray[np.generic],
+        most: int = AT_ONCE,
+        folder: Path | None = None,
+    ) -> None:
+        super().__init__()
+        self._schema, self._by, self._bounds, self._most = schema, list(by), bounds, most
+        self._files: list[IO[bytes]] = []
+        self._writers: list[pa.RecordBatchStreamWriter] = []
+        for _ in range(len(bounds) + 1):
+            target: IO[bytes] = io.BytesIO()
+            if len(bounds):
+                target = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+            file = self.enter_context(target)
+            self._files.append(file)
+            self._writers.append(self.enter_context(pa.ipc.new_stream(file, schema)))
+        self._waiting = [schema.empty_table()]
+        self._rows = 0
+
+    def add(self, rows: pa.Table) -> None:
+        """The next rows; of equal ones, those that were added first come first."""
+        self._waiting.append(rows.select(self._schema.names).cast(self._schema))
+        self._rows += len(rows)
+        if self._rows >= self._most:
+            self._write()
+
+    def _write(self) -> None:
+        rows = pa.concat_tables(self._waiting).combine_chunks()
+        self._waiting, self._rows = [self._schema.empty_table()], 0
+        if not len(self._bounds):
+            self._writers[0].write_table(rows)
+            return
+        first = rows[self._by[0]]
+        if pa.types.is_integer(first.type):
+            values = first.to_numpy()
+        else:
+            values = np.array(first.cast(pa.binary()).to_pylist(), np.bytes_)
+        range_of = np.searchsorted(self._bounds, values, side="right").astype(np.uint16)
+        order = np.argsort(range_of, kind="stable")
+        edges = np.searchsorted(range_of, np.arange(len(self._files) + 1), sorter=order)
+        rows = long_columns.take(rows, order)
+        for number in np.flatnonzero(np.diff(edges)).tolist():
+            size = int(edges[number + 1] - edges[number])
+            self._writers[number].write_table(rows.slice(int(edges[number]), size))
+
+    def tables(self) -> Iterator[pa.Table]:
+        """All rows in their order; at least one table."""
+        self._write()
+        for writer, file in zip(self._writers, self._files, strict=True):
+            writer.close()
+            file.seek(0)
+            with pa.ipc.open_stream(file) as stream:
+                rows = stream.read_all()
+            order = pc.sort_indices(rows, [(name, "ascending") for name in self._by])
+            yield long_columns.take(rows, order.to_numpy())

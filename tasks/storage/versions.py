@@ -21,7 +21,7 @@ from tasks.base.errors import ConfigError, RunError, UnsafePlace
 from tasks.base.json_types import DatasetJson, PublishedEntry, parsed
 from tasks.base.schema import DATASET_FILE
 from tasks.storage import publication, tables
-from tasks.storage._sealed import VERSION
+from tasks.storage.publication import VERSION
 
 
 def home(out: Path) -> Path:

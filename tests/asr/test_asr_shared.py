@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 
 from tasks.asr import SharedWindow, SpeechClip, Transcript, Word, faster_whisper
 from tasks.asr._whisper import spoken_languages
-from tasks.asr._whisper.requests import (
+from tasks.asr._whisper.passages import (
     TOKENS,
     WINDOW_SECONDS,
+    apart,
     divided,
     requests_of,
     told_after,
 )
 from tasks.asr._whisper.results import BeamResult, Context, Language, Window
-from tasks.asr._whisper.shared import apart
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE
 from tasks.insight.estimating import planning
 from tasks.settings.job import Job
 from tasks.shard_store import shared_windows

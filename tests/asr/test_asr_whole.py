@@ -9,7 +9,7 @@ from tasks.asr import SpeechClip, Word
 from tasks.asr._whisper import whole_clips
 from tasks.asr._whisper.results import BeamResult, Language, Window
 from tasks.asr._whisper.whole_clips import Hearing, uncovered
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE
 from tests.helpers.stub_whisper import Ear, Span, heard
 
 

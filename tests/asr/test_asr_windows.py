@@ -20,7 +20,6 @@ from tasks.asr._whisper import (
     results,
     whole_clips,
     windows,
-    word_times,
 )
 from tasks.asr._whisper.results import Context
 from tasks.base.errors import ConfigError
@@ -298,7 +297,7 @@ def test_a_long_clip_is_heard_in_pieces_of_five_minutes() -> None:
 
 def test_words_are_in_order_and_within_the_clip() -> None:
     given = [Word("a", -0.1, 0.4, 1), Word("b", 0.38, 0.37, 1), Word("c", 0.5, 2.0, 1)]
-    found = word_times.ordered(given, 1.5)
+    found = results.ordered(given, 1.5)
     assert [(w.start, w.end) for w in found] == [(0.0, 0.4), (0.4, 0.4), (0.5, 1.5)]
 
 
@@ -307,7 +306,7 @@ def test_words_that_the_engine_cannot_align() -> None:
         raise IndexError("index 3 is out of bounds")
 
     engine = SimpleNamespace(add_word_timestamps=broken)
-    assert word_times.aligned(engine, None, None, [1], RATE) is None
+    assert results.aligned(engine, None, None, [1], RATE) is None
 
 
 def test_one_script_for_chinese() -> None:

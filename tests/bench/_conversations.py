@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tasks.audio import open_stream
 from tasks.audio.channels import mean
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE
 from tasks.recording import Locator
 from tasks.speech.mono_stream import MonoStream
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from tasks.audio import Clip
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE
 from tasks.corpus import identities, voices
 from tasks.diarizers import Turn, segments
 from tasks.filters import speaker_purity

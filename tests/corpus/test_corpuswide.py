@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.publish.upkeep.verify import verify
-from tasks.storage.external_sort import Order
+from tasks.storage.sorted_keys import Order
 from tests.helpers import corpus, fuzz
 
 COPIES = {"use": "duplicate"}

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tasks.filters import duplicate
-from tasks.filters._duplicates import candidates, fingerprinting, parts
+from tasks.filters._duplicates import candidates, fingerprinting, fingerprints
 from tasks.filters._duplicates.candidates import Numbered
 from tasks.filters._duplicates.fingerprints import MOST_BLOCKS, StoredFingerprints
 from tasks.filters._duplicates.search import Copies
@@ -104,7 +104,7 @@ def test_answers_are_those_of_one_process(
     monkeypatch.setattr(candidates, "CODES_AT_ONCE", 300)
     monkeypatch.setattr(candidates, "PAIRS_AT_ONCE", 50)
     monkeypatch.setattr(candidates, "IN_CACHE", 16)
-    monkeypatch.setattr(parts, "AT_ONCE", 1000)
+    monkeypatch.setattr(fingerprints, "AT_ONCE", 1000)
     tables = [whole.slice(at, 70) for at in range(0, CLIPS, 70)]
     found = found_among(tables, order, thresholds, block=20_000)
     assert digest(found) == WHOLE[seed, same_length]
@@ -116,10 +116,10 @@ def test_pairs_of_blocks_stay_few_enough_to_number() -> None:
         many.add(made)
         many.finish()
         assert 1 < many.blocks <= MOST_BLOCKS
-        parts = Numbered(many, np.arange(CLIPS, dtype=np.int32)).part_of(
+        fingerprints = Numbered(many, np.arange(CLIPS, dtype=np.int32)).part_of(
             Pairs(*np.stack([np.arange(CLIPS), np.arange(CLIPS)[::-1], np.zeros(CLIPS, np.int64)]))
         )
-        low, high = parts // many.blocks, parts % many.blocks
+        low, high = fingerprints // many.blocks, fingerprints % many.blocks
         block = many.block_of(np.arange(CLIPS, dtype=np.int32)).astype(int)
         assert (low == np.minimum(block, block[::-1])).all()
         assert (high == np.maximum(block, block[::-1])).all()

@@ -19,7 +19,7 @@ import pytest
 from numpy.typing import NDArray
 
 from flows import cli
-from tasks.base import speech_rate
+from tasks.base import arrays
 from tasks.base.errors import ConfigError, RunError
 from tasks.models import (
     campplus_graph,
@@ -248,7 +248,7 @@ def test_the_same_graph_gives_the_same_bytes() -> None:
 
 def test_band_passes_pass_their_band() -> None:
     home = "sincnet.conv1d.0.filterbank"
-    times = 2 * np.pi * np.arange(-125, 0, dtype=np.float64)[None] / speech_rate.RATE
+    times = 2 * np.pi * np.arange(-125, 0, dtype=np.float64)[None] / arrays.RATE
     tensors = {
         f"{home}.low_hz_": np.full((1, 1), 950, np.float32),  # + 50 Hz
         f"{home}.band_hz_": np.full((1, 1), 950, np.float32),

@@ -27,7 +27,7 @@ from flows.cli import reviews
 from flows.run import run_folder
 from tasks.base.errors import ConfigError, ItemError, RunError
 from tasks.plugins import resolve_source
-from tasks.recording import Recording, parquet_pages, yaml_text
+from tasks.recording import Recording, parquet_tables, yaml_text
 from tasks.settings import PackageSettings, Source, split_lists
 from tasks.storage import versions
 from tests.helpers import hostile, listed_apart
@@ -156,7 +156,7 @@ def test_pages_are_those_that_were_written(tmp_path: Path) -> None:
         path = parquet(tmp_path / "x.parquet", audio, {**own, "use_dictionary": False}, text=texts)
         with path.open("rb") as file:
             group = pq.read_metadata(path).row_group(0)
-            pages = list(parquet_pages.of(file, group.column(2)))
+            pages = list(parquet_tables.pages_of(file, group.column(2)))
             assert sum(page.rows for page in pages) == 1000
             assert len(pages) > 20
             assert 34_000 < sum(page.plain for page in pages) < 40_000
@@ -165,7 +165,7 @@ def test_pages_are_those_that_were_written(tmp_path: Path) -> None:
         data[at : at + 8] = b"\xff" * 8
         path.write_bytes(data)
         with path.open("rb") as file, pytest.raises(ItemError, match="no page at byte"):
-            list(parquet_pages.of(file, group.column(2)))
+            list(parquet_tables.pages_of(file, group.column(2)))
 
 
 CUT = {

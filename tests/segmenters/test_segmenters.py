@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from tasks.audio.channels import STRETCH, Heard, mean
-from tasks.base import speech_rate
+from tasks.base import arrays
 from tasks.base.errors import ConfigError
 from tasks.models import model_files, onnx_session
 from tasks.recording import Segment
@@ -59,7 +59,7 @@ class Scripted:
     """
 
     def __init__(self, rate: int) -> None:
-        self.step = _silero.WINDOW * rate // speech_rate.RATE
+        self.step = _silero.WINDOW * rate // arrays.RATE
         self.rest = np.empty(0, np.float32)
         self.windows = np.empty((0, _silero.WINDOW), np.float32)
 

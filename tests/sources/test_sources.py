@@ -21,7 +21,7 @@ from tasks.base.errors import CODES, ConfigError
 from tasks.base.shelves import names
 from tasks.plugins import resolve_source
 from tasks.recording import Ignored, Locator, Recording, Segment
-from tasks.recording.extensions import known
+from tasks.recording.file_kinds import known
 from tasks.recording.names import recording_name, safe_name
 from tasks.settings import Source
 from tasks.storage.bounds import MAX_LINE_BYTES

@@ -24,7 +24,7 @@ from tasks.publish.choosing.components import speakers_in
 from tasks.publish.upkeep import verify
 from tasks.settings import Plugin
 from tasks.speech import linkage as linking
-from tasks.storage import external_sort, tables
+from tasks.storage import sorted_keys, tables
 from tests.helpers import corpus
 from tests.plugins import voiced
 
@@ -211,7 +211,7 @@ def test_nothing_depends_on_how_much_is_in_memory(
     first, more = night(0, 80), night(40, 40)
     whole = linked(first, NOTHING, 0.5, False)
     later = linked([*first[1:], *more], whole, 0.5, False)
-    monkeypatch.setattr(external_sort, "AT_ONCE", 7)
+    monkeypatch.setattr(sorted_keys, "AT_ONCE", 7)
     monkeypatch.setattr(identities, "SAMPLED", np.uint64(3))
     assert linked(first, NOTHING, 0.5, False).equals(whole, check_metadata=True)
     again = linked([*first[1:], *more], whole, 0.5, False)

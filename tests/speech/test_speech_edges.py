@@ -11,7 +11,7 @@ import soxr
 from numpy.typing import NDArray
 
 from tasks import audio
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE
 from tasks.recording import Locator
 from tasks.segmenters import Span, _edges, vad
 from tasks.segmenters._detector import DOUBT, SpeechDetector

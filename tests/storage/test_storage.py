@@ -28,8 +28,7 @@ from tasks.settings.job import Job
 from tasks.shard_store import manifest
 from tasks.storage import OBJECTS, download_cache, lease, lock, objects, tables, urls, versions
 from tasks.storage.lock import hold
-from tasks.storage.object_spans import ranges
-from tasks.storage.objects import Objects
+from tasks.storage.objects import Objects, read_spans
 from tests.helpers import corpus
 from tests.helpers.s3_server import BUCKET, S3
 
@@ -169,7 +168,7 @@ def test_ranges_of_objects(url: str) -> None:
     out = storage.place(url)
     OBJECTS.put(out / "x", bytes(range(100)))
     wanted = [("x", 10, 12), ("gone", 0, 4), ("x", 98, 104), ("x", 200, 300)]
-    assert ranges(out, wanted) == [b"\n\x0b", None, b"bc", b""]
+    assert read_spans(out, wanted) == [b"\n\x0b", None, b"bc", b""]
 
 
 def test_names_that_look_like_patterns(url: str) -> None:

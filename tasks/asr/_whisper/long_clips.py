@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tasks.asr import SpeechClip, Transcript, Word
-from tasks.asr._whisper.results import Language
+from tasks.asr._whisper.results import APPENDED, PREPENDED, Language, ordered
 from tasks.asr._whisper.settings import Settings
 from tasks.asr._whisper.windows import LOOP_RATIO, LOOP_RETRY, SECONDS
-from tasks.asr._whisper.word_times import APPENDED, PREPENDED, ordered
-from tasks.base.arrays import Float32s
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE, Float32s
 
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel

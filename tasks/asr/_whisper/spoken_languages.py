@@ -14,7 +14,7 @@ import numpy as np
 
 from tasks.asr import SharedWindow
 from tasks.asr._whisper.results import Language
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE
 
 if TYPE_CHECKING:
     from ctranslate2 import StorageView

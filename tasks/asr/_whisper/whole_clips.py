@@ -14,10 +14,9 @@ import numpy as np
 
 from tasks import speech
 from tasks.asr import SpeechClip, Transcript, Word
-from tasks.asr._whisper.results import SILENCE_LOGPROB, BeamResult, Language, Window
+from tasks.asr._whisper.results import SILENCE_LOGPROB, BeamResult, Language, Window, ordered
 from tasks.asr._whisper.windows import LOOP_RATIO
-from tasks.asr._whisper.word_times import ordered
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE
 from tasks.speech import Span
 
 LEAST_SECONDS = 0.8  # of speech without words; a word may end up to 0.5 s before its speech

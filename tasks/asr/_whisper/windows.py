@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tasks.asr import SpeechClip, Word
-from tasks.asr._whisper import loading, spoken_languages, word_times
+from tasks.asr._whisper import loading, results, spoken_languages
 from tasks.asr._whisper.results import BeamResult, Context, Language, Window
 from tasks.asr._whisper.settings import Settings
-from tasks.base.arrays import Float32s
+from tasks.base.arrays import RATE, Float32s
 from tasks.base.json_types import JsonObject
-from tasks.base.speech_rate import RATE
 
 if TYPE_CHECKING:
     from ctranslate2 import StorageView
@@ -107,10 +106,10 @@ class Windows:
         words: tuple[Word, ...] | None = ()
         if heard.text and not heard.silent:
             samples = len(clip.samples)
-            words = word_times.aligned(self._model, tokenizer, encoded, heard.tokens, samples)
+            words = results.aligned(self._model, tokenizer, encoded, heard.tokens, samples)
         if clip.window is None:
             return Window(heard, language, words)
-        phrases = word_times.phrases(heard.tokens, tokenizer)
+        phrases = results.phrases(heard.tokens, tokenizer)
         spoken = spoken_languages.of_utterances(self._model, encoded, clip.window, language)
         return Window(heard, language, words, phrases, spoken)
 
@@ -161,7 +160,7 @@ class Windows:
         heard: dict[int, BeamResult] = {}
         parts = _parts(encoded, [*groups.values()])
         for members, part in zip(groups.values(), parts, strict=True):
-            results = self._model.model.generate(
+            generated = self._model.model.generate(
                 part,
                 [prompts[i][0] for i in members],
                 beam_size=self._settings.beam_size,
@@ -170,7 +169,7 @@ class Windows:
                 return_no_speech_prob=True,
                 **options,
             )
-            for i, result in zip(members, results, strict=True):
+            for i, result in zip(members, generated, strict=True):
                 heard[i] = _heard(result, prompts[i][1])
         return [heard[i] for i in range(len(prompts))]
 

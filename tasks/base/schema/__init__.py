@@ -2,18 +2,6 @@
 
 from typing import Any
 
-from tasks.base.schema.checkpoints import AUDIO, CUTS, ENHANCED, RECORDINGS, TRANSCRIPTS
-from tasks.base.schema.columns import about
-from tasks.base.schema.published import (
-    DATASET_FILE,
-    LEDGER,
-    LEDGER_FILE,
-    METRICS,
-    SPEAKERS,
-    SPLITS,
-    UTTERANCES,
-    UTTERANCES_FILE,
-)
 from tasks.base.schema.rows import (
     AnyRow,
     AudioRow,
@@ -32,6 +20,22 @@ from tasks.base.schema.rows import (
     TurnRow,
     UtteranceRow,
     WordRow,
+)
+from tasks.base.schema.tables import (
+    AUDIO,
+    CUTS,
+    DATASET_FILE,
+    ENHANCED,
+    LEDGER,
+    LEDGER_FILE,
+    METRICS,
+    RECORDINGS,
+    SPEAKERS,
+    SPLITS,
+    TRANSCRIPTS,
+    UTTERANCES,
+    UTTERANCES_FILE,
+    about,
 )
 
 Row = dict[str, Any]  # of any of these tables, by column

@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from tasks.base.arrays import Float32s
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE, Float32s
 from tasks.filters._dnsmos import networks
 
 WINDOW = 144_160  # samples: 9.01 s; windows begin a second apart

@@ -14,8 +14,12 @@ import numpy as np
 
 from tasks.base.arrays import Float32s, Float64s, Int32s, Int64s, UInt16s, UInt32s, UInt64s
 from tasks.filters._duplicates import fingerprinting
-from tasks.filters._duplicates.fingerprints import KEY_PARTS, SORTED_BITS, StoredFingerprints
-from tasks.filters._duplicates.parts import PartitionedRecords
+from tasks.filters._duplicates.fingerprints import (
+    KEY_PARTS,
+    SORTED_BITS,
+    PartitionedRecords,
+    StoredFingerprints,
+)
 from tasks.filters._duplicates.table import Fingerprints, Pairs, Thresholds, numbers
 from tasks.storage.sorted_keys import first_of_runs
 

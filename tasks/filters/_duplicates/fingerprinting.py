@@ -32,8 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.audio import Clip
-from tasks.base.arrays import Float32s, Float64s, UInt16s
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE, Float32s, Float64s, UInt16s
 from tasks.filters import _derived as derived
 
 LAYOUT = 1

@@ -30,7 +30,7 @@ from tasks.publish.outcomes import shard_batches
 from tasks.publish.outcomes.shard_batches import VOICE, ShardBatch
 from tasks.publish.speakers import Speakers
 from tasks.settings.job import Job
-from tasks.settings.portions import REST
+from tasks.settings.package import REST
 from tasks.storage import tables, versions
 
 

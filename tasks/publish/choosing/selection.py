@@ -24,7 +24,7 @@ from tasks.publish.choosing.components import Sides, speakers_in
 from tasks.publish.choosing.split_input import Candidates
 from tasks.settings import split_lists
 from tasks.settings.job import Job
-from tasks.settings.portions import REST
+from tasks.settings.package import REST
 from tasks.storage import long_columns, sorted_keys, versions
 
 

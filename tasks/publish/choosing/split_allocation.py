@@ -13,7 +13,7 @@ from tasks.base.arrays import Bools, Int32s, Int64s
 from tasks.publish import seeded_hash
 from tasks.publish.choosing.components import KINDS, Nodes, Sides
 from tasks.settings import PackageSettings, Split
-from tasks.storage.external_sort import Order
+from tasks.storage.sorted_keys import Order
 
 HOUR = 3_600_000_000  # µs
 BATCH = 1 << 18  # names that are looked at together

@@ -16,8 +16,8 @@ from tasks.publish.choosing.components import KINDS, speakers_in
 from tasks.publish.choosing.split_by_list import MatchedList
 from tasks.publish.name_table import Names
 from tasks.settings import PackageSettings, split_lists
-from tasks.storage.external_sort import Order
 from tasks.storage.long_columns import joined
+from tasks.storage.sorted_keys import Order
 
 #: Columns of a row that splits and weights go by.
 COLUMNS = (

@@ -46,7 +46,7 @@ from tasks.publish.choosing.components import AT_ONCE, KINDS, TEXT, Sides, Split
 from tasks.publish.choosing.split_allocation import BATCH, HOUR
 from tasks.publish.choosing.split_input import Candidates
 from tasks.settings import PackageSettings, Split
-from tasks.settings.portions import REST
+from tasks.settings.package import REST
 from tasks.storage import tables
 from tasks.storage.versions import Proved
 

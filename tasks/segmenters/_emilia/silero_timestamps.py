@@ -11,7 +11,7 @@ Silero VAD 5 and 6 apply these rules to the whole recording; the regions here ar
 
 from __future__ import annotations
 
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE
 from tasks.segmenters._speech_settings import SpeechSettings
 from tasks.speech.silero import WINDOW
 

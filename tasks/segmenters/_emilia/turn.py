@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tasks.audio.channels import Heard
-from tasks.base.arrays import Float32s
-from tasks.base.speech_rate import RATE
+from tasks.base.arrays import RATE, Float32s
 from tasks.segmenters._emilia.largest_gap import LargestGapSplitter
 from tasks.segmenters._emilia.silero_timestamps import SileroTimestamps
 from tasks.segmenters._speech_settings import SpeechSettings

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from tasks.base.errors import ItemError
 from tasks.recording import Segment
-from tasks.scoring.wordless import wordless
+from tasks.scoring.cleaning import wordless
 from tasks.settings import StageSettings
 from tasks.settings.base import WORDS
 from tasks.sources._beside import captions, elan, nist, services, spoken, tiers

@@ -11,7 +11,7 @@ from functools import partial
 from tasks import storage
 from tasks.base.errors import ItemError, MillError
 from tasks.recording import Recording, unreachable
-from tasks.recording.extensions import known
+from tasks.recording.file_kinds import known
 from tasks.recording.names import display_text
 from tasks.sources._beside.choice import MOST_BYTES, Read, Texts, kind_of, read
 from tasks.sources._beside.cues import NoTranscript

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tasks.scoring.wordless import LONGEST_ASIDE
+from tasks.scoring.cleaning import LONGEST_ASIDE
 
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>")
 _TAG = re.compile(

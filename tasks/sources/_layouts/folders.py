@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
-from tasks.recording.extensions import known
+from tasks.recording.file_kinds import known
 from tasks.sources._audio_places import stem
 from tasks.sources._paths import skip_reason
 

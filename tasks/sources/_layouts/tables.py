@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from tasks.base import language_codes
 from tasks.base.errors import ConfigError
-from tasks.recording.extensions import known
+from tasks.recording.file_kinds import known
 from tasks.sources import _columns
 from tasks.sources._delimited import Form, Record, form_of, records
 from tasks.sources._layouts.folders import by_stem, files_below, homes

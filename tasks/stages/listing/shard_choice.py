@@ -21,7 +21,7 @@ from tasks.stages.listing.known_recordings import KnownRecordings
 from tasks.stages.listing.row_files import LISTED, PLACE
 from tasks.stages.listing.survey import Survey
 from tasks.storage import long_columns, sorted_keys, tables
-from tasks.storage.external_sort import Sorted
+from tasks.storage.sorted_keys import Sorted
 
 BUCKET = 50_000  # rows that are brought into the order of their shards at once
 

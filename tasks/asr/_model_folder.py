@@ -26,7 +26,7 @@ def folder(model: str | None, recogniser: str, example: str) -> Path:
     path = Path(model).expanduser()
     if not path.is_dir():
         raise ConfigError(
-            f"transcribe.backend.model {model!r} is not a folder here; models are never "
+            f"transcribe.backend.model {model!r} is not a folder on this machine; models are never "
             f"downloaded: fetch one, for example {example} from Hugging Face, and give its folder"
         )
     return path
@@ -37,8 +37,8 @@ def checked(*files: Path) -> None:
     for path in files:
         if path.is_file() and (size := path.stat().st_size) > MOST_LIST:
             raise ConfigError(
-                f"{path} has {size} bytes, and no list or settings of a model have more than "
-                f"{MOST_LIST}: get the model again from its owner"
+                f"{path} has {size} bytes, but a model's lists and settings have at most "
+                f"{MOST_LIST}: download the model again"
             )
 
 

@@ -76,8 +76,8 @@ class Settings(StageSettings):
     )
     language: str | None = Field(
         None,
-        description="Language of clips whose source forces none: ISO 639-1. Whisper and Canary go "
-        "by it; Canary takes English where there is none.",
+        description="Language of clips whose source forces none: ISO 639-1. Only for Whisper and "
+        "Canary; Canary defaults to English.",
         json_schema_extra=WORDS,
     )
     max_seconds: float | None = Field(

@@ -75,8 +75,8 @@ def _files(settings: Settings) -> tuple[Path, Path, *tuple[Path, ...]]:
     tokens = next((path for path in names if path.is_file()), None)
     if not graph.is_file() or tokens is None:
         raise ConfigError(
-            f"transcribe.backend.model {settings.model!r} lacks model.onnx, or the tokens that it "
-            "gives: tokens.txt or vocab.json"
+            f"transcribe.backend.model {settings.model!r} lacks model.onnx or its tokens: "
+            f"tokens.txt or vocab.json"
         )
     scaling = folder / "preprocessor_config.json"
     _model_folder.checked(tokens, scaling)
@@ -93,12 +93,12 @@ def alphabet(path: Path) -> Alphabet:
             lines = (line.rsplit(maxsplit=1) for line in text.splitlines() if line.strip())
             numbers = {(parts[0] if len(parts) > 1 else " "): int(parts[-1]) for parts in lines}
         if sorted(numbers.values()) != list(range(len(numbers))) or not numbers:
-            raise ValueError("its numbers are not 0 to the number of tokens")
+            raise ValueError("its numbers do not count up from 0 without a gap")
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise ConfigError(f"{path} holds no tokens: {error}") from error
     blank = next((numbers[name] for name in BLANKS if name in numbers), None)
     if blank is None:
-        raise ConfigError(f"{path} names no blank: one of {', '.join(BLANKS)}")
+        raise ConfigError(f"{path} has no blank token: one of {', '.join(BLANKS)}")
     return Alphabet(tuple(sorted(numbers, key=lambda token: numbers[token])), blank)
 
 

@@ -28,7 +28,7 @@ WORDS = _WORDS.split()
 class Settings(StageSettings):
     language: str | None = Field(
         None,
-        description="Language of clips that force none: ISO 639-1.",
+        description="Language of clips whose source forces none: ISO 639-1.",
         json_schema_extra=base.WORDS,
     )
     seed: int = Field(0, description="Another seed gives other words, as another model would.")

@@ -47,7 +47,7 @@ class Settings(StageSettings):
         6.5, gt=0, description="Most tokens per second of audio; ends a text that runs in a loop."
     )
     all_cores: bool = Transient(
-        False, "One thread per core instead of one in all: for a single worker."
+        False, "One thread per core instead of one in total: for a single worker."
     )
 
 
@@ -74,7 +74,7 @@ def abilities(settings: Settings) -> Abilities:
 
 def language_fault(settings: Settings, language: str) -> str | None:
     english = language_codes.base(language) in ("en", "eng")
-    return None if english else f"moonshine hears English only, not {language!r}"
+    return None if english else f"moonshine recognises English only, not {language!r}"
 
 
 def locate() -> Path:

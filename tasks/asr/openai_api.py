@@ -73,7 +73,7 @@ class Settings(ServerSettings):
         if self.word_timestamps and self.response_format != "verbose_json":
             raise ValueError("word_timestamps needs response_format verbose_json")
         if self.api_key is not None and self.api_key_env is not None:
-            raise ValueError("api_key and api_key_env are given: one is enough")
+            raise ValueError("api_key and api_key_env are both given: give only one")
         return self
 
 

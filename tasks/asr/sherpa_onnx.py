@@ -190,8 +190,7 @@ def _proven(settings: Settings) -> None:
     if lacking := [name for name in METADATA[settings.family] if name not in stated]:
         raise ConfigError(
             f"{graph.name} of {settings.model!r} is not a {settings.family} model of sherpa-onnx: "
-            f"its metadata lack {', '.join(lacking)}; transcribe.backend.family says which kind it "
-            "is"
+            f"its metadata lack {', '.join(lacking)}; set transcribe.backend.family to its kind"
         )
 
 

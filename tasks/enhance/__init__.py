@@ -15,7 +15,7 @@ class EnhancerSettings(StageSettings):
         12.0,
         gt=0,
         le=100,
-        description="Most that is taken away, dB: the original stays in the result so far below. "
+        description="Most attenuation, dB: the original stays in the result this far below. "
         "null: no limit.",
     )
     keep_if_better: bool = Threshold(

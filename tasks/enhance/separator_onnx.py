@@ -37,17 +37,17 @@ class Settings(EnhancerSettings):
     path: str = Transient(
         "", "The graph, or a folder that holds one: UVR-MDX-NET-Inst_HQ_3.onnx for Emilia."
     )
-    licence: str = Threshold("unknown", "Of the weights, for the data card.", mark=WORDS)
+    licence: str = Threshold("unknown", "Licence of the weights, for the data card.", mark=WORDS)
     n_fft: int = Field(6144, ge=64, multiple_of=2, description="Samples of a frame.")
     hop: int = Field(1024, ge=16, description="Samples from a frame to the next.")
     gives: Literal["music", "voice"] = Field(
-        "music", description="What the graph gives; of music, the rest of the mix is the voice."
+        "music", description="What the graph gives; if music, the rest of the mix is the voice."
     )
     denoise: bool = Field(
-        True, description="Hear each window twice, which halves the graph's noise."
+        True, description="Process each window twice, which halves the graph's noise."
     )
     limit_db: float | None = Field(
-        None, gt=0, le=100, description="Most that is taken away, dB. null: no limit."
+        None, gt=0, le=100, description="Most attenuation, dB. null: no limit."
     )
 
 
@@ -78,7 +78,8 @@ def _graph(settings: Settings) -> Path:
     if not settings.path or len(graphs) != 1 or not graphs[0].is_file():
         raise ConfigError(
             f"{ASKED_BY} needs a UVR-MDX graph, which is not there: type `--set "
-            "enhance.path=FILE`, the path of an .onnx file or of a folder with one; none is fetched"
+            "enhance.path=FILE`, the path of an .onnx file or of a folder with one; none is "
+            "downloaded"
         )
     return graphs[0]
 

@@ -49,7 +49,7 @@ def faults(row: ClipRow, name: str, data: bytes | memoryview, suffix: Suffix) ->
         header = audio.wav_header(row["num_samples"], row["sample_rate"])
         view = memoryview(data)
         if view[: len(header)] != header:
-            return [f"{name} has another header than its row asks for"]
+            return [f"{name} has a header that differs from its row"]
         pcm = view[len(header) :]
     else:
         try:

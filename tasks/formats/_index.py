@@ -27,4 +27,4 @@ def of_lines(data: bytes) -> bytes:
 
 def faults(out: Output, path: str, right: bytes) -> list[str]:
     same = (out.home / path).read_bytes() == right
-    return [] if same else [f"{path} names other places than its file has"]
+    return [] if same else [f"{path} does not match the positions in its file"]

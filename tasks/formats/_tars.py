@@ -104,4 +104,4 @@ def read(path: Path, digest: hashlib._Hash | None = None) -> Iterator[Member]:
         rest = file.read()
         update(rest)
         if whole % RECORD or whole - end < 2 * BLOCK or rest.strip(b"\0"):
-            raise ValueError(f"{path.name} does not end as a tar does")
+            raise ValueError(f"{path.name} does not end with the end mark of a tar")

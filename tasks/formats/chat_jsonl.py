@@ -60,10 +60,11 @@ class Settings(_clips.AudioSettings):
     """Whose schema it is, and what is asked."""
 
     profile: Literal["ms_swift", "llama_factory", "qwen_audio"] = Threshold(
-        "ms_swift", "Whose schema: ms-swift, LLaMA-Factory, or the messages of Qwen2-Audio."
+        "ms_swift",
+        "Schema of the lines: ms-swift's, LLaMA-Factory's, or the messages of Qwen2-Audio.",
     )
     tasks: tuple[Task, ...] = Threshold(
-        ("asr",), "What is asked of each clip: asr, caption, speaker_count.", min_length=1
+        ("asr",), "Tasks that each clip is a turn of: asr, caption, speaker_count.", min_length=1
     )
     prompts: dict[Task, str] = Threshold(
         {}, "Another prompt for a task; it may name columns, as {language}."
@@ -79,7 +80,7 @@ class Settings(_clips.AudioSettings):
     @model_validator(mode="after")
     def _check(self) -> Settings:
         if len({*self.tasks}) != len(self.tasks):
-            raise ValueError("tasks names one twice")
+            raise ValueError("tasks lists one twice")
         if "caption" in self.tasks and not self.caption:
             raise ValueError("the task caption needs the setting caption, the text of the answer")
         for template in (*self.prompts.values(), self.caption):

@@ -77,13 +77,14 @@ class Settings(_clips.AudioSettings):
     """Which trainer reads it."""
 
     profile: _profiles.Name = Threshold(
-        "ljspeech", "Whose layout: columns, separator, header, quotes, folders, names of lists."
+        "ljspeech",
+        "Layout to write, by trainer: columns, separator, header, quotes, folders, names of lists.",
     )
 
     @model_validator(mode="after")
     def _refuse_flac(self) -> Settings:
         if self.audio == "flac" and not _profiles.PROFILES[self.profile].flac:
-            raise ValueError(f"audio flac: what reads {self.profile} takes WAV only")
+            raise ValueError(f"audio flac: readers of {self.profile} accept WAV only")
         return self
 
 

@@ -124,7 +124,7 @@ def doubts(shelf: str, use: str) -> list[str]:
         return []
     noun, _, full = contracts.CONTRACTS[shelf]
     return [
-        f"{shelf}: {name} in the module {use!r} is no member of a {noun}, so nothing calls it "
+        f"{shelf}: {name} in the module {use!r} is not a member of a {noun}, so nothing calls it "
         f"unless the module does; did you mean {member}?"
         for name, member in members.misspelt(module(shelf, use), full)
     ]

@@ -57,11 +57,12 @@ class Settings(StageSettings):
         40_000,
         ge=8_000,
         le=192_000,
-        description="automatic: rate at which pauses are sought, Hz, as Applio's; null: the "
+        description="automatic: rate at which pauses are searched for, Hz, as Applio's; null: the "
         "recording's own.",
     )
     highpass: bool = Field(
-        True, description="automatic: seek pauses without what lies below 48 Hz, as Applio does."
+        True,
+        description="automatic: search for pauses without what lies below 48 Hz, as Applio does.",
     )
     window_seconds: float = Field(3.0, gt=0, le=600, description="Length of a window, s.")
     overlap_seconds: float = Field(

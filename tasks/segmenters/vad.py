@@ -41,8 +41,8 @@ class Settings(SpeechSettings):
     merge: Literal["default", "emilia"] = Field(
         "default",
         description="emilia: the rules of Emilia-Pipe on speaker turns, the source's or a "
-        "diarizer's, which know no target_seconds; min_seconds is 3, max_gap_seconds 2, "
-        "min_speech_ms 250 and speech_pad_ms 30 then, unless they are given.",
+        "diarizer's, which have no target_seconds; min_seconds is then 3, max_gap_seconds 2, "
+        "min_speech_ms 250 and speech_pad_ms 30, unless they are set.",
     )
 
     @model_validator(mode="before")

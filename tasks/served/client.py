@@ -35,7 +35,7 @@ def check(settings: ServerSettings, where: str, user: str) -> None:
         if value is None:
             raise ConfigError(
                 f"{where}.{name} is missing: {user} needs the server's url (http://host:8000/v1, "
-                "say) and a model that it has"
+                "say) and the name of a model on it"
             )
     if settings.ca_file is not None and not Path(settings.ca_file).is_file():
         raise ConfigError(f"{where}.ca_file {settings.ca_file!r} is not a file here")
@@ -52,7 +52,7 @@ def key(settings: ServerSettings, where: str, given: str = "") -> str:
                 "process: export it where the run starts and on the workers"
             )
     if not secret.isascii() or not secret.isprintable():
-        raise ConfigError(f"the key of {where} has characters that no key has")
+        raise ConfigError(f"the key of {where} has characters that are invalid in a key")
     return secret.strip()
 
 
@@ -127,7 +127,7 @@ class Client:
             server.ask(control, retries=0)
         except Refused:
             raise RunError(
-                f"the {self._service.noun} {self._settings.url} takes no "
+                f"the {self._service.noun} {self._settings.url} accepts no "
                 f"{self._service.items[:-1]} with these settings: {fault}; check {hint}"
             ) from None
         except Unanswered:
@@ -137,7 +137,8 @@ class Client:
     def _down(self, fault: str) -> str:
         where = self._service.where
         return (
-            f"the {self._service.noun} {self._settings.url} cannot be used now: {fault}; what it "
-            f"has answered is kept, run it again to go on ({where}.timeout, .retries and .parallel "
-            "say how long and how hard it is asked)"
+            f"the {self._service.noun} {self._settings.url} cannot be used now: {fault}; its "
+            f"answers so far are kept: run it again to continue ({where}.timeout, .retries and "
+            f".parallel "
+            "limit how long and how often it is called)"
         )

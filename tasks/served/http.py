@@ -209,15 +209,16 @@ class Server:
             cure = f"give a valid key by {where}.api_key_env (the name of a variable)"
         elif status == 404:
             cure = (
-                f"check {where}.model ({self.settings.model!r}), and {where}.url, which ends in "
-                "/v1 mostly"
+                f"check {where}.model ({self.settings.model!r}), and {where}.url, which usually "
+                f"ends in /v1"
             )
         elif status < 400:
             cure = f"redirects are not followed: give the final address as {where}.url"
         else:
             cure = f"check {where}.url and the account"
         return (
-            f"the {self.service.noun} {self.settings.url} takes no {self.service.items}: {fault}; "
+            f"the {self.service.noun} {self.settings.url} accepts no {self.service.items}: "
+            f"{fault}; "
             f"{cure}"
         )
 

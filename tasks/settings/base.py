@@ -107,7 +107,7 @@ class Plugin(Masked):
 
     model_config = ConfigDict(extra="allow")
 
-    use: str = Field(description="Its file name, or a dotted module of your own.")
+    use: str = Field(description="Its file name, or the dotted name of a module of your own.")
 
     @property
     def options(self) -> JsonObject:

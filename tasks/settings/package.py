@@ -35,12 +35,12 @@ class Split(StageSettings):
 def check_splits(value: object) -> object:
     """The value, or ValueError: `{name: fraction | {hours: …} | {list: …}}`."""
     if not isinstance(value, dict):
-        raise ValueError("write it as {dev: 0.05, test: {hours: 2}}")
+        raise ValueError("write {dev: 0.05, test: {hours: 2}}")
     for name, share in value.items():
         if not isinstance(name, str) or not SPLIT_NAME.fullmatch(name):
             raise ValueError(f"a split's name has letters, digits, _ and - only, not {name!r}")
         if name.casefold() == REST:
-            raise ValueError(f"{REST} is what the other splits leave; name only those")
+            raise ValueError(f"{REST} gets what the other splits leave; name only those")
         if not _is_share(share):
             raise ValueError(
                 f"{name} must be a fraction between 0 and 1, or {{hours: …}}, or {{list: …}} with "
@@ -67,7 +67,7 @@ def _is_share(share: object) -> bool:
 def check_weights(value: object) -> object:
     """The value, or ValueError: `{dataset: share}`."""
     if not isinstance(value, dict):
-        raise ValueError("write it as {<dataset>: 0.5}")
+        raise ValueError("write {<dataset>: 0.5}")
     for name, weight in value.items():
         if _is_number(weight) and weight > 1:
             raise ValueError(
@@ -76,8 +76,8 @@ def check_weights(value: object) -> object:
             )
         if not _is_number(weight) or not weight > 0:
             raise ValueError(
-                f"{name} must be a number above 0 and up to 1; to have nothing of it, leave its "
-                "source out"
+                f"{name} must be a number above 0 and up to 1; to package nothing of it, leave its "
+                f"source out"
             )
     return value
 
@@ -90,12 +90,12 @@ class PackageSettings(StageSettings):
     """What is published, and when publishing is refused."""
 
     formats: tuple[Format, ...] = Threshold(
-        (Plugin(use="wenet"),), "What is written of a version, each once.", min_length=1
+        (Plugin(use="wenet"),), "Formats in which a version is written, each once.", min_length=1
     )
     audio: Literal["enhanced", "original", "both"] = Threshold(
         "enhanced",
-        "Which audio of a clip is packaged: what the step enhance gave, where it is "
-        "on; the original; or both, as two fields of formats that can hold them.",
+        "Which audio of a clip is packaged: the result of the step enhance, where it is on; the "
+        "original; or both, as two fields of formats that can hold two.",
     )
     text_form: Literal["as_is", "normalised", "llm_text"] = Threshold(
         "as_is",
@@ -112,12 +112,12 @@ class PackageSettings(StageSettings):
     )
     disjoint: tuple[Literal["speaker", "recording", "audio", "text"], ...] | None = Threshold(
         None,
-        "What may not be in two splits: [speaker, recording, audio, text]. Default: the "
+        "What two splits may not share: [speaker, recording, audio, text]. Default: the "
         "first three; text too for read speech, where a fifth of the hours have texts that other "
-        "recordings have. Clips left out for it are text_in_two_splits in the ledger.",
+        "recordings have too. Clips left out for it are text_in_two_splits in the ledger.",
     )
     resplit: bool = Threshold(
-        False, "Deal the splits anew: what was published may come to another one."
+        False, "Assign all splits anew: published clips may move to another one."
     )
     weights: dict[str, float] = Threshold(
         {},
@@ -126,8 +126,8 @@ class PackageSettings(StageSettings):
     )
     max_hours_per_speaker: float | None = Threshold(
         None,
-        "Most hours of a speaker that are packaged; published clips stay first, others "
-        "come by a seeded draw.",
+        "Most hours of a speaker that are packaged; published clips come first, others by a seeded "
+        "draw.",
         gt=0,
     )
     tar_hours: float = Threshold(
@@ -136,36 +136,39 @@ class PackageSettings(StageSettings):
         gt=0,
     )
     readers: int = Threshold(
-        1, "Ranks × workers of the trainer: a full layout has a multiple of it as tars.", ge=1
+        1, "Ranks × workers of the trainer: the tars of a full layout are a multiple of it.", ge=1
     )
     rebalance: Literal["grow", "full"] = Threshold(
-        "grow", "grow: the last version's tars stay, new clips get new ones; full: all anew."
+        "grow",
+        "grow: the last version's tars stay, new clips get new ones; full: all are written anew.",
     )
     rebalance_above: float = Threshold(
-        0.2, "All tars anew when the worst reader would get this fraction more than the mean.", ge=0
+        0.2,
+        "Write all tars anew when the worst reader would get this fraction more than the mean.",
+        ge=0,
     )
     keep: int | None = Transient(
         30,
-        "Versions that stay: a run that publishes one removes those before the newest "
-        "so many. null: all stay. Files that a newer version links stay with it.",
+        "How many of the newest versions to keep: a run that publishes one removes the older ones. "
+        "null: keep all. Files that a newer version links stay with it.",
         ge=1,
     )
     table_rows: int = Threshold(
-        20_000, "A table with more rows than this is a folder of parts of about so many.", ge=1
+        20_000, "A table with more rows than this is a folder of parts of about this many.", ge=1
     )
-    refit: bool = Threshold(False, "Work out anew the bounds that the first version froze.")
+    refit: bool = Threshold(False, "Compute again the bounds that the first version froze.")
     max_failed_fraction: float = Transient(
-        0.10, "Nothing is published when more of the recordings failed.", ge=0, le=1
+        0.10, "Nothing is published when a larger fraction of the recordings failed.", ge=0, le=1
     )
     max_removed_fraction: float = Transient(
         0.10,
-        "Nothing is published when more of the last version's recordings are gone.",
+        "Nothing is published when a larger fraction of the last version's recordings is gone.",
         ge=0,
         le=1,
     )
 
     removed_ok: tuple[str, ...] = Transient(
-        (), "Names of sources of which any number of recordings may be gone."
+        (), "Sources, by name, of which any number of recordings may be gone."
     )
 
     @field_validator("formats")

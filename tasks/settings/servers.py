@@ -36,8 +36,8 @@ class ServerSettings(StageSettings):
     )
     parallel: int = Transient(
         16,
-        "Most requests of a worker at the same time: it begins with 4, asks for more "
-        "while the server keeps up, and for half as many when it pushes back.",
+        "Most requests of a worker at the same time: it begins with 4, sends more while the server "
+        "keeps up, and half as many when it pushes back.",
         ge=1,
         le=256,
     )
@@ -50,7 +50,7 @@ class ServerSettings(StageSettings):
     def _checked(cls, value: str | None) -> str | None:
         if value is None:
             return None
-        wrong = "is not an address as http://host:8000/v1"
+        wrong = "is not an address like http://host:8000/v1"
         try:
             parts = urlsplit(value)
             if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
@@ -85,7 +85,7 @@ class LlmText(ServerSettings):
         "leave none out, correct nothing, and write no number in figures that is in words. Answer "
         "with that text alone.",
         min_length=1,
-        description="What the model is told before each text.",
+        description="Instruction that precedes each text.",
         json_schema_extra=WORDS,
     )
     temperature: float | None = Field(

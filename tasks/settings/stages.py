@@ -39,7 +39,7 @@ class Source(Masked):
 
     model_config = ConfigDict(extra="allow")
 
-    kind: str = Field("folder", description="What is read.")
+    kind: str = Field("folder", description="Kind of source.")
     path: str = Field(description="Folder, list or file to read.")
 
     @property
@@ -99,8 +99,8 @@ class ShardSettings(StageSettings):
     )
     settle_seconds: float = Transient(
         2.0,
-        "A file changed more recently than this is looked at twice; "
-        "if it is still growing, it is left for the next run.",
+        "A file changed more recently than this is checked twice; one that is still growing waits "
+        "for the next run.",
         ge=0,
     )
     probe_batch: int | None = Transient(
@@ -108,8 +108,8 @@ class ShardSettings(StageSettings):
     )
     rehash: float | None = Transient(
         None,
-        "Share of the known local recordings whose bytes a run hashes again, another one each "
-        "time; default: 0.03, but no longer than 5 s.",
+        "Share of the known local recordings whose bytes a run hashes again, a different share "
+        "each time; default: 0.03, but no longer than 5 s.",
         ge=0,
         le=1,
     )
@@ -131,7 +131,8 @@ class FilterSettings(StageSettings):
             Plugin(use="clipping"),
             Plugin(use="decode_faults"),
         ),
-        description="What is measured, and limits of what is kept; given, it is the whole list.",
+        description="Measures of utterances, with limits on what is kept; replaces the whole "
+        "default list.",
     )
     max_hours: float = Threshold(
         48.0, "Longest recording, hours; a longer one fails as `too_long`.", gt=0, le=100_000
@@ -143,7 +144,7 @@ class FilterSettings(StageSettings):
         ge=1,
     )
     measure_all: bool = Transient(
-        False, "Take costly measures of utterances too that a cheap one already rejects."
+        False, "Also take costly measures of utterances that a cheap one already rejects."
     )
 
 
@@ -154,7 +155,9 @@ class ResampleSettings(StageSettings):
     mono: Literal["mean", "first"] | int = Field(
         "mean", description="Mean of the channels, the first one, or a channel's index from 0."
     )
-    resampler: Resampler = Field(Plugin(use="soxr_hq"), description="What changes the sample rate.")
+    resampler: Resampler = Field(
+        Plugin(use="soxr_hq"), description="The resampler, which changes the sample rate."
+    )
     levels: tuple[Level, ...] = Field(
-        (), description="What is done to an utterance after resampling, in this order."
+        (), description="Steps that an utterance goes through after resampling, in this order."
     )

@@ -32,12 +32,12 @@ class TranscribeSettings(StageSettings):
     """Speech recognition, scores against a reference, and verdicts on text."""
 
     backend: Backend = Field(
-        Plugin(use="faster_whisper"), description="The recogniser; none: the sources' texts alone."
+        Plugin(use="faster_whisper"), description="The recogniser; none: only the sources' texts."
     )
     hear: Literal["original", "enhanced"] = Threshold(
         "original",
-        "What recognisers hear of a clip that the step enhance has cleaned; most hear "
-        "the original better.",
+        "Which audio of a clip that the step enhance has cleaned goes to recognisers; most do "
+        "better with the original.",
     )
     backends: tuple[OneOfBackends, ...] = Field(
         (),
@@ -46,14 +46,14 @@ class TranscribeSettings(StageSettings):
     )
     when: dict[str, Bounds] = Threshold(
         {},
-        "Further recognisers hear only what the first leaves doubtful: "
-        "{avg_logprob: {max: -0.4}}; a score that it does not give counts as doubtful. "
-        "Default: everything.",
+        "Further recognisers get only the clips that the first leaves doubtful: "
+        "{avg_logprob: {max: -0.4}}; a score that it does not give counts as doubtful. Default: "
+        "all clips.",
         mark=WORDS,
     )
     asr: Literal["first", "rover", "medoid"] = Threshold(
         "first",
-        "Which text was heard, where several recognisers did: the first one's, the "
+        "Which text counts where there are several recognisers: the first one's, the "
         "words that most of them vote for, or the one that is nearest to all others.",
     )
     verdicts: tuple[Verdict, ...] = Threshold(
@@ -69,12 +69,13 @@ class TranscribeSettings(StageSettings):
             Plugin(use="confidence"),
             Plugin(use="error_rate"),
         ),
-        "What drops an utterance for its text; given, it is the whole list.",
+        "Rules that drop an utterance for its text; replaces the whole default list.",
     )
     language_by: Literal["recording", "clip"] = Threshold(
         "recording",
-        "recording: clips of a recording vote on its language, and one that seems to "
-        "be in another without strong evidence is heard again in it; clip: each for itself.",
+        "recording: clips of a recording vote on its language, and a clip that seems to be in "
+        "another, without strong evidence, is transcribed again in the recording's; clip: each by "
+        "itself.",
     )
     text: Literal["reference", "asr", "reference_if_close"] = Threshold(
         "reference",
@@ -92,7 +93,7 @@ class TranscribeSettings(StageSettings):
         None,
         title="Llm Text",
         description="A language model behind HTTP that writes the texts with punctuation and case; "
-        "package.text_form llm_text packages what it writes. Default: nobody is asked.",
+        "package.text_form llm_text packages what it writes. Default: none.",
     )
 
     @property
@@ -109,14 +110,16 @@ class TranscribeSettings(StageSettings):
             return data
         first, *rest = given
         if "backend" in data and named(data["backend"]) != named(first):
-            raise ValueError("backend is the first of backends: give one of the two")
+            raise ValueError("backend is the first of backends: give only one of the two settings")
         return {**data, "backend": first, "backends": given if rest else ()}
 
     @field_validator("when")
     @classmethod
     def _known_scores(cls, value: dict[str, Bounds]) -> dict[str, Bounds]:
         if unknown := [name for name in value if name not in DOUBTS]:
-            raise ValueError(f"{unknown[0]!r} is not a score of a transcript: {', '.join(DOUBTS)}")
+            raise ValueError(
+                f"{unknown[0]!r} is not a score of a transcript; scores are {', '.join(DOUBTS)}"
+            )
         return value
 
     @model_validator(mode="after")

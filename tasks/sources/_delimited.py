@@ -157,8 +157,8 @@ def _separator(path: str, head: list[str]) -> str | None:
         return best[2]
     if len(head) > 1 and best[2]:
         raise ConfigError(
-            f"source {display_text(path)!r}: its rows have different numbers of columns, whatever "
-            "parts them; name the `separator`"
+            f"source {display_text(path)!r}: its rows have different numbers of columns, with any "
+            f"separator; set `separator`"
         )
     return None
 

@@ -62,5 +62,5 @@ def check_languages(records: Records, roles: Roles, settings: SourceSettings) ->
         shown = ", ".join(repr(display_text(value)[: _columns.SHOWN]) for value in [*unread][:3])
         raise ConfigError(
             f"source {display_text(settings.path)!r}: {roles['language'][0]!r} holds {shown}, "
-            'which are no languages; say `language: "en"` of the source, or give codes such as "en"'
+            'which are not languages; set `language: "en"` on the source, or use codes like "en"'
         )

@@ -45,11 +45,15 @@ def checked(encoding: str) -> str:
     try:
         info = codecs.lookup(encoding)
     except (LookupError, ValueError):
-        raise ValueError(f"there is no encoding {encoding!r}; gbk, cp1251, say") from None
+        raise ValueError(
+            f"there is no encoding {encoding!r}; name one such as gbk or cp1251"
+        ) from None
     try:
         b"a".decode(info.name)
     except LookupError:  # hex, rot13, …
-        raise ValueError(f"{encoding!r} is no encoding of text; gbk, cp1251, say") from None
+        raise ValueError(
+            f"{encoding!r} is not a text encoding; name one such as gbk or cp1251"
+        ) from None
     return info.name
 
 

@@ -56,7 +56,7 @@ def _names_a_speaker(pattern: str) -> str:
         if "speaker" in re.compile(pattern).groupindex:
             return pattern
     except re.error as error:
-        raise ValueError(f"it is no regular expression: {error}") from None
+        raise ValueError(f"it is not a regular expression: {error}") from None
     raise ValueError("it has no group of this name: (?P<speaker>…)")
 
 
@@ -83,11 +83,11 @@ class Settings(SourceSettings):
     )
     speaker: Literal["none", "parent_folder"] | SpeakerPattern = Field(
         "none",
-        description="Who speaks in a recording: none says it, its folder's name, or "
+        description="Who speaks in a recording: none (unknown), parent_folder, or "
         "`{pattern: REGEX}` with a group `(?P<speaker>…)` that is found in its path.",
     )
     system_folders: bool = Field(
-        False, description="Also take what lies in recycle bins, snapshots and thumbnail folders."
+        False, description="Also read what lies in recycle bins, snapshots and thumbnail folders."
     )
 
 

@@ -90,8 +90,8 @@ class Settings(ListSettings):
     kind: Literal["table"] = "table"
     layout: Layout = Field(
         "auto",
-        description="What the folder or file is; auto: the layout that is recognised, else a "
-        "plain table.",
+        description="Layout of the folder or file; auto: the one that is recognised, else a plain "
+        "table.",
     )
     columns: ColumnSettings = Field(
         ColumnSettings(), description="Names of columns where they are not recognised."
@@ -100,7 +100,8 @@ class Settings(ListSettings):
         None,
         min_length=1,
         max_length=1,
-        description="What parts the columns; default: tab, |, ; or comma, as most rows have it.",
+        description="Separator of the columns; default: tab, |, ; or comma, whichever most rows "
+        "have.",
         json_schema_extra=WORDS,
     )
     header: bool | None = Field(
@@ -161,7 +162,8 @@ def _found(settings: Settings) -> Found:
         wanted = settings.layout if named else "a known layout"
         raise ConfigError(
             f"source {display_text(settings.path)!r} is not in {wanted}: its lists, or the audio "
-            f"that they name, are not where that has them; known are {', '.join(LAYOUTS)}, espnet"
+            f"that they name, are not where that layout has them; known layouts are "
+            f"{', '.join(LAYOUTS)}, espnet"
         )
     return _plain(path, settings)
 
@@ -170,7 +172,7 @@ def _elsewhere(layout: Found, root: str) -> Found:
     if os.path.isdir(layout.root) and layout.layout in ("gigaspeech", "wenetspeech"):
         return replace(layout, root=source_root(root)[0], whole=False)
     raise ConfigError(
-        f"the layout {layout.layout} has its audio in its own folder: take `root` out of the source"
+        f"the layout {layout.layout} has its audio in its own folder: remove `root` from the source"
     )
 
 
@@ -241,13 +243,13 @@ def _roles(
         hint = "" if settings.header is not None else ", with `header: false` if these are no names"
         raise ConfigError(
             f"{where}: none of its columns names audio: {shown}; name one in `columns: {{audio: "
-            f"…}}`{hint}, or the `separator` if they are not its columns"
+            f"…}}`{hint}, or set `separator` if these are not its columns"
         )
     if not has_header and "text" not in stated:
         rest = [name for name in names if name not in roles.values()]
         if len(rest) > 1:
             raise ConfigError(
-                f"{where} has no header, and {len(names)} columns: say which is what, such as "
+                f"{where} has no header, and {len(names)} columns: name them, as in "
                 f"`columns: {{audio: {roles['audio']}, text: {rest[-1]}}}`"
             )
         if rest:

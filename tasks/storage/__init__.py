@@ -93,7 +93,8 @@ def refuse_links(folder: Path) -> None:
     for name, guard in () if store.remote else store.guards(folder):
         if not guard:
             raise UnsafePlace(
-                f"{folder / name} is a link, or no file: uttermill wrote none there; remove it"
+                f"{folder / name} is a link or not a file; uttermill never writes one there: "
+                f"remove it"
             )
 
 

@@ -112,5 +112,5 @@ def _prove(folder: Path) -> None:
             return
     raise ConfigError(
         f"the object store of {folder} does not honour `If-None-Match: *`, so two writers could "
-        "lose what the other wrote; use another store, or a folder"
+        f"overwrite each other's lines; use another store, or a folder"
     )

@@ -45,7 +45,7 @@ def inside(home: Path, name: str) -> Path:
             text = f"{text}/{step}"
             if os.path.islink(text):
                 raise UnsafePlace(
-                    f"{text} is a link, where files of uttermill's own belong: remove it"
+                    f"{text} is a link, but uttermill's own files belong there: remove it"
                 )
     return home / name
 
@@ -81,20 +81,20 @@ def check(out: Path) -> None:
         if not link.is_symlink():
             continue
         if os.lstat(link).st_uid not in (os.geteuid(), 0):
-            raise ConfigError(f"{link} is a link that another user made: replace it by a folder")
+            raise ConfigError(f"{link} is a link that another user made: replace it with a folder")
         if stranger := next(_strangers(link, re.compile(_KEPT[top])), None):
             raise ConfigError(
                 f"{link} is a link to a folder that holds {stranger!r}, which is not uttermill's: "
-                "let it lead to an empty folder"
+                "point it at an empty folder"
             )
     if (decisions := out / DECISIONS_FILE).is_symlink():
-        raise ConfigError(f"{decisions} is a link: put the file that it leads to in its place")
+        raise ConfigError(f"{decisions} is a link: replace it with the file that it points to")
     for folder in ("manifests", "manifests/package", "datasets"):
         kept = _KEPT[folder]
         for entry in _entries(out / folder):
             if entry.is_symlink() and entry.name != LATEST and re.fullmatch(kept, entry.name):
                 raise ConfigError(
-                    f"{entry.path} is a link, where files of uttermill's own belong: remove it; "
+                    f"{entry.path} is a link, but uttermill's own files belong there: remove it; "
                     f"to have them on another disk, make {out / folder.split('/')[0]} the link"
                 )
 

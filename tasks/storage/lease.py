@@ -78,7 +78,7 @@ class Lease:
             if not self.lost and _newest(self.out) == self.number:
                 _write(self.out, self.number, {**self.owner, "ended": True})
         except Exception as error:  # the store is away; the next run finds us dead
-            log.warning("the lock of %s was not given back: %s", self.out, error)
+            log.warning("the lock of %s was not released: %s", self.out, error)
         return None
 
     def _lose(self, why: str) -> None:
@@ -93,8 +93,8 @@ class Lease:
             self._lose("it could not be renewed in time")
         if self.lost:
             raise RunError(
-                f"another run may hold {self.out} by now, so this one publishes nothing; what it "
-                "made is kept: run it again to go on from there"
+                f"another run may hold {self.out} by now, so this one publishes nothing; its "
+                f"results are kept: run it again to continue"
             )
 
     def end(self) -> None:
@@ -102,7 +102,7 @@ class Lease:
         self._stop.set()
         self._thread.join(LEASE)
         if self._thread.is_alive():
-            log.warning("the lock of %s was not given back: the store does not answer", self.out)
+            log.warning("the lock of %s was not released: the store does not answer", self.out)
 
 
 #: What this process holds, by the text of OUT.
@@ -123,7 +123,7 @@ def hold(out: Path, owner: Owner) -> Iterator[None]:
         me: Owner = {"machine": _machine(), "began": began, "token": uuid4().hex}
         lease = _take(out, {**owner, **me})
     except FileNotFoundError as error:
-        raise ConfigError(f"cannot write to {out}: {error}; make the bucket") from None
+        raise ConfigError(f"cannot write to {out}: {error}; create the bucket") from None
     except RunError as error:
         raise ConfigError(f"cannot write to {out}: {error}") from None
     _mine[str(out)] = lease
@@ -183,7 +183,10 @@ def _living(out: Path, number: int) -> Owner | None:
     if first.get("machine") and first["machine"] == _machine():
         return first if _runs_here(first) else None
     log.info(
-        "looking for %.0f s whether the run that holds %s lives: %s", LEASE, out, describe(first)
+        "checking for %.0f s whether the run that holds %s is still alive: %s",
+        LEASE,
+        out,
+        describe(first),
     )
     until = time.monotonic() + LEASE
     while time.monotonic() < until:
@@ -218,7 +221,7 @@ def describe(owner: Owner) -> str:
     try:
         return "{command}, process {pid} on {host}, since {since}".format(**owner)
     except KeyError:
-        return "it does not say who it is"
+        return "it has left no details"
 
 
 def _path(out: Path, number: int) -> Path:

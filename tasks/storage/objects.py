@@ -232,11 +232,11 @@ class Objects(Uploads):
             self.names(out)
             self.remove(probe)
         except FileNotFoundError as error:
-            raise ConfigError(f"OUT {out} cannot be written ({error}); make the bucket") from None
+            raise ConfigError(f"OUT {out} cannot be written ({error}); create the bucket") from None
         except RunError as error:
-            raise ConfigError(f"OUT cannot be written: {error}") from None
+            raise ConfigError(f"cannot write to OUT: {error}") from None
         except NotImplementedError:
-            raise ConfigError(f"OUT {out} is on a store that can only be read") from None
+            raise ConfigError(f"OUT {out} is on a read-only store") from None
 
     def free(self, out: Path) -> None:
         return None

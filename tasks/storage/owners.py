@@ -50,9 +50,7 @@ def told(error: OSError, path: str | Path) -> str:
     if error.errno in FULL:
         place = os.fsdecode(error.filename or path)
         words = os.strerror(error.errno)  # a library adds its own words
-        return (
-            f"no space left on {place} ({words}): free some, then run it again to go on from here"
-        )
+        return f"no space left on {place} ({words}): free some, then run it again to continue"
     words = error.strerror or str(error)
     if not isinstance(error, PermissionError):
         return words
@@ -62,10 +60,10 @@ def told(error: OSError, path: str | Path) -> str:
             path = path.parent
         status = os.lstat(path)
         owner, us = _user(status.st_uid), _user(os.geteuid())
-        remedy = f"let {owner} give you, or a group that you share, the right to it"
+        remedy = f"ask {owner} to grant you, or a group that you share, the right to it"
         return (
             f"{words}: {path} belongs to {owner}, group {_group(status.st_gid)}, with mode "
-            f"{stat.filemode(status.st_mode)}, and this is {us}; "
+            f"{stat.filemode(status.st_mode)}, and you are {us}; "
             + ("chmod it" if owner == us else remedy)
         )
     return words

@@ -18,12 +18,12 @@ from tasks.base.errors import ConfigError
 from tasks.storage import atomic
 
 ELSEWHERE = (
-    "let OUT lie on a local disk or NFS, and copy the dataset from there; a bucket that is mounted "
-    "as a folder is an OUT by its URL, s3://…"
+    "put OUT on a local disk or NFS, and copy the dataset from there; give a bucket that is "
+    "mounted as a folder by its URL, s3://…"
 )
 LOCKS = (
     "so two runs could publish over each other; mount it with locks (Lustre: -o flock; NFS: with "
-    "lockd), or let OUT lie on another disk"
+    "lockd), or put OUT on another disk"
 )
 
 

@@ -89,8 +89,8 @@ class Sealed:
             # After a lost answer, the library puts again and meets its own object.
             if self.store.read(version / DATASET_FILE) != seal:
                 raise RunError(
-                    f"another run has published {version.name} meanwhile; nothing was changed: "
-                    "run it again"
+                    f"another run has published {version.name} in the meantime; nothing was "
+                    f"changed: run it again"
                 ) from None
         try:
             self._check(version, {**files, DATASET_FILE: {"bytes": len(seal)}}, new=())
@@ -118,8 +118,8 @@ class Sealed:
                 faults.append(name)
         if faults:
             raise RunError(
-                f"{version} does not hold what was written ({', '.join(faults[:3])}); does another "
-                "run write there? run it again"
+                f"{version} does not hold what was written ({', '.join(faults[:3])}); is another "
+                f"run writing there? run it again"
             )
 
     def latest(self, home: Path) -> Path | None:
@@ -218,7 +218,8 @@ class Renamed:
         link = home / LATEST
         if link.is_dir() and not link.is_symlink():
             raise ConfigError(
-                f"{link} is a folder, where a run keeps a link to the newest version: perhaps OUT "
+                f"{link} is a folder, but a run keeps a link to the newest version there: perhaps "
+                f"OUT "
                 "was copied by a program that follows links; remove that folder"
             )
 
@@ -243,7 +244,9 @@ class Renamed:
         if path.name == LATEST and path.parent.name == "datasets" and _is_name(path):
             version = self.latest(path.parent)
             if version is None:
-                raise ConfigError(f"{path} names no version beside it; give one, such as v0001")
+                raise ConfigError(
+                    f"{path} does not name a version beside it; give one, such as v0001"
+                )
             path = version
         return path.resolve()
 

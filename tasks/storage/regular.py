@@ -67,4 +67,4 @@ def _opened(path: str | Path, flags: int, mode: int, follows: bool) -> int:
 def _refuse_others(status: os.stat_result, path: str | Path) -> None:
     if not stat.S_ISREG(status.st_mode):
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
-        raise NotAFile(f"{path} is a {kind}, where only a file may lie; remove it")
+        raise NotAFile(f"{path} is a {kind}, but it must be a file; remove it")

@@ -66,7 +66,7 @@ class Uploads:
                 self.upload(path, folder / name)
             except FileExistsError:
                 raise RunError(
-                    f"{folder / name} holds something else already; does another run write there?"
+                    f"{folder / name} already holds something else; is another run writing there?"
                 ) from None
 
     def link(self, old: Path, new: Path, sha256: str, size: int, guard: str = "") -> bool:

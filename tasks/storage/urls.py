@@ -76,14 +76,14 @@ def checked(text: str) -> str:
         raise ConfigError(
             f"the URL {shown!r} holds credentials, a query (`?`) or a fragment (`#`), which would "
             "be kept with results: give scheme://host/path alone, an account by the environment "
-            "(AWS_ACCESS_KEY_ID, say), and `*` for `?` in a pattern; fetch what has only a signed "
-            "link"
+            "(AWS_ACCESS_KEY_ID, say), and `*` for `?` in a pattern; download what has only a "
+            "signed link"
         )
     scheme = text.split(":")[0]
     if not is_url(text) or scheme not in SCHEMES or "::" in text:
         raise ConfigError(
-            f"{text!r} is no URL of a store that is read: that begins with one of "
-            f"{', '.join(SCHEMES)} and `://`, and chains nothing (`::`); for a folder of this "
+            f"{text!r} is not the URL of a supported store: that begins with one of "
+            f"{', '.join(SCHEMES)} and `://`, and has no chain (`::`); for a folder of this "
             f"name, write './{text}'"
         )
     return text
@@ -94,7 +94,7 @@ def normal(url: str) -> str:
     scheme, _, rest = url.partition("://")
     host, slash, key = rest.partition("/")
     if not host:
-        raise ConfigError(f"the URL {url} names no bucket")
+        raise ConfigError(f"the URL {url} does not name a bucket")
     key = posixpath.normpath(f"/{key}").lstrip("/") if slash else ""
     return f"{scheme}://{host}/{key}".rstrip("/")
 

@@ -188,6 +188,6 @@ def differs(version: Path, name: str) -> str:
     """The error for a file of a version that differs from what was published."""
     return (
         f"{name} of {version.name} is not the file that was published (size or hash differs), so "
-        f"no version can follow on it: put back a copy of it, or remove {version}, then the next "
-        "run follows on the version before; `uttermill verify` names all that differs"
+        f"no version can build on it: restore the file, or remove {version}, and the next run "
+        f"builds on the version before; `uttermill verify` names everything that differs"
     )

@@ -30,8 +30,7 @@ class Settings(Exemption):
     )
     unless_logprob: float | None = Threshold(
         -0.5,
-        "A mean log-probability from here on says that an ordinary sentence was said; "
-        "null: none does.",
+        "A mean log-probability of this or more confirms an ordinary sentence; null: none does.",
         le=0,
     )
 

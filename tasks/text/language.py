@@ -29,8 +29,7 @@ class Settings(Exemption):
     )
     unless_logprob: float | None = Threshold(
         -0.5,
-        "A mean log-probability from here on says that the language was understood; "
-        "null: none does.",
+        "A mean log-probability of this or more confirms the language; null: none does.",
         le=0,
     )
 
@@ -48,7 +47,9 @@ class Settings(Exemption):
         for code in value or ():
             # Whisper's codes: two letters, or three as in `yue` and `haw`.
             if not (code.isascii() and code.isalpha() and code.islower() and len(code) in (2, 3)):
-                raise ValueError(f"{code!r} is not a language code; write en, es, yue")
+                raise ValueError(
+                    f"{code!r} is not a language code; write codes such as en, es or yue"
+                )
         return value
 
 

@@ -14,7 +14,7 @@ from tasks.text import Exemption, sure
 class Settings(Exemption):
     max: float | None = Threshold(0.6, "Largest probability of no speech.", ge=0, le=1)
     unless_logprob: float | None = Threshold(
-        -1.0, "A mean log-probability from here on says that it is speech; null: none does.", le=0
+        -1.0, "A mean log-probability of this or more confirms speech; null: none does.", le=0
     )
 
 

@@ -172,7 +172,7 @@ def test_missing_and_broken_models_are_refused(tmp_path: Path) -> None:
         chosen: Any = module
         with pytest.raises(ConfigError, match=words):
             chosen.weights(chosen.Settings())
-        with pytest.raises(ConfigError, match="is not a folder here; models are never downloaded"):
+        with pytest.raises(ConfigError, match="is not a folder on this machine; models are never"):
             chosen.weights(chosen.Settings(model="istupakov/parakeet"))
     with pytest.raises(ConfigError, match=r"config\.json of .* names none: give one of nemo-"):
         onnx_asr.weights(onnx_asr.Settings(model=str(tmp_path)))

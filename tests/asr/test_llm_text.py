@@ -194,9 +194,9 @@ def test_a_null_message_is_an_empty_answer(model: ChatServer) -> None:
     ("answer", "words"),
     [((503, {}), r"language model's server .* cannot be used now: it answers 503"),
      ((200, b"<html>"), r"not a JSON object with a text; is transcribe.llm_text.url"),
-     ((401, {"error": f"bad {KEY}"}), r"takes no texts.*transcribe.llm_text.api_key_env"),
+     ((401, {"error": f"bad {KEY}"}), r"accepts no texts.*transcribe.llm_text.api_key_env"),
      ((404, {}), r"transcribe.llm_text.model \('tiny'\)"),
-     ((400, {"error": "temperature"}), r"takes no text with these settings.*\.temperature"),
+     ((400, {"error": "temperature"}), r"accepts no text with these settings.*\.temperature"),
      ((429, {}, {"Retry-After": "3600"}), "asks to wait 3600 s")],
 )  # fmt: skip
 def test_a_server_that_cannot_be_used_ends_the_run(
@@ -359,7 +359,7 @@ def test_a_killed_run_asks_only_what_lacks(home: Path, model: ChatServer) -> Non
         return (503, {}) if len(model.asked) > 2 else (200, text + ".")
 
     model.answer = dies
-    with pytest.raises(RunError, match="answered is kept, run it again"):
+    with pytest.raises(RunError, match="answers so far are kept: run it again"):
         corpus.run(job(home, model, server={"parallel": 1, "retries": 0}))
     assert versions.newest(home / "out") is None
     done = {*model.asked[:2]}

@@ -141,7 +141,7 @@ def test_odd_clips_never_raise(
     assert [one.error for one in found] == [*[None] * 5, "samples are NaN or infinite", None]
     assert [found[0].text, found[4].text] == ["", ""]
     assert heard(backend, SpeechClip(noise(1), "zh"))[0].error == (
-        "moonshine hears English only, not 'zh'"
+        "moonshine recognises English only, not 'zh'"
     )
     assert "".join(capfd.readouterr()) == ""  # the engine complains of what it cannot take
 

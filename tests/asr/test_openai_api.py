@@ -309,7 +309,7 @@ def test_no_clip_takes_longer_than_patience(stub: Stub) -> None:
      ({"url": "http://h /v1"}, "is not an address"),
      ({"url": f"http://u:{KEY}@h/v1"}, "credentials"),
      ({"url": f"http://h/v1?key={KEY}"}, "credentials"), ({"ca_file": "ca.pem"}, "begin with"),
-     ({"api_key": KEY, "api_key_env": "X"}, "one is enough"), ({"parallel": 0}, "parallel"),
+     ({"api_key": KEY, "api_key_env": "X"}, "give only one"), ({"parallel": 0}, "parallel"),
      ({"url": None}, "url is missing"), ({"model": None}, "model is missing"),
      ({"ca_file": "/no/ca.pem"}, "not a file here"), ({"api_key_env": "NO_SUCH_KEY"}, "is not set"),
      ({"api_key": f"{KEY}\n"}, "characters")],
@@ -385,7 +385,7 @@ def test_an_outage_loses_nothing_and_a_rerun_goes_on(stub: Stub, tmp_path: Path)
     corpus.make(tmp_path / "in", 5)
     stub.answer = lambda _: (200, OK) if len(stub.seen) <= 3 else (503, {})
     job = checks.check(configured(tmp_path, stub, parallel=1, retries=0))
-    with pytest.raises(RunError, match="run it again to go on"):
+    with pytest.raises(RunError, match="run it again to continue"):
         pipeline.run_here(job)
     stub.answer = lambda _: (200, OK)
     moved = Stub()  # another address is no other model

@@ -126,7 +126,7 @@ def test_the_form(page: Any, made: Made, pictures: Path) -> None:
         "Where recordings come from.",  # of the flow's parameters
         "How recordings are cut into utterances.",  # of a stage's settings
         "Target sample rate, Hz.",
-        "Its file name, or a dotted module of your own.",  # of a plug-in
+        "Its file name, or the dotted name of a module of your own.",  # of a plug-in
     ):
         page.get_by_text(words, exact=True).first.wait_for()
     for title in ("Settle Seconds", "Max Failed Fraction", "TLS"):

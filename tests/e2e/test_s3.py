@@ -161,7 +161,7 @@ def test_kill_of_the_whole_run_in_a_stage_and_while_publishing(
         ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "in", f"s3://{BUCKET}/e2e/no", "access is refused"),
         ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "in", f"s3://{BUCKET}/e2e/no",
          "Unable to locate credentials"),
-        ({}, "in", "s3://no-such-bucket/out", "make the bucket"),
+        ({}, "in", "s3://no-such-bucket/out", "create the bucket"),
         ({}, f"s3://{BUCKET}/e2e/nothing", "out", "no such object or folder"),
         ({}, "s3://no-such-bucket/in", "out", "no such object or folder"),
     ],

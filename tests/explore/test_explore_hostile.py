@@ -340,7 +340,7 @@ def test_links_below_a_version_are_refused(out: Path, tmp_path: Path, what: str)
     path.symlink_to(tmp_path / "elsewhere")
     answer = client_of(out, tmp_path / "home").get("/api/rows")
     assert answer.status_code == 400
-    assert f"{path} is a link, or no file" in answer.json()["error"]
+    assert f"{path} is a link or not a file" in answer.json()["error"]
 
 
 @pytest.mark.parametrize("what", ["manifests", "datasets", ""])

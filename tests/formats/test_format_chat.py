@@ -145,7 +145,7 @@ def test_clips_of_one_recording_are_turns(tmp_path: Path, profile: str) -> None:
     ("settings", "words"),
     [
         ({"tasks": ["caption"]}, "the task caption needs the setting caption"),
-        ({"tasks": ["asr", "asr"]}, "names one twice"),
+        ({"tasks": ["asr", "asr"]}, "lists one twice"),
         ({"prompts": {"asr": "{text.__class__}"}}, "plain name of a column only"),
         ({"prompts": {"asr": "{0}"}}, "plain name of a column only"),
         ({"caption": "open {"}, "Single .{. encountered"),

@@ -146,7 +146,7 @@ def on_one_line(text: str, profile: str) -> str:
 def test_every_clip_comes_back(tmp_path: Path, profile: str, audio: str) -> None:
     if audio == "flac" and not PROFILES[profile].flac:  # type: ignore[index]
         plugin = Plugin.model_validate({"use": "metadata_csv", "profile": profile, "audio": audio})
-        with pytest.raises(ConfigError, match=f"what reads {profile} takes WAV only"):
+        with pytest.raises(ConfigError, match=f"readers of {profile} accept WAV only"):
             plugins.resolve("formats", plugin)
         return
     *train, dev = rows()

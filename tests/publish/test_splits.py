@@ -365,10 +365,10 @@ def test_lists_that_cannot_hold_are_refused(tmp_path: Path) -> None:
         ("splits", "{dev: {hours: 2, list: x}}", "between 0 and 1"),
         ("splits", "{dev: {hours: 0}}", "between 0 and 1"),
         ("splits", "{dev: 0.1, Dev: 0.1}", "upper and lower case"),
-        ("splits", "0.1", "write it as"),
+        ("splits", "0.1", "write {dev"),
         ("weights", "{x: 0}", "leave its source out"),
         ("weights", "{x: 1.5}", "unique"),
-        ("weights", "[x]", "write it as"),
+        ("weights", "[x]", "write {<dataset>"),
     ],
 )
 def test_bad_portions_are_one_sentence(tmp_path: Path, key: str, value: str, words: str) -> None:

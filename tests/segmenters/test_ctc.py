@@ -343,8 +343,8 @@ def test_samples_are_scaled_where_the_model_says_so(tmp_path: Path) -> None:
     ("spoil", "words"),
     [
         (lambda home: (home / "model.onnx").unlink(), "lacks model.onnx"),
-        (lambda home: (home / "tokens.txt").unlink(), "lacks model.onnx, or the tokens"),
-        (lambda home: (home / "tokens.txt").write_text("a 0\nb 1\n"), "names no blank"),
+        (lambda home: (home / "tokens.txt").unlink(), "lacks model.onnx or its tokens"),
+        (lambda home: (home / "tokens.txt").write_text("a 0\nb 1\n"), "has no blank token"),
         (lambda home: (home / "tokens.txt").write_text("<blk> 0\nb 7\n"), "holds no tokens"),
         (lambda home: (home / "tokens.txt").write_text("<blk> zero\n"), "holds no tokens"),
         (lambda home: (home / "model.onnx").write_bytes(b"none"), "cannot be loaded"),
@@ -413,5 +413,5 @@ def test_lists_too_large_for_a_model_are_not_read(tmp_path: Path) -> None:
     model(tmp_path)
     with (tmp_path / "tokens.txt").open("ab") as file:
         file.truncate(1 << 40)
-    with pytest.raises(ConfigError, match="no list or settings of a model have more"):
+    with pytest.raises(ConfigError, match="lists and settings have at most"):
         backend(tmp_path)

@@ -104,7 +104,7 @@ def test_a_code_that_the_recogniser_does_not_know(tmp_path: Path) -> None:
     asked(tmp_path, "tlh")  # another recogniser may hear it
     # A further recogniser that refuses a clip leaves it to the others.
     asked(tmp_path, "zh", {"use": "fake"}, {"use": "moonshine"})
-    assert "moonshine hears English only" in refused(tmp_path, "zh", {"use": "moonshine"})
+    assert "moonshine recognises English only" in refused(tmp_path, "zh", {"use": "moonshine"})
 
 
 def test_the_list_of_whisper_is_the_engines() -> None:

@@ -121,7 +121,7 @@ def test_what_holds_none_stays(place: str) -> None:
      "filecache::/etc/passwd", "http:/host/x", "s3://b/x.zip::y", " s3://bucket/x"],
 )  # fmt: skip
 def test_other_schemes_and_chains_are_refused(place: str) -> None:
-    with pytest.raises(ConfigError, match="is no URL of a store that is read"):
+    with pytest.raises(ConfigError, match="is not the URL of a supported store"):
         storage.place(place)
 
 

@@ -155,7 +155,9 @@ def test_null_is_a_word_of_german(tmp_path: Path) -> None:
 
 def test_languages_that_cannot_be_read(tmp_path: Path) -> None:
     path = made(tmp_path, "path,text,language\na.wav,x,klingonese\nb.wav,y,0\n")
-    with pytest.raises(ConfigError, match=r"'language' holds 'klingonese', '0', which are no lang"):
+    with pytest.raises(
+        ConfigError, match=r"'language' holds 'klingonese', '0', which are not lang"
+    ):
         listed("table", path)
     assert {r.language for r in recs(listed("table", path, language="English"))} == {None}
     one = made(tmp_path, "path,text,language\na.wav,x,English\nb.wav,y,klingonese\n", name="y.csv")
@@ -163,7 +165,7 @@ def test_languages_that_cannot_be_read(tmp_path: Path) -> None:
         "y.csv:3": '\'klingonese\' is not a language code; write "en", "es" or "yue"'
     }
     rows = [{"wav": name, "txt": "x", "language": 7} for name in AB]
-    with pytest.raises(ConfigError, match="'language' holds '7', which are no languages"):
+    with pytest.raises(ConfigError, match="'language' holds '7', which are not languages"):
         listed("jsonl", jsonl(tmp_path / "x.jsonl", *rows))
 
 
@@ -193,7 +195,7 @@ def test_numbers_of_languages_that_nothing_explains(tmp_path: Path) -> None:
     features: list[dict[str, Any]] = [{}, {"_type": "ClassLabel", "names": 5}, {"_type": []}]
     for number, feature in enumerate(features):
         path = parquet(tmp_path / f"{number}.parquet", pa.array([0, 1]), feature)
-        with pytest.raises(ConfigError, match="'language' holds '0', '1', which are no languages"):
+        with pytest.raises(ConfigError, match="'language' holds '0', '1', which are not languages"):
             listed("hf_parquet", path)
         assert {r.language for r in recs(listed("hf_parquet", path, language="en"))} == {None}
 

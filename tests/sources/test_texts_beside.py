@@ -413,7 +413,7 @@ def test_texts_as_the_settings_say(tmp_path: Path) -> None:
     assert near["far/c.de.vtt"] == "`texts: {ext: de.vtt}` reads it"
     english = recordings(listed(tmp_path, texts={"ext": ".en.srt"}))
     assert [segment.text for segment in english[0].segments or ()][1] == "English. Four."
-    with pytest.raises(ConfigError, match=r"texts.*'mp3' is no ending of a text"):
+    with pytest.raises(ConfigError, match=r"texts.*'mp3' is not the extension of a text"):
         listed(tmp_path, texts={"ext": "mp3"})
     with pytest.raises(ConfigError, match="texts"):
         listed(tmp_path, texts="all")
@@ -567,5 +567,5 @@ def test_speakers_by_path(tmp_path: Path) -> None:
     assert speakers({"pattern": r"/(?P<speaker>\w)\.wav$"}) == ["a", "CARL", None]
     with pytest.raises(ConfigError, match=r"speaker.*no group of this name"):
         speakers({"pattern": "(.*)/"})
-    with pytest.raises(ConfigError, match=r"speaker.*no regular expression"):
+    with pytest.raises(ConfigError, match=r"speaker.*not a regular expression"):
         speakers({"pattern": "(?P<speaker>"})

@@ -88,7 +88,7 @@ def test_a_file_that_names_no_version_leads_nowhere(tmp_path: Path, text: str) -
     latest = tmp_path / "datasets/latest"
     latest.write_text(text)
     assert versions.latest(tmp_path) is None
-    with pytest.raises(ConfigError, match="names no version beside it"):
+    with pytest.raises(ConfigError, match="does not name a version beside it"):
         versions.named(latest)
 
 

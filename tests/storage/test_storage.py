@@ -81,7 +81,7 @@ def test_a_url_is_a_place_and_a_path_stays_a_path(tmp_path: Path) -> None:
     [
         ("s3://name:secret@bucket/out", "holds credentials"),
         ("https://host/a?X-Amz-Signature=abc", "holds credentials"),
-        ("s3:///out", "names no bucket"),
+        ("s3:///out", "does not name a bucket"),
         ("gs://bucket/out", "needs a library"),
     ],
 )
@@ -424,7 +424,7 @@ def test_a_store_that_hangs_does_not_hold_up_the_end(
     if waits:
         assert asked.wait(10)
     held.end()
-    assert "was not given back" in caplog.text
+    assert "was not released" in caplog.text
     answer.set()
     held._thread.join(10)
     assert written[-1]["ended"], "it answers again"

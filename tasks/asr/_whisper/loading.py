@@ -32,7 +32,7 @@ def weights(settings: Settings) -> str:
     if settings.sha256 not in (None, digest):
         raise ConfigError(
             f"transcribe.backend.sha256 is {settings.sha256}, but model.bin of {settings.model!r} "
-            f"has {digest}: another model than you expect"
+            f"has {digest}: it is not the model that you expect"
         )
     return digest
 
@@ -62,7 +62,8 @@ def locate(settings: Settings) -> Path:
     if not folder.is_dir():
         raise ConfigError(
             f"transcribe.backend.model {settings.model!r} is neither `base` (bundled), nor a "
-            "folder here, nor the name of a model in the local Hugging Face cache; models are "
+            f"folder on this machine, nor the name of a model in the local Hugging Face cache; "
+            f"models are "
             "never downloaded: fetch a CTranslate2 Whisper model (for example "
             "Systran/faster-whisper-small from Hugging Face) and give its folder or its name"
         )
@@ -134,7 +135,7 @@ def device_of(wanted: str) -> str:
     if wanted == "cuda":
         raise ConfigError(f"transcribe.backend.device is cuda, but {fault}; or set device: cpu")
     if environment.visible_gpus() not in ("", "-1") and gpu.driver_count() > 0:
-        log.warning("a GPU is here, but Whisper runs on the CPU: %s", fault)
+        log.warning("this machine has a GPU, but Whisper runs on the CPU: %s", fault)
     return "cpu"
 
 

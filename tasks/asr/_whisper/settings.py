@@ -29,7 +29,7 @@ class Settings(StageSettings):
         "that the local Hugging Face cache holds.",
     )
     sha256: str | None = Transient(
-        None, "Expected sha256 of model.bin; another one is refused.", pattern="^[0-9a-f]{64}$"
+        None, "Expected sha256 of model.bin; any other is refused.", pattern="^[0-9a-f]{64}$"
     )
     device: Literal["auto", "cpu", "cuda"] = Transient(
         "auto",
@@ -60,15 +60,15 @@ class Settings(StageSettings):
     )
     share_windows: bool = Field(
         True,
-        description="Hear utterances that follow each other in one recording in windows of up to "
+        description="Transcribe consecutive utterances of a recording in windows of up to "
         "29 s, each after the text of the one before, for four minutes at a time: fewer errors on "
         "long recordings, in about the same CPU time. Not where the source gives segments. false: "
-        "each by itself.",
+        "each utterance by itself.",
     )
     chinese: Script = Field(
         "simplified",
         description="Script of Mandarin texts: simplified or traditional (OpenCC), or as_heard, "
-        "which mixes both. Cantonese stays as it is heard.",
+        "which mixes both. Cantonese stays as Whisper writes it.",
     )
     word_timestamps: bool = Field(
         False, description="Also store when each word was said, in s: the column word_times."

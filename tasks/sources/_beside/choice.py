@@ -36,7 +36,9 @@ _HTS = re.compile(r"\d+\s+\d+\s+\S+")  # times in 100 ns: labels of phones
 def _ending(text: str) -> str:
     ending = text.removeprefix(".")
     if kind_of(ending) is None or not re.fullmatch(r"[\w.-]{1,40}", ending):
-        raise ValueError(f"{text!r} is no ending of a text; it ends in one of {', '.join(ENDINGS)}")
+        raise ValueError(
+            f"{text!r} is not the extension of a text; it ends in one of {', '.join(ENDINGS)}"
+        )
     return ending
 
 
@@ -45,14 +47,14 @@ class TextsSettings(StageSettings):
 
     ext: Annotated[str, AfterValidator(_ending)] | None = Field(
         None,
-        description="Ending of the texts, behind the recording's stem: `srt`, `en.srt`; default: "
-        "each that is known.",
+        description="Extension of the texts, after the recording's stem: `srt`, `en.srt`; default: "
+        "every known one.",
         json_schema_extra=WORDS,
     )
     tier: str | tuple[str, ...] | None = Field(
         None,
-        description="Tier of `.TextGrid` and `.eaf` files that holds the text, or several, of a "
-        "speaker each; default: the only one that holds text.",
+        description="Tier of `.TextGrid` and `.eaf` files that holds the text, or several tiers, "
+        "one a speaker; default: the only one that holds text.",
         json_schema_extra=WORDS,
     )
 

@@ -436,7 +436,7 @@ def test_missing_weights_are_refused_before_a_worker(
     asked = settings.read(None, [str(tmp_path / "in")], str(tmp_path / "out"), sets)
     with pytest.raises(ConfigError, match="the filter speaker_purity needs the model campplus"):
         checks.check(asked)
-    with pytest.raises(ConfigError, match="shelf diarizers"):
+    with pytest.raises(ConfigError, match="no diarizer 'nobody'"):
         settings.read(None, [str(tmp_path / "in")], "out", ["speakers.use=nobody"])
 
 

@@ -4,10 +4,11 @@ cannot separate equal values, so a curve has one point per distinct value, thinn
 
 from __future__ import annotations
 
+from typing import NamedTuple, TypedDict
+
 import numpy as np
 
 from tasks.base.arrays import Bools, Float64s
-from tasks.base.json_types import JsonObject
 from tasks.insight.report import distributions
 from tasks.insight.report.columns import Columns
 from tasks.insight.report.distributions import short
@@ -18,7 +19,59 @@ SHARES = (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5)  # of the hours, in the table
 RANKS = (("agreement", "by agreement"), ("avg_logprob", "by log-probability"))
 
 
-def of(columns: Columns) -> JsonObject | None:
+class Line(NamedTuple):
+    """For each limit that occurs, from the strictest on: share of the hours with at least that
+    value, and the word error rate of those that have a reference, NaN if none has; float64."""
+
+    limit: Float64s
+    kept: Float64s
+    wer: Float64s
+
+
+class ThinnedLine(TypedDict):
+    """At most POINTS points of a line."""
+
+    limit: list[float | None]
+    kept: list[float | None]
+    wer: list[float | None]
+
+
+class RankLine(ThinnedLine):
+    """A line of the charts."""
+
+    name: str
+    title: str
+    today: float | None  # the current limit
+
+
+class Cell(TypedDict):
+    """One point of a line."""
+
+    limit: float | None
+    kept: float | None
+    wer: float | None
+
+
+class RankRow(TypedDict):
+    """A line of the table: a cell for each of SHARES."""
+
+    title: str
+    cells: list[Cell]
+
+
+class Agreement(TypedDict):
+    """The charts and the table; `items` and `hours` that several recognisers heard, `references` of
+    the items."""
+
+    lines: list[RankLine]
+    table: list[RankRow]
+    shares: tuple[float, ...]
+    items: int
+    hours: float
+    references: int
+
+
+def of(columns: Columns) -> Agreement | None:
     """The curves and the table; None if no utterance was heard by several."""
     if "agreement" not in columns.names:
         return None
@@ -29,7 +82,8 @@ def of(columns: Columns) -> JsonObject | None:
     seconds = columns.seconds[several]
     ranked = {name: columns.values(name)[several] for name, _ in RANKS if name in columns.names}
     errors, words = _errors(columns, several)
-    lines, table = [], []
+    lines: list[RankLine] = []
+    table: list[RankRow] = []
     for name, title in RANKS:
         if name not in ranked or np.isnan(ranked[name]).all():
             continue
@@ -53,38 +107,40 @@ def _errors(columns: Columns, rows: Bools) -> tuple[Float64s, Float64s]:
     return np.nan_to_num(errors), np.nan_to_num(words)
 
 
-def _line(
-    values: Float64s, seconds: Float64s, errors: Float64s, words: Float64s
-) -> dict[str, Float64s]:
-    """For each limit that occurs, from the strictest on: share of the hours with at least that
-    value, and the word error rate of those that have a reference, NaN if none has. Utterances
-    without a value are kept last, by no limit."""
+def _line(values: Float64s, seconds: Float64s, errors: Float64s, words: Float64s) -> Line:
+    """Utterances without a value are kept last, by no limit."""
     order = np.argsort(-values, kind="stable")  # NaN comes last
     sorted_, kept = values[order], np.cumsum(seconds[order])
     wrong, spoken = np.cumsum(errors[order]), np.cumsum(words[order])
-    known = int((~np.isnan(values)).sum())
-    ends = np.flatnonzero(np.diff(sorted_[:known], append=-np.inf))
-    if known < len(values):  # no limit at all
+    valued = int((~np.isnan(values)).sum())
+    ends = np.flatnonzero(np.diff(sorted_[:valued], append=-np.inf))
+    if valued < len(values):  # no limit at all
         ends = np.append(ends, len(values) - 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         rates = np.where(spoken > 0, wrong / spoken, np.nan)
-    return {"limit": sorted_[ends], "kept": kept[ends] / kept[-1], "wer": rates[ends]}
+    return Line(sorted_[ends], kept[ends] / kept[-1], rates[ends])
 
 
-def _thinned(line: dict[str, Float64s]) -> JsonObject:
-    """At most `POINTS` points, evenly by the share that is kept, with the first and the last."""
+def _thinned(line: Line) -> ThinnedLine:
+    """Points, evenly by the share that is kept, with the first and the last."""
     wanted = np.linspace(0.0, 1.0, POINTS)
-    places = np.unique(np.searchsorted(line["kept"], wanted).clip(0, len(line["kept"]) - 1))
-    return {
-        name: [None if np.isnan(x) else y for x, y in zip(found, short(found), strict=True)]
-        for name, found in ((name, values[places]) for name, values in line.items())
-    }
+    places = np.unique(np.searchsorted(line.kept, wanted).clip(0, len(line.kept) - 1))
+
+    def points(values: Float64s) -> list[float | None]:
+        thinned = values[places]
+        return [None if np.isnan(x) else y for x, y in zip(thinned, short(thinned), strict=True)]
+
+    return {"limit": points(line.limit), "kept": points(line.kept), "wer": points(line.wer)}
 
 
-def _at(line: dict[str, Float64s], share: float) -> JsonObject:
+def _at(line: Line, share: float) -> Cell:
     """The loosest limit that keeps at most this share; None where even the strictest keeps more."""
-    place = int(np.searchsorted(line["kept"], share + 1e-9, "right")) - 1
+    place = int(np.searchsorted(line.kept, share + 1e-9, "right")) - 1
     if place < 0:
         return {"limit": None, "kept": None, "wer": None}
-    found = {name: float(values[place]) for name, values in line.items()}
-    return {name: None if np.isnan(value) else value for name, value in found.items()}
+
+    def point(values: Float64s) -> float | None:
+        value = float(values[place])
+        return None if np.isnan(value) else value
+
+    return {"limit": point(line.limit), "kept": point(line.kept), "wer": point(line.wer)}

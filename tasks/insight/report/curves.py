@@ -6,42 +6,66 @@ and an utterance without a transcript is assumed to be kept, since no verdict on
 
 from __future__ import annotations
 
+from typing import Literal, TypedDict
+
 import numpy as np
 
 from tasks.base.arrays import Float64s
-from tasks.base.json_types import JsonObject
 from tasks.insight.report.columns import Columns, ShelfRule
 from tasks.insight.report.distributions import short
 from tasks.plugins.rules import Limit
 
 POSITIONS = 100  # of a slider, between the ends of the chart's axis
+Side = Literal["min", "max"]
 
 
-def now(columns: Columns) -> JsonObject:
+class Kept(TypedDict):
+    """What the current limits keep."""
+
+    hours: float
+    items: int
+
+
+class Curve(TypedDict):
+    """One limit at every position of its slider.
+
+    `positions` are sorted; None means "no limit" and is the first of a lower, the last of an upper
+    limit. `at` is the index of the current limit, `today`.
+    """
+
+    side: Side
+    today: float | None
+    at: int
+    positions: list[float | None]
+    hours: list[float]
+    items: list[int]
+
+
+def now(columns: Columns) -> Kept:
     """The items and hours that the current limits keep, counted in the same way."""
     kept = ~columns.blocked & (columns.refusals == 0)
     return {"hours": float(columns.seconds[kept].sum() / 3600), "items": int(kept.sum())}
 
 
-def sliders(columns: Columns, name: str, low: float, high: float) -> list[JsonObject]:
-    """For each limit on a measure: positions, and hours and items kept at each.
-
-    `positions` are sorted; None means "no limit" and is the first of a lower, the last of an upper
-    limit. `at` is the index of the current limit.
-    """
-    found = []
+def sliders(columns: Columns, name: str, low: float, high: float) -> list[Curve]:
+    """For each limit on a measure: positions, and hours and items kept at each."""
+    drawn = []
     for asked in columns.asked:
         rule = asked.rule
         if isinstance(rule, Limit) and rule.column == name:
-            for side, today, reason in (("min", rule.min, rule.low), ("max", rule.max, rule.high)):
-                if reason:
-                    found.append(_curve(columns, asked, side, today, low, high))
-    return found
+            sides: tuple[tuple[Side, float | None, str | None], ...]
+            sides = (("min", rule.min, rule.low), ("max", rule.max, rule.high))
+            drawn += [
+                _curve(columns, asked, side, today, low, high)
+                for side, today, reason in sides
+                if reason
+            ]
+    return drawn
 
 
 def _curve(
-    columns: Columns, asked: ShelfRule, side: str, today: float | None, low: float, high: float
-) -> JsonObject:
+    columns: Columns, asked: ShelfRule, side: Side, today: float | None, low: float, high: float
+) -> Curve:
     rule = asked.rule
     assert isinstance(rule, Limit)
     values, seconds = columns.values(rule.column), columns.seconds

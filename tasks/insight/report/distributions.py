@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import TypedDict
 
 import numpy as np
 
 from tasks.base.arrays import Bools, Float64s, Int16s, Int32s
-from tasks.base.json_types import JsonObject
 from tasks.corpus import outcome_table
 from tasks.insight.report.columns import Columns
 from tasks.plugins.rules import Limit
@@ -25,6 +25,39 @@ FIRST = (
 )
 CHARS_PER_SECOND = ("1/s", "characters of the text a second")
 NOT_MEASURES = {*outcome_table.FIXED.names} - {"seconds"}
+
+
+class Spread(TypedDict):
+    """Count and 5 %, 50 % and 95 % quantiles of all and of kept utterances."""
+
+    items: int
+    spread: list[float] | None
+    items_kept: int
+    spread_kept: list[float] | None
+
+
+class Bars(Spread):
+    """Hours in each bar, [BINS]."""
+
+    kept: list[float]
+    other: list[float]
+
+
+class GroupBars(Bars):
+    """The bars of all utterances, or of a dataset or language."""
+
+    kind: str  # all, dataset, language
+    name: str | None
+
+
+class Histogram(TypedDict):
+    """One measure: its axis, and bars for `all` and for each group."""
+
+    name: str
+    low: float
+    high: float
+    groups: list[GroupBars]
+    missing: int  # utterances without a value
 
 
 def shown(columns: Columns) -> list[str]:
@@ -72,11 +105,8 @@ def limits_on(columns: Columns, name: str) -> list[Limit]:
     return [rule for rule in rules if isinstance(rule, Limit) and rule.column == name]
 
 
-def of(columns: Columns, name: str) -> JsonObject | None:
-    """Histogram and quantiles of one measure, or None if no utterance has it.
-
-    `kept` and `other` are hours [bins], for `all` and for each group.
-    """
+def of(columns: Columns, name: str) -> Histogram | None:
+    """Histogram and quantiles of one measure, or None if no utterance has it."""
     values = values_of(columns, name)
     known = np.isfinite(values)
     if not known.any():
@@ -89,7 +119,7 @@ def of(columns: Columns, name: str) -> JsonObject | None:
     bins = _bins(np.where(known, values, low), low, high)
     bins[columns.packaged] += BINS
 
-    def of_rows(rows: slice | Int32s) -> JsonObject:
+    def of_rows(rows: slice | Int32s) -> Bars:
         there = known[rows]
         bars = np.bincount(bins[rows][there], columns.seconds[rows][there] / 3600, 2 * BINS)
         return {
@@ -98,7 +128,7 @@ def of(columns: Columns, name: str) -> JsonObject | None:
             **quantiles(values[rows][there], columns.packaged[rows][there]),
         }
 
-    groups = [{"kind": "all", "name": "", **of_rows(slice(None))}]
+    groups: list[GroupBars] = [{"kind": "all", "name": "", **of_rows(slice(None))}]
     for kind, group, rows in columns.groups:
         about = of_rows(rows)
         if about["items"]:
@@ -119,8 +149,8 @@ def _bins(values: Float64s, low: float, high: float) -> Int16s:
     return np.clip(values, 0, BINS - 1, out=values).astype(np.int16)
 
 
-def quantiles(values: Float64s, kept: Bools) -> JsonObject:
-    """Count and 5 %, 50 % and 95 % quantiles of all and of kept utterances."""
+def quantiles(values: Float64s, kept: Bools) -> Spread:
+    """Those of all utterances, and of the `kept` ones."""
 
     def three(some: Float64s) -> list[float] | None:
         return np.quantile(some, (0.05, 0.5, 0.95)).tolist() if len(some) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ from tasks.accounting import summary
 from tasks.accounting.ledger import PENDING, PENDING_MEANS
 from tasks.accounting.summary import REMOVED, REMOVED_MEANS
 from tasks.base.errors import CODES
-from tasks.base.json_types import JsonObject, Reason, Summary
+from tasks.base.json_types import Reason, Summary
 from tasks.base.schema import LedgerRow
 from tasks.storage import tables
 
@@ -77,11 +78,34 @@ class Ledger:
         yield from tables.row_groups(self.source, names)
 
 
-def funnel(counts: Summary) -> list[JsonObject]:
-    """The steps from all audio to the packaged part: the seconds that each reason removes, and
-    those left `after` it. The smallest come last, as `small`. `counts` as in dataset.json."""
-    whole = left = counts["seconds"]["in"]
-    steps = []
+class Step(TypedDict):
+    """What a reason removes, s, and what is left `after` it."""
+
+    stage: str
+    reason: str
+    name: str  # stage.reason
+    items: int
+    seconds: float
+    after: float
+    small: bool  # folded
+    share: float  # of all audio
+    gone: bool  # the recordings left their source
+    meaning: str
+
+
+#: Input and packaged hours of `names` datasets or languages, and packaged `items`. A name of None
+#: with several names: the smallest, summed.
+Share = TypedDict(
+    "Share",
+    {"name": str | None, "in": float, "packaged": float, "items": int, "names": int},
+)
+
+
+def funnel(counts: Summary) -> list[Step]:
+    """The steps from all audio to the packaged part, the small ones last; `counts` as in
+    dataset.json."""
+    whole = remaining = counts["seconds"]["in"]
+    steps: list[Step] = []
     large = _large(counts["reasons"])
     order = sorted(_in_order(counts["reasons"]), key=lambda entry: entry[0] not in large)
     for name, entry in order:
@@ -95,14 +119,14 @@ def funnel(counts: Summary) -> list[JsonObject]:
                 "name": name,
                 "items": entry["items"],
                 "seconds": entry["seconds"],
-                "after": max(left - taken, 0.0),
+                "after": max(remaining - taken, 0.0),
                 "small": name not in large,
                 "share": taken / whole if whole else 0.0,
                 "gone": gone,
                 "meaning": CODES.get(reason, MEANINGS.get(reason, "")),
             }
         )
-        left = max(left - taken, 0.0)
+        remaining = max(remaining - taken, 0.0)
     return steps
 
 
@@ -140,20 +164,26 @@ def _in_order(reasons: Mapping[str, Reason]) -> Iterable[tuple[str, Reason]]:
     return sorted(reasons.items(), key=key)
 
 
-def shares(sums: pa.Table, column: str) -> list[JsonObject]:
+def shares(sums: pa.Table, column: str) -> list[Share]:
     """Input and packaged hours of every dataset or language, the largest first, from a ledger's
     sums; beyond ROWS, the smallest are summed in one row."""
-    found: dict[str | None, JsonObject] = {}
+    by_name: dict[str | None, Share] = {}
     for row in summary.hours_by(sums, column, "outcome"):
-        entry = found.setdefault(
+        entry = by_name.setdefault(
             row[column], {"name": row[column], "in": 0.0, "packaged": 0.0, "items": 0, "names": 1}
         )
         entry["in"] += row["hours"]
         if row["outcome"] == "packaged":
             entry["packaged"], entry["items"] = row["hours"], row["items"]
-    rows = sorted(found.values(), key=lambda r: (-r["in"], str(r["name"])))
+    rows = sorted(by_name.values(), key=lambda r: (-r["in"], str(r["name"])))
     if len(rows) > ROWS:
         rest = rows[ROWS - 1 :]
-        summed = {key: sum(r[key] for r in rest) for key in ("in", "packaged", "items")}
-        rows = [*rows[: ROWS - 1], {"name": None, "names": len(rest), **summed}]
+        summed: Share = {
+            "name": None,
+            "in": sum(r["in"] for r in rest),
+            "packaged": sum(r["packaged"] for r in rest),
+            "items": sum(r["items"] for r in rest),
+            "names": len(rest),
+        }
+        rows = [*rows[: ROWS - 1], summed]
     return rows

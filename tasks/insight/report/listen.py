@@ -7,10 +7,11 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NotRequired, TypedDict
 
 from tasks import storage
 from tasks.base import masking
-from tasks.base.json_types import JsonObject, Summary
+from tasks.base.json_types import Summary
 from tasks.insight.report import clips, distributions, words
 from tasks.insight.report.doubtful import CERTAINTY, PACKAGED, Why
 from tasks.insight.report.samples import Sample
@@ -41,10 +42,43 @@ _CLIP = re.compile(
 FORM = 1  # rises when `clips.media` makes other bytes of the same samples
 
 
+class ClipRow(TypedDict):
+    """A sample's row in the table of clips; texts are shortened, and without secrets."""
+
+    kept: bool
+    reason: str  # packaged, or stage.reason
+    whys: list[tuple[str, str]]  # kind, value and limit
+    file: str | None
+    detail: str | None
+    start: float
+    end: float
+    language: str | None
+    value: float | None
+    threshold: float | None
+    text: str | None
+    source: str | None  # of the text
+    heard: str | None
+    reference: str | None
+    measures: list[tuple[str, str]]
+    media: NotRequired[clips.Media]
+    clip: NotRequired[str]  # the key of its media
+
+
+class ClipGroup(TypedDict):
+    """A group to choose: the number of its clips shown (`own`) of all (`total`), of `kept` clips
+    near its limit, and the `places` of all these in the table, in order, as JSON."""
+
+    name: str
+    own: int
+    total: int | None
+    kept: int
+    places: str
+
+
 def embed(
     job: Job,
     found: Sequence[Sample],
-    rows: Sequence[JsonObject],
+    rows: Sequence[ClipRow],
     room: int,
     known: Mapping[str, clips.Media],
 ) -> int:
@@ -80,8 +114,8 @@ def _place(found: Sequence[Sample], index: int) -> int:
     return sum(other.name == found[index].name for other in found[:index])
 
 
-def row_of(sample: Sample, about: Mapping[str, tuple[str, str]]) -> JsonObject:
-    """A sample's row in the table of clips; `about` has the units of measures."""
+def row_of(sample: Sample, about: Mapping[str, tuple[str, str]]) -> ClipRow:
+    """`about` has the units of measures."""
     row = sample.row
     names = dict.fromkeys((*distributions.FIRST, *(name for name, _ in CERTAINTY)))
     return {
@@ -90,7 +124,11 @@ def row_of(sample: Sample, about: Mapping[str, tuple[str, str]]) -> JsonObject:
         "whys": [(KINDS[why.kind], limit_text(why, sample, about)) for why in _once(sample.whys)],
         "file": _shown(row["source_path"], NAME),
         "detail": _shown(row["detail"], NAME),
-        **{name: row[name] for name in ("start", "end", "language", "value", "threshold")},
+        "start": row["start"],
+        "end": row["end"],
+        "language": row["language"],
+        "value": row["value"],
+        "threshold": row["threshold"],
         "text": _shown(sample.text, TEXT),
         "source": sample.text_source,
         "heard": _shown(sample.heard, TEXT) if sample.heard != sample.text else None,
@@ -126,10 +164,8 @@ def limit_text(why: Why, sample: Sample, about: Mapping[str, tuple[str, str]]) -
     return said if why.group in (PACKAGED, sample.name) else f"{said} ({why.group})"
 
 
-def groups(counts: Summary, found: Sequence[Sample]) -> list[JsonObject]:
-    """The groups to choose from: `name`, the number of its clips shown (`own`) of all (`total`),
-    the number of `kept` clips near its limit, and the `places` of all these in the table, in order,
-    as JSON."""
+def groups(counts: Summary, found: Sequence[Sample]) -> list[ClipGroup]:
+    """The groups to choose from, the packaged first."""
     own: dict[str, list[int]] = {}
     kept: dict[str, list[int]] = {}
     for index, sample in enumerate(found):

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, TypedDict
 
 import pyarrow as pa
 
@@ -61,19 +62,59 @@ class Request:
     earlier: Path | None = None  # a report whose clips may be shown again
 
 
+class Measure(distributions.Histogram):
+    """A measure's histogram with what is said of it, and its sliders."""
+
+    unit: str
+    meaning: str
+    first: bool
+    curves: list[curves.Curve]
+
+
+class Measured(TypedDict):
+    """The section of measures."""
+
+    measures: list[Measure]
+    now: curves.Kept
+    groups: list[tuple[str, list[str | None]]]  # kind, names
+    same: bool  # `now` is what is packaged
+    packaged: float  # h
+
+
+class Context(TypedDict):
+    """What page.html shows."""
+
+    asked: Request
+    steps: list[facts.Step]
+    tiles: list[tuple[str, str, str]]
+    words: ModuleType
+    broken: list[Broken]
+    shares: list[tuple[str, list[facts.Share]]]
+    speakers: object
+    measured: Measured | None
+    agreeing: agreeing.Agreement | None
+    settings: str
+    rows: list[listen.ClipRow]
+    reasons: list[listen.ClipGroup]
+    work: workers.Work | None
+    kilobits: int
+    megabytes: int
+    left_out: int  # clips that did not fit
+
+
 def build(asked: Request, limit: int = BYTES) -> bytes:
     """The file, smaller than `limit` bytes: clips that do not fit are left out."""
     job, ledger = asked.job, Ledger(asked.ledger)
     path = outcome_table.where(job)
     columns = None if path is None else Columns(job, path)
     about = units(job)
-    found = samples.choose(ledger, job.package.seed, columns)
-    samples.look_up(job, found)
+    chosen = samples.choose(ledger, job.package.seed, columns)
+    samples.look_up(job, chosen)
     steps = facts.funnel(asked.counts)
     _explain(job, steps)
-    rows = [listen.row_of(sample, about) for sample in found]
+    rows = [listen.row_of(sample, about) for sample in chosen]
     sums = ledger.sums()
-    context = {
+    context: Context = {
         "asked": asked,
         "steps": steps,
         "tiles": _tiles(asked),
@@ -85,23 +126,24 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
         "agreeing": None if columns is None else agreeing.of(columns),
         "settings": masking.text(asked.settings)[:SETTINGS],
         "rows": rows,
-        "reasons": listen.groups(asked.counts, found),
+        "reasons": listen.groups(asked.counts, chosen),
         "work": workers.of(asked.metrics),
         "kilobits": clips.BIT_RATE // 1000,
         "megabytes": BYTES // 1_000_000,
+        "left_out": len(rows),
     }
     for row in rows:  # as long as what a player takes beside its data
         row["media"], row["clip"] = clips.Media(why="-" * PLAYER), ""
-    bare = _render({**context, "left_out": len(rows)})
-    known = listen.earlier(asked.earlier)
-    left_out = listen.embed(job, found, rows, limit - len(bare) - 1, known)
-    return _render({**context, "left_out": left_out})
+    bare = _render(context)
+    earlier = listen.earlier(asked.earlier)
+    context["left_out"] = listen.embed(job, chosen, rows, limit - len(bare) - 1, earlier)
+    return _render(context)
 
 
 def _broken(ledger: Ledger) -> list[Broken]:
     """The first recordings that failed, without the credentials of URLs."""
-    found = broken.of_parts(ledger.portions(*broken.COLUMNS), FAILED)
-    return [Broken(*map(masking.text, each)) for each in found]
+    recordings = broken.of_parts(ledger.portions(*broken.COLUMNS), FAILED)
+    return [Broken(*map(masking.text, recording)) for recording in recordings]
 
 
 def _tiles(asked: Request) -> list[tuple[str, str, str]]:
@@ -134,7 +176,7 @@ def _tiles(asked: Request) -> list[tuple[str, str, str]]:
     return tiles
 
 
-def _explain(job: Job, steps: list[JsonObject]) -> None:
+def _explain(job: Job, steps: list[facts.Step]) -> None:
     """Give the reasons of limits a meaning, with the value of each limit that has the reason."""
     meanings: dict[str, list[str]] = {}
     for asked in shelf_rules(job):
@@ -151,22 +193,22 @@ def _explain(job: Job, steps: list[JsonObject]) -> None:
         step["meaning"] = step["meaning"] or " or ".join(meanings.get(step["reason"], ()))
 
 
-def _measured(columns: Columns, asked: Request, about: Mapping[str, tuple[str, str]]) -> JsonObject:
+def _measured(columns: Columns, asked: Request, about: Mapping[str, tuple[str, str]]) -> Measured:
     """The section of measures; `about` has their units and meanings."""
     about = {**about, "chars_per_second": distributions.CHARS_PER_SECOND}
-    measures = []
+    measures: list[Measure] = []
     for name in distributions.shown(columns):
-        found = distributions.of(columns, name)
-        if found is None:
+        histogram = distributions.of(columns, name)
+        if histogram is None:
             continue
         first = name in distributions.FIRST
-        sliders = curves.sliders(columns, name, found["low"], found["high"])
+        sliders = curves.sliders(columns, name, histogram["low"], histogram["high"])
         if not first or any(c["today"] is not None for c in sliders):
             sliders = [c for c in sliders if c["today"] is not None]
         unit, meaning = about.get(name, ("", ""))
         unit = "" if unit == "1" else unit
         measures.append(
-            {**found, "unit": unit, "meaning": meaning, "first": first, "curves": sliders}
+            {**histogram, "unit": unit, "meaning": meaning, "first": first, "curves": sliders}
         )
     now = curves.now(columns)
     packaged = asked.counts["seconds"]["packaged"] / 3600
@@ -198,13 +240,13 @@ def _template() -> Template:
     return environment.get_template("page.html")
 
 
-def _render(context: JsonObject) -> bytes:
+def _render(context: Context) -> bytes:
     script = _file("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     measured = context["measured"]
     charts = {**(_charts(measured) if measured else {}), **_work(context["work"])}
-    if context["agreeing"]:
-        charts["agreeing"] = context["agreeing"]["lines"]
+    if (agreement := context["agreeing"]) is not None:
+        charts["agreeing"] = agreement["lines"]
     data = json.dumps(charts, separators=(",", ":"))
     text = _template().render(
         **context, script=script, style=_file("page.css"), digest=digest, data=_inert(data)
@@ -212,23 +254,30 @@ def _render(context: JsonObject) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def _charts(measured: JsonObject) -> JsonObject:
+def _charts(measured: Measured) -> dict[str, object]:
     """The data that the script draws: numbers, and names as the only texts."""
-    drawn = ("kind", "name", "kept", "other")
     return {
         "now": measured["now"],
         "measures": [
             {
-                **{key: m[key] for key in ("name", "low", "high", "curves")},
-                "groups": [{key: group[key] for key in drawn} for group in m["groups"]],
+                "name": m["name"],
+                "low": m["low"],
+                "high": m["high"],
+                "curves": m["curves"],
+                "groups": [
+                    {"kind": g["kind"], "name": g["name"], "kept": g["kept"], "other": g["other"]}
+                    for g in m["groups"]
+                ],
             }
             for m in measured["measures"]
         ],
     }
 
 
-def _work(work: JsonObject | None) -> JsonObject:
-    return {"work": {key: work[key] for key in ("seconds", "busy", "lanes")}} if work else {}
+def _work(work: workers.Work | None) -> dict[str, object]:
+    if work is None:
+        return {}
+    return {"work": {"seconds": work["seconds"], "busy": work["busy"], "lanes": work["lanes"]}}
 
 
 def _inert(data: str) -> str:

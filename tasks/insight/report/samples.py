@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tasks import storage
-from tasks.base.json_types import JsonObject
 from tasks.base.schema import EnhancedRow, LedgerRow
 from tasks.insight.report import choosing
 from tasks.insight.report.columns import Columns
@@ -92,7 +91,7 @@ def _tell(job: Job, sample: Sample, utterance: JudgedUtterance) -> None:
         sample.heard = heard["text"]
     elif utterance.cut.reference:
         sample.text, sample.text_source = utterance.cut.reference, "reference"
-    values: JsonObject = {**utterance.heard.measures, **utterance.texts}
+    values: dict[str, object] = {**utterance.heard.measures, **utterance.texts}
     sample.measures = {
         name: float(value)
         for name, value in values.items()

@@ -5,9 +5,9 @@ Everything is summed before it reaches the page: 100,000 shards take as much of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +16,65 @@ import pyarrow.parquet as pq
 
 from tasks.accounting import metrics
 from tasks.base.arrays import Bools, Float64s, Int64s
-from tasks.base.json_types import JsonObject
 from tasks.stages.contract import STAGES
 
 SLOWEST = 12  # shards in the list
 BINS = 120  # steps of time
 LANES = 24  # the busiest workers, which get a line of their own
+
+
+class StageWork(TypedDict):
+    """Work of a stage: sums over its calls, s, and the largest memory of one, bytes."""
+
+    stage: str
+    calls: int
+    wall: float
+    cpu: float
+    busy: float  # workers at once, on the mean
+    memory: int
+    wait: float  # the median
+    gpu: float | None  # percent
+
+
+class Busy(TypedDict):
+    """The mean number of calls of a stage at once in each step of time, [BINS]."""
+
+    stage: str
+    mean: list[float]
+
+
+class Lane(TypedDict):
+    """A worker: its main stage over time, as runs of steps, and its share of busy time."""
+
+    worker: str
+    host: str
+    calls: int
+    share: float
+    spans: list[tuple[int, int, str]]  # first step, the one after the last, stage
+
+
+class Call(TypedDict):
+    """A call on a shard, as `metrics.rates` has it."""
+
+    stage: str
+    shard: str
+    audio_seconds: float
+    wall_seconds: float
+    worker: str
+    host: str
+    deaths: int
+    times: float | None  # of the median
+
+
+class Work(TypedDict):
+    """The section of workers; `more` are left out."""
+
+    seconds: float
+    slowest: list[Call]
+    stages: list[StageWork]
+    busy: list[Busy]
+    lanes: list[Lane]
+    more: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +88,7 @@ class _Calls:
     names: list[tuple[str, str]]  # (worker, host)
 
 
-def of(path: Path | None) -> JsonObject | None:
+def of(path: Path | None) -> Work | None:
     """The data for the page; None without metrics, or if no call returned."""
     if path is None or not path.is_file():
         return None
@@ -96,13 +149,13 @@ def _spread(calls: _Calls, chosen: Bools, step: float) -> Float64s:
         return ramp
 
     area = integral(calls.begin[chosen]) - integral(calls.end[chosen])
-    found: Float64s = np.maximum(np.diff(area) / step, 0.0)
-    return np.where(found < 1e-9, 0.0, found)
+    running: Float64s = np.maximum(np.diff(area) / step, 0.0)
+    return np.where(running < 1e-9, 0.0, running)
 
 
-def _lanes(calls: _Calls, step: float) -> list[JsonObject]:
-    """Each worker: its main stage over time, as runs of steps, and its share of busy time."""
-    found = []
+def _lanes(calls: _Calls, step: float) -> list[Lane]:
+    """All workers, the busiest first."""
+    lanes: list[Lane] = []
     whole = float(calls.end.max())
     for number, (worker, host) in enumerate(calls.names):
         mine = calls.worker == number
@@ -110,14 +163,15 @@ def _lanes(calls: _Calls, step: float) -> list[JsonObject]:
             [_spread(calls, mine & (calls.stage == i), step) for i in range(len(STAGES))]
         )
         stage = np.where(rows.sum(axis=0) > 0.05, rows.argmax(axis=0), -1)
-        spans, start = [], 0
-        for at in range(1, BINS + 1):
-            if at == BINS or stage[at] != stage[start]:
+        spans: list[tuple[int, int, str]] = []
+        start = 0
+        for end in range(1, BINS + 1):
+            if end == BINS or stage[end] != stage[start]:
                 if stage[start] >= 0:
-                    spans.append([start, at, STAGES[stage[start]]])
-                start = at
+                    spans.append((start, end, STAGES[stage[start]]))
+                start = end
         share = float((calls.end - calls.begin)[mine].sum()) / whole
-        found.append(
+        lanes.append(
             {
                 "worker": worker or "the run itself",
                 "host": host,
@@ -126,11 +180,10 @@ def _lanes(calls: _Calls, step: float) -> list[JsonObject]:
                 "spans": spans,
             }
         )
-    return sorted(found, key=lambda lane: (-lane["share"], lane["worker"]))
+    return sorted(lanes, key=lambda lane: (-lane["share"], lane["worker"]))
 
 
-def _stage(table: pa.Table, stage: str, whole: float) -> JsonObject:
-    """Work of a stage: sums over its calls, s, and the largest memory of one, bytes."""
+def _stage(table: pa.Table, stage: str, whole: float) -> StageWork:
     rows = table.filter(pc.equal(table["stage"], stage))
 
     def total(name: str) -> float:
@@ -150,11 +203,11 @@ def _stage(table: pa.Table, stage: str, whole: float) -> JsonObject:
     }
 
 
-def _slowest(table: pa.Table) -> Sequence[JsonObject]:
+def _slowest(table: pa.Table) -> list[Call]:
     """The slowest shards relative to the median of their stage, then by time."""
     rows = metrics.rates(table)
     sorting = rows.append_column("slow", pc.fill_null(rows["times"], 0.0))
     down, up = ("slow", "wall_seconds"), ("stage", "shard")
     keys = [*((key, "descending") for key in down), *((key, "ascending") for key in up)]
-    found: list[JsonObject] = rows.take(pc.sort_indices(sorting, keys)[:SLOWEST]).to_pylist()
-    return found
+    slowest: list[Call] = rows.take(pc.sort_indices(sorting, keys)[:SLOWEST]).to_pylist()
+    return slowest

@@ -15,7 +15,6 @@ from itertools import chain
 from tasks.accounting import ledger
 from tasks.audio import Clip
 from tasks.base.errors import UNREACHABLE, ItemError
-from tasks.base.json_types import JsonObject
 from tasks.base.schema import CUTS, CutRow
 from tasks.plugins.contracts.segmenters import RecordingTranscript
 from tasks.plugins.rules import judge
@@ -63,7 +62,7 @@ class Unit(OfRecording):
         return float(self.recording["header_seconds"] or 0.0)
 
 
-def meta(job: Job) -> JsonObject:
+def meta(job: Job) -> dict[str, dict[str, str]]:
     """Footer of a part: the recipe of each measure that its rows hold."""
     wanted = {p.use: recipe.of_plugin("filters", p) for p in job.filter.filters}
     return {"measures": wanted}

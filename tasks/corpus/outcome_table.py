@@ -106,7 +106,7 @@ def _state(job: Job, manifests: str | None = None) -> dict[str, str]:
 
 def _measuring(job: Job) -> JsonObject:
     """Settings that change measures: those of the stages without thresholds."""
-    measuring = whole_job.recipes_of(job)
+    measuring: JsonObject = {**whole_job.recipes_of(job)}
     for stage in ("filter", "resample", "transcribe"):
         model = getattr(job, stage)
         for name in type(model).model_fields:

@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import lru_cache
 
 from tasks.base.errors import RunError
-from tasks.base.json_types import JsonObject
 from tasks.settings.job import Job, Pinned
 from tasks.shard_store import decision_log
 from tasks.shard_store.decision_log import Decision
@@ -59,11 +58,13 @@ def identity(job: Job) -> str:
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()
 
 
-def described(job: Job) -> JsonObject:
+def described(job: Job) -> dict[str, int | str]:
     """What dataset.json says of them: how many of each kind, and `identity`; empty without any."""
     known = of(job)
     if not known:
         return {}
     kinds = Counter(each.decision for each in known.values())
-    counts = {kind: kinds[kind] for kind in decision_log.DECISIONS if kind != "undo"}
+    counts: dict[str, int | str] = {
+        kind: kinds[kind] for kind in decision_log.DECISIONS if kind != "undo"
+    }
     return {**counts, "sha256": identity(job)}

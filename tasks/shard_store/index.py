@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tasks import storage
 from tasks.base.errors import CorruptManifest
-from tasks.base.json_types import JsonObject, JsonValue
+from tasks.base.json_types import JsonObject
 from tasks.base.logs import log
 from tasks.shard_store import manifest
 from tasks.storage.local import is_temporary
@@ -171,7 +171,7 @@ def is_there(out: Path) -> bool:
     return storage.exists(_path(out))
 
 
-def digest(*parts: JsonValue) -> str:
+def digest(*parts: object) -> str:
     """A hash of JSON values, 32 hex digits."""
     return _digest(*(json.dumps(part, sort_keys=True) for part in parts))
 

@@ -4,6 +4,7 @@ dataset."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NotRequired, TypedDict
 
 from tasks import plugins
 from tasks.base.json_types import JsonObject
@@ -20,22 +21,33 @@ UNASKED = {
 }
 
 
-def recipes_of(job: Job) -> JsonObject:
-    """The recipes of all plug-ins that a job computes with, and the versions of its stages; JSON
-    values."""
-    return {
-        **({"speakers": recipe.of_speakers(job.speakers)} if recipe.speaking(job) else {}),
+class Recipes(TypedDict):
+    """The recipes of all plug-ins that a job computes with, and the versions of its stages."""
+
+    speakers: NotRequired[str]
+    segmenter: str
+    filters: dict[str, str]
+    enhance: NotRequired[str]
+    levels: list[str]
+    resampler: str
+    backend: str
+    weights: str
+    further_backends: NotRequired[list[str]]
+    llm_text: NotRequired[int]
+    stages: dict[str, int]
+
+
+def recipes_of(job: Job) -> Recipes:
+    transcribe = job.transcribe
+    recipes: Recipes = {
         "segmenter": recipe.of_plugin("segmenters", job.filter.segmenter),
         "filters": {
             plugin.use: recipe.of_plugin("filters", plugin) for plugin in job.filter.filters
         },
-        **({"enhance": recipe.of_plugin("enhance", job.enhance)} if recipe.enhancing(job) else {}),
         "levels": [recipe.of_plugin("levels", plugin) for plugin in job.resample.levels],
         "resampler": recipe.of_plugin("resamplers", job.resample.resampler),
-        "backend": recipe.of_plugin("asr", job.transcribe.backend),
-        "weights": recipe.weights(job.transcribe.recognisers),
-        **_further(job),
-        **({"llm_text": llm_text.VERSION} if job.transcribe.llm_text else {}),
+        "backend": recipe.of_plugin("asr", transcribe.backend),
+        "weights": recipe.weights(transcribe.recognisers),
         "stages": {
             "decode": recipe.DECODE_VERSION,
             "filter": recipe.FILTER_VERSION,
@@ -44,6 +56,15 @@ def recipes_of(job: Job) -> JsonObject:
             "scoring": normalisers.VERSION,
         },
     }
+    if recipe.speaking(job):
+        recipes["speakers"] = recipe.of_speakers(job.speakers)
+    if recipe.enhancing(job):
+        recipes["enhance"] = recipe.of_plugin("enhance", job.enhance)
+    if further := transcribe.recognisers[1:]:
+        recipes["further_backends"] = [recipe.of_plugin("asr", plugin) for plugin in further]
+    if transcribe.llm_text:
+        recipes["llm_text"] = llm_text.VERSION
+    return recipes
 
 
 def of_stage(stage: str, job: Job, weights: str) -> str:
@@ -66,12 +87,6 @@ def of_stage(stage: str, job: Job, weights: str) -> str:
         what += [recipe.of_plugin("asr", each) for each in chosen.recognisers[1:]]
         what += [recipe.of_llm_answer(llm, "", "")] if llm else []
     return recipe.digest(stage, what)
-
-
-def _further(job: Job) -> JsonObject:
-    """Recipes of further recognisers, if there are any."""
-    found = [recipe.of_plugin("asr", each) for each in job.transcribe.recognisers[1:]]
-    return {"further_backends": found} if found else {}
 
 
 def settings_of(job: Job) -> JsonObject:

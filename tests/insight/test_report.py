@@ -160,7 +160,21 @@ def test_a_reason_names_each_limit_that_has_it(tmp_path: Path) -> None:
     verdicts = [{"use": "error_rate", "max_wer": 0.5}, {"use": "completeness"}]
     asked = corpus.job(tmp_path, transcribe={"backend": {"use": "fake"}, "verdicts": verdicts})
     reasons = ("high_error_rate", "text_incomplete", "non_speech")
-    steps = [{"reason": reason, "meaning": ""} for reason in reasons]
+    steps = [
+        facts.Step(
+            stage="transcribe",
+            reason=reason,
+            name=f"transcribe.{reason}",
+            items=1,
+            seconds=1.0,
+            after=0.0,
+            small=False,
+            share=0.1,
+            gone=False,
+            meaning="",
+        )
+        for reason in reasons
+    ]
     page._explain(asked, steps)
     assert [step["meaning"] for step in steps] == [
         "error_rate_spaced above 0.6 or error_rate_unspaced above 0.8 or wer above 0.5",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tasks import plugins
-from tasks.base.json_types import DatasetJson, JsonObject, JsonValue
+from tasks.base.json_types import DatasetJson, JsonValue
 from tasks.settings import THRESHOLD, role
 from tasks.settings.job import Job
 from tasks.shard_store import decisions, whole_job
@@ -44,12 +44,12 @@ def of_models(described: DatasetJson, job: Job) -> list[Change]:
     heard = [each["transcribe"] for each in (before, after)]
     if all(heard[0].get(name) == heard[1].get(name) for name in ("backend", "backends")):
         if then["weights"] != now["weights"]:
-            hashes = (f"weights {each['weights'][:8]}" for each in (then, now))
+            hashes = (f"weights {names[:8]}" for names in (then["weights"], now["weights"]))
             found.append(Change("transcribe.backend", *hashes))
         elif then["backend"] != now["backend"]:
             found.append(Change("transcribe.backend", *_CODE))
     for part, name in (("filter", "segmenter"), ("resample", "resampler"), ("resample", "levels")):
-        if before[part].get(name) == after[part][name] and then.get(name) != now[name]:
+        if before[part].get(name) == after[part][name] and then.get(name) != now.get(name):
             found.append(Change(f"{part}.{name}", *_CODE))
     for step in ("speakers", "enhance"):
         if before.get(step) == after.get(step) and then.get(step) != now.get(step):
@@ -68,13 +68,13 @@ def of_people(described: DatasetJson, job: Job) -> list[Change]:
     then, now = described.get("reviews", {}), decisions.described(job)
     if then.get("sha256") == now.get("sha256"):
         return []
-    before, after = (_decisions(each) for each in (then, now))
+    before, after = (_decisions(reviews) for reviews in (then, now))
     return [Change(REVIEWS, before, after if after != before else f"{after}, others than before")]
 
 
-def _decisions(told: JsonObject) -> str:
+def _decisions(described: Mapping[str, object]) -> str:
     """How many of each kind, in words."""
-    counts = (f"{n} {kind}" for kind, n in told.items() if kind != "sha256" and n)
+    counts = (f"{n} {kind}" for kind, n in described.items() if kind != "sha256" and n)
     return ", ".join(counts) or "none"
 
 

@@ -19,15 +19,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 
 from tasks.base.arrays import Float64s
-from tasks.base.json_types import JsonObject
 
 CONFIDENCE = 0.9
 POOL = 2.0
 LEAST = 2  # recordings with a known y that a stratum needs for a ratio of its own
+
+
+class IntervalJson(TypedDict):
+    """An interval, rounded."""
+
+    expected: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +49,12 @@ class Interval:
     def times(self, factor: float, plus: float = 0.0) -> Interval:
         return Interval(*(factor * x + plus for x in (self.expected, self.low, self.high)))
 
-    def as_dict(self, digits: int = 6) -> JsonObject:
-        return {name: round(getattr(self, name), digits) for name in ("expected", "low", "high")}
+    def as_dict(self, digits: int = 6) -> IntervalJson:
+        return {
+            "expected": round(self.expected, digits),
+            "low": round(self.low, digits),
+            "high": round(self.high, digits),
+        }
 
 
 @dataclass(frozen=True, slots=True)

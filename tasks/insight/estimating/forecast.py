@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 import numpy as np
 
-from tasks.base.json_types import JsonObject
 from tasks.insight.estimating import estimate
-from tasks.insight.estimating.estimate import Interval, Stratum
+from tasks.insight.estimating.estimate import Interval, IntervalJson, Stratum
 from tasks.insight.estimating.sample import Key, Member
 from tasks.insight.estimating.sample_results import SampleResult
 from tasks.settings.job import Done, Spent
@@ -25,6 +25,48 @@ LEFT_OUT = (
     "time for listing, for other programs on the machine, for workers idle at the end, for crashes",
     "disk of the hand-over cache and of reports",
 )
+
+
+#: `in` by header.
+Hours = TypedDict("Hours", {"in": float, "kept": IntervalJson})
+
+
+class DatasetForecast(TypedDict):
+    """Recordings, and hours by header and kept."""
+
+    recordings: int
+    hours_in: float
+    kept: IntervalJson
+
+
+class StageForecast(TypedDict):
+    """Remaining work of one stage, and its speed; None: nothing was measured."""
+
+    cpu_hours: IntervalJson | None
+    cpu_seconds_per_audio_second: float | None
+
+
+class DiskParts(TypedDict):
+    """Bytes of resampled audio, and of each format."""
+
+    audio: int
+    package: dict[str, int]
+
+
+class ForecastJson(TypedDict):
+    """A forecast as `estimate --json` has it: hours, seconds and bytes."""
+
+    hours: Hours
+    datasets: dict[str, DatasetForecast]
+    stages: dict[str, StageForecast]
+    workers: dict[str, int]
+    wall_seconds: IntervalJson | None
+    cpu_seconds: IntervalJson | None
+    computing: float | None
+    disk_bytes: IntervalJson
+    disk_parts: DiskParts
+    confidence: float
+    leaves_out: list[str]
 
 
 @dataclass(slots=True)
@@ -188,8 +230,7 @@ class Forecast:
         """The part of `disk` that is resampled audio."""
         return estimate.total(self.strata(lambda m: float(self.seen[m.recording].pcm)))
 
-    def as_dict(self) -> JsonObject:
-        """Hours, seconds and bytes, as `estimate --json` has them."""
+    def as_dict(self) -> ForecastJson:
         hours = 1 / 3600
         names = sorted({m.dataset for m in self.members})
         wall, disk, kept = self.wall(), self.disk(), self.kept()
@@ -225,8 +266,7 @@ class Forecast:
             "leaves_out": list(LEFT_OUT),
         }
 
-    def _stage(self, stage: str) -> JsonObject:
-        """Remaining work of one stage, and its speed."""
+    def _stage(self, stage: str) -> StageForecast:
         cpu = self.work([stage], "cpu")
         strata = self.strata(lambda m: self.lap(m, stage, "cpu"))
         rate = estimate.ratio(strata)

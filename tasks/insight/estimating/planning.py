@@ -278,9 +278,9 @@ class _Scan:
     def leave_out_over_hours(self) -> None:
         """Do not count clips beyond the cap on hours per speaker as packaged."""
         if self.job.package.max_hours_per_speaker is not None:
-            for clip in self._clips.within().over:
-                self.stay.pop(clip["id"], None)
-                self.coming.pop(clip["id"], None)
+            for clip_id in self._clips.within().over:
+                self.stay.pop(clip_id, None)
+                self.coming.pop(clip_id, None)
 
     def _was_converted(self, view: ShardView, utterance: JudgedUtterance) -> bool:
         """Whether its PCM was made under the newest run's settings."""

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tasks import scoring
 from tasks.accounting import summary
 from tasks.base.arrays import Bools
-from tasks.base.json_types import JsonObject, JsonValue
+from tasks.base.json_types import JsonValue
 from tasks.base.schema import UTTERANCES_FILE
 from tasks.publish.output_shards.layout import LAYOUT_SETTINGS
 from tasks.settings.job import Job
@@ -129,7 +129,7 @@ def _all_differ(job: Job, newest: Path) -> bool:
     return bool(now["package"]["splits"]) != bool(then["package"].get("splits"))
 
 
-def _of_clips(settings: JsonObject) -> list[JsonValue]:
+def _of_clips(settings: Mapping[str, Mapping[str, JsonValue]]) -> list[JsonValue]:
     """The settings that say which audio and which text of a clip are packaged."""
     names = {"transcribe": ("backend", "text"), "package": ("text_form", "audio")}
     return [settings[part].get(name) for part, parts in names.items() for name in parts]

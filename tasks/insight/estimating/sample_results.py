@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 
 from tasks import storage
 from tasks.accounting import summary
-from tasks.base.json_types import JsonObject
+from tasks.base.json_types import Reason
 from tasks.insight.estimating.sample import Member, member
 from tasks.publish import in_memory_version
 from tasks.publish.choosing import weights
@@ -47,6 +48,24 @@ class SampleResult:
     scored: int = 0  # transcribed utterances with a reference
     words: int = 0
     word_errors: int = 0
+
+
+class SampleOutcome(TypedDict):
+    """Results of the sample itself: rejections by reason, and word errors of the kept
+    utterances."""
+
+    reasons: dict[str, Reason]
+    scored: int
+    wer: float | None
+
+
+class TrialPlan(TypedDict):
+    """Clips that are packaged on trial: numbers of their output shards, and bytes of `tables`."""
+
+    shards: list[int]
+    clips: int
+    seconds: float
+    tables: int
 
 
 def frame(out: Path, shards: Iterable[str]) -> tuple[list[Member], int]:
@@ -118,10 +137,8 @@ def _count_loss(seen: SampleResult, reason: str, seconds: float) -> None:
     seen.lost[reason] = (items + 1, before + seconds)
 
 
-def results_of(sampled: Iterable[SampleResult]) -> JsonObject:
-    """Results of the sample itself: rejections by reason, and word errors of the kept
-    utterances."""
-    lost: dict[str, JsonObject] = {}
+def results_of(sampled: Iterable[SampleResult]) -> SampleOutcome:
+    lost: dict[str, Reason] = {}
     scored = words = errors = 0
     for seen in sampled:
         scored, words, errors = scored + seen.scored, words + seen.words, errors + seen.word_errors
@@ -160,9 +177,9 @@ def _parquet(table: pa.Table) -> int:
     )
 
 
-def plan(job: Job, shards: Sequence[str], staging: Path) -> JsonObject:
+def plan(job: Job, shards: Sequence[str], staging: Path) -> TrialPlan:
     """On a worker: lay out up to PACKAGED seconds of the sample's kept clips, in the order of their
-    hashes. `{"shards", "clips", "seconds", "tables"}`: numbers of output shards; the last in bytes.
+    hashes.
 
     Without splits and weights: they only move clips, and `known` applies the weights.
     """

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import pyarrow as pa
 
-from tasks.base.json_types import DatasetJson, JsonObject
+from tasks.base.json_types import DatasetJson
 from tasks.base.schema import UTTERANCES
 from tasks.corpus import voices
 from tasks.publish import speakers
@@ -41,11 +41,26 @@ def may_choose_others(job: Job, before: Job | None, described: DatasetJson | Non
     return bool(job.package.weights) and then.get("seed") != job.package.seed
 
 
+class PassingClip(TypedDict):
+    """A row of CLIP."""
+
+    id: str
+    dataset: str
+    recording: str
+    source_id: str | None
+    speaker: str | None
+    sha256: str
+    num_samples: int
+    sample_rate: int
+    seconds: float
+    pending: bool
+
+
 class Within(NamedTuple):
-    """The clips that fit, a table like CLIP with their speakers, and the others."""
+    """The clips that fit, a table like CLIP with their speakers, and the ids of the others."""
 
     kept: pa.Table
-    over: list[JsonObject]
+    over: list[str]
 
 
 class PassingClips:
@@ -53,7 +68,7 @@ class PassingClips:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._clips: list[JsonObject] = []
+        self._clips: list[PassingClip] = []
         self._spoken: list[voices.VoiceRow] = []
 
     def shard(self, view: ShardView) -> None:
@@ -85,4 +100,5 @@ class PassingClips:
             [pa.Table.from_pylist(self._spoken, schema=voices.VOICES)],
             newest,
         )
-        return Within(*selection.within_hours(self._job, rows, newest))
+        kept, over = selection.within_hours(self._job, rows, newest)
+        return Within(kept, [clip["id"] for clip in over])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NotRequired, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import corpus
-from tasks.base.json_types import JsonObject
 from tasks.corpus import outcome_table
 from tasks.filter import todo as cuts_lacking
 from tasks.insight.estimating.speaker_cap_forecast import PassingClips
@@ -23,6 +23,23 @@ from tasks.stages.stage import view_of
 from tasks.storage import tables
 
 
+class Clips(TypedDict):
+    """Utterances, and their hours."""
+
+    items: int
+    hours: float
+
+
+class KeptClips(Clips):
+    """What settings keep, those that lack a text included; `unmeasured` recordings lack a
+    measure."""
+
+    not_yet_transcribed: Clips
+    unmeasured: int
+    speakers: NotRequired[int]  # if they are linked over recordings
+    leaks: NotRequired[leaks.Leaks]  # if settings of splits differ, as dataset.json has them
+
+
 def with_same_texts(now: Job, then: Job) -> Job:
     """`then` with the resampling and recogniser of `now`: if it would transcribe again, the
     existing texts stand in for the new ones."""
@@ -32,7 +49,7 @@ def with_same_texts(now: Job, then: Job) -> Job:
     return replace(then, resample=now.resample, transcribe=transcribe)
 
 
-def kept(now: Job, then: Job) -> tuple[JsonObject, JsonObject]:
+def kept(now: Job, then: Job) -> tuple[KeptClips, KeptClips]:
     """Items and hours under both settings: from the table of outcomes if it is valid for both,
     else shard by shard. The table keeps the corpus-wide verdicts as they were, so other settings of
     those are answered from the shards. So are limits that let in clips whose texts are stored, but
@@ -61,8 +78,8 @@ def _splitting(job: Job) -> tuple[object, ...]:
     return package.splits, package.disjoint, package.resplit
 
 
-def _split(job: Job) -> JsonObject:
-    """Like `of_shards`, without what splits leave out; and `leaks`, as dataset.json has them."""
+def _split(job: Job) -> KeptClips:
+    """Like `of_shards`, without what splits leave out; and `leaks`."""
     found = of_shards(job)
     rows = in_memory_version.of_shards(job, manifest.shards(job.out)).rows
     seconds = float(pc.sum(pc.subtract(rows["end"], rows["start"])).as_py() or 0.0)
@@ -85,7 +102,7 @@ def _by_speaker(now: Job, then: Job) -> bool:
 Sums = tuple[int, float, int, float, int]
 
 
-def _summed(job: Job, parts: Sequence[Sums]) -> JsonObject:
+def _summed(job: Job, parts: Sequence[Sums]) -> KeptClips:
     items, seconds, waiting, waiting_seconds, stored = (
         zip(*parts, strict=True) if parts else [()] * 5
     )
@@ -106,8 +123,8 @@ def _of_part(job: Job, table: pa.Table) -> Sums:
     return *_sum(table, packaged), *_sum(table, waiting), stored or 0
 
 
-def of_shards(job: Job) -> JsonObject:
-    """The same as `kept`, from the manifests; `unmeasured` recordings lack a measure."""
+def of_shards(job: Job) -> KeptClips:
+    """The same as `kept`, from the manifests."""
     unmeasured = 0
     rejected = in_memory_version.rejected_ids(job, manifest.shards(job.out))
     clips = PassingClips(job)
@@ -138,7 +155,7 @@ def _sum(table: pa.Table, mask: pa.Array | pa.ChunkedArray) -> tuple[int, float]
 
 def _counted(
     items: int, seconds: float, waiting: int, waiting_seconds: float, unmeasured: int
-) -> JsonObject:
+) -> KeptClips:
     return {
         "items": items + waiting,
         "hours": round((seconds + waiting_seconds) / 3600, 6),

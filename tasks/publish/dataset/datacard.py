@@ -115,7 +115,7 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
         ),
         "weights_licences": recipe.weights_licences(job.transcribe),
         "settings": whole_job.settings_of(job),
-        "recipes": whole_job.recipes_of(job),
+        "recipes": {**whole_job.recipes_of(job)},
         "libraries": libraries(),
     }
     if gathered.leaks:

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypedDict
 
 from tasks import plugins
 from tasks.base import masking
 from tasks.base.errors import MillError
-from tasks.base.json_types import JsonObject
 from tasks.settings import Source
 
 
-def of(sources: Sequence[Source]) -> list[JsonObject]:
-    """`{source, kind, says}` of each source that says something; one that cannot be looked at now
-    says nothing, as whoever lists it tells why."""
-    told = []
+class SourceNotes(TypedDict):
+    """What one source says of itself."""
+
+    source: str  # name of the dataset
+    kind: str
+    says: list[str]
+
+
+def of(sources: Sequence[Source]) -> list[SourceNotes]:
+    """The notes of each source that has some; one that cannot be looked at now says nothing, as
+    whoever lists it tells why."""
+    noted: list[SourceNotes] = []
     for dataset in plugins.datasets(sources):
         try:
-            says = [masking.text(each) for each in dataset.source.notes(dataset.settings)]
+            says = [masking.text(note) for note in dataset.source.notes(dataset.settings)]
         except (MillError, OSError):
             continue
         if says:
-            told.append({"source": dataset.name, "kind": dataset.settings.kind, "says": says})
-    return told
+            noted.append({"source": dataset.name, "kind": dataset.settings.kind, "says": says})
+    return noted

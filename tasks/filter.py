@@ -97,14 +97,14 @@ def _lacking(
     cut: cuts.Cut, shard: judged_shard.ShardView
 ) -> tuple[tuple[Span, tuple[Plugin, ...]], ...]:
     """Utterances of a known cut that lack measures, with the filters that they lack."""
-    found = []
+    lacking = []
     for s in cut.spans:
         if s["kind"] == "utterance" and s["end"] > s["start"]:
             key = s["start"], s["end"], s["given"]
             if missing := cut.lacks(key, shard.filter_columns, shard.job.filter.measure_all):
                 span = Span(s["start"], s["end"], "utterance", s["given"], match=s.get("match"))
-                found.append((span, missing))
-    return tuple(found)
+                lacking.append((span, missing))
+    return tuple(lacking)
 
 
 def compute(units: list[Unit], job: Job) -> Iterator[list[CutRow]]:
@@ -189,20 +189,20 @@ class _Cutter:
         self, locator: Locator, heard: RecordingTranscript | None
     ) -> Iterator[tuple[Span, Clip | None]]:
         """Open the recording; its spans, utterances with their samples."""
-        unit, known = self._unit, self._known
+        unit, known_spans = self._unit, self._known
         segmenter, settings = self._chosen.segmenter, self._chosen.settings
         given = cuts.segments_of(unit.recording) or ()
         voices = recording_turns.voices(self._turns, self._chosen.job)
 
-        def begin(rate: int, at: int) -> Segmenter:
+        def begin(rate: int, first_sample: int) -> Segmenter:
             if heard is not None:
                 text = unit.recording["text"] or ""
                 return segmenter.start_heard(settings, rate, text, heard)
-            if known is None:
+            if known_spans is None:
                 return recording_turns.segmenter(segmenter, settings, rate, given, voices(rate))
-            return KnownSpans(known, at)
+            return KnownSpans(known_spans, first_sample)
 
-        first = min((span.start for span in known or ()), default=0)
+        first = min((span.start for span in known_spans or ()), default=0)
         limits = self._chosen.limits
         return cutting.spans(locator, self.facts, begin, first, self._readers, limits)
 
@@ -224,17 +224,17 @@ class _Cutter:
     def measured(self, span: Span, clip: Clip | None) -> tuple[Span, measuring.Measured]:
         """A span with what its samples give."""
         facts = self.facts
-        found = measuring.Measured({}, {})
+        result = measuring.Measured({}, {})
         if clip is not None:
             clip = clip.of_recording(None, self._unit.recording["size"])
             long = facts.long if clip.is_lazy else None
             covered = long is not None and (span.start, span.end) == (long.start, facts.decoded)
             read = long.results() if long is not None and covered else {}
             measure_all = self._chosen.job.filter.measure_all
-            found = measuring.measured(clip, self._filters(span), measure_all, read)
-            if self._known is None and judge(found.measures, self._chosen.rules) is None:
+            result = measuring.measured(clip, self._filters(span), measure_all, read)
+            if self._known is None and judge(result.measures, self._chosen.rules) is None:
                 self._writer.add(span.start, span.end, clip, read)
-        return span, found
+        return span, result
 
     def rows(self, pieces: Sequence[tuple[Span, measuring.Measured]]) -> list[CutRow]:
         """The rows of all spans, with the measures that need the whole recording."""
@@ -243,16 +243,16 @@ class _Cutter:
         if self._known is None:
             whole = measuring.WholeRecording(facts.decoded, tuple(facts.faults), self._turns)
         rows = []
-        for span, found in pieces:
+        for span, result in pieces:
             if span.kind == "utterance" and span.end > span.start:
                 start, end = span.start, span.end
                 key = Span(start, end, "utterance", span.given, match=span.match)
                 place = facts.rate, facts.channels
-                found.measures.update(
+                result.measures.update(
                     measuring.after_all(span, *place, unit.recording, whole, self._filters(key))
                 )
-                if self._known is None and judge(found.measures, self._chosen.rules) is not None:
+                if self._known is None and judge(result.measures, self._chosen.rules) is not None:
                     self._writer.drop(start, end)
             voice = recording_turns.voice_of(span, self._turns)
-            rows.append(cut_rows.of_span(unit.cut, unit.name, facts, span, found, voice))
+            rows.append(cut_rows.of_span(unit.cut, unit.name, facts, span, result, voice))
         return rows

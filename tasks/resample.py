@@ -74,9 +74,9 @@ def todo(shard: judged_shard.ShardView) -> tuple[list[Unit], int]:
                 reused += 1
             else:
                 lost.add(shard.lost.get(clean, ""))
-                own = unclean.setdefault(utterance.cut.recording["recording"], {})
-                reused += clean in own
-                own[clean] = utterance
+                clips = unclean.setdefault(utterance.cut.recording["recording"], {})
+                reused += clean in clips
+                clips[clean] = utterance
         if utterance.pcm is not None:
             reused += 1
         elif utterance.companion or utterance.outcome.stage == "resample":
@@ -92,7 +92,7 @@ def todo(shard: judged_shard.ShardView) -> tuple[list[Unit], int]:
     for name in dict.fromkeys([*missing, *unclean]):
         beside = name in unclean
         units += [replace(unit, beside=beside) for unit in _units(missing.get(name, []))]
-        ordered = sorted(unclean.get(name, {}).items(), key=lambda each: _place(each[1]))
+        ordered = sorted(unclean.get(name, {}).items(), key=lambda item: _place(item[1]))
         for clean, u in ordered:
             scores = enhanced.before(u.measures)
             span = u.cut.start, u.cut.end, clean
@@ -116,13 +116,13 @@ def _units(utterances: list[HeardUtterance]) -> Iterator[Unit]:
         return
     recording, rate = utterances[0].cut.recording, utterances[0].cut.rate
     piece: list[Wanted] = []
-    held = 0
+    samples = 0
     for u in sorted(utterances, key=_place):
-        if piece and held + u.cut.end - u.cut.start > UNIT_SECONDS * rate:
+        if piece and samples + u.cut.end - u.cut.start > UNIT_SECONDS * rate:
             yield Unit(recording, tuple(piece), rate)
-            piece, held = [], 0
+            piece, samples = [], 0
         piece.append((u.cut.start, u.cut.end, u.cut.audio))
-        held += u.cut.end - u.cut.start
+        samples += u.cut.end - u.cut.start
     yield Unit(recording, tuple(piece), rate)
 
 
@@ -169,9 +169,9 @@ def _convert(units: list[Unit], job: Job) -> Iterator[list[MadeAudio]]:
     for unit in units:
         rows = []
         for span in unit.spans:
-            held = None if span in absent else handover.take(job, span[2])
+            hashed = None if span in absent else handover.take(job, span[2])
             fault = broken
-            if held is None and fault is None:
+            if hashed is None and fault is None:
                 shared = span in absent
                 try:
                     clip = clips.next() if shared else _alone(locator, span)
@@ -187,11 +187,11 @@ def _convert(units: list[Unit], job: Job) -> Iterator[list[MadeAudio]]:
                             samples = unreachable.patience.read(
                                 partial(pcm.of_clip, clip, job.resample)
                             )
-                        held = samples, blobs.sha256(samples)
+                        hashed = samples, blobs.sha256(samples)
                     except (ItemError, MemoryError) as error:
                         fault = _code(error)
-            if held is not None:
-                rows.append(_row(unit, span, held, job))
+            if hashed is not None:
+                rows.append(_row(unit, span, hashed, job))
                 if unit.enhanced:
                     rows[-1]["measures"] = list(scores)
             else:
@@ -237,7 +237,9 @@ def _decoded(locator: Locator, spans: Sequence[Wanted]) -> Iterator[audio.Clip]:
     first = min(start for start, _, _ in spans)
     wanted = [Span(start, end) for start, end, _ in spans]
     facts = cutting.StreamFacts()
-    for _, clip in cutting.spans(locator, facts, lambda _, at: KnownSpans(wanted, at), first):
+    for _, clip in cutting.spans(
+        locator, facts, lambda _, first_sample: KnownSpans(wanted, first_sample), first
+    ):
         assert clip is not None
         yield clip
 
@@ -249,8 +251,8 @@ def _alone(locator: Locator, span: Wanted) -> audio.Clip:
         return audio.Clip.lazy(locator, start, end, stream.rate, stream.channels)
 
 
-def _row(unit: Unit, span: Wanted, held: tuple[blobs.Pcm, str], job: Job) -> MadeAudio:
-    samples, sha256 = held
+def _row(unit: Unit, span: Wanted, hashed: tuple[blobs.Pcm, str], job: Job) -> MadeAudio:
+    samples, sha256 = hashed
     start, end, recipe = span
     return {
         "audio": recipe,

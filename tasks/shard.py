@@ -42,14 +42,14 @@ def probe(job: Job, listing: Path, low: int, high: int, isolate: bool = False) -
     from tasks.stages import probe as probing  # decodes: heavy to import, and only workers do it
 
     units = [OfRecording(row) for row in tables.read(listing).slice(low, high - low).to_pylist()]
-    found = isolation.results("probe", job, units) if isolate else probing.compute(units, job)
+    results = isolation.results("probe", job, units) if isolate else probing.compute(units, job)
     target = listing.with_name(f"{listing.stem}-{low:09d}.parquet")
-    rows = [row for rows in found for row in rows]
+    rows = [row for rows in results for row in rows]
     row_files.save(pa.Table.from_pylist(rows, schema=LISTED), target)
     return target
 
 
-def commit(job: Job, found: Survey, results: Sequence[Path], index: Index) -> dict[str, float]:
+def commit(job: Job, surveyed: Survey, results: Sequence[Path], index: Index) -> dict[str, float]:
     """Commit changed rows to their shards and new ones to new shards. Returns all shards that have
     recordings, with their audio by header in s.
 
@@ -58,13 +58,13 @@ def commit(job: Job, found: Survey, results: Sequence[Path], index: Index) -> di
     again. CorruptManifest if the listing of a shard is damaged, to which recordings come or from
     which they go: remove it, and survey again.
     """
-    had = found.known
-    leaving = np.concatenate([found.gone, found.failed])
+    had = surveyed.known
+    leaving = np.concatenate([surveyed.gone, surveyed.failed])
     gone = np.sort(had.columns.keys[leaving])
     touched = {int(n) for n in np.unique(had.columns.shard[leaving])}
-    numbers = shards_of(job, found, results, gone)
+    numbers = shards_of(job, surveyed, results, gone)
     changed: dict[int, Columns] = {}
-    with in_shards(job, found, results, numbers) as buckets:
+    with in_shards(job, surveyed, results, numbers) as buckets:
         for rows in buckets:
             for number in np.unique(rows[PLACE].to_numpy()):
                 shard_rows = rows.filter(pc.equal(rows[PLACE], pa.scalar(number, pa.int32())))
@@ -98,14 +98,14 @@ def _commit(
     return known_recordings.note(had, number, table)
 
 
-def broken_of(job: Job, found: Survey, exempt: Collection[str]) -> BrokenCount:
+def broken_of(job: Job, surveyed: Survey, exempt: Collection[str]) -> BrokenCount:
     """How many recordings of datasets that are not `exempt` are known to be broken; which ones, if
     they are more than the settings allow."""
-    had = found.known
+    had = surveyed.known
     strict = [
         (number, count, bad)
-        for number, each in enumerate(had.counts)
-        for dataset, (count, bad) in each.items()
+        for number, datasets in enumerate(had.counts)
+        for dataset, (count, bad) in datasets.items()
         if dataset not in exempt
     ]
     recordings, failed = sum(n for _, n, _ in strict), sum(bad for *_, bad in strict)
@@ -120,9 +120,9 @@ def broken_of(job: Job, found: Survey, exempt: Collection[str]) -> BrokenCount:
     return BrokenCount(recordings, failed, nsmallest(FIRST, named))
 
 
-def unreachable_of(job: Job, found: Survey) -> dict[str, Unreachable]:
+def unreachable_of(job: Job, surveyed: Survey) -> dict[str, Unreachable]:
     """By dataset, the recordings that could not be read now."""
-    had = found.known
+    had = surveyed.known
     now = known_recordings.PRESENT | known_recordings.PASSING
     failed, why = Counter[str](), dict[str, str]()
     for number in np.unique(had.columns.shard[had.columns.flags & now == now]):
@@ -132,6 +132,6 @@ def unreachable_of(job: Job, found: Survey) -> dict[str, Unreachable]:
                 failed[row["dataset"]] += 1
                 why.setdefault(row["dataset"], unreachable.why(row["error_detail"] or ""))
     recordings = Counter[str]()
-    for each in had.counts if failed else ():
-        recordings.update({name: count for name, (count, _) in each.items()})
+    for datasets in had.counts if failed else ():
+        recordings.update({name: count for name, (count, _) in datasets.items()})
     return {name: Unreachable(failed[name], recordings[name], why[name]) for name in failed}

@@ -88,11 +88,13 @@ def _order(unit: Unit) -> tuple[int, float, tuple[str, ...], int, str]:
 
 def compute(units: list[Unit], job: Job) -> Iterator[list[TranscriptRow]]:
     """One row per unit, in order. PCM is read some minutes at a time."""
-    for number, own in groupby(units, key=lambda unit: LLM_LAST if unit.request else unit.backend):
+    for number, group in groupby(
+        units, key=lambda unit: LLM_LAST if unit.request else unit.backend
+    ):
         if number == LLM_LAST:
-            yield from _written([*own], job)
+            yield from _written([*group], job)
         else:
-            yield from _heard_by(job.transcribe.recognisers[number], [*own], job)
+            yield from _heard_by(job.transcribe.recognisers[number], [*group], job)
 
 
 def _written(units: list[Unit], job: Job) -> Iterator[list[TranscriptRow]]:

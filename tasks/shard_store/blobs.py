@@ -66,11 +66,11 @@ _COUNTS = ("offset", "blob_offset", "beside_offset", "num_samples")
 
 def sound_places(table: pa.Table) -> bool:
     """Whether the columns that say where PCM lies, those that a table has, name places in blobs."""
-    there = {*table.column_names}
-    for name in _PLACES.keys() & there:
+    columns = {*table.column_names}
+    for name in _PLACES.keys() & columns:
         if pc.any(pc.invert(pc.match_substring_regex(table[name], _PLACES[name]))).as_py():
             return False
-    return not any((pc.min(table[name]).as_py() or 0) < 0 for name in there.intersection(_COUNTS))
+    return not any((pc.min(table[name]).as_py() or 0) < 0 for name in columns.intersection(_COUNTS))
 
 
 def beside(row: ClipRow) -> list[ClipRow]:

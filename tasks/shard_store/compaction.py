@@ -78,11 +78,11 @@ def _unnamed(pcm: Sequence[Path], parts: Sequence[Part]) -> list[Path]:
 
 def _groups(parts: Sequence[Part]) -> Iterator[list[Part]]:
     """Parts that the same settings made."""
-    found: dict[str, list[Part]] = {}
+    by_meta: dict[str, list[Part]] = {}
     for part in parts:
         if RECIPE in part.meta:
-            found.setdefault(json.dumps(part.meta, sort_keys=True), []).append(part)
-    yield from found.values()
+            by_meta.setdefault(json.dumps(part.meta, sort_keys=True), []).append(part)
+    yield from by_meta.values()
 
 
 def _several(group: Sequence[Part]) -> bool:
@@ -111,7 +111,7 @@ def _join(out: Path, stage: str, shard: str, group: Sequence[Part], schema: pa.S
 def _joined_blobs(out: Path, shard: str, tables: Sequence[pa.Table]) -> list[pa.Table]:
     """The tables with the new places of their PCM."""
     sizes = blobs.sizes(out, shard)
-    found: list[pa.Table] = []
+    joined: list[pa.Table] = []
     seen: set[str] = set()
     for table in reversed(tables):  # of PCM that was made again, the last counts
         rows = table.select(PLACES).to_pylist()
@@ -120,46 +120,48 @@ def _joined_blobs(out: Path, shard: str, tables: Sequence[pa.Table]) -> list[pa.
             sound = bool(row["error_code"]) or blobs.present(row, sizes)
             kept.append(sound and row["audio"] not in seen)
             seen |= {row["audio"]} if sound else set()
-        found.insert(0, table.filter(pa.array(kept, pa.bool_())))
-    rows = [row for table in found for row in table.select(PLACES).to_pylist()]
+        joined.insert(0, table.filter(pa.array(kept, pa.bool_())))
+    rows = [row for table in joined for row in table.select(PLACES).to_pylist()]
     names = list(dict.fromkeys(row["blob"] for row in rows if row["blob"] is not None))
     for joint in joining(names, sizes):
         _rewrite(out, shard, [row for row in rows if row["blob"] in joint])
     blob = pa.array([row["blob"] for row in rows], pa.string())
     offset = pa.array([row["offset"] for row in rows], pa.int64())
-    at = 0
-    for number, table in enumerate(found):
+    first_row = 0
+    for number, table in enumerate(joined):
         for name, column in (("blob", blob), ("offset", offset)):
             place = table.schema.get_field_index(name)
             field = table.schema.field(place)
-            table = table.set_column(place, field, column.slice(at, len(table)).cast(field.type))
-        found[number] = table
-        at += len(table)
-    return found
+            table = table.set_column(
+                place, field, column.slice(first_row, len(table)).cast(field.type)
+            )
+        joined[number] = table
+        first_row += len(table)
+    return joined
 
 
 def joining(names: Sequence[str], size: Callable[[str], int]) -> list[set[str]]:
     """Group blobs until each is at least BLOB_BYTES long, or only one is left."""
-    found: list[set[str]] = []
-    held, several = BLOB_BYTES, set[str]()
+    groups: list[set[str]] = []
+    total, several = BLOB_BYTES, set[str]()
     large = [name for name in names if size(name) >= BLOB_BYTES]
     for name in names:
         if name in large:
             continue
-        if held >= BLOB_BYTES:
-            held, several = 0, set()
-            found.append(several)
+        if total >= BLOB_BYTES:
+            total, several = 0, set()
+            groups.append(several)
         several.add(name)
-        held += size(name)
-    if found and held < BLOB_BYTES:  # the last one's PCM goes to another
-        rest = found.pop()
-        if found:
-            found[-1] |= rest
+        total += size(name)
+    if groups and total < BLOB_BYTES:  # the last one's PCM goes to another
+        rest = groups.pop()
+        if groups:
+            groups[-1] |= rest
         elif large:
-            found.append(rest | {min(large, key=size)})
+            groups.append(rest | {min(large, key=size)})
         else:
-            found.append(rest)
-    return [group for group in found if len(group) > 1]
+            groups.append(rest)
+    return [group for group in groups if len(group) > 1]
 
 
 def _rewrite(out: Path, shard: str, rows: Sequence[EnhancedRow]) -> None:

@@ -76,19 +76,20 @@ class Cut:
         """Filters that still have to measure the utterance. Once a cheap one rejects it, costly
         ones are skipped, unless `measure_all`."""
         chosen, columns, every, printed = filters
-        known = self.measures.get(key, {})
+        measures = self.measures.get(key, {})
         fingerprints = self.fingerprints.get(key, {})
-        if every <= known.keys() and printed <= fingerprints.keys():  # of most utterances
+        if every <= measures.keys() and printed <= fingerprints.keys():  # of most utterances
             return ()
         missing = [
             plugin
-            for plugin, own in zip(chosen, columns, strict=True)
-            if not own <= known.keys() or (plugin.use in printed and plugin.use not in fingerprints)
+            for plugin, needed in zip(chosen, columns, strict=True)
+            if not needed <= measures.keys()
+            or (plugin.use in printed and plugin.use not in fingerprints)
         ]
         if (
             measure_all
             or not any(map(costly, missing))
-            or judge(known, cheap_rules(chosen)) is None
+            or judge(measures, cheap_rules(chosen)) is None
         ):
             return tuple(missing)
         return tuple(plugin for plugin in missing if not costly(plugin))
@@ -146,15 +147,15 @@ def _segment(stored: SegmentRow) -> Segment:
     )
 
 
-def merge_turns(found: dict[str, tuple[Turn, ...]], table: pa.Table) -> None:
+def merge_turns(turns_by_recipe: dict[str, tuple[Turn, ...]], table: pa.Table) -> None:
     """Add the turns of one part to those known so far; the first of a recipe stand."""
     rows = table.filter(pc.equal(table["kind"], TURNS)).select(["cut", "turns"])
     for row in rows.to_pylist():
-        found.setdefault(row["cut"], tuple(Turn(**turn) for turn in row["turns"]))
+        turns_by_recipe.setdefault(row["cut"], tuple(Turn(**turn) for turn in row["turns"]))
 
 
 def merge(
-    found: dict[str, Cut], rows: list[CutRow], usable: set[str], failures_stand: bool
+    cuts_by_recipe: dict[str, Cut], rows: list[CutRow], usable: set[str], failures_stand: bool
 ) -> None:
     """Add the rows of one part to the cuts known so far; the first cut of a recipe stands, unless a
     limit broke it off.
@@ -165,16 +166,18 @@ def merge(
     rows = [row for row in rows if failures_stand or not row["error_code"]]
     rows = [row for row in rows if row["kind"] != TURNS]
     fresh = {row["cut"] for row in rows if row["kind"] == "recording"}
-    fresh -= {name for name, cut in found.items() if cut.known and cut.error_code not in REFUSED}
+    fresh -= {
+        name for name, cut in cuts_by_recipe.items() if cut.known and cut.error_code not in REFUSED
+    }
     first: dict[str, str] = {}  # equal files share a recipe: take the first's spans
     for row in rows:
         if first.setdefault(row["cut"], row["recording"]) != row["recording"]:
             continue
         if row["error_code"] and row["cut"] not in fresh:  # of a filter chosen later
-            cut = found[row["cut"]]
+            cut = cuts_by_recipe[row["cut"]]
             cut.error_code, cut.error_detail = row["error_code"], row["error_detail"]
             continue
-        cut = found.setdefault(row["cut"], Cut())
+        cut = cuts_by_recipe.setdefault(row["cut"], Cut())
         if row["cut"] in fresh:
             if row["kind"] == "recording":
                 cut.known = True

@@ -67,56 +67,58 @@ def now() -> str:
 def checked(given: JsonObject, when: str, place: str = "") -> Decision:
     """A decision from JSON; ConfigError, which begins with `place`, if it is none. `when` is
     taken where the decision states no time of its own."""
-    said = f"{place}: " if place else ""
+    prefix = f"{place}: " if place else ""
     given = {SAME.get(name, name): value for name, value in given.items()}
     if given.get("decision") in RETEXT or ("decision" not in given and given.get("text")):
         given["decision"] = "retext"
     fields = set(Decision.__dataclass_fields__)
     if unknown := sorted(set(given) - fields):
-        raise ConfigError(f"{said}unknown key {unknown[0]!r}; use {', '.join(sorted(fields))}")
+        raise ConfigError(f"{prefix}unknown key {unknown[0]!r}; use {', '.join(sorted(fields))}")
     for name, value in given.items():
         if value is not None and not isinstance(value, str):
-            raise ConfigError(f"{said}{name} must be a text")
+            raise ConfigError(f"{prefix}{name} must be a text")
         if value is not None and HALF.search(value):
-            raise ConfigError(f"{said}{name} has half of a surrogate pair, which no file can hold")
+            raise ConfigError(
+                f"{prefix}{name} has half of a surrogate pair, which no file can hold"
+            )
         if value is not None and len(value) > LONGEST:
-            raise ConfigError(f"{said}{name} is longer than {LONGEST} characters")
-    known = {name: value for name, value in given.items() if value is not None}
-    found = Decision(**{"id": "", "decision": "", "when": when, **known})
-    if not found.id:
-        raise ConfigError(f"{said}it names no utterance; give its id")
-    if found.decision not in DECISIONS:
-        raise ConfigError(f"{said}decision is {found.decision!r}; use {', '.join(DECISIONS)}")
-    if (found.decision == "retext") != bool((found.text or "").strip()):
-        raise ConfigError(f"{said}give a text with the decision retext, and only with it")
-    return found
+            raise ConfigError(f"{prefix}{name} is longer than {LONGEST} characters")
+    values = {name: value for name, value in given.items() if value is not None}
+    decision = Decision(**{"id": "", "decision": "", "when": when, **values})
+    if not decision.id:
+        raise ConfigError(f"{prefix}it names no utterance; give its id")
+    if decision.decision not in DECISIONS:
+        raise ConfigError(f"{prefix}decision is {decision.decision!r}; use {', '.join(DECISIONS)}")
+    if (decision.decision == "retext") != bool((decision.text or "").strip()):
+        raise ConfigError(f"{prefix}give a text with the decision retext, and only with it")
+    return decision
 
 
 def append(out: Path, decisions: Sequence[Decision]) -> None:
     """Append decisions, all or none."""
     if not decisions:
         return
-    data = b"".join(_line(each) for each in decisions)
+    data = b"".join(_line(decision) for decision in decisions)
     append_log.append(path(out), out / FOLDER, data)
 
 
 def _line(decision: Decision) -> bytes:
-    known = {name: value for name, value in asdict(decision).items() if value}
-    return json.dumps(known, ensure_ascii=False).encode() + b"\n"
+    values = {name: value for name, value in asdict(decision).items() if value}
+    return json.dumps(values, ensure_ascii=False).encode() + b"\n"
 
 
 def read(data: bytes) -> list[Decision]:
     """The decisions in a file's bytes, oldest first. A line that is none is passed over: only a
     crash while it was written can have left it."""
-    found = []
+    decisions = []
     for line in data.split(b"\n"):
         if line.strip():
             try:
                 given = parsed(line)
-                found.append(checked(given if isinstance(given, dict) else {}, ""))
+                decisions.append(checked(given if isinstance(given, dict) else {}, ""))
             except (ValueError, ConfigError):
                 continue
-    return found
+    return decisions
 
 
 def stored(out: Path) -> bytes:
@@ -127,10 +129,10 @@ def stored(out: Path) -> bytes:
 
 def last(decisions: Iterable[Decision]) -> dict[str, Decision]:
     """The decision that counts for each utterance; none for those of `undo`."""
-    found: dict[str, Decision] = {}
-    for each in decisions:
-        if each.decision == "undo":
-            found.pop(each.id, None)
+    last_by_id: dict[str, Decision] = {}
+    for decision in decisions:
+        if decision.decision == "undo":
+            last_by_id.pop(decision.id, None)
         else:
-            found[each.id] = each
-    return found
+            last_by_id[decision.id] = decision
+    return last_by_id

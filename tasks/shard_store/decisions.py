@@ -51,19 +51,19 @@ def _last(data: bytes) -> Mapping[str, Decision]:
 
 def identity(job: Job) -> str:
     """Hash of what the decisions change; empty without any. When they were made is not in it."""
-    known = of(job)
-    if not known:
+    by_id = of(job)
+    if not by_id:
         return ""
-    what = [[d.id, d.decision, d.text, d.who, d.note] for _, d in sorted(known.items())]
+    what = [[d.id, d.decision, d.text, d.who, d.note] for _, d in sorted(by_id.items())]
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()
 
 
 def described(job: Job) -> dict[str, int | str]:
     """What dataset.json says of them: how many of each kind, and `identity`; empty without any."""
-    known = of(job)
-    if not known:
+    by_id = of(job)
+    if not by_id:
         return {}
-    kinds = Counter(each.decision for each in known.values())
+    kinds = Counter(decision.decision for decision in by_id.values())
     counts: dict[str, int | str] = {
         kind: kinds[kind] for kind in decision_log.DECISIONS if kind != "undo"
     }

@@ -44,10 +44,10 @@ def columns(job: Job) -> Columns:
 
 def measures(job: Job) -> Columns:
     """Columns of the filters' measures and of the scores of both clips."""
-    found = dict[str, tuple[str, str]]()
+    measure_units = dict[str, tuple[str, str]]()
     for plugin in job.filter.filters:
-        found.update(plugins.columns("filters", plugin.use))
-    return found | columns(job)
+        measure_units.update(plugins.columns("filters", plugin.use))
+    return measure_units | columns(job)
 
 
 def after_columns() -> Columns:

@@ -26,7 +26,7 @@ Lookup = Callable[[HeardUtterance], TranscriptRow | None]
 @lru_cache(maxsize=8)
 def further(recognisers: tuple[Plugin, ...]) -> tuple[TranscribeSettings, ...]:
     """The settings of each further recogniser, as if it were the only one."""
-    return tuple(TranscribeSettings(backend=each) for each in recognisers[1:])
+    return tuple(TranscribeSettings(backend=recogniser) for recogniser in recognisers[1:])
 
 
 def recipes(
@@ -55,7 +55,7 @@ def with_others(
 ) -> HeardUtterance:
     """The utterance with what further recognisers heard, and in `missing` those that have not heard
     it yet."""
-    rows = [lookup(each) for each in wanted]
+    rows = [lookup(wanted_recipe) for wanted_recipe in wanted]
     stated, reference = utterance.cut.language, utterance.cut.reference
     others = (
         scoring.scored(row, reference, stated)

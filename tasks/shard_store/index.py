@@ -84,10 +84,10 @@ class Index:
 
     def guards(self) -> dict[str, list[tuple[str, str]]]:
         """(name, guard) of the files of each shard, sorted: they change when one is touched."""
-        found: dict[str, list[tuple[str, str]]] = {}
+        by_shard: dict[str, list[tuple[str, str]]] = {}
         for name in sorted(self.files):
-            found.setdefault(name.split("/")[-2], []).append((name, self.files[name]))
-        return found
+            by_shard.setdefault(name.split("/")[-2], []).append((name, self.files[name]))
+        return by_shard
 
     def gone(self) -> list[str]:
         """Files that were there when the last run noted them, sorted, but for those whose rows or
@@ -121,13 +121,13 @@ class Index:
 
     def noted_shard(self, shard: str, key: str) -> Mapping[str, int] | None:
         """Items of each stage of a shard, if it was noted under this key."""
-        known = self._noted["shards"].get(shard)
-        return known["items"] if known and known["key"] == key else None
+        note = self._noted["shards"].get(shard)
+        return note["items"] if note and note["key"] == key else None
 
     def noted_version(self, key: str) -> Notes | None:
         """What was noted of the newest version under this key."""
-        known: Notes | None = self._noted.get("version")
-        return known if known and known["key"] == key else None
+        note: Notes | None = self._noted.get("version")
+        return note if note and note["key"] == key else None
 
     def note_files(self) -> None:
         """Write the list of files."""
@@ -142,10 +142,10 @@ class Index:
     def forget(self, names: Iterable[str]) -> None:
         """Drop files from the index before deleting them, so that a kill in between reports no
         loss."""
-        known = self._noted_files()
-        left = known.difference(names)
-        if left != known:
-            self._write({**self._noted, "files": sorted(left)})
+        noted = self._noted_files()
+        remaining = noted.difference(names)
+        if remaining != noted:
+            self._write({**self._noted, "files": sorted(remaining)})
 
     def _noted_files(self) -> set[str]:
         return set(self._noted["files"])

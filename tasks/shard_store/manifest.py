@@ -181,10 +181,10 @@ def _once(files: Sequence[Sequence[Part]]) -> list[Part]:
     """Each part once, from the file that holds most parts."""
     if len(files) == 1:
         return [*files[0]]
-    found: dict[str, Part] = {}
+    part_by_name: dict[str, Part] = {}
     for parts in sorted(files, key=len, reverse=True):
-        found = {part.name: part for part in parts} | found
-    return [*found.values()]
+        part_by_name = {part.name: part for part in parts} | part_by_name
+    return [*part_by_name.values()]
 
 
 def replaced(out: Path, name: str) -> bool:
@@ -265,9 +265,9 @@ def open_parts(path: Path) -> list[Part]:
 
     Pass a path that was just listed.
     """
-    known, store = _parts.get(path), storage.of(path)
-    if known is not None and (store.remote or store.exists(path)):
-        return known
+    cached, store = _parts.get(path), storage.of(path)
+    if cached is not None and (store.remote or store.exists(path)):
+        return cached
     try:
         data = store.read(path)
     except FileNotFoundError as error:
@@ -291,8 +291,8 @@ def open_parts(path: Path) -> list[Part]:
 
 
 def _parts_of(path: Path, table: pa.Table, meta: JsonObject) -> list[Part]:
-    parts, at = [], 0
+    parts, row = [], 0
     for name, rows in meta.pop(HOLDS, [[path.stem, len(table)]]):
-        parts.append(Part(path, name, table.slice(at, rows), meta))
-        at += rows
+        parts.append(Part(path, name, table.slice(row, rows), meta))
+        row += rows
     return parts

@@ -38,12 +38,12 @@ def passing(table: pa.Table) -> Bools:
     code = table["error_code"]
     if code.null_count == len(code):
         return np.zeros(len(code), bool)
-    own = pc.is_in(code, pa.array(PASSING))
-    said = pc.match_substring_regex(table["error_detail"], _WORDS)
-    formerly = pc.and_(pc.is_in(code, _FORMERLY), pc.fill_null(said, False))
+    by_code = pc.is_in(code, pa.array(PASSING))
+    by_words = pc.match_substring_regex(table["error_detail"], _WORDS)
+    formerly = pc.and_(pc.is_in(code, _FORMERLY), pc.fill_null(by_words, False))
     killed = pc.and_(pc.equal(code, "crashed"), pc.equal(table["error_detail"], _KILLED))
-    found: Bools = pc.or_(pc.or_(own, formerly), pc.fill_null(killed, False)).to_numpy()
-    return found
+    flags: Bools = pc.or_(pc.or_(by_code, formerly), pc.fill_null(killed, False)).to_numpy()
+    return flags
 
 
 def without(parts: Sequence[Part]) -> list[Part]:
@@ -66,13 +66,13 @@ def last(stage: str, tables: Sequence[pa.Table]) -> list[pa.Table]:
     masks = [passing(table) for table in tables]
     if not any(mask.any() for mask in masks):
         return [*tables]
-    found: list[pa.Table] = []
+    standing_tables: list[pa.Table] = []
     later = set[str]()
     for table, mask in zip(reversed(tables), reversed(masks), strict=True):
         stands = np.ones(len(table), bool)
         names = table[KEYS[stage]].to_pylist()
-        for at in reversed(range(len(table))):
-            stands[at] = not (mask[at] and names[at] in later)
-            later.add(names[at])
-        found.insert(0, table.filter(pa.array(stands)))
-    return found
+        for row in reversed(range(len(table))):
+            stands[row] = not (mask[row] and names[row] in later)
+            later.add(names[row])
+        standing_tables.insert(0, table.filter(pa.array(stands)))
+    return standing_tables

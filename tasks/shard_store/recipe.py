@@ -214,17 +214,20 @@ def of_llm_answer(settings: LlmText, text: str, language: str) -> str:
 def weights(recognisers: Iterable[Plugin]) -> str:
     """Identities of the recognisers' models, one a line; ConfigError when one is missing or
     another one."""
-    found = []
+    identities = []
     for backend in recognisers:
-        recogniser, own = plugins.ASR.resolve(backend)
-        found.append(recogniser.weights(own))
-    return "\n".join(found)
+        recogniser, settings = plugins.ASR.resolve(backend)
+        identities.append(recogniser.weights(settings))
+    return "\n".join(identities)
 
 
 def weights_licences(settings: TranscribeSettings) -> dict[str, str | None]:
     """Licence of each recogniser's weights, as their owner writes it; None: not known."""
-    found = [(each.use, *plugins.ASR.resolve(each)) for each in settings.recognisers]
-    return {use: recogniser.abilities(own).licence for use, recogniser, own in found}
+    resolved = [(backend.use, *plugins.ASR.resolve(backend)) for backend in settings.recognisers]
+    return {
+        use: recogniser.abilities(backend_settings).licence
+        for use, recogniser, backend_settings in resolved
+    }
 
 
 def speaking(job: Job) -> bool:

@@ -34,13 +34,13 @@ def companies(
     spans: Sequence[Range], rate: int, longest: float, audio: Callable[[int, int], str]
 ) -> dict[Range, Company]:
     """The window of each span that shares one; `audio(start, end)`: the recipe of a span's PCM."""
-    found: dict[Range, Company] = {}
+    company_by_range: dict[Range, Company] = {}
     for window in windows(spans, rate, longest):
         if len(window) > 1:
             recipes = tuple(audio(*span) for span in window)
             pauses = tuple(pause(*pair, rate) for pair in pairwise(window))
-            found.update(dict.fromkeys(window, Company(recipes, pauses)))
-    return found
+            company_by_range.update(dict.fromkeys(window, Company(recipes, pauses)))
+    return company_by_range
 
 
 def windows(spans: Sequence[Range], rate: int, longest: float) -> list[tuple[Range, ...]]:
@@ -51,35 +51,35 @@ def windows(spans: Sequence[Range], rate: int, longest: float) -> list[tuple[Ran
     about equal length, so that passages searched together also end together: a recording of 4.1
     minutes becomes two passages of five steps each, not one of nine and one of one.
     """
-    found = _filled(spans, rate, longest)
-    if len(found) < 2 or _seconds(found[-1], rate) >= longest / 2:
-        return found
-    low, high = longest / len(found), longest
+    filled = _filled(spans, rate, longest)
+    if len(filled) < 2 or _seconds(filled[-1], rate) >= longest / 2:
+        return filled
+    low, high = longest / len(filled), longest
     for _ in range(HALVINGS):
         limit = (low + high) / 2
         shorter = _filled(spans, rate, limit)
-        if len(shorter) > len(found):
+        if len(shorter) > len(filled):
             low = limit
         else:
-            found, high = shorter, limit
-    return found
+            filled, high = shorter, limit
+    return filled
 
 
 def _filled(spans: Sequence[Range], rate: int, longest: float) -> list[tuple[Range, ...]]:
     """`windows`, each with as many spans as fit."""
-    found: list[list[Range]] = []
+    groups: list[list[Range]] = []
     length = 0.0
     for span in sorted(spans):
-        own = (span[1] - span[0]) / rate
-        if found and span[0] >= found[-1][-1][1]:
-            more = pause(found[-1][-1], span, rate) + own
+        duration = (span[1] - span[0]) / rate
+        if groups and span[0] >= groups[-1][-1][1]:
+            more = pause(groups[-1][-1], span, rate) + duration
             if length + more <= longest:
-                found[-1].append(span)
+                groups[-1].append(span)
                 length += more
                 continue
-        found.append([span])
-        length = own
-    return [tuple(window) for window in found]
+        groups.append([span])
+        length = duration
+    return [tuple(window) for window in groups]
 
 
 def _seconds(window: Sequence[Range], rate: int) -> float:

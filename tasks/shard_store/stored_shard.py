@@ -111,14 +111,14 @@ class StoredShard:
     @cached_property
     def cuts(self) -> dict[str, Cut]:
         """Everything the filter stage stored for the shard, by recipe of the cut."""
-        found: dict[str, Cut] = {}
+        by_recipe: dict[str, Cut] = {}
         for part in self._parts("filter"):
             stored = part.meta["measures"]
             usable = {use for use, wanted in self.wanted.items() if stored.get(use) == wanted}
             # A failure may be a filter's: it stands while every filter measured then is still
             # chosen, and is tried again otherwise.
-            cuts.merge(found, part.table.to_pylist(), usable, usable == set(stored))
-        return found
+            cuts.merge(by_recipe, part.table.to_pylist(), usable, usable == set(stored))
+        return by_recipe
 
     def cut_of(self, recording: RecordingRow) -> Cut | None:
         """What the filter stage stored of a recording, or its refusal where that is beyond a limit;
@@ -140,31 +140,31 @@ class StoredShard:
     @cached_property
     def turns(self) -> dict[str, tuple[Turn, ...]]:
         """Turns that the filter stage stored, by recipe."""
-        found: dict[str, tuple[Turn, ...]] = {}
+        by_recipe: dict[str, tuple[Turn, ...]] = {}
         for part in self._parts("filter"):
-            cuts.merge_turns(found, part.table)
-        return found
+            cuts.merge_turns(by_recipe, part.table)
+        return by_recipe
 
     @cached_property
     def audio(self) -> dict[str, EnhancedRow]:
         """Rows of failures, and of PCM whose blob exists, by recipe."""
         sizes = blobs.sizes(self.job.out, self.shard)
-        found: dict[str, EnhancedRow] = {}
+        by_recipe: dict[str, EnhancedRow] = {}
         for part in self._parts("resample"):
             for row in part.table.to_pylist():
                 if row["error_code"] or blobs.present(row, sizes):
-                    found[row["audio"]] = row
+                    by_recipe[row["audio"]] = row
                 else:
                     self.lost[row["audio"]] = row["blob"]
-        return found
+        return by_recipe
 
     @cached_property
     def transcripts(self) -> dict[str, TranscriptRow]:
-        found: dict[str, TranscriptRow] = {}
+        by_recipe: dict[str, TranscriptRow] = {}
         for part in self._parts("transcribe"):
             for row in part.table.to_pylist():
-                found.setdefault(row["transcript"], row)  # the first text of a recipe stands
-        return found
+                by_recipe.setdefault(row["transcript"], row)  # the first text of a recipe stands
+        return by_recipe
 
     @cached_property
     def audio_recipe(self) -> Callable[[str, int, int], str]:

@@ -45,8 +45,10 @@ class TextValues:
         self._job = job
         #: Whether the recogniser's text depends on the audio.
         self._listens = plugins.ASR.load(job.transcribe.backend.use).LISTENS
-        found = (plugins.TEXT.resolve(plugin) for plugin in job.transcribe.verdicts)
-        self._measures = [(module.measure, own) for module, own in found if module.COLUMNS]
+        resolved = (plugins.TEXT.resolve(plugin) for plugin in job.transcribe.verdicts)
+        self._measures = [
+            (module.measure, settings) for module, settings in resolved if module.COLUMNS
+        ]
 
     def of(self, utterance: HeardUtterance, row: TranscriptRow) -> AnyRow:
         """By column; `row`: what was heard."""
@@ -94,11 +96,11 @@ DERIVED = ("words_per_speech_second", "language_vote")
 
 def _language_probability(utterance: HeardUtterance, row: TranscriptRow) -> float | None:
     """The higher of the clip's own probability of its language and its recording's."""
-    vote, own = utterance.vote, row["language_probability"]
+    vote, probability = utterance.vote, row["language_probability"]
     elected = vote.language if vote else None
-    if own is None or vote is None or elected is None or row["language"] != elected:
-        return own
-    return max(own, vote.shares[elected])
+    if probability is None or vote is None or elected is None or row["language"] != elected:
+        return probability
+    return max(probability, vote.shares[elected])
 
 
 def _derived(utterance: HeardUtterance, row: TranscriptRow) -> dict[str, float | None]:

@@ -70,7 +70,7 @@ def recipes_of(job: Job) -> Recipes:
 def of_stage(stage: str, job: Job, weights: str) -> str:
     """Recipe of all settings that determine what a stage stores for a shard, including those of
     earlier stages. `weights`: identity of the recogniser's model."""
-    filters = {each.use: recipe.of_plugin("filters", each) for each in job.filter.filters}
+    filters = {plugin.use: recipe.of_plugin("filters", plugin) for plugin in job.filter.filters}
     what: list[object] = [
         recipe.of_plugin("segmenters", job.filter.segmenter),
         recipe.of_speakers(job.speakers) if recipe.speaking(job) else None,
@@ -84,7 +84,7 @@ def of_stage(stage: str, job: Job, weights: str) -> str:
     if stage == "transcribe":
         chosen, llm = job.transcribe, job.transcribe.llm_text
         what.append(recipe.of_transcript(chosen, weights, "", None))
-        what += [recipe.of_plugin("asr", each) for each in chosen.recognisers[1:]]
+        what += [recipe.of_plugin("asr", plugin) for plugin in chosen.recognisers[1:]]
         what += [recipe.of_llm_answer(llm, "", "")] if llm else []
     return recipe.digest(stage, what)
 
@@ -138,18 +138,18 @@ def _asked(settings: JsonObject) -> JsonObject:
 def _transcribing(settings: TranscribeSettings) -> JsonObject:
     """Leave out the settings of several recognisers if there is only one, and their defaults, so
     that versions with one recogniser stay as they were."""
-    found = recipe.lasting(settings)
+    values = recipe.lasting(settings)
     if settings.hear == "original":
-        del found["hear"]
-    del found["llm_text"]
+        del values["hear"]
+    del values["llm_text"]
     if (chosen := settings.llm_text) is not None:
-        found["llm_text"] = {"model": chosen.model, **chosen.recipe()}
-    several = {name: found.pop(name) for name in ("backends", "when", "asr")}
+        values["llm_text"] = {"model": chosen.model, **chosen.recipe()}
+    several = {name: values.pop(name) for name in ("backends", "when", "asr")}
     if not settings.backends:
-        return found
+        return values
     fields = type(settings).model_fields
     given = {n: value for n, value in several.items() if getattr(settings, n) != fields[n].default}
-    return {**found, **given, "backends": _all("asr", settings.backends)}
+    return {**values, **given, "backends": _all("asr", settings.backends)}
 
 
 def settings_of_plugin(shelf: str, plugin: Plugin) -> JsonObject:

@@ -83,16 +83,16 @@ def chunks(units: list[Unit], most: float = CHUNK_SECONDS) -> Iterator[list[Unit
     """Units of about CHUNK_SECONDS, or of `most` where they share windows. What shares one is not
     divided: it would be heard twice."""
     chunk: list[Unit] = []
-    held = 0.0
+    total = 0.0
     for _, group in groupby(units, key=lambda u: u.sharing.audio if u.sharing else u.transcript):
         window = list(group)
         seconds = sum(unit.seconds for unit in window)
         limit = most if window[0].sharing else CHUNK_SECONDS
-        if chunk and held + seconds > limit:
+        if chunk and total + seconds > limit:
             yield chunk
-            chunk, held = [], 0.0
+            chunk, total = [], 0.0
         chunk += window
-        held += seconds
+        total += seconds
     if chunk:
         yield chunk
 
@@ -100,32 +100,34 @@ def chunks(units: list[Unit], most: float = CHUNK_SECONDS) -> Iterator[list[Unit
 def clips(units: list[Unit], out: Path, rate: int | None) -> list[SpeechClip]:
     """A clip of each unit; those of one window have the same object as their window."""
     windows: dict[tuple[str, ...], SharedWindow] = {}
-    found = []
+    speech_clips = []
     for unit in units:
         shared = unit.sharing
         if rate is None:
-            found.append(SpeechClip(np.zeros(0, np.float32), unit.language))
+            speech_clips.append(SpeechClip(np.zeros(0, np.float32), unit.language))
         elif shared is None:
-            found.append(SpeechClip(_samples(unit.shard, unit.pcm, out, rate), unit.language))
+            speech_clips.append(
+                SpeechClip(_samples(unit.shard, unit.pcm, out, rate), unit.language)
+            )
         else:
             if shared.audio not in windows:
                 windows[shared.audio] = _window(shared, unit.shard, out, rate)
             window = windows[shared.audio]
             first, last = window.bounds[shared.place]
-            own = window.samples[first:last]
-            found.append(SpeechClip(own, unit.language, window, shared.place))
-    return found
+            samples = window.samples[first:last]
+            speech_clips.append(SpeechClip(samples, unit.language, window, shared.place))
+    return speech_clips
 
 
 def _window(shared: Sharing, shard: str, out: Path, rate: int) -> SharedWindow:
     pieces: list[Float32s] = []
     bounds: list[tuple[int, int]] = []
-    at = 0
+    start = 0
     for row, pause in zip(shared.rows, (*shared.pauses, 0.0), strict=True):
         samples = np.zeros(0, np.float32) if row is None else _samples(shard, row, out, rate)
-        bounds.append((at, at + len(samples)))
+        bounds.append((start, start + len(samples)))
         pieces += [samples, np.zeros(round(pause * rate), np.float32)]
-        at += len(pieces[-2]) + len(pieces[-1])
+        start += len(pieces[-2]) + len(pieces[-1])
     return SharedWindow(np.concatenate(pieces), tuple(bounds))
 
 

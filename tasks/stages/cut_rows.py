@@ -49,7 +49,7 @@ def of_failure(cut: str, recording: str, code: str, detail: str, decoded: int, r
 
 
 def of_span(
-    cut: str, recording: str, facts: StreamFacts, span: Span, found: Measured, voice: int | None
+    cut: str, recording: str, facts: StreamFacts, span: Span, measured: Measured, voice: int | None
 ) -> CutRow:
     """`voice`: number of its speaker."""
     return {
@@ -62,8 +62,8 @@ def of_span(
         "reason": span.reason,
         "rate": facts.rate,
         "channels": facts.channels,
-        "measures": list(found.measures.items()),
-        "prints": list(found.fingerprints.items()),
+        "measures": list(measured.measures.items()),
+        "prints": list(measured.fingerprints.items()),
         "turn": span.turn,
         "text": span.text,
         "match": span.match,

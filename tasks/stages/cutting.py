@@ -50,12 +50,12 @@ class _Tail:
 
     def cut(self, start: int, end: int) -> list[Float32s]:
         """Samples `start` to `end`, as pieces of the blocks; nothing is copied."""
-        pieces, at = [], self.start
+        pieces, position = [], self.start
         for block in self.blocks:
-            low, high = max(start - at, 0), min(end - at, len(block))
+            low, high = max(start - position, 0), min(end - position, len(block))
             if low < high:
                 pieces.append(block[low:high])
-            at += len(block)
+            position += len(block)
         return pieces
 
 
@@ -69,8 +69,8 @@ def spans(
 ) -> Iterator[tuple[Span, audio.Clip | None]]:
     """Decode once; yield every span as soon as it is final, utterances with their clip.
 
-    `begin(rate, at)` makes the segmenter; decoding starts at sample `at`: `first`, before which
-    nothing is wanted, where the format can seek exactly, else 0. Raises ItemError when the
+    `begin(rate, start)` makes the segmenter; decoding starts at sample `start`: `first`, before
+    which nothing is wanted, where the format can seek exactly, else 0. Raises ItemError when the
     recording cannot be decoded to its end, or is beyond the limits.
 
     The clip of an utterance longer than HELD_SECONDS is decoded again when it is read. If it lasts
@@ -80,10 +80,10 @@ def spans(
     tail = _Tail()
     with audio.open_stream(locator, limits) as stream:
         facts.rate, facts.channels = stream.rate, stream.channels
-        at = first if first and stream.skip_to(first) else 0
-        tail.start = tail.end = facts.decoded = at
-        segmenter = begin(stream.rate, at)
-        held = int(HELD_SECONDS * stream.rate)
+        start = first if first and stream.skip_to(first) else 0
+        tail.start = tail.end = facts.decoded = start
+        segmenter = begin(stream.rate, start)
+        tail_samples = int(HELD_SECONDS * stream.rate)
         try:
             for block in stream.blocks():
                 tail.push(block)
@@ -93,14 +93,14 @@ def spans(
                 for span in segmenter.push(block):
                     yield span, _clip(span, tail, facts, locator)
                 needed = segmenter.needed_from
-                if readers is not None and tail.start <= needed < tail.end - held:
+                if readers is not None and tail.start <= needed < tail.end - tail_samples:
                     facts.long, readers = readers(needed), None  # once a recording
                     for piece in tail.cut(needed, tail.end):
                         facts.long.push(piece)
                 elif facts.long is not None and needed > facts.long.start:
                     facts.long.close()  # the utterance has ended in the middle
                     facts.long = None
-                tail.release(max(needed, tail.end - held))
+                tail.release(max(needed, tail.end - tail_samples))
             facts.faults, facts.notes = stream.faults, stream.notes
             if facts.long is not None:
                 facts.long.end(facts.decoded - facts.long.start)
@@ -128,8 +128,8 @@ def as_hashed(locator: Locator, recording: RecordingRow) -> bool:
         return bool(audio.digest(locator)[0] == recording["content"])
 
 
-def unchanged(locator: Locator, known: str) -> bool:
+def unchanged(locator: Locator, guard: str) -> bool:
     """Whether a recording's file is still the one that was hashed; ask when it has been decoded.
     ItemError `unreachable` where that cannot be told."""
     with unreachable.listed():
-        return urls.guard(locator.path) == known.removesuffix(UNPROVEN)
+        return urls.guard(locator.path) == guard.removesuffix(UNPROVEN)

@@ -25,12 +25,14 @@ from tasks.stages import pcm
 HELD_SECONDS = 120.0  # a longer clip lies in a temporary file
 
 
-def of_clip(clip: Clip, job: Job, known: enhanced.Scores = ()) -> tuple[Int16s, enhanced.Scores]:
-    """The enhanced clip's PCM as resample stores it, and the scores of both clips; `known`: the
-    original's scores, if it has been scored. ItemError as `pcm.of_clip` raises it."""
+def of_clip(
+    clip: Clip, job: Job, original_scores: enhanced.Scores = ()
+) -> tuple[Int16s, enhanced.Scores]:
+    """The enhanced clip's PCM as resample stores it, and the scores of both clips;
+    `original_scores`: empty if it has not been scored. ItemError as `pcm.of_clip` raises it."""
     clean = _held(_stream(clip, job), clip)
     scorer, settings = plugins.FILTERS.resolve(enhanced.scorer(job))
-    before = known or tuple(scorer.measure(clip, settings).items())
+    before = original_scores or tuple(scorer.measure(clip, settings).items())
     after = scorer.measure(clean, settings).items()
     scores = (*before, *((enhanced.after(name), value) for name, value in after))
     return pcm.of_clip(clean, job.resample.model_copy(update={"mono": "first"})), scores

@@ -225,11 +225,11 @@ def take(job: Job, audio: str) -> tuple[blobs.Pcm, str] | None:
         path.unlink()
     except OSError:
         return None
-    held = memoryview(data)[DIGEST_BYTES:]
-    sha = hashlib.sha256(held)
+    pcm_bytes = memoryview(data)[DIGEST_BYTES:]
+    sha = hashlib.sha256(pcm_bytes)
     if sha.digest() != data[:DIGEST_BYTES]:
         return None
-    return np.frombuffer(held, dtype="<i2"), sha.hexdigest()
+    return np.frombuffer(pcm_bytes, dtype="<i2"), sha.hexdigest()
 
 
 def _give_back(samples: blobs.Pcm) -> None:

@@ -85,29 +85,29 @@ def results(stage: str, job: Job, units: Sequence[contract.Work]) -> Iterator[Se
     unit after unit is killed, none of which is blamed.
     """
     module = contract.worker(stage)
-    at = tries = lived = 0
+    index = tries = lived = 0
     deaths: list[_Death] = []  # of the units before, whose rows are still to come
-    while at < len(units):
-        with _Child(stage, job, units[at:]) as child:
-            while at < len(units):
+    while index < len(units):
+        with _Child(stage, job, units[index:]) as child:
+            while index < len(units):
                 rows, code, detail = child.next()
                 if code == KILLED:
                     if not alone_now():
-                        raise KilledFromOutside(f"{stage}: {units[at].name}: {detail}")
+                        raise KilledFromOutside(f"{stage}: {units[index].name}: {detail}")
                     if (tries := tries + 1) < TRIES:
                         time.sleep(PAUSE)
                         break
-                    deaths.append(_Death(units[at], child.peak, child.had_spare_memory()))
+                    deaths.append(_Death(units[index], child.peak, child.had_spare_memory()))
                     if len(deaths) == MOST_KILLED:
                         raise RunError(_again_and_again(stage, deaths))
-                    at, tries = at + 1, 0
+                    index, tries = index + 1, 0
                     break
                 yield from _failures(stage, deaths, job)
                 deaths, tries, lived = [], 0, lived + 1
                 if code:
-                    log.warning("%s: %s is quarantined as %s", stage, units[at].name, code)
-                    rows = module.failure(units[at], code, detail)
-                at += 1
+                    log.warning("%s: %s is quarantined as %s", stage, units[index].name, code)
+                    rows = module.failure(units[index], code, detail)
+                index += 1
                 yield rows
                 if code:
                     break

@@ -49,12 +49,12 @@ class Step(NamedTuple):
 
 def steps(filters: Sequence[Plugin]) -> tuple[Step, ...]:
     """Filters in the order in which they run: cheap ones first."""
-    found = []
+    resolved = []
     for plugin in sorted(filters, key=verdicts.costly):
         module, settings = plugins.FILTERS.resolve(plugin)
         members = module.measure, module.fingerprint, module.COSTLY, module.AFTER_ALL
-        found.append(Step(plugin, settings, *members))
-    return tuple(found)
+        resolved.append(Step(plugin, settings, *members))
+    return tuple(resolved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +110,10 @@ def after_all(
         match=span.match,
         turns=None if whole.turns is None else turns.within(whole.turns, start, end),
     )
-    found: dict[str, float | None] = {}
+    measures: dict[str, float | None] = {}
     for step in waiting:
-        found.update(step.measure(clip, step.settings))
-    return found
+        measures.update(step.measure(clip, step.settings))
+    return measures
 
 
 class Measured(NamedTuple):
@@ -132,19 +132,23 @@ def measured(
     """Run filters on a clip, cheap ones first; costly ones only if those reject nothing.
 
     `read`: what `reading` has found of it already."""
-    found = Measured({}, {})
+    result = Measured({}, {})
     for step in chosen:
         if step.costly and not measure_all:
-            rules = verdicts.cheap_rules(tuple(each.plugin for each in chosen))
-            if judge(found.measures, rules) is not None:
+            rules = verdicts.cheap_rules(tuple(step.plugin for step in chosen))
+            if judge(result.measures, rules) is not None:
                 break
-        known = read.get(f"measure {step.plugin.use}") if read else None
-        found.measures.update(step.measure(clip, step.settings) if known is None else known)
+        stored_value = read.get(f"measure {step.plugin.use}") if read else None
+        result.measures.update(
+            step.measure(clip, step.settings) if stored_value is None else stored_value
+        )
         if step.fingerprint:
-            known = read.get(f"fingerprint {step.plugin.use}")
-            made = step.fingerprint(clip, step.settings) if known is None else known
-            found.fingerprints[step.plugin.use] = made
-    return found
+            stored_value = read.get(f"fingerprint {step.plugin.use}")
+            fingerprint = (
+                step.fingerprint(clip, step.settings) if stored_value is None else stored_value
+            )
+            result.fingerprints[step.plugin.use] = fingerprint
+    return result
 
 
 def reading(chosen: Sequence[Step]) -> dict[str, Callable[[Clip], Any]]:

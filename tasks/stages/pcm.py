@@ -104,13 +104,13 @@ def _mixed(clip: Clip, rule: Literal["mean", "first"] | int) -> Iterator[Float32
     if rule != "mean" or clip.channels == 1:
         yield from (to_mono(block, rule) for block in clip.blocks())
         return
-    power, left = np.zeros(clip.channels), 0.0
+    power, mixed_power = np.zeros(clip.channels), 0.0
     for block in clip.blocks():
         mono = to_mono(block, rule)
         power += [float(np.dot(channel, channel)) for channel in block.T]
-        left += float(np.dot(mono, mono))
+        mixed_power += float(np.dot(mono, mono))
         yield mono
-    if left * clip.channels**2 < CANCELLED * power.max():
+    if mixed_power * clip.channels**2 < CANCELLED * power.max():
         raise ItemError(
             "channels_cancel",
             f"mixed to one, its {clip.channels} channels cancel each other; take one of them with "
@@ -152,13 +152,13 @@ def _fill(
     """Resample into `result`, cut or filled with zeros to its length."""
     length = len(result)
     plugin, options = plugins.RESAMPLERS.resolve(settings.resampler)
-    at = 0
+    position = 0
     for block in _resampled(monos, n, src_hz, settings, plugin, options):
         part = cast(finite(block))
-        room = part[: length - at]
-        result[at : at + len(room)] = room
-        at += len(part)
-    check_length(at, length, src_hz, settings)
+        room = part[: length - position]
+        result[position : position + len(room)] = room
+        position += len(part)
+    check_length(position, length, src_hz, settings)
 
 
 def check_length(got: int, due: int, src_hz: int, settings: ResampleSettings) -> None:

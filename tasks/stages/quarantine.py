@@ -28,18 +28,18 @@ def forget(out: Path) -> int:
         for shard in manifest.shards(out):
             parts = manifest.read(out, name, shard, manifest.repair)
             parts = sorted(parts, key=lambda part: part.path)
-            for path, held in groupby(parts, key=lambda part: part.path):
-                count += _forget(out, name, shard, path, [*held])
+            for path, file_parts in groupby(parts, key=lambda part: part.path):
+                count += _forget(out, name, shard, path, [*file_parts])
     return count
 
 
 def _forget(out: Path, name: str, shard: str, path: Path, parts: list[Part]) -> int:
     dead = [pc.is_in(part.table["error_code"], pa.array(MAY_PASS)) for part in parts]
-    bad = sum(int(pc.sum(pc.cast(each, pa.int64())).as_py() or 0) for each in dead)
+    bad = sum(int(pc.sum(pc.cast(flags, pa.int64())).as_py() or 0) for flags in dead)
     if not bad:
         return 0
-    for part, each in zip(parts, dead, strict=True):
-        rows = part.table.filter(pc.invert(each)).to_pylist()
+    for part, flags in zip(parts, dead, strict=True):
+        rows = part.table.filter(pc.invert(flags)).to_pylist()
         meta = {k: v for k, v in part.meta.items() if k not in ("stage", "shard")}
         if rows:  # in the same place: of equal items the first part's stand
             schema = contract.find(name).schema_of(rows)

@@ -20,12 +20,12 @@ Turns = tuple[Turn, ...]
 
 
 def turns_of(
-    recipe: str | None, known: Turns | None, recording: RecordingRow, job: Job
+    recipe: str | None, stored: Turns | None, recording: RecordingRow, job: Job
 ) -> tuple[Turns | None, list[CutRow]]:
     """A recording's turns, and the row that stores them if they are new; None without diarization.
     ItemError if it cannot be decoded to its end, or is beyond a limit."""
-    if recipe is None or known is not None:
-        return known, []
+    if recipe is None or stored is not None:
+        return stored, []
     module, settings = plugins.DIARIZERS.resolve(job.speakers)
     if module.USES_SPEAKERS and (wrong := recording.get("rttm_error")):
         raise ItemError("bad_rttm", wrong)
@@ -35,7 +35,7 @@ def turns_of(
         for block in stream.blocks():
             diarizer.push(block)
         rate = stream.rate
-    found = diarizer.finish()
+    turns = diarizer.finish()
     row: CutRow = {
         "cut": recipe,
         "recording": recording["recording"],
@@ -43,10 +43,10 @@ def turns_of(
         "start": 0,
         "end": 0,
         "rate": rate,
-        "turns": [_row(turn) for turn in found],
+        "turns": [_row(turn) for turn in turns],
         "measures": [],
     }
-    return found, [row]
+    return turns, [row]
 
 
 def _row(turn: Turn) -> TurnRow:
@@ -76,13 +76,13 @@ def segmenter(
     settings: StageSettings,
     rate: int,
     given: Sequence[Segment],
-    found: Voices | None,
+    turn_voices: Voices | None,
 ) -> Segmenter:
     """The segmenter of a recording; it cuts at turns if they are known and clips may hold only one
     voice."""
-    if found is None or found.mixed or module.at_turns is None:
+    if turn_voices is None or turn_voices.mixed or module.at_turns is None:
         return module.start(settings, rate, given)
-    return module.at_turns(settings, rate, given, found)
+    return module.at_turns(settings, rate, given, turn_voices)
 
 
 def voice_of(span: Span, turns: Turns | None) -> int | None:

@@ -147,11 +147,11 @@ class Readers:
     def results(self) -> dict[str, Any]:
         """After `end`: what each reader returned, without those that asked too early. Raises the
         first error of the others."""
-        found = {}
+        values = {}
         for name, reader in self._readers.items():
             if isinstance(reader.error, TooEarly):
                 continue
             if reader.error is not None:
                 raise reader.error
-            found[name] = reader.result
-        return found
+            values[name] = reader.result
+        return values

@@ -208,11 +208,11 @@ class Sink:
     def add(self, rows: Sequence[AnyRow]) -> None:
         for row in rows:
             if "pcm" in row:
-                made = cast(MadeAudio, row)
-                samples = made.pop("pcm")
-                made["offset"] = self.held
+                audio_row = cast(MadeAudio, row)
+                samples = audio_row.pop("pcm")
+                audio_row["offset"] = self.held
                 self._blob().write(np.ascontiguousarray(samples, dtype="<i2").data)
-                self._placed.append(made)
+                self._placed.append(audio_row)
         self.rows.extend(rows)
 
     def _blob(self) -> HashedFile:

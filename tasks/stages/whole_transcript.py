@@ -59,21 +59,23 @@ def heard(
     languages: dict[str, float] = {}
     for batch in _batches(_pieces(locator, backend.RATE or speech.RATE, limits)):
         clips = [SpeechClip(samples, language) for _, samples in batch]
-        for (begin, _), clip, found in zip(batch, clips, backend.transcribe(clips), strict=True):
+        for (begin, _), clip, hypothesis in zip(
+            batch, clips, backend.transcribe(clips), strict=True
+        ):
             edges = _edges(clip.samples, clip.speech)
             spoken += [(begin + start, begin + end) for start, end in edges]
-            if found.error or not found.text:
+            if hypothesis.error or not hypothesis.text:
                 continue
-            if found.words is None:
+            if hypothesis.words is None:
                 raise ItemError(
                     "no_word_times",
                     f"the recogniser {recogniser.use!r} gave no times of words, by which a text is "
                     "aligned; set its word_timestamps, or choose another one",
                 )
-            if found.language:
+            if hypothesis.language:
                 seconds = len(clip.samples) / speech.RATE
-                languages[found.language] = languages.get(found.language, 0.0) + seconds
-            words += [TimedWord(w.word, begin + w.start, begin + w.end) for w in found.words]
+                languages[hypothesis.language] = languages.get(hypothesis.language, 0.0) + seconds
+            words += [TimedWord(w.word, begin + w.start, begin + w.end) for w in hypothesis.words]
     most = max(sorted(languages), key=lambda code: languages[code], default=None)
     return RecordingTranscript(tuple(words), tuple(merged(spoken, TOUCHING)), language or most)
 
@@ -134,7 +136,7 @@ def _outwards(level: Float64s, spans: tuple[speech.Span, ...]) -> list[speech.Sp
     quiet, full = np.quantile(level, (0.05, 0.95))
     loud = level > (quiet + full) / 2
     step = FRAME / speech.RATE
-    found: list[speech.Span] = []
+    widened: list[speech.Span] = []
     for start, end in spans:
         first, last = int(start / step), min(int(end / step), len(loud))
         low, high = max(first - REACH, 0), min(last + REACH, len(loud))
@@ -143,16 +145,16 @@ def _outwards(level: Float64s, spans: tuple[speech.Span, ...]) -> list[speech.Sp
         heard = np.flatnonzero(loud[last:high])
         last = last + int(heard[-1]) + 1 if len(heard) else last
         begin = min(start, first * step)
-        if found and begin <= found[-1][1]:
-            begin, _ = found.pop()
-        found.append((begin, max(end, last * step)))
-    return found
+        if widened and begin <= widened[-1][1]:
+            begin, _ = widened.pop()
+        widened.append((begin, max(end, last * step)))
+    return widened
 
 
 def _pieces(locator: Locator, rate: int, limits: Limits | None) -> Iterator[Piece]:
     facts = cutting.StreamFacts()
 
-    def begin(native: int, at: int) -> Segmenter:
+    def begin(native: int, start: int) -> Segmenter:
         return vad.start(CUTS, native, ())
 
     for span, clip in cutting.spans(locator, facts, begin, limits=limits):
@@ -170,13 +172,13 @@ def _mono(clip: Clip, rate: int) -> Float32s:
 
 def _batches(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
     batch: list[Piece] = []
-    held = 0.0
+    seconds = 0.0
     for piece in pieces:
         batch.append(piece)
-        held += len(piece[1]) / speech.RATE
-        if held >= BATCH_SECONDS:
+        seconds += len(piece[1]) / speech.RATE
+        if seconds >= BATCH_SECONDS:
             yield batch
-            batch, held = [], 0.0
+            batch, seconds = [], 0.0
     if batch:
         yield batch
 

@@ -125,7 +125,7 @@ def shards_of(hours: float, known: float) -> int:
     """Shards of a run that adds so many hours to so many."""
     lengths = np.full(math.ceil(hours * HOUR / RECORDING), RECORDING)
     names = pa.array([f"{number:08d}" for number in range(len(lengths))])
-    return balance.assigned(lengths, names, None, known=known * HOUR)[1]
+    return balance.assigned(lengths, names, None, known_seconds=known * HOUR)[1]
 
 
 def tars_of(hours: float, known: float) -> int:

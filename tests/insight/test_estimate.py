@@ -134,9 +134,9 @@ def test_ninety_percent_intervals_hold_the_truth_that_often(
 
 def test_a_census_has_no_interval() -> None:
     stratum = Stratum(np.array([1.0, 2.0]), np.array([1.0, 0.0]), 0.0, 0)
-    told = estimate.total([stratum], known=1.0, share=True)
+    told = estimate.total([stratum], known_sum=1.0, share=True)
     assert (told.expected, told.low, told.high) == (1.0, 1.0, 1.0)
-    assert estimate.total([], known=3.0).expected == 3.0
+    assert estimate.total([], known_sum=3.0).expected == 3.0
 
 
 def test_no_loss_in_the_sample_is_no_promise() -> None:

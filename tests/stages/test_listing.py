@@ -64,7 +64,7 @@ def test_shards_of_a_very_large_corpus_are_longer(hours: int, known: int, count:
     """A night's are never longer than a 64th of it, so that workers share them."""
     lengths = np.full(hours * 8, 450.0)
     names = pa.array([f"{number:07d}" for number in range(len(lengths))])
-    assert balance.assigned(lengths, names, None, known=known * 3600.0)[1] == count
+    assert balance.assigned(lengths, names, None, known_seconds=known * 3600.0)[1] == count
 
 
 @pytest.mark.parametrize(

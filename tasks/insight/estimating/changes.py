@@ -40,26 +40,26 @@ def of_models(described: DatasetJson, job: Job) -> list[Change]:
     model or code of a plug-in. `described`: the version's dataset.json."""
     then, now = described["recipes"], whole_job.recipes_of(job)
     before, after = described["settings"], whole_job.settings_of(job)
-    found = []
-    heard = [each["transcribe"] for each in (before, after)]
+    changes = []
+    heard = [settings["transcribe"] for settings in (before, after)]
     if all(heard[0].get(name) == heard[1].get(name) for name in ("backend", "backends")):
         if then["weights"] != now["weights"]:
             hashes = (f"weights {names[:8]}" for names in (then["weights"], now["weights"]))
-            found.append(Change("transcribe.backend", *hashes))
+            changes.append(Change("transcribe.backend", *hashes))
         elif then["backend"] != now["backend"]:
-            found.append(Change("transcribe.backend", *_CODE))
+            changes.append(Change("transcribe.backend", *_CODE))
     for part, name in (("filter", "segmenter"), ("resample", "resampler"), ("resample", "levels")):
         if before[part].get(name) == after[part][name] and then.get(name) != now.get(name):
-            found.append(Change(f"{part}.{name}", *_CODE))
+            changes.append(Change(f"{part}.{name}", *_CODE))
     for step in ("speakers", "enhance"):
         if before.get(step) == after.get(step) and then.get(step) != now.get(step):
-            found.append(Change(step, *_CODE))
+            changes.append(Change(step, *_CODE))
     measured = {entry["use"]: entry for entry in before["filter"]["filters"]}
     for entry in after["filter"]["filters"]:
         use = entry["use"]
         if measured.get(use) == entry and then["filters"].get(use) != now["filters"][use]:
-            found.append(Change(f"filter.filters.{use}", *_CODE))
-    return found
+            changes.append(Change(f"filter.filters.{use}", *_CODE))
+    return changes
 
 
 def of_people(described: DatasetJson, job: Job) -> list[Change]:
@@ -89,20 +89,20 @@ def measuring(changes: Iterable[Change], job: Job) -> list[Change]:
     """Changes that make the filter stage measure or cut again, which thresholds never do; `job` has
     the settings of now."""
     # `use` may have dots.
-    own = {f"filter.filters.{p.use}.": ("filters", p.use) for p in job.filter.filters}
-    own["speakers."] = "diarizers", job.speakers.use
+    shelf_by_prefix = {f"filter.filters.{p.use}.": ("filters", p.use) for p in job.filter.filters}
+    shelf_by_prefix["speakers."] = "diarizers", job.speakers.use
     cutting = (c for c in changes if c.setting.startswith(("filter.", "speakers")))
-    return [change for change in cutting if not _is_threshold(change, own)]
+    return [change for change in cutting if not _is_threshold(change, shelf_by_prefix)]
 
 
-def _is_threshold(change: Change, own: Mapping[str, tuple[str, str]]) -> bool:
-    """Whether a changed setting of a plug-in only judges measures; `own`: (shelf, name) of each by
-    how the names of its settings begin."""
-    head = max(filter(change.setting.startswith, own), key=len, default=None)
+def _is_threshold(change: Change, shelf_by_prefix: Mapping[str, tuple[str, str]]) -> bool:
+    """Whether a changed setting of a plug-in is only a limit on measures; `shelf_by_prefix`:
+    (shelf, name) of each by how the names of its settings begin."""
+    head = max(filter(change.setting.startswith, shelf_by_prefix), key=len, default=None)
     if head is None:
         return change.after is None  # a filter that is gone measures nothing
     key = change.setting.removeprefix(head).split(".")[0]
-    fields = plugins.load(*own[head]).Settings
+    fields = plugins.load(*shelf_by_prefix[head]).Settings
     return key in fields.model_fields and role(fields, key) == THRESHOLD["role"]
 
 
@@ -131,8 +131,10 @@ def _named(value: JsonValue) -> dict[str, JsonValue] | None:
     """A list of plug-ins or sources by their names; None for anything else."""
     if not isinstance(value, list):
         return None
-    found = {(e.get("use") or e.get("name") or "") if isinstance(e, dict) else "": e for e in value}
-    return found if len(found) == len(value) and "" not in found else None
+    by_name = {
+        (e.get("use") or e.get("name") or "") if isinstance(e, dict) else "": e for e in value
+    }
+    return by_name if len(by_name) == len(value) and "" not in by_name else None
 
 
 def _short(value: JsonValue) -> str | None:
@@ -143,12 +145,12 @@ def _short(value: JsonValue) -> str | None:
 def found_since(job: Job, before: Job | None, described: DatasetJson | None) -> list[Change]:
     """Changes of settings since the newest run, and of models, code and decisions by people since
     the newest version."""
-    found = between(before, job) if before else []
+    changes = between(before, job) if before else []
     if not described:
-        return found
-    named = {change.setting for change in found}
+        return changes
+    named = {change.setting for change in changes}
     models = [change for change in of_models(described, job) if change.setting not in named]
-    return [*found, *models, *of_people(described, job)]
+    return [*changes, *models, *of_people(described, job)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,18 +173,18 @@ class Causes:
         return [*before, *self.people, *self.version]
 
     @classmethod
-    def of(cls, found: list[Change], job: Job) -> Causes:
+    def of(cls, changes: list[Change], job: Job) -> Causes:
         """`job`: the settings of now."""
 
         def named(*heads: str) -> list[str]:
-            return [c.setting for c in found if c.setting.startswith(heads)]
+            return [c.setting for c in changes if c.setting.startswith(heads)]
 
         heard = named(*(f"transcribe.{name}" for name in HEARD))
         spoken = [name for name in named("sources.") if name.endswith(".language")]
         rest = [name for name in named("transcribe.", "package.") if name not in heard]
-        measures = [c.setting for c in measuring(found, job)]
+        measures = [c.setting for c in measuring(changes, job)]
         return cls(
-            found,
+            changes,
             measures,
             named("filter.", "speakers"),
             named("resample."),

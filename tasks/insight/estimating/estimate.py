@@ -71,8 +71,8 @@ class Stratum:
     count: int
 
 
-def total(strata: Sequence[Stratum], known: float = 0.0, share: bool = False) -> Interval:
-    """Sum of y over everything: `known` plus the forecast of the rest; at least 0.
+def total(strata: Sequence[Stratum], known_sum: float = 0.0, share: bool = False) -> Interval:
+    """Sum of y over everything: `known_sum` plus the forecast of the rest; at least 0.
 
     `share`: y is a part of x, as kept seconds are of seconds.
     """
@@ -80,7 +80,7 @@ def total(strata: Sequence[Stratum], known: float = 0.0, share: bool = False) ->
 
     cells = collapsed(strata)
     if not cells:
-        return Interval(known, known, known)
+        return Interval(known_sum, known_sum, known_sum)
     ratios = [_ratio(cell) for cell in cells]
     expected = sum(r * cell.rest for r, cell in zip(ratios, cells, strict=True))
     pooled = _pooled(cells, ratios, share)
@@ -89,8 +89,8 @@ def total(strata: Sequence[Stratum], known: float = 0.0, share: bool = False) ->
         n, m = len(cell.x), cell.count
         size = float(np.mean(np.square(cell.x))) * (1.0 if share else r**2)
         squares = float(np.square(cell.y - r * cell.x).sum())
-        own = n - 1 if squares > 1e-9 * size else 0
-        spread = (squares + POOL * pooled * size) / (own + POOL)
+        weight = n - 1 if squares > 1e-9 * size else 0
+        spread = (squares + POOL * pooled * size) / (weight + POOL)
         # The rest of m recordings, from n: (1 - f) N^2 / n = m (n + m) / n. Scaled to the audio of
         # the rest, whose recordings may be longer or shorter than those of the sample.
         scale = cell.rest / (m * cell.x.mean()) if m and cell.x.mean() else 0.0
@@ -98,13 +98,13 @@ def total(strata: Sequence[Stratum], known: float = 0.0, share: bool = False) ->
         freedom.append(n - 1 + POOL)
     variance = sum(parts)
     if not variance:
-        return Interval(known + expected, known + expected, known + expected)
+        return Interval(known_sum + expected, known_sum + expected, known_sum + expected)
     df = variance**2 / sum(v**2 / f for v, f in zip(parts, freedom, strict=True))
     half = float(stats.t.ppf((1 + CONFIDENCE) / 2, df)) * variance**0.5
     low, high = max(0.0, expected - half), expected + half
     if share:  # overlapping windows or wrong headers may keep more than the header says
         high = min(high, sum(c.rest * max(1.0, float((c.y / c.x).max())) for c in cells))
-    return Interval(known + expected, known + low, known + max(high, expected))
+    return Interval(known_sum + expected, known_sum + low, known_sum + max(high, expected))
 
 
 def collapsed(strata: Sequence[Stratum]) -> list[Stratum]:
@@ -150,9 +150,9 @@ def _pooled(cells: Sequence[Stratum], ratios: Sequence[float], share: bool) -> f
         if share or r
     )
     # A single recording says nothing about the spread: it may be as large as the ratio.
-    found = squares / (n - len(cells)) if n > len(cells) else 1.0
+    variance = squares / (n - len(cells)) if n > len(cells) else 1.0
     if not share:
-        return found
+        return variance
     lost = n - sum(float((c.y / c.x).clip(0, 1).sum()) for c in cells)
     nearly = (lost + 0.5) / (n + 1)
-    return max(found, nearly * (1 - nearly) if min(lost, n - lost) < 0.5 else 0.0)
+    return max(variance, nearly * (1 - nearly) if min(lost, n - lost) < 0.5 else 0.0)

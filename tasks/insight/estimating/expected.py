@@ -69,9 +69,9 @@ class Expected:
         dense = self._parts / self._long if self._long else 1 / USUAL
         spoken = min(1.0, self._spoken / self._long) if self._long else 1.0
         dense = max(dense, spoken / self._longest)
-        for (because, again), each in self._utterances.items():
-            count = sum(max(1.0, s * dense) if n is None else n for n, s in each)
-            seconds = sum(s * spoken if n is None else s for n, s in each)
+        for (because, again), recordings in self._utterances.items():
+            count = sum(max(1.0, s * dense) if n is None else n for n, s in recordings)
+            seconds = sum(s * spoken if n is None else s for n, s in recordings)
             yield because, again, round(share * count), share * seconds
 
     def packaged(self, coming: Mapping[str, float]) -> tuple[int, float]:
@@ -96,15 +96,15 @@ def lengths(rows: Sequence[RecordingRow]) -> dict[str, float]:
     seconds: dict[str, float] = {}
     rates: dict[str, tuple[int, float]] = {}  # bytes, seconds by extension
     sound = [row for row in rows if not row["error_code"]]
-    known = headers.read([row["locator"] for row in sound[:HEADERS]])
-    for row, length in zip(sound, known, strict=False):
+    answers = headers.read([row["locator"] for row in sound[:HEADERS]])
+    for row, length in zip(sound, answers, strict=False):
         if length is None:
             seconds[row["recording"]] = seconds_of({**row, "header_seconds": None})
         elif length is not False:
             seconds[row["recording"]] = float(length)
             size, total = rates.get(_ending(row), (0, 0.0))
             rates[_ending(row)] = size + row["size"], total + length
-    for row in sound[len(known) :]:
+    for row in sound[len(answers) :]:
         size, total = rates.get(_ending(row), (16000, 1.0))
         seconds[row["recording"]] = row["size"] * total / (size or 1)
     return seconds

@@ -96,51 +96,51 @@ class Sizes:
 
 def costs(dones: Sequence[Done]) -> Costs:
     """Costs from the calls that computed something of the sample."""
-    found = Costs()
+    total = Costs()
     overheads: dict[str, list[float]] = {}
     for done in dones:
         if not done.computed:
             continue
-        laps = found.laps.setdefault(done.stage, {})
+        laps = total.laps.setdefault(done.stage, {})
         for lap in done.spent:
             laps.setdefault(lap.recording, []).append(lap)
-        own = done.wall - done.load - sum(lap.wall for lap in done.spent)
-        overheads.setdefault(done.stage, []).append(max(0.0, own))
-        found.load = max(found.load, done.load)
-    found.overhead = {stage: float(np.median(each)) for stage, each in overheads.items()}
-    return found
+        overhead = done.wall - done.load - sum(lap.wall for lap in done.spent)
+        overheads.setdefault(done.stage, []).append(max(0.0, overhead))
+        total.load = max(total.load, done.load)
+    total.overhead = {stage: float(np.median(times)) for stage, times in overheads.items()}
+    return total
 
 
 class Forecast:
     """Totals over all recordings: known values of some, and ratios of the sample for the rest.
 
-    `held`: all recordings by stratum; `drawn`: the sampled ones; `seen`: known results of
+    `population`: all recordings by stratum; `drawn`: the sampled ones; `seen`: known results of
     recordings, sampled or not.
     """
 
     def __init__(
         self,
-        held: Mapping[Key, Sequence[Member]],
+        population: Mapping[Key, Sequence[Member]],
         drawn: Mapping[Key, Sequence[Member]],
         seen: Mapping[str, SampleResult],
         spent: Costs,
         sizes: Sizes,
     ) -> None:
-        self.held, self.drawn, self.seen = held, drawn, seen
+        self.population, self.drawn, self.seen = population, drawn, seen
         self.spent, self.sizes = spent, sizes
-        self.members = [m for stratum in held.values() for m in stratum]
+        self.members = [m for stratum in population.values() for m in stratum]
         self.rest = [m for m in self.members if m.recording not in seen]
 
     def strata(self, of: Callable[[Member], float | None]) -> list[Stratum]:
         """The sample's values and the rest of each stratum; `of` returns None for no value."""
-        found = []
-        for key, every in self.held.items():
+        cells = []
+        for key, every in self.population.items():
             pairs = [(m.seconds, of(m)) for m in self.drawn[key] if m.recording in self.seen]
-            known = [(x, y) for x, y in pairs if y is not None]
+            measured = [(x, y) for x, y in pairs if y is not None]
             rest = [m.seconds for m in every if m.recording not in self.seen]
-            x, y = np.array(known, dtype=np.float64).reshape(-1, 2).T
-            found.append(Stratum(x, y, float(sum(rest)), len(rest)))
-        return found
+            x, y = np.array(measured, dtype=np.float64).reshape(-1, 2).T
+            cells.append(Stratum(x, y, float(sum(rest)), len(rest)))
+        return cells
 
     def kept(self, dataset: str | None = None) -> Interval:
         """Seconds that would be packaged, of one dataset or all."""
@@ -148,26 +148,30 @@ class Forecast:
         def value(m: Member) -> float | None:
             return self.seen[m.recording].kept if dataset in (None, m.dataset) else 0.0
 
-        known = sum(value(m) or 0.0 for m in self.members if m.recording in self.seen)
+        known_seconds = sum(value(m) or 0.0 for m in self.members if m.recording in self.seen)
         strata = self.strata(value)
-        held = [{m.dataset for m in stratum} for stratum in self.held.values()]
-        if dataset is not None and all(len(names) == 1 for names in held):
-            strata = [s for s, names in zip(strata, held, strict=True) if dataset in names]
-        return estimate.total(strata, known, share=True)
+        datasets = [{m.dataset for m in stratum} for stratum in self.population.values()]
+        if dataset is not None and all(len(names) == 1 for names in datasets):
+            strata = [s for s, names in zip(strata, datasets, strict=True) if dataset in names]
+        return estimate.total(strata, known_seconds, share=True)
 
     def lap(self, m: Member, stage: str, what: str) -> float | None:
         """Seconds that a stage took for a recording; None if unknown."""
-        known = self.spent.laps.get(stage, {}).get(m.recording)
-        if known is None:  # nothing of it reached the stage, or all of it was there already
+        laps = self.spent.laps.get(stage, {}).get(m.recording)
+        if laps is None:  # nothing of it reached the stage, or all of it was there already
             return 0.0 if m.recording in self.spent.laps.get("filter", {}) else None
-        if any(lap.cold for lap in known) and not self._cold:
+        if any(lap.cold for lap in laps) and not self._cold:
             return None
-        return float(sum(getattr(lap, what) for lap in known))
+        return float(sum(getattr(lap, what) for lap in laps))
 
     @property
     def _cold(self) -> bool:
         """Whether first units must count because there are hardly any others."""
-        laps = [lap for each in self.spent.laps.get("filter", {}).values() for lap in each]
+        laps = [
+            lap
+            for recording_laps in self.spent.laps.get("filter", {}).values()
+            for lap in recording_laps
+        ]
         return 2 * sum(lap.cold for lap in laps) > len(laps)
 
     def work(self, stages: Sequence[str], what: str) -> Interval | None:
@@ -195,7 +199,7 @@ class Forecast:
             beside = [self.spent.overhead.get(stage, 0.0) + self.spent.gap for stage in stages]
             calls = shards * sum(beside)
             times.append(work.times(1 / count, calls / count))
-        longest = max(times, key=lambda each: each.expected)
+        longest = max(times, key=lambda time: time.expected)
         kept = self.kept().expected
         new = max(0.0, kept - self.sizes.published)
         package = self.spent.package * new / max(self.spent.workers.get("CPU", 1), 1)
@@ -207,7 +211,10 @@ class Forecast:
         """CPU time per wall time of the sample's work: far below a worker's number of threads if it
         waits for a GPU, a server, or other programs on the machine."""
         laps = [
-            lap for found in self.spent.laps.values() for each in found.values() for lap in each
+            lap
+            for stage_laps in self.spent.laps.values()
+            for recording_laps in stage_laps.values()
+            for lap in recording_laps
         ]
         wall = sum(lap.wall for lap in laps)
         return round(sum(lap.cpu for lap in laps) / wall, 3) if wall else None

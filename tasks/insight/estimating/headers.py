@@ -24,7 +24,7 @@ def read(locators: Sequence[str], patience: float = PATIENCE) -> list[Length]:
     """
     if not locators:
         return []
-    lines = "".join(f"{json.dumps(each)}\n" for each in locators)
+    lines = "".join(f"{json.dumps(locator)}\n" for locator in locators)
     with subprocess.Popen(
         [sys.executable, "-P", "-m", "tasks.insight.estimating.headers"],
         stdin=subprocess.PIPE,
@@ -36,11 +36,11 @@ def read(locators: Sequence[str], patience: float = PATIENCE) -> list[Length]:
         limit = threading.Timer(patience, child.kill)
         limit.start()
         try:
-            said, _ = child.communicate(lines)
+            answers, _ = child.communicate(lines)
         finally:
             limit.cancel()
             child.kill()
-    whole = said[: said.rfind("\n") + 1]  # an incomplete last line is not an answer
+    whole = answers[: answers.rfind("\n") + 1]  # an incomplete last line is not an answer
     return [json.loads(line) for line in whole.splitlines()]
 
 

@@ -89,8 +89,8 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     index.warn_of_foreign()
     with temporary.scratch() as home:
         look = shard.survey if listing else shard.as_known
-        found = look(quick, index, home)
-        listed = AsListed(job.out, found)
+        surveyed = look(quick, index, home)
+        listed = AsListed(job.out, surveyed)
     shards = manifest.shards(job.out)
     newest = versions.newest(job.out)
     described = versions.described(newest) if newest else None
@@ -100,18 +100,22 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     chosen_anew = newest is None or speaker_cap_forecast.may_choose_others(job, before, described)
     state = UpToDate(job, shards, index)
     fresh = {row["recording"] for row in listed.fresh}
-    for each in shards:
-        known = None if chosen_anew or each not in listed.unchanged else state.items(each)
-        if known is not None:
-            for name, items in known.items():
+    for shard_name in shards:
+        counts = (
+            None if chosen_anew or shard_name not in listed.unchanged else state.items(shard_name)
+        )
+        if counts is not None:
+            for name, items in counts.items():
                 scan.stages[name].reuse += items
         else:
-            rows = listed.rows(each)
+            rows = listed.rows(shard_name)
             scan.scanned |= {row["recording"] for row in rows if not row["present"]}  # no clips
             unread = fresh - listed.moved.keys()
-            scan.shard(each, [r for r in rows if r["present"] and r["recording"] not in unread])
+            scan.shard(
+                shard_name, [r for r in rows if r["present"] and r["recording"] not in unread]
+            )
     probe = scan.stages["shard"]
-    probe.reuse = found.reused
+    probe.reuse = surveyed.reused
     header = lengths(listed.fresh) if headers else {}
     probe.add(len(listed.fresh), sum(header.values()), [SOURCES], again=False)
     new = [row for row in listed.fresh if row["recording"] not in listed.moved]
@@ -132,14 +136,16 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     other = described is None or described["settings"] != whole_job.settings_of(job)
     other = other or bool(causes.people)
     size = 0 if headers else sum(row["size"] for row in new)
-    made = (scan.stages, causes.all, removed, found.ignored, len(shards), clips, other, size)
+    totals = (scan.stages, causes.all, removed, surveyed.ignored, len(shards), clips, other, size)
     refusal = removal_refusal.refusal(job, listed, newest)
     if refusal is None and not clips[1] and not any(scan.stages[name].compute for name in HEARD):
         refusal = safeguards.nothing_left_in_words(job)
     unusable = [row for row in listed.fresh if row["error_code"]]
-    told = (f"{r['source_path']} ({r['error_code']}: {r['error_detail']})" for r in unusable)
-    said = found.shared, found.stated
-    return Plan(*made, *said, scan.unjudged, refusal, len(unusable), next(told, None))
+    sentences = (f"{r['source_path']} ({r['error_code']}: {r['error_detail']})" for r in unusable)
+    from_sources = surveyed.shared, surveyed.stated
+    return Plan(
+        *totals, *from_sources, scan.unjudged, refusal, len(unusable), next(sentences, None)
+    )
 
 
 class _Scan:
@@ -210,23 +216,23 @@ class _Scan:
             text = view.text_recipe(utterance.heard, clean)  # as it will be heard
         if clean:
             because = self.causes.enhanced or self.causes.pcm or self._let_in(utterance)
-            known = clean in view.audio or clean in seen
-            self._tally("resample", known, seconds, because, bool(self.causes.enhanced))
+            computed = clean in view.audio or clean in seen
+            self._tally("resample", computed, seconds, because, bool(self.causes.enhanced))
             seen.add(clean)
-        there = {pcm} & view.audio.keys() | {text} & view.transcripts.keys()
-        converted = pcm in there | seen
+        stored = {pcm} & view.audio.keys() | {text} & view.transcripts.keys()
+        converted = pcm in stored | seen
         causes, again = self._convert(view, utterance, converted)
-        made = view.audio.get(pcm)
-        if converted and made is not None and made["error_code"]:
+        audio_row = view.audio.get(pcm)
+        if converted and audio_row is not None and audio_row["error_code"]:
             return
         if outcome.stage == "enhance":  # it failed there, or is dropped for its scores
             return
         if enhanced.heard(self.job):
             causes = causes or self.causes.enhanced
-        self._tally("transcribe", text in there | seen, seconds, causes, again)
+        self._tally("transcribe", text in stored | seen, seconds, causes, again)
         for other in view.further_recipes(utterance.heard) if utterance.heard.missing else ():
-            known = other in view.transcripts or other in seen
-            self._tally("transcribe", known, seconds, causes, bool(self.causes.texts))
+            computed = other in view.transcripts or other in seen
+            self._tally("transcribe", computed, seconds, causes, bool(self.causes.texts))
             seen.add(other)
         question = (
             llm_answers.request_for(self.job, utterance.heard) if utterance.llm_unanswered else None
@@ -239,7 +245,7 @@ class _Scan:
             self.job.package, utterance.cut.recording["dataset"], utterance.cut.id
         ):
             return
-        measured_only = outcome.stage == "filter" and {pcm, text} <= there
+        measured_only = outcome.stage == "filter" and {pcm, text} <= stored
         # What further recognisers hear may drop a clip, but not change the first one's text.
         compared = bool(utterance.heard.missing) and self.job.transcribe.asr == "first"
         compared |= utterance.llm_unanswered
@@ -251,15 +257,15 @@ class _Scan:
             self._clips.add(utterance)
 
     def _convert(
-        self, view: ShardView, utterance: JudgedUtterance, known: bool
+        self, view: ShardView, utterance: JudgedUtterance, reused: bool
     ) -> tuple[Sequence[str], bool]:
         """Count its PCM; (causes of what follows from it, whether that is made again)."""
         earlier = self._let_in(utterance) or self.causes.pcm
         causes, again = self.causes.texts or earlier, bool(self.causes.texts)
-        if not known:
+        if not reused:
             again = self._was_converted(view, utterance)
             causes = self.causes.pcm if again else earlier
-        self._tally("resample", known, utterance.cut.seconds, causes, again)
+        self._tally("resample", reused, utterance.cut.seconds, causes, again)
         return causes, again
 
     def _let_in(self, utterance: JudgedUtterance) -> list[str]:
@@ -267,10 +273,10 @@ class _Scan:
         return (utterance.cut.spared and self.causes.people) or self.causes.limits
 
     def _tally(
-        self, stage: str, known: bool, seconds: float, causes: Sequence[str], again: bool
+        self, stage: str, reused: bool, seconds: float, causes: Sequence[str], again: bool
     ) -> None:
-        """Count one item, which is computed unless it is `known`."""
-        if known:
+        """Count one item, which is computed unless it is `reused`."""
+        if reused:
             self.stages[stage].reuse += 1
         else:
             self.stages[stage].add(1, seconds, causes, again)
@@ -321,7 +327,11 @@ def _package(scan: _Scan, gone: set[str]) -> tuple[int, int]:
     )
     amount = scan.stages["package"]
     waiting, seconds = scan.expected.packaged(scan.coming)
-    causes = [name for each in ("resample", "transcribe") for name in scan.stages[each].because]
+    causes = [
+        name
+        for stage_name in ("resample", "transcribe")
+        for name in scan.stages[stage_name].because
+    ]
     causes += [*scan.causes.published, *([SOURCES] if gone else [])]
     items = change.written + waiting
     amount.add(items, change.seconds + seconds, causes, again=False)

@@ -49,15 +49,15 @@ class Wordings(NamedTuple):
 def wordings(job: Job) -> dict[str, Wordings]:
     """By id, of each utterance whose text a person ever wrote."""
     written: dict[str, set[str]] = {}
-    for each in decision_log.read(decision_log.stored(job.out)):
-        if each.text:
-            written.setdefault(each.id, set()).add(scoring.clean(each.text))
-    known, found = decisions.of(job), {}
+    for decision in decision_log.read(decision_log.stored(job.out)):
+        if decision.text:
+            written.setdefault(decision.id, set()).add(scoring.clean(decision.text))
+    latest, by_id = decisions.of(job), {}
     for name, texts in written.items():
-        text = known[name].text if name in known else None
+        text = latest[name].text if name in latest else None
         current = scoring.clean(text) if text else None
-        found[name] = Wordings(current, frozenset(texts - {current}))
-    return found
+        by_id[name] = Wordings(current, frozenset(texts - {current}))
+    return by_id
 
 
 def of_version(
@@ -101,21 +101,21 @@ def of_version(
 
 def _reworded(table: pa.Table, worded: Mapping[str, Wordings]) -> Bools:
     """Clips whose published text is not the one by the decisions of now; [rows]."""
-    found = np.zeros(len(table), bool)
+    flags = np.zeros(len(table), bool)
     if worded:
-        known = pc.is_in(table["id"], pa.array([*worded], pa.string()))
-        for at in np.flatnonzero(known.to_numpy()):
-            name, text = (table[column][int(at)].as_py() for column in ("id", "text"))
-            found[at] = worded[name].differs(text)
-    return found
+        worded_rows = pc.is_in(table["id"], pa.array([*worded], pa.string()))
+        for row in np.flatnonzero(worded_rows.to_numpy()):
+            name, text = (table[column][int(row)].as_py() for column in ("id", "text"))
+            flags[row] = worded[name].differs(text)
+    return flags
 
 
 def _writes_all(job: Job, before: Job) -> bool:
     """Whether all tars are written again: further or changed formats, another layout, or
     `rebalance: full`."""
-    now, then = (whole_job.settings_of(each)["package"] for each in (job, before))
+    now, then = (whole_job.settings_of(asked)["package"] for asked in (job, before))
     full = job.package.rebalance == "full"
-    formats = any(each not in then["formats"] for each in now["formats"])
+    formats = any(format_ not in then["formats"] for format_ in now["formats"])
     return full or formats or any(now[name] != then[name] for name in LAYOUT_SETTINGS)
 
 

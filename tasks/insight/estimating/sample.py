@@ -60,26 +60,26 @@ def strata(members: Iterable[Member], wanted: int) -> dict[Key, list[Member]]:
     """Recordings by stratum, for a sample of about `wanted`."""
     every = list(members)
     for key in KEYS:
-        found: dict[Key, list[Member]] = {}
-        for each in every:
-            found.setdefault(key(each), []).append(each)
-        if sum(min(EACH, len(held)) for held in found.values()) <= 2 * wanted:
+        by_key: dict[Key, list[Member]] = {}
+        for recording in every:
+            by_key.setdefault(key(recording), []).append(recording)
+        if sum(min(EACH, len(stratum)) for stratum in by_key.values()) <= 2 * wanted:
             break
-    return dict(sorted(found.items()))
+    return dict(sorted(by_key.items()))
 
 
 def draw(members: Iterable[Member], wanted: int, seed: int) -> dict[Key, list[Member]]:
     """The sample by stratum: in proportion to the audio by header, at least EACH; `wanted` in
     total, or more if the strata need it."""
-    held = strata(members, wanted)
+    population = strata(members, wanted)
     counts = allocate(
-        [len(stratum) for stratum in held.values()],
-        [sum(m.seconds for m in stratum) for stratum in held.values()],
+        [len(stratum) for stratum in population.values()],
+        [sum(m.seconds for m in stratum) for stratum in population.values()],
         wanted,
     )
     return {
         key: sorted(stratum, key=lambda m: _place(seed, m.recording))[:count]
-        for (key, stratum), count in zip(held.items(), counts, strict=True)
+        for (key, stratum), count in zip(population.items(), counts, strict=True)
     }
 
 

@@ -85,25 +85,25 @@ def known(
 ) -> dict[str, SampleResult]:
     """The results of every recording whose work is done, in the sample or before. For recordings
     that are not `sampled` (None: all are), only `kept` is filled in."""
-    found: dict[str, SampleResult] = {}
+    results: dict[str, SampleResult] = {}
     nothing: dict[str, tuple[int, float]] = {}  # one for all: there may be millions
     for shard in shards:
         for name, seen in _known(job, shard):
             if not seen.pending:
                 bare = sampled is not None and name not in sampled
-                found[name] = SampleResult(seen.kept, lost=nothing) if bare else seen
-    return found
+                results[name] = SampleResult(seen.kept, lost=nothing) if bare else seen
+    return results
 
 
 def _known(job: Job, shard: str) -> Iterator[tuple[str, SampleResult]]:
     view = view_of(job, shard)
     if not view.cuts:
         return
-    found: dict[str, SampleResult] = {}
+    results: dict[str, SampleResult] = {}
     for row in view.recordings:
         cut = view.cut_of(row)
         if cut is not None and cut.known:
-            found[row["recording"]] = seen = SampleResult()
+            results[row["recording"]] = seen = SampleResult()
             if cut.error_code:
                 seen.lost[f"filter.{cut.error_code}"] = (1, cut.decoded / (cut.rate or 1))
             for span in cut.spans:
@@ -111,7 +111,7 @@ def _known(job: Job, shard: str) -> Iterator[tuple[str, SampleResult]]:
                     reason = f"filter.{span['reason'] or span['kind']}"
                     _count_loss(seen, reason, (span["end"] - span["start"]) / cut.rate)
     for utterance in view.transcribed():
-        seen = found[utterance.cut.recording["recording"]]
+        seen = results[utterance.cut.recording["recording"]]
         if utterance.heard.pcm is not None and not utterance.heard.pcm["error_code"]:
             clips = 2 if utterance.cut.enhanced else 1
             seen.pcm += 2 * utterance.heard.pcm["num_samples"] * clips
@@ -129,7 +129,7 @@ def _known(job: Job, shard: str) -> Iterator[tuple[str, SampleResult]]:
             job.package, utterance.cut.recording["dataset"], utterance.cut.id
         ):
             seen.kept += utterance.cut.seconds
-    yield from found.items()
+    yield from results.items()
 
 
 def _count_loss(seen: SampleResult, reason: str, seconds: float) -> None:
@@ -207,8 +207,8 @@ def plan(job: Job, shards: Sequence[str], staging: Path) -> TrialPlan:
 
 def bytes_of(staging: Path) -> dict[str, int]:
     """Bytes of the output shards that were written, by format."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for shard in packaging_plan.numbered(staging).values():
         size = sum(storage.of(staging).size(staging / path) for path in shard.files)
-        found[shard.format] = found.get(shard.format, 0) + size
-    return found
+        sizes[shard.format] = sizes.get(shard.format, 0) + size
+    return sizes

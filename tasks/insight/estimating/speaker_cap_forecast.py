@@ -31,7 +31,7 @@ def may_choose_others(job: Job, before: Job | None, described: DatasetJson | Non
     of its own. `before`: the job of the newest run; `described`: the newest version's dataset.json.
     """
     # Which speakers exceed the cap is known only once all clips are.
-    if any(each and each.package.max_hours_per_speaker is not None for each in (job, before)):
+    if any(asked and asked.package.max_hours_per_speaker is not None for asked in (job, before)):
         return True
     then = described["settings"]["package"] if described else {}
     if described and then.get("disjoint") != (job.package.disjoint and [*job.package.disjoint]):

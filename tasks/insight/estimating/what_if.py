@@ -67,7 +67,7 @@ def kept(now: Job, then: Job) -> tuple[KeptClips, KeptClips]:
             parts = [(_of_part(now, part), _of_part(then, part)) for part in table]
         except (OSError, pa.ArrowException):  # damaged: the manifests tell
             return of_shards(now), of_shards(then)
-        before, after = ([each[side] for each in parts] for side in (0, 1))
+        before, after = ([sums[side] for sums in parts] for side in (0, 1))
         return _summed(now, before), _summed(then, after)
     return of_shards(now), of_shards(then)
 
@@ -80,12 +80,12 @@ def _splitting(job: Job) -> tuple[object, ...]:
 
 def _split(job: Job) -> KeptClips:
     """Like `of_shards`, without what splits leave out; and `leaks`."""
-    found = of_shards(job)
+    unsplit = of_shards(job)
     rows = in_memory_version.of_shards(job, manifest.shards(job.out)).rows
     seconds = float(pc.sum(pc.subtract(rows["end"], rows["start"])).as_py() or 0.0)
-    waiting = found["not_yet_transcribed"]
+    waiting = unsplit["not_yet_transcribed"]
     return {
-        **found,
+        **unsplit,
         "items": len(rows) + waiting["items"],
         "hours": round(seconds / 3600 + waiting["hours"], 6),
         "leaks": leaks.of_utterances(rows["split"].unique().to_pylist(), [rows]),
@@ -128,8 +128,8 @@ def of_shards(job: Job) -> KeptClips:
     unmeasured = 0
     rejected = in_memory_version.rejected_ids(job, manifest.shards(job.out))
     clips = PassingClips(job)
-    for each in manifest.shards(job.out):
-        view = view_of(job, each)
+    for shard in manifest.shards(job.out):
+        view = view_of(job, shard)
         clips.shard(view)
         unmeasured += sum(not unit.spared for unit in cuts_lacking(view)[0])
         for utterance in view.transcribed():
@@ -141,10 +141,10 @@ def of_shards(job: Job) -> KeptClips:
                 clips.add(utterance)
     kept = clips.within().kept
     pending = kept["pending"]
-    found = _counted(*_sum(kept, pc.invert(pending)), *_sum(kept, pending), unmeasured)
+    counts = _counted(*_sum(kept, pc.invert(pending)), *_sum(kept, pending), unmeasured)
     if recipe.across_recordings(job) is None:
-        return found
-    return {**found, "speakers": len(pc.unique(components.speakers_in(kept).drop_null()))}
+        return counts
+    return {**counts, "speakers": len(pc.unique(components.speakers_in(kept).drop_null()))}
 
 
 def _sum(table: pa.Table, mask: pa.Array | pa.ChunkedArray) -> tuple[int, float]:

@@ -88,10 +88,10 @@ def groups_of(ledger: Ledger, seed: int, most: int) -> dict[str, ReasonRows]:
     """Of each `stage.reason`, by name after the packaged ones, `most` rows by each order.
     Recordings that left their source are left out."""
     draw = np.random.default_rng(seed)
-    found: dict[str, ReasonRows] = {}
-    at = 0
+    groups: dict[str, ReasonRows] = {}
+    first_row = 0
     for part in ledger.batches(*COLUMNS):
-        spans = _spans(part, at, draw)
+        spans = _spans(part, first_row, draw)
         failed, packaged = (
             flags_of(pc.equal(part["outcome"], word)) for word in ("failed", PACKAGED)
         )
@@ -100,9 +100,9 @@ def groups_of(ledger: Ledger, seed: int, most: int) -> dict[str, ReasonRows]:
             members[name] = rows & ~packaged
         for name, rows in members.items():
             if rows.any():
-                found.setdefault(name, ReasonRows()).add(spans[rows], failed[rows], most)
-        at += part.num_rows
-    return dict(sorted(found.items(), key=lambda item: (item[0] != PACKAGED, item[0])))
+                groups.setdefault(name, ReasonRows()).add(spans[rows], failed[rows], most)
+        first_row += part.num_rows
+    return dict(sorted(groups.items(), key=lambda item: (item[0] != PACKAGED, item[0])))
 
 
 def _reasons(part: pa.Table) -> dict[str, Bools]:
@@ -115,12 +115,12 @@ def _reasons(part: pa.Table) -> dict[str, Bools]:
 
 
 def _spans(part: pa.Table, first: int, draw: np.random.Generator) -> Spans:
-    found = np.empty(part.num_rows, SPAN)
-    found["row"] = np.arange(first, first + part.num_rows)
-    found["chance"] = draw.random(part.num_rows)
-    found["value"], found["limit"] = numbers_of(part["value"]), numbers_of(part["threshold"])
-    found["seconds"] = numbers_of(part["end"]) - numbers_of(part["start"])
-    return found
+    spans = np.empty(part.num_rows, SPAN)
+    spans["row"] = np.arange(first, first + part.num_rows)
+    spans["chance"] = draw.random(part.num_rows)
+    spans["value"], spans["limit"] = numbers_of(part["value"]), numbers_of(part["threshold"])
+    spans["seconds"] = numbers_of(part["end"]) - numbers_of(part["start"])
+    return spans
 
 
 def choose(ledger: Ledger, columns: Columns | None, seed: int) -> dict[int, list[Why]]:
@@ -156,23 +156,23 @@ def _doubts(
     most: int,
 ) -> dict[str, Picks]:
     """Rows of the ledger that the table of outcomes adds to each group."""
-    found: dict[str, Picks] = {}
+    picks_by_group: dict[str, Picks] = {}
     for name, group in groups.items():
         if name == PACKAGED:
-            found[name] = doubtful.uncertain(columns, sides, most)
-            found[name] += doubtful.near(columns, sides, most)
+            picks_by_group[name] = doubtful.uncertain(columns, sides, most)
+            picks_by_group[name] += doubtful.near(columns, sides, most)
         elif group.ranked:
             mine = [side for side in sides if side.group == name]
-            found[name] = doubtful.inside(columns, mine, _parts(most)[2])
+            picks_by_group[name] = doubtful.inside(columns, mine, _parts(most)[2])
         elif name.startswith("transcribe.") and not group.failed:
-            found[name] = doubtful.uncertain(columns, sides, most - _parts(most)[0], name)
-    wanted = sorted({row for picks in found.values() for row, _ in picks})
+            picks_by_group[name] = doubtful.uncertain(columns, sides, most - _parts(most)[0], name)
+    wanted = sorted({row for picks in picks_by_group.values() for row, _ in picks})
     ids = columns.ids(wanted)
     row_of = ledger.find(ids)
     places = {row: row_of[key] for row, key in zip(wanted, ids, strict=True) if key in row_of}
     return {
         name: [(places[row], why) for row, why in picks if row in places]
-        for name, picks in found.items()
+        for name, picks in picks_by_group.items()
     }
 
 
@@ -218,7 +218,11 @@ def _longest(name: str, group: ReasonRows, count: int) -> Picks:
 
 def _why(name: str, kind: str, value: float, limit: float, sides: Sequence[Side]) -> Why:
     side = "min" if value < limit else "max"
-    measure = (each.column for each in sides if (each.side, each.limit) == (side, limit))
+    measure = (
+        limit_side.column
+        for limit_side in sides
+        if (limit_side.side, limit_side.limit) == (side, limit)
+    )
     return Why(name, kind, next(measure, ""), value, limit, side)
 
 

@@ -94,7 +94,7 @@ class ClipMaker:
     @cached_property
     def _rejected(self) -> dict[int, Media]:
         """The media of every sample that has a source but no PCM."""
-        found: dict[int, Media] = {}
+        media_by_sample: dict[int, Media] = {}
         spans: dict[Locator, list[Sample]] = {}
         for sample in self.samples:
             if sample.pcm is None and sample.seconds <= self.longest and not lacking(sample):
@@ -103,13 +103,15 @@ class ClipMaker:
         for locator, wanted in spans.items():
             try:
                 for sample, mono in self._read(locator, wanted):
-                    found[id(sample)] = media(mono)
+                    media_by_sample[id(sample)] = media(mono)
             except (ItemError, OSError) as error:
                 why = f"it cannot be decoded now: {error}"
-                found.update((id(s), Media(why=why)) for s in wanted if id(s) not in found)
+                media_by_sample.update(
+                    (id(s), Media(why=why)) for s in wanted if id(s) not in media_by_sample
+                )
             for sample in wanted:
-                found.setdefault(id(sample), Media(why=TOO_FAR))
-        return found
+                media_by_sample.setdefault(id(sample), Media(why=TOO_FAR))
+        return media_by_sample
 
     def _read(self, locator: Locator, wanted: list[Sample]) -> Iterator[tuple[Sample, Samples]]:
         """The spans of one source within SEARCH; mono float32 [n] at RATE."""
@@ -144,16 +146,16 @@ def _passing(stream: audio.Stream, wanted: Sequence[Sample]) -> Iterator[tuple[S
     """Spans, sorted by start, of a stream that is decoded once up to the end of the last."""
     spans: list[tuple[int, int, Sample, list[Samples]]]
     spans = [(*span(sample), sample, []) for sample in wanted]
-    at = 0
+    position = 0
     for block in stream.blocks():
         for start, stop, _, pieces in spans:
-            low, high = max(start - at, 0), min(stop - at, len(block))
+            low, high = max(start - position, 0), min(stop - position, len(block))
             if low < high:
                 pieces.append(block[low:high])
-        at += len(block)
-        for _, _, sample, pieces in [s for s in spans if s[1] <= at]:
+        position += len(block)
+        for _, _, sample, pieces in [s for s in spans if s[1] <= position]:
             yield sample, _mono(np.concatenate(pieces), sample)
-        spans = [s for s in spans if s[1] > at]
+        spans = [s for s in spans if s[1] > position]
         if not spans:
             return
 
@@ -188,8 +190,8 @@ def at_rate(mono: Samples, rate: int) -> Samples:
 
     if rate == RATE or not len(mono):
         return mono
-    found: Samples = soxr.resample(mono, rate, RATE)
-    return found
+    resampled: Samples = soxr.resample(mono, rate, RATE)
+    return resampled
 
 
 def spectrogram(mono: Samples) -> UInt8s:

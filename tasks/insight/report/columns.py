@@ -49,12 +49,12 @@ def shelf_rules(job: Job) -> list[ShelfRule]:
 
 def units(job: Job) -> dict[str, tuple[str, str]]:
     """(unit, meaning) of every measure."""
-    found = {field.name: schema.about(field) for field in schema.TRANSCRIPTS}
-    found["text_chars"] = ("characters", "length of the text")
-    found["wer"] = ("", "word errors / words of the reference")
-    found["cer"] = ("", "character errors / characters of the reference")
-    found["seconds"] = ("s", "length of the utterance")
-    return {**found, **enhanced.measures(job), **text_columns(job.transcribe.verdicts)}
+    about = {field.name: schema.about(field) for field in schema.TRANSCRIPTS}
+    about["text_chars"] = ("characters", "length of the text")
+    about["wer"] = ("", "word errors / words of the reference")
+    about["cer"] = ("", "character errors / characters of the reference")
+    about["seconds"] = ("s", "length of the utterance")
+    return {**about, **enhanced.measures(job), **text_columns(job.transcribe.verdicts)}
 
 
 class Columns:
@@ -69,13 +69,13 @@ class Columns:
 
     def ids(self, rows: Sequence[int]) -> list[str]:
         wanted = np.asarray(rows, np.int64)
-        found = np.empty(len(wanted), object)
-        at = 0
+        names = np.empty(len(wanted), object)
+        first_row = 0
         for part in self._parts("id"):
-            inside = np.flatnonzero((wanted >= at) & (wanted < at + len(part)))
-            found[inside] = part["id"].take(pa.array(wanted[inside] - at)).to_pylist()
-            at += len(part)
-        return list(found)
+            inside = np.flatnonzero((wanted >= first_row) & (wanted < first_row + len(part)))
+            names[inside] = part["id"].take(pa.array(wanted[inside] - first_row)).to_pylist()
+            first_row += len(part)
+        return list(names)
 
     def _parts(self, *names: str) -> Iterator[pa.Table]:
         """These columns, one part of the table at a time: the texts of all rows would take too much
@@ -92,8 +92,8 @@ class Columns:
         cached: histogram and curves of a measure follow each other."""
         if self._last is None or self._last[0] != name:
             self._last = None  # before the next one is read: each is 80 MB of ten million rows
-            found = [numbers_of(part[name]) for part in self._parts(name)]
-            self._last = name, np.concatenate([np.zeros(0), *found])
+            parts = [numbers_of(part[name]) for part in self._parts(name)]
+            self._last = name, np.concatenate([np.zeros(0), *parts])
         return self._last[1]
 
     @cached_property
@@ -118,10 +118,10 @@ class Columns:
             return np.asarray(draw >= weight, bool)
 
         columns = ("outcome", "stage", "reason")
-        found = self._flags(lambda t: flags_of(outcome_table.beyond_limits(t)), *columns)
+        flags = self._flags(lambda t: flags_of(outcome_table.beyond_limits(t)), *columns)
         if any(weight < 1 for weight in self.job.package.weights.values()):
-            found |= self._flags(drawn, "id", "dataset") & self.heard
-        return found
+            flags |= self._flags(drawn, "id", "dataset") & self.heard
+        return flags
 
     def rejected(self, group: str) -> Bools:
         """Rows that were rejected for `stage.reason`."""
@@ -151,15 +151,15 @@ class Columns:
 
     def only(self, asked: ShelfRule) -> Bools:
         """Rows that would be kept without this one rule."""
-        found: Bools = ~self.blocked & (self.refusals == self.refused(asked))
-        return found
+        flags: Bools = ~self.blocked & (self.refusals == self.refused(asked))
+        return flags
 
     def inside(self, name: str, low: float | None, high: float | None) -> Bools:
         """Rows with a known value of this column within the limits."""
         values = self.values(name)  # NaN is within no limits
-        found: Bools = values >= (-np.inf if low is None else low)
-        found &= values <= (np.inf if high is None else high)
-        return found
+        flags: Bools = values >= (-np.inf if low is None else low)
+        flags &= values <= (np.inf if high is None else high)
+        return flags
 
     @cached_property
     def groups(self) -> list[tuple[str, str | None, Int32s]]:
@@ -182,11 +182,11 @@ class Columns:
 
 def flags_of(column: pa.ChunkedArray) -> Bools:
     """A column of booleans; False for null."""
-    found: Bools = pc.fill_null(column, False).to_numpy(zero_copy_only=False).astype(bool)
-    return found
+    flags: Bools = pc.fill_null(column, False).to_numpy(zero_copy_only=False).astype(bool)
+    return flags
 
 
 def numbers_of(column: pa.ChunkedArray) -> Float64s:
     """A column of numbers; NaN for null."""
-    found: Float64s = pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False)
-    return found
+    numbers: Float64s = pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False)
+    return numbers

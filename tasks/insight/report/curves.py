@@ -80,9 +80,9 @@ def _curve(
         open_ &= spared | (values <= other if side == "min" else values >= other)
     sure, contested = open_ & spared, open_ & ~spared
     steps = _steps(low, high, today)
-    found = values[contested]
+    limited = values[contested]
     # The number of positions at or below a value (or below it): the limits that keep it.
-    place = np.searchsorted(steps, found, "right" if side == "min" else "left")
+    place = np.searchsorted(steps, limited, "right" if side == "min" else "left")
     count = np.bincount(place, minlength=len(steps) + 1)
     length = np.bincount(place, seconds[contested], len(steps) + 1)
     positions: list[float | None] = [*steps.tolist()]

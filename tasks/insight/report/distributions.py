@@ -108,24 +108,26 @@ def limits_on(columns: Columns, name: str) -> list[Limit]:
 def of(columns: Columns, name: str) -> Histogram | None:
     """Histogram and quantiles of one measure, or None if no utterance has it."""
     values = values_of(columns, name)
-    known = np.isfinite(values)
-    if not known.any():
+    finite = np.isfinite(values)
+    if not finite.any():
         return None
-    found = values[known]
+    finite_values = values[finite]
     set_ = [x for rule in limits_on(columns, name) for x in (rule.min, rule.max) if x is not None]
-    low, high = axis(found, set_)
-    count = len(found)
-    del found  # as much memory as all values
-    bins = _bins(np.where(known, values, low), low, high)
+    low, high = axis(finite_values, set_)
+    count = len(finite_values)
+    del finite_values  # as much memory as all values
+    bins = _bins(np.where(finite, values, low), low, high)
     bins[columns.packaged] += BINS
 
     def of_rows(rows: slice | Int32s) -> Bars:
-        there = known[rows]
-        bars = np.bincount(bins[rows][there], columns.seconds[rows][there] / 3600, 2 * BINS)
+        finite_rows = finite[rows]
+        bars = np.bincount(
+            bins[rows][finite_rows], columns.seconds[rows][finite_rows] / 3600, 2 * BINS
+        )
         return {
             "kept": short(bars[BINS:]),
             "other": short(bars[:BINS]),
-            **quantiles(values[rows][there], columns.packaged[rows][there]),
+            **quantiles(values[rows][finite_rows], columns.packaged[rows][finite_rows]),
         }
 
     groups: list[GroupBars] = [{"kind": "all", "name": "", **of_rows(slice(None))}]

@@ -57,48 +57,51 @@ class Side:
 
 def sides_of(columns: Columns) -> list[Side]:
     """Every limit of every verdict."""
-    found = []
+    sides = []
     for asked in columns.asked:
         if isinstance(asked.rule, Limit):
             rule, stage = asked.rule, _STAGES[asked.shelf]
             for side, reason, limit in (("min", rule.low, rule.min), ("max", rule.high, rule.max)):
                 if limit is not None:
-                    found.append(Side(f"{stage}.{reason}", rule.column, side, float(limit)))
-    return found
+                    sides.append(Side(f"{stage}.{reason}", rule.column, side, float(limit)))
+    return sides
 
 
 def inside(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[int, Why]]:
     """Packaged rows just inside the limits of a reason, the nearest first."""
-    found = []
+    candidates = []
     for side in sides:
         values = columns.values(side.column)
         away = np.where(columns.packaged, side.distances(values), np.nan)
         for row in least(np.where(away >= 0, away, np.nan), count):
             share = float(away[row]) / (abs(side.limit) or 1.0)
-            found.append((share, row, side.why(side.group, "just inside", values[row])))
-    return _first(found, count)
+            candidates.append((share, row, side.why(side.group, "just inside", values[row])))
+    return _first(candidates, count)
 
 
 def near(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[int, Why]]:
     """Packaged rows nearest to any limit, at most two per limit and `count` in all."""
-    found = []
+    candidates = []
     for side in sides:
         values = np.where(columns.packaged, columns.values(side.column), np.nan)
-        known = values[np.isfinite(values)]
-        if not len(known):
+        finite = values[np.isfinite(values)]
+        if not len(finite):
             continue
-        low, high = np.quantile(known, (0.05, 0.95))
+        low, high = np.quantile(finite, (0.05, 0.95))
         away = np.abs(side.distances(values)) / ((high - low) or abs(side.limit) or 1.0)
         for row in least(away, 2):
             if away[row] <= NEAR:
                 why = side.why(PACKAGED, "near a limit", values[row])
-                found.append((float(away[row]), row, why))
-    return _first(found, count)
+                candidates.append((float(away[row]), row, why))
+    return _first(candidates, count)
 
 
-def _first(found: list[tuple[float, int, Why]], count: int) -> list[tuple[int, Why]]:
+def _first(candidates: list[tuple[float, int, Why]], count: int) -> list[tuple[int, Why]]:
     """The rows with the smallest numbers."""
-    return [(row, why) for _, row, why in sorted(found, key=lambda each: each[:2])[:count]]
+    return [
+        (row, why)
+        for _, row, why in sorted(candidates, key=lambda candidate: candidate[:2])[:count]
+    ]
 
 
 def uncertain(
@@ -120,20 +123,20 @@ def uncertain(
         rows = [row for row in least(doubt, count) if doubt[row] < best]
         whys = [Why(group, "least certain", name, float(values[r]), limit, side) for r in rows]
         orders.append(list(zip(rows, whys, strict=True)))
-    found: dict[int, Why] = {}
+    why_by_row: dict[int, Why] = {}
     for rank in range(count):
         for order in orders:
-            if rank < len(order) and len(found) < count:
-                found.setdefault(*order[rank])
-    return list(found.items())
+            if rank < len(order) and len(why_by_row) < count:
+                why_by_row.setdefault(*order[rank])
+    return list(why_by_row.items())
 
 
 def least(values: Float64s, count: int, chance: Float64s | None = None) -> list[int]:
     """Positions of the smallest values, sorted, without NaN; equal ones by `chance`, else as they
     come."""
-    known = np.flatnonzero(np.isfinite(values))
-    if len(known) > count:  # all ties with the last one stay, so that the order decides
-        known = known[values[known] <= np.partition(values[known], count - 1)[count - 1]]
-    ties = known if chance is None else chance[known]
-    order: list[int] = known[np.lexsort((ties, values[known]))][:count].tolist()
+    places = np.flatnonzero(np.isfinite(values))
+    if len(places) > count:  # all ties with the last one stay, so that the order decides
+        places = places[values[places] <= np.partition(values[places], count - 1)[count - 1]]
+    ties = places if chance is None else chance[places]
+    order: list[int] = places[np.lexsort((ties, values[places]))][:count].tolist()
     return order

@@ -32,28 +32,30 @@ class Ledger:
     def rows(self, numbers: Sequence[int]) -> list[LedgerRow]:
         """These rows, sorted by number, with all columns; one row group in memory at a time."""
         wanted = np.array(sorted(numbers), dtype=np.int64)
-        found: list[LedgerRow] = []
-        at = 0
+        ledger_rows: list[LedgerRow] = []
+        first_row = 0
         for part in self.batches():
-            inside = wanted[(wanted >= at) & (wanted < at + part.num_rows)] - at
-            found += part.take(pa.array(inside)).to_pylist()
-            at += part.num_rows
-        return found
+            inside = (
+                wanted[(wanted >= first_row) & (wanted < first_row + part.num_rows)] - first_row
+            )
+            ledger_rows += part.take(pa.array(inside)).to_pylist()
+            first_row += part.num_rows
+        return ledger_rows
 
     def find(self, utterances: Collection[str]) -> dict[str, int]:
         """Row numbers of these utterances; if an id occurs twice, of the packaged one."""
         wanted = pa.array(list(utterances), pa.string())
-        found: dict[str, int] = {}
-        at = 0
+        row_by_id: dict[str, int] = {}
+        first_row = 0
         for part in self.batches("utterance", "outcome"):
             rows = np.flatnonzero(pc.is_in(part["utterance"], wanted).to_numpy())
             kept = pc.equal(part["outcome"], "packaged").to_numpy()
             names = part["utterance"].take(pa.array(rows)).to_pylist()
             for name, row in zip(names, rows.tolist(), strict=True):
-                if name not in found or kept[row]:
-                    found[name] = at + row
-            at += part.num_rows
-        return found
+                if name not in row_by_id or kept[row]:
+                    row_by_id[name] = first_row + row
+            first_row += part.num_rows
+        return row_by_id
 
     def portions(self, *columns: str) -> Iterator[pa.Table]:
         """These columns, a portion of whole recordings at a time."""
@@ -65,8 +67,8 @@ class Ledger:
 
     def sums(self) -> pa.Table:
         """Items and samples by `summary.KEYS`, without recordings that left their source."""
-        found = summary.added(map(summary.totals, self.portions(*summary.COLUMNS)))
-        return summary.live(found.sums)
+        totals = summary.added(map(summary.totals, self.portions(*summary.COLUMNS)))
+        return summary.live(totals.sums)
 
     def batches(self, *columns: str) -> Iterator[pa.Table]:
         """All columns, or these, a row group or a chunk at a time."""

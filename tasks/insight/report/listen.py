@@ -77,28 +77,30 @@ class ClipGroup(TypedDict):
 
 def embed(
     job: Job,
-    found: Sequence[Sample],
+    chosen: Sequence[Sample],
     rows: Sequence[ClipRow],
     room: int,
-    known: Mapping[str, clips.Media],
+    media_by_key: Mapping[str, clips.Media],
 ) -> int:
-    """Give each row the `media` of its sample, and its key as `clip`; `room` bytes in all. Media
-    `known` by their key are not made again. Returns how many are left out.
+    """Give each row the `media` of its sample, and its key as `clip`; `room` bytes in all. Media in
+    `media_by_key` are not made again. Returns how many are left out.
 
     The first clip of every group comes before the second of any, so that all groups lose their last
     clips if room runs out.
     """
     longest = max(room / LARGEST / clips.room(1.0), LEAST)
-    for sample, row in zip(found, rows, strict=True):
+    for sample, row in zip(chosen, rows, strict=True):
         row["clip"] = _key(sample, job.resample.rate)
-    new = [sample for sample, row in zip(found, rows, strict=True) if row["clip"] not in known]
+    new = [
+        sample for sample, row in zip(chosen, rows, strict=True) if row["clip"] not in media_by_key
+    ]
     maker = clips.ClipMaker(job.out, job.resample.rate, new, longest)
     left_out = 0
-    for index in sorted(range(len(found)), key=lambda i: (_place(found, i), i)):
-        sample = found[index]
+    for index in sorted(range(len(chosen)), key=lambda i: (_place(chosen, i), i)):
+        sample = chosen[index]
         fits = clips.room(sample.seconds) <= room or clips.lacking(sample)
-        if fits and rows[index]["clip"] in known:
-            media = known[rows[index]["clip"]]
+        if fits and rows[index]["clip"] in media_by_key:
+            media = media_by_key[rows[index]["clip"]]
         else:
             media = maker.make(sample) if fits else clips.Media(why=words.NO_ROOM)
         if media.size > room:
@@ -109,9 +111,9 @@ def embed(
     return left_out
 
 
-def _place(found: Sequence[Sample], index: int) -> int:
+def _place(chosen: Sequence[Sample], index: int) -> int:
     """Number of earlier samples in the same group."""
-    return sum(other.name == found[index].name for other in found[:index])
+    return sum(other.name == chosen[index].name for other in chosen[:index])
 
 
 def row_of(sample: Sample, about: Mapping[str, tuple[str, str]]) -> ClipRow:
@@ -142,10 +144,10 @@ def row_of(sample: Sample, about: Mapping[str, tuple[str, str]]) -> ClipRow:
 def _once(whys: Sequence[Why]) -> list[Why]:
     """One reason per limit: the more specific one."""
     kinds = list(KINDS)
-    found: dict[tuple[str, str | None, float | None], Why] = {}
+    why_by_limit: dict[tuple[str, str | None, float | None], Why] = {}
     for why in sorted(whys, key=lambda why: kinds.index(why.kind)):
-        found.setdefault((why.measure, why.side, why.limit), why)
-    return list(found.values())
+        why_by_limit.setdefault((why.measure, why.side, why.limit), why)
+    return list(why_by_limit.values())
 
 
 def limit_text(why: Why, sample: Sample, about: Mapping[str, tuple[str, str]]) -> str:
@@ -155,21 +157,21 @@ def limit_text(why: Why, sample: Sample, about: Mapping[str, tuple[str, str]]) -
     if why.value is None:
         return ""
     unit = about.get(why.measure, ("", ""))[0]
-    said = f"{why.measure or 'value'} {words.number(why.value)}"
-    said += f" {unit}" if unit not in ("", "1") else ""
+    sentence = f"{why.measure or 'value'} {words.number(why.value)}"
+    sentence += f" {unit}" if unit not in ("", "1") else ""
     if why.limit is None:
-        return said
+        return sentence
     side = "at least" if why.side == "min" else "at most"
-    said += f", limit {side} {words.number(why.limit)}"
-    return said if why.group in (PACKAGED, sample.name) else f"{said} ({why.group})"
+    sentence += f", limit {side} {words.number(why.limit)}"
+    return sentence if why.group in (PACKAGED, sample.name) else f"{sentence} ({why.group})"
 
 
-def groups(counts: Summary, found: Sequence[Sample]) -> list[ClipGroup]:
+def groups(counts: Summary, chosen: Sequence[Sample]) -> list[ClipGroup]:
     """The groups to choose from, the packaged first."""
-    own: dict[str, list[int]] = {}
+    places_by_name: dict[str, list[int]] = {}
     kept: dict[str, list[int]] = {}
-    for index, sample in enumerate(found):
-        own.setdefault(sample.name, []).append(index)
+    for index, sample in enumerate(chosen):
+        places_by_name.setdefault(sample.name, []).append(index)
         for group in dict.fromkeys(why.group for why in sample.whys if why.group != sample.name):
             kept.setdefault(group, []).append(index)
     items = {name: entry["items"] for name, entry in counts["reasons"].items()}
@@ -182,7 +184,7 @@ def groups(counts: Summary, found: Sequence[Sample]) -> list[ClipGroup]:
             "kept": len(kept.get(name, ())),
             "places": json.dumps(places + kept.get(name, [])),
         }
-        for name, places in sorted(own.items(), key=lambda each: each[0] != PACKAGED)
+        for name, places in sorted(places_by_name.items(), key=lambda item: item[0] != PACKAGED)
     ]
 
 
@@ -214,6 +216,6 @@ def earlier(page: Path | None) -> dict[str, clips.Media]:
     except OSError:
         return {}
     return {
-        found[1].decode(): clips.Media(found[4].decode(), found[3].decode(), float(found[2]))
-        for found in _CLIP.finditer(data)
+        match[1].decode(): clips.Media(match[4].decode(), match[3].decode(), float(match[2]))
+        for match in _CLIP.finditer(data)
     }

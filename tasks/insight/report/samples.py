@@ -69,14 +69,14 @@ def look_up(job: Job, samples: Sequence[Sample]) -> None:
     for shard, names in _shards_of(job, set(wanted)).items():
         view = view_of(job, shard)
         view.recordings = [r for r in view.recordings if r["recording"] in names]
-        own = [s for r in view.recordings for s in wanted[r["recording"]]]
+        shard_samples = [s for r in view.recordings for s in wanted[r["recording"]]]
         locators = {r["recording"]: Locator.loads(r["locator"]) for r in view.recordings}
         utterances = (
             {u.cut.id: u for u in view.transcribed()}
-            if any(s.row["utterance"] for s in own)
+            if any(s.row["utterance"] for s in shard_samples)
             else {}
         )
-        for sample in own:
+        for sample in shard_samples:
             sample.shard, sample.locator = shard, locators[sample.row["recording"]]
             utterance = utterances.get(sample.row["utterance"] or "")
             if utterance is not None:
@@ -108,12 +108,12 @@ def _shards_of(job: Job, recordings: set[str]) -> dict[str, set[str]]:
     if len(shards) > most:
         draw = np.random.default_rng(job.package.seed)
         shards = sorted(draw.choice(shards, most, replace=False).tolist())
-    found: dict[str, set[str]] = {}
-    left = set(recordings)
+    names_by_shard: dict[str, set[str]] = {}
+    missing = set(recordings)
     for shard in shards:
-        if not left:
+        if not missing:
             break
-        if held := left.intersection(manifest.recordings(job.out, shard)):
-            found[shard] = held
-            left -= held
-    return found
+        if present := missing.intersection(manifest.recordings(job.out, shard)):
+            names_by_shard[shard] = present
+            missing -= present
+    return names_by_shard

@@ -33,33 +33,33 @@ def assigned(
     names: pa.Array | pa.ChunkedArray,
     hours: float | None,
     smallest: float = LEAST,
-    known: float = 0.0,
+    known_seconds: float = 0.0,
 ) -> tuple[Int64s, int]:
     """Distributes recordings over groups of about equal duration by header: longest first, each to
-    the lightest group. Returns the group of each, and the number of groups. `known`: audio that the
-    corpus already has, s.
+    the lightest group. Returns the group of each, and the number of groups. `known_seconds`: audio
+    that the corpus already has.
 
     A recording that fills a group by itself counts for one, however long it is: otherwise one of an
     hour among fifty short ones would scatter these over as many groups as minutes it has.
     """
     total = float(seconds.sum())
-    largest = max(HOUR, (known + total) / MOST_OF_AN_HOUR)
+    largest = max(HOUR, (known_seconds + total) / MOST_OF_AN_HOUR)
     size = hours * HOUR if hours else min(max(total / 64, smallest), largest)
     long = seconds >= size
     shared = round(float(seconds[~long].sum()) / size)
     count = min(max(1, int(long.sum()) + shared), len(seconds))
-    found = np.zeros(len(seconds), np.int64)
+    shards = np.zeros(len(seconds), np.int64)
     heap = [(0.0, 0, index) for index in range(count)]
     heapify(heap)
     order = pc.sort_indices(
         pa.table({"seconds": seconds, "name": names}),
         [("seconds", "descending"), ("name", "ascending")],
     )
-    for at in order.to_numpy():
+    for row in order.to_numpy():
         load, items, index = heap[0]
-        found[at] = index
-        heapreplace(heap, (load + float(seconds[at]), items + 1, index))
-    return found, count
+        shards[row] = index
+        heapreplace(heap, (load + float(seconds[row]), items + 1, index))
+    return shards, count
 
 
 def seconds_of(row: RecordingRow) -> float:

@@ -68,23 +68,23 @@ def batches(
     name: str,
     settings: SourceSettings,
     entries: Iterable[Recording | Ignored],
-    left: LeftAsides,
+    skipped: LeftAsides,
     turns: SideFiles | None = None,
 ) -> Iterator[Batch]:
-    """The recordings of a source in batches; skipped entries go to `left`."""
+    """The recordings of a source in batches; skipped entries go to `skipped`."""
     rows: list[RecordingRow] = []
-    held = 0
+    size = 0
     home = _home(settings.path)
     for entry in entries:
         if isinstance(entry, Ignored):
             path = display_text(f"{home}/{entry.path}")
-            left.append(LeftAside(name, path, entry.reason, entry.detail))
+            skipped.append(LeftAside(name, path, entry.reason, entry.detail))
             continue
         rows.append(_row(name, settings, entry, turns))
-        held += _size(entry)
-        if len(rows) == ROWS or held > bounds.BATCH_BYTES:
+        size += _size(entry)
+        if len(rows) == ROWS or size > bounds.BATCH_BYTES:
             yield of_rows(rows)
-            rows, held = [], 0
+            rows, size = [], 0
     if rows:
         yield of_rows(rows)
 
@@ -106,10 +106,10 @@ def of_table(table: pa.Table) -> Batch:
 
 def _size(recording: Recording) -> int:
     """About how many bytes a row of it takes."""
-    own = 4 * len(recording.path) + len(recording.text or "")
+    length = 4 * len(recording.path) + len(recording.text or "")
     if not recording.segments:
-        return own
-    return own + sum(len(s.text or "") + 50 * len(s.words or ()) for s in recording.segments)
+        return length
+    return length + sum(len(s.text or "") + 50 * len(s.words or ()) for s in recording.segments)
 
 
 def _home(path: str) -> str:

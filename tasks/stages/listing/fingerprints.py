@@ -64,18 +64,18 @@ class Seen:
     def __init__(self) -> None:
         self._runs: list[FixedBytes] = []
 
-    def again(self, found: FixedBytes) -> Bools:
-        """Which keys were seen before or occur earlier in `found`; marks all as seen."""
-        _, first = np.unique(found, return_index=True)
-        known = np.ones(len(found), bool)
-        known[first] = False
+    def again(self, listed_keys: FixedBytes) -> Bools:
+        """Which keys were seen before or occur earlier in `listed_keys`; marks all as seen."""
+        _, first = np.unique(listed_keys, return_index=True)
+        repeated = np.ones(len(listed_keys), bool)
+        repeated[first] = False
         for run in self._runs:
-            known |= sorted_keys.index_in(run, found) >= 0
-        self._runs.append(np.sort(found[~known]))
+            repeated |= sorted_keys.index_in(run, listed_keys) >= 0
+        self._runs.append(np.sort(listed_keys[~repeated]))
         while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
             last = self._runs.pop()
             self._runs[-1] = np.sort(np.concatenate([self._runs[-1], last]))
-        return known
+        return repeated
 
 
 def texts(table: pa.Table, column: str) -> list[str]:

@@ -106,42 +106,45 @@ def of(out: Path, index: Index, damaged: manifest.OnDamage = manifest.leave) -> 
     newest = _newest(index)
     noted = _noted(out)
     parts = [newest.get(name, ("", "")) for name in names]
-    known = KnownRecordings(names, parts, [0.0] * len(names), [{} for _ in names], _empty())
+    recordings = KnownRecordings(names, parts, [0.0] * len(names), [{} for _ in names], _empty())
     places = {name: number for number, name in enumerate(names)}
     moved = np.full(len(noted.shards), -1, np.int32)
     for old, name in enumerate(noted.shards):
         number = places.get(name)
         if number is not None and parts[number] == noted.parts[old] and parts[number][0]:
             moved[old] = number
-            known.seconds[number], known.counts[number] = noted.seconds[old], noted.counts[old]
+            recordings.seconds[number], recordings.counts[number] = (
+                noted.seconds[old],
+                noted.counts[old],
+            )
     shard = moved[noted.columns.shard]
-    found = [noted.columns._replace(shard=shard).where(shard >= 0)]
+    columns = [noted.columns._replace(shard=shard).where(shard >= 0)]
     lacking = sorted(set(range(len(names))) - set(moved.tolist()))
-    known.stale = bool(lacking)
+    recordings.stale = bool(lacking)
     cached = {name: old for old, name in enumerate(noted.shards)}
     for number in lacking:
         name, file = names[number], parts[number][0]
         if file and len(table := manifest.listed_in(out, name, file, damaged)):
-            found.append(note(known, number, table))
+            columns.append(note(recordings, number, table))
         elif name in cached:
             keys, states, heads, shard, flags = noted.columns.where(
                 noted.columns.shard == cached[name]
             )
             shard, none = np.full_like(shard, number), np.zeros_like
-            found.append(Columns(keys, none(states), heads, shard, none(flags)))
-    known.columns = _sorted(found)
-    return known
+            columns.append(Columns(keys, none(states), heads, shard, none(flags)))
+    recordings.columns = _sorted(columns)
+    return recordings
 
 
-def note(known: KnownRecordings, number: int, table: pa.Table) -> Columns:
+def note(recordings: KnownRecordings, number: int, table: pa.Table) -> Columns:
     """The columns of a shard's rows; notes their audio and count."""
     present = table["present"].to_numpy()
-    known.seconds[number] = float(seconds_of(table)[present].sum())
+    recordings.seconds[number] = float(seconds_of(table)[present].sum())
     present_rows = table.filter(pa.array(present)).select(["dataset", "error_code"])
     grouped = present_rows.group_by("dataset").aggregate(
         [([], "count_all"), ("error_code", "count")]
     )
-    known.counts[number] = {
+    recordings.counts[number] = {
         row["dataset"]: (row["count_all"], row["error_code_count"]) for row in grouped.to_pylist()
     }
     again = pc.is_in(table["error_code"], pa.array(sorted(MAY_PASS), pa.string())).to_numpy()
@@ -155,24 +158,24 @@ def note(known: KnownRecordings, number: int, table: pa.Table) -> Columns:
 def seconds_of(table: pa.Table) -> Float64s:
     """Duration by header, else estimated from the size; for balance only, s."""
     guess = pc.divide(pc.cast(table["size"], pa.float64()), float(BYTES_A_SECOND))
-    found: Float64s = pc.coalesce(table["header_seconds"], guess).to_numpy()
-    return found
+    seconds: Float64s = pc.coalesce(table["header_seconds"], guess).to_numpy()
+    return seconds
 
 
-def save(out: Path, known: KnownRecordings, index: Index) -> None:
+def save(out: Path, recordings: KnownRecordings, index: Index) -> None:
     """Save the cache for the next run; only while holding OUT's lock."""
-    if len(known.columns.keys) < LEAST:
+    if len(recordings.columns.keys) < LEAST:
         return
     newest = _newest(index)
-    known.parts = [newest.get(name, ("", "")) for name in known.shards]
+    recordings.parts = [newest.get(name, ("", "")) for name in recordings.shards]
     header = {
         "format": FORMAT,
-        "shards": known.shards,
-        "parts": known.parts,
-        "seconds": known.seconds,
-        "counts": known.counts,
+        "shards": recordings.shards,
+        "parts": recordings.parts,
+        "seconds": recordings.seconds,
+        "counts": recordings.counts,
     }
-    keys, *others = known.columns
+    keys, *others = recordings.columns
     schema = SCHEMA.with_metadata({b"uttermill": json.dumps(header).encode()})
     table = pa.Table.from_arrays([fingerprints.stored(keys), *map(pa.array, others)], schema=schema)
     before = storage.named_by_hash(home(out), ".parquet")
@@ -199,25 +202,28 @@ def _noted(out: Path) -> KnownRecordings:
         others = (table[name].to_numpy() for name in SCHEMA.names[1:])
         parts = [(name, guard) for name, guard in header["parts"]]
         columns = Columns(keys, *others)
-        counts = [{name: (n, bad) for name, (n, bad) in each.items()} for each in header["counts"]]
+        counts = [
+            {name: (n, bad) for name, (n, bad) in by_dataset.items()}
+            for by_dataset in header["counts"]
+        ]
         return KnownRecordings(header["shards"], parts, header["seconds"], counts, columns)
     return KnownRecordings([], [], [], [], _empty())
 
 
 def _newest(index: Index) -> dict[str, tuple[str, str]]:
     """Name and guard of the newest part of each shard."""
-    found: dict[str, tuple[int, str, str]] = {}
+    newest: dict[str, tuple[int, str, str]] = {}
     for name, guard in index.files.items():
         if not name.startswith(f"{ROOT}/"):
             continue
         _, _, shard, part = name.split("/")
         numbered = manifest.number_of(Path(part)), part, guard
-        found[shard] = max(found.get(shard, (-2, "", "")), numbered)
-    return {shard: (part, guard) for shard, (_, part, guard) in found.items()}
+        newest[shard] = max(newest.get(shard, (-2, "", "")), numbered)
+    return {shard: (part, guard) for shard, (_, part, guard) in newest.items()}
 
 
-def _sorted(found: list[Columns]) -> Columns:
-    whole = Columns(*map(np.concatenate, zip(*found, strict=True)))
+def _sorted(parts: list[Columns]) -> Columns:
+    whole = Columns(*map(np.concatenate, zip(*parts, strict=True)))
     return whole.where(np.argsort(whole.keys, kind="stable"))
 
 

@@ -31,47 +31,52 @@ def branches(dataset: Dataset) -> Sequence[SourceBranch] | None:
 
 
 def listed(
-    job: Job, number: int, branches: Sequence[SourceBranch], home: Path, run: Map, left: LeftAsides
+    job: Job,
+    number: int,
+    branches: Sequence[SourceBranch],
+    home: Path,
+    run: Map,
+    skipped: LeftAsides,
 ) -> Iterator[Batch] | None:
     """The recordings of the source with this number, listed by branches; None if links between its
     folders require listing it as a whole."""
     step = -(-len(branches) // CALLS)
     shares = [tuple(branches[i : i + step]) for i in range(0, len(branches), step)]
-    calls = [(job, number, share, home, at) for at, share in enumerate(shares)]
-    found = run(list_branches, calls)
-    if not all(found):
+    calls = [(job, number, share, home, place) for place, share in enumerate(shares)]
+    answers = run(list_branches, calls)
+    if not all(answers):
         return None
-    return _read(home, number, len(shares), left)
+    return _read(home, number, len(shares), skipped)
 
 
 def list_branches(
-    job: Job, number: int, branches: Sequence[SourceBranch], home: Path, at: int
+    job: Job, number: int, branches: Sequence[SourceBranch], home: Path, place: int
 ) -> bool:
     """On a worker: list some branches of a source into files; False if they cannot be listed
     independently."""
     name, source, settings = plugins.datasets(job.sources)[number]
-    left, turns = LeftAsides(), rttm.of_job(job, settings)
+    skipped, turns = LeftAsides(), rttm.of_job(job, settings)
     written = io.BytesIO()
     with pq.ParquetWriter(written, entries.HASHED, compression="lz4") as writer:
         for branch in branches:
-            found = source.branch(settings, branch)
-            if found is None:
+            recordings = source.branch(settings, branch)
+            if recordings is None:
                 return False
-            for batch in entries.batches(name, settings, found, left, turns):
+            for batch in entries.batches(name, settings, recordings, skipped, turns):
                 writer.write_table(entries.hashed(batch))
-    rows, aside = _files(home, number, at)
+    rows, aside = _files(home, number, place)
     storage.of(rows).write(rows, written.getvalue())
-    storage.of(aside).write(aside, tables.parquet(left.table()))
+    storage.of(aside).write(aside, tables.parquet(skipped.table()))
     return True
 
 
-def _read(home: Path, number: int, count: int, left: LeftAsides) -> Iterator[Batch]:
-    for at in range(count):
-        rows, aside = _files(home, number, at)
-        left.extend(tables.read(aside))
+def _read(home: Path, number: int, count: int, skipped: LeftAsides) -> Iterator[Batch]:
+    for place in range(count):
+        rows, aside = _files(home, number, place)
+        skipped.extend(tables.read(aside))
         yield from entries.read(rows)
 
 
-def _files(home: Path, number: int, at: int) -> tuple[Path, Path]:
-    stem = f"{number:03d}-{at:05d}"
+def _files(home: Path, number: int, place: int) -> tuple[Path, Path]:
+    stem = f"{number:03d}-{place:05d}"
     return home / f"rows-{stem}.parquet", home / f"aside-{stem}.parquet"

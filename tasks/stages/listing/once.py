@@ -53,13 +53,13 @@ class Listings:
         if (kept := self.find(job, dataset)) is not None:
             return kept
         path = self._home / f"{len(self._all):03d}.parquet"
-        left, count = LeftAsides(), 0
+        skipped, count = LeftAsides(), 0
         with pq.ParquetWriter(path, entries.HASHED, compression="lz4") as writer:
-            for batch in listed(job, dataset, left):
+            for batch in listed(job, dataset, skipped):
                 writer.write_table(entries.hashed(batch))
                 count += len(batch.rows)
-        made = (dataset.name, dataset.settings, job.speakers, path, left.table(), count)
-        self._all.append(kept := _Kept(*made))
+        fields = (dataset.name, dataset.settings, job.speakers, path, skipped.table(), count)
+        self._all.append(kept := _Kept(*fields))
         return kept
 
     def forget(self) -> None:
@@ -92,11 +92,11 @@ def forget() -> None:
         current.forget()
 
 
-def listed(job: Job, dataset: Dataset, left: LeftAsides) -> Iterator[Batch]:
-    """The recordings of a source, as it lists them now; other entries go to `left`."""
+def listed(job: Job, dataset: Dataset, skipped: LeftAsides) -> Iterator[Batch]:
+    """The recordings of a source, as it lists them now; other entries go to `skipped`."""
     name, source, settings = dataset
     turns = rttm.of_job(job, settings)
-    return entries.batches(name, settings, source.recordings(settings), left, turns)
+    return entries.batches(name, settings, source.recordings(settings), skipped, turns)
 
 
 def holds_recordings(job: Job, dataset: Dataset) -> bool:
@@ -107,16 +107,16 @@ def holds_recordings(job: Job, dataset: Dataset) -> bool:
             return kept.recordings > 0
         if on_workers.branches(dataset) is None:
             return current.list(job, dataset).recordings > 0
-    found = dataset.source.recordings(dataset.settings)
-    return any(isinstance(entry, Recording) for entry in found)
+    recordings = dataset.source.recordings(dataset.settings)
+    return any(isinstance(entry, Recording) for entry in recordings)
 
 
-def kept(job: Job, dataset: Dataset, left: LeftAsides, make: bool) -> Iterator[Batch] | None:
+def kept(job: Job, dataset: Dataset, skipped: LeftAsides, make: bool) -> Iterator[Batch] | None:
     """The recordings of a source by the listing of this command; `make` one if there is none, else
     None. None as well for a command that keeps none."""
     current = _current.get()
     if current is None or not (make or current.find(job, dataset)):
         return None
-    found = current.list(job, dataset)
-    left.extend(found.left)
-    return entries.read(found.path)
+    kept_listing = current.list(job, dataset)
+    skipped.extend(kept_listing.left)
+    return entries.read(kept_listing.path)

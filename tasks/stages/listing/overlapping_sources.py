@@ -76,10 +76,10 @@ class SharedRecordings:
 
     def _note(self, rows: pa.Table, first: Int64s, source: int) -> None:
         for number in np.unique(first[first >= 0]).tolist():
-            at = np.flatnonzero(first == number)
+            places = np.flatnonzero(first == number)
             pair = number, source
-            self._counts[pair] = self._counts.get(pair, 0) + len(at)
-            self._examples.setdefault(pair, rows["source_path"][int(at[0])].as_py())
+            self._counts[pair] = self._counts.get(pair, 0) + len(places)
+            self._examples.setdefault(pair, rows["source_path"][int(places[0])].as_py())
 
 
 class _Seen:
@@ -114,7 +114,7 @@ class _Seen:
 
 def outcome(job: Job) -> str:
     """What a run does with recordings that two sources list."""
-    if any(each.use == "duplicate" for each in job.filter.filters):
+    if any(plugin.use == "duplicate" for plugin in job.filter.filters):
         return "the filter duplicate keeps one copy of each clip"
     return (
         "their audio is packaged twice; take them out of one of the sources, "
@@ -125,7 +125,7 @@ def outcome(job: Job) -> str:
 def _files(rows: pa.Table) -> UInt64s:
     """A hash of each recording's bytes: where they lie, without the name of a local file."""
     columns = (rows[name].to_pylist() for name in ("guard", "locator"))
-    return np.fromiter((_hash(_place(*each)) for each in zip(*columns, strict=True)), np.uint64)
+    return np.fromiter((_hash(_place(*key)) for key in zip(*columns, strict=True)), np.uint64)
 
 
 def _place(guard: str, locator: str) -> str:
@@ -147,8 +147,8 @@ def _spans(rows: pa.Table, files: UInt64s) -> tuple[UInt64s, Int64s]:
     flat = pc.list_flatten(segments)
     times = [flat.field(name).to_pylist() for name in ("start", "end")]
     given = zip(files[row].tolist(), *times, strict=True)
-    found = np.fromiter((_hash(f"{file} {a} {b}") for file, a, b in given), np.uint64)
-    return found, row.astype(np.int64)
+    hashes = np.fromiter((_hash(f"{file} {a} {b}") for file, a, b in given), np.uint64)
+    return hashes, row.astype(np.int64)
 
 
 def _hash(text: str) -> int:

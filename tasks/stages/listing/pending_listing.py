@@ -27,14 +27,14 @@ class AsListed:
     """The known recordings as the sources list them now, for callers that do not commit them. Make
     it while the survey's scratch folder exists."""
 
-    def __init__(self, out: Path, found: Survey) -> None:
-        had = found.known
+    def __init__(self, out: Path, surveyed: Survey) -> None:
+        had = surveyed.known
         self._out, self._had = out, had
         self.moved: dict[str, str] = {}  # new to former names, in the shards asked for so far
-        leaving = np.concatenate([found.gone, found.failed])
+        leaving = np.concatenate([surveyed.gone, surveyed.failed])
         self._gone = np.sort(had.columns.keys[leaving])
-        self._absent = found.absent
-        fresh = list(found.fresh.tables())
+        self._absent = surveyed.absent
+        fresh = list(surveyed.fresh.tables())
         self.fresh: list[RecordingRow] = []  # new and changed recordings, as they are to be probed
         self._homeless: dict[str, RecordingRow] = {}  # files that are new by name only, by guard
         self._elsewhere: dict[
@@ -50,9 +50,9 @@ class AsListed:
                         self._homeless[identity(row["guard"])] = row
                     else:
                         self._elsewhere[row["recording"]] = row
-        tables = list(found.redescribed.tables())
+        tables = list(surveyed.redescribed.tables())
         self._redescribed = pa.concat_tables(tables) if tables else LISTED.empty_table()
-        self._leaving = np.unique(had.columns.shard[found.gone])
+        self._leaving = np.unique(had.columns.shard[surveyed.gone])
         touched = {*self._redescribed[PLACE].to_pylist(), *had.columns.shard[leaving].tolist()}
         touched |= {n for table in fresh for n in table[PLACE].to_pylist()}
         counts = np.bincount(had.columns.shard, minlength=len(had.shards))
@@ -115,10 +115,10 @@ class AsListed:
 
     def _names(self, shards: Int32s, keys: FixedBytes) -> set[str]:
         """Names of the recordings with these keys, sorted, in some shards."""
-        found: set[str] = set()
+        gone_names: set[str] = set()
         for number in shards:
             table = manifest.listed(self._out, self._had.shards[number])
             names = table["recording"].to_pylist()
-            left = sorted_keys.index_in(keys, fingerprints.keys(names)) >= 0
-            found |= {name for name, gone in zip(names, left, strict=True) if gone}
-        return found
+            is_gone = sorted_keys.index_in(keys, fingerprints.keys(names)) >= 0
+            gone_names |= {name for name, gone in zip(names, is_gone, strict=True) if gone}
+        return gone_names

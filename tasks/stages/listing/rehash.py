@@ -61,7 +61,7 @@ def due(shards: Sequence[str], share: float, number: int) -> list[str]:
     if not count:
         return []
     begin = number * count
-    portion = [shards[at % len(shards)] for at in range(begin, begin + count)]
+    portion = [shards[index % len(shards)] for index in range(begin, begin + count)]
     turn = begin // len(shards) % count
     return portion[turn:] + portion[:turn]
 

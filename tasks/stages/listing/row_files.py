@@ -74,16 +74,16 @@ def save(rows: pa.Table, path: Path) -> None:
 
 def merged(old: list[RecordingRow], rows: pa.Table | None, gone: FixedBytes) -> list[RecordingRow]:
     """The rows of a shard in their order, updated; new recordings come last."""
-    at = {row["recording"]: index for index, row in enumerate(old)}
+    index_by_name = {row["recording"]: index for index, row in enumerate(old)}
     if len(gone):
-        left = sorted_keys.index_in(gone, fingerprints.keys(at)) >= 0
-        for known, is_gone in zip(old, left, strict=True):
-            known["present"] = known["present"] and not is_gone
+        leaving = sorted_keys.index_in(gone, fingerprints.keys(index_by_name)) >= 0
+        for old_row, is_gone in zip(old, leaving, strict=True):
+            old_row["present"] = old_row["present"] and not is_gone
     listed: list[ListedRow] = rows.to_pylist() if rows is not None else []
     for row in listed:
         probed = row.pop("probed")
         del row["place"]
-        index = at.get(row["recording"])
+        index = index_by_name.get(row["recording"])
         if index is None:
             old.append(row)
         elif probed:

@@ -74,11 +74,11 @@ class SideFiles:
 
 def _own(path: str) -> Said:
     try:
-        found = read(path)
+        file_turns = read(path)
     except OSError as error:
         return None, f"{display_text(os.path.basename(path))} cannot be read: {error.strerror}"
-    wrong = found.fault or next(iter(found.faults.values()), None)
-    return _as_segments([turn for turns in found.turns.values() for turn in turns]), wrong
+    wrong = file_turns.fault or next(iter(file_turns.faults.values()), None)
+    return _as_segments([turn for turns in file_turns.turns.values() for turn in turns]), wrong
 
 
 def _as_segments(turns: list[Turn]) -> list[StatedTurnRow]:
@@ -95,7 +95,7 @@ def of_job(job: Job, settings: SourceSettings) -> SideFiles | None:
 
 def read(path: str) -> Turns:
     """An RTTM file. OSError if it cannot be read."""
-    found = Turns()
+    file_turns = Turns()
     name = display_text(os.path.basename(path))
     for number, line in urls.lines(path):
         fields = ["SPEAKER"] if line is None else line.split()
@@ -107,12 +107,12 @@ def read(path: str) -> Turns:
         except ValueError as error:
             wrong = f"{name}, line {number}: {error}"
             if recording is None:
-                found.fault = found.fault or wrong
+                file_turns.fault = file_turns.fault or wrong
             else:
-                found.faults.setdefault(recording, wrong)
+                file_turns.faults.setdefault(recording, wrong)
             continue
-        found.turns.setdefault(fields[1], []).append(turn)
-    return found
+        file_turns.turns.setdefault(fields[1], []).append(turn)
+    return file_turns
 
 
 def _turn(fields: list[str]) -> Turn:

@@ -26,44 +26,44 @@ from tasks.storage.sorted_keys import Sorted
 BUCKET = 50_000  # rows that are brought into the order of their shards at once
 
 
-def incoming(found: Survey, results: Sequence[Path]) -> Iterator[tuple[pa.Table, bool]]:
+def incoming(surveyed: Survey, results: Sequence[Path]) -> Iterator[tuple[pa.Table, bool]]:
     """Tables of all rows for shards, in a stable order; with each, whether it was probed now."""
     for path in results:
         yield tables.read(path), True
-    for table in found.redescribed.tables():
+    for table in surveyed.redescribed.tables():
         yield table, False
 
 
-def shards_of(job: Job, found: Survey, results: Sequence[Path], gone: FixedBytes) -> Int64s:
+def shards_of(job: Job, surveyed: Survey, results: Sequence[Path], gone: FixedBytes) -> Int64s:
     """The number of the shard for each incoming row, -1 for none; adds new shards to the known
     ones."""
     given: list[Int64s] = [np.zeros(0, np.int64)]
-    at: list[Int64s] = []  # of new recordings, their places among all rows
+    places: list[Int64s] = []  # of new recordings, their places among all rows
     seconds: list[Float64s] = []
     contents: list[FixedBytes] = []  # zero where the bytes could not be read
     names: list[pa.Table] = []
     begin = 0
-    for table, probed in incoming(found, results):
+    for table, probed in incoming(surveyed, results):
         place = table[PLACE].to_numpy().astype(np.int64)
         if probed:
             moving = pc.equal(table["error_code"], "changed").fill_null(False).to_numpy()
-            found.left.leave(table.filter(pa.array(moving)), survey.STILL_WRITTEN)
+            surveyed.left.leave(table.filter(pa.array(moving)), survey.STILL_WRITTEN)
             fresh = (place < 0) & ~moving
             new_rows = table.filter(pa.array(fresh))
             sound = pc.if_else(pc.is_null(new_rows["error_code"]), new_rows["content"], None)
-            at.append(begin + np.flatnonzero(fresh))
+            places.append(begin + np.flatnonzero(fresh))
             seconds.append(known_recordings.seconds_of(new_rows))
             contents.append(fingerprints.contents(sound.to_pylist()))
             names.append(new_rows.select(["recording"]))
         given.append(place)
         begin += len(table)
     numbers = np.concatenate(given)
-    if at:
-        new = np.concatenate(at)
-        numbers[new] = _known_bytes(job.out, found.known, np.concatenate(contents), gone)
+    if places:
+        new = np.concatenate(places)
+        numbers[new] = _known_bytes(job.out, surveyed.known, np.concatenate(contents), gone)
         rest = np.flatnonzero(numbers[new] < 0)
         titles = long_columns.take(pa.concat_tables(names), rest)["recording"]
-        numbers[new[rest]] = _new_shards(job, found.known, np.concatenate(seconds)[rest], titles)
+        numbers[new[rest]] = _new_shards(job, surveyed.known, np.concatenate(seconds)[rest], titles)
     return numbers
 
 
@@ -83,48 +83,50 @@ def _new_shards(
     return groups
 
 
-def _known_bytes(out: Path, had: KnownRecordings, wanted: FixedBytes, left: FixedBytes) -> Int64s:
+def _known_bytes(
+    out: Path, had: KnownRecordings, wanted: FixedBytes, leaving: FixedBytes
+) -> Int64s:
     """For each content in `wanted`, the number of the shard with a recording of the same bytes that
-    is no longer in the sources (a renamed file); -1: none. `left`: keys of recordings that this
+    is no longer in the sources (a renamed file); -1: none. `leaving`: keys of recordings that this
     listing found missing."""
     home = np.full(len(wanted), -1, np.int64)
     columns = had.columns
     away = (columns.flags & known_recordings.PRESENT == 0) | (
-        sorted_keys.index_in(left, columns.keys) >= 0
+        sorted_keys.index_in(leaving, columns.keys) >= 0
     )
-    found, where = [], []
+    content_keys, where = [], []
     for number in np.unique(columns.shard[away]):
         table = manifest.listed(out, had.shards[number], manifest.refuse)
         names = fingerprints.keys(table["recording"].to_pylist())
-        stays = table["present"].to_numpy() & (sorted_keys.index_in(left, names) < 0)
+        stays = table["present"].to_numpy() & (sorted_keys.index_in(leaving, names) < 0)
         sound = pc.is_null(table["error_code"]).to_numpy()
-        held = table.filter(pa.array(~stays & sound))["content"].drop_null().to_pylist()
-        found.append(fingerprints.contents(held))
-        where.append(np.full(len(held), number, np.int64))
-    if not found:
+        hashes = table.filter(pa.array(~stays & sound))["content"].drop_null().to_pylist()
+        content_keys.append(fingerprints.contents(hashes))
+        where.append(np.full(len(hashes), number, np.int64))
+    if not content_keys:
         return home
-    keys, shards = np.concatenate(found), np.concatenate(where)
+    keys, shards = np.concatenate(content_keys), np.concatenate(where)
     keys, first = np.unique(keys, return_index=True)  # the first shard that knows it
-    at = sorted_keys.index_in(keys, wanted)
-    at[wanted == b""] = -1
-    home[at >= 0] = shards[first][at[at >= 0]]
+    match = sorted_keys.index_in(keys, wanted)
+    match[wanted == b""] = -1
+    home[match >= 0] = shards[first][match[match >= 0]]
     return home
 
 
 @contextmanager
 def in_shards(
-    job: Job, found: Survey, results: Sequence[Path], numbers: Int64s
+    job: Job, surveyed: Survey, results: Sequence[Path], numbers: Int64s
 ) -> Iterator[Iterator[pa.Table]]:
     """Incoming rows sorted by shard and name, some shards at a time; the column PLACE is the
     shard's number, and `probed` tells whether a row was probed."""
     count = -(-len(numbers) // BUCKET)
-    shards = len(found.known.shards)
+    shards = len(surveyed.known.shards)
     step = max(-(-shards // max(count, 1)), 1)
     bounds = np.arange(step, shards, step) if count > 1 else np.zeros(0)
     schema = LISTED.append(pa.field("probed", pa.bool_()))
     with Sorted(schema, (PLACE, "recording"), bounds, BUCKET // 10, job.scratch) as rows:
         begin = 0
-        for table, probed in incoming(found, results):
+        for table, probed in incoming(surveyed, results):
             mine = numbers[begin : begin + len(table)]
             begin += len(table)
             table = table.drop_columns([PLACE]).append_column(PLACE, pa.array(mine, pa.int32()))

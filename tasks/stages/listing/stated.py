@@ -49,10 +49,10 @@ class Stated:
         if 0 < self.textless < self.recordings:
             yield f"{self.textless} {of} have no text: {_shown(self.first_textless, self.textless)}"
         if self.asked and self.recordings:
-            told = [f"{path} → {speaker or 'nobody'}" for path, speaker in self.first]
+            examples = [f"{path} → {speaker or 'nobody'}" for path, speaker in self.first]
             yield (
                 f"Paths name the speaker of {self.recordings - self.nameless} {of}: "
-                f"{_shown(told, self.recordings)}"
+                f"{_shown(examples, self.recordings)}"
             )
 
 

@@ -69,67 +69,67 @@ def survey(
     everything is listed here. `damaged` hears of damaged listings of OUT. `doubted`:
     recordings that count as changed, whatever their guards say."""
     had = known.of(job.out, index, damaged)
-    found = Survey(had, RowFiles(home, "listing"), RowFiles(home, "told"))
-    looking = _Looking(job, found, doubted)
+    surveyed = Survey(had, RowFiles(home, "listing"), RowFiles(home, "told"))
+    looking = _Looking(job, surveyed, doubted)
     datasets = plugins.datasets(job.sources)
     shared = SharedRecordings([dataset.name for dataset in datasets])
     for number, dataset in enumerate(datasets):
         stated = Stated.of(dataset)
-        for batch in _listed(job, number, dataset, found, home, run):
+        for batch in _listed(job, number, dataset, surveyed, home, run):
             stated.at(batch.rows)
             shared.at(batch.rows, number)
             looking.at(batch)
-        found.stated += stated.sentences()
-    found.shared = shared.found()
+        surveyed.stated += stated.sentences()
+    surveyed.shared = shared.found()
     looking.at_young()
-    found.fresh.close()
-    found.redescribed.close()
-    found.used_scratch |= bool(found.fresh.files or found.redescribed.files)
+    surveyed.fresh.close()
+    surveyed.redescribed.close()
+    surveyed.used_scratch |= bool(surveyed.fresh.files or surveyed.redescribed.files)
     present = (had.columns.flags & PRESENT) > 0
-    found.gone = np.flatnonzero(present & ~looking.listed)
-    found.absent = np.flatnonzero(~looking.listed)
-    return found
+    surveyed.gone = np.flatnonzero(present & ~looking.listed)
+    surveyed.absent = np.flatnonzero(~looking.listed)
+    return surveyed
 
 
 def as_known(job: Job, index: Index, home: Path) -> Survey:
     """What `survey` finds if the sources hold just what the last run listed; looks at none."""
     had = known.of(job.out, index)
     present = had.columns.flags & PRESENT > 0
-    found = Survey(
+    surveyed = Survey(
         had, RowFiles(home, "listing"), RowFiles(home, "told"), reused=int(present.sum())
     )
-    found.absent = np.flatnonzero(~present)
-    return found
+    surveyed.absent = np.flatnonzero(~present)
+    return surveyed
 
 
 def _listed(
     job: Job,
     number: int,
     dataset: plugins.Dataset,
-    found: Survey,
+    surveyed: Survey,
     home: Path,
     run: on_workers.Map | None,
 ) -> Iterator[Batch]:
     """The listing of one source: by workers if it is large, or if they are needed anyway."""
-    if (batches := once.kept(job, dataset, found.left, make=run is None)) is not None:
+    if (batches := once.kept(job, dataset, surveyed.left, make=run is None)) is not None:
         return batches
-    count = len(found.known.columns.keys)
+    count = len(surveyed.known.columns.keys)
     if run is not None and (not count or count >= on_workers.LEAST_KNOWN):
         branches = on_workers.branches(dataset)
         if branches is not None:
-            found.used_scratch = True
-            batches = on_workers.listed(job, number, branches, home, run, found.left)
+            surveyed.used_scratch = True
+            batches = on_workers.listed(job, number, branches, home, run, surveyed.left)
             if batches is not None:
                 return batches
-    return once.listed(job, dataset, found.left)
+    return once.listed(job, dataset, surveyed.left)
 
 
 class _Looking:
     """Compares listed recordings with known ones, batch by batch."""
 
-    def __init__(self, job: Job, found: Survey, doubted: Collection[str]) -> None:
-        self.found = found
-        self.listed = np.zeros(len(found.known.columns.keys), bool)  # rows of `known`
+    def __init__(self, job: Job, surveyed: Survey, doubted: Collection[str]) -> None:
+        self.found = surveyed
+        self.listed = np.zeros(len(surveyed.known.columns.keys), bool)  # rows of `known`
         self._settle, self._again = job.shard.settle_seconds, job.shard.retry
         self._doubted = fingerprints.keys(doubted)
         self._seen = fingerprints.Seen()  # of recordings that are not known

@@ -32,17 +32,16 @@ from tasks.corpus import outcome_table
 from tasks.insight import report as making
 from tasks.insight.estimating import what_if
 from tasks.insight.report import (
-    choosing,
+    clip_choice,
     clips,
-    curves,
-    distributions,
-    facts,
+    ledger_facts,
+    measure_charts,
+    number_words,
     page,
     samples,
-    words,
-    workers,
+    worker_time,
 )
-from tasks.insight.report.columns import Columns
+from tasks.insight.report.outcome_columns import Columns
 from tasks.insight.report.samples import Sample
 from tasks.recording import Locator
 from tasks.settings.job import Cost, Job
@@ -130,18 +129,21 @@ def test_its_hours_are_those_of_the_dataset(made: tuple[Job, Path], text: str) -
     job, _ = made
     described = json.loads((job.out / "datasets/latest/dataset.json").read_text())
     seconds, reasons = described["seconds"], described["reasons"]
-    steps = facts.funnel(described)
+    steps = ledger_facts.funnel(described)
     assert {s["name"]: s["seconds"] for s in steps} == {
         name: entry["seconds"] for name, entry in reasons.items()
     }
     assert steps[-1]["after"] == pytest.approx(seconds["packaged"], abs=1e-6)
     shown = "".join(Page(text).words)
     for step in steps:
-        assert words.length(step["seconds"]) in shown
-    assert f"{words.length(seconds['packaged'])} of {words.length(seconds['in'])} packaged" in shown
+        assert number_words.length(step["seconds"]) in shown
+    packaged, whole = (number_words.length(seconds[name]) for name in ("packaged", "in"))
+    assert f"{packaged} of {whole} packaged" in shown
     assert charts(text)["now"]["hours"] == pytest.approx(seconds["packaged"] / 3600)
     assert charts(text)["now"]["items"] == described["utterances"]["packaged"]
-    every = facts.shares(facts.Ledger(job.out / "datasets/latest/ledger.parquet").sums(), "dataset")
+    every = ledger_facts.shares(
+        ledger_facts.Ledger(job.out / "datasets/latest/ledger.parquet").sums(), "dataset"
+    )
     assert sum(r["in"] for r in every) * 3600 == pytest.approx(seconds["in"])
     assert sum(r["packaged"] for r in every) * 3600 == pytest.approx(seconds["packaged"])
 
@@ -161,7 +163,7 @@ def test_a_reason_names_each_limit_that_has_it(tmp_path: Path) -> None:
     asked = corpus.job(tmp_path, transcribe={"backend": {"use": "fake"}, "verdicts": verdicts})
     reasons = ("high_error_rate", "text_incomplete", "non_speech")
     steps = [
-        facts.Step(
+        ledger_facts.Step(
             stage="transcribe",
             reason=reason,
             name=f"transcribe.{reason}",
@@ -188,9 +190,9 @@ def test_a_slider_says_what_what_if_says(made: tuple[Job, Path]) -> None:
     path = outcome_table.where(job)
     assert path is not None
     columns = Columns(job, path)
-    found = distributions.of(columns, "duration")
+    found = measure_charts.histogram_of(columns, "duration")
     assert found is not None
-    lower, upper = curves.sliders(columns, "duration", found["low"], found["high"])[:2]
+    lower, upper = measure_charts.sliders(columns, "duration", found["low"], found["high"])[:2]
     assert (lower["today"], lower["positions"][lower["at"]]) == (0.7, 0.7)
     assert lower["positions"][0] is None
     assert upper["positions"][-1] is None
@@ -245,7 +247,7 @@ def test_clips_give_way_to_the_limit(made: tuple[Job, Path], text: str) -> None:
     small = making.build(request, limit)
     assert len(small) < limit
     assert 0 < len(Page(small.decode()).all("audio")) < players
-    assert words.NO_ROOM in small.decode()
+    assert number_words.NO_ROOM in small.decode()
 
 
 def test_what_an_earlier_report_plays_is_not_made_again(
@@ -277,7 +279,7 @@ def test_what_an_earlier_report_plays_is_not_made_again(
 
 def test_players_hold_what_was_packaged(made: tuple[Job, Path]) -> None:
     job, _ = made
-    found = samples.choose(facts.Ledger(job.out / "datasets/latest/ledger.parquet"), 0)
+    found = samples.choose(ledger_facts.Ledger(job.out / "datasets/latest/ledger.parquet"), 0)
     samples.look_up(job, found)
     maker = clips.ClipMaker(job.out, job.resample.rate, found)
     heard = 0
@@ -370,7 +372,7 @@ def test_any_number_of_reasons(tmp_path: Path, count: int, each: int) -> None:
     found = Page(making.build(request).decode())
     rows = [row["data-reason"] for row in found.all("tr") if "data-reason" in row]
     assert len(set(rows)) == count
-    assert len(rows) <= max(choosing.IN_ALL, count)
+    assert len(rows) <= max(clip_choice.IN_ALL, count)
     assert "2026-11-21 17:27 UTC" in "".join(found.words)
 
 
@@ -475,10 +477,10 @@ def test_columns_are_read_as_the_table_is(made: tuple[Job, Path]) -> None:
 
 def test_an_axis_is_readable_and_shows_near_limits() -> None:
     values = np.random.default_rng(0).normal(20, 3, 1000)
-    low, high = distributions.axis(values, [10.0, 1e9])
+    low, high = measure_charts.axis(values, [10.0, 1e9])
     assert low <= 10.0
     assert high < 40
-    assert distributions.axis(np.zeros(3), []) == (-0.5, 0.5)
+    assert measure_charts.axis(np.zeros(3), []) == (-0.5, 0.5)
     assert page._inert("</script>") == "\\u003c/script\\u003e"
 
 
@@ -488,7 +490,7 @@ def test_an_axis_is_readable_and_shows_near_limits() -> None:
      (44_442_000, "12,345 h")],
 )  # fmt: skip
 def test_lengths_are_short(seconds: float, shown: str) -> None:
-    assert words.length(seconds) == shown
+    assert number_words.length(seconds) == shown
 
 
 def test_slow_shards_and_busy_workers(made: tuple[Job, Path], text: str) -> None:
@@ -499,13 +501,13 @@ def test_slow_shards_and_busy_workers(made: tuple[Job, Path], text: str) -> None
     assert row.index("5", row.index("5 min") + 1) < 120  # and the times of the median
     drawn = charts(text)["work"]
     assert [each["stage"] for each in drawn["busy"]] == ["filter", "resample", "transcribe"]
-    step = drawn["seconds"] / workers.BINS
+    step = drawn["seconds"] / worker_time.BINS
     for each in drawn["busy"]:  # the area is the time that calls took
         wall = 6 * 60.0 + 240.0 * (each["stage"] == "filter")
         assert sum(each["mean"]) * step == pytest.approx(wall, rel=0.01)
     assert [lane["worker"] for lane in drawn["lanes"]] == ["cpu-1", "cpu-0"]
     for lane in drawn["lanes"]:
-        assert all(0 <= a < b <= workers.BINS for a, b, _ in lane["spans"])
+        assert all(0 <= a < b <= worker_time.BINS for a, b, _ in lane["spans"])
 
 
 def test_without_metrics_the_page_has_no_such_section(
@@ -528,11 +530,11 @@ def test_a_hundred_thousand_shards_are_added_up(tmp_path: Path) -> None:
     one = work(600, 60)
     table = pa.concat_tables([one] * 170)
     metrics.save(table, tmp_path / metrics.NAME)
-    found = workers.of(tmp_path / metrics.NAME)
+    found = worker_time.of(tmp_path / metrics.NAME)
     assert found is not None
     assert len(json.dumps(found, default=str)) < 100_000
     assert (len(found["lanes"]), found["more"]) == (24, 36)
-    assert len(found["slowest"]) == workers.SLOWEST
+    assert len(found["slowest"]) == worker_time.SLOWEST
 
 
 def test_a_ledger_in_parts_tells_what_a_table_tells(tmp_path: Path) -> None:
@@ -543,15 +545,17 @@ def test_a_ledger_in_parts_tells_what_a_table_tells(tmp_path: Path) -> None:
     version = corpus.run(corpus.job(tmp_path, package=package, filter=chosen))[0].path
     path = version / "ledger.parquet"
     assert len(list(path.iterdir())) > 2
-    parts, whole = facts.Ledger(path), facts.Ledger(pq.read_table(path))
+    parts, whole = ledger_facts.Ledger(path), ledger_facts.Ledger(pq.read_table(path))
     told = Counter(
         row["outcome"] if row["outcome"] == "packaged" else f"{row['stage']}.{row['reason']}"
         for row in pq.read_table(path).to_pylist()
     )
-    groups = choosing.groups_of(parts, 0, 2)
+    groups = clip_choice.groups_of(parts, 0, 2)
     assert len(told) > 2
     assert {name: group.count for name, group in groups.items()} == told
     for column in ("dataset", "language"):
-        assert facts.shares(parts.sums(), column) == facts.shares(whole.sums(), column)
+        assert ledger_facts.shares(parts.sums(), column) == ledger_facts.shares(
+            whole.sums(), column
+        )
     assert page._broken(parts) == page._broken(whole) != []
-    assert choosing.choose(parts, None, 0) == choosing.choose(whole, None, 0)
+    assert clip_choice.choose(parts, None, 0) == clip_choice.choose(whole, None, 0)

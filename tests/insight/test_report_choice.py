@@ -20,11 +20,18 @@ from tasks import audio
 from tasks.base.schema import LEDGER
 from tasks.corpus import outcome_table
 from tasks.insight import report as making
-from tasks.insight.report import choosing, clips, doubtful, listen, samples, words
-from tasks.insight.report.choosing import choose
-from tasks.insight.report.columns import Columns
-from tasks.insight.report.doubtful import Why
-from tasks.insight.report.facts import Ledger
+from tasks.insight.report import (
+    clip_choice,
+    clip_table,
+    clips,
+    number_words,
+    samples,
+    uncertain_clips,
+)
+from tasks.insight.report.clip_choice import choose
+from tasks.insight.report.ledger_facts import Ledger
+from tasks.insight.report.outcome_columns import Columns
+from tasks.insight.report.uncertain_clips import Why
 from tasks.recording import Locator
 from tasks.settings.job import Job
 from tasks.storage import tables
@@ -220,7 +227,7 @@ def test_no_more_than_a_page_holds(monkeypatch: pytest.MonkeyPatch) -> None:
         ledger_row(n, value=float(n), threshold=1e6, reason=f"r{n % 30:02d}") for n in range(900)
     ]
     found = choose(table(rows), None, 0)
-    assert 60 <= len(found) <= choosing.IN_ALL
+    assert 60 <= len(found) <= clip_choice.IN_ALL
     assert {rows[row]["reason"] for row in found} == {f"r{n:02d}" for n in range(30)}
     assert {0, 1, 29} <= set(found)  # the worst of each
 
@@ -258,7 +265,7 @@ def page(made: tuple[Job, Path]) -> str:
 def test_the_worst_of_a_run_is_on_its_page_and_first(made: tuple[Job, Path], page: str) -> None:
     job, _ = made
     ledger = Ledger(job.out / "datasets/latest/ledger.parquet")
-    group = choosing.groups_of(ledger, job.package.seed, 8)["filter.too_short"]
+    group = clip_choice.groups_of(ledger, job.package.seed, 8)["filter.too_short"]
     assert group.count > 8
     drawn = ledger.rows(group.first["drawn"]["row"].tolist())
     assert not any("r37" in row["source_path"] for row in drawn)
@@ -315,7 +322,7 @@ def test_what_is_left_out_is_counted_and_named(made: tuple[Job, Path], page: str
     assert len(small) < limit
     text = small.decode()
     rows = re.findall(r"<tr data-reason.*?</tr>", text, re.DOTALL)
-    silent = [row for row in rows if words.NO_ROOM in row]
+    silent = [row for row in rows if number_words.NO_ROOM in row]
     assert silent
     assert len(heard(text)) == len(rows) - len(silent)
     verb = "is" if len(silent) == 1 else "are"
@@ -359,7 +366,7 @@ def test_labels_are_words() -> None:
     about = {"avg_logprob": ("nats per token", ""), "wer": ("1", "")}
 
     def told(*facts: Any) -> str:
-        return listen.limit_text(Why(*facts), sample, about)
+        return clip_table.limit_text(Why(*facts), sample, about)
 
     assert told("packaged", "least certain", "avg_logprob", -0.9, -1.0, "min") == (
         "avg_logprob -0.9 nats per token, limit at least -1"
@@ -368,7 +375,7 @@ def test_labels_are_words() -> None:
     assert told("filter.x", "worst", "", 3.0, 2.0, "max") == "value 3, limit at most 2 (filter.x)"
     assert told("packaged", "longest") == "12.5 s"
     assert told("packaged", "by chance") == ""
-    assert set(listen.KINDS) == {
+    assert set(clip_table.KINDS) == {
         "worst",
         "just beyond",
         "just inside",
@@ -383,11 +390,11 @@ def test_one_limit_is_told_once() -> None:
     near = Why("packaged", "near a limit", "snr", 12.5, 12.0, "min")
     inside = Why("filter.noisy", "just inside", "snr", 12.5, 12.0, "min")
     other = Why("packaged", "least certain", "wer", 0.5, None, "max")
-    assert listen._once([other, near, inside]) == [inside, other]
+    assert clip_table._once([other, near, inside]) == [inside, other]
 
 
 def test_smallest_values_in_order() -> None:
     values = np.array([3.0, np.nan, 1.0, 2.0, 1.0, np.inf])
-    assert doubtful.least(values, 3) == [2, 4, 3]
-    assert doubtful.least(values, 9) == [2, 4, 3, 0]
-    assert doubtful.least(np.full(3, np.nan), 2) == []
+    assert uncertain_clips.least(values, 3) == [2, 4, 3]
+    assert uncertain_clips.least(values, 9) == [2, 4, 3, 0]
+    assert uncertain_clips.least(np.full(3, np.nan), 2) == []

@@ -17,7 +17,7 @@ import pytest
 from tasks.corpus import identities
 from tasks.corpus.voices import VOICES
 from tasks.formats import _kaldi_lists, emilia
-from tasks.insight.report.facts import Ledger
+from tasks.insight.report.ledger_facts import Ledger
 from tasks.publish import in_memory_version, row_digests
 from tasks.publish.choosing import corpus_clips
 from tasks.publish.outcomes import recording_digests, shard_outcomes

@@ -5,13 +5,15 @@ only what a run has stored. A script of 200 lines draws SVG charts from embedded
 charting libraries bring 1 to 5 MB of script (Plotly takes a third of the file), and none offers
 limits that move by keyboard.
 
-    facts.py        funnel, hours by dataset and language, from the ledger
-    distributions.py, curves.py     histograms, and hours that other limits would keep
-    workers.py      slow shards, and busy workers over time, from metrics.parquet
-    choosing.py     which clips are shown: the worst, and those near a limit,
-                    of the ledger and, by doubtful.py, of the outcomes
-    samples.py, clips.py, listen.py     facts, audio and text of these clips
-    page.py         everything as one file (page.html, page.css, page.js)
+    ledger_facts.py     funnel, hours by dataset and language, from the ledger
+    measure_charts.py   histograms, and hours that other limits would keep,
+                        from outcome_columns.py: the table of outcomes
+    agreement.py        what limits on the agreement of recognisers would keep
+    worker_time.py      slow shards, and busy workers over time, from metrics.parquet
+    clip_choice.py      which clips are shown: the worst, and those near a limit,
+                        of the ledger and, by uncertain_clips.py, of the outcomes
+    samples.py, clips.py, clip_table.py     facts, audio and text of these clips
+    page.py             everything as one file (page.html, page.css, page.js)
 """
 
 from tasks.insight.report.page import BYTES, Request, build

@@ -23,7 +23,7 @@ from tasks import audio
 from tasks.audio import Samples
 from tasks.base.arrays import Float32s, UInt8s
 from tasks.base.errors import CorruptManifest, ItemError
-from tasks.insight.report import words
+from tasks.insight.report import number_words
 from tasks.insight.report.samples import Sample
 from tasks.recording import Locator
 from tasks.recording.guard import file_state
@@ -77,7 +77,7 @@ class ClipMaker:
         if why := lacking(sample):
             return Media(why=why)
         if sample.seconds > self.longest:
-            return Media(why=words.NO_ROOM)
+            return Media(why=number_words.NO_ROOM)
         if sample.pcm is None:
             return self._rejected[id(sample)]
         try:

@@ -21,18 +21,17 @@ from tasks.base import masking
 from tasks.base.json_types import JsonObject, Summary
 from tasks.corpus import outcome_table
 from tasks.insight.report import (
-    agreeing,
+    agreement,
+    clip_table,
     clips,
-    curves,
-    distributions,
-    facts,
-    listen,
+    ledger_facts,
+    measure_charts,
+    number_words,
     samples,
-    words,
-    workers,
+    worker_time,
 )
-from tasks.insight.report.columns import Columns, shelf_rules, units
-from tasks.insight.report.facts import Ledger
+from tasks.insight.report.ledger_facts import Ledger
+from tasks.insight.report.outcome_columns import Columns, shelf_rules, units
 from tasks.plugins.rules import Limit
 from tasks.settings.job import Job
 
@@ -62,20 +61,20 @@ class Request:
     earlier: Path | None = None  # a report whose clips may be shown again
 
 
-class Measure(distributions.Histogram):
+class Measure(measure_charts.Histogram):
     """A measure's histogram with what is said of it, and its sliders."""
 
     unit: str
     meaning: str
     first: bool
-    curves: list[curves.Curve]
+    curves: list[measure_charts.Curve]
 
 
 class Measured(TypedDict):
     """The section of measures."""
 
     measures: list[Measure]
-    now: curves.Kept
+    now: measure_charts.Kept
     groups: list[tuple[str, list[str | None]]]  # kind, names
     same: bool  # `now` is what is packaged
     packaged: float  # h
@@ -85,18 +84,18 @@ class Context(TypedDict):
     """What page.html shows."""
 
     asked: Request
-    steps: list[facts.Step]
+    steps: list[ledger_facts.Step]
     tiles: list[tuple[str, str, str]]
     words: ModuleType
     broken: list[Broken]
-    shares: list[tuple[str, list[facts.Share]]]
+    shares: list[tuple[str, list[ledger_facts.Share]]]
     speakers: object
     measured: Measured | None
-    agreeing: agreeing.Agreement | None
+    agreeing: agreement.Agreement | None
     settings: str
-    rows: list[listen.ClipRow]
-    reasons: list[listen.ClipGroup]
-    work: workers.Work | None
+    rows: list[clip_table.ClipRow]
+    reasons: list[clip_table.ClipGroup]
+    work: worker_time.Work | None
     kilobits: int
     megabytes: int
     left_out: int  # clips that did not fit
@@ -110,24 +109,24 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
     about = units(job)
     chosen = samples.choose(ledger, job.package.seed, columns)
     samples.look_up(job, chosen)
-    steps = facts.funnel(asked.counts)
+    steps = ledger_facts.funnel(asked.counts)
     _explain(job, steps)
-    rows = [listen.row_of(sample, about) for sample in chosen]
+    rows = [clip_table.row_of(sample, about) for sample in chosen]
     sums = ledger.sums()
     context: Context = {
         "asked": asked,
         "steps": steps,
         "tiles": _tiles(asked),
-        "words": words,
+        "words": number_words,
         "broken": _broken(ledger) if asked.counts["recordings"]["failed"] else [],
-        "shares": [(kind, facts.shares(sums, kind)) for kind in ("dataset", "language")],
+        "shares": [(kind, ledger_facts.shares(sums, kind)) for kind in ("dataset", "language")],
         "speakers": asked.counts.get("speakers", {}),
         "measured": None if columns is None else _measured(columns, asked, about),
-        "agreeing": None if columns is None else agreeing.of(columns),
+        "agreeing": None if columns is None else agreement.of(columns),
         "settings": masking.text(asked.settings)[:SETTINGS],
         "rows": rows,
-        "reasons": listen.groups(asked.counts, chosen),
-        "work": workers.of(asked.metrics),
+        "reasons": clip_table.groups(asked.counts, chosen),
+        "work": worker_time.of(asked.metrics),
         "kilobits": clips.BIT_RATE // 1000,
         "megabytes": BYTES // 1_000_000,
         "left_out": len(rows),
@@ -135,8 +134,8 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
     for row in rows:  # as long as what a player takes beside its data
         row["media"], row["clip"] = clips.Media(why="-" * PLAYER), ""
     bare = _render(context)
-    earlier = listen.earlier(asked.earlier)
-    context["left_out"] = listen.embed(job, chosen, rows, limit - len(bare) - 1, earlier)
+    earlier = clip_table.earlier(asked.earlier)
+    context["left_out"] = clip_table.embed(job, chosen, rows, limit - len(bare) - 1, earlier)
     return _render(context)
 
 
@@ -151,11 +150,11 @@ def _tiles(asked: Request) -> list[tuple[str, str, str]]:
     counts = asked.counts
     seconds, recordings, utterances = (counts[k] for k in ("seconds", "recordings", "utterances"))
     whole = seconds["in"]
-    share = words.percent(seconds["packaged"] / whole) if whole else "–"
+    share = number_words.percent(seconds["packaged"] / whole) if whole else "–"
     tiles = [
-        (words.length(whole), "audio in", f"{recordings['in']:,} recordings"),
+        (number_words.length(whole), "audio in", f"{recordings['in']:,} recordings"),
         (
-            words.length(seconds["packaged"]),
+            number_words.length(seconds["packaged"]),
             "packaged" if asked.version else "ready to package",
             f"{utterances['packaged']:,} utterances",
         ),
@@ -165,18 +164,22 @@ def _tiles(asked: Request) -> list[tuple[str, str, str]]:
             "recordings failed",
             "none"
             if not recordings["failed"]
-            else f"{words.percent(recordings['failed'] / max(recordings['in'], 1))} of them",
+            else f"{number_words.percent(recordings['failed'] / max(recordings['in'], 1))} of them",
         ),
     ]
     for name, title in (("wer", "word error rate"), ("cer", "character error rate")):
         if (rate := asked.scores.get(name)) is not None:
             tiles.append(
-                (words.percent(rate), title, f"{asked.scores['scored']:,} packaged with references")
+                (
+                    number_words.percent(rate),
+                    title,
+                    f"{asked.scores['scored']:,} packaged with references",
+                )
             )
     return tiles
 
 
-def _explain(job: Job, steps: list[facts.Step]) -> None:
+def _explain(job: Job, steps: list[ledger_facts.Step]) -> None:
     """Give the reasons of limits a meaning, with the value of each limit that has the reason."""
     meanings: dict[str, list[str]] = {}
     for asked in shelf_rules(job):
@@ -187,7 +190,7 @@ def _explain(job: Job, steps: list[facts.Step]) -> None:
             sides = ((rule.reason, "is none of", ", ".join(rule.values)),)  # type: ignore[assignment]
         for reason, word, limit in sides:
             if reason and limit is not None:
-                shown = words.number(limit) if isinstance(limit, float) else limit
+                shown = number_words.number(limit) if isinstance(limit, float) else limit
                 meanings.setdefault(reason, []).append(f"{rule.column} {word} {shown}")
     for step in steps:
         step["meaning"] = step["meaning"] or " or ".join(meanings.get(step["reason"], ()))
@@ -195,14 +198,14 @@ def _explain(job: Job, steps: list[facts.Step]) -> None:
 
 def _measured(columns: Columns, asked: Request, about: Mapping[str, tuple[str, str]]) -> Measured:
     """The section of measures; `about` has their units and meanings."""
-    about = {**about, "chars_per_second": distributions.CHARS_PER_SECOND}
+    about = {**about, "chars_per_second": measure_charts.CHARS_PER_SECOND}
     measures: list[Measure] = []
-    for name in distributions.shown(columns):
-        histogram = distributions.of(columns, name)
+    for name in measure_charts.shown(columns):
+        histogram = measure_charts.histogram_of(columns, name)
         if histogram is None:
             continue
-        first = name in distributions.FIRST
-        sliders = curves.sliders(columns, name, histogram["low"], histogram["high"])
+        first = name in measure_charts.FIRST
+        sliders = measure_charts.sliders(columns, name, histogram["low"], histogram["high"])
         if not first or any(c["today"] is not None for c in sliders):
             sliders = [c for c in sliders if c["today"] is not None]
         unit, meaning = about.get(name, ("", ""))
@@ -210,7 +213,7 @@ def _measured(columns: Columns, asked: Request, about: Mapping[str, tuple[str, s
         measures.append(
             {**histogram, "unit": unit, "meaning": meaning, "first": first, "curves": sliders}
         )
-    now = curves.now(columns)
+    now = measure_charts.kept_now(columns)
     packaged = asked.counts["seconds"]["packaged"] / 3600
     groups = [
         (kind, [name for of, name, _ in columns.groups if of == kind])
@@ -274,7 +277,7 @@ def _charts(measured: Measured) -> dict[str, object]:
     }
 
 
-def _work(work: workers.Work | None) -> dict[str, object]:
+def _work(work: worker_time.Work | None) -> dict[str, object]:
     if work is None:
         return {}
     return {"work": {"seconds": work["seconds"], "busy": work["busy"], "lanes": work["lanes"]}}

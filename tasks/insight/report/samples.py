@@ -9,10 +9,10 @@ import numpy as np
 
 from tasks import storage
 from tasks.base.schema import EnhancedRow, LedgerRow
-from tasks.insight.report import choosing
-from tasks.insight.report.columns import Columns
-from tasks.insight.report.doubtful import Why
-from tasks.insight.report.facts import Ledger
+from tasks.insight.report import clip_choice
+from tasks.insight.report.ledger_facts import Ledger
+from tasks.insight.report.outcome_columns import Columns
+from tasks.insight.report.uncertain_clips import Why
 from tasks.recording import Locator
 from tasks.settings.job import Job
 from tasks.shard_store import manifest
@@ -55,8 +55,8 @@ class Sample:
 
 
 def choose(ledger: Ledger, seed: int, columns: Columns | None = None) -> list[Sample]:
-    """The samples, in the order of `choosing`."""
-    picks = choosing.choose(ledger, columns, seed)
+    """The samples, in the order of `clip_choice`."""
+    picks = clip_choice.choose(ledger, columns, seed)
     rows = dict(zip(sorted(picks), ledger.rows(list(picks)), strict=True))
     return [Sample(rows[number], whys) for number, whys in picks.items()]
 

@@ -9,9 +9,9 @@ from typing import NamedTuple, TypedDict
 import numpy as np
 
 from tasks.base.arrays import Bools, Float64s
-from tasks.insight.report import distributions
-from tasks.insight.report.columns import Columns
-from tasks.insight.report.distributions import short
+from tasks.insight.report import measure_charts
+from tasks.insight.report.measure_charts import short
+from tasks.insight.report.outcome_columns import Columns
 
 POINTS = 100  # of a curve, at most
 SHARES = (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5)  # of the hours, in the table
@@ -87,7 +87,7 @@ def of(columns: Columns) -> Agreement | None:
     for name, title in RANKS:
         if name not in ranked or np.isnan(ranked[name]).all():
             continue
-        limit = next((x.min for x in distributions.limits_on(columns, name) if x.min), None)
+        limit = next((x.min for x in measure_charts.limits_on(columns, name) if x.min), None)
         line = _line(ranked[name], seconds, errors, words)
         lines.append({"name": name, "title": title, "today": limit, **_thinned(line)})
         table.append({"title": title, "cells": [_at(line, share) for share in SHARES]})

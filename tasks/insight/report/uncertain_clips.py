@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tasks.base.arrays import Float64s
-from tasks.insight.report.columns import Columns
+from tasks.insight.report.outcome_columns import Columns
 from tasks.plugins.rules import Limit
 
 PACKAGED = "packaged"

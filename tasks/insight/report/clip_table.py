@@ -12,9 +12,9 @@ from typing import NotRequired, TypedDict
 from tasks import storage
 from tasks.base import masking
 from tasks.base.json_types import Summary
-from tasks.insight.report import clips, distributions, words
-from tasks.insight.report.doubtful import CERTAINTY, PACKAGED, Why
+from tasks.insight.report import clips, measure_charts, number_words
 from tasks.insight.report.samples import Sample
+from tasks.insight.report.uncertain_clips import CERTAINTY, PACKAGED, Why
 from tasks.recording.guard import file_state
 from tasks.settings.job import Job
 
@@ -102,11 +102,11 @@ def embed(
         if fits and rows[index]["clip"] in media_by_key:
             media = media_by_key[rows[index]["clip"]]
         else:
-            media = maker.make(sample) if fits else clips.Media(why=words.NO_ROOM)
+            media = maker.make(sample) if fits else clips.Media(why=number_words.NO_ROOM)
         if media.size > room:
-            media = clips.Media(why=words.NO_ROOM)
+            media = clips.Media(why=number_words.NO_ROOM)
         room -= media.size
-        left_out += media.why == words.NO_ROOM
+        left_out += media.why == number_words.NO_ROOM
         rows[index]["media"] = media
     return left_out
 
@@ -119,7 +119,7 @@ def _place(chosen: Sequence[Sample], index: int) -> int:
 def row_of(sample: Sample, about: Mapping[str, tuple[str, str]]) -> ClipRow:
     """`about` has the units of measures."""
     row = sample.row
-    names = dict.fromkeys((*distributions.FIRST, *(name for name, _ in CERTAINTY)))
+    names = dict.fromkeys((*measure_charts.FIRST, *(name for name, _ in CERTAINTY)))
     return {
         "kept": sample.kept,
         "reason": sample.name,
@@ -136,7 +136,9 @@ def row_of(sample: Sample, about: Mapping[str, tuple[str, str]]) -> ClipRow:
         "heard": _shown(sample.heard, TEXT) if sample.heard != sample.text else None,
         "reference": _shown(sample.reference, TEXT) if sample.reference != sample.text else None,
         "measures": [
-            (name, words.number(sample.measures[name])) for name in names if name in sample.measures
+            (name, number_words.number(sample.measures[name]))
+            for name in names
+            if name in sample.measures
         ],
     }
 
@@ -153,16 +155,16 @@ def _once(whys: Sequence[Why]) -> list[Why]:
 def limit_text(why: Why, sample: Sample, about: Mapping[str, tuple[str, str]]) -> str:
     """Value and limit in words: `duration 0.31 s, limit at least 0.5 (filter.too_short)`."""
     if why.kind == "longest":
-        return words.length(sample.seconds)
+        return number_words.length(sample.seconds)
     if why.value is None:
         return ""
     unit = about.get(why.measure, ("", ""))[0]
-    sentence = f"{why.measure or 'value'} {words.number(why.value)}"
+    sentence = f"{why.measure or 'value'} {number_words.number(why.value)}"
     sentence += f" {unit}" if unit not in ("", "1") else ""
     if why.limit is None:
         return sentence
     side = "at least" if why.side == "min" else "at most"
-    sentence += f", limit {side} {words.number(why.limit)}"
+    sentence += f", limit {side} {number_words.number(why.limit)}"
     return sentence if why.group in (PACKAGED, sample.name) else f"{sentence} ({why.group})"
 
 

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from tasks.accounting.summary import REMOVED
 from tasks.base.arrays import Bools, Float64s
-from tasks.insight.report import doubtful
-from tasks.insight.report.columns import Columns, flags_of, numbers_of
-from tasks.insight.report.doubtful import PACKAGED, Side, Why, least
-from tasks.insight.report.facts import Ledger
+from tasks.insight.report import uncertain_clips
+from tasks.insight.report.ledger_facts import Ledger
+from tasks.insight.report.outcome_columns import Columns, flags_of, numbers_of
+from tasks.insight.report.uncertain_clips import PACKAGED, Side, Why, least
 from tasks.storage import long_columns
 
 PER_REASON = 8  # clips; twice as many of the packaged ones
@@ -129,7 +129,7 @@ def choose(ledger: Ledger, columns: Columns | None, seed: int) -> dict[int, list
     packaged clips are drawn at random."""
     groups = groups_of(ledger, seed, 2 * PER_REASON)
     most = _quota({name: group.count for name, group in groups.items()})
-    sides = doubtful.sides_of(columns) if columns is not None else []
+    sides = uncertain_clips.sides_of(columns) if columns is not None else []
     doubts = {} if columns is None else _doubts(ledger, columns, groups, sides, most)
     chosen: dict[int, list[Why]] = {}
     for name, group in groups.items():
@@ -159,13 +159,15 @@ def _doubts(
     picks_by_group: dict[str, Picks] = {}
     for name, group in groups.items():
         if name == PACKAGED:
-            picks_by_group[name] = doubtful.uncertain(columns, sides, most)
-            picks_by_group[name] += doubtful.near(columns, sides, most)
+            picks_by_group[name] = uncertain_clips.uncertain(columns, sides, most)
+            picks_by_group[name] += uncertain_clips.near(columns, sides, most)
         elif group.ranked:
             mine = [side for side in sides if side.group == name]
-            picks_by_group[name] = doubtful.inside(columns, mine, _parts(most)[2])
+            picks_by_group[name] = uncertain_clips.inside(columns, mine, _parts(most)[2])
         elif name.startswith("transcribe.") and not group.failed:
-            picks_by_group[name] = doubtful.uncertain(columns, sides, most - _parts(most)[0], name)
+            picks_by_group[name] = uncertain_clips.uncertain(
+                columns, sides, most - _parts(most)[0], name
+            )
     wanted = sorted({row for picks in picks_by_group.values() for row, _ in picks})
     ids = columns.ids(wanted)
     row_of = ledger.find(ids)

@@ -1,7 +1,7 @@
 """Stage filter: recordings in, utterances with measures out; one streaming decode each.
 
 An item is a recording. Before: a row of the shard's recordings. After: one row of kind `recording`
-(decoded length, or the error), and one row a span; utterances have their measures. Verdicts are not
+(decoded length, or the error), and one row a span; utterances have their measures. Outcomes are not
 stored: `tasks.shard_store` applies the limits to the measures at every run.
 """
 
@@ -24,7 +24,7 @@ from tasks.recording.turns import Turn
 from tasks.segmenters import KnownSpans, Segmenter, Span
 from tasks.settings import Plugin
 from tasks.settings.job import Job
-from tasks.shard_store import cuts, judged_shard, recipe, verdicts
+from tasks.shard_store import chosen_rules, cuts, recipe, shard_view
 from tasks.stages import cut_rows, cutting, handover, measuring, recording_turns, whole_transcript
 from tasks.stages.contract import OfRecording
 from tasks.stages.measuring import Chosen
@@ -55,7 +55,7 @@ class Unit(OfRecording):
         """Whether it lacks only costly measures, unnecessary so far because a threshold rejects
         it."""
         lacking = [plugin for _, missing in self.spans or () for plugin in missing]
-        return self.spans is not None and all(map(verdicts.costly, lacking))
+        return self.spans is not None and all(map(chosen_rules.costly, lacking))
 
     @property
     def seconds(self) -> float:
@@ -68,7 +68,7 @@ def meta(job: Job) -> dict[str, dict[str, str]]:
     return {"measures": wanted}
 
 
-def todo(shard: judged_shard.ShardView) -> tuple[list[Unit], int]:
+def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
     """Recordings that lack cuts or measures, and how many lack nothing."""
     units, reused = [], 0
     stored: frozenset[str] | None = None  # one set for all units, and only if there are any
@@ -94,7 +94,7 @@ def todo(shard: judged_shard.ShardView) -> tuple[list[Unit], int]:
 
 
 def _lacking(
-    cut: cuts.Cut, shard: judged_shard.ShardView
+    cut: cuts.Cut, shard: shard_view.ShardView
 ) -> tuple[tuple[Span, tuple[Plugin, ...]], ...]:
     """Utterances of a known cut that lack measures, with the filters that they lack."""
     lacking = []

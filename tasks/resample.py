@@ -24,7 +24,7 @@ from tasks.base.schema import AUDIO, ENHANCED, AnyRow
 from tasks.recording import Locator, unreachable
 from tasks.segmenters import KnownSpans, Span
 from tasks.settings.job import Job
-from tasks.shard_store import blobs, enhanced, judged_shard
+from tasks.shard_store import blobs, enhanced, shard_view
 from tasks.shard_store.blobs import MadeAudio
 from tasks.shard_store.utterance import HeardUtterance
 from tasks.stages import cutting, enhancing, handover, pcm
@@ -59,7 +59,7 @@ def schema_of(rows: Sequence[AnyRow]) -> pa.Schema:
     return ENHANCED if any("measures" in row for row in rows) else AUDIO
 
 
-def todo(shard: judged_shard.ShardView) -> tuple[list[Unit], int]:
+def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
     """Units of kept utterances that lack PCM, and how many utterances have it."""
     missing: dict[str, list[HeardUtterance]] = {}
     unclean: dict[

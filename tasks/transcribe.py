@@ -20,8 +20,8 @@ from tasks.plugins.contracts.asr import Backend, ChunkedBackend
 from tasks.served import llm_text
 from tasks.settings import Plugin
 from tasks.settings.job import Job
-from tasks.shard_store import judged_shard, llm_answers
-from tasks.shard_store.utterance import JudgedUtterance
+from tasks.shard_store import llm_answers, shard_view
+from tasks.shard_store.utterance import FinalUtterance
 from tasks.stages.asr_units import CHUNK_SECONDS, Sharing, Unit, chunks, clips, sharing_of
 
 SCHEMA = TRANSCRIPTS
@@ -38,7 +38,7 @@ def rounds(job: Job) -> int:
     return 1 + votes + bool(asr.backends) + (asr.llm_text is not None)
 
 
-def todo(shard: judged_shard.ShardView) -> tuple[list[Unit], int]:
+def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
     """Utterances without a transcript, and how many have one. Longest windows first, where an
     utterance that shares none is its own window; utterances of one window are adjacent."""
     units: dict[str, Unit] = {}
@@ -51,7 +51,7 @@ def todo(shard: judged_shard.ShardView) -> tuple[list[Unit], int]:
     return sorted(units.values(), key=_order), reused
 
 
-def _lacking(utterance: JudgedUtterance, shard: judged_shard.ShardView) -> Iterator[Unit]:
+def _lacking(utterance: FinalUtterance, shard: shard_view.ShardView) -> Iterator[Unit]:
     """What an utterance lacks in this round: its transcript, or those that depend on it."""
     pcm = utterance.heard.pcm
     if pcm is None:

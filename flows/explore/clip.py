@@ -25,7 +25,7 @@ from tasks.base.json_types import JsonObject
 from tasks.base.schema import UTTERANCES_FILE, AudioRow
 from tasks.recording import Locator
 from tasks.shard_store import blobs
-from tasks.shard_store.utterance import JudgedUtterance
+from tasks.shard_store.utterance import FinalUtterance
 from tasks.speech import silero
 
 LONGEST = 600.0  # s of a source that one answer holds
@@ -161,7 +161,7 @@ def detail(corpus: Corpus, items: Items, item: int) -> JsonObject:
     return {"row": found, "around": around, **texts}
 
 
-def _others(corpus: Corpus, utterance: JudgedUtterance) -> list[str]:
+def _others(corpus: Corpus, utterance: FinalUtterance) -> list[str]:
     """Texts of other recognisers, or of other settings, for the same PCM."""
     home = storage.of(corpus.out).mounted(corpus.out / "manifests" / "transcribe")
     if home is None:

@@ -24,7 +24,7 @@ from tasks.base.logs import log
 from tasks.recording import Locator
 from tasks.settings.job import Job
 from tasks.shard_store import manifest
-from tasks.shard_store.utterance import JudgedUtterance
+from tasks.shard_store.utterance import FinalUtterance
 from tasks.stages.stage import view_of
 from tasks.storage import versions
 
@@ -68,7 +68,7 @@ class Shards:
                 return Locator.loads(each["locator"])
         return None
 
-    def utterance(self, recording: str, key: str | None) -> tuple[str, JudgedUtterance] | None:
+    def utterance(self, recording: str, key: str | None) -> tuple[str, FinalUtterance] | None:
         """(shard, utterance) by its id, judged by the last run's settings."""
         shard, job = self.shard_of(recording), self._job()
         if shard is None or job is None or key is None:
@@ -76,7 +76,7 @@ class Shards:
         known = self._decided(shard, recording)
         return (shard, known[key]) if key in known else None
 
-    def _decide(self, shard: str, recording: str) -> dict[str, JudgedUtterance]:
+    def _decide(self, shard: str, recording: str) -> dict[str, FinalUtterance]:
         """The utterances of a recording by id."""
         job = self._job()
         assert job is not None

@@ -15,8 +15,8 @@ from itertools import pairwise
 from tasks.base.errors import ConservationError
 from tasks.base.schema import LedgerRow, RecordingRow
 from tasks.shard_store.cuts import Cut
-from tasks.shard_store.judged_shard import ShardView
-from tasks.shard_store.utterance import JudgedUtterance, Outcome
+from tasks.shard_store.shard_view import ShardView
+from tasks.shard_store.utterance import FinalUtterance, Outcome
 
 PRECEDENCE = ("packaged", "dropped", "failed", "non_speech", "unsegmented")
 #: Outcome and reason of what a run has yet to come to. No version has it.
@@ -64,10 +64,10 @@ def exclusive(spans: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def of_shard(
-    view: ShardView, utterances: Iterable[JudgedUtterance], uncut: Outcome = CHANGED
+    view: ShardView, utterances: Iterable[FinalUtterance], uncut: Outcome = CHANGED
 ) -> list[LedgerRow]:
     """Ledger rows of one shard; `uncut`: the outcome of recordings without cuts."""
-    by_recording: dict[str, list[JudgedUtterance]] = {}
+    by_recording: dict[str, list[FinalUtterance]] = {}
     for utterance in utterances:
         by_recording.setdefault(utterance.cut.recording["recording"], []).append(utterance)
     rows: list[LedgerRow] = []
@@ -78,7 +78,7 @@ def of_shard(
 
 
 def _of_recording(
-    recording: RecordingRow, cut: Cut | None, utterances: Sequence[JudgedUtterance], uncut: Outcome
+    recording: RecordingRow, cut: Cut | None, utterances: Sequence[FinalUtterance], uncut: Outcome
 ) -> list[LedgerRow]:
     """Rows of one recording, by PRECEDENCE, then by start; checked against its decoded samples."""
     if recording["error_code"]:
@@ -156,7 +156,7 @@ def _row(
     samples: int,
     rate: int,
     outcome: Outcome,
-    utterance: JudgedUtterance | None = None,
+    utterance: FinalUtterance | None = None,
 ) -> LedgerRow:
     language = recording["language"]
     if utterance is not None:

@@ -23,7 +23,7 @@ from tasks.plugins.contracts import Measuring
 from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tasks.shard_store.text_values import final_text
-from tasks.shard_store.utterance import JudgedUtterance
+from tasks.shard_store.utterance import FinalUtterance
 
 ROW = pa.schema(
     {
@@ -40,7 +40,7 @@ ROW = pa.schema(
 )
 
 
-def rows(job: Job, shard: str, utterances: Iterable[JudgedUtterance]) -> list[AnyRow]:
+def rows(job: Job, shard: str, utterances: Iterable[FinalUtterance]) -> list[AnyRow]:
     """One row for each transcribed utterance."""
     return [
         {

@@ -25,10 +25,10 @@ from tasks.plugins.rules import Allowed, Rule
 from tasks.settings import Plugin, role
 from tasks.settings.job import Job
 from tasks.shard_store import decisions, enhanced, whole_job
+from tasks.shard_store.chosen_rules import rules_of
 from tasks.shard_store.index import Index
 from tasks.shard_store.text_values import text_columns
-from tasks.shard_store.utterance import JudgedUtterance
-from tasks.shard_store.verdicts import rules_of
+from tasks.shard_store.utterance import FinalUtterance
 from tasks.storage import tables
 from tasks.text import SHARED_COLUMNS
 
@@ -43,7 +43,7 @@ FIXED = pa.schema(
         "heard": pa.bool_(),  # it has a transcript
         STORED: pa.bool_(),  # it has not, since a limit dropped it first; but one is stored
         SPARED: pa.bool_(),  # a person keeps it, whatever rules say
-        # From here on, columns of `JudgedUtterance.texts` and `JudgedUtterance.measures`.
+        # From here on, columns of `FinalUtterance.texts` and `FinalUtterance.measures`.
         "words": pa.int64(),  # of the reference
         "word_errors": pa.int64(),  # of the recogniser's text
     }
@@ -59,7 +59,7 @@ def schema_of(job: Job) -> pa.Schema:
 
 
 def of_utterances(
-    job: Job, utterances: Sequence[JudgedUtterance], stored: Collection[str]
+    job: Job, utterances: Sequence[FinalUtterance], stored: Collection[str]
 ) -> pa.Table:
     """One row for each utterance that has an outcome; `stored`: ids of those dropped before their
     transcript was looked up, although there is one."""
@@ -76,7 +76,7 @@ def of_utterances(
     return pa.table([*fixed.columns, *columns], schema=schema)
 
 
-def _fixed(u: JudgedUtterance, stored: bool) -> AnyRow:
+def _fixed(u: FinalUtterance, stored: bool) -> AnyRow:
     heard = u.heard.transcript is not None and not u.heard.transcript["error_code"]
     return {
         "id": u.cut.id,

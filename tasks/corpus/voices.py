@@ -14,7 +14,7 @@ import pyarrow as pa
 from tasks.base.schema import RecordingRow
 from tasks.recording.turns import Turn
 from tasks.shard_store.cuts import segments_of
-from tasks.shard_store.judged_shard import ShardView
+from tasks.shard_store.shard_view import ShardView
 from tasks.speech.embedding import SIZE, unit
 
 BYTES = 2 * SIZE

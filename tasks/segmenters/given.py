@@ -39,7 +39,7 @@ class Given(KnownSpans):
     """Gives each utterance as soon as its end is decoded, and the gaps at the end.
 
     Segments may overlap and come in any order. One that ends beyond the end of the recording ends
-    with it, and one that begins there has no samples. `tasks.shard_store.judged_shard` fails both
+    with it, and one that begins there has no samples. `tasks.shard_store.shard_view` fails both
     as `segment_outside_audio`, but for a small excess.
     """
 

@@ -17,7 +17,7 @@ from tasks.recording.faults import Fault
 from tasks.recording.limits import REFUSED, Limits, Refusal
 from tasks.recording.turns import Turn
 from tasks.settings import Plugin
-from tasks.shard_store.verdicts import cheap_rules, costly
+from tasks.shard_store.chosen_rules import cheap_rules, costly
 
 #: Most that a source's segment may end beyond its recording, s: its times are rounded, and an AAC
 #: header counts up to 132 ms of padding. No word is so short. Kaldi's `extract-segments` allows

@@ -45,7 +45,7 @@ class Decision:
 
     @property
     def keeps(self) -> bool:
-        """Whether no verdict drops the utterance: who wrote its text wants it kept."""
+        """Whether no rule drops the utterance: who wrote its text wants it kept."""
         return self.decision in ("keep", "retext")
 
     @property

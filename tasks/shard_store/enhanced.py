@@ -1,6 +1,6 @@
 """Enhanced clips: their PCM, DNSMOS before and after, and which of the two clips counts.
 
-Both clips are always made and scored, so that `keep_if_better` and `min_ovrl` are verdicts like any
+Both clips are always made and scored, so that `keep_if_better` and `min_ovrl` are rules like any
 other.
 """
 
@@ -107,7 +107,7 @@ def recipe_of(job: Job, audio: str) -> str:
 
 
 def beside(job: Job, utterance: HeardUtterance, row: EnhancedRow | None) -> HeardUtterance:
-    """The utterance with its enhanced clip's row: its scores, the verdict on them, and which of the
+    """The utterance with its enhanced clip's row: its scores, the outcome by them, and which of the
     two clips is heard and packaged."""
     if row is None or row["error_code"]:
         outcome = UNCONVERTED if row is None else failed("enhance", row)

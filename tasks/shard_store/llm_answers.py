@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tasks.settings.job import Job
 from tasks.shard_store import recipe
 from tasks.shard_store.text_values import final_text
-from tasks.shard_store.utterance import HeardUtterance, JudgedUtterance
+from tasks.shard_store.utterance import FinalUtterance, HeardUtterance
 
 TAKEN = "taken"
 
@@ -35,7 +35,7 @@ def request_for(job: Job, utterance: HeardUtterance) -> ModelRequest | None:
     )
 
 
-def became(utterance: JudgedUtterance) -> str | None:
+def became(utterance: FinalUtterance) -> str | None:
     """`taken` if the model's answer replaced the text, else why it did not; None if the model was
     not asked."""
     row = utterance.llm_answer

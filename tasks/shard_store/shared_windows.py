@@ -3,7 +3,7 @@
 Whisper hears a window of 30 s, and understands a short utterance better beside its neighbours, and
 a window better after the text of the one before. So utterances that follow each other are handed
 over as one, with silence between them in place of what was cut out. Who is among them follows from
-the cuts alone, never from verdicts: a threshold that drops an utterance changes no text of its
+the cuts alone, never from rules: a threshold that drops an utterance changes no text of its
 neighbours, since it is still heard.
 """
 

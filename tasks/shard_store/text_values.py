@@ -1,4 +1,4 @@
-"""Input of the verdicts on text: the chosen text, and numbers derived from a transcript."""
+"""Input of the rules on text: the chosen text, and numbers derived from a transcript."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def final_text(job: Job, utterance: HeardUtterance) -> tuple[str, str]:
     return str(spoken or ""), "asr"
 
 
-def text_columns(verdicts: tuple[Plugin, ...]) -> dict[str, tuple[str, str]]:
-    """(unit, meaning) of the columns that the chosen text verdicts compute, by name."""
+def text_columns(chosen: tuple[Plugin, ...]) -> dict[str, tuple[str, str]]:
+    """(unit, meaning) of the columns that the chosen plug-ins on text compute, by name."""
     return {
         name: about
-        for plugin in verdicts
+        for plugin in chosen
         for name, about in plugins.columns("text", plugin.use).items()
     }
 
 
 class TextValues:
-    """The values that text verdicts judge: the transcript's columns, those derived from them, and
-    what the chosen verdicts measure. Plug-ins are looked up once for all utterances."""
+    """The values that rules on text limit: the transcript's columns, those derived from them, and
+    what the chosen plug-ins measure. Plug-ins are looked up once for all utterances."""
 
     def __init__(self, job: Job) -> None:
         self._job = job

@@ -1,4 +1,4 @@
-"""An utterance in its three phases: cut, heard, judged; and its outcome after each.
+"""An utterance in its three phases: cut, heard, final; and its outcome after each.
 
 A phase never changes, and the next one holds it.
 """
@@ -70,7 +70,7 @@ class CutUtterance(_Remembering):
 
     @property
     def spared(self) -> bool:
-        """Whether a person decided to keep it, whatever the verdicts."""
+        """Whether a person decided to keep it, whatever the rules say."""
         return self.person is not None and self.person.keeps
 
     @property
@@ -149,8 +149,8 @@ class HeardUtterance:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedUtterance:
-    """An utterance with the verdict on its text; `outcome` is the last one."""
+class FinalUtterance:
+    """An utterance after the rules on its text; `outcome` is the last one."""
 
     cut: CutUtterance
     heard: HeardUtterance

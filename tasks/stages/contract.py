@@ -19,7 +19,7 @@ from tasks.base.json_types import JsonObject
 from tasks.base.schema import AnyRow, RecordingRow
 from tasks.plugins.contracts.members import Filled
 from tasks.settings.job import Job
-from tasks.shard_store.judged_shard import ShardView
+from tasks.shard_store.shard_view import ShardView
 
 PER_SHARD = ("filter", "resample", "transcribe")
 STAGES = ("shard", *PER_SHARD, "package")  # of a run, in order

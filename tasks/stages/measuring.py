@@ -22,7 +22,7 @@ from tasks.recording.turns import Turn
 from tasks.segmenters import Span
 from tasks.settings import Plugin, StageSettings
 from tasks.settings.job import Job
-from tasks.shard_store import verdicts
+from tasks.shard_store import chosen_rules
 
 Result = TypeVar("Result")
 
@@ -50,7 +50,7 @@ class Step(NamedTuple):
 def steps(filters: Sequence[Plugin]) -> tuple[Step, ...]:
     """Filters in the order in which they run: cheap ones first."""
     resolved = []
-    for plugin in sorted(filters, key=verdicts.costly):
+    for plugin in sorted(filters, key=chosen_rules.costly):
         module, settings = plugins.FILTERS.resolve(plugin)
         members = module.measure, module.fingerprint, module.COSTLY, module.AFTER_ALL
         resolved.append(Step(plugin, settings, *members))
@@ -73,7 +73,7 @@ class Chosen:
     @classmethod
     def of(cls, job: Job) -> Chosen:
         segmenter, settings = plugins.SEGMENTERS.resolve(job.filter.segmenter)
-        rules = verdicts.filter_rules(job.filter.filters)
+        rules = chosen_rules.filter_rules(job.filter.filters)
         filters = steps(job.filter.filters)
         hears, limits = segmenter.hears(settings), Limits.of(job.filter)
         return cls(job, segmenter, settings, hears, rules, filters, limits)
@@ -135,7 +135,7 @@ def measured(
     result = Measured({}, {})
     for step in chosen:
         if step.costly and not measure_all:
-            rules = verdicts.cheap_rules(tuple(step.plugin for step in chosen))
+            rules = chosen_rules.cheap_rules(tuple(step.plugin for step in chosen))
             if judge(result.measures, rules) is not None:
                 break
         stored_value = read.get(f"measure {step.plugin.use}") if read else None

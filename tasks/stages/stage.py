@@ -22,7 +22,7 @@ from tasks.base.schema import AnyRow
 from tasks.settings.job import Done, Job, Spent
 from tasks.shard_store import blobs, compaction, manifest, recipe, whole_job
 from tasks.shard_store.blobs import MadeAudio
-from tasks.shard_store.judged_shard import ShardView
+from tasks.shard_store.shard_view import ShardView
 from tasks.stages import contract
 from tasks.stages.contract import PER_SHARD as PER_SHARD
 from tasks.stages.contract import Stage, Unit

@@ -15,7 +15,7 @@ from tasks.plugins.rules import judge
 from tasks.runs.executor import Here
 from tasks.settings import Plugin, TranscribeSettings
 from tasks.settings.job import Job
-from tasks.shard_store import language_vote, text_values, verdicts
+from tasks.shard_store import chosen_rules, language_vote, text_values
 from tasks.shard_store.language_vote import SURE_PROBABILITY, SURE_SECONDS, Vote
 from tasks.shard_store.utterance import UNHEARD, CutUtterance, HeardUtterance
 from tasks.stages import stage
@@ -117,7 +117,7 @@ def test_control_each_clip_for_itself(tmp_path: Path) -> None:
 
 
 def judged(values: dict[str, Any]) -> str | None:
-    found = judge(values, verdicts.rules_of("text", (Plugin(use="language"),)))
+    found = judge(values, chosen_rules.rules_of("text", (Plugin(use="language"),)))
     return found.reason if found else None
 
 

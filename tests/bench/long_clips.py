@@ -39,7 +39,7 @@ from tasks.asr import SpeechClip, Transcript, faster_whisper
 from tasks.asr._whisper import loading, whole_clips
 from tasks.plugins.rules import judge
 from tasks.settings import Plugin
-from tasks.shard_store.verdicts import rules_of
+from tasks.shard_store.chosen_rules import rules_of
 from tests.bench import long_recordings, speech_mixtures, transcribe
 from tests.bench.speech_mixtures import Mixture
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tasks.plugins.rules import Rule
 from tasks.settings import FilterSettings, Plugin, TranscribeSettings
-from tasks.shard_store.verdicts import rules_of
+from tasks.shard_store.chosen_rules import rules_of
 from tests.bench.verdict_listening import Row
 from tests.bench.verdict_tables import Drops, by, of, table
 

@@ -19,7 +19,7 @@ from tasks.asr import SpeechClip, Transcript, faster_whisper
 from tasks.audio import Clip
 from tasks.plugins.rules import judge
 from tasks.settings import FilterSettings, Plugin, TranscribeSettings
-from tasks.shard_store.verdicts import rules_of
+from tasks.shard_store.chosen_rules import rules_of
 from tasks.text import ScoredTranscript
 from tests.bench.corpus_speech import RATE
 from tests.bench.verdict_clips import Said

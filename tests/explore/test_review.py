@@ -22,7 +22,7 @@ from tasks.publish.upkeep.verify import verify
 from tasks.settings.job import Job
 from tasks.shard_store import decision_log, decisions, manifest
 from tasks.shard_store.decision_log import Decision
-from tasks.shard_store.judged_shard import ShardView
+from tasks.shard_store.shard_view import ShardView
 from tasks.storage import tables, versions
 from tasks.storage.objects import Objects
 from tests.helpers import corpus

@@ -25,7 +25,7 @@ from tasks.base.schema import RECORDINGS
 from tasks.recording import Locator
 from tasks.settings import FilterSettings
 from tasks.settings.job import Job
-from tasks.shard_store.judged_shard import ShardView
+from tasks.shard_store.shard_view import ShardView
 from tasks.stages import probe
 from tasks.stages.contract import OfRecording
 from tasks.storage import urls

@@ -2,7 +2,7 @@
 
 A recording gives one utterance if the segmenter takes it whole, else the segments of its list, if
 any, else as many per second as the corpus gave so far, or more if the segmenter now allows none so
-long. They pass the filters, and the verdicts on text, as often as the known ones do.
+long. They pass the filters, and the rules on text, as often as the known ones do.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tasks.insight.estimating import headers
 from tasks.recording import Segment
 from tasks.settings.job import Job
 from tasks.shard_store.cuts import segments_of
-from tasks.shard_store.utterance import JudgedUtterance
+from tasks.shard_store.utterance import FinalUtterance
 from tasks.stages.listing.balance import seconds_of
 
 HEADERS = 500  # new recordings whose headers are read; the others' lengths follow from these
@@ -38,7 +38,7 @@ class Expected:
         self._spoken = self._long = 0.0  # s of them, s of their recordings
         self._last = ""
 
-    def saw(self, utterance: JudgedUtterance, kept: bool) -> None:
+    def saw(self, utterance: FinalUtterance, kept: bool) -> None:
         """Learn from a known utterance."""
         self._known += 1
         self._kept += kept

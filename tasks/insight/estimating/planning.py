@@ -20,8 +20,8 @@ from tasks.publish.unchanged import UpToDate
 from tasks.settings.job import Job
 from tasks.shard_store import enhanced, llm_answers, manifest, recipe, whole_job
 from tasks.shard_store.index import Index
-from tasks.shard_store.judged_shard import ShardView
-from tasks.shard_store.utterance import JudgedUtterance, Outcome
+from tasks.shard_store.shard_view import ShardView
+from tasks.shard_store.utterance import FinalUtterance, Outcome
 from tasks.stages import stage
 from tasks.stages.contract import STAGES
 from tasks.stages.listing.overlapping_sources import Shared
@@ -194,7 +194,7 @@ class _Scan:
                 )
 
     def _count(
-        self, view: ShardView, utterance: JudgedUtterance, seen: set[str], in_window: bool
+        self, view: ShardView, utterance: FinalUtterance, seen: set[str], in_window: bool
     ) -> None:
         """`seen`: recipes that this run computes. Equal samples are computed once. `in_window`: it
         shares a window with a kept one, so even if it is dropped, its PCM is needed."""
@@ -257,7 +257,7 @@ class _Scan:
             self._clips.add(utterance)
 
     def _convert(
-        self, view: ShardView, utterance: JudgedUtterance, reused: bool
+        self, view: ShardView, utterance: FinalUtterance, reused: bool
     ) -> tuple[Sequence[str], bool]:
         """Count its PCM; (causes of what follows from it, whether that is made again)."""
         earlier = self._let_in(utterance) or self.causes.pcm
@@ -268,7 +268,7 @@ class _Scan:
         self._tally("resample", reused, utterance.cut.seconds, causes, again)
         return causes, again
 
-    def _let_in(self, utterance: JudgedUtterance) -> list[str]:
+    def _let_in(self, utterance: FinalUtterance) -> list[str]:
         """What made it pass, if something that has changed did."""
         return (utterance.cut.spared and self.causes.people) or self.causes.limits
 
@@ -288,7 +288,7 @@ class _Scan:
                 self.stay.pop(clip_id, None)
                 self.coming.pop(clip_id, None)
 
-    def _was_converted(self, view: ShardView, utterance: JudgedUtterance) -> bool:
+    def _was_converted(self, view: ShardView, utterance: FinalUtterance) -> bool:
         """Whether its PCM was made under the newest run's settings."""
         if self.before is None or not self.causes.pcm:
             return False

@@ -38,8 +38,8 @@ FRAME = [
 
 @dataclass(slots=True)
 class SampleResult:
-    """The outcome of one recording. `kept`: s that would be packaged, before corpus-wide verdicts;
-    `pcm`: bytes of its resampled audio."""
+    """The outcome of one recording. `kept`: s that would be packaged, before rules on the whole
+    corpus; `pcm`: bytes of its resampled audio."""
 
     kept: float = 0.0
     pcm: int = 0

@@ -1,4 +1,4 @@
-"""Predicts which clips that pass all verdicts package leaves out, from manifests alone."""
+"""Predicts which clips that pass all rules package leaves out, from manifests alone."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tasks.publish import speakers
 from tasks.publish.choosing import selection, split_input
 from tasks.settings.job import Job
 from tasks.shard_store import recipe
-from tasks.shard_store.judged_shard import ShardView
-from tasks.shard_store.utterance import JudgedUtterance
+from tasks.shard_store.shard_view import ShardView
+from tasks.shard_store.utterance import FinalUtterance
 from tasks.storage import versions
 
 CLIP = pa.schema(
@@ -27,7 +27,7 @@ CLIP = pa.schema(
 
 
 def may_choose_others(job: Job, before: Job | None, described: DatasetJson | None) -> bool:
-    """Whether a run may package other clips of a recording that has not changed, for no verdict
+    """Whether a run may package other clips of a recording that has not changed, for no outcome
     of its own. `before`: the job of the newest run; `described`: the newest version's dataset.json.
     """
     # Which speakers exceed the cap is known only once all clips are.
@@ -64,7 +64,7 @@ class Within(NamedTuple):
 
 
 class PassingClips:
-    """Collects the clips of all shards that pass the verdicts, or may pass once transcribed."""
+    """Collects the clips of all shards that pass the rules, or may pass once transcribed."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -76,7 +76,7 @@ class PassingClips:
         if recipe.across_recordings(self._job) is not None:
             self._spoken += voices.rows(view)
 
-    def add(self, utterance: JudgedUtterance) -> None:
+    def add(self, utterance: FinalUtterance) -> None:
         self._clips.append(
             {
                 "id": utterance.cut.id,

@@ -18,7 +18,7 @@ from tasks.publish import in_memory_version, leaks
 from tasks.publish.choosing import components, weights
 from tasks.settings.job import Job
 from tasks.shard_store import manifest, recipe
-from tasks.shard_store.verdicts import rules_of
+from tasks.shard_store.chosen_rules import rules_of
 from tasks.stages.stage import view_of
 from tasks.storage import tables
 
@@ -51,9 +51,9 @@ def with_same_texts(now: Job, then: Job) -> Job:
 
 def kept(now: Job, then: Job) -> tuple[KeptClips, KeptClips]:
     """Items and hours under both settings: from the table of outcomes if it is valid for both,
-    else shard by shard. The table keeps the corpus-wide verdicts as they were, so other settings of
-    those are answered from the shards. So are limits that let in clips whose texts are stored, but
-    not in the table: limits that were tightened since dropped them."""
+    else shard by shard. The table keeps the outcomes by the whole corpus as they were, so other
+    settings of those are answered from the shards. So are limits that let in clips whose texts are
+    stored, but not in the table: limits that were tightened since dropped them."""
     if _splitting(now) != _splitting(then):
         return _split(now), _split(then)
     same = corpus.chosen(now) == corpus.chosen(then) and not _by_speaker(now, then)

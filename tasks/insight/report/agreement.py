@@ -1,5 +1,5 @@
 """The agreement of several recognisers: what a limit on it would keep, and how accurate that would
-be. Covers utterances that at least two recognisers heard, whatever their other verdicts. A limit
+be. Covers utterances that at least two recognisers heard, whatever other rules say. A limit
 cannot separate equal values, so a curve has one point per distinct value, thinned out."""
 
 from __future__ import annotations

@@ -24,15 +24,15 @@ from tasks.plugins.rules import Rule
 from tasks.publish.choosing import weights
 from tasks.settings.job import Job
 from tasks.shard_store import enhanced
+from tasks.shard_store.chosen_rules import rules_of
 from tasks.shard_store.text_values import text_columns
-from tasks.shard_store.verdicts import rules_of
 from tasks.storage import tables
 
 GROUPS = 8  # datasets, and languages, with a chart of their own
 
 
 class ShelfRule(NamedTuple):
-    """One rule of a verdict, and the shelf of the plug-in that it comes from."""
+    """One rule, and the shelf of the plug-in that it comes from."""
 
     shelf: str
     rule: Rule

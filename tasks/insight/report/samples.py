@@ -17,7 +17,7 @@ from tasks.recording import Locator
 from tasks.settings.job import Job
 from tasks.shard_store import manifest
 from tasks.shard_store.text_values import final_text
-from tasks.shard_store.utterance import JudgedUtterance
+from tasks.shard_store.utterance import FinalUtterance
 from tasks.stages.stage import view_of
 
 #: Shards, at most, in which recordings are looked up. One takes 1 ms in a folder, and a request in
@@ -83,7 +83,7 @@ def look_up(job: Job, samples: Sequence[Sample]) -> None:
                 _tell(job, sample, utterance)
 
 
-def _tell(job: Job, sample: Sample, utterance: JudgedUtterance) -> None:
+def _tell(job: Job, sample: Sample, utterance: FinalUtterance) -> None:
     sample.reference = utterance.cut.reference
     heard = utterance.heard.transcript
     if heard is not None and not heard["error_code"]:

@@ -40,7 +40,7 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One limit of a verdict, and the group of rejections it causes."""
+    """One limit of a rule, and the group of rejections it causes."""
 
     group: str
     column: str
@@ -56,7 +56,7 @@ class Side:
 
 
 def sides_of(columns: Columns) -> list[Side]:
-    """Every limit of every verdict."""
+    """Every limit of every rule."""
     sides = []
     for asked in columns.asked:
         if isinstance(asked.rule, Limit):

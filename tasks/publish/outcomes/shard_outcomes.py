@@ -16,7 +16,7 @@ from tasks.corpus import outcome_table, voices
 from tasks.publish.planned_columns import LAYOUT_COLUMNS, sources_of
 from tasks.settings.job import Job
 from tasks.shard_store import enhanced, hypotheses, llm_answers, manifest, recipe, text_values
-from tasks.shard_store.utterance import JudgedUtterance, Outcome
+from tasks.shard_store.utterance import FinalUtterance, Outcome
 from tasks.stages.stage import view_of
 
 VERSION = 2  # raise it when the same checkpoints get other outcomes
@@ -71,7 +71,7 @@ HEARD = (
 )
 
 
-def _row(job: Job, shard: str, u: JudgedUtterance, computed: Sequence[str]) -> AnyRow:
+def _row(job: Job, shard: str, u: FinalUtterance, computed: Sequence[str]) -> AnyRow:
     assert u.heard.packed is not None
     assert u.heard.transcript is not None
     text, source = text_values.final_text(job, u.heard)

@@ -20,8 +20,8 @@ from tasks.recording.limits import REFUSED
 from tasks.settings.job import Job
 from tasks.shard_store import blobs, enhanced, llm_answers, manifest, recipe
 from tasks.shard_store.cuts import TURNS
-from tasks.shard_store.judged_shard import ShardView
 from tasks.shard_store.manifest import Part
+from tasks.shard_store.shard_view import ShardView
 from tasks.shard_store.utterance import HeardUtterance
 
 

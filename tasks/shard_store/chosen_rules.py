@@ -1,4 +1,4 @@
-"""The rules of the chosen filters and text verdicts, and which filters are costly."""
+"""The rules of the chosen filters and plug-ins on text, and which filters are costly."""
 
 from __future__ import annotations
 

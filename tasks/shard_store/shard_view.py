@@ -1,4 +1,4 @@
-"""One shard under today's settings: its stored results, and the verdicts on them.
+"""One shard under today's settings: its stored results, and the outcomes by its rules.
 
 Nothing here computes more than a hash: measures, PCM and transcripts are looked up and thresholds
 applied; whatever is missing is left for a stage to compute.
@@ -26,6 +26,7 @@ from tasks.shard_store import (
     recipe,
     shared_windows,
 )
+from tasks.shard_store.chosen_rules import filter_rules, rules_of
 from tasks.shard_store.cuts import MOST_BEYOND, Cut, no_samples, seconds_beyond, segments_of
 from tasks.shard_store.decision_log import Decision
 from tasks.shard_store.shared_windows import Company
@@ -36,19 +37,18 @@ from tasks.shard_store.utterance import (
     UNHEARD,
     UNMEASURED,
     CutUtterance,
+    FinalUtterance,
     HeardUtterance,
-    JudgedUtterance,
     Outcome,
     failed,
 )
-from tasks.shard_store.verdicts import filter_rules, rules_of
 
 OUTSIDE = "segment_outside_audio"  # reason of segments that the recording does not hold
 PERSON = "person"  # reason of utterances that a person dropped
 
 
 class ShardView(StoredShard):
-    """A shard's stored results, with the verdict on each utterance after each stage."""
+    """A shard's stored results, with the outcome of each utterance after each stage."""
 
     @cached_property
     def people(self) -> Mapping[str, Decision]:
@@ -64,7 +64,7 @@ class ShardView(StoredShard):
         return self.transcripts.get(self.transcript_recipe(utterance))
 
     def filtered(self) -> Iterator[CutUtterance]:
-        """Utterances of all cut recordings, each with the filter stage's verdict."""
+        """Utterances of all cut recordings, each with its outcome after the filter stage."""
         rules = filter_rules(self.job.filter.filters)
         for recording in self.recordings:
             cut = self.cut_of(recording)
@@ -205,8 +205,8 @@ class ShardView(StoredShard):
     def _text_values(self) -> TextValues:
         return TextValues(self.job)
 
-    def transcribed(self) -> Iterator[JudgedUtterance]:
-        """`resampled` with transcripts, verdicts on text and, last, people's decisions; utterances
+    def transcribed(self) -> Iterator[FinalUtterance]:
+        """`resampled` with transcripts, rules on text and, last, people's decisions; utterances
         that lack any of these are pending."""
         rules = rules_of("text", self.job.transcribe.verdicts)
         by_vote = self.job.transcribe.language_by != "clip"
@@ -216,35 +216,33 @@ class ShardView(StoredShard):
             waiting = [u for u in utterances if u.outcome == UNHEARD]
             heard = iter(hypotheses.first(waiting, self._transcript, by_vote))
             for utterance in utterances:
-                yield self._judged(
-                    next(heard) if utterance.outcome == UNHEARD else utterance, rules
-                )
+                yield self._final(next(heard) if utterance.outcome == UNHEARD else utterance, rules)
 
-    def _judged(self, utterance: HeardUtterance, rules: tuple[Rule, ...]) -> JudgedUtterance:
+    def _final(self, utterance: HeardUtterance, rules: tuple[Rule, ...]) -> FinalUtterance:
         cut, row = utterance.cut, utterance.transcript
         if row is None:
-            return JudgedUtterance(cut, utterance, utterance.outcome)
+            return FinalUtterance(cut, utterance, utterance.outcome)
         if row["error_code"]:
-            return JudgedUtterance(cut, utterance, failed("transcribe", row))
+            return FinalUtterance(cut, utterance, failed("transcribe", row))
         if self.job.transcribe.backends and hypotheses.asked(self.job.transcribe, row):
             wanted = self.further_recipes(utterance)
             utterance = hypotheses.with_others(utterance, wanted, self.transcripts.get)
             if utterance.missing:
-                return JudgedUtterance(cut, utterance, utterance.outcome)
+                return FinalUtterance(cut, utterance, utterance.outcome)
         texts = self._text_values.of(utterance, row)
-        outcome = self._verdict_on_text(cut, texts, rules)
+        outcome = self._outcome_by_text(cut, texts, rules)
         request = None
         if outcome.outcome == "packaged":
             request = llm_answers.request_for(self.job, utterance)
         if request is None:
-            return JudgedUtterance(cut, utterance, outcome, texts)
+            return FinalUtterance(cut, utterance, outcome, texts)
         answer = self.transcripts.get(request.recipe)
         unanswered = answer is None
         if unanswered:
             outcome = UNHEARD
-        return JudgedUtterance(cut, utterance, outcome, texts, answer, unanswered)
+        return FinalUtterance(cut, utterance, outcome, texts, answer, unanswered)
 
-    def with_stored_text(self, utterances: Iterable[JudgedUtterance]) -> set[str]:
+    def with_stored_text(self, utterances: Iterable[FinalUtterance]) -> set[str]:
         """Ids of utterances that a limit dropped before their transcript was looked up, although
         one is stored: the limit was tightened since."""
         return {
@@ -259,7 +257,7 @@ class ShardView(StoredShard):
             )
         }
 
-    def _verdict_on_text(
+    def _outcome_by_text(
         self, utterance: CutUtterance, texts: AnyRow, rules: tuple[Rule, ...]
     ) -> Outcome:
         person = utterance.person

@@ -25,6 +25,7 @@ from tasks.segmenters import KnownSpans, Segmenter, Span
 from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tasks.shard_store import chosen_rules, cuts, recipe, shard_view
+from tasks.shard_store.stored_shard import samples_of
 from tasks.stages import cut_rows, cutting, handover, measuring, recording_turns, whole_transcript
 from tasks.stages.contract import OfRecording
 from tasks.stages.measuring import Chosen
@@ -123,7 +124,7 @@ def _rows(unit: Unit, chosen: Chosen) -> list[CutRow]:
     locator = Locator.loads(unit.recording["locator"])
     if not cutting.as_hashed(locator, unit.recording):
         return []
-    writer = handover.Writer(chosen.job, str(unit.recording["content"]), unit.stored)
+    writer = handover.Writer(chosen.job, samples_of(unit.recording), unit.stored)
     try:
         try:
             rows = _cut(unit, locator, chosen, writer)
@@ -214,7 +215,8 @@ class _Cutter:
             every = tuple(chain(*self._known.values()))
             works = measuring.reading(measuring.steps(every))
         facts = self.facts
-        return Readers(start, facts.rate, facts.channels, self._unit.recording["size"], works)
+        size = self._unit.recording["size"]
+        return Readers(start, facts.rate, facts.channels, size, works, facts.weights)
 
     def _filters(self, span: Span) -> tuple[measuring.Step, ...]:
         return (

@@ -248,7 +248,8 @@ def _alone(locator: Locator, span: Wanted) -> audio.Clip:
     """The clip of one span, which is decoded while it is converted."""
     start, end, _ = span
     with audio.open_stream(locator) as stream:
-        return audio.Clip.lazy(locator, start, end, stream.rate, stream.channels)
+        native = stream.rate, stream.channels, stream.weights
+        return audio.Clip.lazy(locator, start, end, *native)
 
 
 def _row(unit: Unit, span: Wanted, hashed: tuple[blobs.Pcm, str], job: Job) -> MadeAudio:

@@ -19,6 +19,7 @@ from flows.explore.loading import first_line, parquet_glob
 from flows.explore.query import Parameters
 from tasks import audio, storage
 from tasks.audio import decode_int16
+from tasks.audio.channels import Listened
 from tasks.base.arrays import RATE, Int16s
 from tasks.base.errors import CorruptManifest, ItemError, UnsafePlace
 from tasks.base.json_types import JsonObject
@@ -75,12 +76,11 @@ def of_source(locator: Locator, start: float, end: float, rate: int) -> tuple[In
     """Seconds of a recording, mono; Gone, with the reason, if it cannot be decoded."""
     end = min(end, start + LONGEST)
     try:
-        found = audio.read_span(locator, round(start * rate), round(end * rate))
+        mono = audio.read_mix(locator, round(start * rate), round(end * rate))
     except ItemError as error:
         raise Gone(f"its source cannot be decoded: {error.detail or error.code}") from None
     except OSError as error:
         raise Gone(f"its source cannot be read: {error}") from None
-    mono = found.mean(axis=1, dtype=np.float32)
     return (mono * 32767).round().clip(-32768, 32767).astype(np.int16), rate
 
 
@@ -93,7 +93,7 @@ def speech(locator: Locator | None, going_on: Callable[[], None]) -> JsonObject:
     try:
         with audio.open_stream(locator) as stream:
             detector = silero.Probabilities(stream.rate)
-            for block in stream.blocks():
+            for block in Listened(stream.weights).of(stream.blocks()):
                 going_on()
                 found.append(detector.push(block))
                 if stream.decoded > HEARD * stream.rate:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
         write_flac_bytes,
         write_mp3_bytes,
     )
-    from tasks.audio.stream import Stream, open_stream, probe, read_span
+    from tasks.audio.stream import Stream, open_stream, probe, read_mix, read_span
 
-_DECODING = {"Stream", "open_stream", "probe", "read_span"}
+_DECODING = {"Stream", "open_stream", "probe", "read_mix", "read_span"}
 _ENCODING = {"MP3_FRAME", "MP3_RATES", "decode_int16", "write_flac_bytes", "write_mp3_bytes"}
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import BinaryIO
 
 from tasks.audio.damage.ogg_pages import MOST_LINKS
 from tasks.audio.frames import PartConverter
-from tasks.audio.types import Decoder, Header, Samples
+from tasks.audio.types import Decoder, Samples
 from tasks.recording.container import Window
 from tasks.recording.faults import Fault
 
@@ -26,7 +27,7 @@ class Chained(Decoder):
         self.faults: list[Fault] = []
         self._current = self._open(0)
         first = self._current.header
-        self.header = Header(first.rate, first.channels, None, first.format, first.decoder)
+        self.header = replace(first, frames=None)
 
     def _open(self, index: int) -> Decoder:
         offset, length = self._links[index]
@@ -43,7 +44,7 @@ class Chained(Decoder):
             start = position
             form = header.rate, header.channels
             same = form == (rate, channels)
-            converter = None if same else PartConverter(*form, rate, channels)
+            converter = None if same else PartConverter(*form, rate, channels, header.weights)
             try:
                 for block in self._current.read(frames):
                     for ready in [block] if converter is None else converter.push(block):

@@ -1,14 +1,19 @@
-"""The mean of a recording's channels, for segmenters and for the PCM, and whether they cancel.
+"""The mix of a recording's channels, for segmenters and for the PCM, and whether they cancel.
+
+Mono, stereo and channels without known places are mixed as their mean, others by their weights.
 
 numpy's own mean over rows of two values takes ten times as long as adding columns.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 from numpy.typing import DTypeLike
 
 from tasks.audio.blocks import energy
+from tasks.audio.types import Weights
 from tasks.base.arrays import Float32s
 
 #: From this many channels on, numpy adds eight values of a row at once and rounds differently.
@@ -17,15 +22,20 @@ MANY = 8
 #: Channels whose sum has less than this part of the loudest one's power, -40 dB, are the same sound
 #: with its sign reversed: their mean is next to nothing.
 CANCELLED = 1e-4
-STRETCH = 1 << 14  # samples of which `Heard` takes one channel, or the mean
+STRETCH = 1 << 14  # samples of which `Heard` takes one channel, or the mix
 
 
-def mean(samples: Float32s, dtype: DTypeLike = np.float64) -> Float32s:
-    """float32 [n, channels] to float32 [n], summed in `dtype`; bit for bit what numpy's mean gives.
+def mean(
+    samples: Float32s, dtype: DTypeLike = np.float64, weights: Weights | None = None
+) -> Float32s:
+    """float32 [n, channels] to float32 [n], summed in `dtype`: by weights, or without them bit for
+    bit what numpy's mean gives.
 
     In float64, two channels at full scale lose no bit.
     """
     count = samples.shape[1]
+    if weights is not None and count > 1:
+        return _weighted(samples, dtype, weights)
     if count == 1:
         return samples[:, 0]
     if count >= MANY:
@@ -47,13 +57,22 @@ def mean(samples: Float32s, dtype: DTypeLike = np.float64) -> Float32s:
     return total.astype(np.float32, copy=False)
 
 
+def _weighted(samples: Float32s, dtype: DTypeLike, weights: Weights) -> Float32s:
+    total = np.zeros(len(samples), dtype)
+    with np.errstate(invalid="ignore"):
+        for channel, weight in enumerate(weights):
+            if weight:
+                total += samples[:, channel] * np.asarray(weight, dtype)
+    return total.astype(np.float32, copy=False)
+
+
 class Heard:
-    """A stream of blocks as something that listens hears it: the mean of the channels, or where
+    """A stream of blocks as something that listens hears it: the mix of the channels, or where
     they cancel each other the loudest one, lest speech pass for silence. Fixed stretches are
     judged, so that the result does not depend on the blocks."""
 
-    def __init__(self, dtype: DTypeLike = np.float64) -> None:
-        self._dtype = dtype
+    def __init__(self, dtype: DTypeLike = np.float64, weights: Weights | None = None) -> None:
+        self._dtype, self._weights = dtype, weights
         self._pending: Float32s | None = None
 
     def push(self, block: Float32s) -> Float32s:
@@ -71,11 +90,40 @@ class Heard:
         return np.empty(0, np.float32) if self._pending is None else self._of(self._pending)
 
     def _of(self, samples: Float32s) -> Float32s:
-        mixed = mean(samples, self._dtype)
-        least = energy(mixed) * samples.shape[1] ** 2 / CANCELLED
-        if not least < energy(samples):  # of all channels: cheaper than of each
+        mixed = mean(samples, self._dtype, self._weights)
+        count = samples.shape[1]
+        shares = [count * weight for weight in self._weights or ()] or count * [1.0]
+        least = energy(mixed) * count**2 / CANCELLED
+        # Of all channels: cheaper than of each.
+        if not least < energy(samples) * max(shares) ** 2:
             return mixed
         channels = samples.T.copy()
-        energies = [energy(channel) for channel in channels]
+        energies = [
+            energy(channel) * share**2 for channel, share in zip(channels, shares, strict=True)
+        ]
         loudest = energies.index(max(energies))
         return channels[loudest] if least < energies[loudest] else mixed
+
+
+class Listened:
+    """Blocks for what listens to a recording, float32 [n, channels]: as they are, since it mixes
+    them by `Heard`, or already mixed to [n, 1] where the places of the channels are known."""
+
+    def __init__(self, weights: Weights | None) -> None:
+        self._ear = None if weights is None else Heard(weights=weights)
+
+    def push(self, block: Float32s) -> Float32s:
+        return block if self._ear is None else self._ear.push(block)[:, None]
+
+    def finish(self) -> Float32s | None:
+        """The remaining samples; None: all were given."""
+        rest = None if self._ear is None else self._ear.finish()
+        return None if rest is None or not len(rest) else rest[:, None]
+
+    def of(self, blocks: Iterable[Float32s]) -> Iterator[Float32s]:
+        """All of these blocks, none of them empty."""
+        for block in blocks:
+            if len(listened := self.push(block)):
+                yield listened
+        if (rest := self.finish()) is not None:
+            yield rest

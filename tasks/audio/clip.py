@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tasks.audio.blocks import BLOCK_FRAMES
-from tasks.audio.types import Samples
+from tasks.audio.types import Samples, Weights
 from tasks.recording import Locator
 from tasks.recording.turns import Turn
 
@@ -36,6 +36,7 @@ class Clip:
     faults: int | None = None  # in or before the clip, of its recording; None: unknown
     match: float | None = None  # of its text with the recogniser's; None: it was not cut by a text
     turns: tuple[Turn, ...] | None = None  # who speaks in it; None: no diarization
+    weights: Weights | None = None  # of the channels in their mix; None: the plain mean
     #: Signals that several filters share, by name; each is computed by the first that asks.
     derived: dict[str, object] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -53,14 +54,26 @@ class Clip:
         return cls(rate, grid.shape[1], len(grid), header_seconds, recording_bytes, (grid,))
 
     @classmethod
-    def of_pieces(cls, pieces: Sequence[Samples], rate: int) -> Clip:
+    def of_pieces(
+        cls, pieces: Sequence[Samples], rate: int, weights: Weights | None = None
+    ) -> Clip:
         """A clip of consecutive blocks, float32 [n, channels]; at least one."""
-        return cls(rate, pieces[0].shape[1], sum(map(len, pieces)), pieces=tuple(pieces))
+        count, channels = sum(map(len, pieces)), pieces[0].shape[1]
+        return cls(rate, channels, count, pieces=tuple(pieces), weights=weights)
 
     @classmethod
-    def lazy(cls, locator: Locator, start: int, stop: int, rate: int, channels: int) -> Clip:
+    def lazy(
+        cls,
+        locator: Locator,
+        start: int,
+        stop: int,
+        rate: int,
+        channels: int,
+        weights: Weights | None = None,
+    ) -> Clip:
         """A clip that is decoded from the recording each time it is read."""
-        return cls(rate, channels, stop - start, source=(locator, start, stop))
+        source = locator, start, stop
+        return cls(rate, channels, stop - start, source=source, weights=weights)
 
     def of_recording(self, header_seconds: float | None, recording_bytes: int) -> Clip:
         """The same clip with facts about its recording."""

@@ -17,14 +17,16 @@ from av.audio.layout import AudioLayout
 from av.audio.stream import AudioStream
 from av.container import InputContainer
 
+from tasks.audio import layouts
 from tasks.audio.damage import adts, matroska, mp4
 from tasks.audio.damage.flac_md5 import STREAMINFO, Md5, flac_info, info_in
 from tasks.audio.damage.mp3 import has_frame_count
 from tasks.audio.frames import Assembler
 from tasks.audio.packets import LOOSE_END, Gap, Packets, captured, in_words
 from tasks.audio.timeline import Timeline
-from tasks.audio.types import AGAIN, FRAMES_PER_BYTE, Decoder, Header, Nameless, Samples
+from tasks.audio.types import AGAIN, FRAMES_PER_BYTE, Decoder, Header, Nameless, Samples, Weights
 from tasks.base.errors import ItemError
+from tasks.recording.container import undisturbed
 from tasks.recording.faults import Fault
 
 #: Demuxers that read one file of audio (or video). No playlist, script, image or device.
@@ -70,6 +72,7 @@ class FFmpeg(Decoder):
         self._container = open_container(file)
         try:
             stream = audio_stream(self._container, check)
+            custom = _number_channels(stream.codec_context)
             self._checked = stream.codec_context.name in CHECKED
             self._name = self._container.format.name.split(",")[0]
             self._joined = self._name == "mov" and mp4.is_joined(file, size)
@@ -82,7 +85,7 @@ class FFmpeg(Decoder):
                 raise ItemError("unreadable", what)
             if not gap.packets and not self._checked:
                 gap.messages.clear()  # these messages are about the header, not about samples
-            self.header = header_of(self._name, stream, self._first, size)
+            self.header = header_of(self._name, stream, self._first, size, custom)
             # With a picture, the length is that of the longer of both.
             alone = self._name == "asf" and len(self._container.streams) == 1
             self._stated = self.header.frames if alone else None
@@ -199,6 +202,20 @@ class FFmpeg(Decoder):
 # --- opening ---
 
 
+@undisturbed
+def weights_in(file: BinaryIO) -> Weights | None:
+    """Weights of the channels by the header of an uncompressed file, in the file's own order; None:
+    the plain mean."""
+    file.seek(0)
+    try:
+        with open_container(file) as container:
+            context = audio_stream(container, check=False).codec_context
+            custom = _number_channels(context)
+            return layouts.weights(custom) or layouts.weights_of(context.layout)
+    except (av.FFmpegError, ValueError, ItemError):
+        return None
+
+
 def open_container(file: BinaryIO) -> InputContainer:
     """The container in a file object. ValueError with FFmpeg's messages where it cannot open one;
     av.FFmpegError where it gives none."""
@@ -227,36 +244,48 @@ def audio_stream(container: InputContainer, check: bool) -> AudioStream:
     checked = context.name in CHECKED
     if check or not checked:
         context.options = {"err_detect": DROP_WRONG if checked else _REPORT_WRONG}
-    _number_channels(context)
     return stream
 
 
-def header_of(name: str, stream: AudioStream, first: av.AudioFrame | None, size: int) -> Header:
+def header_of(
+    name: str,
+    stream: AudioStream,
+    first: av.AudioFrame | None,
+    size: int,
+    custom: tuple[str, ...] = (),
+) -> Header:
     """The header of a file of `size` bytes in container `name`, from its first decoded frame.
+    `custom`: places of its channels in an unusual order.
 
     The codec's own rate and channels are wrong for HE-AAC, among others: the first frame has the
     right ones. ItemError `unreadable` where neither has any.
     """
     context = stream.codec_context
+    layout = first.layout if first is not None else context.layout
     header = Header(
         first.sample_rate if first is not None else context.sample_rate,
-        first.layout.nb_channels if first is not None else context.layout.nb_channels,
+        layout.nb_channels,
         _promised_frames(stream, first, size),
         f"{name}/{_codec(name, context)}".lower(),
         "av",
+        layouts.weights(custom)
+        if len(custom) == layout.nb_channels
+        else layouts.weights_of(layout),
     )
     if not (header.rate > 0 and header.channels > 0):
         raise ItemError("unreadable", f"no frame of it can be decoded; {AGAIN}")
     return header
 
 
-def _number_channels(context: AudioCodecContext) -> None:
-    """Replace an unusual order of channels by plain numbers: PyAV frees the list of such an order
-    once for each copy of it, which ends the process."""
+def _number_channels(context: AudioCodecContext) -> tuple[str, ...]:
+    """Replace an unusual order of channels by plain numbers, and return it: PyAV frees the list of
+    such an order once for each copy of it, which ends the process."""
     layout = context.layout
-    if " channels (" in layout.name:  # "3 channels (FC+FL+FR)"; the usual ones are "5.1(side)"
+    custom = layouts.custom(layout.name)
+    if custom:
         _KEPT.append(layout)
         context.layout = f"{layout.nb_channels} channels"
+    return custom
 
 
 _KEPT: list[AudioLayout] = []  # a few bytes each, never freed here because FFmpeg frees them

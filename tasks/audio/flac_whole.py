@@ -70,7 +70,9 @@ def _begun(file: BinaryIO, size: int, most: int) -> tuple[bytes, StreamInfo | No
     """The first bytes of a file, at most so many, and what its header says if that is not odd."""
     data = file.read(INFO_BYTES)
     info = info_in(data)
-    if info is None or info.frames is None or info.bits not in (16, 24):
+    # The places of three channels and more may stand among the tags.
+    plain = info is not None and info.bits in (16, 24) and info.channels < 3
+    if info is None or info.frames is None or not plain:
         return data, None
     if info.frames * info.channels > MOST_VALUES or info.frames > size * FRAMES_PER_BYTE:
         return data, None

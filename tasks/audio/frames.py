@@ -11,7 +11,9 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.audio.types import Samples
+from tasks.audio.channels import mean
+from tasks.audio.layouts import weights_of
+from tasks.audio.types import Samples, Weights
 
 #: PyAV finds the last plane of a frame by what follows the planes: from eight on, anything may.
 MOST_PLANES = 7
@@ -53,7 +55,10 @@ class Assembler:
         yield from self.finish()
         self._form = (frame.sample_rate, frame.layout.nb_channels)
         same = self._form == (self._rate, self._channels)
-        self._converter = None if same else PartConverter(*self._form, self._rate, self._channels)
+        weights = weights_of(frame.layout)
+        self._converter = (
+            None if same else PartConverter(*self._form, self._rate, self._channels, weights)
+        )
 
     def push(self, frame: av.AudioFrame) -> Iterable[Samples]:
         """The blocks that a frame completes. It loses its timestamp."""
@@ -126,10 +131,18 @@ class PartConverter:
     """Converts blocks of a part to `rate` and `channels`, as a player does; `rest` gives what the
     resampler still holds.
 
-    Where the number of channels differs, each channel becomes the mean of the part's own channels.
+    Where the number of channels differs, each channel becomes the mix of the part's own channels.
     """
 
-    def __init__(self, part_rate: int, part_channels: int, rate: int, channels: int) -> None:
+    def __init__(
+        self,
+        part_rate: int,
+        part_channels: int,
+        rate: int,
+        channels: int,
+        weights: Weights | None = None,
+    ) -> None:
+        self._weights = weights
         self._mixed = part_channels != channels
         self._channels, self._rate = channels, part_rate
         self._layout = f"{channels} channels"
@@ -145,7 +158,8 @@ class PartConverter:
 
     def _converted(self, block: Samples) -> list[Samples]:
         if self._mixed:
-            block = np.repeat(block.mean(axis=1, dtype=np.float32)[:, None], self._channels, axis=1)
+            mixed = mean(block, np.float32, self._weights)
+            block = np.repeat(mixed[:, None], self._channels, axis=1)
         if self._resampler is None:
             return [block]
         packed = np.ascontiguousarray(block, np.float32).reshape(1, -1)

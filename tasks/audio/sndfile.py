@@ -8,13 +8,16 @@ from typing import BinaryIO
 
 import soundfile as sf
 
-from tasks.audio.types import FRAMES_PER_BYTE, Header, Nameless, Samples
+from tasks.audio import ffmpeg, layouts
+from tasks.audio.types import FRAMES_PER_BYTE, Header, Nameless, Samples, Weights
+from tasks.recording.container import undisturbed
 from tasks.recording.faults import Fault
 
 RETRY_FRAMES = 1024  # of a block when the part before a break is read again: most samples lost
 
 #: Formats in which libsndfile seeks exactly to the sample.
 _SEEKABLE = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "CAF"}
+_HEAD = 512  # bytes in which an Ogg file names its codec and its channels
 _PLAIN = ("PCM_", "FLOAT", "DOUBLE", "ULAW", "ALAW")
 
 
@@ -33,7 +36,14 @@ class SoundFile:
         if info.frames < 0 or info.frames > size * FRAMES_PER_BYTE:
             frames = None
         name = f"{info.format}/{info.subtype}".lower()
-        self.header = Header(info.samplerate, info.channels, frames, name, "soundfile")
+        self.header = Header(
+            info.samplerate,
+            info.channels,
+            frames,
+            name,
+            "soundfile",
+            _weights(file, info.channels) if info.channels > 2 else None,
+        )
         self._exact_seek = info.format in _SEEKABLE and info.subtype.startswith(_PLAIN)
 
     def _open(self) -> sf.SoundFile:
@@ -76,3 +86,13 @@ class SoundFile:
 
     def close(self) -> None:
         self._file.close()
+
+
+@undisturbed
+def _weights(file: BinaryIO, channels: int) -> Weights | None:
+    file.seek(0)
+    head = file.read(_HEAD)
+    if head.startswith(b"OggS"):  # libsndfile keeps the order of the codec
+        return layouts.of_ogg(head, channels)
+    weights = ffmpeg.weights_in(file)
+    return weights if weights is not None and len(weights) == channels else None

@@ -9,6 +9,7 @@ from typing import NoReturn, Self
 import numpy as np
 
 from tasks.audio.blocks import BLOCK_FRAMES, BLOCK_VALUES, all_finite
+from tasks.audio.channels import mean
 from tasks.audio.damage.alignment import lost_since
 from tasks.audio.damage.promise import promise
 from tasks.audio.decoders import BROKEN, opened, words_of
@@ -47,7 +48,7 @@ class Stream:
             raise
         self.header = self._decoder.header
         self.rate, self.channels = self.header.rate, self.header.channels
-        self.format = self.header.format
+        self.format, self.weights = self.header.format, self.header.weights
         self.notes: list[str] = []  # oddities that lose no audio
         self._lost: list[Fault] = []
         if not LOWEST_RATE <= self.rate <= HIGHEST_RATE:
@@ -169,16 +170,27 @@ def read_span(locator: Locator, start: int, stop: int) -> Samples:
     return np.concatenate(pieces) if len(pieces) != 1 else pieces[0]
 
 
-def span_blocks(locator: Locator, start: int, stop: int) -> Iterator[Samples]:
-    """The same block by block. ItemError `decode_error` if the recording ends before `stop`."""
+def read_mix(locator: Locator, start: int, stop: int) -> Samples:
+    """The same mixed to one channel, float32 [stop - start]."""
     with open_stream(locator) as stream:
-        position = start if stream.skip_to(start) else 0
-        for block in stream.blocks():
-            low, high = max(start - position, 0), min(stop - position, len(block))
-            if low < high:
-                yield block[low:high]
-            position += len(block)
-            if position >= stop:
-                return
-        what = f"it ends at sample {position}, before {stop}"
-        raise ItemError("decode_error", what, position, stream.rate)
+        blocks = _span(stream, start, stop)
+        return np.concatenate([mean(block, np.float32, stream.weights) for block in blocks])
+
+
+def span_blocks(locator: Locator, start: int, stop: int) -> Iterator[Samples]:
+    """`read_span` block by block. ItemError `decode_error` if the recording ends before `stop`."""
+    with open_stream(locator) as stream:
+        yield from _span(stream, start, stop)
+
+
+def _span(stream: Stream, start: int, stop: int) -> Iterator[Samples]:
+    position = start if stream.skip_to(start) else 0
+    for block in stream.blocks():
+        low, high = max(start - position, 0), min(stop - position, len(block))
+        if low < high:
+            yield block[low:high]
+        position += len(block)
+        if position >= stop:
+            return
+    what = f"it ends at sample {position}, before {stop}"
+    raise ItemError("decode_error", what, position, stream.rate)

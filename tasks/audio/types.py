@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from tasks.recording.faults import Fault
 
 Samples = NDArray[np.float32]
+#: Of each channel in the mix to one.
+Weights = tuple[float, ...]
 #: What to do about a file that is damaged or lacks a part.
 AGAIN = "get the file again from where it came from"
 #: No codec packs more samples into a byte; a header that claims more is wrong.
@@ -29,6 +31,7 @@ class Header:
     frames: int | None
     format: str  # container/codec, say wav/pcm_16
     decoder: str  # soundfile | av | whole: a short FLAC file at once
+    weights: Weights | None = None  # None: the mix is the plain mean
 
 
 class Decoder(Protocol):

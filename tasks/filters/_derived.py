@@ -33,7 +33,7 @@ def cached(clip: Clip, name: str, compute: Callable[[], T]) -> T:
 
 def mono_blocks(clip: Clip) -> Iterator[Float32s]:
     """The channels as they are heard at the native rate, float32 [n] block by block."""
-    ear = Heard()
+    ear = Heard(weights=clip.weights)
     yield from map(ear.push, clip.blocks())
     yield ear.finish()
 
@@ -59,7 +59,7 @@ def speech_probabilities(clip: Clip) -> Float32s:
     """Silero's speech probability of each 32 ms window (512 samples at 16 kHz), float32 [n]."""
 
     def run() -> Float32s:
-        ear, model = Heard(np.float32), _silero.Probabilities(clip.rate)
+        ear, model = Heard(np.float32, clip.weights), _silero.Probabilities(clip.rate)
         pieces = [model.push(ear.push(block)[:, None]) for block in clip.blocks()]
         return _joined([*pieces, model.push(ear.finish()[:, None]), model.finish()])
 

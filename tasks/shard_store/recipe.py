@@ -36,6 +36,8 @@ DECODE_VERSION = 1
 FILTER_VERSION = 3
 #: Of what is heard where a recording has several channels; see `tasks.audio.channels.Heard`.
 HEARD = "loudest where they cancel"
+#: Of the mix of more than two channels; see `tasks.audio.layouts`.
+MIXED = "by layout"
 ENHANCE_VERSION = 1
 CUTTING = (
     "min_turn_seconds",
@@ -64,6 +66,12 @@ def _digest_of(head: str, *tail: str) -> str:
 def _head(*parts: object) -> str:
     """The canonical JSON of the first parts of a recipe."""
     return _canonical(parts)[:-1]
+
+
+def of_samples(content: str, channels: int) -> str:
+    """What cuts, turns and PCM take for a recording's content: its digest, and how more than two
+    channels are mixed."""
+    return f"{content} {MIXED}" if channels > 2 else content
 
 
 @lru_cache(maxsize=256)  # asked for with each utterance

@@ -30,7 +30,7 @@ from tasks.shard_store.chosen_rules import filter_rules, rules_of
 from tasks.shard_store.cuts import MOST_BEYOND, Cut, no_samples, seconds_beyond, segments_of
 from tasks.shard_store.decision_log import Decision
 from tasks.shard_store.shared_windows import Company
-from tasks.shard_store.stored_shard import StoredShard
+from tasks.shard_store.stored_shard import StoredShard, samples_of
 from tasks.shard_store.text_values import TextValues
 from tasks.shard_store.utterance import (
     UNCONVERTED,
@@ -101,7 +101,7 @@ class ShardView(StoredShard):
             for span in spans
             if span["given"] is None and span.get("turn") is None and span.get("text") is None
         ]
-        audio = partial(self.audio_recipe, recording["content"])
+        audio = partial(self.audio_recipe, samples_of(recording))
         return shared_windows.companies(free, cut.rate, self._shared_seconds, audio)
 
     def _utterance(
@@ -117,7 +117,7 @@ class ShardView(StoredShard):
         segment, rate = _segment(span, cut.rate, given), cut.rate
         # A text about the recording's first seconds alone is not that of the whole.
         all_given = given is None or recording["segments"] is not None
-        audio = self.audio_recipe(recording["content"], start, end)
+        audio = self.audio_recipe(samples_of(recording), start, end)
         utterance = CutUtterance(
             recording,
             start,

@@ -83,7 +83,7 @@ class StoredShard:
         return [r for r in rows if r["present"] and (only is None or r["recording"] in only)]
 
     def cut_recipe(self, recording: RecordingRow) -> str:
-        given, content = segments_of(recording), recording["content"]
+        given, content = segments_of(recording), samples_of(recording)
         turns = None if self.job.speakers.use == "none" else self._of_turns(recording)
         text, language = recording["text"], recording["language"]
         return self._cut_recipes(content, given, turns, text, language, _channels(recording))
@@ -94,7 +94,7 @@ class StoredShard:
 
     def _of_turns(self, recording: RecordingRow) -> str | None:
         named, fault = speakers_of(recording), recording.get("rttm_error")
-        content, channels = recording["content"], _channels(recording)
+        content, channels = samples_of(recording), _channels(recording)
         return recipe.of_turns(self.job.speakers, content, named, fault, channels)
 
     def turned(self, recording: RecordingRow) -> tuple[str | None, tuple[Turn, ...] | None]:
@@ -168,7 +168,7 @@ class StoredShard:
 
     @cached_property
     def audio_recipe(self) -> Callable[[str, int, int], str]:
-        """Recipe of the PCM of a span: (content, start, end)."""
+        """Recipe of the PCM of a span: (what `samples_of` gives, start, end)."""
         return recipe.audio_recipes(self.job.resample)
 
     @cached_property
@@ -192,3 +192,8 @@ class StoredShard:
 
 def _channels(recording: RecordingRow) -> int:
     return recording["header_channels"] or 1
+
+
+def samples_of(recording: RecordingRow) -> str:
+    """What recipes take for the content of a recording that was hashed."""
+    return recipe.of_samples(str(recording["content"]), _channels(recording))

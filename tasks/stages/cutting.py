@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from tasks import audio
+from tasks.audio.channels import Listened
+from tasks.audio.types import Weights
 from tasks.base.arrays import Float32s
 from tasks.base.schema import RecordingRow
 from tasks.recording import Locator, unreachable
@@ -26,6 +29,7 @@ class StreamFacts:
 
     rate: int = 0
     channels: int = 0
+    weights: Weights | None = None  # of the channels in their mix; None: the plain mean
     decoded: int = 0
     faults: list[Fault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -80,6 +84,7 @@ def spans(
     tail = _Tail()
     with audio.open_stream(locator, limits) as stream:
         facts.rate, facts.channels = stream.rate, stream.channels
+        facts.weights, listened = stream.weights, Listened(stream.weights)
         start = first if first and stream.skip_to(first) else 0
         tail.start = tail.end = facts.decoded = start
         segmenter = begin(stream.rate, start)
@@ -90,7 +95,8 @@ def spans(
                 facts.decoded += len(block)
                 if facts.long is not None:
                     facts.long.push(block)
-                for span in segmenter.push(block):
+                heard = listened.push(block)
+                for span in segmenter.push(heard) if len(heard) else ():
                     yield span, _clip(span, tail, facts, locator)
                 needed = segmenter.needed_from
                 if readers is not None and tail.start <= needed < tail.end - tail_samples:
@@ -104,7 +110,9 @@ def spans(
             facts.faults, facts.notes = stream.faults, stream.notes
             if facts.long is not None:
                 facts.long.end(facts.decoded - facts.long.start)
-            for span in segmenter.finish():
+            rest = listened.finish()
+            last = [] if rest is None else segmenter.push(rest)
+            for span in chain(last, segmenter.finish()):
                 yield span, _clip(span, tail, facts, locator)
         finally:
             if facts.long is not None:
@@ -115,8 +123,9 @@ def _clip(span: Span, tail: _Tail, facts: StreamFacts, locator: Locator) -> audi
     if span.kind != "utterance" or span.end <= span.start:
         return None
     if span.start >= tail.start:
-        return audio.Clip.of_pieces(tail.cut(span.start, span.end), facts.rate)
-    return audio.Clip.lazy(locator, span.start, span.end, facts.rate, facts.channels)
+        return audio.Clip.of_pieces(tail.cut(span.start, span.end), facts.rate, facts.weights)
+    native = facts.rate, facts.channels, facts.weights
+    return audio.Clip.lazy(locator, span.start, span.end, *native)
 
 
 def as_hashed(locator: Locator, recording: RecordingRow) -> bool:

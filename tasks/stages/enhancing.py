@@ -56,7 +56,7 @@ def _stream(clip: Clip, job: Job) -> Iterator[Float32s]:
     waiting: deque[Float32s] = deque()  # of the original, still to be added
 
     def originals() -> Iterator[Float32s]:
-        monos = (pcm.to_mono(block, job.resample.mono) for block in clip.blocks())
+        monos = (pcm.to_mono(block, job.resample.mono, clip.weights) for block in clip.blocks())
         for block in pcm.evenly(monos):
             waiting.append(pcm.finite(block))
             yield block

@@ -16,6 +16,7 @@ from tasks import plugins
 from tasks.audio import Clip
 from tasks.audio.blocks import all_finite, regroup
 from tasks.audio.channels import CANCELLED, mean
+from tasks.audio.types import Weights
 from tasks.base.arrays import Float32s, Int16s
 from tasks.base.errors import ItemError
 from tasks.plugins.contracts import Resampler
@@ -39,12 +40,15 @@ def resampled_length(n: int, src_hz: int, dst_hz: int) -> int:
     return (2 * n * dst_hz + src_hz) // (2 * src_hz)
 
 
-def to_mono(samples: Float32s, rule: Literal["mean", "first"] | int) -> Float32s:
-    """[n, ch] (or [n]) to float32 [n]; ItemError `unsupported` when the channel is not there."""
+def to_mono(
+    samples: Float32s, rule: Literal["mean", "first"] | int, weights: Weights | None = None
+) -> Float32s:
+    """[n, ch] (or [n]) to float32 [n]; `mean` follows the weights where there are any. ItemError
+    `unsupported` when the channel is not there."""
     table = samples if samples.ndim == 2 else samples[:, None]
     channels = table.shape[1]
     if rule == "mean" and channels > 0:
-        mono = mean(table)
+        mono = mean(table, weights=weights)
     else:
         index = 0 if isinstance(rule, str) else rule
         if not 0 <= index < channels:
@@ -106,11 +110,12 @@ def _mixed(clip: Clip, rule: Literal["mean", "first"] | int) -> Iterator[Float32
         return
     power, mixed_power = np.zeros(clip.channels), 0.0
     for block in clip.blocks():
-        mono = to_mono(block, rule)
+        mono = to_mono(block, rule, clip.weights)
         power += [float(np.dot(channel, channel)) for channel in block.T]
         mixed_power += float(np.dot(mono, mono))
         yield mono
-    if mixed_power * clip.channels**2 < CANCELLED * power.max():
+    shares = np.array(clip.weights or 1.0) * (clip.channels if clip.weights else 1)
+    if mixed_power * clip.channels**2 < CANCELLED * (power * shares**2).max():
         raise ItemError(
             "channels_cancel",
             f"mixed to one, its {clip.channels} channels cancel each other; take one of them with "

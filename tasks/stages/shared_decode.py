@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.audio import Clip
-from tasks.audio.types import Samples
+from tasks.audio.types import Samples, Weights
 
 
 class TooEarly(Exception):
@@ -69,8 +69,8 @@ class _Reader:
     turn: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     back: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
-    def start(self, rate: int, channels: int, size: int) -> None:
-        clip = Arriving(rate, channels, 0, None, size)
+    def start(self, rate: int, channels: int, weights: Weights | None, size: int) -> None:
+        clip = Arriving(rate, channels, 0, None, size, weights=weights)
         clip.__dict__["reader"] = self
         thread = threading.Thread(target=self._run, args=(clip,), name="reader", daemon=True)
         thread.start()
@@ -124,11 +124,12 @@ class Readers:
         channels: int,
         size: int,
         works: Mapping[str, Callable[[Clip], Any]],
+        weights: Weights | None = None,
     ) -> None:
         self.start = start
         self._readers = {name: _Reader(work) for name, work in works.items()}
         for reader in self._readers.values():
-            reader.start(rate, channels, size)
+            reader.start(rate, channels, weights, size)
 
     def push(self, block: Samples) -> None:
         for reader in self._readers.values():

@@ -163,7 +163,7 @@ def _pieces(locator: Locator, rate: int, limits: Limits | None) -> Iterator[Piec
 
 
 def _mono(clip: Clip, rate: int) -> Float32s:
-    ear = Heard()
+    ear = Heard(weights=clip.weights)
     samples = np.concatenate([*map(ear.push, clip.blocks()), ear.finish()])
     if clip.rate == rate:
         return np.asarray(samples, np.float32)

@@ -75,7 +75,7 @@ def mutated(data: bytes, kind: int, chance: random.Random) -> bytes:
     ][kind]
 
 
-@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape[3] != 37_800])
+@pytest.mark.parametrize("shape", [s for s in SHAPES if s[3] != 37_800 and s[1] < 3])
 def test_the_fast_way_is_taken(tmp_path: Path, shape: tuple[int, int, int, int]) -> None:
     path = tmp_path / "a.flac"
     path.write_bytes(flac(*shape))

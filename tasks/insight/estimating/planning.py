@@ -21,6 +21,7 @@ from tasks.settings.job import Job
 from tasks.shard_store import enhanced, llm_answers, manifest, recipe, whole_job
 from tasks.shard_store.index import Index
 from tasks.shard_store.shard_view import ShardView
+from tasks.shard_store.stored_shard import samples_of
 from tasks.shard_store.utterance import FinalUtterance, Outcome
 from tasks.stages import stage
 from tasks.stages.contract import STAGES
@@ -292,7 +293,7 @@ class _Scan:
         """Whether its PCM was made under the newest run's settings."""
         if self.before is None or not self.causes.pcm:
             return False
-        old = utterance.cut.recording["content"], utterance.cut.start, utterance.cut.end
+        old = samples_of(utterance.cut.recording), utterance.cut.start, utterance.cut.end
         return recipe.of_audio(self.before.resample, *old) in view.audio
 
     def add_expected(self) -> None:

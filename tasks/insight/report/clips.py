@@ -21,6 +21,7 @@ import numpy as np
 
 from tasks import audio
 from tasks.audio import Samples
+from tasks.audio.channels import mean
 from tasks.base.arrays import Float32s, UInt8s
 from tasks.base.errors import CorruptManifest, ItemError
 from tasks.insight.report import number_words
@@ -120,7 +121,8 @@ class ClipMaker:
             seeks = stream.skip_to(0)
         if seeks:
             for sample in wanted:
-                yield sample, _mono(audio.read_span(locator, *span(sample)), sample)
+                mono = audio.read_mix(locator, *span(sample))
+                yield sample, at_rate(mono, sample.row["sample_rate"])
             return
         wanted = [s for s in wanted if self.searched + s.row["end"] <= SEARCH]
         if wanted:
@@ -154,7 +156,8 @@ def _passing(stream: audio.Stream, wanted: Sequence[Sample]) -> Iterator[tuple[S
                 pieces.append(block[low:high])
         position += len(block)
         for _, _, sample, pieces in [s for s in spans if s[1] <= position]:
-            yield sample, _mono(np.concatenate(pieces), sample)
+            mono = mean(np.concatenate(pieces), np.float32, stream.weights)
+            yield sample, at_rate(mono, sample.row["sample_rate"])
         spans = [s for s in spans if s[1] > position]
         if not spans:
             return
@@ -164,10 +167,6 @@ def span(sample: Sample) -> tuple[int, int]:
     """First sample, and the one after the last, at the native rate."""
     rate = sample.row["sample_rate"]
     return round(sample.row["start"] * rate), round(sample.row["end"] * rate)
-
-
-def _mono(samples: Samples, sample: Sample) -> Samples:
-    return at_rate(samples.mean(axis=1, dtype=np.float32), sample.row["sample_rate"])
 
 
 def lacking(sample: Sample) -> str:

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import av
 import soundfile as sf
 
 from tasks.audio import flac_whole
 from tasks.audio.chained import Chained
-from tasks.audio.damage import mp3, ogg_pages
+from tasks.audio.damage import flac_front, mp3, ogg_pages
+from tasks.audio.damage.flac_md5 import flac_info
 from tasks.audio.damage.promise import promise
 from tasks.audio.ffmpeg import FFmpeg
 from tasks.audio.packets import EXTRA_BITS, in_words
@@ -29,7 +30,7 @@ from tasks.audio.sndfile import SoundFile
 from tasks.audio.types import AGAIN, Decoder, Samples
 from tasks.base.errors import ItemError
 from tasks.recording import file_kinds
-from tasks.recording.container import undisturbed
+from tasks.recording.container import Window, undisturbed
 from tasks.recording.faults import Fault
 
 #: Formats left to FFmpeg. libsndfile reads an MPEG stream only up to a length that it estimates
@@ -45,6 +46,9 @@ _FFMPEGS_OWN = ("mp3/", "flac/", "caf/alac", "voc/")
 #: 24 bits; FFmpeg does not know them.
 _SDS = b"\xf0\x7e"
 
+
+#: The oddity of an Ogg file whose recorder was stopped, or that was cut between two pages.
+UNENDED = "its last page does not say that the stream ends there"
 
 BROKEN = (sf.SoundFileError, av.FFmpegError, OSError, ValueError, EOFError)
 
@@ -97,13 +101,50 @@ class Suspect(Decoder):
         self._decoder.close()
 
 
-def opened(file: BinaryIO, size: int, header_only: bool = False) -> Decoder:
-    """A decoder for a file of `size` bytes; with `header_only` it need not give samples. ItemError
-    `unreadable` where neither can open it."""
+def opened(file: BinaryIO, size: int, header_only: bool = False) -> tuple[Decoder, list[str]]:
+    """A decoder for a file of `size` bytes, and oddities that lose no audio; with `header_only` it
+    need not give samples. ItemError `unreadable` where neither can open it."""
     pages = ogg_pages.scan(file, size)
-    if pages is None:
-        short = (flac_whole.promised if header_only else flac_whole.proved)(file, size)
-        return _opened(file, size, None) if short is None else short
+    if pages is not None:
+        return _of_pages(file, size, pages), [UNENDED] if pages.unended else []
+    try:
+        decoder = _unpaged(file, size, header_only)
+    except ItemError as error:
+        behind = (
+            _behind_other_bytes(file, size, header_only) if error.code == "unreadable" else None
+        )
+        if behind is None:
+            raise
+        return behind
+    if decoder.header.format.startswith("flac/") and flac_info(file) is None:  # it has no marker
+        behind = _behind_other_bytes(file, size, header_only)
+        if behind is not None:
+            decoder.close()
+            return behind
+    return decoder, []
+
+
+def _behind_other_bytes(
+    file: BinaryIO, size: int, header_only: bool
+) -> tuple[Decoder, list[str]] | None:
+    """The same for a FLAC stream that other bytes precede; None: there is none."""
+    before = flac_front.bytes_before(file)
+    if not before:
+        return None
+    stream = cast(BinaryIO, Window(file, before, size - before))
+    try:
+        decoder = _unpaged(stream, size - before, header_only)
+    except ItemError:
+        return None
+    return decoder, [f"{before} bytes before its FLAC stream are no part of it"]
+
+
+def _unpaged(file: BinaryIO, size: int, header_only: bool) -> Decoder:
+    short = (flac_whole.promised if header_only else flac_whole.proved)(file, size)
+    return _opened(file, size, None) if short is None else short
+
+
+def _of_pages(file: BinaryIO, size: int, pages: ogg_pages.Pages) -> Decoder:
     if len(pages.links) == 1:
         return _opened(file, size, pages)
     links = [link for link in pages.links if link[1]]
@@ -117,6 +158,8 @@ def opened(file: BinaryIO, size: int, header_only: bool = False) -> Decoder:
 def _opened(file: BinaryIO, size: int, pages: ogg_pages.Pages | None) -> Decoder:
     first = ""
     _refuse_sample_dump(file)
+    if pages and pages.opus and pages.unended and not pages.faults:
+        file = ogg_pages.ended(file, size, pages.unended)  # libsndfile would break at its end
     if not (pages and pages.faults) and not _is_ffmpegs_own(file):
         try:
             decoder = SoundFile(file, size)

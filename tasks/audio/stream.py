@@ -36,7 +36,7 @@ class Stream:
             self._size = size_of(self._file)
             if not self._size:
                 raise ItemError("empty", f"the file has no bytes; {AGAIN}")
-            self._decoder = opened(self._file, self._size, header_only)
+            self._decoder, notes = opened(self._file, self._size, header_only)
             if failed := failure(self._file):  # the decoder took the place for the end
                 self._decoder.close()
                 raise failed
@@ -49,7 +49,7 @@ class Stream:
         self.header = self._decoder.header
         self.rate, self.channels = self.header.rate, self.header.channels
         self.format, self.weights = self.header.format, self.header.weights
-        self.notes: list[str] = []  # oddities that lose no audio
+        self.notes = notes  # oddities that lose no audio
         self._lost: list[Fault] = []
         if not LOWEST_RATE <= self.rate <= HIGHEST_RATE:
             self.close()

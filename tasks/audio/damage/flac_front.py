@@ -1,0 +1,55 @@
+"""Where a FLAC stream begins that has other bytes before it: the end of another download, or the
+rest of a frame in which a recording was cut."""
+
+from __future__ import annotations
+
+import re
+from typing import BinaryIO
+
+from tasks.audio.damage.flac_md5 import INFO_BYTES, STREAMINFO, info_in
+from tasks.recording import not_audio
+from tasks.recording.container import undisturbed
+
+MOST_BEFORE = 1 << 20  # bytes that are searched
+_LONGEST = 16  # bytes of a frame's header
+_MARKER = re.compile(re.escape(STREAMINFO[:4]) + b"[\x00\x80]" + re.escape(STREAMINFO[5:]))
+_SYNC = re.compile(rb"\xff[\xf8\xf9]")
+
+
+@undisturbed
+def bytes_before(file: BinaryIO) -> int:
+    """Bytes before the marker of a FLAC stream or, where there is no marker, before the first
+    frame; 0: the file begins with it, holds none in its first MOST_BEFORE bytes, or is packed."""
+    file.seek(0)
+    data = file.read(MOST_BEFORE)
+    head = data[: not_audio.HEAD]
+    if not head or not_audio.packing(head):
+        return 0
+    for marker in _MARKER.finditer(data):
+        info = info_in(data[marker.start() : marker.start() + INFO_BYTES])
+        if info is not None and info.rate:
+            return marker.start()
+    if not_audio.in_words(head) or head.startswith(STREAMINFO[:4]):
+        return 0
+    frames = (sync.start() for sync in _SYNC.finditer(data))
+    return next((at for at in frames if _is_frame(data[at : at + _LONGEST])), 0)
+
+
+def _is_frame(header: bytes) -> bool:
+    """Whether a frame begins with these bytes (RFC 9639, 9.1): no reserved value, and the right
+    checksum."""
+    if len(header) < 6:
+        return False
+    size, rate, places, bits = header[2] >> 4, header[2] & 15, header[3] >> 4, header[3] >> 1 & 7
+    if not size or rate == 15 or places > 10 or bits == 3 or header[3] & 1:
+        return False
+    ones = f"{header[4]:08b}".find("0")  # of a number in the manner of UTF-8
+    if ones in (-1, 1):
+        return False
+    end = 4 + max(ones, 1) + {6: 1, 7: 2}.get(size, 0) + {12: 1, 13: 2, 14: 2}.get(rate, 0)
+    crc = 0
+    for byte in header[:end]:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc << 1 ^ (0x07 if crc & 0x80 else 0)) & 0xFF
+    return end < len(header) and crc == header[end]

@@ -1,0 +1,104 @@
+"""Oddities at the front of a FLAC stream and at the end of an Ogg stream lose no audio."""
+
+from __future__ import annotations
+
+import io
+import random
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile as sf
+from numpy.typing import NDArray
+
+from tasks import audio
+from tasks.audio.decoders import UNENDED
+from tasks.base.errors import ItemError
+from tasks.recording import Locator
+from tasks.recording.faults import Fault
+
+Samples = NDArray[np.float32]
+RATE = 16_000
+TONE = (0.3 * np.sin(2 * np.pi * 300 * np.arange(3 * RATE) / RATE)).astype(np.float32)
+
+
+def made(kind: str, subtype: str | None = None) -> bytes:
+    memory = io.BytesIO()
+    sf.write(memory, TONE, RATE, format=kind, subtype=subtype)
+    return memory.getvalue()
+
+
+def heard(data: bytes, folder: Path) -> tuple[Samples, list[Fault], list[str]]:
+    path = folder / "a.bin"
+    path.write_bytes(data)
+    with audio.open_stream(Locator(str(path))) as stream:
+        samples = np.concatenate(list(stream.blocks()))
+        return samples[:, 0], stream.faults, stream.notes
+
+
+FLAC = made("FLAC")
+FRAME = FLAC.index(b"\xff\xf8", 42)
+FRONTS = {
+    "noise": random.Random(7).randbytes(1000),
+    "a page's worth": random.Random(8).randbytes(70_000),
+    "zeros": bytes(5000),
+    "an answer": b"HTTP/1.1 200 OK\r\nContent-Type: audio/flac\r\n\r\n",
+    "the end of another": FLAC[-900:],
+    "a tag that counts too little": b"ID3\x03\0\0\0\0\0\x0a" + bytes(40),
+    "a marker that is none": b"fLaC\0\0\0\x22 and fLaC" + bytes(50),
+}
+
+
+@pytest.mark.parametrize("front", FRONTS.values(), ids=FRONTS)
+def test_bytes_before_a_flac_stream_lose_nothing(tmp_path: Path, front: bytes) -> None:
+    samples, faults, notes = heard(front + FLAC, tmp_path)
+    assert np.abs(samples - TONE).max() < 2**-15
+    assert faults == []
+    assert notes == [f"{len(front)} bytes before its FLAC stream are no part of it"]
+
+
+@pytest.mark.parametrize("front", [b"", b"\xff\xf8\x99\x00 no frame", FRONTS["noise"]])
+def test_bytes_before_the_first_frame_of_a_stream_without_a_marker(
+    tmp_path: Path, front: bytes
+) -> None:
+    samples, faults, notes = heard(front + FLAC[FRAME:], tmp_path)
+    assert np.abs(samples - TONE).max() < 2**-15
+    assert faults == []
+    assert len(notes) == bool(front)
+
+
+@pytest.mark.parametrize("front", [b"PK\x03\x04" + bytes(30), bytes(2 << 20)])
+def test_an_archive_is_not_searched_and_neither_is_a_whole_disk(
+    tmp_path: Path, front: bytes
+) -> None:
+    with pytest.raises(ItemError, match="unreadable"):
+        heard(front + FLAC, tmp_path)
+
+
+def unended(data: bytes) -> bytes:
+    """An Ogg file whose last page does not say that it is the last."""
+    at = data.rindex(b"OggS")
+    page = bytearray(data[at:])
+    assert page[5] & 4
+    page[5] &= ~4
+    page[22:26] = bytes(4)
+    mirrored = bytes(int(f"{byte:08b}"[::-1], 2) for byte in page)
+    crc = zlib.crc32(mirrored, 0xFFFFFFFF) ^ 0xFFFFFFFF
+    page[22:26] = struct.pack("<I", int(f"{crc:032b}"[::-1], 2))
+    return data[:at] + bytes(page)
+
+
+@pytest.mark.parametrize("subtype", ["VORBIS", "OPUS"])
+def test_an_ogg_that_lacks_its_last_flag_is_decoded_as_if_it_had_it(
+    tmp_path: Path, subtype: str
+) -> None:
+    whole = made("OGG", subtype)
+    expected, faults, notes = heard(whole, tmp_path)
+    assert (faults, notes) == ([], [])
+    samples, faults, notes = heard(unended(whole), tmp_path)
+    assert np.array_equal(samples, expected)
+    assert (faults, notes) == ([], [UNENDED])
+    joined, faults, notes = heard(unended(whole) * 2, tmp_path)
+    assert (len(joined), faults, notes) == (2 * len(expected), [], [UNENDED])

@@ -12,7 +12,7 @@ named `.m4a` cannot make it open other files or addresses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import BinaryIO, cast
 
@@ -160,7 +160,8 @@ def _opened(file: BinaryIO, size: int, pages: ogg_pages.Pages | None) -> Decoder
     _refuse_sample_dump(file)
     if pages and pages.opus and pages.unended and not pages.faults:
         file = ogg_pages.ended(file, size, pages.unended)  # libsndfile would break at its end
-    if not (pages and pages.faults) and not _is_ffmpegs_own(file):
+    # libsndfile closes the pauses of a call up.
+    if not (pages and (pages.faults or pages.leaps)) and not _is_ffmpegs_own(file):
         try:
             decoder = SoundFile(file, size)
             left_to_ffmpeg = decoder.header.format.startswith(_FFMPEGS_OWN)
@@ -171,7 +172,7 @@ def _opened(file: BinaryIO, size: int, pages: ogg_pages.Pages | None) -> Decoder
             first = f"libsndfile: {str(error).rpartition(': ')[2].rstrip('.')}; "
     file.seek(0)
     try:
-        ffmpeg = _ffmpeg(file, size)
+        ffmpeg = _ffmpeg(file, size, pages.leaps if pages else {})
     except (av.FFmpegError, OSError, ValueError, EOFError) as error:
         raise ItemError("unreadable", _why_closed(file, first, words_of(error))) from error
     if pages and pages.faults:
@@ -197,9 +198,9 @@ def _opened(file: BinaryIO, size: int, pages: ogg_pages.Pages | None) -> Decoder
     return ffmpeg
 
 
-def _ffmpeg(file: BinaryIO, size: int) -> FFmpeg:
+def _ffmpeg(file: BinaryIO, size: int, leaps: Mapping[int, int]) -> FFmpeg:
     try:
-        return FFmpeg(file, size)
+        return FFmpeg(file, size, leaps=leaps)
     except av.InvalidDataError as error:
         if EXTRA_BITS not in str(error):
             raise

@@ -6,7 +6,7 @@ FFmpeg never sees a path or a name, and may open no other file: it judges by con
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import BinaryIO, NoReturn
 
@@ -18,10 +18,12 @@ from av.audio.stream import AudioStream
 from av.container import InputContainer
 
 from tasks.audio import layouts
+from tasks.audio.blocks import energy
 from tasks.audio.damage import adts, matroska, mp4
 from tasks.audio.damage.flac_md5 import STREAMINFO, Md5, flac_info, info_in
 from tasks.audio.damage.mp3 import has_frame_count
-from tasks.audio.frames import Assembler
+from tasks.audio.damage.ogg_pages import NO_LEAPS, PAUSE_BYTES
+from tasks.audio.frames import Assembler, grid
 from tasks.audio.packets import LOOSE_END, Gap, Packets, captured, in_words
 from tasks.audio.timeline import Timeline
 from tasks.audio.types import AGAIN, FRAMES_PER_BYTE, Decoder, Header, Nameless, Samples, Weights
@@ -50,6 +52,7 @@ _REPORT_WRONG = "crccheck+bitstream+buffer"
 
 #: The length that an ASF header states may be this much more than what is there, s.
 _LATE = 1.0
+_SILENT = 1e-6  # power of a frame, -60 dBFS, after which a sender may pause, too
 _FLAC_FRAME = 4608  # most samples of a frame in the subset that nearly all encoders keep to
 
 # FFmpeg's messages become faults, or are irrelevant.
@@ -65,7 +68,10 @@ class FFmpeg(Decoder):
     player does.
     """
 
-    def __init__(self, file: BinaryIO, size: int, check: bool = True) -> None:
+    def __init__(
+        self, file: BinaryIO, size: int, check: bool = True, leaps: Mapping[int, int] = NO_LEAPS
+    ) -> None:
+        self._leaps = leaps
         self._info = flac_info(file)
         self._wrong_clusters = matroska.damaged_spans(file, size)
         break_after = adts.first_break(file, size)
@@ -144,6 +150,7 @@ class FFmpeg(Decoder):
         timeline = self._timeline
         assembler = Assembler(self.header.rate, self.header.channels, frames)
         frame, gap = self._first, self._before
+        last: av.AudioFrame | None = None
         if self._name in LOOSE_END or not gap.packets:
             gap = Gap(astray=gap.astray)
         try:
@@ -154,13 +161,19 @@ class FFmpeg(Decoder):
                 timeline.longest = max(timeline.longest, frame.samples)
                 timeline.complained = timeline.complained or bool(gap.messages)
                 hole = timeline.missing_before(frame)
+                if self._leaps:  # FFmpeg puts them at another packet of the page, or of the next
+                    hole = self._leaps.get(self._packets.number, 0)
                 guess = hole is None and bool(gap.packets)
                 if guess:
                     hole = self._packets.rejected_samples(gap, frame.samples)
                 if hole:
                     yield from self._counted(assembler.flush())
-                    yield from self._silence(timeline.fill(hole, gap, guess), frames)
+                    if gap.nothing and self._paused(last):
+                        yield from self._silence(timeline.pause(hole), frames)
+                    else:
+                        yield from self._silence(timeline.fill(hole, gap, guess), frames)
                 timeline.add(frame, gap, timeline.position + assembler.samples, filled=bool(hole))
+                last = frame
                 if full := assembler.push(frame):
                     yield from self._counted(full)
                 frame, gap = next(self._frames)
@@ -185,6 +198,16 @@ class FFmpeg(Decoder):
         elif self._stated and self._stated - end > _LATE * self.header.rate:
             short = (self._stated - end) / self.header.rate
             self.faults.append(Fault(end, end, f"{short:.1f} s missing at its end"))
+
+    def _paused(self, last: av.AudioFrame | None) -> bool:
+        """Whether the sender of a call, not the way, is why packets of Opus are missing: it sends
+        next to nothing before it pauses (DTX), or silence."""
+        if last is None or not self.header.format.endswith("opus"):
+            return False
+        if self._packets.before <= PAUSE_BYTES:
+            return True
+        samples = grid(last, last.layout.nb_channels)
+        return energy(samples) < _SILENT * samples.size
 
     def _counted(self, blocks: Iterable[Samples]) -> Iterator[Samples]:
         for block in blocks:

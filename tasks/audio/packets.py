@@ -82,6 +82,8 @@ class Packets:
         self._container, self._stream, self._name = container, stream, name
         self._break_after = break_after
         self._usual = 0  # bytes of the last packet that was decoded
+        self.number = -1  # of the packet of the newest frame
+        self.before = 0  # bytes of the packet before that of the newest frame
 
     def frames(self) -> Iterator[tuple[av.AudioFrame | None, Gap]]:
         """(frame, what happened since the one before) in order; (None, …) at the end."""
@@ -105,6 +107,8 @@ class Packets:
                 gap.astray = gap.astray or done == self._break_after
             if packet.is_corrupt and not pcm:  # in PCM this marks the end of the file
                 gap.keep(["a corrupt packet"])
+            if decoded.frames:
+                self.before, self.number = self._usual, done - bool(packet.size)
             for frame in decoded.frames:
                 self._usual = packet.size or self._usual
                 yield frame, gap

@@ -32,6 +32,7 @@ _CLOCKED = {"mov", "flv", "asf"}
 _SPLICED, _SPLICE = {"mpegts", "asf"}, 10.0  # s
 #: Most silence filled in, of one recording, s: damaged timestamps could ask for years.
 MOST_FILLED = 3600.0
+MOST_PAUSED = 86_400.0  # s of one recording in which a sender may send nothing
 _PAGE = 1.5  # s; FFmpeg ends a page of FLAC after one
 _MARGIN = 0.1  # s by which the time of a cluster may differ from that of its samples
 #: Faults closer than this are one, s: between them a decoder without checksums invents sound.
@@ -55,6 +56,7 @@ class Timeline:
     timed: int = 0  # samples whose time is known
     longest: int = 0  # samples of the longest frame
     filled: float = 0.0  # s of silence so far
+    paused: float = 0.0  # s of pauses so far
     changed: bool = False  # a part has another rate or other channels
     guessed: bool = False  # the length of a hole was estimated
     rejected: bool = False  # the decoder rejected packets
@@ -127,6 +129,15 @@ class Timeline:
             delay = self.longest
         start = max(min(self.timed, self.position - round(delay)), 0)
         self.faults.append(Fault(start, self.position + hole, what, shifts))
+        self.position += hole
+        return hole
+
+    def pause(self, hole: int) -> int:
+        """Samples of silence to deliver for what a sender left out on purpose, which `position`
+        then includes; a fault and 0 where MOST_PAUSED is used up."""
+        self.paused += hole / self.header.rate
+        if self.paused > MOST_PAUSED:
+            return self.fill(hole, Gap(), guess=False)
         self.position += hole
         return hole
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import BinaryIO, cast
 
 from tasks.recording.container import Window, undisturbed
@@ -20,8 +21,12 @@ _HEADER = 27
 _HEAD = 64  # bytes in which a file names its codec
 _LARGEST = 65_307  # bytes of a page
 _BLOCK = 1 << 20
+#: Most bytes of an Opus packet that only says that the sender pauses (DTX); WebRTC sends one.
+PAUSE_BYTES = 2
+NO_LEAPS: Mapping[int, int] = MappingProxyType({})
+_JITTER = 120  # samples at 48 kHz by which the clock of a recorder may be wrong
 MOST_LINKS = 10_000  # joined files that are read
-_NUMBERS = struct.Struct("<II")  # serial number of the stream, number of the page
+_NUMBERS = struct.Struct("<qII")  # granule, serial number of the stream, number of the page
 _REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
 
@@ -35,6 +40,9 @@ class Page:
     number: int
     sound: bool  # its checksum is right
     junk: int  # bytes between the page before and this one
+    granule: int  # time of its end in samples; -1: no packet ends in it
+    lacing: bytes  # lengths of its segments; a packet ends with one below 255
+    body: int  # offset of its packets in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,7 @@ class Pages:
     before_last: bool  # a fault lies between the last sound page and the sound one before it
     unended: tuple[int, int] | None  # the last sound page, if it does not end its stream
     opus: bool
+    leaps: Mapping[int, int]  # samples at 48 kHz missing before a packet of Opus, by its number
 
 
 @undisturbed
@@ -61,7 +70,8 @@ def scan(file: BinaryIO, size: int) -> Pages | None:
     expected: dict[int, int] = {}
     beginning, last_sound, end = False, 0, 0
     unended: tuple[int, int] | None = None
-    for page in pages(file):
+    opus, clock = OPUS in head, OpusClock()
+    for page, data in pages(file):
         if page.junk or not page.sound:
             faults.append(page.start)
         if not page.sound:
@@ -69,10 +79,12 @@ def scan(file: BinaryIO, size: int) -> Pages | None:
         if page.begins:
             if not beginning and len(starts) < MOST_LINKS:
                 starts.append(page.start)
-                expected = {}
+                expected, clock = {}, OpusClock()
             expected[page.serial] = page.number
         elif page.serial in expected and page.number != expected[page.serial] and not page.junk:
             faults.append(page.start)
+        if opus:
+            clock.add(page, data)
         beginning = page.begins
         expected[page.serial] = page.number + 1 & 0xFFFFFFFF
         last_sound, end = page.start, page.end
@@ -85,11 +97,13 @@ def scan(file: BinaryIO, size: int) -> Pages | None:
     links = tuple((a, b - a) for a, b in zip(starts, [*starts[1:], size], strict=True))
     tail_only = bool(faults) and min(faults) > last_sound
     before_last = last_sound in faults
-    return Pages(tuple(faults), links, tail_only, before_last, unended, OPUS in head)
+    return Pages(
+        tuple(faults), links, tail_only, before_last, unended, opus, {} if faults else clock.leaps
+    )
 
 
-def pages(file: BinaryIO) -> Iterator[Page]:
-    """Complete pages in order; bytes between two count as junk of the second."""
+def pages(file: BinaryIO) -> Iterator[tuple[Page, bytes]]:
+    """Complete pages in order, with their bytes; bytes between two count as junk of the second."""
     data, base, start, junk = b"", 0, 0, 0
     file.seek(0)
     while True:
@@ -110,9 +124,11 @@ def pages(file: BinaryIO) -> Iterator[Page]:
         if not sound and data.find(MAGIC, start + 4, end) >= 0:  # its length is damaged
             start, junk = start + 4, junk + 4
             continue
-        serial, number = _NUMBERS.unpack_from(data, start + 14)
+        granule, serial, number = _NUMBERS.unpack_from(data, start + 6)
         begins, ends = bool(data[start + 5] & 2), bool(data[start + 5] & 4)
-        yield Page(base + start, base + end, begins, ends, serial, number, sound, junk)
+        lacing = data[start + _HEADER : body]
+        places = base + start, base + end, begins, ends, serial, number, sound, junk
+        yield Page(*places, granule, lacing, body - start), data[start:end]
         start, junk = end, 0
 
 
@@ -129,6 +145,56 @@ def _checksum(page: bytes) -> int:
     blank = (page[:22] + bytes(4) + page[26:]).translate(_REVERSED)
     crc = zlib.crc32(blank, 0xFFFFFFFF) ^ 0xFFFFFFFF
     return int(f"{crc:032b}"[::-1], 2)
+
+
+class OpusClock:
+    """Compares the times of Opus pages with how long their packets last (RFC 7845, 4): a recorder
+    of a call leaves out what was not sent."""
+
+    def __init__(self) -> None:
+        self.leaps: dict[int, int] = {}
+        self._packets = -2  # packets that have ended, but for those of headers
+        self._end = 0  # granule of the page before
+        self._open: int | None = None  # samples of the packet that goes on in the next page
+        self._size = 0  # bytes of that packet so far
+        self._pausing = False  # the newest packet begins a pause
+
+    def add(self, page: Page, data: bytes) -> None:
+        lasting, at, first = 0, page.body, self._packets
+        pauses = [first] if self._pausing else []
+        for length in page.lacing:
+            if self._open is None:
+                self._open, self._size = opus_samples(data[at : at + 2]), 0
+            at += length
+            self._size += length
+            if length < 255:
+                self._packets += 1
+                lasting, self._open = lasting + self._open, None
+                self._pausing = self._size <= PAUSE_BYTES
+                pauses += [self._packets] if self._pausing else []
+        if page.granule < 0:
+            return
+        if self._pausing and pauses:
+            pauses.pop()  # it shows in the time of the next page
+        before, self._end = self._end, page.granule
+        missing = page.granule - before - lasting
+        if before and missing > _JITTER:  # headers are at 0, and a recording may begin late
+            places = pauses or [first]
+            for left, place in zip(range(len(places), 0, -1), places, strict=True):
+                self.leaps[place] = missing // left
+                missing -= missing // left
+
+
+def opus_samples(packet: bytes) -> int:
+    """Samples at 48 kHz of an Opus packet, by its first two bytes (RFC 6716, 3.1 and 3.2)."""
+    if not packet:
+        return 0
+    kind, frames = packet[0] >> 3, (1, 2, 2, packet[-1] & 63)[packet[0] & 3]
+    if kind < 12:
+        length = (480, 960, 1920, 2880)[kind & 3]
+    else:
+        length = (480, 960)[kind & 1] if kind < 16 else 120 << (kind & 3)
+    return frames * length
 
 
 class _Ended(Window):

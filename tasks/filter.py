@@ -20,6 +20,7 @@ from tasks.plugins.contracts.segmenters import RecordingTranscript
 from tasks.plugins.rules import judge
 from tasks.recording import Locator, unreachable
 from tasks.recording.faults import Fault
+from tasks.recording.tracks import locator_of
 from tasks.recording.turns import Turn
 from tasks.segmenters import KnownSpans, Segmenter, Span
 from tasks.settings import Plugin
@@ -121,7 +122,7 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[CutRow]]:
 def _rows(unit: Unit, chosen: Chosen) -> list[CutRow]:
     """Rows of a unit; none if its file changed, as the samples do not belong to its digest then.
     ItemError `unreachable` if it may be tried again."""
-    locator = Locator.loads(unit.recording["locator"])
+    locator = locator_of(unit.recording)
     if not cutting.as_hashed(locator, unit.recording):
         return []
     writer = handover.Writer(chosen.job, samples_of(unit.recording), unit.stored)

@@ -22,6 +22,7 @@ from tasks.base.errors import ConfigError, MillError
 from tasks.base.json_types import JsonObject
 from tasks.base.logs import log
 from tasks.recording import Locator
+from tasks.recording.tracks import locator_of
 from tasks.settings.job import Job
 from tasks.shard_store import manifest
 from tasks.shard_store.utterance import FinalUtterance
@@ -65,7 +66,7 @@ class Shards:
             return None
         for each in manifest.listed(self._out, shard).to_pylist():
             if each["recording"] == recording:
-                return Locator.loads(each["locator"])
+                return locator_of(each)
         return None
 
     def utterance(self, recording: str, key: str | None) -> tuple[str, FinalUtterance] | None:

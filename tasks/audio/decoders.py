@@ -101,14 +101,28 @@ class Suspect(Decoder):
         self._decoder.close()
 
 
-def opened(file: BinaryIO, size: int, header_only: bool = False) -> tuple[Decoder, list[str]]:
+def opened(
+    file: BinaryIO, size: int, header_only: bool = False, track: int | None = None
+) -> tuple[Decoder, list[str]]:
     """A decoder for a file of `size` bytes, and oddities that lose no audio; with `header_only` it
-    need not give samples. ItemError `unreadable` where neither can open it."""
+    need not give samples. `track`: as of a Locator. ItemError `unreadable` where neither can open
+    it, or it has no such track."""
+    decoder, notes = _opened_any(file, size, header_only, track)
+    if track and decoder.header.track != track:
+        decoder.close()
+        what = f"it has one audio track, and no track {track}, counted from 0"
+        raise ItemError("unreadable", f"{what}; correct `track` of the source")
+    return decoder, notes
+
+
+def _opened_any(
+    file: BinaryIO, size: int, header_only: bool, track: int | None
+) -> tuple[Decoder, list[str]]:
     pages = ogg_pages.scan(file, size)
     if pages is not None:
         return _of_pages(file, size, pages), [UNENDED] if pages.unended else []
     try:
-        decoder = _unpaged(file, size, header_only)
+        decoder = _unpaged(file, size, header_only, track)
     except ItemError as error:
         behind = (
             _behind_other_bytes(file, size, header_only) if error.code == "unreadable" else None
@@ -121,7 +135,7 @@ def opened(file: BinaryIO, size: int, header_only: bool = False) -> tuple[Decode
         if behind is not None:
             decoder.close()
             return behind
-    return decoder, []
+    return decoder, decoder.notes if isinstance(decoder, FFmpeg) else []
 
 
 def _behind_other_bytes(
@@ -133,15 +147,15 @@ def _behind_other_bytes(
         return None
     stream = cast(BinaryIO, Window(file, before, size - before))
     try:
-        decoder = _unpaged(stream, size - before, header_only)
+        decoder = _unpaged(stream, size - before, header_only, None)
     except ItemError:
         return None
     return decoder, [f"{before} bytes before its FLAC stream are no part of it"]
 
 
-def _unpaged(file: BinaryIO, size: int, header_only: bool) -> Decoder:
+def _unpaged(file: BinaryIO, size: int, header_only: bool, track: int | None) -> Decoder:
     short = (flac_whole.promised if header_only else flac_whole.proved)(file, size)
-    return _opened(file, size, None) if short is None else short
+    return _opened(file, size, None, track) if short is None else short
 
 
 def _of_pages(file: BinaryIO, size: int, pages: ogg_pages.Pages) -> Decoder:
@@ -155,7 +169,9 @@ def _of_pages(file: BinaryIO, size: int, pages: ogg_pages.Pages) -> Decoder:
     return Chained(file, links, opened_link)
 
 
-def _opened(file: BinaryIO, size: int, pages: ogg_pages.Pages | None) -> Decoder:
+def _opened(
+    file: BinaryIO, size: int, pages: ogg_pages.Pages | None, track: int | None = None
+) -> Decoder:
     first = ""
     _refuse_sample_dump(file)
     if pages and pages.opus and pages.unended and not pages.faults:
@@ -172,7 +188,7 @@ def _opened(file: BinaryIO, size: int, pages: ogg_pages.Pages | None) -> Decoder
             first = f"libsndfile: {str(error).rpartition(': ')[2].rstrip('.')}; "
     file.seek(0)
     try:
-        ffmpeg = _ffmpeg(file, size, pages.leaps if pages else {})
+        ffmpeg = _ffmpeg(file, size, pages.leaps if pages else {}, track)
     except (av.FFmpegError, OSError, ValueError, EOFError) as error:
         raise ItemError("unreadable", _why_closed(file, first, words_of(error))) from error
     if pages and pages.faults:
@@ -198,14 +214,14 @@ def _opened(file: BinaryIO, size: int, pages: ogg_pages.Pages | None) -> Decoder
     return ffmpeg
 
 
-def _ffmpeg(file: BinaryIO, size: int, leaps: Mapping[int, int]) -> FFmpeg:
+def _ffmpeg(file: BinaryIO, size: int, leaps: Mapping[int, int], track: int | None) -> FFmpeg:
     try:
-        return FFmpeg(file, size, leaps=leaps)
+        return FFmpeg(file, size, leaps=leaps, track=track)
     except av.InvalidDataError as error:
         if EXTRA_BITS not in str(error):
             raise
         file.seek(0)
-        return FFmpeg(file, size, check=False)
+        return FFmpeg(file, size, check=False, track=track)
 
 
 @undisturbed

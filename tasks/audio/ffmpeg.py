@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import BinaryIO, NoReturn
 
@@ -17,7 +18,7 @@ from av.audio.layout import AudioLayout
 from av.audio.stream import AudioStream
 from av.container import InputContainer
 
-from tasks.audio import layouts
+from tasks.audio import layouts, tracks
 from tasks.audio.blocks import energy
 from tasks.audio.damage import adts, matroska, mp4
 from tasks.audio.damage.flac_md5 import STREAMINFO, Md5, flac_info, info_in
@@ -61,7 +62,7 @@ logging.getLogger("libav").propagate = False
 
 
 class FFmpeg(Decoder):
-    """Decoder of the first audio stream, in one thread.
+    """Decoder of one audio stream, in one thread; `notes` name the others.
 
     A packet that FFmpeg rejects is left out, as the program `ffmpeg` does, and is a fault. Rate and
     channels are those of the first frame; a later part with others is resampled and mixed, as a
@@ -69,7 +70,12 @@ class FFmpeg(Decoder):
     """
 
     def __init__(
-        self, file: BinaryIO, size: int, check: bool = True, leaps: Mapping[int, int] = NO_LEAPS
+        self,
+        file: BinaryIO,
+        size: int,
+        check: bool = True,
+        leaps: Mapping[int, int] = NO_LEAPS,
+        track: int | None = None,
     ) -> None:
         self._leaps = leaps
         self._info = flac_info(file)
@@ -77,7 +83,10 @@ class FFmpeg(Decoder):
         break_after = adts.first_break(file, size)
         self._container = open_container(file)
         try:
-            stream = audio_stream(self._container, check)
+            if track is None and len(self._container.streams.audio) > 1:
+                track = _chosen(file)
+            self.notes = tracks.not_read(self._container, track or 0)
+            stream = audio_stream(self._container, check, track or 0)
             custom = _number_channels(stream.codec_context)
             self._checked = stream.codec_context.name in CHECKED
             self._name = self._container.format.name.split(",")[0]
@@ -91,7 +100,8 @@ class FFmpeg(Decoder):
                 raise ItemError("unreadable", what)
             if not gap.packets and not self._checked:
                 gap.messages.clear()  # these messages are about the header, not about samples
-            self.header = header_of(self._name, stream, self._first, size, custom)
+            header = header_of(self._name, stream, self._first, size, custom)
+            self.header = replace(header, track=track or 0)
             # With a picture, the length is that of the longer of both.
             alone = self._name == "asf" and len(self._container.streams) == 1
             self._stated = self.header.frames if alone else None
@@ -252,14 +262,29 @@ def open_container(file: BinaryIO) -> InputContainer:
             raise ValueError("; ".join([*distinct][:3])) from error
 
 
-def audio_stream(container: InputContainer, check: bool) -> AudioStream:
-    """The first audio stream, set to one thread. ItemError `unreadable` if there is none.
+@undisturbed
+def _chosen(file: BinaryIO) -> int:
+    file.seek(0)
+    with open_container(file) as container, captured():
+        for stream in container.streams.audio:
+            if (context := stream.codec_context) is not None:
+                context.thread_count = 1
+                _number_channels(context)
+        return tracks.chosen(container)
+
+
+def audio_stream(container: InputContainer, check: bool, track: int = 0) -> AudioStream:
+    """An audio stream, set to one thread. ItemError `unreadable` if it is not there.
 
     `check`: whether codecs with a checksum in every frame drop the frames in which it is wrong.
     """
     if not container.streams.audio:
         raise ItemError("unreadable", "it has no audio stream; take it out of the source")
-    stream = container.streams.audio[0]
+    count = len(container.streams.audio)
+    if track >= count:
+        what = f"it has no audio track {track}, but {count}, counted from 0"
+        raise ItemError("unreadable", f"{what}; correct `track` of the source")
+    stream = container.streams.audio[track]
     context: AudioCodecContext | None = stream.codec_context
     if context is None:  # FFmpeg has no decoder for this codec
         raise ItemError("unreadable", "no decoder here knows its codec; convert it to FLAC")

@@ -36,7 +36,7 @@ class Stream:
             self._size = size_of(self._file)
             if not self._size:
                 raise ItemError("empty", f"the file has no bytes; {AGAIN}")
-            self._decoder, notes = opened(self._file, self._size, header_only)
+            self._decoder, notes = opened(self._file, self._size, header_only, locator.track)
             if failed := failure(self._file):  # the decoder took the place for the end
                 self._decoder.close()
                 raise failed

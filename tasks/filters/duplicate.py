@@ -151,6 +151,6 @@ def _rejections(rows: Rows, copies: Copies, settings: Settings) -> Iterator[tupl
 def quality(rows: pa.Table) -> Float64s:
     """Higher is better: the sample rate, then lossless codecs, then more bits per sample."""
     codec = rows["format"].to_pylist()
-    best = [BITS.get((name or "").rpartition("/")[2], LOSSY) for name in codec]
+    best = [BITS.get((name or "").partition("#")[0].rpartition("/")[2], LOSSY) for name in codec]
     rates: Float64s = rows["native_rate"].to_numpy().astype(np.float64)
     return rates + np.array(best, np.float64) / 100

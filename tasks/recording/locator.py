@@ -13,7 +13,8 @@ class Locator:
 
     A whole file (`path`), a byte range of it (`offset`, `length`: a tar member), or a cell of a
     Parquet file (`row`, `column`). `path` may hold surrogate escapes for names that are not UTF-8
-    (`os.fsdecode`); `dumps` preserves them.
+    (`os.fsdecode`); `dumps` preserves them. `track`: of its audio tracks, from 0; None: the one
+    that is flagged as default, or the first that is not silent.
     """
 
     path: str
@@ -21,6 +22,7 @@ class Locator:
     length: int | None = None
     row: int | None = None
     column: str | None = None
+    track: int | None = None
 
     def dumps(self) -> str:
         """JSON without the fields that are None."""

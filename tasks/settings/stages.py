@@ -76,6 +76,11 @@ class SourceSettings(StageSettings):
         "a recording is read without it.",
         json_schema_extra=READ,
     )
+    track: Literal["default"] | Annotated[int, Field(ge=0)] = Field(
+        "default",
+        description="Audio track of files that have several (films, screen recordings): the one "
+        "flagged as default, or the first that is not silent; or its number from 0.",
+    )
     expect_broken: bool = Field(
         False, description="Exempt from max_failed_fraction: broken files are normal here."
     )

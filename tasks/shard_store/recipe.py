@@ -68,10 +68,11 @@ def _head(*parts: object) -> str:
     return _canonical(parts)[:-1]
 
 
-def of_samples(content: str, channels: int) -> str:
-    """What cuts, turns and PCM take for a recording's content: its digest, and how more than two
-    channels are mixed."""
-    return f"{content} {MIXED}" if channels > 2 else content
+def of_samples(content: str, channels: int, track: int = 0) -> str:
+    """What cuts, turns and PCM take for a recording's content: its digest, the track unless it is
+    the first, and how more than two channels are mixed."""
+    how = [*([f"track {track}"] if track else []), *([MIXED] if channels > 2 else [])]
+    return " ".join([content, *how])
 
 
 @lru_cache(maxsize=256)  # asked for with each utterance

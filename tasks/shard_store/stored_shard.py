@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 from tasks.base.schema import EnhancedRow, RecordingRow, TranscriptRow
 from tasks.recording import Segment
 from tasks.recording.limits import Limits
+from tasks.recording.tracks import track_of
 from tasks.recording.turns import Turn
 from tasks.settings import Plugin
 from tasks.settings.job import Job
@@ -196,4 +197,4 @@ def _channels(recording: RecordingRow) -> int:
 
 def samples_of(recording: RecordingRow) -> str:
     """What recipes take for the content of a recording that was hashed."""
-    return recipe.of_samples(str(recording["content"]), _channels(recording))
+    return recipe.of_samples(str(recording["content"]), _channels(recording), track_of(recording))

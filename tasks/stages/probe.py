@@ -13,7 +13,7 @@ from tasks import audio
 from tasks.audio.types import Header
 from tasks.base.errors import UNREACHABLE, ItemError, shortened
 from tasks.base.schema import RecordingRow
-from tasks.recording import Locator, unreachable
+from tasks.recording import Locator, tracks, unreachable
 from tasks.recording.guard import file_state
 from tasks.settings.job import Job
 from tasks.stages.contract import OfRecording
@@ -50,7 +50,7 @@ def _probed(row: RecordingRow) -> RecordingRow:
         "header_rate": header.rate,
         "header_channels": header.channels,
         "header_seconds": seconds,
-        "format": header.format,
+        "format": tracks.noted(header.format, header.track),
     }
 
 

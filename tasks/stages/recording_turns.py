@@ -9,8 +9,9 @@ from tasks.audio.channels import Listened
 from tasks.base.errors import ItemError
 from tasks.base.schema import CutRow, RecordingRow, TurnRow
 from tasks.plugins.contracts import SegmenterPlugin
-from tasks.recording import Locator, Segment
+from tasks.recording import Segment
 from tasks.recording.limits import Limits
+from tasks.recording.tracks import locator_of
 from tasks.recording.turns import Turn, Voices, voices_in
 from tasks.segmenters import Segmenter, Span
 from tasks.settings import StageSettings
@@ -30,7 +31,7 @@ def turns_of(
     module, settings = plugins.DIARIZERS.resolve(job.speakers)
     if module.USES_SPEAKERS and (wrong := recording.get("rttm_error")):
         raise ItemError("bad_rttm", wrong)
-    locator, limits = Locator.loads(recording["locator"]), Limits.of(job.filter)
+    locator, limits = locator_of(recording), Limits.of(job.filter)
     with audio.open_stream(locator, limits) as stream:
         diarizer = module.start(settings, stream.rate, cuts.speakers_of(recording) or ())
         for block in Listened(stream.weights).of(stream.blocks()):

@@ -11,6 +11,8 @@ from tasks.recording import not_audio
 from tasks.recording.container import undisturbed
 
 MOST_BEFORE = 1 << 20  # bytes that are searched
+#: First bytes of containers: FLAC in a damaged one is no stream of its own.
+_CONTAINERS = (b"\x1aE\xdf\xa3", b"OggS", b"RIFF", b"RF64", b"FORM", b"caff", b"0&\xb2u", b"FLV\1")
 _LONGEST = 16  # bytes of a frame's header
 _MARKER = re.compile(re.escape(STREAMINFO[:4]) + b"[\x00\x80]" + re.escape(STREAMINFO[5:]))
 _SYNC = re.compile(rb"\xff[\xf8\xf9]")
@@ -23,7 +25,7 @@ def bytes_before(file: BinaryIO) -> int:
     file.seek(0)
     data = file.read(MOST_BEFORE)
     head = data[: not_audio.HEAD]
-    if not head or not_audio.packing(head):
+    if not head or not_audio.packing(head) or head.startswith(_CONTAINERS) or head[4:8] == b"ftyp":
         return 0
     for marker in _MARKER.finditer(data):
         info = info_in(data[marker.start() : marker.start() + INFO_BYTES])

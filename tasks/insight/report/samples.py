@@ -14,6 +14,7 @@ from tasks.insight.report.ledger_facts import Ledger
 from tasks.insight.report.outcome_columns import Columns
 from tasks.insight.report.uncertain_clips import Why
 from tasks.recording import Locator
+from tasks.recording.tracks import locator_of
 from tasks.settings.job import Job
 from tasks.shard_store import manifest
 from tasks.shard_store.text_values import final_text
@@ -70,7 +71,7 @@ def look_up(job: Job, samples: Sequence[Sample]) -> None:
         view = view_of(job, shard)
         view.recordings = [r for r in view.recordings if r["recording"] in names]
         shard_samples = [s for r in view.recordings for s in wanted[r["recording"]]]
-        locators = {r["recording"]: Locator.loads(r["locator"]) for r in view.recordings}
+        locators = {r["recording"]: locator_of(r) for r in view.recordings}
         utterances = (
             {u.cut.id: u for u in view.transcribed()}
             if any(s.row["utterance"] for s in shard_samples)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -122,6 +122,11 @@ def _home(path: str) -> str:
 def _row(
     name: str, settings: SourceSettings, r: Recording, turns: SideFiles | None
 ) -> RecordingRow:
+    if settings.track != "default":
+        # Another track is another recording: what is known of one says nothing about the other.
+        r = replace(
+            r, path=f"{r.path}#{settings.track}", locator=replace(r.locator, track=settings.track)
+        )
     segments = None if r.segments is None else [_segment(s) for s in r.segments]
     row: RecordingRow = {
         "recording": f"{name}/{r.path}",

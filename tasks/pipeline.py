@@ -15,13 +15,12 @@ from pathlib import Path
 
 from tasks import shard, storage
 from tasks.base.errors import CorruptManifest, NothingLeft
-from tasks.base.json_types import JsonObject
 from tasks.base.logs import log
 from tasks.publish import safeguards
 from tasks.publish.unchanged import UpToDate
 from tasks.runs import publish, temporary_files
 from tasks.runs.executor import Executor, Here, Observer, Unobserved
-from tasks.runs.results import Published, Sharded, Totals
+from tasks.runs.results import Published, Sharded, StageCounts, Totals
 from tasks.runs.shard_chain import REPAIRS, chain
 from tasks.settings.job import Done, Job
 from tasks.shard_store import decisions, manifest
@@ -110,7 +109,7 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
     raise AssertionError("unreachable")
 
 
-def run_here(job: Job) -> tuple[Published, JsonObject]:
+def run_here(job: Job) -> tuple[Published, dict[str, StageCounts]]:
     """`run` in this process; returns what was published and the stages' counts."""
     ended = run(job, Here(), Unobserved())
     return ended.published, ended.totals.stages

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.base.json_types import JsonObject
 from tasks.base.schema import MetricRow
 from tasks.settings.job import Cost
 from tasks.storage import tables, write_atomic
@@ -120,7 +120,20 @@ def rates(table: pa.Table) -> pa.Table:
     return done.append_column("times", pa.array(times, from_pandas=True))  # NaN: null
 
 
-def stragglers(table: pa.Table) -> list[JsonObject]:
+class Straggler(TypedDict):
+    """A slow call, for `run --json`."""
+
+    stage: str
+    shard: str
+    seconds_per_audio_second: float
+    times_median: float
+    wall_seconds: float
+    worker: str
+    host: str
+    deaths: int
+
+
+def stragglers(table: pa.Table) -> list[Straggler]:
     """Shards with more than TIMES the median time per second of audio of their stage, the slowest
     first. Calls shorter than LEAST_WALL are left out: they held nothing up."""
     calls = rates(table)

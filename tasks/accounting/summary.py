@@ -181,9 +181,9 @@ def _total(column: pa.Array | pa.ChunkedArray) -> int:
     return int(pc.sum(column).as_py() or 0)
 
 
-def errors_of(version: Path) -> JsonObject:
-    """Word and character error rates over all clips of a published version with a reference, some
-    rows at a time."""
+def errors_of(version: Path) -> dict[str, float | None]:
+    """`scored`, the clips of a published version with a reference, and their word and character
+    error rates, `wer` and `cer`; read some rows at a time."""
     totals = dict.fromkeys(("scored", *SCORES), 0)
     for batch in tables.batches(version / UTTERANCES_FILE, SCORES):
         scored = batch.filter(pc.is_valid(batch["words"]))

@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import plugins, storage
-from tasks.base.json_types import JsonObject
 from tasks.base.schema import AnyRow
 from tasks.plugins import rules
 from tasks.plugins.rules import Allowed, Rule
@@ -104,9 +103,9 @@ def _state(job: Job, manifests: str | None = None) -> dict[str, str]:
     }
 
 
-def _measuring(job: Job) -> JsonObject:
+def _measuring(job: Job) -> dict[str, object]:
     """Settings that change measures: those of the stages without thresholds."""
-    measuring: JsonObject = {**whole_job.recipes_of(job)}
+    measuring: dict[str, object] = {**whole_job.recipes_of(job)}
     for stage in ("filter", "resample", "transcribe"):
         model = getattr(job, stage)
         for name in type(model).model_fields:
@@ -117,11 +116,12 @@ def _measuring(job: Job) -> JsonObject:
                 measuring[f"{stage}.{name}"] = value
     # These choose the text that the rules measure.
     transcribe = job.transcribe
-    measuring["text"] = [transcribe.text, transcribe.close_wer, transcribe.language_by]
+    text: list[object] = [transcribe.text, transcribe.close_wer, transcribe.language_by]
     if enhanced.heard(job):
-        measuring["text"] += [transcribe.hear, whole_job.settings_of_plugin("enhance", job.enhance)]
+        text += [transcribe.hear, whole_job.settings_of_plugin("enhance", job.enhance)]
     if transcribe.backends:
-        measuring["text"] += [transcribe.asr, transcribe.model_dump(mode="json")["when"]]
+        text += [transcribe.asr, transcribe.model_dump(mode="json")["when"]]
+    measuring["text"] = text
     # Settings that change measures of text.
     texts = {p.use: plugins.TEXT.resolve(p)[1].recipe() for p in job.transcribe.verdicts}
     measuring["texts"] = {use: recipe for use, recipe in texts.items() if recipe}

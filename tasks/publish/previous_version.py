@@ -21,15 +21,15 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import pyarrow as pa
 
 from tasks import storage
 from tasks.base.arrays import UInt64s
-from tasks.base.json_types import DatasetJson, JsonObject
-from tasks.base.schema import UTTERANCES_FILE, Row
+from tasks.base.json_types import DatasetJson
+from tasks.base.schema import UTTERANCES_FILE
 from tasks.formats import OutputShard
 from tasks.publish import row_digests, seeded_hash
 from tasks.publish.dataset import datacard
@@ -43,6 +43,23 @@ DIGESTS = pa.schema({"high": pa.uint64(), "low": pa.uint64(), "content": pa.uint
 BATCH = 65536  # rows
 EVERY = 30  # versions in which each file that is linked is read once
 GUARDS = "guards.json"
+
+
+class VersionNote(TypedDict, total=False):
+    """version.json: what is noted of the newest version; empty if there is no valid note."""
+
+    sealed: str
+    seed: int
+    parts: Sequence[Sequence[str]]  # name and file of each part of `utterances.parquet`
+    ledger: Sequence[Sequence[str]]  # likewise
+    firsts: Mapping[str, str]  # the first id of each split
+
+
+class GuardsNote(TypedDict):
+    """guards.json."""
+
+    version: str
+    guards: Mapping[str, str]  # of its files, by name
 
 
 class TablePart(NamedTuple):
@@ -70,10 +87,10 @@ def home(out: Path) -> Path:
     return out / "manifests" / "package" / "published"
 
 
-def noted(out: Path, described: DatasetJson) -> JsonObject:
+def noted(out: Path, described: DatasetJson) -> VersionNote:
     """What is noted of the newest version; empty if that is gone, or of another version."""
     try:
-        notes: JsonObject = storage.read_json(home(out) / "version.json")
+        notes: VersionNote = storage.read_json(home(out) / "version.json")
     except (OSError, ValueError):
         return {}
     return notes if notes.get("sealed") == described[datacard.SEAL] else {}
@@ -118,7 +135,7 @@ def read(out: Path, file: str) -> pa.Table:
 
 
 def shards(out: Path, file: str) -> list[OutputShard]:
-    rows: list[Row] = json.loads(read(out, file).schema.metadata[b"shards"])
+    rows: list[plan.OutputShardRow] = json.loads(read(out, file).schema.metadata[b"shards"])
     return [plan.from_row(row) for row in rows]
 
 
@@ -156,7 +173,7 @@ def guards(out: Path, version: Path) -> Mapping[str, str]:
     return noted["guards"] if noted.get("version") == version.name else {}
 
 
-_parsed: Callable[[bytes], JsonObject] = lru_cache(maxsize=1)(json.loads)
+_parsed: Callable[[bytes], GuardsNote] = lru_cache(maxsize=1)(json.loads)
 
 
 def guard(guards: Mapping[str, str], version: Path, name: str) -> str:
@@ -168,7 +185,10 @@ def guard(guards: Mapping[str, str], version: Path, name: str) -> str:
 
 def save_guards(out: Path, version: Path) -> None:
     """Note the guards of the newest version's files; only while holding OUT's lock."""
-    noted = {"version": version.name, "guards": dict(storage.of(version).guards(version))}
+    noted: GuardsNote = {
+        "version": version.name,
+        "guards": dict(storage.of(version).guards(version)),
+    }
     storage.write_atomic(home(out) / GUARDS, json.dumps(noted).encode())
 
 
@@ -190,7 +210,13 @@ def save(
     """Note the newest version: (name, file or its bytes) of each part, (name, file) of each of the
     ledger, the first id of each split. Only while holding OUT's lock."""
     names = [[name, keep(out, note) if isinstance(note, bytes) else note] for name, note in parts]
-    noted = {"sealed": seal, "seed": seed, "parts": names, "ledger": ledger, "firsts": firsts}
+    noted: VersionNote = {
+        "sealed": seal,
+        "seed": seed,
+        "parts": names,
+        "ledger": ledger,
+        "firsts": firsts,
+    }
     storage.write_atomic(home(out) / "version.json", json.dumps(noted).encode())
     kept = {file for _, file in (*names, *ledger)}
     for path in storage.named_by_hash(home(out), ".arrow"):

@@ -139,14 +139,14 @@ def gather(
     staging = versions.stage(job.out, versions.number(newest) + 1 if newest else 1)
     ledger = executor.call(ledger_layout.plan, job, scratch, bool(chosen.rejecting))
     executor.map(
-        ledger_parts.write, [(job, scratch, some, staging, newest) for some in ledger["calls"]]
+        ledger_parts.write, [(job, scratch, some, staging, newest) for some in ledger.calls]
     )
-    linked = enumerate(ledger_parts.linking(ledger["links"]))
+    linked = enumerate(ledger_parts.linking(ledger.links))
     executor.map(ledger_parts.link, [(job, scratch, *link, staging) for link in linked])
     damaged: list[str] = []
     while True:
         gathered: package.Gathered = executor.call(
-            package.gather, job, scratch, staging, chosen, ledger["fingerprint"], damaged
+            package.gather, job, scratch, staging, chosen, ledger.fingerprint, damaged
         )
         if not gathered.new:
             return gathered

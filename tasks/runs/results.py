@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypedDict
 
 from tasks.accounting.broken import BrokenCount, Unreachable
 from tasks.base.json_types import JsonObject, Summary
@@ -42,7 +43,24 @@ class Published:
     balance: JsonObject = field(default_factory=dict)
 
 
-COUNTS = ("shards_run", "shards_reused", "items_computed", "items_reused")
+class StageCounts(TypedDict):
+    """What a stage did, for `run --json`."""
+
+    shards_run: int
+    shards_reused: int
+    items_computed: int
+    items_reused: int
+    seconds: float  # of wall clock
+
+
+def _no_counts(seconds: float) -> StageCounts:
+    return {
+        "shards_run": 0,
+        "shards_reused": 0,
+        "items_computed": 0,
+        "items_reused": 0,
+        "seconds": seconds,
+    }
 
 
 class Totals:
@@ -50,15 +68,13 @@ class Totals:
     even if a repair makes the run begin anew."""
 
     def __init__(self) -> None:
-        self.stages: dict[str, JsonObject] = {
-            name: {**dict.fromkeys(COUNTS, 0), "seconds": 0.0} for name in STAGES
-        }
+        self.stages = {name: _no_counts(0.0) for name in STAGES}
         self._computed: dict[str, dict[str, int]] = {name: {} for name in STAGES}  # by shard
 
     def begin_again(self) -> None:
         """All shards are about to be added anew. What was computed stays so; so does its time."""
         for entry in self.stages.values():
-            entry.update(dict.fromkeys(COUNTS, 0))
+            entry.update(_no_counts(entry["seconds"]))
 
     def add(self, done: Done) -> None:
         computed = self._computed[done.stage]
@@ -66,7 +82,10 @@ class Totals:
         if done.computed:
             computed[done.shard] = done.computed
         entry = self.stages[done.stage]
-        entry["shards_run" if done.ran else "shards_reused"] += 1
+        if done.ran:
+            entry["shards_run"] += 1
+        else:
+            entry["shards_reused"] += 1
         entry["items_computed"] += done.computed
         entry["items_reused"] += done.reused
         entry["seconds"] = round(entry["seconds"] + done.wall, 3)

@@ -157,7 +157,7 @@ def steps(job: Job, scratch: Path, clips: int) -> Iterator[tuple[str, int, float
         digest = ""
         if not job.package.splits:
             planned, cpu, rss = in_process(ledger_layout.plan, job, scratch, False)
-            digest = planned["fingerprint"]
+            digest = planned.fingerprint
             yield f"{name}: ledger", count, cpu, rss
         gathered, cpu, rss = in_process(gather, job, scratch, chosen, digest)
         yield f"{name}: gather", count, cpu, rss

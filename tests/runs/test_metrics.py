@@ -266,7 +266,7 @@ def test_a_call_that_raises_leaves_its_row() -> None:
 
 
 def test_at_most_three_stragglers_are_told() -> None:
-    one = {
+    one: metrics.Straggler = {
         "stage": "filter",
         "shard": "shard-000001",
         "seconds_per_audio_second": 0.5,
@@ -274,6 +274,7 @@ def test_at_most_three_stragglers_are_told() -> None:
         "wall_seconds": 31.0,
         "worker": "cpu-1",
         "host": "node7",
+        "deaths": 0,
     }
     assert collecting.lines([]) == []
     assert collecting.lines([one]) == [

@@ -25,6 +25,7 @@ from tasks.publish.choosing import (
     unchanged_clips,
 )
 from tasks.publish.choosing.selection import Selection
+from tasks.publish.choosing.split_by_list import ListDescriptions
 from tasks.publish.choosing.unchanged_clips import Staying
 from tasks.publish.outcomes import shard_batches
 from tasks.publish.outcomes.shard_batches import VOICE, ShardBatch
@@ -39,7 +40,7 @@ class Choice:
     """What the choice of the next version's clips says beside its tables."""
 
     frozen: JsonObject  # bounds of corpus-wide rules, for dataset.json
-    split_lists: JsonObject  # for dataset.json
+    split_lists: ListDescriptions  # for dataset.json
     firsts: dict[str, str]  # the first id of each split
     rejecting: list[int]  # numbers of the shard batches with corpus-wide rejections
     changed: list[str]  # shards with recordings that changed during the run
@@ -59,7 +60,7 @@ def choose(job: Job, scratch: Path) -> Choice:
     first_rows = corpus_rejections.first_rows(batches)
     split = np.zeros(first_rows[-1], np.int16)  # of all rows, batch by batch; -1: not packaged
     split[rejected["at"].to_numpy()] = -1
-    names, lists, first_ids = [REST], JsonObject(), dict[str, str]()
+    names, lists, first_ids = [REST], ListDescriptions(), dict[str, str]()
     if selection.selects(job):
         stay = unchanged_clips.of(job, batches, newest, split >= 0, linked is not None)
         among = (split >= 0) & (stay.split < 0)

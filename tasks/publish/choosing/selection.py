@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from tasks import storage
 from tasks.base.arrays import Bools, Int32s, UInt64s
-from tasks.base.json_types import JsonObject
 from tasks.base.logs import log
 from tasks.base.schema import Row
 from tasks.corpus import rejections
 from tasks.publish import previous_version, seeded_hash
 from tasks.publish.choosing import speaker_hours, split_allocation, splits, weights
 from tasks.publish.choosing.components import Sides, speakers_in
+from tasks.publish.choosing.split_by_list import ListDescriptions
 from tasks.publish.choosing.split_input import Candidates
 from tasks.settings import split_lists
 from tasks.settings.job import Job
@@ -34,7 +34,7 @@ class Selection(NamedTuple):
     names: list[str]
     rejected: pa.Table  # REJECTED: the other clips
     splits: Callable[[], Iterator[pa.Table]] | None  # parts of `splits.parquet`, if asked for
-    lists: JsonObject  # `split_lists` of dataset.json
+    lists: ListDescriptions
 
 
 def check(job: Job) -> None:

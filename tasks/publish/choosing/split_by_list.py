@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -10,15 +10,26 @@ import pyarrow.compute as pc
 
 from tasks.base.arrays import Bools, Int32s
 from tasks.base.errors import RunError
-from tasks.base.json_types import JsonObject
 from tasks.publish.choosing import components
 from tasks.publish.choosing.components import Sides
 from tasks.settings.split_lists import SplitList
 
 
+class ListDescription(TypedDict):
+    """A list of a split, in dataset.json."""
+
+    sha256: str
+    names: int
+    unmatched: int  # names that match no packaged clip
+    unmatched_first: list[str]
+
+
+ListDescriptions = dict[str, ListDescription]  # `split_lists` of dataset.json: by split
+
+
 class Matches(NamedTuple):
     split: Sides  # of each row, by number; -1: no list names it
-    described: JsonObject  # `split_lists` of dataset.json
+    described: ListDescriptions
     notes: list[str]  # for people
 
 
@@ -58,7 +69,7 @@ def match(listed: list[MatchedList], rows: Int32s, count: int, names: list[str])
     """The split that the lists give each clip in `rows`, which holds numbers below `count`.
     RunError if two lists name the same clip."""
     split = np.full(len(rows), -1, np.int16)
-    described, notes = {}, []
+    described, notes = ListDescriptions(), list[str]()
     among = np.zeros(count, bool)
     among[rows] = True
     for matched_list in listed:

@@ -39,7 +39,6 @@ import pyarrow.compute as pc
 from tasks import storage
 from tasks.base.arrays import Bools, Int32s, Int64s
 from tasks.base.errors import RunError
-from tasks.base.json_types import JsonObject
 from tasks.base.schema import SPLITS
 from tasks.publish.choosing import components, split_allocation, split_by_list, text_splits
 from tasks.publish.choosing.components import AT_ONCE, KINDS, TEXT, Sides, SplitTable
@@ -65,7 +64,7 @@ class SplitAssignment(NamedTuple):
     repeating: Int64s  # clips whose text belongs to another split, as indices,
     repeats: pa.DictionaryArray  # and to which, in words
     table: Callable[[], Iterator[pa.Table]]  # parts (SPLITS) of the next `splits.parquet`
-    lists: JsonObject  # `split_lists` of dataset.json
+    lists: split_by_list.ListDescriptions
     notes: list[str]  # for people, one sentence each
 
 

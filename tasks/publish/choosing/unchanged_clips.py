@@ -8,7 +8,7 @@ rows, 24 bytes each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,7 +63,7 @@ def of(
     if newest is None or linked or not _suffices(job, newest):
         return nobody(len(is_open))
     described = versions.described(newest)
-    first_ids: dict[str, str] = previous_version.noted(job.out, described).get("firsts", {})
+    first_ids = previous_version.noted(job.out, described).get("firsts", {})
     if not first_ids:
         return nobody(len(is_open))
     published = _known(previous_version.load(job.out, newest, described, job.package.seed))
@@ -114,7 +114,7 @@ def _compared(
     batches: Sequence[ShardBatch],
     is_open: Bools,
     published: _Known,
-    first_ids: dict[str, str],
+    first_ids: Mapping[str, str],
     seed: int,
 ) -> Staying:
     """The rows with the ids and contents of published clips; nobody if the first clip of a split

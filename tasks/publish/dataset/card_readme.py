@@ -200,7 +200,7 @@ def _reading(facts: DatasetJson, tars: Mapping[str, int]) -> Iterator[str]:
             yield f"```{snippet.language}\n{snippet.code}```"
 
 
-def _layout(name: str, about: Iterable[str], options: JsonObject) -> Iterator[str]:
+def _layout(name: str, about: Iterable[str], options: Mapping[str, object]) -> Iterator[str]:
     """Lines of a docstring's paragraphs that are paths; those after "With `NAME: true`" only if
     that option is on."""
     is_on = True

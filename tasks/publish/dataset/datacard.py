@@ -45,7 +45,7 @@ class VersionFacts:
     layout: JsonObject = field(default_factory=dict)
     frozen: JsonObject = field(default_factory=dict)  # bounds of corpus-wide rules
     split_lists: JsonObject = field(default_factory=dict)
-    leaks: JsonObject = field(default_factory=dict)  # of splits into train
+    leaks: dict[str, dict[str, int]] = field(default_factory=dict)  # of splits into train
     tars: dict[str, int] = field(default_factory=dict)  # how many, by split
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,6 @@ import pyarrow.compute as pc
 
 from tasks import plugins
 from tasks.base.arrays import Bools, Float64s, Int64s
-from tasks.base.json_types import JsonObject
 from tasks.base.schema import UTTERANCES_FILE
 from tasks.plugins.contracts.formats import FRAMES_PER_SECOND, Bound, ReaderLimits
 from tasks.settings import Plugin
@@ -30,16 +30,24 @@ LONGER = ("min_seconds",)
 Values = Mapping[str, Float64s]
 
 
-def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> list[JsonObject]:
-    """One entry for each bound that drops clips of a split, in the order of formats and splits.
+class ReaderDrop(TypedDict):
+    """A bound of a trainer's reader that drops clips of a split."""
 
-    Keys: `format`, `split`, `clips` (of the split), `dropped` (a clip counts for the first bound it
-    breaks), `setting` and `limit` (of the trainer), and `warning`, a sentence for people.
-    """
+    format: str
+    split: str
+    clips: int  # of the split
+    dropped: int  # a clip counts for the first bound that it breaks
+    setting: str  # of the trainer
+    limit: float
+    warning: str  # a sentence for people
+
+
+def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> list[ReaderDrop]:
+    """One entry for each bound that drops clips of a split, in the order of formats and splits."""
     resolved = {plugin.use: plugins.FORMATS.resolve(plugin) for plugin in formats}
     readers = {use: module.reader(settings) for use, (module, settings) in resolved.items()}
     limits = {use: reader for use, reader in readers.items() if reader is not None}
-    entries = []
+    entries: list[ReaderDrop] = []
     for (use, split), counts in _count(version, limits).items():
         reader, (clips, *all_dropped) = limits[use], counts.tolist()
         for bound, dropped in zip(reader.bounds, all_dropped, strict=True):

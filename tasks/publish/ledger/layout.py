@@ -20,12 +20,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from tasks import storage
-from tasks.base.json_types import JsonObject
 from tasks.base.schema import LEDGER_FILE
 from tasks.publish.ledger import ledger_index as ledger_notes
 from tasks.publish.ledger.changes import Old, compare, departed, enter_outcomes, recordings_now
@@ -48,13 +48,14 @@ class Task:
     portion: Sequence[int] | None = None  # of the wanted recordings, by hash: place and count
 
 
-def plan(job: Job, scratch: Path, has_rejections: bool) -> JsonObject:
-    """Save the workers' tasks; `has_rejections`: there are corpus-wide ones.
+class LedgerPlan(NamedTuple):
+    calls: list[list[int]]  # numbers of the tasks of each call to `ledger_parts.write`
+    links: list[tuple[str, str]]  # names of parts to link, with the names of their notes
+    fingerprint: str  # a hash of all rows
 
-    Returns `{"calls", "links", "fingerprint"}`: the numbers of the tasks of each call to
-    `ledger_parts.write`; names of parts to link, with the names of their notes; and a hash of all
-    rows.
-    """
+
+def plan(job: Job, scratch: Path, has_rejections: bool) -> LedgerPlan:
+    """Save the workers' tasks; `has_rejections`: there are corpus-wide ones."""
     batches = shard_batches.listed(job, scratch)
     now = recordings_now(batches)
     if has_rejections:
@@ -90,11 +91,8 @@ def plan(job: Job, scratch: Path, has_rejections: bool) -> JsonObject:
             "groups": np.unique(now.batch[fresh]).tolist(),
         }
         (home / "ledger/plan.json").write_text(json.dumps(saved))
-    return {
-        "calls": _calls(tasks),
-        "links": [[t.name, t.file or ledger_notes.save(job.out, t.table)] for t in links],
-        "fingerprint": state.hexdigest(),
-    }
+    linked = [(t.name, t.file or ledger_notes.save(job.out, t.table)) for t in links]
+    return LedgerPlan(_calls(tasks), linked, state.hexdigest())
 
 
 def count_for(rows: int, most: int) -> int:

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from tasks.accounting import summary
 from tasks.base.arrays import Bools, Float64s, Int64s, UInt64s
-from tasks.base.json_types import JsonObject
 from tasks.publish import seeded_hash
 from tasks.publish.output_shards import balance
 from tasks.settings import PackageSettings
@@ -129,7 +128,7 @@ def lay_out_clips(
     settings: PackageSettings,
     generation: int,
     before: Before | None = None,
-    before_settings: JsonObject | None = None,
+    before_settings: Mapping[str, object] | None = None,
 ) -> list[ShardClips]:
     """Output shards of all clips, whose indices are their rows, sorted by split and number; the
     numbers have no gaps.

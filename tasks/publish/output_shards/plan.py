@@ -13,13 +13,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
 
 from tasks import plugins, storage
-from tasks.base.schema import UTTERANCES, AnyRow, ClipRow
+from tasks.base.schema import UTTERANCES, ClipRow
 from tasks.formats import Hashes, OutputShard, PublishedFile
 from tasks.publish.output_shards import format_shards
 from tasks.publish.output_shards.format_shards import PreviousVersion
@@ -39,6 +39,26 @@ SHARD = pa.schema(
         "unchanged": pa.list_(FILE),
     }
 )
+
+
+class FileRow(TypedDict):
+    """FILE."""
+
+    path: str
+    sha256: str
+    size: int
+
+
+class OutputShardRow(TypedDict):
+    """SHARD."""
+
+    format: str
+    split: str
+    number: int
+    group: int  # its record batch in rows.arrow
+    clips: int
+    files: Sequence[str]
+    unchanged: Sequence[FileRow]
 
 
 def write(
@@ -137,14 +157,25 @@ def _load(path: Path, number: int) -> pa.RecordBatch:
         return pa.ipc.open_file(file).get_batch(number)
 
 
-def to_row(shard: OutputShard) -> AnyRow:
-    fields = {name: getattr(shard, name) for name in SHARD.names}
-    return {**fields, "unchanged": [file._asdict() for file in shard.unchanged]}
+def to_row(shard: OutputShard) -> OutputShardRow:
+    return {
+        "format": shard.format,
+        "split": shard.split,
+        "number": shard.number,
+        "group": shard.group,
+        "clips": shard.clips,
+        "files": shard.files,
+        "unchanged": [
+            {"path": file.path, "sha256": file.sha256, "size": file.size}
+            for file in shard.unchanged
+        ],
+    }
 
 
-def from_row(row: Mapping[str, Any]) -> OutputShard:
+def from_row(row: OutputShardRow) -> OutputShard:
     unchanged = tuple(PublishedFile(**file) for file in row["unchanged"])
-    return OutputShard(**{**row, "files": tuple(row["files"]), "unchanged": unchanged})
+    place = row["format"], row["split"], row["number"], row["group"], row["clips"]
+    return OutputShard(*place, tuple(row["files"]), unchanged)
 
 
 def parts(staging: Path) -> list[int]:

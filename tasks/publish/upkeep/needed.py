@@ -6,7 +6,7 @@ rows is, and a blob when a part that stays names it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,6 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from tasks import plugins
-from tasks.base.json_types import JsonObject
 from tasks.base.schema import RecordingRow
 from tasks.recording.limits import REFUSED
 from tasks.settings.job import Job
@@ -162,7 +161,7 @@ def _cuts(view: _View, parts: Sequence[Part]) -> list[Path]:
     """Parts of the filter stage that the view takes cuts, measures or failures from."""
     needed, covered = [], set[str]()
     for part in parts:
-        stored: JsonObject = part.meta["measures"]
+        stored: Mapping[str, str] = part.meta["measures"]
         usable = {use for use, recipe in view.wanted.items() if stored.get(use) == recipe}
         rows = part.table.select(["cut", "kind", "error_code"]).to_pylist()
         if any(row["kind"] == TURNS and row["cut"] in view.wanted_turns for row in rows):

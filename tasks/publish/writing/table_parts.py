@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from tasks import plugins, storage
 from tasks.base.arrays import Int64s, UInt64s
-from tasks.base.json_types import DatasetJson, JsonObject
+from tasks.base.json_types import DatasetJson
 from tasks.base.schema import LEDGER_FILE, UTTERANCES_FILE
 from tasks.publish.choosing import corpus_clips
 from tasks.publish.outcomes import shard_outcomes
@@ -63,7 +63,7 @@ def tars_of_part(settings: PackageSettings) -> int:
     return 1 << round(math.log2(max(settings.table_rows / clips, 1)))
 
 
-def rule(settings: PackageSettings) -> JsonObject:
+def rule(settings: PackageSettings) -> dict[str, str | int]:
     """The settings that make a table a file or a folder of parts, for dataset.json."""
     return {
         "one_file_up_to_rows": settings.table_rows,
@@ -133,7 +133,7 @@ def save(
     places = {} if before is None else places_of(before)
     parts_then = {} if before is None else {part.name: part for part in before.parts}
     planned, wanted = [], []
-    described: dict[int, JsonObject] = {}
+    members_of: dict[int, list[PlannedShard]] = {}
     with storage.of(scratch).writing(scratch) as home:
         for folder in ("parts", "wanted"):
             (home / folder).mkdir(parents=True, exist_ok=True)
@@ -163,11 +163,12 @@ def save(
             if spoken is not None:
                 columns[SPEAKER] = spoken.take(pa.array(every))
             tables.write_arrow(home / f"parts/{number}.arrow", [pa.table(columns)])
-            described[number] = {"members": [asdict(member) for member in members]}
+            members_of[number] = members
         sources = _save_wanted(home, chosen_clips.clips, wanted)
         needed = sorted({file for files in sources.values() for file in files})
-        for number, description in described.items():
-            description["sources"] = sources.get(number, [])
+        for number, members in members_of.items():
+            entries = [asdict(member) for member in members]
+            description = {"members": entries, "sources": sources.get(number, [])}
             (home / f"parts/{number}.json").write_text(json.dumps(description))
     return planned, needed
 

@@ -1,4 +1,9 @@
-"""All transcribed utterances, a table at a time, and the rejections of corpus-wide plug-ins."""
+"""Rejections by corpus-wide plug-ins, which see all transcribed utterances, a table at a time.
+
+Their outcomes are entered into tables that were made before them. Deciding a shard's outcomes
+again would cost as much as the first time, and weights affect every shard. In a recording without
+overlapping spans, a rejection of one changes only that one's row.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +31,16 @@ REJECTED = pa.schema(
         "value": pa.float64(),
         "threshold": pa.float64(),
         "detail": pa.large_string(),
+    }
+)
+OUTCOME_COLUMNS = ("outcome", "stage", "reason", "value", "threshold", "detail")  # of an Outcome
+#: Outcomes as a table: whose they are, and OUTCOME_COLUMNS.
+OUTCOMES = pa.schema(
+    {
+        "id": pa.string(),
+        **dict.fromkeys(("outcome", "stage", "reason"), pa.string()),
+        **dict.fromkeys(("value", "threshold"), pa.float64()),
+        "detail": pa.string(),
     }
 )
 AT_ONCE = 1 << 16  # rejections that are Python's at once
@@ -139,3 +154,33 @@ def of_corpus(
         why, kept_frozen[name] = module.reject(rows, settings, before)
         rejections += rows.reject(why)
     return pa.concat_tables(rejections), kept_frozen
+
+
+def outcomes_of(ids: pa.Array | pa.ChunkedArray, rejected: pa.Table) -> pa.Table:
+    """Outcomes of `package` in columns: rejections (REJECTED) of these ids."""
+    columns = {name: rejected[name] for name in ("reason", "value", "threshold", "detail")}
+    columns |= {"id": ids, "stage": pa.array(["package"] * len(ids), pa.string())}
+    columns["outcome"] = pa.array(["dropped"] * len(ids), pa.string())
+    return pa.table({name: columns[name] for name in OUTCOMES.names}).cast(OUTCOMES)
+
+
+def entered(table: pa.Table, key: str, outcomes: pa.Table) -> pa.Table:
+    """The table with these outcomes of its packaged rows; `key` names the column of ids."""
+    if not outcomes.num_rows or not table.num_rows:
+        return table
+    place = pc.index_in(table[key], outcomes["id"])
+    hit = pc.and_(pc.is_valid(place), pc.equal(table["outcome"], "packaged"))
+    if not pc.any(hit).as_py():
+        return table
+    for name in OUTCOME_COLUMNS:
+        if name not in table.column_names:
+            continue
+        field = table.schema.field(name)
+        new = pc.if_else(hit, outcomes[name].take(place), table[name])
+        table = table.set_column(table.column_names.index(name), field, new)
+    return table
+
+
+def overlapping(ledger: pa.Table) -> pa.Array:
+    """Recordings with overlapping spans, where a rejection moves samples to another span."""
+    return pc.unique(ledger["recording"].filter(pc.greater(ledger["overlap_samples"], 0)))

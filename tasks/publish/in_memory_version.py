@@ -13,7 +13,7 @@ from tasks import corpus
 from tasks.base.errors import RunError
 from tasks.base.json_types import JsonObject
 from tasks.base.schema import LEDGER
-from tasks.corpus import enter_outcomes, outcome_table, rejections
+from tasks.corpus import outcome_table, rejections
 from tasks.publish import speakers
 from tasks.publish.choosing import selection, split_input
 from tasks.publish.ledger import rows as ledger_rows
@@ -45,12 +45,12 @@ def of_shards(job: Job, shards: Sequence[str]) -> Contents:
     ledger = ledger_rows.with_outcomes(_stacked(LEDGER, [part.ledger for part in parts]), outcomes)
     utterances = _stacked(outcome_table.schema_of(job), [part.utterances for part in parts])
     return Contents(
-        rows, ledger_rows.in_order(ledger), enter_outcomes.entered(utterances, "id", outcomes)
+        rows, ledger_rows.in_order(ledger), rejections.entered(utterances, "id", outcomes)
     )
 
 
 def _selected(job: Job, rows: pa.Table, newest: Path | None) -> tuple[pa.Table, pa.Table]:
-    """The rows to package, with their splits; outcomes (`enter_outcomes.SCHEMA`) of the rest."""
+    """The rows to package, with their splits; outcomes (`rejections.OUTCOMES`) of the rest."""
     with split_input.Candidates(job.package) as clips:
         clips.add(rows, selection.PublishedIds(job, newest).holding(rows["id"]))
         clips.finish()
@@ -63,9 +63,9 @@ def _selected(job: Job, rows: pa.Table, newest: Path | None) -> tuple[pa.Table, 
 
 
 def _outcomes(rows: pa.Table, rejected: pa.Table) -> pa.Table:
-    """Rejections (`rejections.REJECTED`) by id: `enter_outcomes.SCHEMA`."""
+    """Rejections (`rejections.REJECTED`) by id: `rejections.OUTCOMES`."""
     ids = long_columns.take(rows.select(["id"]), rejected["at"].to_numpy())["id"]
-    return enter_outcomes.of_rejected(ids, rejected)
+    return rejections.outcomes_of(ids, rejected)
 
 
 def rejected_ids(job: Job, shards: Sequence[str]) -> set[str]:
@@ -77,9 +77,9 @@ def rejected_ids(job: Job, shards: Sequence[str]) -> set[str]:
 
 
 def _corpus_wide(job: Job, heard: Sequence[pa.Table]) -> pa.Table:
-    """Outcomes of corpus-wide rejections: `enter_outcomes.SCHEMA`."""
+    """Outcomes of corpus-wide rejections: `rejections.OUTCOMES`."""
     if not corpus.takes_part(job):
-        return enter_outcomes.SCHEMA.empty_table()
+        return rejections.OUTCOMES.empty_table()
     newest = versions.newest(job.out)
     frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
     published = selection.PublishedIds(job, newest).holding

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks import storage
-from tasks.corpus import enter_outcomes, outcome_table
+from tasks.corpus import outcome_table, rejections
 from tasks.publish.choosing import corpus_rejections
 from tasks.publish.outcomes import shard_batches
 from tasks.settings.job import Job
@@ -45,7 +45,7 @@ def note(job: Job, scratch: Path, rejecting: Sequence[int], manifests: str | Non
                 data = batch.data(NAME)
                 if outcomes is not None:
                     table = pq.read_table(pa.BufferReader(data))
-                    table = enter_outcomes.entered(table, "id", outcomes)
+                    table = rejections.entered(table, "id", outcomes)
                     data = tables.parquet(table, compression="zstd")
                 storage.write_atomic(home / names[-1], data)
     for name in existing.difference(names):

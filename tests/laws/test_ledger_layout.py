@@ -16,7 +16,7 @@ import pytest
 from tasks.accounting.summary import REMOVED
 from tasks.base.errors import RunError
 from tasks.base.schema import LEDGER, LEDGER_FILE
-from tasks.corpus import enter_outcomes
+from tasks.corpus import rejections
 from tasks.publish import previous_version
 from tasks.publish.ledger import layout as ledger_layout
 from tasks.publish.ledger import rows as ledger_rows
@@ -157,7 +157,7 @@ def test_a_verdict_changes_the_digest_of_its_recording_alone() -> None:
     account, accounted = recording_digests.of_clips(ids, rows)
     said = {"outcome": "dropped", "stage": "filter", "reason": "duplicate", "value": 1.0}
     told = [{"id": each, **said} for each in ids.to_pylist()]
-    verdicts = pa.Table.from_pylist(told, schema=enter_outcomes.SCHEMA)
+    verdicts = pa.Table.from_pylist(told, schema=rejections.OUTCOMES)
     for name, values in (("account", account), ("accounted", accounted)):
         verdicts = verdicts.append_column(name, pa.array(values))
     after = recording_digests.of_ledger(ledger_rows.with_outcomes(rows, verdicts))

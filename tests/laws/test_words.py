@@ -34,7 +34,7 @@ NAMES = {
     "ShardGroup": "ShardBatch",
     "GroupFacts": "BatchFacts",
     "group_verdicts": "batch_outcomes",
-    "enter_verdicts": "enter_outcomes",
+    "enter_verdicts": "rejections",
     "ClipGroup": "ShardClips",
     "PlannedGroup": "PlannedShard",
     "PublishedGroup": "PublishedShard",

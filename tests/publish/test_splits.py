@@ -21,7 +21,7 @@ from flows import settings as flow_settings
 from tasks.base.errors import ConfigError, RunError
 from tasks.base.json_types import JsonObject
 from tasks.base.schema import SPLITS
-from tasks.corpus import enter_outcomes, outcome_table
+from tasks.corpus import outcome_table, rejections
 from tasks.insight.estimating import what_if
 from tasks.publish import in_memory_version
 from tasks.publish.choosing import selection, split_allocation, split_input, splits, weights
@@ -585,12 +585,10 @@ def test_late_verdicts_are_as_if_all_were_judged_again(
     found = in_memory_version.of_shards(job, shards)
     lost = found.ledger.filter(pc.equal(found.ledger["reason"], "weight"))
     assert 0 < lost.num_rows < 12
-    overlap = enter_outcomes.overlapping(found.ledger).to_pylist()
+    overlap = rejections.overlapping(found.ledger).to_pylist()
     assert len(overlap) == 1
     assert overlap[0] in lost["recording"].to_pylist()
-    monkeypatch.setattr(
-        enter_outcomes, "overlapping", lambda ledger: pc.unique(ledger["recording"])
-    )
+    monkeypatch.setattr(rejections, "overlapping", lambda ledger: pc.unique(ledger["recording"]))
     whole = in_memory_version.of_shards(job, shards)
     assert whole.ledger.equals(found.ledger)
     assert whole.utterances.equals(found.utterances)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from tasks import corpus, storage
 from tasks.base.arrays import Bools, Int64s
 from tasks.base.json_types import JsonObject
-from tasks.corpus import enter_outcomes, rejections
+from tasks.corpus import rejections
 from tasks.publish import seeded_hash
 from tasks.publish.choosing import selection
 from tasks.publish.outcomes import recording_digests
@@ -28,7 +28,7 @@ from tasks.storage import sorted_keys, tables, versions
 #: The rejections that come last, with their clips' keys in the ledger.
 SAVED = pa.schema(
     [
-        *enter_outcomes.SCHEMA,
+        *rejections.OUTCOMES,
         *((name, pa.uint64()) for name in (KEY, ACCOUNT, ACCOUNTED)),
         ("group", pa.int32()),
     ]
@@ -94,7 +94,7 @@ def save(scratch: Path, batches: Sequence[ShardBatch], rejected: pa.Table) -> li
             rows = some["at"].to_numpy() - begins[number]
             batch = batches[number]
             names = batch.table("rows.arrow", ("id", "recording")).take(rows)
-            table = enter_outcomes.of_rejected(names["id"], some)
+            table = rejections.outcomes_of(names["id"], some)
             table = table.append_column(
                 KEY, pa.array(recording_digests.keys_of(names["recording"]))
             )

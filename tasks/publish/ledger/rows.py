@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from tasks.accounting import ledger
 from tasks.accounting.summary import REMOVED
 from tasks.base.schema import LEDGER, LedgerRow
-from tasks.corpus import enter_outcomes
+from tasks.corpus import rejections
 from tasks.storage import long_columns
 
 #: Columns that are kept of a recording that has left its source.
@@ -20,12 +20,12 @@ def with_outcomes(table: pa.Table, outcomes: pa.Table) -> pa.Table:
     """The ledger with these outcomes entered. If spans overlap, samples move to another span."""
     if not outcomes.num_rows:
         return table
-    overlapping = enter_outcomes.overlapping(table)
+    overlapping = rejections.overlapping(table)
     hit = pc.is_in(table["utterance"], outcomes["id"])
     moved = pc.unique(
         table["recording"].filter(pc.and_(hit, pc.is_in(table["recording"], overlapping)))
     )
-    table = enter_outcomes.entered(table, "utterance", outcomes)
+    table = rejections.entered(table, "utterance", outcomes)
     if not len(moved):
         return table
     inside = pc.is_in(table["recording"], moved)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tasks.accounting.summary import REMOVED
 from tasks.base.arrays import UInt64s
 from tasks.base.schema import LEDGER
-from tasks.corpus import enter_outcomes
+from tasks.corpus import rejections
 from tasks.publish import row_digests, seeded_hash
 from tasks.storage import long_columns
 
@@ -28,7 +28,7 @@ ACCOUNTS = pa.schema(
         "removed": pa.bool_(),  # it has left its source
     }
 )
-BEFORE = [name for name in LEDGER.names if name not in enter_outcomes.COLUMNS]
+BEFORE = [name for name in LEDGER.names if name not in rejections.OUTCOME_COLUMNS]
 
 
 def keys_of(recordings: pa.ChunkedArray) -> UInt64s:
@@ -65,7 +65,7 @@ def of_clips(ids: pa.ChunkedArray, ledger: pa.Table) -> tuple[UInt64s, UInt64s]:
 
 
 def changes(outcomes: pa.Table) -> UInt64s:
-    """What outcomes (enter_outcomes.COLUMNS, with ACCOUNT and ACCOUNTED of their clips) add to the
+    """What outcomes (OUTCOME_COLUMNS, with ACCOUNT and ACCOUNTED of their clips) add to the
     digests of their recordings, provided that no spans overlap."""
     then, before = (outcomes[name].to_numpy() for name in (ACCOUNTED, ACCOUNT))
     added: UInt64s = _with_outcome(before, outcomes) - then
@@ -77,4 +77,4 @@ def _before_outcome(rows: pa.Table) -> UInt64s:
 
 
 def _with_outcome(before: UInt64s, rows: pa.Table) -> UInt64s:
-    return row_digests.folded(before, rows, enter_outcomes.COLUMNS)
+    return row_digests.folded(before, rows, rejections.OUTCOME_COLUMNS)

@@ -56,6 +56,10 @@ def parser() -> argparse.ArgumentParser:
     shelves.add_argument(
         "which", nargs="?", metavar="KIND[.NAME]", help="such as filters, or filters.silence"
     )
+    every = _add(commands, "settings", "list every setting of a run, or those of a stage")
+    every.add_argument(
+        "which", nargs="?", metavar="STAGE", help="such as package, or package.splits"
+    )
     models = _add(commands, "models", "list known weights, check them, or fetch some")
     models.add_argument(
         "action",

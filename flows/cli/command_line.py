@@ -50,6 +50,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], Exit]] = {
     "list": result_commands.list_clips,
     "doctor": tool_commands.doctor,
     "plugins": tool_commands.plugins,
+    "settings": tool_commands.settings,
     "schema": tool_commands.schema,
     "models": tool_commands.models,
     "init": tool_commands.init,

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict
-from enum import Enum
-from typing import Any
 
-from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 
+from flows.cli import setting_listing
 from tasks import plugins
 from tasks.base import shelves
 from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject
-from tasks.settings import role
-
-#: A unit as descriptions give it: behind a comma, at the end of a sentence or before a remark.
-_UNITS = r"ms|s|Hz|dB|dBFS|LUFS|MOS|samples|nats per token|nats|0 to 1|of full scale|bytes"
-_UNIT = re.compile(rf", (?P<unit>{_UNITS})(?=[.;:,]|$)")
-_SUFFIXES = {"_ms": "ms", "_seconds": "s", "_hz": "Hz", "_db": "dB"}
 
 
 def all_shelves() -> JsonObject:
@@ -41,9 +31,10 @@ def named(which: str) -> JsonObject:
     if shelf not in shelves.SHELVES:
         held = [each for each in shelves.SHELVES if which in shelves.names(each)]
         meant = " or ".join(f"{each}.{which}" for each in held) or "filters.silence"
+        stage = f"; `uttermill settings {which}` prints the settings of a stage"
         raise ConfigError(
             f"no kind of plug-in {shelf!r}; known: {', '.join(shelves.SHELVES)}, and a plug-in "
-            f"is named as in {meant}"
+            f"is named as in {meant}{stage if shelf in setting_listing.GROUPS else ''}"
         )
     names = [name] if name else shelves.names(shelf)
     return {shelf: {each: _whole(shelf, each) for each in names}}
@@ -66,14 +57,7 @@ def _whole(shelf: str, name: str) -> JsonObject:
         "about": _short(shelf, name)["about"],
         **({} if abilities is None else {"abilities": asdict(abilities)}),
         "settings": [
-            {
-                "setting": key,
-                "unit": unit_of(name, key, field, columns),
-                "default": _default(field),
-                "required": field.is_required(),
-                "kind": role(module.Settings, key) or "recipe",
-                "meaning": field.description or "",
-            }
+            setting_listing.entry(key, module.Settings, key, unit_of(name, key, field, columns))
             for key, field in fields.items()
         ],
         "columns": [
@@ -87,21 +71,9 @@ def unit_of(
     plugin: str, setting: str, field: FieldInfo, columns: Mapping[str, tuple[str, str]]
 ) -> str:
     """As its description says, as its name says, or of the column that it limits; else empty."""
-    if found := _UNIT.search(field.description or ""):
-        return found["unit"]
-    for suffix, unit in _SUFFIXES.items():
-        if setting.endswith(suffix):
-            return unit
+    if unit := setting_listing.unit_of(setting, field):
+        return unit
     side, _, part = setting.partition("_")
     column = f"{plugin}_{part}" if part else plugin
     unit = columns.get(column, columns.get(part, ("", "")))[0] if side in ("min", "max") else ""
     return "" if unit == "1" else unit
-
-
-def _default(field: FieldInfo) -> Any:
-    if field.default is PydanticUndefined:
-        return None
-    value = field.default.value if isinstance(field.default, Enum) else field.default
-    if isinstance(value, BaseModel):  # another plug-in and its settings
-        return value.model_dump(mode="json")
-    return list(value) if isinstance(value, tuple) else value

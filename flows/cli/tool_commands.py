@@ -26,6 +26,13 @@ def plugins(args: argparse.Namespace) -> Exit:
     return print_answer(args, plugin_listing.named(args.which), results.plugins)
 
 
+def settings(args: argparse.Namespace) -> Exit:
+    from flows.cli import setting_listing
+    from flows.cli.show import results
+
+    return print_answer(args, setting_listing.of(args.which), results.settings)
+
+
 def schema(args: argparse.Namespace) -> Exit:
     from flows.cli import queries
     from flows.cli.show import results

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonValue
 from tasks.recording.names import display_text, is_utf8
 
 MOST_BYTES = 256 << 10
@@ -42,6 +43,12 @@ def load(text: str, what: str) -> Any:
             "or holds itself by an alias"
         )
     return value
+
+
+def on_one_line(value: JsonValue) -> str:
+    """A JSON value as `--set` takes it: `[a, {b: 1}]`."""
+    text = yaml.safe_dump(value, default_flow_style=True, width=10**6, sort_keys=False)
+    return text.removesuffix("\n").removesuffix("\n...")
 
 
 #: What PyYAML's constructors trip over: a date of month 99, `!!timestamp` of nothing, `!!bool` of

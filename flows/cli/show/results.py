@@ -10,6 +10,7 @@ from flows.cli.show import runs
 from flows.cli.show.tables import Line, funnel, table
 from flows.formatting import clock, counted
 from tasks.base.json_types import JsonObject
+from tasks.recording import yaml_text
 
 
 def status(result: JsonObject) -> Iterator[Line]:
@@ -155,6 +156,7 @@ def shelves(result: JsonObject) -> Iterator[Line]:
     for shelf, held in result.items():
         rows = ((name, e["about"], ", ".join(e["settings"])) for name, e in held.items())
         yield table(shelf, ("plug-in", "what it does", "settings"), rows)
+    yield "Settings of stages: uttermill settings."
 
 
 def plugins(result: JsonObject) -> Iterator[Line]:
@@ -188,13 +190,27 @@ def _abilities(found: JsonObject) -> str:
     )
 
 
+def settings(result: JsonObject) -> Iterator[Line]:
+    """Every setting, and below those of each stage where its plug-ins have theirs."""
+    for name, held in result.items():
+        rows = [
+            (each["setting"], each["unit"], _default(each), each["meaning"], each["example"])
+            for each in held
+        ]
+        yield table(name, ("setting", "unit", "default", "meaning", "example"), rows)
+        kinds = dict.fromkeys(each["plugins"] for each in held if each["plugins"])
+        for kind in kinds:
+            yield Text(f"the settings of each plug-in: uttermill plugins {kind}", "dim")
+        yield ""
+
+
 def _default(setting: JsonObject) -> str:
     value = setting["default"]
     if setting["required"]:
         return "required"
-    if value is None or value == []:
+    if value is None or value in ([], {}):
         return "none"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return value if isinstance(value, str) else yaml_text.on_one_line(value)
 
 
 def columns(result: JsonObject) -> Iterator[Line]:

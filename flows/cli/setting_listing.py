@@ -1,0 +1,201 @@
+"""The JSON of `uttermill settings`: every setting of a run with unit, default, meaning and an
+example. Those of plug-ins are listed by `uttermill plugins`."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined, to_jsonable_python
+
+from flows.settings import PrepareSettings
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonObject
+from tasks.recording import yaml_text
+from tasks.settings import Source, SourceSettings, StageSettings, role
+from tasks.settings.base import Plugin, Shelf
+
+#: What `uttermill settings` takes: stages, and settings beside them.
+GROUPS = tuple(PrepareSettings.model_fields)
+
+#: Examples that follow neither from a setting's default nor from its choices, as `--set` takes
+#: them.
+EXAMPLES = {
+    "sources": "[{kind: folder, path: recordings, licence: CC-BY-4.0}]",
+    "sources.kind": "kaldi",
+    "sources.path": "recordings",
+    "sources.name": "podcasts",
+    "sources.licence": "CC-BY-4.0",
+    "sources.language": "en",
+    "sources.rttm": "turns.rttm",
+    "out": "prepared",
+    "speakers": "segments",
+    "shard.hours": "0.5",
+    "shard.probe_batch": "100",
+    "shard.rehash": "1.0",
+    "filter.segmenter": "vad",
+    "filter.filters": "{use: snr, min: 10}",
+    "enhance": "deepfilter",
+    "resample.rate": "24000",
+    "resample.resampler": "soxr_vhq",
+    "resample.levels": "{use: peak}",
+    "transcribe.backend": "none",
+    "transcribe.backends": "[{use: faster_whisper}, {use: moonshine}]",
+    "transcribe.when": "{avg_logprob: {max: -0.4}}",
+    "transcribe.verdicts": "{use: agreement}",
+    "transcribe.llm_text": "{url: http://gpu-box:8000/v1, model: qwen}",
+    "package.formats": "[wenet, lhotse_shar]",
+    "package.splits": "{dev: 0.05, test: {hours: 2}}",
+    "package.disjoint": "[speaker, recording, text]",
+    "package.weights": "{podcasts: 0.5}",
+    "package.max_hours_per_speaker": "2",
+    "package.removed_ok": "[podcasts]",
+    "cluster.workers": "4",
+    "cluster.gpus": "[0, 1]",
+    "cluster.memory_limit": "4GB",
+    "cluster.asr_threads": "2",
+    "cluster.address": "tcp://scheduler:8786",
+    "cluster.class_name": "dask_jobqueue.SLURMCluster",
+    "cluster.class_packages": "[dask_jobqueue]",
+    "cluster.options": "{queue: cpu, cores: 8}",
+    "cluster.tls": "{ca_file: ca.pem, cert: cert.pem, key: key.pem}",
+}
+#: Models of settings that are off by default; an example of a part is that of the whole.
+OFF = {"transcribe.llm_text", "cluster.tls"}
+#: What has to be given beside a setting's example.
+BESIDE = {"cluster.kind": "--set cluster.address=tcp://scheduler:8786"}
+#: An entry is added to these lists, which have others by default.
+ADDED = {"filter.filters", "resample.levels", "transcribe.verdicts"}
+
+#: A unit as descriptions give it: behind a comma, at the end of a sentence or before a remark.
+_UNITS = r"ms|s|Hz|dB|dBFS|LUFS|MOS|samples|nats per token|nats|0 to 1|of full scale|bytes"
+_UNIT = re.compile(rf", (?P<unit>{_UNITS})(?=[.;:,]|$)")
+#: A unit as a word of a setting's name gives it, or as its description begins.
+_WORDS = {"ms": "ms", "seconds": "s", "hz": "Hz", "db": "dB", "hours": "h", "gb": "GB"}
+_WORDS |= {"fraction": "0 to 1"}
+_BEGINNINGS = {"Seconds ": "s", "Share ": "0 to 1"}
+
+
+def of(which: str | None) -> JsonObject:
+    """By stage, every setting; or those of `which`, a stage or a setting such as `package.splits`.
+
+    ConfigError names what there is.
+    """
+    every = {group: [*_settings(PrepareSettings, group, group)] for group in GROUPS}
+    if which is None:
+        return every
+    group = which.partition(".")[0]
+    if group not in every:
+        raise ConfigError(f"no stage and no setting {which!r}; known: {', '.join(GROUPS)}")
+    kept = [e for e in every[group] if f"{e['setting']}.".startswith(f"{which}.")]
+    if not kept:
+        names = ", ".join(each["setting"] for each in every[group])
+        raise ConfigError(f"no setting {which!r}; {group} has {names}")
+    return {group: kept}
+
+
+def _settings(model: type[BaseModel], key: str, name: str) -> Iterator[JsonObject]:
+    """A setting, and those inside if it is a model of settings itself."""
+    field = model.model_fields[key]
+    inside = [
+        part
+        for part in _alternatives(field.annotation)
+        if isinstance(part, type) and issubclass(part, StageSettings)
+    ]
+    if not isinstance(field.default, StageSettings):
+        kind = next(_kinds(field.annotation, field.metadata), None)
+        about = entry(name, model, key, unit_of(key, field))
+        yield {**about, "example": example(name, field), "plugins": kind}
+    models = [Source, SourceSettings] if name == "sources" else inside
+    owners = {each: part for part in reversed(models) for each in part.model_fields}
+    for each, part in owners.items():
+        yield from _settings(part, each, f"{name}.{each}")
+
+
+def entry(name: str, model: type[BaseModel], key: str, unit: str) -> JsonObject:
+    """What the listings of stages and of plug-ins tell alike of the field `key`."""
+    field = model.model_fields[key]
+    default = None if field.default is PydanticUndefined else to_jsonable_python(field.default)
+    return {
+        "setting": name,
+        "unit": unit,
+        "default": default,
+        "required": field.is_required(),
+        "kind": role(model, key) or "recipe",
+        "meaning": field.description or "",
+    }
+
+
+def unit_of(setting: str, field: FieldInfo) -> str:
+    """As its description or its name says; empty if neither does."""
+    about = field.description or ""
+    if match := _UNIT.search(about):
+        return match["unit"]
+    named = (_WORDS[word] for word in reversed(setting.split("_")) if word in _WORDS)
+    begun = (unit for start, unit in _BEGINNINGS.items() if about.startswith(start))
+    return [*named, *begun, ""][0]
+
+
+def example(name: str, field: FieldInfo) -> str:
+    """`--set package.keep=60`, which changes the setting; empty for one that nobody gave any."""
+    home = name.rpartition(".")[0]
+    place = home if home in OFF else name
+    value = EXAMPLES.get(place) or _other(field)
+    if not value:
+        return ""
+    if Plugin in _alternatives(field.annotation) and not value.startswith(("[", "{")):
+        place += ".use"
+    adds = "+" if name in ADDED else ""
+    place = place.replace("sources.", "sources.0.", 1)
+    sets = f"--set {shlex.quote(f'{place}{adds}={value}')}"
+    return f"{sets} {BESIDE[name]}" if name in BESIDE else sets
+
+
+def _other(field: FieldInfo) -> str:
+    """A valid value beside the default, if it follows from it or from the choices."""
+    default = field.default
+    choices = [
+        choice
+        for part in _alternatives(field.annotation)
+        if get_origin(part) is Literal
+        for choice in get_args(part)
+    ]
+    if isinstance(default, bool):
+        choices.append(not default)
+    elif isinstance(default, int | float):
+        choices += [2 * default, default / 2, type(default)(1)]
+    valid = TypeAdapter(Annotated[(field.annotation, *field.metadata, None)])
+    for choice in choices:
+        with suppress(ValidationError):
+            if choice != default and type(choice) in (str, type(default)):
+                return yaml_text.on_one_line(valid.validate_python(choice))
+    return ""
+
+
+def _alternatives(annotation: Any) -> list[Any]:
+    """What a field may be: the members of a union, without their marks."""
+    if get_origin(annotation) is Annotated:
+        return _alternatives(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return [part for member in get_args(annotation) for part in _alternatives(member)]
+    return [annotation]
+
+
+def _kinds(annotation: Any, marks: Iterable[Any] = ()) -> Iterator[str]:
+    """The kinds of plug-ins that a field takes."""
+    for mark in marks:
+        if isinstance(mark, Shelf):
+            yield mark.name
+        elif isinstance(mark, BeforeValidator):
+            yield from _kinds(mark.json_schema_input_type)
+    if get_origin(annotation) is Annotated:
+        yield from _kinds(get_args(annotation)[0], get_args(annotation)[1:])
+    elif get_origin(annotation) in (Union, UnionType, tuple):
+        for part in get_args(annotation):
+            yield from _kinds(part)

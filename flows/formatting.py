@@ -1,9 +1,10 @@
-"""Numbers for people: durations, hours of audio, speed, sizes, counts, error rates."""
+"""Numbers for people: durations, hours of audio, speed, sizes, error rates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from tasks.base.counting import counted
 from tasks.base.json_types import JsonObject
 
 
@@ -43,11 +44,6 @@ def about(seconds: float) -> str:
 def gigabytes(size: float) -> str:
     """Bytes as `1.25 GB`, or below 10 MB as `3.20 MB`."""
     return f"{size / 1e9:,.2f} GB" if size >= 1e7 else f"{size / 1e6:,.2f} MB"
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 clip`, `2,000 clips`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def error_rates(result: JsonObject) -> str:

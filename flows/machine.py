@@ -7,6 +7,7 @@ import resource
 import socket
 import threading
 
+from tasks.base.counting import counted
 from tasks.base.errors import RunError
 
 ANSWER_SECONDS = 5.0
@@ -44,9 +45,10 @@ def _check_threads(count: int, what: str, instead: str) -> None:
             thread.start()
             started.append(thread)
     except RuntimeError:
+        more = counted(len(started), "more thread or process", "more threads or processes")
         raise RunError(
-            f"this user may start only {len(started)} more threads or processes here, and {what} "
-            f"needs about {count}: {RAISE}, or {instead}"
+            f"this user may start only {more} here, and {what} needs about "
+            f"{count}: {RAISE}, or {instead}"
         ) from None
     finally:
         over.set()

@@ -28,6 +28,7 @@ from tasks.runs.executor import Unobserved
 from tasks.runs.results import Sharded
 
 EVERY = 30.0  # s between two lines if there are no bars
+STALLED = 120.0  # s without progress, after which no time left is told
 
 
 @contextmanager
@@ -66,9 +67,11 @@ class Standing:
     done: float = 0.0
     reused: float = 0.0  # part of `done` that cost nothing now, which leaves it out of the speed
     seconds: float = 0.0
+    still: float = 0.0  # of `seconds`: since it last did something
     finished: bool = False
     left_out: float = 0.0  # of `listed`: dropped or failed before this stage, or stored
     began: float = field(default_factory=time.monotonic, compare=False)
+    moved: float = field(default_factory=time.monotonic, compare=False)  # when it last did
     bar: TaskID | None = field(default=None, compare=False)
 
     @property
@@ -86,11 +89,13 @@ class Standing:
 
     @property
     def left(self) -> float | None:
-        """Wall seconds left at the speed so far; None while that is unknown."""
+        """Wall seconds left at the speed until it last did something, which count down from then
+        on; None while that is unknown, and where it has stalled."""
         computed = self.done - self.reused
-        if computed <= 0 or self.seconds <= 0:
+        paced = self.seconds - self.still
+        if computed <= 0 or paced <= 0 or self.still > STALLED:
             return None
-        return (self.total - self.done) * self.seconds / computed
+        return max(0.0, (self.total - self.done) * paced / computed - self.still)
 
 
 class Progress:
@@ -155,6 +160,7 @@ class Progress:
         with self._lock:
             known = self._now(stage)
             known.done += seconds
+            known.moved, known.still = time.monotonic(), 0.0
             if reused:
                 known.reused += seconds
             self._show(known)
@@ -181,7 +187,8 @@ class Progress:
         """A stage with its time so far."""
         stage = self._stages.setdefault(name, Standing(name))
         if not stage.finished and not stage.through:
-            stage.seconds = time.monotonic() - stage.began
+            now = time.monotonic()
+            stage.seconds, stage.still = now - stage.began, now - stage.moved
         return stage
 
     def line(self) -> str:
@@ -195,7 +202,10 @@ class Progress:
         whole = clock(time.monotonic() - self._began)
         if open_stages:
             return f"{whole}  {'; '.join(open_stages)}"
-        return f"{whole}  {f'{going[0].name} goes on' if going else 'the workers start'}"
+        if going:
+            return f"{whole}  {going[0].name} goes on"
+        ended = ", ".join(stage.name for stage in self.standing())
+        return f"{whole}  {f'{ended} done' if ended else 'the workers start'}"
 
     def on_event(self, event: tuple[float, object]) -> None:
         """Handler for `Cluster.subscribe`: a worker's `{"stage": str, "shard": str}` with the
@@ -217,7 +227,6 @@ class Progress:
     def _show(self, stage: Standing) -> None:
         if self._bars is None or stage.bar is None:
             return
-        left = None if stage.finished or stage.through else stage.left
         self._bars.update(
             stage.bar,
             # A total of 0 would show an endless bar.
@@ -225,18 +234,23 @@ class Progress:
             completed=stage.done if stage.total or stage.done else float(stage.finished),
             hours=f"{stage.done / 3600:.2f}/{hours(stage.total)}",
             speed=stage.speed,
-            left="" if left is None else f"{clock(left)} left",
+            left=left_in_words(stage),
         )
 
 
 def _told(stage: Standing) -> str:
     """`filter 1.20 of 3.10 h, 84 x real time, 1:20 left`."""
-    parts = [f"{stage.name} {stage.done / 3600:.2f} of {hours(stage.total)}"]
-    if stage.left is not None:
-        parts.append(stage.speed)
-    if stage.left is not None and not stage.through:
-        parts.append(f"{clock(stage.left)} left")
-    return ", ".join(parts)
+    parts = [f"{stage.name} {stage.done / 3600:.2f} of {hours(stage.total)}", stage.speed]
+    return ", ".join(filter(None, [*parts, left_in_words(stage)]))
+
+
+def left_in_words(stage: Standing) -> str:
+    """`1:20 left`, or that nothing moves; empty while nobody knows, and at its end."""
+    if stage.finished or stage.through:
+        return ""
+    if stage.still > STALLED:
+        return f"nothing done for {clock(stage.still)}"
+    return "" if stage.left is None else f"{clock(stage.left)} left"
 
 
 @contextmanager

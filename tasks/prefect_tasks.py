@@ -14,6 +14,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import TaskRunContext
 from prefect.states import Completed
 
+from tasks.base.counting import counted
 from tasks.runs.executor import Step
 from tasks.settings.job import Done
 from tasks.stages.contract import STAGES
@@ -32,7 +33,7 @@ def _task(name: str) -> Any:
         return Completed(
             # So that the UI shows what a rerun cost.
             name="Completed" if done.ran else "Reused",
-            message=f"{done.computed} items computed, {done.reused} reused",
+            message=f"{counted(done.computed, 'item')} computed, {done.reused} reused",
             data=result,
         )
 

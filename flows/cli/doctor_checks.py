@@ -14,6 +14,7 @@ from flows.cluster.dask_config import DASK_CONFIG
 from flows.cluster.doctor_facts import ENGINES, Facts, versions
 from flows.cluster.worker_counts import CPU, GPU, Needs, in_gb
 from tasks.base import memory_limits
+from tasks.base.counting import counted
 from tasks.base.json_types import JsonObject
 from tasks.stages.spawn_check import started_afresh
 
@@ -42,7 +43,7 @@ def start_method(workers: Facts) -> Finding:
         for address, fact in workers.items()
         if fact["sentinel"] or not started_afresh(fact["command"])
     ]
-    good = f"{len(workers)} workers are fresh processes"
+    good = counted(len(workers), "worker is a fresh process", "workers are fresh processes")
     return _finding("start method", forked, good, "forked; set multiprocessing-method: spawn")
 
 
@@ -112,8 +113,8 @@ def pinned(workers: Facts, per_gpu: int = 1) -> Finding:
             faults.append(f"{name} wants no GPU and has {gpus.VARIABLE} {seen!r}")
     for (host, device), count in owners.items():
         if count > per_gpu:
-            faults.append(f"{count} workers share GPU {device} of {host}")
-    good = f"{sum(owners.values())} workers on {len(owners)} GPUs"
+            faults.append(f"{counted(count, 'worker')} share GPU {device} of {host}")
+    good = f"{counted(sum(owners.values()), 'worker')} on {counted(len(owners), 'GPU')}"
     return _finding("GPU pins", faults, good, f"set {gpus.VARIABLE} for each worker")
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from flows.formatting import counted
 from flows.run import ledger_items, plans, run_folder
 from flows.settings import assign, parse
 from tasks import plugins, storage
 from tasks.accounting import summary
 from tasks.accounting.ledger import PENDING, PENDING_MEANS
 from tasks.base import schema, shelves
+from tasks.base.counting import counted
 from tasks.base.errors import CODES, ConfigError
 from tasks.base.json_types import JsonObject
 from tasks.base.schema import LEDGER_FILE

@@ -26,6 +26,7 @@ from flows.cluster.worker_list import (
     await_admission,
     despite_deaths,
 )
+from tasks.base.counting import counted
 from tasks.base.errors import RunError
 from tasks.base.logs import log
 
@@ -210,7 +211,9 @@ class Cluster:
         if self.settings.kind == "local":
             workers = self.size
             needed = OWN_THREADS + THREADS * workers
-            machine.check(needed, f"a cluster of {workers} workers", "lower cluster.workers")
+            machine.check(
+                needed, f"a cluster of {counted(workers, 'worker')}", "lower cluster.workers"
+            )
         with spawning.environment(environment):
             try:
                 security = self._security()

@@ -27,6 +27,7 @@ from flows.cluster.call_queue import (
 )
 from flows.cluster.worker_counts import CPU
 from tasks.accounting.metrics import Trace
+from tasks.base.counting import counted
 from tasks.base.errors import KilledFromOutside, RunError
 from tasks.base.logs import log
 from tasks.stages import isolate
@@ -147,8 +148,8 @@ class Dispatcher:
                     call, alone = replace(call, fn=work), True
         one_by_one = ", even with its items run one by one" if isolates else ""
         raise RunError(
-            f"{what} ended {tries} workers{one_by_one}: check whether the machine is out of "
-            "memory or something else kills processes, then run again to continue from here"
+            f"{what} ended {counted(tries, 'worker')}{one_by_one}: check whether the machine is "
+            "out of memory or something else kills processes, then run again to continue from here"
         )
 
     def once(self, fn: Callable[..., Result], *args: object, seconds: float) -> Result:

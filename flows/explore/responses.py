@@ -23,6 +23,7 @@ from starlette.types import Receive, Scope, Send
 from flows.explore.corpus import Ended, Gone
 from tasks.base.errors import ConfigError, MillError, UnsafePlace
 from tasks.base.json_types import JsonValue
+from tasks.storage import owners
 
 Handler = Callable[[Request, Exception], Response]
 BLOCK = 1 << 18  # bytes that are read at once
@@ -87,7 +88,7 @@ HANDLERS: dict[Any, Handler] = {
     ConfigError: _failed(400),
     UnsafePlace: _failed(400),
     MillError: _failed(500),
-    OSError: _failed(500),
+    OSError: _failed(500, lambda error: owners.words(error, tempfile.gettempdir())),
     duckdb.Error: _failed(400, _refused),
     duckdb.InterruptException: _failed(503, lambda _: "the explorer ends"),
     duckdb.IOException: _failed(500, _broken),

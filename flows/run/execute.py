@@ -244,4 +244,5 @@ def _spared_unless_new(published: Published, what: str) -> Iterator[None]:
     except (MillError, OSError) as error:
         if published.new:
             raise
-        log.warning("could not read %s of %s: %s", what, published.path, error)
+        why = owners.words(error, published.path)
+        log.warning("could not read %s of %s: %s", what, published.path, why)

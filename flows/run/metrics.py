@@ -17,6 +17,7 @@ from tasks.base.json_types import JsonObject
 from tasks.base.logs import log
 from tasks.base.schema import METRICS, MetricRow
 from tasks.settings.job import Cost, Done
+from tasks.storage import owners
 
 SHOWN = 3  # stragglers that are printed
 BATCH = 4096  # rows held as Python objects
@@ -112,7 +113,7 @@ def recorded(folder: Path, found: Metrics | None = None) -> Iterator[Metrics]:
         try:
             metrics.save(found.table(), folder / metrics.NAME)
         except OSError as error:  # must not hide the run's result, or its own error
-            log.warning("no %s was written: %s", metrics.NAME, error)
+            log.warning("no %s was written: %s", metrics.NAME, owners.told(error, folder))
 
 
 def lines(stragglers: list[metrics.Straggler]) -> list[str]:

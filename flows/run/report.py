@@ -26,7 +26,7 @@ from tasks.base.json_types import JsonObject
 from tasks.base.logs import log
 from tasks.base.schema import LEDGER_FILE
 from tasks.settings.job import Job
-from tasks.storage import versions, write_atomic
+from tasks.storage import owners, versions, write_atomic
 
 if TYPE_CHECKING:  # imports Dask, which a run with nothing to do does without
     from flows.run.cluster_executor import ClusterExecutor
@@ -50,7 +50,11 @@ def of_run(job: Job, folder: Path, new: bool, executor: ClusterExecutor | None =
             write(job, folder)
         log.info("report: %s", job.out / "runs" / folder.name / NAME)
     except (MillError, OSError) as error:
-        log.warning("no report was written: %s; try `uttermill report %s`", error, job.out)
+        log.warning(
+            "no report was written: %s; try `uttermill report %s`",
+            owners.words(error, folder),
+            job.out,
+        )
 
 
 def _on_worker(job: Job, folder: Path, executor: ClusterExecutor) -> bool:
@@ -166,7 +170,7 @@ def make(job: Job, folder: Path) -> None:
     try:
         write_atomic(folder / NAME, page)
     except OSError as error:
-        raise RunError(f"{folder / NAME} cannot be written: {error.strerror}") from None
+        raise RunError(f"{folder / NAME} cannot be written: {owners.told(error, folder)}") from None
 
 
 def main() -> None:

@@ -10,10 +10,12 @@ import json
 import logging
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO
 
 from flows.run import SETTINGS as SETTINGS
 from flows.run import SUMMARY as SUMMARY
@@ -23,7 +25,7 @@ from tasks.base import masking
 from tasks.base.errors import ConfigError, MillError
 from tasks.base.json_types import JsonObject
 from tasks.base.logs import log, sent_to
-from tasks.storage import write_atomic
+from tasks.storage import owners, write_atomic
 from tasks.storage.temporary import scratch as scratch
 
 ESTIMATE_SETTINGS = "estimate-settings.json"  # in that of an estimate, instead of SETTINGS
@@ -31,6 +33,14 @@ ERROR = "error.json"  # in the folder of a run that has failed, instead of SUMMA
 _NUMBERED = re.compile(r"r([0-9]{6,9})-")
 PREFECT_NOTE = "prefect.json"
 LAST_FLOW_RUNS = 50  # of an OUT that are checked for records they left open
+
+
+class RunLog(logging.StreamHandler[TextIO]):
+    """A log without room costs no run, and no traceback a line: what else is written meets it."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exception(), OSError):
+            super().handleError(record)
 
 
 class Run:
@@ -76,7 +86,7 @@ def record(out: Path, settings: PrepareSettings, name: str = SETTINGS) -> Iterat
             write_atomic(folder / name, kept)
             uploading.callback(_upload, folder, place)
         file = uploading.enter_context((folder / "run.log").open("x", encoding="utf-8"))
-        with sent_to(logging.StreamHandler(file), "%(asctime)s %(levelname)s %(message)s"):
+        with sent_to(RunLog(file), "%(asctime)s %(levelname)s %(message)s"):
             yield Run(folder, place)
 
 
@@ -99,7 +109,7 @@ def _upload(folder: Path, place: Path) -> None:
         with storage.of(place).writing(place) as home:
             shutil.copytree(folder, home, dirs_exist_ok=True)
     except (MillError, OSError) as error:
-        log.warning("the log of the run is not in %s: %s", place, error)
+        log.warning("the log of the run is not in %s: %s", place, owners.words(error, folder))
 
 
 def newest(out: Path, ended_well: bool = False) -> Path:

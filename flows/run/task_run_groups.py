@@ -22,6 +22,7 @@ from flows.progress import Progress, ProgressObserver
 from flows.server import history, live_artifacts
 from flows.server.artifact_text import escaped, table
 from tasks import prefect_tasks
+from tasks.base.counting import counted
 from tasks.base.errors import CorruptManifest
 from tasks.base.logs import log
 from tasks.runs.executor import Step
@@ -202,7 +203,7 @@ class _StageRun:
     def close(self, count: int, error: BaseException | None) -> None:
         lacking = 0 if self.over.is_set() else self.lacking(count)
         if lacking and self.error is None:
-            told = NotBegun(f"{lacking} of {count} shards did not come to their end")
+            told = NotBegun(f"{lacking} of {counted(count, 'shard')} did not come to their end")
             stopped = error is not None and not isinstance(error, Exception)  # or cancelled
             self.error = KeyboardInterrupt() if stopped else told
         self.over.set()

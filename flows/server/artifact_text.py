@@ -12,8 +12,9 @@ from pathlib import Path
 
 from flows import formatting
 from flows.formatting import clock, long_hours, speed_of
-from flows.progress import Standing
+from flows.progress import Standing, left_in_words
 from tasks.base import masking
+from tasks.base.counting import counted
 from tasks.base.errors import CODES, ConfigError, MillError, NothingLeft, OutLocked, TooManyFailed
 from tasks.base.json_types import JsonObject
 
@@ -63,7 +64,7 @@ def forecast(result: JsonObject) -> str:
     disk = formatting.forecast(result["disk_bytes"], lambda size: f"{size / 1e9:,.2f} GB")
     rows.append(["disk", *disk])
     parts = [
-        f"{DONE} {sampled['recordings']} of {sampled['of']} recordings tried**, "
+        f"{DONE} {sampled['recordings']} of {counted(sampled['of'], 'recording')} tried**, "
         f"{hours['in']:.2f} h in all by header.",
         table(("", "expected", "from", "to (90 %)"), rows),
         f"Not included: {escaped('; '.join(result['leaves_out']))}.",
@@ -135,7 +136,7 @@ def _stages(stages: Sequence[Standing]) -> str:
         row = [stage.name, _hours(stage.done), _hours(stage.total)]
         row.append(_hours(stage.reused) if stage.reused else "")
         row.append(stage.speed)
-        row.append("done" if stage.finished else "" if stage.left is None else clock(stage.left))
+        row.append("done" if stage.finished else left_in_words(stage).removesuffix(" left"))
         rows.append(row)
     heads = ("stage", "done", "of", "reused", "throughput", "time left")
     return table(heads, rows)
@@ -158,7 +159,7 @@ def _done(result: JsonObject) -> str:
     if rest := reasons[WORST:]:
         items = sum(entry["items"] for _, entry in rest)
         lost = sum(entry["seconds"] for _, entry in rest)
-        rows.append(_row(f"− {len(rest)} more reasons", items, lost, whole))
+        rows.append(_row(f"− {counted(len(rest), 'more reason')}", items, lost, whole))
     items = result["utterances"]["packaged"]
     rows.append(_row("**packaged**", items, seconds["packaged"], whole))
     parts = [head, table(("", "items", "hours", "share", ""), rows)]
@@ -178,7 +179,7 @@ def _broken(files: Sequence[dict[str, str]], failed: int) -> str:
     ]
     more = failed - len(files)
     lines += [f"- and {more} more: `uttermill ledger OUT --items`"] if more > 0 else []
-    return "\n".join([f"**{failed} broken files.**", "", *lines])
+    return "\n".join([f"**{counted(failed, 'broken file')}.**", "", *lines])
 
 
 def _row(name: str, items: int, seconds: float, whole: float, more: str = "") -> list[str]:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from tasks import plugins
 from tasks.accounting import summary
+from tasks.base.counting import counted
 from tasks.base.errors import UNREACHABLE
 from tasks.recording.names import REST
 from tasks.settings.job import Job
@@ -78,9 +79,9 @@ def _sentence(
     limit, verb = job.package.max_removed_fraction, "is" if len(gone) == 1 else "are"
     advice = ADVICE.format("raise the setting or ", allowed)
     return (
-        f"{len(gone)} of the {before} recordings of {newest.name} {verb} gone from {place}, "
-        f"such as {min(gone)}: more than package.max_removed_fraction ({limit:g}) allows; "
-        f"is a source not mounted? {advice}"
+        f"{len(gone)} of the {counted(before, 'recording')} of {newest.name} {verb} gone "
+        f"from {place}, such as {min(gone)}: more than package.max_removed_fraction "
+        f"({limit:g}) allows; is a source not mounted? {advice}"
     )
 
 
@@ -110,4 +111,4 @@ def _dataset(recording: str) -> str:
 
 
 def _count(names: Collection[str]) -> str:
-    return f"{len(names)} recording{'s' if len(names) > 1 else ''}"
+    return counted(len(names), "recording")

@@ -14,6 +14,7 @@ from tasks import plugins
 from tasks.accounting import broken, summary
 from tasks.accounting.broken import BrokenCount, Unreachable
 from tasks.accounting.summary import Totals
+from tasks.base.counting import counted
 from tasks.base.errors import UNREACHABLE, NothingLeft, RunError, TooManyFailed
 from tasks.publish import removals
 from tasks.publish.ledger.ledger_index import Portion
@@ -125,8 +126,9 @@ def check_readable(job: Job, sources: Mapping[str, Unreachable]) -> None:
         ):
             limit = job.package.max_removed_fraction
             raise RunError(
-                f"the source {name} is not readable: {failed} of its {recordings} recordings "
-                f"failed with {why}, more than package.max_removed_fraction ({limit:g}) allows; "
+                f"the source {name} is not readable: {failed} of its "
+                f"{counted(recordings, 'recording')} failed with {why}, more than "
+                f"package.max_removed_fraction ({limit:g}) allows; "
                 "nothing is published, and the next run tries them again; to publish without them, "
                 f"raise the setting or set package.removed_ok: [{name}]"
             )
@@ -138,7 +140,7 @@ def check_failed(job: Job, broken_count: BrokenCount) -> None:
     if broken_count.recordings and broken_count.failed / broken_count.recordings > limit:
         more = broken_count.failed - len(broken_count.first)
         raise TooManyFailed(
-            f"{broken_count.failed} of {broken_count.recordings} recordings failed, more than "
+            f"{broken_count.failed} of {counted(broken_count.recordings, 'recording')} failed, more than "
             f"package.max_failed_fraction ({limit:g}) allows; repair or remove them, raise the "
             "setting, or mark the source expect_broken: true",
             [*map(str, broken_count.first), *([f"and {more} more"] if more > 0 else [])],

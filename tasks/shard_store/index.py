@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tasks import storage
+from tasks.base.counting import counted
 from tasks.base.errors import CorruptManifest
 from tasks.base.json_types import JsonObject
 from tasks.base.logs import log
@@ -113,9 +114,7 @@ class Index:
 
     def warn_of_gone(self) -> None:
         if gone := self.gone():
-            files = (
-                "1 checkpoint file is" if len(gone) == 1 else f"{len(gone)} checkpoint files are"
-            )
+            files = counted(len(gone), "checkpoint file is", "checkpoint files are")
             sentence = "%s gone since the last run (%s); what was in there is made again"
             log.warning(sentence, files, named(gone))
 

@@ -27,6 +27,7 @@ from typing import NamedTuple, TypeVar
 import psutil
 
 from tasks.base import environment, memory_limits
+from tasks.base.counting import counted
 from tasks.base.errors import KILLED, KilledFromOutside, RunError
 from tasks.base.logs import log
 from tasks.base.schema import AnyRow
@@ -132,11 +133,11 @@ def _failures(stage: str, deaths: Sequence[_Death], job: Job) -> Iterator[Sequen
 def _again_and_again(stage: str, deaths: Sequence[_Death]) -> str:
     limit = memory_limits.of_run()
     return (
-        f"{stage}: something kills this run's processes (signal 9): those of {len(deaths)} items "
-        f"in a row, {TRIES} times each, with nothing else of the run at work; the last one took "
-        f"{deaths[-1].peak >> 20} MiB. Most often memory runs out: the limit is "
-        f"{limit.bytes / 1e9:.2f} GB ({limit.source}); raise it, or end what else takes memory, "
-        "then run again to continue from here"
+        f"{stage}: something kills this run's processes (signal 9): those of "
+        f"{counted(len(deaths), 'item')} in a row, {TRIES} times each, with nothing else of the "
+        f"run at work; the last one took {deaths[-1].peak >> 20} MiB. Most often memory runs out: "
+        f"the limit is {limit.bytes / 1e9:.2f} GB ({limit.source}); raise it, or end what else "
+        "takes memory, then run again to continue from here"
     )
 
 

@@ -69,6 +69,11 @@ def told(error: OSError, path: str | Path) -> str:
     return words
 
 
+def words(error: Exception, path: str | Path) -> str:
+    """`told` of an error of the system; any other's own words."""
+    return told(error, path) if isinstance(error, OSError) else str(error)
+
+
 def _user(number: int) -> str:
     try:
         return f"user {pwd.getpwuid(number).pw_name}"

@@ -4,6 +4,7 @@ no more threads, a full disk. One sentence, with the cause and the remedy."""
 from __future__ import annotations
 
 import errno
+import io
 import os
 import shutil
 import sqlite3
@@ -18,9 +19,11 @@ from pathlib import Path
 import pytest
 
 from flows import cli, machine
+from flows.run import metrics, report, run_folder
 from flows.server import login, process, server
 from tasks.base import environment
 from tasks.base.errors import RunError
+from tasks.base.logs import log, sent_to
 from tasks.storage import owners
 from tests.helpers import corpus
 
@@ -229,7 +232,7 @@ def test_a_loopback_that_is_down(place: Path, sets: tuple[str, ...]) -> None:
     ("sets", "what"),
     [
         ((), "a run with Prefect's server needs about"),
-        (("history=none",), "a cluster of 1 workers needs"),
+        (("history=none",), "a cluster of 1 worker needs"),
     ],
 )
 def test_a_limit_of_threads(place: Path, sets: tuple[str, ...], what: str) -> None:
@@ -315,3 +318,28 @@ def test_a_full_disk_without_a_name_is_the_fullest(
     assert f"no space left on {tmp_path}/b " in owners.sentence(full.value)
     with pytest.raises(OSError, match="/mine'"), owners.naming(*free):
         raise error_of(errno.ENOSPC, "/mine")
+
+
+def test_a_log_that_finds_no_room_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """It printed a traceback for each line of the log."""
+    full = io.TextIOWrapper(io.FileIO("/dev/full", "w"), write_through=True)
+    with sent_to(run_folder.RunLog(full), "%(message)s"):
+        log.warning("something happened")
+    assert capsys.readouterr().err == ""
+
+
+def test_what_could_not_be_written_beside_the_results_says_where(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise error_of(errno.ENOSPC)
+
+    monkeypatch.setattr(metrics.metrics, "save", full)
+    monkeypatch.setattr(report, "_same_as_before", full)
+    with metrics.recorded(tmp_path):
+        pass
+    report.of_run(corpus.job(tmp_path), tmp_path, new=False)
+    for record in caplog.messages:
+        assert f"no space left on {tmp_path} (No space left on device): free some" in record
+        assert "Errno" not in record
+    assert len(caplog.messages) == 2

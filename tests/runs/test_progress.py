@@ -14,6 +14,7 @@ import pytest
 
 from flows import progress
 from flows.progress import Progress
+from flows.server import artifact_text
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*([A-Za-z])")
 
@@ -167,10 +168,14 @@ def test_a_stage_that_begins_again_after_a_repair_counts_anew() -> None:
         assert (standing.done, standing.total) == (3600 - left, 3600 - left)
 
 
-def test_what_was_dropped_before_a_stage_is_not_waited_for() -> None:
+def test_what_was_dropped_before_a_stage_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A run on hours of sparse speech said that two hours were left, and took a minute."""
     bars = Progress(stream=io.StringIO())
     bars.start("transcribe", 7200.0)
+    now = [time.monotonic() + 60]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     for _ in range(2):  # the second time after its worker's death
         bars.on_event((0.0, {"stage": "transcribe", "shard": "a", "left_out": 3540.0}))
     bars.on_event((0.0, {"stage": "transcribe", "shard": "a", "seconds": 60.0}))
@@ -195,14 +200,45 @@ def test_the_speed_of_a_stage_that_waits_for_others_does_not_fall(
     now = [time.monotonic() + 60]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     bars.advance("filter", 3600)
-    bars.advance("transcribe", 600)
     now[0] += 540
+    bars.advance("transcribe", 600)
     assert bars.line() == (
         "10:00  filter 1.00 of 1.00 h, 60 x real time; "
         "transcribe 0.17 of 1.00 h, 1.0 x real time, 50:00 left"
     )
     bars.finish("filter")
     assert stream.getvalue() == "filter: 1.00 h of audio in 1:00, 60 x real time\n"
+
+
+def test_the_time_left_of_a_stalled_stage_does_not_count_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It grew with the time since the last clip, as if the stage had become slower."""
+    bars = Progress(stream=io.StringIO())
+    now = [time.monotonic()]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    bars.start("transcribe", 3600)
+    now[0] += 60
+    bars.advance("transcribe", 600)
+    told = []
+    for _ in range(3):
+        now[0] += 50
+        told.append(bars.standing()[0].left)
+    assert told == [pytest.approx(250.0), pytest.approx(200.0), None]
+    assert bars.line().endswith("transcribe 0.17 of 1.00 h, 2.9 x real time, nothing done for 2:30")
+    assert "| nothing done for 2:30 |" in artifact_text._stages(bars.standing())
+    bars.advance("transcribe", 600)
+    assert bars.standing()[0].left == pytest.approx(2400 * 210 / 1200)
+
+
+def test_no_worker_starts_after_package() -> None:
+    bars = Progress(stream=io.StringIO())
+    assert bars.line().endswith("the workers start")
+    for stage in ("transcribe", "package"):
+        bars.start(stage, 60)
+        bars.advance(stage, 60)
+        bars.finish(stage)
+    assert bars.line().endswith("  transcribe, package done")
 
 
 def test_many_threads_lose_nothing() -> None:

@@ -8,7 +8,8 @@ from rich.text import Text
 
 from flows.cli.show import runs
 from flows.cli.show.tables import Line, funnel, table
-from flows.formatting import clock, counted
+from flows.formatting import clock
+from tasks.base.counting import counted
 from tasks.base.json_types import JsonObject
 from tasks.recording import yaml_text
 
@@ -142,7 +143,7 @@ def prune(result: JsonObject) -> Iterator[Line]:
             f"{counted(result['uncut'], 'recording')} {verb} not segmented yet: audio and "
             "transcripts of their shards stay until a run has done that."
         )
-    freed = f"{result['freed']:,} bytes"
+    freed = f"{counted(result['freed'], 'byte')}"
     if not any(entry["items"] for entry in result["kinds"].values()):
         yield "Nothing to remove."
     elif result["removed"]:

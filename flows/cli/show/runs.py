@@ -10,8 +10,9 @@ from rich.text import Text
 
 from flows import formatting
 from flows.cli.show.tables import Line, broken, funnel, table
-from flows.formatting import clock, counted, error_rates, forecast, gigabytes, long_hours
+from flows.formatting import clock, error_rates, forecast, gigabytes, long_hours
 from flows.run import metrics
+from tasks.base.counting import counted
 from tasks.base.json_types import JsonObject, JsonValue
 
 UNEXPLAINED = (
@@ -204,7 +205,7 @@ def run(result: JsonObject) -> Iterator[Line]:
     computed = sum(s["items_computed"] for s in result["stages"].values())
     reused = sum(s["items_reused"] for s in result["stages"].values())
     if not computed and not result["new"]:
-        yield f"Nothing was left to do: {reused} items reused, 0 computed."
+        yield f"Nothing was left to do: {counted(reused, 'item')} reused, 0 computed."
     else:
         rows = (
             (name, stage["items_computed"], stage["items_reused"], clock(stage["seconds"]))
@@ -221,8 +222,8 @@ def run(result: JsonObject) -> Iterator[Line]:
     if any(result["deaths"].values()):
         d = result["deaths"]
         yield (
-            f"Workers died {d['deaths']} times and were stopped {d['timeouts']} times; "
-            f"{d['isolated']} shards ran item by item."
+            f"Workers died {counted(d['deaths'], 'time')} and were stopped "
+            f"{counted(d['timeouts'], 'time')}; {counted(d['isolated'], 'shard')} ran item by item."
         )
     for entry in result.get("reader_drops", []):
         yield Text(f"warning: {entry['warning']}", "yellow")
@@ -258,8 +259,9 @@ def estimate(result: JsonObject) -> Iterator[Line]:
     """The forecast, each number with its 90 % interval."""
     sampled, hours = result["sample"], result["hours"]
     yield (
-        f"Sample: {sampled['recordings']} of {sampled['of']} recordings, {sampled['hours']:.2f} of "
-        f"{hours['in']:.2f} h by header, {sampled['strata']} strata."
+        f"Sample: {sampled['recordings']} of {counted(sampled['of'], 'recording')}, "
+        f"{sampled['hours']:.2f} of {hours['in']:.2f} h by header, "
+        f"{counted(sampled['strata'], 'stratum', 'strata')}."
     )
     rows = [("hours kept", *forecast(hours["kept"], long_hours))]
     if len(result["datasets"]) > 1:

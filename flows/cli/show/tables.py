@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.formatting import clock, counted
+from flows.formatting import clock
 from tasks.base.control_characters import escaped
+from tasks.base.counting import counted
 from tasks.base.json_types import JsonObject
 
 Line = str | Text | Table  # a sentence, plain or in a colour, or a table

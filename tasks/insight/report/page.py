@@ -18,6 +18,7 @@ import pyarrow as pa
 from tasks.accounting import broken
 from tasks.accounting.broken import Broken
 from tasks.base import masking
+from tasks.base.counting import counted
 from tasks.base.json_types import JsonObject, Summary
 from tasks.corpus import outcome_table
 from tasks.insight.report import (
@@ -152,13 +153,13 @@ def _tiles(asked: Request) -> list[tuple[str, str, str]]:
     whole = seconds["in"]
     share = number_words.percent(seconds["packaged"] / whole) if whole else "–"
     tiles = [
-        (number_words.length(whole), "audio in", f"{recordings['in']:,} recordings"),
+        (number_words.length(whole), "audio in", counted(recordings["in"], "recording")),
         (
             number_words.length(seconds["packaged"]),
             "packaged" if asked.version else "ready to package",
-            f"{utterances['packaged']:,} utterances",
+            counted(utterances["packaged"], "utterance"),
         ),
-        (share, "of the audio kept", f"{utterances['dropped']:,} utterances dropped"),
+        (share, "of the audio kept", f"{counted(utterances['dropped'], 'utterance')} dropped"),
         (
             f"{recordings['failed']:,}",
             "recordings failed",

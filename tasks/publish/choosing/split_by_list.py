@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.base.arrays import Bools, Int32s
+from tasks.base.counting import counted
 from tasks.base.errors import RunError
 from tasks.publish.choosing import components
 from tasks.publish.choosing.components import Sides
@@ -88,8 +89,9 @@ def match(listed: list[MatchedList], rows: Int32s, count: int, names: list[str])
         }
         if unmatched:
             notes.append(
-                f"package.splits.{named.split}.list: {len(unmatched)} of {len(named.names)} names"
-                f" match no packaged clip: {', '.join(unmatched[:5])}"
+                f"package.splits.{named.split}.list: {len(unmatched)} of "
+                f"{counted(len(named.names), 'name')} match no packaged clip: "
+                f"{', '.join(unmatched[:5])}"
             )
     return Matches(split, described, notes)
 

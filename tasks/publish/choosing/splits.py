@@ -38,6 +38,7 @@ import pyarrow.compute as pc
 
 from tasks import storage
 from tasks.base.arrays import Bools, Int32s, Int64s
+from tasks.base.counting import counted
 from tasks.base.errors import RunError
 from tasks.base.schema import SPLITS
 from tasks.publish.choosing import components, split_allocation, split_by_list, text_splits
@@ -157,8 +158,9 @@ def assign(
     notes = matches.notes + _notes(settings, names, split, has, matches.split, targets)
     if len(repeating):
         notes.append(
-            f"package.disjoint: {len(repeating)} clips ({length[repeating].sum() / HOUR:.4f} h) are"
-            " left out, because another split has their texts"
+            f"package.disjoint: {counted(len(repeating), 'clip')} "
+            f"({length[repeating].sum() / HOUR:.4f} h) {'is' if len(repeating) == 1 else 'are'} "
+            "left out, because another split has their texts"
         )
     out = np.flatnonzero(~kept)
     joins = _joins(nodes, of_node, out, joining[out], names)
@@ -288,9 +290,11 @@ def _notes(
     elsewhere = (listed >= 0) & (split >= 0) & (split != listed)
     for number in np.unique(listed[elsewhere]).tolist():
         count = int((elsewhere & (listed == number)).sum())
+        are = "is" if count == 1 else "are"
         notes.append(
-            f"package.splits.{names[number]}.list: {count} of the clips it names are in another "
-            "split since an earlier version, and stay there; package.resplit assigns them anew"
+            f"package.splits.{names[number]}.list: {count} of the clips it names {are} in "
+            "another split since an earlier version, and stay there; package.resplit assigns "
+            "them anew"
         )
     for number, name in enumerate(names):
         share = settings.splits.get(name)

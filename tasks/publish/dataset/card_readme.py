@@ -16,6 +16,7 @@ import yaml
 
 from tasks import plugins
 from tasks.base import masking
+from tasks.base.counting import counted
 from tasks.base.errors import CODES
 from tasks.base.json_types import DatasetJson, JsonObject
 from tasks.publish.dataset import card_header, card_reading
@@ -51,9 +52,9 @@ def _yaml(value: object, **options: Any) -> str:
 def _about(facts: DatasetJson) -> Iterator[str]:
     hours = facts["seconds"]["packaged"] / 3600
     spoken = facts["speakers"]["count"]
-    speakers = f" of {spoken:,} named speaker{'' if spoken == 1 else 's'}" if spoken else ""
+    speakers = f" of {counted(spoken, 'named speaker')}" if spoken else ""
     yield (
-        f"{facts['utterances']['packaged']:,} utterances of speech with text{speakers}, "
+        f"{counted(facts['utterances']['packaged'], 'utterance')} of speech with text{speakers}, "
         f"{hours:.3f} h, at {facts['settings']['resample']['rate']} Hz, one channel, 16 bits. "
         f"Prepared by uttermill {facts['libraries']['uttermill']}; every number here is in "
         "`dataset.json`, with the hash of every file. `uttermill verify <this folder>` checks all."
@@ -86,7 +87,7 @@ def _contents(facts: DatasetJson) -> Iterator[str]:
         yield table(("split", *names), lines)
     spoken = facts["speakers"]
     if most := spoken.get("largest"):
-        yield f"The {len(most)} speakers with the most hours, of {spoken['count']:,}:"
+        yield f"The {counted(len(most), 'speaker')} with the most hours, of {spoken['count']:,}:"
         lines = [(r["speaker"], r["dataset"] or "all", *_amounts(r)) for r in most]
         yield table(("speaker", "dataset", *AMOUNTS), lines)
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from tasks import plugins
 from tasks.base.arrays import Bools, Float64s, Int64s
+from tasks.base.counting import counted
 from tasks.base.schema import UTTERANCES_FILE
 from tasks.plugins.contracts.formats import FRAMES_PER_SECOND, Bound, ReaderLimits
 from tasks.settings import Plugin
@@ -125,7 +126,7 @@ def _sentence(
     if dropped == clips and bound.measure == "characters" and bound.side == "min":
         remedy = "if the trainer needs texts, choose a recogniser with transcribe.backend"
     return (
-        f"{use}: {reader.reader} would drop {dropped} of {clips} clips of split {split} "
+        f"{use}: {reader.reader} would drop {dropped} of {counted(clips, 'clip')} of split {split} "
         f"({bound.setting} {bound.limit:g}: {_meaning(bound)}); {remedy}, or "
         f"{change} {bound.setting} in the trainer's {reader.where}"
     )

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from tasks.base.counting import counted
 from tasks.base.errors import ItemError
 from tasks.recording import Segment
 from tasks.scoring.cleaning import wordless
@@ -139,9 +140,11 @@ def _plain(says: str, kind: str, text: str) -> Read:
 def _timed(says: str, cues: Cues) -> Read:
     segments = cues.segments()
     words = sum(len(segment.words or ()) for segment in segments)
-    noun = "segment" if len(segments) == 1 else "segments"
-    parts = [f"{len(segments)} {noun}" + (f" of {words} words with times" if words else "")]
+    parts = [
+        counted(len(segments), "segment")
+        + (f" of {counted(words, 'word')} with times" if words else "")
+    ]
     for what, count in sorted(cues.wrong.items()):
         if count:
-            parts.append(f"{count} {'cue' if count == 1 else 'cues'} {what}")
+            parts.append(f"{counted(count, 'cue')} {what}")
     return Read(f"{says}: {'; '.join(parts)}", segments=segments or None)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.base.arrays import Int64s, UInt64s
+from tasks.base.counting import counted
 from tasks.recording import Locator
 from tasks.recording.guard import LOCAL_GUARD, identity
 from tasks.settings.job import Job
@@ -32,10 +33,9 @@ class Shared:
 
     def __str__(self) -> str:
         verb = "is" if self.recordings == 1 else "are"
-        noun = "recording" if self.recordings == 1 else "recordings"
         return (
-            f"{self.recordings} {noun} of the source {self.second!r} {verb} in the source "
-            f"{self.first!r}, too, such as {self.example}"
+            f"{counted(self.recordings, 'recording')} of the source {self.second!r} {verb} in "
+            f"the source {self.first!r}, too, such as {self.example}"
         )
 
 

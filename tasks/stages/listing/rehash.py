@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from tasks import audio
+from tasks.base.counting import counted
 from tasks.base.errors import ItemError
 from tasks.base.logs import log
 from tasks.base.schema import LEDGER_FILE, RecordingRow
@@ -41,9 +42,8 @@ def doubted(job: Job, index: Index) -> set[str]:
     changed = set(differing(job.out, shards, deadline, index.repair))
     if changed:
         log.warning(
-            "%d of the recordings have changed under the same size and times, such as %s; what "
-            "changed is computed again",
-            len(changed),
+            "%s changed under the same size and times, such as %s; what changed is computed again",
+            counted(len(changed), "recording has", "recordings have"),
             min(changed),
         )
     return changed | _changed_meanwhile(job)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tasks.base.counting import counted
 from tasks.plugins import Dataset
 
 FIRST = 5  # recordings that are named
@@ -45,9 +46,11 @@ class Stated:
 
     def sentences(self) -> Iterator[str]:
         """Where some recordings have a text and others none; and what paths say of speakers."""
-        of = f"of {self.recordings} recordings of the source {self.dataset!r}"
+        of = f"of {counted(self.recordings, 'recording')} of the source {self.dataset!r}"
         if 0 < self.textless < self.recordings:
-            yield f"{self.textless} {of} have no text: {_shown(self.first_textless, self.textless)}"
+            names = _shown(self.first_textless, self.textless)
+            have = "has" if self.textless == 1 else "have"
+            yield f"{self.textless} {of} {have} no text: {names}"
         if self.asked and self.recordings:
             examples = [f"{path} → {speaker or 'nobody'}" for path, speaker in self.first]
             yield (

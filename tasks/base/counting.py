@@ -1,0 +1,9 @@
+"""Counts in sentences: one clip, two clips."""
+
+from __future__ import annotations
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """`1 clip`, `2,000 clips`. `many`: the words for several, where they are not `one` and s:
+    `counted(n, "clip is", "clips are")`."""
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"

@@ -322,8 +322,12 @@ def test_a_full_disk_without_a_name_is_the_fullest(
 
 def test_a_log_that_finds_no_room_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     """It printed a traceback for each line of the log."""
-    full = io.TextIOWrapper(io.FileIO("/dev/full", "w"), write_through=True)
-    with sent_to(run_folder.RunLog(full), "%(message)s"):
+
+    class Full(io.StringIO):
+        def write(self, _: str) -> int:
+            raise error_of(errno.ENOSPC)
+
+    with sent_to(run_folder.RunLog(Full()), "%(message)s"):
         log.warning("something happened")
     assert capsys.readouterr().err == ""
 

@@ -54,6 +54,18 @@ def error_rates(result: JsonObject) -> str:
     )
 
 
+def new_in_words(result: JsonObject) -> str:
+    """The sentence about the recordings that a run found new, from what `run --json` prints; empty
+    where all or none are."""
+    new = result["new"]
+    if new["recordings"] in (0, result["recordings"]["in"]):
+        return ""
+    return (
+        f"New in this run: {counted(new['recordings'], 'recording')}, {new['failed']:,} failed; "
+        f"{counted(new['packaged'], 'utterance')} packaged, {new['dropped']:,} dropped."
+    )
+
+
 def forecast(interval: Mapping[str, float] | None, words: Callable[[float], str]) -> list[str]:
     """A forecast as three cells: expected, low, high; `unknown` without one."""
     ends = ("expected", "low", "high")

@@ -67,9 +67,9 @@ class Standing:
     done: float = 0.0
     reused: float = 0.0  # part of `done` that cost nothing now, which leaves it out of the speed
     seconds: float = 0.0
-    still: float = 0.0  # of `seconds`: since it last did something
     finished: bool = False
     left_out: float = 0.0  # of `listed`: dropped or failed before this stage, or stored
+    still: float = 0.0  # of `seconds`: since it last did something
     began: float = field(default_factory=time.monotonic, compare=False)
     moved: float = field(default_factory=time.monotonic, compare=False)  # when it last did
     bar: TaskID | None = field(default=None, compare=False)

@@ -10,8 +10,8 @@ import asyncio
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import wraps
+from dataclasses import dataclass, replace
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 from flows import flow_parameters
@@ -47,6 +47,7 @@ class Served:
     auth: str | None
     cron: str | None
     timezone: str | None
+    paused: bool = False  # by a person, in the UI
 
 
 def serve(
@@ -75,9 +76,14 @@ def serve(
     zone = schedule.timezone if schedule else None
     with _api() as (ui, opened, auth):
         served = Served(f"prepare/{name}", ui, opened, auth, cron, zone)
-        asyncio.run(_serve(policy, known, name, schedule, lambda: ready(served)))
+        told = partial(_tell, ready, served)
+        asyncio.run(_serve(policy, known, name, schedule, told))
         # Before the server ends, and outside of the loop: within one it would not wait.
         history.drain(timeout=10)
+
+
+def _tell(ready: Callable[[Served], None], served: Served, paused: bool) -> None:
+    ready(replace(served, paused=paused and served.cron is not None))
 
 
 def schedule_of(cron: str | None, timezone: str | None) -> Schedule | None:
@@ -193,26 +199,36 @@ async def _serve(
     known: JsonObject,
     name: str,
     schedule: Schedule | None,
-    ready: Callable[[], None],
+    ready: Callable[[bool], None],
 ) -> None:
+    """`ready` is told whether a person has paused the schedule."""
+    from httpx import HTTPError
+    from prefect.exceptions import PrefectException
     from prefect.runner import Runner
     from prefect.types.entrypoint import EntrypointType
 
     from flows.prepare import prepare
+    from flows.server import pauses
     from flows.server.server import quiet
 
     with quiet():
-        runner = Runner(name=name, limit=1)
-        await runner.aadd_flow(
+        left = await pauses.of(f"{prepare.name}/{name}")
+        if schedule is not None:
+            schedule = replace(schedule, active=not left.schedule)
+        runner = Runner(name=name, limit=1, pause_on_shutdown=False)
+        deployment = await runner.aadd_flow(
             prepare if policy is None else guarded(policy),
             name=name,
             schedule=schedule,
+            paused=left.deployment,
             parameters=known,
-            tags=["uttermill"],
+            tags=[pauses.TAG, pauses.SERVED],
             description="What `uttermill serve` runs; its settings are a form.",
             entrypoint_type=EntrypointType.MODULE_PATH,
         )
-        await _until_stopped(runner, ready)
+        await _until_stopped(runner, partial(ready, any(left)))
+        with suppress(PrefectException, HTTPError):  # a server that is gone plans nothing
+            await pauses.pause_unserved(deployment)
 
 
 async def _until_stopped(runner: Runner, ready: Callable[[], None]) -> None:

@@ -30,7 +30,7 @@ from tasks import plugins, storage
 from tasks.accounting import summary
 from tasks.base.arrays import UInt64s
 from tasks.base.errors import RunError
-from tasks.base.json_types import JsonObject
+from tasks.base.json_types import Arrived, JsonObject
 from tasks.base.schema import UTTERANCES_FILE
 from tasks.formats import Hashes
 from tasks.publish import leaks, previous_version, row_digests, safeguards, speakers
@@ -64,6 +64,7 @@ class Gathered(datacard.VersionFacts):
     parts: list[PlannedPart] = field(default_factory=list)
     needed: list[int] = field(default_factory=list)  # files of rows that the parts need
     firsts: dict[str, str] = field(default_factory=dict)  # the first id of each split
+    arrived: Arrived | None = None  # recordings that the version before does not have
 
 
 def gather(
@@ -139,6 +140,7 @@ def gather(
         parts=planned,
         needed=needed,
         firsts=chosen.firsts,
+        arrived=safeguards.arrived(ledger) if newest else summary.arrived(counts),
     )
 
 

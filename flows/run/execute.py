@@ -28,7 +28,7 @@ from tasks import pipeline, storage
 from tasks.accounting import broken, summary
 from tasks.base import masking
 from tasks.base.errors import UNREACHABLE, MillError
-from tasks.base.json_types import JsonObject
+from tasks.base.json_types import Arrived, JsonObject
 from tasks.base.logs import log
 from tasks.base.schema import LEDGER_FILE
 from tasks.publish.dataset import reader_drops
@@ -134,7 +134,7 @@ class Body:
         result["stragglers"] = measured.stragglers()
         result["wall_seconds"] = round(time.monotonic() - self.began, 3)
         self.run.finish(result)
-        report.of_run(self.job, self.run.folder, result["new"], executor)
+        report.of_run(self.job, self.run.folder, result["new_version"], executor)
         if live is not None:
             live.finish(result, self.run.place / report.NAME)
         return result
@@ -180,7 +180,8 @@ def result_of(job: Job, ended: pipeline.Run) -> JsonObject:
         **_read_back(job, published),
         "dataset": str(published.path),
         "version": int(published.path.name[1:]),
-        "new": published.new,
+        "new": published.arrived or dict.fromkeys(Arrived.__annotations__, 0),
+        "new_version": published.new,
         **published.summary,
         "ignored": found.ignored,
         "sources": source_notes.of(job.sources),

@@ -147,7 +147,7 @@ def _done(result: JsonObject) -> str:
     seconds, whole = result["seconds"], result["seconds"]["in"] or 1.0
     wall = result["wall_seconds"]
     version = Path(result["dataset"]).name
-    made = f"{version} is published" if result["new"] else f"nothing new, {version} stays"
+    made = f"{version} is published" if result["new_version"] else f"nothing new, {version} stays"
     speed = speed_of(seconds["in"], wall)
     kept = f"{_hours(seconds['packaged'])} of {_hours(seconds['in'])}"
     head = f"{DONE} {made}**: {kept}, in {clock(wall)}" + (f" ({speed})." if speed else ".")
@@ -162,6 +162,7 @@ def _done(result: JsonObject) -> str:
         rows.append(_row(f"− {counted(len(rest), 'more reason')}", items, lost, whole))
     items = result["utterances"]["packaged"]
     rows.append(_row("**packaged**", items, seconds["packaged"], whole))
+    head = f"{head} {formatting.new_in_words(result)}".rstrip()
     parts = [head, table(("", "items", "hours", "share", ""), rows)]
     if result.get("broken"):
         parts.append(_broken(result["broken"], result["recordings"]["failed"]))

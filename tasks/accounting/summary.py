@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from tasks.accounting.ledger import PENDING, PRECEDENCE, SOUND
 from tasks.base.arrays import Float64s
-from tasks.base.json_types import JsonObject, Reason, Summary
+from tasks.base.json_types import Arrived, JsonObject, Reason, Summary
 from tasks.base.schema import LEDGER_FILE, UTTERANCES_FILE
 from tasks.storage import tables
 
@@ -100,6 +100,17 @@ def sums_by(table: pa.Table, keys: Sequence[str], names: Sequence[str]) -> pa.Ta
 def of_ledger(ledger: pa.Table) -> Summary:
     """`of_totals` of a table."""
     return of_totals(totals(ledger))
+
+
+def arrived(counts: Summary) -> Arrived:
+    """Of new recordings alone."""
+    recordings, utterances = counts["recordings"], counts["utterances"]
+    return {
+        "recordings": recordings["in"],
+        "packaged": utterances["packaged"],
+        "dropped": utterances["dropped"],
+        "failed": recordings["failed"],
+    }
 
 
 def of_totals(totals: Totals) -> Summary:

@@ -31,6 +31,16 @@ class Summary(TypedDict):
     reasons: dict[str, Reason]
 
 
+class Arrived(TypedDict):
+    """Recordings that the version before does not have: how many, how many of them failed, and
+    utterances of them by outcome."""
+
+    recordings: int
+    packaged: int
+    dropped: int
+    failed: int
+
+
 class PublishedEntry(TypedDict):
     """A file of a version, in dataset.json."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from heapq import nsmallest
 from pathlib import Path
@@ -12,16 +12,18 @@ import pyarrow.compute as pc
 
 from tasks import plugins
 from tasks.accounting import broken, summary
-from tasks.accounting.broken import BrokenCount, Unreachable
+from tasks.accounting.broken import Broken, BrokenCount, Unreachable
 from tasks.accounting.summary import Totals
 from tasks.base.counting import counted
 from tasks.base.errors import UNREACHABLE, NothingLeft, RunError, TooManyFailed
+from tasks.base.json_types import Arrived
 from tasks.publish import removals
 from tasks.publish.ledger.ledger_index import Portion
 from tasks.recording import unreachable
 from tasks.settings.job import Job
 from tasks.shard_store import manifest
 
+FEW = 2  # new recordings that failed; a single broken file holds up no night
 MANY = 5  # recordings that say of themselves that their source is out of order
 
 
@@ -34,6 +36,8 @@ def check(
         _check_removed(job, totals, portions, newest)
     check_readable(job, _unreachable(totals, portions))
     check_failed(job, _failed(job, totals, portions))
+    if newest is not None:
+        _check_new(job, portions)
     if not packaged:
         raise NothingLeft(nothing_left_in_words(job), summary.reasons(totals.sums))
 
@@ -134,14 +138,46 @@ def check_readable(job: Job, sources: Mapping[str, Unreachable]) -> None:
             )
 
 
+def arrived(portions: Sequence[Portion], datasets: Collection[str] | None = None) -> Arrived:
+    """The recordings, of these datasets or of all, that the version before does not have."""
+    total: Arrived = {"recordings": 0, "packaged": 0, "dropped": 0, "failed": 0}
+    for portion in portions:
+        for name, counts in portion.arrived.items():
+            if datasets is None or name in datasets:
+                for key in total:
+                    total[key] += counts[key]
+    return total
+
+
+def _check_new(job: Job, portions: Sequence[Portion]) -> None:
+    """TooManyFailed if most of what is new failed, which a large corpus would hide."""
+    limit, exempted = job.package.max_new_failed_fraction, exempt(job)
+    strict = [d.name for d in plugins.datasets(job.sources) if d.name not in exempted]
+    new = arrived(portions, strict)
+    count, failed = new["recordings"], new["failed"]
+    if failed >= FEW and failed / count > limit:
+        raise TooManyFailed(
+            f"{failed} of {counted(count, 'new recording')} failed, more than "
+            f"package.max_new_failed_fraction ({limit:g}) allows; repair or remove them, raise the "
+            "setting, or mark the source expect_broken: true",
+            _named(failed, (e for p in portions for name in strict for e in p.lost.get(name, ()))),
+        )
+
+
+def _named(failed: int, broken_files: Iterable[Broken]) -> list[str]:
+    """The first that failed, and how many more."""
+    first = nsmallest(broken.FIRST, broken_files)
+    more = failed - len(first)
+    return [*map(str, first), *([f"and {more} more"] if more > 0 else [])]
+
+
 def check_failed(job: Job, broken_count: BrokenCount) -> None:
     """TooManyFailed; the listing may show it before any audio is processed."""
     limit = job.package.max_failed_fraction
     if broken_count.recordings and broken_count.failed / broken_count.recordings > limit:
-        more = broken_count.failed - len(broken_count.first)
         raise TooManyFailed(
-            f"{broken_count.failed} of {counted(broken_count.recordings, 'recording')} failed, more than "
-            f"package.max_failed_fraction ({limit:g}) allows; repair or remove them, raise the "
+            f"{broken_count.failed} of {counted(broken_count.recordings, 'recording')} failed, more "
+            f"than package.max_failed_fraction ({limit:g}) allows; repair or remove them, raise the "
             "setting, or mark the source expect_broken: true",
-            [*map(str, broken_count.first), *([f"and {more} more"] if more > 0 else [])],
+            _named(broken_count.failed, broken_count.first),
         )

@@ -76,7 +76,9 @@ def publish(
     wall = time.monotonic() - began
     done = Done("package", "", computed, clips - computed, seconds, wall, new=True)
     linked = len(planned) - len(written)
-    return Published(path, True, counts, done, laps.walls, len(written), linked, balance)
+    return Published(
+        path, True, counts, done, laps.walls, len(written), linked, balance, gathered.arrived
+    )
 
 
 class Laps:

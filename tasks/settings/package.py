@@ -160,6 +160,13 @@ class PackageSettings(StageSettings):
     max_failed_fraction: float = Transient(
         0.10, "Nothing is published when a larger fraction of the recordings failed.", ge=0, le=1
     )
+    max_new_failed_fraction: float = Transient(
+        0.5,
+        "Nothing is published when more of the recordings failed that the last version does not "
+        "have, and at least two; the first version has no such limit.",
+        ge=0,
+        le=1,
+    )
     max_removed_fraction: float = Transient(
         0.10,
         "Nothing is published when a larger fraction of the last version's recordings is gone.",

@@ -32,7 +32,8 @@ def test_the_result_of_a_run_names_its_dataset() -> None:
         runs.run,
         {
             **nothing, "seconds": {"in": 0.0, "packaged": 0.0}, "stages": {}, "scored": 0,
-            "new": True, "deaths": {}, "dataset": "/data/[/b]/v0001", "wall_seconds": 1.0,
+            "new": {"recordings": 0}, "new_version": True,
+            "deaths": {}, "dataset": "/data/[/b]/v0001", "wall_seconds": 1.0,
             "tars": {"tars": 3, "written": 1, "linked": 2, "readers": 4,
                      "worst_reader_extra_hours": 0.25},
             "reader_drops": [{"warning": "nemo: it would drop 3 of 9 [clips]"}],

@@ -93,7 +93,8 @@ def test_run_names_them() -> None:
 
 def test_the_artifact_names_them() -> None:
     result = {
-        "dataset": "/o/datasets/v0001", "new": True, "wall_seconds": 1.0, "reasons": {},
+        "dataset": "/o/datasets/v0001", "new": {"recordings": 0}, "new_version": True,
+        "wall_seconds": 1.0, "reasons": {},
         "seconds": {"in": 1.0, "packaged": 1.0}, "recordings": {"in": 9, "failed": 2},
         "utterances": {"packaged": 1}, "broken": FILES,
     }  # fmt: skip

@@ -89,7 +89,7 @@ def test_runs_from_s3_into_s3_and_every_command_on_them(
     assert version(s3, out) == quiet
 
     again = told(site.run(chosen))
-    assert not again["new"]
+    assert not again["new_version"]
     assert sum(stage["items_computed"] for stage in again["stages"].values()) == 0
     logs = [name for name in s3.content(f"{out}/runs") if name.endswith("/run.log")]
     assert len(logs) == 2

@@ -137,7 +137,7 @@ def test_death_between_the_rename_and_the_move_of_latest(site: Site, reference: 
     (out / "datasets/latest").unlink()
     # Nothing is left to compute, so that no gate is passed and Prefect is not told.
     ended = replace(site, history="none", environment={}).done(gated(site, "moved"))
-    assert not ended.result["new"]
+    assert not ended.result["new_version"]
     sound(site, out, reference)
 
 

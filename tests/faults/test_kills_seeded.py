@@ -155,7 +155,7 @@ def suffered(striker: Striker, name: str, left: list[Kill]) -> list[Kill]:
     if not striker.tally.chains:  # once is enough
         usual = replace(site, history="none", environment={})
         again = usual.done(gated(usual, name))
-        assert not again.result["new"]
+        assert not again.result["new_version"]
         sound(site, site.home / name)
     return left
 

@@ -172,7 +172,7 @@ def test_all_broken_then_nothing_left_then_an_unmounted_source_then_damage(
     bare.source.rmdir()
     shutil.move(away, bare.source)
     again = bare.done(bare.settings("out", **strict))
-    assert not again.result["new"]
+    assert not again.result["new_version"]
     assert len(ledger(out)) == COUNT
 
     assert bare.command("verify", out).result == {"ok": True, "faults": []}

@@ -65,7 +65,7 @@ def test_more_shards_than_a_flow_run_shows_share_task_runs(
     print(f"\n{first.seconds:.1f} s for {len(runs)} task runs")
 
     again = site.done(settings)
-    assert not again.result["new"]
+    assert not again.result["new_version"]
     assert len(task_runs(site.api, out)) == len(runs), "none: it was decided before Prefect began"
     assert f"{count} of {count} shards are unchanged; they are skipped" in again.stderr
     for stage in PER_SHARD:

@@ -244,4 +244,4 @@ def test_run_warns_each_time(
         assert json.loads((folder / "summary.json").read_text())["reader_drops"] == [entry]
         page = (folder / "report.html").read_text()
         assert "would drop 1 of 4 clips of split train" in page
-    assert not result["new"]
+    assert not result["new_version"]

@@ -75,6 +75,7 @@ STAGES: dict[str, Entry] = {
     "package.table_rows": Entry(THRESHOLD, 1),
     "package.refit": Entry(THRESHOLD, True),
     "package.max_failed_fraction": Entry(TRANSIENT, 0.5),
+    "package.max_new_failed_fraction": Entry(TRANSIENT, 0.9),
     "package.max_removed_fraction": Entry(TRANSIENT, 0.5),
     "package.removed_ok": Entry(TRANSIENT, ["c"]),
 }

@@ -133,7 +133,9 @@ def test_skew_is_what_the_worst_reader_has_more(loads: list[float], readers: int
 def test_a_run_always_says_what_the_worst_reader_gets() -> None:
     result: dict[str, Any] = {
         "recordings": {"in": 0}, "utterances": {"packaged": 0}, "reasons": {}, "scored": 0,
-        "seconds": {"in": 0.0, "packaged": 0.0}, "stages": {}, "new": True, "deaths": {},
+        "seconds": {"in": 0.0, "packaged": 0.0}, "stages": {},
+        "new": {"recordings": 0}, "new_version": True,
+        "deaths": {},
         "dataset": "d", "wall_seconds": 1.0,
         "tars": {"tars": 3, "written": 3, "linked": 0, "readers": 2,
                  "worst_reader_extra_hours": 0.5},

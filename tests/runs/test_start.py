@@ -133,14 +133,14 @@ def test_what_needs_no_worker_starts_none(
     home, before, _ = first
     count = len([*(home / "out/runs").iterdir()])
     again, imported = ran(home, "--set=history=auto")
-    assert (again["new"], again["version"]) == (False, 1)
+    assert (again["new_version"], again["version"]) == (False, 1)
     assert imported <= ALONE, "no Prefect, whatever `history` says"
     assert sum(stage["items_computed"] for stage in again["stages"].values()) == 0
     assert again["utterances"] == before["utterances"]
     longest = max(corpus.seconds_of(n) for n in range(4))
     limit = f"--set=filter.filters=[{{use: duration, max: {longest - 0.01}}}]"
     told, imported = ran(home, limit)
-    assert (told["new"], told["utterances"]["dropped"]) == (True, 1)
+    assert (told["new_version"], told["utterances"]["dropped"]) == (True, 1)
     assert imported <= ALONE
     stages = {name: stage["items_computed"] for name, stage in told["stages"].items()}
     assert {name: n for name, n in stages.items() if n} == {"package": 3}

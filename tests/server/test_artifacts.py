@@ -31,7 +31,8 @@ def rows(text: str) -> list[list[str]]:
 def result(**reasons: float) -> dict[str, Any]:
     lost = sum(reasons.values())
     return {
-        "dataset": "/data/prepared/datasets/v0002", "new": True, "wall_seconds": 90.0,
+        "dataset": "/data/prepared/datasets/v0002", "new": {"recordings": 0}, "new_version": True,
+        "wall_seconds": 90.0,
         "seconds": {"in": 3600.0, "packaged": 3600.0 - lost},
         "recordings": {"in": 12}, "utterances": {"packaged": 9},
         "reasons": {f"filter.{n}": {"items": 1, "seconds": s} for n, s in reasons.items()},
@@ -88,7 +89,7 @@ def test_what_a_reader_would_drop_is_a_warning() -> None:
 
 
 def test_nothing_new() -> None:
-    text = markdown(OUT, 1.0, (), {**result(), "new": False, "scored": 0})
+    text = markdown(OUT, 1.0, (), {**result(), "new_version": False, "scored": 0})
     assert text.startswith("**Done: nothing new, v0002 stays**")
     assert "WER" not in text
 

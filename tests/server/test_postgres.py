@@ -60,7 +60,7 @@ def test_a_run_leaves_its_history_there(database: str, tmp_path: Path) -> None:
     chosen = site.settings("out", cluster={"workers": 1})
     site.done(chosen)
     again = site.done(chosen)
-    assert again.result["new"] is False
+    assert again.result["new_version"] is False
     assert not (tmp_path / "home" / "prefect.db").exists()
     old = int(again.result["stages"]["filter"]["shards_reused"])
     flow_runs = "select state_name from flow_run"

@@ -7,8 +7,9 @@ import json
 import signal
 import socket
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -204,6 +205,37 @@ def test_serve(serving: Serving) -> None:
     database.close()
     assert "The run was cancelled" in text
     assert "Where it stood" in text
+
+
+@pytest.mark.server
+def test_a_pause_stays_when_it_starts_again(tmp_path: Path, prefect_server: Server) -> None:
+    """It was active again: each start makes the schedule anew, and each end pauses it."""
+    site = Site(tmp_path, prefect_server.url, service.EAGER)
+    corpus.make(site.source, 1)
+    chosen = site.settings("out")
+
+    def served(change: Callable[[Any, Any], None]) -> tuple[bool, bool, bool]:
+        """Serve, let a person change something in the UI, and stop: what it was at the start."""
+        with site.start(
+            "serve", chosen, "--cron", "0 2 * * *", "--name", "pausing", "--json"
+        ) as it:
+            assert soon(it.stdout, 120, every=0.1), it.stderr()
+            told = json.loads(it.stdout())["paused"]
+            with service.asked(prefect_server.url), get_client(sync_client=True) as client:
+                known = client.read_deployment_by_name("prepare/pausing")
+                change(client, known)
+            it.process.terminate()
+            assert it.process.wait(60) == 0, it.stderr()
+            return told, known.paused, known.schedules[0].active
+
+    def active(client: Any, known: Any, wanted: bool) -> None:
+        client.update_deployment_schedule(known.id, known.schedules[0].id, active=wanted)
+
+    assert served(partial(active, wanted=False)) == (False, False, True)
+    assert served(partial(active, wanted=True)) == (True, False, False)
+    assert served(lambda client, known: client.pause_deployment(known.id)) == (False, False, True)
+    assert served(lambda client, known: client.resume_deployment(known.id)) == (True, True, True)
+    assert served(lambda client, known: None) == (False, False, True)
 
 
 @pytest.mark.server

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from flows import formatting
 from flows.cli.show.tables import Line, broken, funnel, table
-from flows.formatting import clock, error_rates, forecast, gigabytes, long_hours
+from flows.formatting import clock, error_rates, forecast, gigabytes, long_hours, new_in_words
 from flows.run import metrics
 from tasks.base.counting import counted
 from tasks.base.json_types import JsonObject, JsonValue
@@ -204,7 +204,9 @@ def run(result: JsonObject) -> Iterator[Line]:
     yield from sources(result)
     computed = sum(s["items_computed"] for s in result["stages"].values())
     reused = sum(s["items_reused"] for s in result["stages"].values())
-    if not computed and not result["new"]:
+    if new := new_in_words(result):
+        yield new
+    if not computed and not result["new_version"]:
         yield f"Nothing was left to do: {counted(reused, 'item')} reused, 0 computed."
     else:
         rows = (
@@ -214,7 +216,7 @@ def run(result: JsonObject) -> Iterator[Line]:
         yield table("", ("stage", ">computed", ">reused", ">worker time"), rows)
     if result["scored"]:
         yield error_rates(result)
-    yield from _tars(result["tars"], result["new"])
+    yield from _tars(result["tars"], result["new_version"])
     splits = result.get("splits", {})
     if len(splits) > 1:
         parts = (f"{name} {split['hours']:.3f} h" for name, split in splits.items())
@@ -250,6 +252,8 @@ def _tars(tars: JsonObject, new: bool) -> Iterator[str]:
 def serve(result: JsonObject) -> Iterator[Line]:
     when = f"at {result['cron']} ({result['timezone']})" if result["cron"] else "on request only"
     yield f"Serving {result['deployment']}: {when}; one run at a time, until Ctrl-C."
+    if result["paused"]:
+        yield "The schedule is paused, as it was left in Prefect's UI; resume it there."
     yield f"Form, runs and results: {result['open']}"
     if result["auth"]:
         yield f"Password, for another browser or PREFECT_API_AUTH_STRING: {result['auth']}"

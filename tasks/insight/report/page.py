@@ -168,6 +168,11 @@ def _tiles(asked: Request) -> list[tuple[str, str, str]]:
             else f"{number_words.percent(recordings['failed'] / max(recordings['in'], 1))} of them",
         ),
     ]
+    new = asked.summary.get("new")  # earlier releases say whether the version is
+    if isinstance(new, dict) and new["recordings"] not in (0, recordings["in"]):
+        note = f"{counted(new['packaged'], 'utterance')} packaged, {new['dropped']:,} dropped"
+        count = counted(new["recordings"], "recording")
+        tiles.append((count, "new in this run", f"{note}; {new['failed']:,} failed"))
     for name, title in (("wer", "word error rate"), ("cer", "character error rate")):
         if (rate := asked.scores.get(name)) is not None:
             tiles.append(

@@ -8,6 +8,7 @@ few times, and parts stay few. Once most rows are new, everything is divided aga
 
     <scratch>/ledger/plan.json      what workers write, and which shard batches they read
     <scratch>/ledger/wanted.arrow   keys of the recordings that go to new parts, where not all do
+    <scratch>/ledger/new.arrow      keys of the recordings that the newest version does not have
     <scratch>/ledger/<n>.arrow      keys that stay of the newest version, in part n
 
 A version does not reveal how recordings were grouped into work shards.
@@ -26,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from tasks import storage
+from tasks.base.arrays import Bools
 from tasks.base.schema import LEDGER_FILE
 from tasks.publish.ledger import ledger_index as ledger_notes
 from tasks.publish.ledger.changes import Old, compare, departed, enter_outcomes, recordings_now
@@ -36,6 +38,7 @@ from tasks.settings.job import Job
 from tasks.storage import tables, versions
 
 FAN_BITS = 3  # eight parts of one size are joined
+NEW = "ledger/new.arrow"
 KEPT = pa.schema({KEY: pa.uint64(), "gone": pa.bool_()})
 
 
@@ -75,11 +78,14 @@ def plan(job: Job, scratch: Path, has_rejections: bool) -> LedgerPlan:
     departed_keys = np.sort(np.concatenate([np.zeros(0, np.uint64), *removed]))
     for codes in (now.keys, now.digests, departed_keys):
         state.update(codes.data)
+    present = [part.part.table[KEY].to_numpy()[~_removed(part)] for part in old]
+    new = now.keys[~np.isin(now.keys, np.concatenate([np.zeros(0, np.uint64), *present]))]
     if anew:
         fresh = np.ones(len(now.keys), bool)
         old = [old_part._replace(stays=departed(old_part) & old_part.stays) for old_part in old]
     with storage.of(scratch).writing(scratch) as home:
         (home / "ledger").mkdir(parents=True, exist_ok=True)
+        tables.write_arrow(home / NEW, [pa.table({KEY: new})])
         tasks, links = _tasks(home, old, int(now.rows[fresh].sum()), most, single, anew)
         if not anew:
             wanted = pa.table([now.keys[fresh]], schema=pa.schema({KEY: pa.uint64()}))
@@ -93,6 +99,12 @@ def plan(job: Job, scratch: Path, has_rejections: bool) -> LedgerPlan:
         (home / "ledger/plan.json").write_text(json.dumps(saved))
     linked = [(t.name, t.file or ledger_notes.save(job.out, t.table)) for t in links]
     return LedgerPlan(_calls(tasks), linked, state.hexdigest())
+
+
+def _removed(part: Old) -> Bools:
+    """Which recordings of a part were in no source any more when it was published."""
+    removed: Bools = part.part.table["removed"].to_numpy()
+    return removed
 
 
 def count_for(rows: int, most: int) -> int:

@@ -22,7 +22,7 @@ from tasks import storage
 from tasks.accounting import broken, summary
 from tasks.accounting.broken import Broken
 from tasks.accounting.summary import Totals
-from tasks.base.json_types import DatasetJson
+from tasks.base.json_types import Arrived, DatasetJson
 from tasks.base.schema import LEDGER, LEDGER_FILE
 from tasks.publish import previous_version
 from tasks.publish.outcomes import recording_digests, shard_batches
@@ -38,6 +38,8 @@ class Written:
     file: tuple[str, int]  # sha256 and bytes
     note_file: str  # name of the file with its note
     gone: list[str]  # recordings that have left the sources since the version before
+    arrived: dict[str, Arrived]  # by dataset, those that the version before does not have
+    lost: dict[str, list[Broken]]  # by dataset, the first of these that failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +61,30 @@ class LedgerPart(NamedTuple):
 def tell(ledger: pa.Table) -> pa.Table:
     """ACCOUNTS of a part, with its totals and failures as metadata."""
     totals = summary.totals(ledger)
+    facts = {
+        "sums": totals.sums.to_pylist(),
+        "recordings": totals.recordings,
+        "broken": broken_of(ledger),
+    }
+    return recording_digests.of_ledger(ledger).replace_schema_metadata({"told": json.dumps(facts)})
+
+
+def broken_of(ledger: pa.Table) -> dict[str, list[Broken]]:
+    """By dataset, the first recordings that failed."""
     failed = ledger.filter(pc.equal(ledger["outcome"], "failed"))
-    first = {
+    return {
         name: broken.of_ledger(ledger.filter(pc.equal(ledger["dataset"], name)))
         for name in pc.unique(failed["dataset"]).to_pylist()
     }
-    facts = {"sums": totals.sums.to_pylist(), "recordings": totals.recordings, "broken": first}
-    return recording_digests.of_ledger(ledger).replace_schema_metadata({"told": json.dumps(facts)})
+
+
+def arrived_of(ledger: pa.Table) -> tuple[dict[str, Arrived], dict[str, list[Broken]]]:
+    """By dataset, what became of the recordings of these rows, and the first that failed."""
+    found = {}
+    for name in pc.unique(ledger["dataset"]).to_pylist():
+        counts = summary.of_ledger(ledger.filter(pc.equal(ledger["dataset"], name)))
+        found[name] = summary.arrived(counts)
+    return found, broken_of(ledger)
 
 
 def save(out: Path, note: pa.Table) -> str:
@@ -105,9 +124,29 @@ def portions(out: Path, scratch: Path) -> list[Portion]:
     return sorted(recorded, key=lambda portion: portion.name)
 
 
-def _portion(out: Path, name: str, file: list[Any], note_file: str, gone: list[str]) -> Portion:
+def _read(lists: dict[str, list[Any]]) -> dict[str, list[Broken]]:
+    return {name: [Broken(*fields) for fields in some] for name, some in lists.items()}
+
+
+def _portion(
+    out: Path,
+    name: str,
+    file: list[Any],
+    note_file: str,
+    gone: list[str],
+    arrived: dict[str, Arrived],
+    lost: dict[str, list[Any]],
+) -> Portion:
     noted = json.loads(previous_version.read(out, note_file).schema.metadata[b"told"])
     counts = {key: (live, failed) for key, (live, failed) in noted["recordings"].items()}
     totals = Totals(pa.Table.from_pylist(noted["sums"], schema=summary.SUMS), counts)
-    first = {key: [Broken(*fields) for fields in some] for key, some in noted["broken"].items()}
-    return Portion(name, (file[0], file[1]), note_file, gone, totals, first)
+    return Portion(
+        name,
+        (file[0], file[1]),
+        note_file,
+        gone,
+        arrived,
+        _read(lost),
+        totals,
+        _read(noted["broken"]),
+    )

@@ -18,6 +18,7 @@ from tasks.base.errors import RunError
 from tasks.base.schema import LEDGER
 from tasks.publish import previous_version
 from tasks.publish.choosing import corpus_rejections
+from tasks.publish.ledger import layout
 from tasks.publish.ledger import ledger_index as ledger_notes
 from tasks.publish.ledger import rows as ledger_rows
 from tasks.publish.ledger.layout import Task
@@ -55,6 +56,7 @@ def write(
             rows = ledger_rows.with_outcomes(
                 rows, _outcomes(scratch / corpus_rejections.FILE, slices)
             )
+    new = tables.read_arrow(scratch / layout.NEW)[KEY].combine_chunks()
     written = []
     for number, task in zip(numbers, tasks, strict=True):
         part_rows = rows.slice(0, 0)
@@ -62,6 +64,9 @@ def write(
             portion, count = task.portion
             inside = shard_batches.slice_of(rows[KEY].to_numpy(), count) == portion
             part_rows = rows if inside.all() else rows.filter(pa.array(inside))
+        arrived = (
+            part_rows.filter(pc.is_in(part_rows[KEY], new)) if newest else part_rows.slice(0, 0)
+        )
         part_rows = part_rows.drop_columns([KEY])
         gone: list[str] = []
         if task.before:
@@ -69,7 +74,8 @@ def write(
             kept, departed = _before(newest, task, scratch / f"ledger/{number}.arrow")
             gone = departed["recording"].to_pylist()
             part_rows = pa.concat_tables([part_rows, kept, departed])
-        written.append(_write(job, task.name, ledger_rows.in_order(part_rows), staging, gone))
+        part_rows = ledger_rows.in_order(part_rows)
+        written.append(_write(job, task.name, part_rows, staging, gone, arrived))
     ledger_notes.note(scratch, numbers[0], written)
 
 
@@ -89,7 +95,7 @@ def link(
         old = storage.inside(newest, name)
         if not storage.of(newest).link(old, staging / name, sha256, size, guard):
             raise RunError(versions.differs(newest, name))
-        written.append(Written(name, (sha256, size), note_file, []))
+        written.append(Written(name, (sha256, size), note_file, [], {}, {}))
     ledger_notes.note(scratch, 900_000 + number, written)
 
 
@@ -98,7 +104,15 @@ def linking(links: Sequence[tuple[str, str]]) -> list[Sequence[tuple[str, str]]]
     return [links[low : low + LINKED] for low in range(0, len(links), LINKED)]
 
 
-def _write(job: Job, name: str, ledger: pa.Table, staging: Path, gone: list[str]) -> Written:
+def _write(
+    job: Job,
+    name: str,
+    ledger: pa.Table,
+    staging: Path,
+    gone: list[str],
+    arrived: pa.Table,
+) -> Written:
+    """`arrived`: rows of recordings that the version before does not have."""
     # What a dead worker left may be a link into a published version.
     storage.of(staging).detach(staging / name)
     with storage.of(staging).writing(staging, job.scratch) as home:
@@ -108,7 +122,9 @@ def _write(job: Job, name: str, ledger: pa.Table, staging: Path, gone: list[str]
             file = HashedFile(raw)
             pq.write_table(ledger, file, compression="zstd")
     note_file = ledger_notes.save(job.out, ledger_notes.tell(ledger))
-    return Written(name, (file.sha.hexdigest(), file.size), note_file, gone)
+    return Written(
+        name, (file.sha.hexdigest(), file.size), note_file, gone, *ledger_notes.arrived_of(arrived)
+    )
 
 
 def _before(newest: Path, task: Task, kept: Path) -> tuple[pa.Table, pa.Table]:

@@ -1,0 +1,46 @@
+"""Whether a person has paused a deployment or its schedule in Prefect's UI: that stays so when
+`uttermill serve` starts again.
+
+Prefect's runner would pause each deployment as it ends, and a start would end every pause. So
+`serve` pauses it by itself, and a tag tells both apart: it is on the deployment while it is served,
+and stays there if the deployment is paused already.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import UUID
+
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import DeploymentUpdate
+from prefect.exceptions import ObjectNotFound
+
+TAG = "uttermill"
+SERVED = "served"
+
+
+class Pauses(NamedTuple):
+    """What a person has paused."""
+
+    deployment: bool = False
+    schedule: bool = False
+
+
+async def of(deployment: str) -> Pauses:
+    """Of a deployment `prepare/NAME`, as it was left; none if there is no such deployment."""
+    async with get_client() as client:
+        try:
+            known = await client.read_deployment_by_name(deployment)
+        except ObjectNotFound:
+            return Pauses()
+    inactive = [not schedule.active for schedule in known.schedules]
+    by_person = known.paused and SERVED in known.tags
+    return Pauses(by_person, bool(inactive) and all(inactive))
+
+
+async def pause_unserved(deployment: UUID) -> None:
+    """No run becomes due while nobody serves the deployment."""
+    async with get_client() as client:
+        known = await client.read_deployment(deployment)
+        if not known.paused:
+            await client.update_deployment(deployment, DeploymentUpdate(paused=True, tags=[TAG]))

@@ -54,7 +54,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], Exit]] = {
     "schema": tool_commands.schema,
     "models": tool_commands.models,
     "init": tool_commands.init,
-    "completion": tool_commands.completion,
+    "completion": tool_commands.completion_script,
 }
 
 

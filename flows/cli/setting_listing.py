@@ -60,6 +60,7 @@ EXAMPLES = {
     "cluster.gpus": "[0, 1]",
     "cluster.memory_limit": "4GB",
     "cluster.asr_threads": "2",
+    "cluster.max_recompute_hours": "10",
     "cluster.address": "tcp://scheduler:8786",
     "cluster.class_name": "dask_jobqueue.SLURMCluster",
     "cluster.class_packages": "[dask_jobqueue]",

@@ -58,10 +58,8 @@ def init(args: argparse.Namespace) -> Exit:
     return print_answer(args, starting.init(args), starting.shown)
 
 
-def completion(args: argparse.Namespace) -> Exit:
-    import shtab
+def completion_script(args: argparse.Namespace) -> Exit:
+    from flows.cli import completion
 
-    from flows.cli.arguments import parser
-
-    print(shtab.complete(parser(), args.shell))
+    print(completion.script(args.shell))
     return Exit.DONE

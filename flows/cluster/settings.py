@@ -152,6 +152,12 @@ class ClusterSettings(StageSettings):
     check_disk: bool = Transient(
         True, "Refuse to start when `uttermill estimate` forecast more disk than is free."
     )
+    max_recompute_hours: float | None = Transient(
+        None,
+        "Refuse to start when a run would compute more hours of audio again that an earlier run has "
+        "done, after an upgrade, say; default: no limit.",
+        ge=0,
+    )
     tls: Literal["auto", "none"] | TlsSettings = Transient(
         "auto",
         "Encrypts and authenticates all traffic of the cluster. auto: a local cluster makes a "

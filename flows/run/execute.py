@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from flows.checks import check
 from flows.cluster import worker_counts
-from flows.run import estimates, ledger_items, metrics, report, run_folder
+from flows.run import estimates, ledger_items, metrics, plans, report, run_folder
 from flows.settings import PrepareSettings
 from tasks import pipeline, storage
 from tasks.accounting import broken, summary
@@ -158,6 +158,7 @@ def opened(settings: PrepareSettings) -> Iterator[Body]:
         outer.enter_context(once.listing())
         job = check(settings)
         estimates.check_disk(job, settings.cluster)
+        plans.check_recompute(settings)
         # On an object store only temporary copies take room here.
         places = [Path(tempfile.gettempdir()), *([] if storage.of(job.out).remote else [job.out])]
         outer.enter_context(owners.naming(*places))

@@ -57,6 +57,20 @@ def of_out(settings: PrepareSettings) -> JsonObject:
         }
 
 
+def check_recompute(settings: PrepareSettings) -> None:
+    """ConfigError if a run would compute more audio again than the settings allow."""
+    limit = settings.cluster.max_recompute_hours
+    if limit is None or (hours := (plan := of(settings, brief=True))["hours_again"]) <= limit:
+        return
+    causes = {name for entry in plan["stages"].values() for name in entry["because"]}
+    because = f" ({', '.join(sorted(causes))})" if causes else ""
+    raise ConfigError(
+        f"this would compute {hours:.4g} h of audio again that an earlier run has done{because}, "
+        f"more than cluster.max_recompute_hours ({limit:g}) allows; to allow it once, run "
+        "`uttermill run SETTINGS.yaml --set cluster.max_recompute_hours=null`"
+    )
+
+
 def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
     job = settings.job()
     before = run_folder.known_settings(job.out) or run_folder.estimated_settings(job.out)

@@ -207,7 +207,7 @@ def test_where_nothing_lives_the_caller_decides(
     with pytest.raises(KilledFromOutside):
         stage.run("filter", job, SHARD, isolate=True)
     monkeypatch.setattr(memory_limits, "kills", iter(range(1000)).__next__)
-    with pytest.raises(KilledFromOutside, match="those of 1 items in a row"):
+    with pytest.raises(KilledFromOutside, match="those of 1 item in a row"):
         alone(job)
     assert stage.pending("filter", job, SHARD) == (1, COUNT - 1)
     assert isolate.resigned(functools.partial(stage.run, isolate=True), "filter", job, SHARD)

@@ -1,0 +1,130 @@
+"""The script of `uttermill completion`: what each argument may be, by its metavar.
+
+Words that the code knows (formats, kinds of plug-ins, settings) stand in the script. Splits and
+reasons are those of the version that the command line names, else those that the code knows.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+import shtab
+
+from flows.cli import setting_listing
+from flows.cli.arguments import parser
+from tasks import plugins
+from tasks.base import shelves
+from tasks.base.errors import CODES
+from tasks.models import registry
+
+PATHS = ("SETTINGS.yaml", "OUT", "DATASET", "DIR", "FOLDER", "PATH", "FILE")
+#: Shell functions by metavar.
+FUNCTIONS = {
+    "F": "formats",
+    "S": "splits",
+    "R": "reasons",
+    "KIND[.NAME]": "kinds",
+    "STAGE": "stages",
+    "A.B=C": "sets",
+    "NAME": "models",
+}
+SPLITS = ("train", "dev", "test")
+#: Asks the newest version of an OUT, or a version, that stands on the command line.
+IN_VERSION = r"""
+_uttermill_in_version() {
+  local word file
+  for word in "${COMP_WORDS[@]:2}"; do
+    for file in "$word/dataset.json" "$word/datasets/latest/dataset.json"; do
+      [ -f "$file" ] && { grep -oE -- "$1" "$file" | cut -d '"' -f "$2" | sort -u; return; }
+    done
+  done
+}
+_uttermill_splits() {
+  local found=$(_uttermill_in_version '"split": *"[^"]+"' 4)
+  compgen -W "${found:-$_uttermill_known_splits}" -- "$1"
+}
+_uttermill_reasons() {
+  local found=$(_uttermill_in_version '"(shard|filter|resample|transcribe|package)\.[^"]+"' 2)
+  compgen -W "${found:-$_uttermill_known_reasons}" -- "$1"
+}
+"""
+#: After `package.seed=` no space, so that the value can follow.
+NO_SPACE = """
+_uttermill() {
+  _shtab_uttermill
+  [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
+  return 0
+}
+complete -o bashdefault -F _uttermill uttermill"""
+
+
+def script(shell: str) -> str:
+    """The script for bash, zsh or tcsh."""
+    whole = parser()
+    known = words()
+    for action in _actions(whole):
+        if action.choices or action.metavar is None or "--fraction" in action.option_strings:
+            continue
+        if action.metavar in PATHS:
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+        elif action.metavar in FUNCTIONS:
+            name = FUNCTIONS[str(action.metavar)]
+            listed = f"({' '.join(known[name])})"
+            action.complete = {  # type: ignore[attr-defined]
+                "bash": f"_uttermill_{name}",
+                "zsh": listed,
+                "tcsh": listed,
+            }
+    text: str = shtab.complete(whole, shell, preamble={"bash": "\n".join(_functions(known))})
+    return text + NO_SPACE if shell == "bash" else text
+
+
+def words() -> dict[str, list[str]]:
+    """What arguments may be, by the name of their function."""
+    every = list(chain.from_iterable(setting_listing.of(None).values()))
+    names = [entry["setting"] for entry in every]
+    named = (f"{kind}.{name}" for kind in shelves.SHELVES for name in shelves.names(kind))
+    return {
+        "formats": shelves.names("formats"),
+        "splits": list(SPLITS),
+        "reasons": sorted(set(_reasons())),
+        "kinds": [*shelves.SHELVES, *named],
+        "stages": list(dict.fromkeys([*setting_listing.GROUPS, *names])),
+        "sets": [f"{name}=" for name in dict.fromkeys(_assignable(every))],
+        "models": [model.name for model in registry.MODELS],
+    }
+
+
+def _assignable(every: Iterable[dict[str, object]]) -> Iterator[str]:
+    """Settings as `--set` takes them: sources by number, plug-ins by `use`."""
+    for entry in every:
+        name = str(entry["setting"]).replace("sources.", "sources.0.", 1)
+        yield f"{name}.use" if f"{name}.use=" in str(entry["example"]) else name
+
+
+def _reasons() -> Iterator[str]:
+    """Most that there are: rules on texts have their plug-ins' names."""
+    for name in shelves.names("filters"):
+        for both in getattr(plugins.module("filters", name), "REASONS", {}).values():
+            yield from (f"filter.{reason}" for reason in both)
+    yield from (f"transcribe.{name}" for name in shelves.names("text"))
+    for stage in ("shard", "filter", "transcribe"):
+        yield from (f"{stage}.{code}" for code in CODES)
+
+
+def _functions(known: dict[str, list[str]]) -> Iterator[str]:
+    for name, listed in known.items():
+        yield f"_uttermill_known_{name}='{' '.join(listed)}'"
+        yield f'_uttermill_{name}() {{ compgen -W "$_uttermill_known_{name}" -- "$1"; }}'
+    yield IN_VERSION
+
+
+def _actions(command: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """The arguments of a command and of those below it."""
+    for action in command._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from _actions(below)

@@ -1,0 +1,41 @@
+"""A run that would compute much again is refused before it starts, where the settings say so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flows import settings
+from flows.run import execute, run_folder
+from tasks import pipeline
+from tasks.base.errors import ConfigError
+from tests.helpers import corpus
+
+
+def test_a_run_over_the_limit_does_not_start(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 2)
+    sets = ["transcribe.backend.use=fake", "shard.settle_seconds=0", "history=none"]
+
+    def asked(*more: str) -> settings.PrepareSettings:
+        return settings.read(None, [str(tmp_path / "in")], str(tmp_path / "out"), [*sets, *more])
+
+    limited = "cluster.max_recompute_hours=0"
+    with execute.opened(asked(limited)):
+        pass  # all is new, and nothing is computed again
+    with run_folder.record(tmp_path / "out", asked()) as run:
+        _, stages = pipeline.run_here(asked().job())
+        run.finish({"stages": stages})
+    with execute.opened(asked(limited)):
+        pass  # nothing is left to do
+    changed = "resample.rate=8000"
+    with (
+        pytest.raises(ConfigError, match="of audio again that an earlier run has done") as told,
+        execute.opened(asked(limited, changed)),
+    ):
+        pass
+    assert "resample.rate" in str(told.value)
+    assert "--set cluster.max_recompute_hours=null" in str(told.value)
+    for spared in ("cluster.max_recompute_hours=null", "cluster.max_recompute_hours=1"):
+        with execute.opened(asked(spared, changed)):
+            pass

@@ -154,8 +154,8 @@ class ClusterSettings(StageSettings):
     )
     max_recompute_hours: float | None = Transient(
         None,
-        "Refuse to start when a run would compute more hours of audio again that an earlier run has "
-        "done, after an upgrade, say; default: no limit.",
+        "Refuse to start when a run would compute more hours of audio again that an earlier run "
+        "has done, after an upgrade, say; default: no limit.",
         ge=0,
     )
     tls: Literal["auto", "none"] | TlsSettings = Transient(

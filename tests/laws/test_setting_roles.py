@@ -312,7 +312,7 @@ SOURCES: dict[str, set[str]] = {
 CLUSTER = {"kind", "workers", "gpus", "workers_per_gpu", "memory_limit", "asr_threads",
            "item_timeout", "timeout_factor", "cache_gb", "address", "class_name",
            "class_packages", "options", "dashboard", "performance_report", "check_disk",
-           "tls"}  # fmt: skip
+           "max_recompute_hours", "tls"}  # fmt: skip
 TLS = {"ca_file", "cert", "key"}
 
 #: No rule on one clip: `test_duplicates.py` sees that these thresholds decide.

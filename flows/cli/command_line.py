@@ -67,11 +67,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             scope.enter_context(environment.setting(name, os.environ.get(name, value)))
         scope.enter_context(environment.with_home())
         scope.enter_context(environment.loopback_without_proxy())
-        scope.enter_context(process_setup.interrupts_heard())
+        heard = scope.enter_context(process_setup.interrupts_heard())
         scope.callback(log.setLevel, log.level)
         log.setLevel(logging.INFO)
         scope.enter_context(sent_to(logging.StreamHandler(), "%(levelname)s %(message)s"))
-        return _run(args, is_own_process=argv is None)
+        return _run(args, heard, is_own_process=argv is None)
 
 
 def _show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -89,7 +89,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
         raise
 
 
-def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
+def _run(args: argparse.Namespace, heard: process_setup.Heard, is_own_process: bool) -> Exit:
     try:
         if is_own_process:
             without_search_at_exit()
@@ -99,7 +99,7 @@ def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
         sys.stdout.flush()
         return code
     except (KeyboardInterrupt, SystemExit):
-        return _fail(args, INTERRUPTED, Exit.INTERRUPTED)
+        return _interrupted(args, heard)
     except ConfigError as error:
         return _fail(args, str(error), Exit.USAGE)
     except run_commands.Declined as error:
@@ -130,7 +130,11 @@ def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
             return _fail(args, sentence, Exit.FAILED)
         if not process_setup.was_interrupt(error):
             raise  # an error of ours
-        return _fail(args, INTERRUPTED, Exit.INTERRUPTED)
+        return _interrupted(args, heard)
+
+
+def _interrupted(args: argparse.Namespace, heard: process_setup.Heard) -> Exit:
+    return _fail(args, INTERRUPTED, Exit.TERMINATED if heard.terminated else Exit.INTERRUPTED)
 
 
 def _fail(

@@ -37,6 +37,7 @@ class Exit(IntEnum):
     FAULT = 3, "verify found a fault"
     HELD = 4, "another run holds OUT; the message names it"
     INTERRUPTED = 130, "interrupted; run it again to continue from there"  # as shells report SIGINT
+    TERMINATED = 143, "ended by SIGTERM; run it again to continue from there"  # as shells report it
 
 
 def print_answer(

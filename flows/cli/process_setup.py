@@ -11,6 +11,7 @@ import threading
 from _thread import interrupt_main
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -77,11 +78,19 @@ def _into_nothing(descriptor: int) -> None:
     os.close(nothing)
 
 
+@dataclass
+class Heard:
+    """Which signal interrupted the command."""
+
+    terminated: bool = False  # by SIGTERM, not by Ctrl-C
+
+
 @contextmanager
-def interrupts_heard() -> Iterator[None]:
+def interrupts_heard() -> Iterator[Heard]:
     """Within, both raise KeyboardInterrupt in the main thread, where this must be called."""
-    with _by_sigterm(), _never_lost():
-        yield
+    heard = Heard()
+    with _by_sigterm(heard), _never_lost(heard):
+        yield heard
 
 
 def was_interrupt(error: BaseException) -> bool:
@@ -96,10 +105,11 @@ def was_interrupt(error: BaseException) -> bool:
 
 
 @contextmanager
-def _by_sigterm() -> Iterator[None]:
+def _by_sigterm(heard: Heard) -> Iterator[None]:
     """SIGTERM ends a command as Ctrl-C does, also where SIGINT is ignored (`nohup … &`)."""
 
     def interrupt(number: int, frame: object) -> None:
+        heard.terminated = True
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, interrupt)
@@ -110,7 +120,7 @@ def _by_sigterm() -> Iterator[None]:
 
 
 @contextmanager
-def _never_lost() -> Iterator[None]:
+def _never_lost(heard: Heard) -> Iterator[None]:
     """An interrupt that Python drops is raised again a moment later.
 
     It drops one that comes in a finalizer or in a callback of the garbage collector; distributed
@@ -122,8 +132,7 @@ def _never_lost() -> Iterator[None]:
         if unraisable.exc_type is not KeyboardInterrupt:
             before(unraisable)
             return
-        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-        number = signal.SIGTERM if ignored else signal.SIGINT
+        number = signal.SIGTERM if heard.terminated else signal.SIGINT
         again = threading.Timer(AGAIN_SECONDS, interrupt_main, [number])
         again.daemon = True
         again.start()

@@ -79,6 +79,11 @@ class CallQueue:
             self.running.discard(future)
         self.ended.set()
 
+    def length(self) -> int:
+        """Calls that run or wait."""
+        with self._lock:
+            return len(self.running) + len(self._waiting)
+
     def snapshot(self) -> list[Future]:
         with self._lock:
             return list(self.running)

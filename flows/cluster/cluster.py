@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from flows import machine
-from flows.cluster import dask_config, local, spawning, worker, worker_counts
+from flows.cluster import dask_config, local, spawning, upkeep, worker, worker_counts
 from flows.cluster.settings import ClusterSettings, TlsSettings
+from flows.cluster.upkeep import Upkeep
 from flows.cluster.worker_counts import CPU, GPU, Needs
 from flows.cluster.worker_list import (
+    Patience,
     Placement,
     SchedulerElsewhere,
     SchedulerHere,
@@ -33,6 +35,7 @@ from tasks.base.logs import log
 if TYPE_CHECKING:
     from distributed import Security
 
+CLOSE_S = 5.0  # s that the end waits for a start that goes on in another thread
 THREADS, OWN_THREADS = 8, 12  # that a worker starts, and that its cluster starts here
 
 
@@ -72,7 +75,10 @@ class Cluster:
         self._scheduler: SchedulerHere | SchedulerElsewhere | None = None
         self._placement: Placement | None = None
         self._open = ExitStack()  # undone when the workers have ended
-        self._closed = False
+        self._closing = threading.Event()
+        self._failure: RunError | None = None  # of the start, which is not tried twice
+        self._upkeep: Upkeep | None = None
+        self._demand: Callable[[], int] = lambda: 0
 
     @property
     def started(self) -> bool:
@@ -83,12 +89,15 @@ class Cluster:
     def client(self) -> Any:
         """The `distributed.Client`; the first use starts the cluster. RunError if that fails."""
         with self._lock:
-            if self._closed:
+            if self._closing.is_set():
                 raise RunError("the cluster of this run is closed")
+            if self._failure is not None:
+                raise self._failure
             if self._client is None:
                 try:
                     self._start()
-                except BaseException:
+                except BaseException as error:
+                    self._failure = error if isinstance(error, RunError) else None
                     self._end()
                     raise
             return self._client
@@ -109,7 +118,7 @@ class Cluster:
         """
         if self.settings.kind == "local":
             return self._fleet.count(kind)
-        asked = (self.settings.workers or 0) if kind == CPU else 0
+        asked = (self.settings.most_workers or 0) if kind == CPU else 0
         return max(1, asked, self.live(kind))
 
     @property
@@ -155,6 +164,14 @@ class Cluster:
                 ) from error
         return bool(holders)
 
+    def follow(self, demand: Callable[[], int]) -> None:
+        """Let the number of workers follow the calls that run or wait, where it is a range."""
+        self._demand = demand
+
+    def queue_word(self) -> str:
+        """What the queue said last of jobs that do not start; "" for nothing."""
+        return self._upkeep.word() if self._upkeep is not None else ""
+
     def renew(self) -> None:
         """Replace the processes of all local workers, none of which runs a call: new ones hold no
         models in memory. Workers that others started may be at work for others."""
@@ -176,9 +193,13 @@ class Cluster:
 
     def close(self) -> None:
         """End all workers within seconds, whatever they do, and remove their files. Idempotent."""
-        with self._lock:
-            self._closed = True
-            self._end()
+        self._closing.set()  # ends a wait for workers, which holds the lock
+        if self._lock.acquire(timeout=CLOSE_S):
+            try:
+                self._end()
+            finally:
+                self._lock.release()
+        # Else another thread is still connecting: it ends the cluster itself when it has.
 
     def __enter__(self) -> Self:
         return self
@@ -202,7 +223,8 @@ class Cluster:
             variables, self.settings.performance_report, self.settings.dashboard
         )
         if self.settings.kind == "class":
-            config["distributed.scheduler.no-workers-timeout"] = None  # a queue may be long
+            patience = self.settings.wait_for_workers
+            config["distributed.scheduler.no-workers-timeout"] = f"{patience} s"
         environment = dask_config.environment(variables)
         # All hold until the end: a nanny uses them again when it replaces a worker.
         self._open.enter_context(spawning.without_main())
@@ -220,6 +242,8 @@ class Cluster:
                 target = self._address_or_cluster(security)
                 client_class: Any = distributed.Client  # untyped
                 self._client = client_class(target, set_as_default=False, security=security)
+                if self._upkeep is not None:  # the client waits for jobs, and for refused ones, too
+                    self._upkeep.start()
             except (OSError, RuntimeError, TimeoutError) as error:
                 raise RunError(f"the Dask cluster does not start: {local.root(error)}") from error
         ours = getattr(self._cluster, "scheduler", None)  # any class by name: it may have none
@@ -229,13 +253,19 @@ class Cluster:
         if self.settings.kind == "local":
             self._placement = Placement(scheduler, None, bool(self._fleet.pins))
         else:
-            admission = await_admission(self._client, scheduler, self._common)
+            admission = await_admission(self._client, scheduler, self._common, self._patience())
             self._remove_handover()  # a killed run's leftovers
             self._placement = Placement(scheduler, admission, None if self._gpu else False)
             if self._gpu and len(self._placement.kinds) == 1:
                 log.info("all workers have the resource GPU, or none has: any runs any stage")
         for action in self._on_start:
             action(self._client)
+
+    def _patience(self) -> Patience:
+        seconds, upkeep = self.settings.wait_for_workers, self._upkeep
+        if upkeep is None:
+            return Patience(seconds, self._closing)
+        return Patience(seconds, self._closing, upkeep.word, lambda: upkeep.fault)
 
     def _security(self) -> Security | None:
         """The certificates of all traffic; None: it is plain, or the cluster class knows."""
@@ -255,8 +285,7 @@ class Cluster:
             return self.settings.address
         if self.settings.kind == "class":
             self._cluster = self.settings.new_cluster()
-            if self.settings.workers and hasattr(self._cluster, "scale"):
-                self._cluster.scale(self.settings.workers)
+            self._upkeep = upkeep.of(self._cluster, self.settings.workers, lambda: self._demand())
             return self._cluster
         self._cluster = local.start(
             self._fleet,
@@ -274,6 +303,8 @@ class Cluster:
             )
 
     def _end(self) -> None:
+        if self._upkeep is not None:
+            self._upkeep.close(local.CLOSE_S)
         workers = local.processes(self._cluster)
         try:
             if self._client is not None:
@@ -292,6 +323,7 @@ class Cluster:
         finally:  # a second Ctrl-C must not leave workers either
             local.kill(workers)
             self._client = self._cluster = self._scheduler = self._placement = None
+            self._upkeep = None
             self._open.close()
             if self.settings.kind == "class":
                 gc.collect()  # dask_jobqueue's clusters remove the files of their keys only then

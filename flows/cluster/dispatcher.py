@@ -164,6 +164,12 @@ class Dispatcher:
         except Exception as error:  # of the call: whatever it is comes from there
             raise RunError(f"{fn.__name__}: {type(error).__name__}: {error}") from error
 
+    def wanted(self) -> int:
+        """Calls that run or wait for a worker."""
+        with self._lock:
+            queues = list(self._queues.values())
+        return sum(calls.length() for calls in queues)
+
     def cancel(self) -> None:
         """End running and queued calls with KeyboardInterrupt and start no more."""
         self._cancelled.set()

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from flows.cluster.gpus import NAME, Chosen, check_devices
 from tasks.base import masking
@@ -87,6 +87,19 @@ class TlsSettings(StageSettings):
         )
 
 
+class WorkerRange(StageSettings):
+    """As many workers of a cluster class as there are calls for, between two numbers."""
+
+    min: int = Transient(0, "Workers that are kept whatever there is to do.", ge=0)
+    max: int = Transient(..., "Workers that there are at most.", ge=1)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min > self.max:
+            raise ValueError(f"min is {self.min}, above max, which is {self.max}")
+        return self
+
+
 class ClusterSettings(StageSettings):
     """Where work runs; changes speed only."""
 
@@ -96,11 +109,17 @@ class ClusterSettings(StageSettings):
         "cluster class.",
         mark=FIXED,
     )
-    workers: int | None = Transient(
+    workers: Annotated[int, Field(ge=1)] | WorkerRange | None = Transient(
         None,
         "Worker processes without a GPU; default: one per CPU that no GPU worker "
-        "uses, at most 8, each with 1 GB beyond its libraries and models.",
-        ge=1,
+        "uses, at most 8, each with 1 GB beyond its libraries and models. For kind class: workers "
+        "that are kept alive, or {min: …, max: …}, between which their number follows the work.",
+    )
+    wait_for_workers: float = Transient(
+        1800.0,
+        "Seconds that a run waits while no worker is there, for kinds address and class; what the "
+        "queue says is logged every minute, and ends the run in the end.",
+        gt=0,
     )
     gpus: Chosen = Transient(
         "auto",
@@ -222,6 +241,8 @@ class ClusterSettings(StageSettings):
                 "a list in cluster.gpus is for the kind local; give workers that you start "
                 "yourself the Dask resource GPU=1, and CUDA_VISIBLE_DEVICES"
             )
+        if self.kind != "class" and isinstance(self.workers, WorkerRange):
+            raise ValueError("a range in cluster.workers is for the kind class; give a number")
         certificates = isinstance(self.tls, TlsSettings)
         if certificates and self.kind == "class":
             raise ValueError(
@@ -232,6 +253,11 @@ class ClusterSettings(StageSettings):
         if certificates and self.kind == "address" and not encrypted:
             raise ValueError("with cluster.tls, cluster.address starts with tls://")
         return self
+
+    @property
+    def most_workers(self) -> int | None:
+        """Worker processes without a GPU that are asked for, at most; None: as many as fit."""
+        return self.workers.max if isinstance(self.workers, WorkerRange) else self.workers
 
     def rooted(self) -> Self:
         """The same with absolute paths."""
@@ -267,7 +293,7 @@ class ClusterSettings(StageSettings):
         maker = cluster_class(self.class_name)
         try:
             return maker(**self.options)
-        except TypeError as error:  # most often an option that it does not have
+        except (TypeError, ValueError) as error:  # most often an option that it does not have
             raise ConfigError(f"cluster.options do not fit {self.class_name}: {error}") from error
 
 

@@ -129,8 +129,8 @@ def local_workers(settings: ClusterSettings, gpu: bool, needed: Needs = Needs())
     found = gpus.devices(settings.gpus) if gpu and settings.kind == "local" else ()
     pins = tuple(device for device in found for _ in range(settings.workers_per_gpu))
     limit = memory_limits.of_run()
-    if settings.workers:
-        wanted = min(settings.workers, needed.fitting(limit) - len(pins))
+    if settings.most_workers:
+        wanted = min(settings.most_workers, needed.fitting(limit) - len(pins))
     else:
         from dask.system import CPU_COUNT  # respects cgroups
 
@@ -160,14 +160,14 @@ def check_memory(job: Job, settings: ClusterSettings, history: str) -> None:
         return
     limit = memory_limits.of_run()
     needs(job, history).check(limit)
-    if not settings.workers and settings.memory_limit == "auto":
+    if not settings.most_workers and settings.memory_limit == "auto":
         return  # a run with nothing to do imports no Dask
     needed = needs(job)
     workers = local_workers(settings, bool(gpu.stages(job)), needed)
-    if settings.workers and workers.cpus < settings.workers:
+    if settings.most_workers and workers.cpus < settings.most_workers:
         log.warning(
             "cluster.workers is %d, but %d fit into %s (%s): %s; this run has so many",
-            settings.workers,
+            settings.most_workers,
             workers.cpus,
             in_gb(limit.bytes),
             limit.source,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, NamedTuple, NoReturn
@@ -23,7 +23,9 @@ PAUSES = (0.1, 0.2, 0.5, 1, 2, 4)  # s between attempts to reach all workers
 EVENTS = "all"  # Dask's topic of workers that join and leave
 
 Resources = dict[str, float]  # Dask's, by name
-WAIT_S = 60.0  # s between two log lines about a cluster without workers
+TELL_S = 60.0  # s between two log lines about a cluster without workers
+FIRST_S = 7.0  # s before the first of them: by then the queue has been asked once
+LOOK_S = 0.2  # s between two looks for a first worker
 ADMITTED_S = 120.0  # s that a call waits for an admitted worker while there are only others
 
 
@@ -217,27 +219,63 @@ class Placement:
         return {} if len(may) == len(workers) else {"workers": may}
 
 
+@dataclass(frozen=True)
+class Patience:
+    """How long a run waits for its first worker, s; what ends the wait before; what the queue says
+    meanwhile, "" for nothing; and why no worker can come, if so."""
+
+    seconds: float
+    ended: threading.Event
+    word: Callable[[], str] = str
+    fault: Callable[[], RunError | None] = lambda: None
+
+
 def await_admission(
-    client: Any, scheduler: SchedulerHere | SchedulerElsewhere, common: Path | None
+    client: Any,
+    scheduler: SchedulerHere | SchedulerElsewhere,
+    common: Path | None,
+    patience: Patience,
 ) -> Admission:
     """Wait until one of the workers that others started may work for this run.
 
-    RunError when every worker that answers is refused.
+    RunError when every worker that answers is refused, when none has joined in time, or when the
+    wait is ended.
     """
     admission = Admission(client, common)
+    began = monotonic()
+    tell = began + FIRST_S
     while not admission.of(workers := scheduler.resources()):
+        if patience.ended.is_set():
+            raise RunError("the cluster of this run is closed")
+        if fault := patience.fault():
+            raise fault
         if admission.asks(workers):  # with the next call
             continue
         if admission.refused(workers):
             refuse(admission, workers)
-        if not workers:
-            log.info("no worker has joined the scheduler yet; waiting for one")
-            with suppress(TimeoutError):
-                client.wait_for_workers(1, timeout=WAIT_S)
+        now, left = monotonic(), began + patience.seconds - monotonic()
+        what = "no worker answers" if workers else "no worker has joined the scheduler"
+        if left <= 0:
+            raise RunError(
+                f"{what} within {_minutes(patience.seconds)} (cluster.wait_for_workers)"
+                f"{_because(patience.word())}; finished work is kept: mend that, or raise the "
+                "setting, and run again"
+            )
+        if now >= tell:
+            because = _because(patience.word())
+            log.info("%s yet%s; waiting for up to %s", what, because, _minutes(left))
             scheduler.refresh()
-        else:  # it has just died, or is too busy to answer
-            time.sleep(0.5)
+            tell = now + TELL_S
+        patience.ended.wait(min(LOOK_S, left))
     return admission
+
+
+def _because(word: str) -> str:
+    return f": {word}" if word else ""
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def refuse(admission: Admission, workers: Collection[str]) -> NoReturn:

@@ -111,6 +111,7 @@ class ClusterExecutor:
         self.settings = settings
         self.metrics = metrics if metrics is not None else Metrics()
         self.dispatcher = Dispatcher(cluster)
+        cluster.follow(self.dispatcher.wanted)
         #: Results, by stage and shard, of stages that ran in the call of the stage before them.
         self._ahead: dict[tuple[str, str], Done | Exception] = {}
 

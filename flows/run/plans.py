@@ -132,7 +132,7 @@ class _Rates:
 
     def __init__(self, settings: PrepareSettings, job: Job) -> None:
         self.used = {name: _plugins(settings, name) for name in STAGES}
-        self.workers = settings.cluster.workers
+        self.workers = settings.cluster.most_workers
         self.runs = [*islice(_runs(job.out), LAST_RUNS)]
         self.estimated = (estimates.newest(job) or {}).get("costs", {}).get("laps", {})
 

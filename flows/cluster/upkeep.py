@@ -1,0 +1,284 @@
+"""Keeps the jobs of a cluster class (Slurm's and the like) at the number that the settings ask for:
+a job that has ended, that was refused, or that is near its walltime is replaced."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from math import ceil, inf
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from flows.cluster import batch_queue
+from flows.cluster.batch_queue import QueuedJob
+from flows.cluster.settings import WorkerRange
+from tasks.base.errors import RunError
+from tasks.base.logs import log
+
+if TYPE_CHECKING:
+    from distributed import SpecCluster
+
+CHECK_S = 5.0  # s between two looks at the jobs
+AGAIN_S = 60.0  # s between two tries of a queue that refuses jobs, and between two log lines
+LOST_S = 300.0  # s without any worker after which a job is given up whose queue cannot be asked
+IDLE_S = 30.0  # s that more workers than calls are kept
+STEP_S = 120.0  # s that submitting, or cancelling, all jobs may take
+FAILED_STARTS = 3  # jobs in a row that end before any worker of theirs has joined
+#: A worker takes no new call in the last part of its walltime: so many times what a call takes, and
+#: some seconds for its end; but never in more than half of the walltime.
+LAST_CALLS, LAST_S = 2.0, 20.0
+
+
+class Upkeep:
+    """A thread that keeps a `distributed.SpecCluster` at its number of workers; its jobs may have
+    several workers each, and count as whole.
+
+    `demand`: calls that run or wait, asked where `wanted` is a range.
+    """
+
+    def __init__(
+        self, cluster: SpecCluster, wanted: int | WorkerRange, demand: Callable[[], int]
+    ) -> None:
+        self._cluster: Any = cluster
+        self._wanted = wanted
+        self._demand = demand
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="keep-workers", daemon=True)
+        self._joined: set[Any] = set()  # jobs of which a worker was seen
+        self._missing: dict[Any, float] = {}  # since when no worker of such a job is there
+        self._retired: set[Any] = set()  # jobs near their walltime
+        self._failed_starts = 0
+        self._next_try = 0.0  # monotonic s
+        self._surplus_since = inf
+        self._word = ""
+
+    def start(self) -> None:
+        """Submit the first jobs, and see to them from now on."""
+        self._thread.start()
+
+    def close(self, timeout: float) -> None:
+        """End the thread; idempotent."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+        give_up_refused(self._cluster.workers.values())
+
+    def word(self) -> str:
+        """What the queue said last of jobs that do not start; "" for nothing."""
+        return self._word
+
+    @property
+    def fault(self) -> RunError | None:
+        """Why no worker will ever come; None as long as one may, or is there."""
+        if self._failed_starts < FAILED_STARTS or self._joined:
+            return None
+        return RunError(
+            f"{self._failed_starts} jobs in a row ended before a worker of theirs joined; the "
+            "jobs' own logs (cluster.options.log_directory) say why"
+        )
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            # The cluster is closed meanwhile, or its queue takes too long: the next look decides.
+            with suppress(TimeoutError, OSError):
+                self._look()
+            self._ended.wait(CHECK_S)
+
+    def _look(self) -> None:
+        """Find the jobs that are over or near their end, and bring the number back."""
+        cluster = self._cluster
+        jobs = dict(cluster.workers)
+        present = jobs_with(workers_of(cluster.worker_spec), self._names())
+        self._joined |= present
+        queued = batch_queue.ask(jobs)
+        gone = self._gone(jobs, present, queued)
+        if queued is not None:
+            self._word = batch_queue.reason_of(queued.values())
+            self._retire(queued, present)
+        drained = {name for name in self._retired if not self._busy(name)} - gone
+        if gone or drained:
+            if not self._ended.is_set() and gone:
+                log.info("%d jobs of workers ended; they are replaced", len(gone))
+            self._on_loop(self._drop, gone | drained)
+        wanted = self._jobs_wanted() + len(self._retired & set(cluster.worker_spec))
+        if self._ended.is_set() or monotonic() < self._next_try or self.fault is not None:
+            return
+        if len(cluster.worker_spec) < wanted:
+            self._grow(wanted)
+        surplus = len(cluster.worker_spec) - wanted
+        if surplus <= 0 or not isinstance(self._wanted, WorkerRange):
+            self._surplus_since = inf
+        elif monotonic() > (since := min(self._surplus_since, monotonic())) + IDLE_S:
+            self._shrink(surplus)
+        else:
+            self._surplus_since = since
+
+    def _gone(
+        self,
+        jobs: Mapping[Any, Any],
+        present: set[Any],
+        queued: Mapping[Any, QueuedJob] | None,
+    ) -> set[Any]:
+        """Jobs that are over: the queue has forgotten them, or no worker of theirs has been there
+        for a while."""
+        now = monotonic()
+        for name in jobs:
+            if name in present or name not in self._joined:
+                self._missing.pop(name, None)
+            else:
+                self._missing.setdefault(name, now)
+        lost = {name for name, since in self._missing.items() if now > since + LOST_S}
+        lost |= {name for name, job in jobs.items() if over(job)}
+        if queued is not None:
+            lost |= jobs.keys() - queued.keys() - present
+        for name in lost:
+            if name in self._joined:
+                self._failed_starts = 0
+            elif not was_refused(jobs[name]):
+                self._failed_starts += 1
+        return lost
+
+    def _jobs_wanted(self) -> int:
+        each = workers_each(self._cluster.new_spec)
+        if not isinstance(self._wanted, WorkerRange):
+            return ceil(self._wanted / each)
+        workers = min(max(self._demand(), self._wanted.min), self._wanted.max)
+        return ceil(workers / each)
+
+    def _grow(self, wanted: int) -> None:
+        try:
+            self._on_loop(self._add, wanted)
+        except TimeoutError:
+            raise
+        except Exception as error:  # of the class, or of its command: whatever it is, no job began
+            self._word = batch_queue.refusal(error)
+            log.warning(
+                "the queue takes no job: %s; it is asked again in %.0f s", self._word, AGAIN_S
+            )
+            self._next_try = monotonic() + AGAIN_S
+            refused = {n for n, job in self._cluster.workers.items() if was_refused(job)}
+            give_up_refused(self._cluster.workers.values())
+            self._on_loop(self._drop, refused)
+
+    def _shrink(self, surplus: int) -> None:
+        """End idle jobs; those whose workers are not there yet first."""
+        spec = self._cluster.worker_spec
+        present = jobs_with(workers_of(spec), self._names())
+        idle = sorted((n for n in spec if not self._busy(n)), key=lambda name: name in present)
+        self._on_loop(self._drop, set(idle[:surplus]))
+
+    def _retire(self, queued: Mapping[Any, QueuedJob], present: Collection[Any]) -> None:
+        """Jobs near their walltime take no new call; others are started in their place."""
+        takes = self._seconds_of_a_call()
+        near = {
+            name
+            for name, job in queued.items()
+            if name in present and near_its_end(job, takes) and name not in self._retired
+        }
+        if near:
+            self._retired |= near
+            self._on_loop(self._retire_workers, near)
+            log.info("%d jobs of workers are near their walltime; they are replaced", len(near))
+
+    def _seconds_of_a_call(self) -> float:
+        """The longest average of all kinds of calls so far, s."""
+        prefixes = dict.copy(self._cluster.scheduler.task_prefixes).values()
+        return max([0.0, *(float(prefix.duration_average) for prefix in prefixes)])
+
+    def _names(self) -> list[Any]:
+        """Names of the workers that are connected."""
+        return [each.name for each in dict.copy(self._cluster.scheduler.workers).values()]
+
+    def _workers(self, jobs: Collection[Any]) -> list[Any]:
+        """The scheduler's states of the connected workers of some jobs."""
+        job_of = workers_of(self._cluster.worker_spec)
+        states = dict.copy(self._cluster.scheduler.workers).values()
+        return [state for state in states if job_of.get(state.name) in jobs]
+
+    def _busy(self, name: Any) -> bool:
+        return any(state.processing for state in self._workers({name}))
+
+    def _on_loop(self, action: Callable[..., Any], argument: Any) -> None:
+        """Run a coroutine in the cluster's event loop, which alone may change its jobs."""
+        self._cluster.sync(action, argument, callback_timeout=STEP_S)
+
+    async def _drop(self, names: Collection[Any]) -> None:
+        """Forget jobs, which ends what is left of them."""
+        for name in names:
+            self._cluster.worker_spec.pop(name, None)
+            self._missing.pop(name, None)
+            self._joined.discard(name)
+            self._retired.discard(name)
+        await self._cluster
+
+    async def _add(self, wanted: int) -> None:
+        """Submit as many jobs as are missing; RuntimeError of the first that is refused."""
+        while len(self._cluster.worker_spec) < wanted:
+            self._cluster.worker_spec.update(self._cluster.new_worker_spec())
+        await self._cluster
+
+    async def _retire_workers(self, names: Collection[Any]) -> None:
+        addresses = [state.address for state in self._workers(names)]
+        await self._cluster.scheduler.retire_workers(
+            addresses, remove=False, close_workers=False, stimulus_id="near-walltime"
+        )
+
+
+def of(cluster: Any, wanted: int | WorkerRange | None, demand: Callable[[], int]) -> Upkeep | None:
+    """What keeps a cluster, once started, at the number of workers that is wanted (None: that it
+    has). A class that sees to its workers itself is told the number; None then."""
+    from distributed import Scheduler, SpecCluster
+
+    scheduler = getattr(cluster, "scheduler", None)
+    if isinstance(cluster, SpecCluster) and isinstance(scheduler, Scheduler) and cluster.new_spec:
+        has = len(cluster.worker_spec) * workers_each(cluster.new_spec)
+        return Upkeep(cluster, wanted or has, demand)
+    if isinstance(wanted, WorkerRange):
+        cluster.adapt(minimum=wanted.min, maximum=wanted.max)
+    elif wanted and hasattr(cluster, "scale"):
+        cluster.scale(wanted)
+    return None
+
+
+def workers_each(spec: Mapping[str, Any]) -> int:
+    """Workers of a job."""
+    return len(spec.get("group", ("",)))
+
+
+def workers_of(specs: Mapping[Any, Mapping[str, Any]]) -> dict[Any, Any]:
+    """The job of each worker, by the names that Dask gives to both."""
+    return {
+        f"{name}{suffix}" if suffix else name: name
+        for name, spec in dict(specs).items()
+        for suffix in spec.get("group", ("",))
+    }
+
+
+def jobs_with(job_of: Mapping[Any, Any], workers: Iterable[Any]) -> set[Any]:
+    """Jobs of which any of these workers is."""
+    return {job_of[name] for name in workers if name in job_of}
+
+
+def over(job: Any) -> bool:
+    """Whether the job itself knows that it has ended."""
+    return getattr(getattr(job, "status", None), "name", "") in ("closed", "failed")
+
+
+def was_refused(job: Any) -> bool:
+    """Whether a job that was submitted is in no queue."""
+    return over(job) or getattr(getattr(job, "status", None), "name", "") == "created"
+
+
+def give_up_refused(jobs: Iterable[Any]) -> None:
+    """Dask would take a job that was never submitted for one to be submitted, or to be ended."""
+    from distributed import Status
+
+    for job in jobs:
+        if was_refused(job):
+            job.status = Status.failed
+
+
+def near_its_end(job: QueuedJob, takes: float) -> bool:
+    """Whether a job may reach its walltime within a call that takes so many seconds."""
+    return job.left < min(LAST_CALLS * takes + LAST_S, job.walltime / 2)

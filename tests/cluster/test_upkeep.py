@@ -1,0 +1,166 @@
+"""Jobs of a cluster class: a run that waits for them can be ended, a queue that gives none is a
+failure with its reason, and jobs that end are replaced."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.cluster import batch_queue, upkeep, worker_list
+from flows.cluster.batch_queue import QueuedJob
+from flows.cluster.cluster import Cluster
+from flows.cluster.dispatcher import Dispatcher
+from flows.cluster.settings import ClusterSettings
+from flows.cluster.worker_counts import CPU
+from tasks.base.errors import RunError
+from tests.faults.command import Site, soon
+from tests.helpers import corpus
+
+MODULE = "tests.plugins.queued_cluster"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "CHECK_S", 0.2)
+    monkeypatch.setattr(upkeep, "AGAIN_S", 0.5)
+    monkeypatch.setattr(upkeep, "IDLE_S", 1.0)
+    monkeypatch.setattr(worker_list, "FIRST_S", 0.7)
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Path:
+    folder = tmp_path / "queue"
+    folder.mkdir()
+    return folder
+
+
+def of_queue(queue: Path, **changes: Any) -> dict[str, Any]:
+    return {
+        "kind": "class", "class_name": f"{MODULE}.QueuedCluster", "class_packages": [MODULE],
+        "options": {"queue": str(queue)}, "workers": 1, **changes,
+    }  # fmt: skip
+
+
+def opened(queue: Path, **changes: Any) -> Cluster:
+    return Cluster(ClusterSettings.model_validate(of_queue(queue, **changes)), queue / "scratch")
+
+
+def listed(path: Path) -> list[str]:
+    return path.read_text().split() if path.exists() else []
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    site = Site(tmp_path, "", history="none")
+    corpus.make(site.source, 1)
+    return site
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_one_signal_ends_a_run_that_waits_for_its_first_worker(
+    number: signal.Signals, code: int, site: Site, queue: Path
+) -> None:
+    (queue / "hold").touch()
+    settings = site.settings("out", cluster=of_queue(queue))
+    with site.start("run", settings, "--json") as run:
+        assert soon(lambda: "no worker has joined" in run.stderr(), 60), run.stderr()
+        began = time.monotonic()
+        os.kill(run.pid, number)
+        ended = run.end(30)
+        took = time.monotonic() - began
+        assert run.none_left(5.0), run.alive()
+    assert ended.code == code, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert took < 8
+    assert listed(queue / "over") == listed(queue / "jobs") != []
+
+
+@pytest.mark.cluster
+def test_a_queue_that_takes_no_job_is_a_failure_in_its_words(
+    queue: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (queue / "refuse").touch()
+    with (
+        caplog.at_level("INFO", "uttermill"),
+        opened(queue, wait_for_workers=2) as cluster,
+        pytest.raises(RunError, match=r"2 s \(cluster\.wait_for_workers\): queue: no such part"),
+    ):
+        _ = cluster.client
+    assert "no worker has joined the scheduler yet: queue: no such partition" in caplog.text
+    assert len(listed(queue / "jobs")) > 1, "a quota may end: it is asked again"
+
+
+@pytest.mark.cluster
+def test_a_queue_that_takes_jobs_late_is_waited_for(queue: Path) -> None:
+    (queue / "refuse").touch()
+    with opened(queue) as cluster:
+        threading.Timer(1.0, (queue / "refuse").unlink).start()
+        assert cluster.submit(abs, -3).result(60) == 3
+    assert len(listed(queue / "jobs")) > 1
+
+
+@pytest.mark.cluster
+def test_a_job_that_ends_is_replaced(queue: Path) -> None:
+    with opened(queue) as cluster:
+        dispatcher = Dispatcher(cluster)
+        first = dispatcher.run(os.getpid, within=lambda _: 60.0, isolates=False)
+        (job,) = listed(queue / "jobs")
+        os.killpg(int((queue / f"{job}.pid").read_text()), signal.SIGKILL)
+        assert soon(lambda: cluster.live(CPU) == 0, 20)
+        again = dispatcher.run(os.getpid, within=lambda _: 60.0, isolates=False)
+        assert again != first
+        assert len(listed(queue / "jobs")) == 2
+    assert len(listed(queue / "over")) == 2
+
+
+@pytest.mark.cluster
+def test_workers_in_a_range_follow_the_calls(queue: Path) -> None:
+    calls = 0
+    with opened(queue, workers={"min": 1, "max": 2}) as cluster:
+        cluster.follow(lambda: calls)
+        assert cluster.count(CPU) == 2
+        assert cluster.submit(abs, -3).result(60) == 3
+        assert len(listed(queue / "jobs")) == 1
+        calls = 5
+        assert soon(lambda: cluster.live(CPU) == 2, 60)
+        calls = 0
+        assert soon(lambda: cluster.live(CPU) == 1, 30)
+        assert len(listed(queue / "jobs")) == 2
+
+
+def test_what_squeue_prints() -> None:
+    listing = (
+        "7|PENDING|10:00|10:00|PartitionDown\n"
+        "8|RUNNING|1-02:03:04|2-00:00:00|None\n"
+        "9|PENDING|UNLIMITED|UNLIMITED|ReqNodeNotAvail, a|b\n"
+        "10|COMPLETING|0:00|1:00|None\n"
+    )
+    assert batch_queue.parsed(listing) == {
+        "7": QueuedJob("PENDING", "PartitionDown", 600, 600),
+        "8": QueuedJob("RUNNING", "None", 93784, 172800),
+        "9": QueuedJob("PENDING", "ReqNodeNotAvail, a|b", inf, inf),
+    }
+    words = batch_queue.reason_of(batch_queue.parsed(listing).values())
+    assert words == "Slurm: the jobs wait for PartitionDown, ReqNodeNotAvail, a|b"
+
+
+@pytest.mark.parametrize(
+    ("left", "walltime", "takes", "near"),
+    [(600, 3600, 100, False), (200, 3600, 100, True), (inf, inf, 100, False),
+     (50, 60, 100, False), (29, 60, 100, True)],
+)  # fmt: skip
+def test_who_takes_no_new_call(left: float, walltime: float, takes: float, near: bool) -> None:
+    assert upkeep.near_its_end(QueuedJob("RUNNING", "", left, walltime), takes) is near
+
+
+def test_workers_of_jobs() -> None:
+    specs = {"a": {"group": ["-0", "-1"]}, 3: {}}
+    assert upkeep.workers_of(specs) == {"a-0": "a", "a-1": "a", 3: 3}

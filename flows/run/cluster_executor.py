@@ -84,7 +84,9 @@ def opened(
         cluster.subscribe(worker.TOPIC, progress.on_event)
         cluster.forward_logging()
         with dask_reported(cluster, folder):
-            yield ClusterExecutor(cluster, settings, metrics), progress
+            executor = ClusterExecutor(cluster, settings, metrics)
+            cluster.follow(executor.dispatcher.wanted)
+            yield executor, progress
 
 
 def together(name: str, job: Job) -> tuple[str, ...]:
@@ -111,7 +113,6 @@ class ClusterExecutor:
         self.settings = settings
         self.metrics = metrics if metrics is not None else Metrics()
         self.dispatcher = Dispatcher(cluster)
-        cluster.follow(self.dispatcher.wanted)
         #: Results, by stage and shard, of stages that ran in the call of the stage before them.
         self._ahead: dict[tuple[str, str], Done | Exception] = {}
 

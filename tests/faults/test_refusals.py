@@ -226,5 +226,5 @@ def test_sigterm_where_sigint_is_ignored(bare: Site) -> None:
         run.process.terminate()
         ended = run.end(60)
         assert run.none_left(5.0), run.alive()
-    says(ended, 130, "interrupted")
+    says(ended, 143, "interrupted")
     assert not any(bare.temp.glob("uttermill-*"))

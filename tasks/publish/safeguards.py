@@ -176,8 +176,8 @@ def check_failed(job: Job, broken_count: BrokenCount) -> None:
     limit = job.package.max_failed_fraction
     if broken_count.recordings and broken_count.failed / broken_count.recordings > limit:
         raise TooManyFailed(
-            f"{broken_count.failed} of {counted(broken_count.recordings, 'recording')} failed, more "
-            f"than package.max_failed_fraction ({limit:g}) allows; repair or remove them, raise the "
-            "setting, or mark the source expect_broken: true",
+            f"{broken_count.failed} of {counted(broken_count.recordings, 'recording')} failed, "
+            f"more than package.max_failed_fraction ({limit:g}) allows; repair or remove them, "
+            "raise the setting, or mark the source expect_broken: true",
             _named(broken_count.failed, broken_count.first),
         )

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from tasks.base.errors import ConservationError
 from tasks.base.schema import LedgerRow, RecordingRow
+from tasks.recording.tracks import NOT_READ
 from tasks.shard_store.cuts import Cut
 from tasks.shard_store.shard_view import ShardView
 from tasks.shard_store.utterance import FinalUtterance, Outcome
@@ -100,6 +101,12 @@ def _of_recording(
         (g["start"], g["end"], Outcome(g["kind"], "filter", g["reason"] or g["kind"]), None)
         for g in cut.spans
         if g["kind"] != "utterance"
+    ]
+    # Their samples were never decoded: they are named, with 0 s.
+    gaps += [
+        (0, 0, Outcome("unsegmented", "shard", "track_not_read", detail=note), None)
+        for note in cut.notes
+        if note.startswith(NOT_READ)
     ]
     gaps.sort(key=lambda g: (_RANKS.index(g[2].outcome), g[0], g[1]))
     every = [*spans, *gaps]

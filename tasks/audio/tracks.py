@@ -4,15 +4,17 @@ first, unless it is silent; then the next that is not."""
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import cast
 
 import av
 import numpy as np
 from av.audio.stream import AudioStream
 from av.container import InputContainer
 from av.packet import Packet
-from av.stream import Disposition
+from av.stream import Disposition, Stream
 
 from tasks.audio.frames import grid
+from tasks.recording.tracks import NOT_READ
 
 SILENT = 1e-4  # -80 dBFS: a track without a louder sample is silent
 
@@ -41,9 +43,9 @@ def _is_default(stream: AudioStream) -> bool:
     return bool(stream.disposition & Disposition.default)
 
 
-def _sounds(packet: Packet[AudioStream]) -> bool:
+def _sounds(packet: Packet[Stream]) -> bool:
     try:
-        frames = packet.decode()
+        frames = cast("Packet[AudioStream]", packet).decode()
     except av.FFmpegError:
         return False
     return any(
@@ -54,8 +56,7 @@ def _sounds(packet: Packet[AudioStream]) -> bool:
 def not_read(container: InputContainer, track: int) -> list[str]:
     """A sentence for each other track, with its title and language."""
     return [
-        f"its audio track {number}{_words(stream)} is not read; `track: {number}` of the source "
-        "reads it"
+        f"{NOT_READ} {number}{_words(stream)} is not read; `track: {number}` of the source reads it"
         for number, stream in enumerate(container.streams.audio)
         if number != track
     ]

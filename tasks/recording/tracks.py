@@ -11,6 +11,8 @@ from dataclasses import replace
 from tasks.base.schema import RecordingRow
 from tasks.recording.locator import Locator
 
+NOT_READ = "its audio track"  # the note on a track begins so
+
 
 def noted(form: str, track: int) -> str:
     """A header's format with the track, counted from 0, unless it is the first."""

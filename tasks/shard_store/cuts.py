@@ -54,6 +54,7 @@ class Cut:
     error_code: str | None = None
     error_detail: str | None = None
     faults: tuple[Fault, ...] = ()
+    notes: tuple[str, ...] = ()  # oddities that cost nothing
     known: bool = False  # the row of kind `recording` was read
     refusal: Refusal | None = None  # it is beyond a limit of today
     spans: list[CutRow] = field(default_factory=list)
@@ -183,6 +184,7 @@ def merge(
                 cut.known = True
                 cut.decoded, cut.rate, cut.channels = row["decoded"], row["rate"], row["channels"]
                 cut.error_code, cut.error_detail = row["error_code"], row["error_detail"]
+                cut.notes = tuple(row.get("notes") or ())
                 cut.faults = tuple(Fault(**fault) for fault in row.get("faults") or ())
             else:
                 cut.spans.append(row)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
@@ -16,6 +17,7 @@ from tasks.audio.channels import Heard, Listened, mean
 from tasks.audio.frames import PartConverter
 from tasks.base.errors import ItemError
 from tasks.recording import Locator
+from tasks.segmenters import Span
 from tasks.segmenters._known import KnownSpans
 from tasks.settings import ResampleSettings
 from tasks.shard_store import recipe
@@ -66,7 +68,7 @@ def speech_in_the_centre(count: int, centre: int, loud: int) -> Samples:
 
 def encoded(path: Path, samples: Samples, codec: str, layout: str = "5.1") -> Locator:
     with av.open(str(path), "w") as container:
-        stream = container.add_stream(codec, rate=RATE, layout=layout)
+        stream: Any = container.add_stream(codec, rate=RATE, layout=layout)
         frame = av.AudioFrame.from_ndarray(
             np.ascontiguousarray(samples.reshape(1, -1)), "flt", layout
         )
@@ -104,10 +106,10 @@ def test_speech_in_the_centre_is_louder_in_the_mix_than_a_mean_makes_it(
         assert stream.channels == 6
         assert sorted(stream.weights or ()) == pytest.approx(sorted(WEIGHTS_51 or ()))
     [(_, clip)] = cutting.spans(
-        locator, cutting.StreamFacts(), lambda rate, at: KnownSpans([cutting.Span(0, 2 * RATE)], at)
+        locator, cutting.StreamFacts(), lambda rate, at: KnownSpans([Span(0, 2 * RATE)], at)
     )
     assert clip is not None
-    made = pcm.of_clip(clip, ResampleSettings(rate=RATE)).astype(np.float32) / 2**15
+    made = pcm.of_clip(clip, ResampleSettings(rate=RATE)).astype(np.float32) / np.float32(2**15)
     assert power(made, 440) == pytest.approx(0.2 / 3.4142, rel=0.1)
     assert power(made, 50) < 0.01
     heard = audio.read_mix(locator, 0, 2 * RATE)

@@ -128,7 +128,7 @@ def test_a_file_that_changes_while_it_is_decoded_waits_for_the_next_run(
 
     def disturbed(*args: Any) -> Any:
         """The decoder of a file that another thread changes after its first block."""
-        decoder = whole(*args)
+        decoder, notes = whole(*args)
         read = decoder.read
 
         def blocks(frames: int) -> Iterator[Any]:
@@ -140,7 +140,7 @@ def test_a_file_that_changes_while_it_is_decoded_waits_for_the_next_run(
                 yield block
 
         monkeypatch.setattr(decoder, "read", blocks)
-        return decoder
+        return decoder, notes
 
     monkeypatch.setattr(stream, "opened", disturbed)
     job = Job(tmp_path, filter=FilterSettings.model_validate({"segmenter": {"use": "whole"}}))

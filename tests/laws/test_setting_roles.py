@@ -295,7 +295,9 @@ SHELVES: dict[str, dict[str, Entry]] = {
 
 #: What a source says goes into its listing, and from there into the recipes of the recordings:
 #: content and segments into cuts, the language into transcripts.
-_SOURCE = dict.fromkeys(("kind", "path", "name", "licence", "language", "expect_broken", "rttm"))
+_SOURCE = dict.fromkeys(
+    ("kind", "path", "name", "licence", "language", "expect_broken", "rttm", "track")
+)
 SOURCES: dict[str, set[str]] = {
     "folder": {*_SOURCE, "system_folders", "texts", "encoding", "speaker"},
     "kaldi": {*_SOURCE, "root"},

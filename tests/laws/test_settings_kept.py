@@ -48,7 +48,8 @@ PLACES: dict[str, tuple[str, str | None, bool]] = {
     "formats": ("package", "formats", True),
 }  # fmt: skip
 SOURCES: dict[str, dict[str, Any]] = {
-    "": {"name": "x", "licence": "CC0", "language": "es", "expect_broken": True, "rttm": "/r.rttm"},
+    "": {"name": "x", "licence": "CC0", "language": "es", "expect_broken": True, "rttm": "/r.rttm",
+         "track": 1},
     "folder": {"system_folders": True, "texts": "none", "encoding": "cp1251",
                "speaker": "parent_folder"},
     "kaldi": {"root": "/r"}, "lhotse": {"root": "/r"}, "tar": {"root": "/r"},

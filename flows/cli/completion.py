@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from typing import Any
 
 import shtab
 
@@ -77,7 +78,8 @@ def script(shell: str) -> str:
                 "zsh": listed,
                 "tcsh": listed,
             }
-    text: str = shtab.complete(whole, shell, preamble={"bash": "\n".join(_functions(known))})
+    preamble: Any = {"bash": "\n".join(_functions(known))}  # shtab types it as one text
+    text: str = shtab.complete(whole, shell, preamble=preamble)
     return text + NO_SPACE if shell == "bash" else text
 
 

@@ -113,7 +113,7 @@ def _settings(model: type[BaseModel], key: str, name: str) -> Iterator[JsonObjec
         kind = next(_kinds(field.annotation, field.metadata), None)
         about = entry(name, model, key, unit_of(key, field))
         yield {**about, "example": example(name, field), "plugins": kind}
-    models = [Source, SourceSettings] if name == "sources" else inside
+    models: list[type[BaseModel]] = [Source, SourceSettings] if name == "sources" else inside
     owners = {each: part for part in reversed(models) for each in part.model_fields}
     for each, part in owners.items():
         yield from _settings(part, each, f"{name}.{each}")
@@ -171,7 +171,8 @@ def _other(field: FieldInfo) -> str:
         choices.append(not default)
     elif isinstance(default, int | float):
         choices += [2 * default, default / 2, type(default)(1)]
-    valid = TypeAdapter(Annotated[(field.annotation, *field.metadata, None)])
+    limited: Any = Annotated[(field.annotation, *field.metadata, None)]
+    valid: TypeAdapter[Any] = TypeAdapter(limited)
     for choice in choices:
         with suppress(ValidationError):
             if choice != default and type(choice) in (str, type(default)):

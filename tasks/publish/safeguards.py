@@ -144,8 +144,10 @@ def arrived(portions: Sequence[Portion], datasets: Collection[str] | None = None
     for portion in portions:
         for name, counts in portion.arrived.items():
             if datasets is None or name in datasets:
-                for key in total:
-                    total[key] += counts[key]
+                total["recordings"] += counts["recordings"]
+                total["packaged"] += counts["packaged"]
+                total["dropped"] += counts["dropped"]
+                total["failed"] += counts["failed"]
     return total
 
 

@@ -44,12 +44,13 @@ def test_paths_complete(script: Path, tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
     for words in (("run", "ni"), ("plan", "ni"), ("serve", "ni"), ("doctor", "ni")):
         assert completed(script, tmp_path, *words) == ["nightly.yaml"]
-    for words in (
+    several: tuple[tuple[str, ...], ...] = (
         ("status", "co"), ("ledger", "co"), ("list", "co"), ("verify", "co"), ("prune", "co"),
         ("run", "--source", "co"), ("run", "--out", "co"), ("serve", "--allow", "co"),
         ("run", "nightly.yaml", "--out", "co"), ("review", "import", "co"),
-    ):  # fmt: skip
-        assert completed(script, tmp_path, *words) == ["corpus"]
+    )  # fmt: skip
+    for each in several:
+        assert completed(script, tmp_path, *each) == ["corpus"]
 
 
 @pytest.mark.parametrize(

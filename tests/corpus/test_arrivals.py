@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tasks.base.errors import TooManyFailed
+from tasks.base.json_types import Arrived
 from tests.helpers import corpus
 
 LOOSE = {"max_failed_fraction": 1.0}
@@ -34,10 +35,10 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(home: Path, **package: Any) -> dict[str, int]:
+def run(home: Path, **package: Any) -> Arrived:
     published, _ = corpus.run(corpus.job(home, package={**LOOSE, **package}))
     assert published.arrived is not None
-    return dict(published.arrived)
+    return published.arrived
 
 
 def test_the_first_version_is_all_new(home: Path) -> None:

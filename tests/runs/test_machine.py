@@ -21,6 +21,7 @@ import pytest
 from flows import cli, machine
 from flows.run import metrics, report, run_folder
 from flows.server import login, process, server
+from tasks.accounting import metrics as stored_metrics
 from tasks.base import environment
 from tasks.base.errors import RunError
 from tasks.base.logs import log, sent_to
@@ -338,7 +339,7 @@ def test_what_could_not_be_written_beside_the_results_says_where(
     def full(*_: object) -> None:
         raise error_of(errno.ENOSPC)
 
-    monkeypatch.setattr(metrics.metrics, "save", full)
+    monkeypatch.setattr(stored_metrics, "save", full)
     monkeypatch.setattr(report, "_same_as_before", full)
     with metrics.recorded(tmp_path):
         pass

@@ -153,13 +153,13 @@ def _tiles(asked: Request) -> list[tuple[str, str, str]]:
     whole = seconds["in"]
     share = number_words.percent(seconds["packaged"] / whole) if whole else "–"
     tiles = [
-        (number_words.length(whole), "audio in", counted(recordings["in"], "recording")),
+        (number_words.length(whole), "audio in", counted(int(recordings["in"]), "recording")),
         (
             number_words.length(seconds["packaged"]),
             "packaged" if asked.version else "ready to package",
-            counted(utterances["packaged"], "utterance"),
+            counted(int(utterances["packaged"]), "utterance"),
         ),
-        (share, "of the audio kept", f"{counted(utterances['dropped'], 'utterance')} dropped"),
+        (share, "of the audio kept", f"{counted(int(utterances['dropped']), 'utterance')} dropped"),
         (
             f"{recordings['failed']:,}",
             "recordings failed",

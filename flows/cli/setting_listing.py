@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -113,7 +113,7 @@ def _settings(model: type[BaseModel], key: str, name: str) -> Iterator[JsonObjec
         kind = next(_kinds(field.annotation, field.metadata), None)
         about = entry(name, model, key, unit_of(key, field))
         yield {**about, "example": example(name, field), "plugins": kind}
-    models: list[type[BaseModel]] = [Source, SourceSettings] if name == "sources" else inside
+    models: Sequence[type[BaseModel]] = [Source, SourceSettings] if name == "sources" else inside
     owners = {each: part for part in reversed(models) for each in part.model_fields}
     for each, part in owners.items():
         yield from _settings(part, each, f"{name}.{each}")

@@ -7,7 +7,7 @@ import re
 from typing import BinaryIO
 
 from tasks.audio.damage.flac_md5 import INFO_BYTES, STREAMINFO, info_in
-from tasks.recording import not_audio
+from tasks.recording import file_kinds
 from tasks.recording.container import undisturbed
 
 MOST_BEFORE = 1 << 20  # bytes that are searched
@@ -24,14 +24,14 @@ def bytes_before(file: BinaryIO) -> int:
     frame; 0: the file begins with it, holds none in its first MOST_BEFORE bytes, or is packed."""
     file.seek(0)
     data = file.read(MOST_BEFORE)
-    head = data[: not_audio.HEAD]
-    if not head or not_audio.packing(head) or head.startswith(_CONTAINERS) or head[4:8] == b"ftyp":
+    head = data[: file_kinds.HEAD]
+    if not head or file_kinds.packing(head) or head.startswith(_CONTAINERS) or head[4:8] == b"ftyp":
         return 0
     for marker in _MARKER.finditer(data):
         info = info_in(data[marker.start() : marker.start() + INFO_BYTES])
         if info is not None and info.rate:
             return marker.start()
-    if not_audio.in_words(head) or head.startswith(STREAMINFO[:4]):
+    if file_kinds.in_words(head) or head.startswith(STREAMINFO[:4]):
         return 0
     frames = (sync.start() for sync in _SYNC.finditer(data))
     return next((at for at in frames if _is_frame(data[at : at + _LONGEST])), 0)

@@ -13,8 +13,18 @@ ANSWER_S = 20.0  # s that squeue may take
 FIELDS = "%i|%T|%L|%l|%r"  # id, state, time left, walltime, reason (last, as it may hold a bar)
 UNITS = (1, 60, 3600)  # s, from the right, of D-HH:MM:SS
 #: States of which a job does not come back.
-OVER = {"CANCELLED", "COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL",
-        "DEADLINE", "OUT_OF_MEMORY", "COMPLETING"}  # fmt: skip
+OVER = {
+    "CANCELLED",
+    "COMPLETED",
+    "FAILED",
+    "TIMEOUT",
+    "NODE_FAIL",
+    "PREEMPTED",
+    "BOOT_FAIL",
+    "DEADLINE",
+    "OUT_OF_MEMORY",
+    "COMPLETING",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +50,12 @@ def ask(jobs: Mapping[Any, Any]) -> dict[Any, QueuedJob] | None:
     try:
         told = subprocess.run(
             ["squeue", "--noheader", "--me", f"--format={FIELDS}"],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ANSWER_S, check=True,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=ANSWER_S,
+            check=True,
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     queued = parsed(told.stdout)

@@ -258,7 +258,7 @@ def await_admission(
         if left <= 0:
             raise RunError(
                 f"{what} within {_minutes(patience.seconds)} (cluster.wait_for_workers)"
-                f"{_because(patience.word())}; finished work is kept: mend that, or raise the "
+                f"{_because(patience.word())}; finished work is kept: correct that, or raise the "
                 "setting, and run again"
             )
         if now >= tell:

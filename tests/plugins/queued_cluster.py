@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import distributed
-from distributed.deploy.spec import ProcessInterface
+from distributed.deploy import spec
 
 made: Any = distributed  # untyped
+base: Any = spec
 
 
-class Job(ProcessInterface):
+class Job(base.ProcessInterface):  # type: ignore[misc]
     """A job of one worker, which is a process of its own, as a batch queue starts it."""
 
     def __init__(self, scheduler: str, name: str, queue: str) -> None:

@@ -64,7 +64,7 @@ class ClipRow(TypedDict):
     clip: NotRequired[str]  # the key of its media
 
 
-class ClipGroup(TypedDict):
+class ClipSection(TypedDict):
     """A group to choose: the number of its clips shown (`own`) of all (`total`), of `kept` clips
     near its limit, and the `places` of all these in the table, in order, as JSON."""
 
@@ -168,7 +168,7 @@ def limit_text(why: Why, sample: Sample, about: Mapping[str, tuple[str, str]]) -
     return sentence if why.group in (PACKAGED, sample.name) else f"{sentence} ({why.group})"
 
 
-def groups(counts: Summary, chosen: Sequence[Sample]) -> list[ClipGroup]:
+def groups(counts: Summary, chosen: Sequence[Sample]) -> list[ClipSection]:
     """The groups to choose from, the packaged first."""
     places_by_name: dict[str, list[int]] = {}
     kept: dict[str, list[int]] = {}

@@ -95,7 +95,7 @@ class Context(TypedDict):
     agreeing: agreement.Agreement | None
     settings: str
     rows: list[clip_table.ClipRow]
-    reasons: list[clip_table.ClipGroup]
+    reasons: list[clip_table.ClipSection]
     work: worker_time.Work | None
     kilobits: int
     megabytes: int

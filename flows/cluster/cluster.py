@@ -168,10 +168,6 @@ class Cluster:
         """Let the number of workers follow the calls that run or wait, where it is a range."""
         self._demand = demand
 
-    def queue_word(self) -> str:
-        """What the queue said last of jobs that do not start; "" for nothing."""
-        return self._upkeep.word() if self._upkeep is not None else ""
-
     def renew(self) -> None:
         """Replace the processes of all local workers, none of which runs a call: new ones hold no
         models in memory. Workers that others started may be at work for others."""

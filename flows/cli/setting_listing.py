@@ -34,6 +34,7 @@ EXAMPLES = {
     "sources.licence": "CC-BY-4.0",
     "sources.language": "en",
     "sources.rttm": "turns.rttm",
+    "sources.track": "1",
     "out": "prepared",
     "speakers": "segments",
     "shard.hours": "0.5",
@@ -57,6 +58,8 @@ EXAMPLES = {
     "package.max_hours_per_speaker": "2",
     "package.removed_ok": "[podcasts]",
     "cluster.workers": "4",
+    "cluster.workers.min": "2",
+    "cluster.workers.max": "8",
     "cluster.gpus": "[0, 1]",
     "cluster.memory_limit": "4GB",
     "cluster.asr_threads": "2",
@@ -70,7 +73,12 @@ EXAMPLES = {
 #: Models of settings that are off by default; an example of a part is that of the whole.
 OFF = {"transcribe.llm_text", "cluster.tls"}
 #: What has to be given beside a setting's example.
-BESIDE = {"cluster.kind": "--set cluster.address=tcp://scheduler:8786"}
+_CLASS = "--set cluster.kind=class --set cluster.class_name=dask_jobqueue.SLURMCluster"
+BESIDE = {
+    "cluster.kind": "--set cluster.address=tcp://scheduler:8786",
+    "cluster.workers.min": f"--set cluster.workers.max=8 {_CLASS}",
+    "cluster.workers.max": _CLASS,
+}
 #: An entry is added to these lists, which have others by default.
 ADDED = {"filter.filters", "resample.levels", "transcribe.verdicts"}
 

@@ -35,7 +35,7 @@ NAMES = {
     "GroupFacts": "BatchFacts",
     "group_verdicts": "batch_outcomes",
     "enter_verdicts": "rejections",
-    "ClipSection": "ShardClips",
+    "ClipGroup": "ShardClips",
     "PlannedGroup": "PlannedShard",
     "PublishedGroup": "PublishedShard",
 }

@@ -101,7 +101,7 @@ def test_what_sources_state_is_told(tmp_path: Path) -> None:
     (tmp_path / "scratch").mkdir()
     found = shard.survey(job, Index(job.out), tmp_path / "scratch")
     assert found.stated == [
-        "1 of 4 recordings of the source 'c' have no text: lone.wav",
+        "1 of 4 recordings of the source 'c' has no text: lone.wav",
         "Paths name the speaker of 2 of 4 recordings of the source 'c': anna/plain.wav → anna, "
         "anna/timed.wav → anna, lone.wav → nobody, unheard.wav → nobody",
     ]

@@ -284,7 +284,9 @@ def test_a_recording_that_is_listed_twice_is_left_aside_once(
     monkeypatch.setattr(folder, "recordings", twice)
     for _ in range(2):  # when they are new, and when they are known
         job, found = sharded(tmp_path)
-        assert [*found.left] == [LeftAside("c", str(tmp_path / "in" / "r01.wav"), "duplicate_path")]
+        assert [*found.skipped] == [
+            LeftAside("c", str(tmp_path / "in" / "r01.wav"), "duplicate_path")
+        ]
         assert len(rows(job.out)) == 3
         assert all(row["present"] for row in rows(job.out).values())
 
@@ -316,7 +318,7 @@ def test_a_large_folder_is_listed_by_workers_and_gives_the_same(
     calls: list[int] = []
     whole = counted(job, calls)
     assert calls == [1], "control: only the probes went to workers"
-    expected, left = rows(job.out), sorted(whole.left)
+    expected, left = rows(job.out), sorted(whole.skipped)
     assert whole.done.computed == 41
     (tmp_path / "out").rename(tmp_path / "out1")
     monkeypatch.setattr(on_workers, "LEAST_BRANCHES", 20)
@@ -324,7 +326,7 @@ def test_a_large_folder_is_listed_by_workers_and_gives_the_same(
     parted = counted(job, calls)
     assert calls[0] > 20
     assert rows(job.out) == expected
-    assert sorted(parted.left) == left
+    assert sorted(parted.skipped) == left
     assert parted.ignored == whole.ignored == {"extension": 40, "hidden": 1}
     assert not (job.out / "manifests" / ".listing").exists()
 

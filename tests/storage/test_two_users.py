@@ -106,4 +106,4 @@ def test_who_may_not_write_is_told_who_owns_what(home: Path) -> None:
         said = done.stderr.splitlines()[-1]
         whose = rf"Permission denied: \S*/{path} belongs to user {ANN}, group {GROUP}, with mode "
         assert re.search(whose, said), said
-        assert f"this is user {BOB}" in said
+        assert f"you are user {BOB}" in said

@@ -82,6 +82,7 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
     version = versions.newest(job.out)
     now, then = plan.clips
     changes = plan.stages["package"].compute or plan.removed or now != then
+    notes = None if brief else source_notes.of(job.sources)  # the run tells them at its end
     return {
         "stages": stages,
         "changes": [masking.value(change._asdict()) for change in plan.changes],
@@ -96,7 +97,7 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
         "removed": plan.removed,
         "ignored": plan.ignored,
         "shards": plan.shards,
-        **({"sources": told} if (told := source_notes.of(job.sources)) else {}),
+        **({"sources": notes} if notes else {}),
         **({"unread_bytes": plan.unread} if plan.unread else {}),
         **({"unusable": _unusable(plan)} if plan.unusable else {}),
         **({"unjudged": plan.unjudged} if plan.unjudged else {}),

@@ -128,14 +128,15 @@ NOT_FINITE = {
 
 
 @pytest.mark.parametrize("name", fetched.filters())
-@pytest.mark.parametrize("kind", [*CLIPS, *NOT_FINITE])
-def test_every_clip_gives_finite_numbers_or_null(name: str, kind: str) -> None:
+def test_every_clip_gives_finite_numbers_or_null(name: str) -> None:
     module = plugins.FILTERS.load(name)
-    samples, rate = CLIPS[kind] if kind in CLIPS else (NOT_FINITE[kind], 16_000)
-    with np.errstate(invalid="ignore" if kind in NOT_FINITE else "warn"):
-        found = measured(module, Clip.of(samples, rate))
-    assert set(found) == set(module.COLUMNS)
-    assert all(v is None or (type(v) is float and math.isfinite(v)) for v in found.values())
+    for kind in (*CLIPS, *NOT_FINITE):
+        samples, rate = CLIPS[kind] if kind in CLIPS else (NOT_FINITE[kind], 16_000)
+        with np.errstate(invalid="ignore" if kind in NOT_FINITE else "warn"):
+            values = measured(module, Clip.of(samples, rate))
+        assert set(values) == set(module.COLUMNS), kind
+        for value in values.values():
+            assert value is None or (type(value) is float and math.isfinite(value)), kind
 
 
 def pieces(samples: Samples, rate: int, sizes: tuple[int, ...]) -> Cut:

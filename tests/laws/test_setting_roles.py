@@ -321,10 +321,12 @@ TLS = {"ca_file", "cert", "key"}
 CORPUS_WIDE = {"filters.duplicate", "text.char_duration"}
 #: `test_formats.py`, `test_speakers.py` and `test_enhance_runs.py` use those.
 NO_RULES = ("formats.", "diarizers.", "enhance.")
-PLUGIN_FIELDS = [
-    (name, field) for name, fields in SHELVES.items() for field in fields
-    if fields[field].other is not None
-]  # fmt: skip
+#: Settings of a plug-in that have another value to try, by its shelf and name.
+PLUGIN_FIELDS = {
+    name: other
+    for name, fields in SHELVES.items()
+    if (other := [field for field, entry in fields.items() if entry.other is not None])
+}
 
 
 def roles(model: type[BaseModel]) -> dict[str, str]:
@@ -376,30 +378,33 @@ def test_control_a_new_setting_is_noticed() -> None:
     assert roles(Grown) != declared
 
 
-@pytest.mark.parametrize(("name", "field"), PLUGIN_FIELDS)
-def test_recipes_hold_what_they_should(name: str, field: str) -> None:
+@pytest.mark.parametrize("name", PLUGIN_FIELDS)
+def test_recipes_hold_what_they_should(name: str) -> None:
     """The recipe of a plug-in changes with its recipe fields, and with no other."""
     shelf, _, use = name.partition(".")
     if shelf == "text":
-        assert SHELVES[name][field].role == THRESHOLD, "verdicts on text measure nothing"
+        for field in PLUGIN_FIELDS[name]:
+            assert SHELVES[name][field].role == THRESHOLD, f"{field}: verdicts measure nothing"
         return
-    entry = SHELVES[name][field]
-    changed = Plugin.model_validate({"use": use, field: entry.other})
     plain = recipe.of_plugin(shelf, Plugin(use=use))
-    assert (recipe.of_plugin(shelf, changed) != plain) == (entry.role == RECIPE)
+    for field in PLUGIN_FIELDS[name]:
+        entry = SHELVES[name][field]
+        changed = Plugin.model_validate({"use": use, field: entry.other})
+        assert (recipe.of_plugin(shelf, changed) != plain) == (entry.role == RECIPE), field
 
 
 @pytest.mark.parametrize(
-    ("name", "field"),
-    [(n, f) for n, f in PLUGIN_FIELDS if SHELVES[n][f].role == THRESHOLD
-     and n not in CORPUS_WIDE and not n.startswith(NO_RULES)],
-)  # fmt: skip
-def test_thresholds_reach_the_rules(name: str, field: str) -> None:
+    "name", [n for n in PLUGIN_FIELDS if n not in CORPUS_WIDE and not n.startswith(NO_RULES)]
+)
+def test_thresholds_reach_the_rules(name: str) -> None:
     """A limit that no rule takes up would be silently dead."""
     shelf, _, use = name.partition(".")
     module: Any = plugins.load(shelf, use)
-    changed = module.Settings.model_validate({field: SHELVES[name][field].other})
-    assert module.verdict(changed) != module.verdict(module.Settings())
+    for field in PLUGIN_FIELDS[name]:
+        entry = SHELVES[name][field]
+        if entry.role == THRESHOLD:
+            changed = module.Settings.model_validate({field: entry.other})
+            assert module.verdict(changed) != module.verdict(module.Settings()), field
 
 
 @pytest.fixture(scope="module")

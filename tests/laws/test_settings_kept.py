@@ -110,22 +110,23 @@ def test_of_a_stage(tmp_path: Path, name: str) -> None:
     back_again(job, stored)
 
 
-@pytest.mark.parametrize(("name", "field"), PLUGIN_FIELDS)
-def test_of_a_plugin(tmp_path: Path, name: str, field: str) -> None:
+@pytest.mark.parametrize("name", PLUGIN_FIELDS)
+def test_of_a_plugin(tmp_path: Path, name: str) -> None:
     shelf, _, use = name.partition(".")
-    other = HIGHER.get(name, {}).get(field, SHELVES[name][field].other)
     where, inner, several = PLACES[shelf]
 
-    def with_plugin(**options: Any) -> Job:
+    def with_plugin(tmp: Path, **options: Any) -> Job:
         plugin: Any = Plugin.model_validate({"use": use, **options})
         plugin = (plugin,) if several else plugin
-        return job_with(tmp_path, **{where: plugin if inner is None else {inner: plugin}})
+        return job_with(tmp, **{where: plugin if inner is None else {inner: plugin}})
 
-    job = with_plugin(**{field: other})
-    stored = kept(job)
-    lasting = role(plugins.load(shelf, use).Settings, field) not in ("transient", "secret")
-    assert (stored != whole_job.settings_of(with_plugin())) == lasting
-    back_again(job, stored)
+    for field in PLUGIN_FIELDS[name]:
+        other = HIGHER.get(name, {}).get(field, SHELVES[name][field].other)
+        job = with_plugin(tmp_path / field, **{field: other})
+        stored, plain = kept(job), whole_job.settings_of(with_plugin(tmp_path / field))
+        lasting = role(plugins.load(shelf, use).Settings, field) not in ("transient", "secret")
+        assert (stored != plain) == lasting, field
+        back_again(job, stored)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in SOURCES if kind])

@@ -47,7 +47,9 @@ def parser() -> argparse.ArgumentParser:
     _making(commands)
     _reading(commands)
     _publishing(commands)
-    doctor = _add(commands, "doctor", "prove the workers' environment; exit 1 if anything is wrong")
+    doctor = _add(
+        commands, "doctor", "check the environment of every worker; exit 1 if something is wrong"
+    )
     doctor.add_argument(
         "settings", nargs="?", metavar="SETTINGS.yaml", help="settings whose cluster is checked"
     )
@@ -103,7 +105,7 @@ def _starting(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="the file to write (uttermill.yaml)",
     )
     init.add_argument(
-        "--for", dest="purpose", choices=("asr", "tts", "vc"), help="what the corpus will train"
+        "--for", dest="purpose", choices=("asr", "tts", "vc"), help="what the corpus is for"
     )
     init.add_argument(
         "--language",

@@ -120,7 +120,7 @@ def _run(args: argparse.Namespace, heard: process_setup.Heard, is_own_process: b
     except UnicodeEncodeError as error:
         if error.encoding in ("utf-8", "utf8"):
             raise  # an error of ours
-        why = f"this locale's encoding, {error.encoding}, lacks a letter of a name"
+        why = f"this locale's encoding, {error.encoding}, cannot print a name"
         return _fail(args, f"{why}; set PYTHONUTF8=1", Exit.FAILED)
     except OSError as error:
         return _fail(args, owners.sentence(error), Exit.FAILED)

@@ -96,7 +96,7 @@ def _verdicts(languages: list[str]) -> str:
 
 
 def _purpose_fault(answer: str) -> str | None:
-    return None if answer in PURPOSES else f"{answer!r} is none of {', '.join(PURPOSES)}"
+    return None if answer in PURPOSES else f"{answer!r} is not one of {', '.join(PURPOSES)}"
 
 
 def _codes(answer: str) -> list[str]:

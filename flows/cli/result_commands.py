@@ -52,7 +52,7 @@ def _none_because(args: argparse.Namespace, out: Path) -> str:
         names = ", ".join(known) or "none yet"
         return f"No item is of the dataset {args.dataset!r}; the datasets here are {names}."
     if not args.reason:
-        return "There is no item yet."
+        return "There are no items yet."
     where = f" in the dataset {args.dataset}" if args.dataset else ""
     reasons = ", ".join(queries.reasons(out)) or "none yet"
     return f"No item{where} has the reason {args.reason!r}; the reasons here are {reasons}."
@@ -179,7 +179,7 @@ def _dataset(text: str) -> Path:
     containment.check(place.parent.parent if place.parent.name == "datasets" else place)
     found = storage.query(place, versions.named)  # in a bucket `latest` is a file
     if lacks := storage.query(found, _lacks_folder):
-        raise ConfigError(f"{found} is no dataset: {lacks}")
+        raise ConfigError(f"{found} is not a dataset: {lacks}")
     if not storage.query(found, versions.is_version) and storage.is_folder(place / "runs"):
         raise ConfigError(versions.none_yet(place))
     return found

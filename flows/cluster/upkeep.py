@@ -99,7 +99,7 @@ class Upkeep:
         drained = {name for name in self._retired if not self._busy(name)} - gone
         if gone or drained:
             if not self._ended.is_set() and gone:
-                log.info("%d jobs of workers ended; they are replaced", len(gone))
+                log.info("%d jobs ended; new ones are submitted", len(gone))
             self._on_loop(self._drop, gone | drained)
         wanted = self._jobs_wanted() + len(self._retired & set(cluster.worker_spec))
         if self._ended.is_set() or monotonic() < self._next_try or self.fault is not None:
@@ -179,7 +179,7 @@ class Upkeep:
         if near:
             self._retired |= near
             self._on_loop(self._retire_workers, near)
-            log.info("%d jobs of workers are near their walltime; they are replaced", len(near))
+            log.info("%d jobs are near their walltime; new ones are submitted", len(near))
 
     def _seconds_of_a_call(self) -> float:
         """The longest average of all kinds of calls so far, s."""

@@ -141,7 +141,7 @@ class Explorer:
     def export(self, request: Request) -> Response:
         items, kind = self._items(request), request.path_params["kind"]
         if kind not in export.KINDS:
-            raise ConfigError(f"{kind!r} is none of jsonl, parquet and zip")
+            raise ConfigError(f"{kind!r} is not jsonl, parquet or zip")
         media, write = export.KINDS[kind]
         file, size = responses.made(
             self.home, lambda file: write(self.corpus, items, asked(request), file)

@@ -208,7 +208,7 @@ def bounds(row: JsonObject) -> tuple[float, float, int]:
     if start is not None and start == end:
         raise Gone("it has no samples: the recording could not be decoded")
     if start is None or end is None or not (0 <= start < end < LATEST and rate in RATES):
-        raise Gone("its start, end and sample rate in the ledger are none of a recording")
+        raise Gone("its start, end and sample rate in the ledger are impossible")
     return start, end, rate
 
 

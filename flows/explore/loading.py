@@ -69,7 +69,7 @@ def load(
             f"put the file itself there: {first_line(error)}"
         ) from None
     except duckdb.ConstraintException:
-        raise ConfigError(f"{version}: an id stands twice in {schema.UTTERANCES_FILE}") from None
+        raise ConfigError(f"{version}: an id occurs twice in {schema.UTTERANCES_FILE}") from None
     return _described(cursor, name)
 
 

@@ -93,7 +93,7 @@ HANDLERS: dict[Any, Handler] = {
     duckdb.InterruptException: _failed(503, lambda _: "the explorer ends"),
     duckdb.IOException: _failed(500, _broken),
     duckdb.FatalException: _failed(500, _broken),
-    ClientDisconnect: _failed(400, lambda _: "the client went away"),
+    ClientDisconnect: _failed(400, lambda _: "the client closed the connection"),
     HTTPException: _http,
 }
 

@@ -21,7 +21,7 @@ NAME = "left_aside.csv"  # in OUT/runs/<id>/
 LEFT_ASIDE = "left_aside"  # outcome of a file that never became an item
 #: What a person does not see from the reason alone.
 DETAILS = {
-    "other_text": "the list names this audio before, with another text, which is taken",
+    "other_text": "an earlier row of the list names this audio with another text, which is used",
     "not_listed": "no row of the source's lists names this audio",
 }
 COLUMNS = (

@@ -203,7 +203,7 @@ class _StageRun:
     def close(self, count: int, error: BaseException | None) -> None:
         lacking = 0 if self.over.is_set() else self.lacking(count)
         if lacking and self.error is None:
-            told = NotBegun(f"{lacking} of {counted(count, 'shard')} did not come to their end")
+            told = NotBegun(f"{lacking} of {counted(count, 'shard')} did not finish")
             stopped = error is not None and not isinstance(error, Exception)  # or cancelled
             self.error = KeyboardInterrupt() if stopped else told
         self.over.set()

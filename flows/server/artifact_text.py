@@ -98,7 +98,7 @@ def failure(what: str, error: object, before: str = "", link: str | None = None)
 def _remedy(what: str, error: object) -> str:
     if isinstance(error, TooManyFailed):
         return (
-            "Mend or remove the broken files, then **Retry**; or start a new run with a higher "
+            "Repair or remove the broken files, then **Retry**; or start a new run with a higher "
             "`package.max_failed_fraction`, or `expect_broken: true` for the source. A retry alone "
             "ends in the same way."
         )
@@ -108,7 +108,7 @@ def _remedy(what: str, error: object) -> str:
             "the same way."
         )
     if isinstance(error, ConfigError):
-        return "Correct the settings or what they name, and start a new run; a retry is no use."
+        return "Correct the settings or what they name, and start a new run; a retry alone fails."
     if isinstance(error, OutLocked):
         return f"Wait until the other run has ended. {AGAIN}"
     if what == "was cancelled":

@@ -56,7 +56,7 @@ class NothingLeft(RunError):
 
     def __str__(self) -> str:
         counts = [f"{entry['items']} {name}" for name, entry in self.reasons.items()]
-        counts += [f"{count} left aside as {name}" for name, count in self.ignored.items()]
+        counts += [f"{count} skipped as {name}" for name, count in self.ignored.items()]
         sentence = f"{self.args[0]} ({', '.join(counts)})" if counts else str(self.args[0])
         return masking.sentence(sentence)
 

@@ -52,8 +52,8 @@ def _remedy(job: Job) -> str:
         verdict.use == "empty_text" for verdict in job.transcribe.verdicts
     ):
         return (
-            "without a recogniser (transcribe.backend) only a source's own texts pass the verdict "
-            "empty_text; set transcribe.verdicts: [] to package clips without text"
+            "without a recogniser (transcribe.backend) only a source's own texts pass empty_text; "
+            "set transcribe.verdicts: [] to package clips without text"
         )
     return "see the ledger's reasons, and loosen filter.filters or transcribe.verdicts"
 

@@ -143,7 +143,7 @@ class Shelf:
         if not self.listed:
             return {"title": self.title, "anyOf": offered}
         key, shown = ("kind", offered[:-1]) if self.name == "sources" else ("use", offered[:1])
-        on_shelf = {"title": "on the shelf", "type": "string", "enum": shelves.names(self.name)}
+        on_shelf = {"title": "built in", "type": "string", "enum": shelves.names(self.name)}
         foreign = {**offered[-1]["properties"][key], "title": "of your own"}
         properties: JsonObject = {
             key: {**foreign, "title": key.title(), "anyOf": [on_shelf, foreign]}

@@ -105,7 +105,7 @@ def test_init_asks_at_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert cli.main(["init"]) == 0
     said = asked.getvalue()
     assert said.count("What is it for") == said.count("Languages that are") == 2, "asked again"
-    assert "'song' is none of asr, tts, vc.\n" in said
+    assert "'song' is not one of asr, tts, vc.\n" in said
     assert "'English': give a code of ISO 639-1, such as en.\n" in said
     assert "Folder of recordings? there is no default; type an answer.\n" in said
     read = settings.read("uttermill.yaml", [], None, [])

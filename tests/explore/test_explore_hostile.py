@@ -223,7 +223,7 @@ def test_two_rows_of_one_id(out: Path, tmp_path: Path) -> None:
     pq.write_table(pa.concat_tables([table, table]), path)
     answer = client_of(out, tmp_path / "home").get("/api/rows")
     assert answer.status_code == 400
-    assert "an id stands twice" in answer.json()["error"]
+    assert "an id occurs twice" in answer.json()["error"]
 
 
 def test_long_texts_are_cut_and_say_so(out: Path, tmp_path: Path) -> None:

@@ -151,8 +151,8 @@ def test_the_sentence_names_both_settings(tmp_path: Path) -> None:
     [
         ("x" * 30, 0.05, "shorter than 0.1 s); lengthen them with filter.segmenter.min_seconds"),
         ("x" * 30, 103.0, "longer than 102.4 s); shorten them"),
-        ("", 3.0, "no text); drop them with the verdict empty_text"),
-        ("x" * 90, 0.5, "more than 100 characters a second); drop them with the verdict char_rate"),
+        ("", 3.0, "no text); drop them with empty_text"),
+        ("x" * 90, 0.5, "more than 100 characters a second); drop them with char_rate"),
         ("x", 30.0, "fewer than 0.05 characters a second)"),
     ],
 )

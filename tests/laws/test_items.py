@@ -61,7 +61,10 @@ def test_a_line_that_gives_a_file_another_text_is_told_apart(tmp_path: Path) -> 
     found = corpus.surveyed(corpus.job(tmp_path, sources=[source]))
     [one] = ledger_items.rows([], found.left)
     assert (one["source_path"], one["reason"]) == (f"{path}:2", "other_text")
-    assert one["detail"] == "the list names this audio before, with another text, which is taken"
+    assert (
+        one["detail"]
+        == "an earlier row of the list names this audio with another text, which is used"
+    )
 
 
 def test_what_is_left_aside_is_kept_with_the_run(tmp_path: Path) -> None:
@@ -131,7 +134,7 @@ def test_a_name_that_the_locale_cannot_write(tmp_path: Path) -> None:
     done = subprocess.run(command, env=kept, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "uttermill: this locale's encoding, ascii, lacks a letter of a name; set PYTHONUTF8=1\n"
+        "uttermill: this locale's encoding, ascii, cannot print a name; set PYTHONUTF8=1\n"
     )
 
 
@@ -145,5 +148,5 @@ def test_nothing_left_says_why(tmp_path: Path) -> None:
     assert str(caught.value).endswith("(2 shard.unreadable)")
     told = NothingLeft(caught.value.args[0], caught.value.reasons, {"extension": 3})
     again = pickle.loads(pickle.dumps(told))
-    assert str(again).endswith("(2 shard.unreadable, 3 left aside as extension)")
+    assert str(again).endswith("(2 shard.unreadable, 3 skipped as extension)")
     assert again.ignored == {"extension": 3}

@@ -170,7 +170,7 @@ def test_a_shard_that_fails_is_named_and_the_others_are_not_blamed(
     )
     by = {name.split(" · ")[0]: state.message for name, state in tasks.items()}
     assert "resample of shard-000003 ended 6 workers" in by["resample"]
-    assert "12 of 15 shards did not come to their end" in by["transcribe"]
+    assert "12 of 15 shards did not finish" in by["transcribe"]
     (text,) = boards(run_id).values()
     rows = text.splitlines()[2:]
     assert "**failed**: resample of shard-000003 ended 6 workers" in rows[3]

@@ -193,7 +193,7 @@ def _explain(job: Job, steps: list[ledger_facts.Step]) -> None:
         if isinstance(rule, Limit):
             sides = ((rule.low, "below", rule.min), (rule.high, "above", rule.max))
         else:
-            sides = ((rule.reason, "is none of", ", ".join(rule.values)),)  # type: ignore[assignment]
+            sides = ((rule.reason, "is not one of", ", ".join(rule.values)),)  # type: ignore[assignment]
         for reason, word, limit in sides:
             if reason and limit is not None:
                 shown = number_words.number(limit) if isinstance(limit, float) else limit

@@ -45,6 +45,6 @@ CONTRACTS = {
     "resamplers": Contract("resampler", ResamplerModule, Resampler),
     "levels": Contract("level", LevelModule, Level),
     "asr": Contract("recogniser", RecogniserModule, Recogniser),
-    "text": Contract("verdict on text", TextVerdictModule, TextVerdict),
+    "text": Contract("rule on texts", TextVerdictModule, TextVerdict),
     "formats": Contract("format", FormatModule, Format),
 }

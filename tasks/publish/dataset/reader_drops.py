@@ -148,9 +148,9 @@ def _meaning(bound: Bound) -> str:
 def _remedy(bound: Bound, segmenter: Plugin) -> str:
     """A remedy by our settings; it names only settings that the chosen segmenter has."""
     if bound.measure == "characters_per_frame":
-        return "drop them with the verdict char_rate in transcribe.verdicts"
+        return "drop them with char_rate in transcribe.verdicts"
     if bound.measure == "characters" and bound.side == "min":
-        return "drop them with the verdict empty_text in transcribe.verdicts"
+        return "drop them with empty_text in transcribe.verdicts"
     fields = plugins.SEGMENTERS.load(segmenter.use).Settings.model_fields
     names = [name for name in (SHORTER if bound.side == "max" else LONGER) if name in fields]
     if bound.side == "max":

@@ -182,7 +182,7 @@ def _live(kept: Iterable[Path]) -> set[str]:
                 recordings.update(names.to_pylist())
         except (OSError, pa.ArrowException) as error:
             raise RunError(
-                f"what {version.name} needs cannot be told, its ledger is damaged ({error}); "
+                f"cannot tell what {version.name} needs, because its ledger is damaged ({error}); "
                 "nothing was removed: look at `uttermill verify`, and remove the version by hand"
             ) from error
     return recordings

@@ -114,7 +114,7 @@ def _ids(version: Path) -> list[str]:
     )
     twice = _repeated(ids)
     if twice.any():
-        faults.append("an id stands twice in utterances.parquet")
+        faults.append("an id occurs twice in utterances.parquet")
     if not np.array_equal(ids[~twice], packaged[~_repeated(packaged)]):
         faults.append("utterances.parquet and the ledger differ in what was packaged")
     return faults

@@ -135,7 +135,7 @@ def test_no_command_listens_to_strangers(
                 if who[1] in still and not said.endswith(NO_SUCH_PAGE)
             }
             seen |= new
-            time.sleep(0.05)
+            time.sleep(0.2)
         ended = started.end()
     assert ended.code == 0, ended.stderr
     assert len(seen) >= LISTENERS

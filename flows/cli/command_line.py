@@ -110,8 +110,8 @@ def _run(args: argparse.Namespace, heard: process_setup.Heard, is_own_process: b
         facts = {"reasons": error.reasons, "ignored": error.ignored}
         return _fail(args, str(error), Exit.FAILED, facts)
     except TooManyFailed as error:
-        for each in error.broken:
-            print(f"  {masking.sentence(each)}", file=sys.stderr)
+        for line in error.broken:
+            print(f"  {masking.sentence(line)}", file=sys.stderr)
         return _fail(args, str(error.args[0]), Exit.FAILED, {"broken": list(error.broken)})
     except MillError as error:
         return _fail(args, str(error), Exit.FAILED)

@@ -64,7 +64,7 @@ complete -o bashdefault -F _uttermill uttermill"""
 def script(shell: str) -> str:
     """The script for bash, zsh or tcsh."""
     whole = parser()
-    known = words()
+    vocabulary = words()
     for action in _actions(whole):
         if action.choices or action.metavar is None or "--fraction" in action.option_strings:
             continue
@@ -72,13 +72,13 @@ def script(shell: str) -> str:
             action.complete = shtab.FILE  # type: ignore[attr-defined]
         elif action.metavar in FUNCTIONS:
             name = FUNCTIONS[str(action.metavar)]
-            listed = f"({' '.join(known[name])})"
+            listed = f"({' '.join(vocabulary[name])})"
             action.complete = {  # type: ignore[attr-defined]
                 "bash": f"_uttermill_{name}",
                 "zsh": listed,
                 "tcsh": listed,
             }
-    preamble: Any = {"bash": "\n".join(_functions(known))}  # shtab types it as one text
+    preamble: Any = {"bash": "\n".join(_functions(vocabulary))}  # shtab types it as one text
     text: str = shtab.complete(whole, shell, preamble=preamble)
     return text + NO_SPACE if shell == "bash" else text
 
@@ -116,8 +116,8 @@ def _reasons() -> Iterator[str]:
         yield from (f"{stage}.{code}" for code in CODES)
 
 
-def _functions(known: dict[str, list[str]]) -> Iterator[str]:
-    for name, listed in known.items():
+def _functions(vocabulary: dict[str, list[str]]) -> Iterator[str]:
+    for name, listed in vocabulary.items():
         yield f"_uttermill_known_{name}='{' '.join(listed)}'"
         yield f'_uttermill_{name}() {{ compgen -W "$_uttermill_known_{name}" -- "$1"; }}'
     yield IN_VERSION

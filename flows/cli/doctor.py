@@ -57,13 +57,13 @@ def checkup(settings: ClusterSettings, folders: Sequence[str]) -> list[Finding]:
     workers: doctor_facts.Facts = {a: f for a, f in answers.items() if not isinstance(f, Exception)}
     pins = doctor_checks.pinned(workers, settings.workers_per_gpu)
     proven = [proof(workers) for proof in doctor_checks.PROOFS]
-    each = doctor_checks.each_worker(workers)
+    of_workers = doctor_checks.each_worker(workers)
     both = [
         doctor_checks.memory(),
         doctor_checks.scheduler(scheduler),
         *([doctor_checks.folders(seen)] if seen else []),
     ]
-    return [doctor_checks.joined(workers), *silent, *each, *proven, pins, *both]
+    return [doctor_checks.joined(workers), *silent, *of_workers, *proven, pins, *both]
 
 
 def _scheduler(client: Any) -> JsonObject:
@@ -82,7 +82,7 @@ def _scheduler(client: Any) -> JsonObject:
 def show(findings: list[Finding]) -> Iterator[Line]:
     """The findings as a table."""
     marks = {True: Text("ok", "green"), False: Text("no", "bold red")}
-    rows = ((marks[each.ok], each.name, each.detail) for each in findings)
+    rows = ((marks[finding.ok], finding.name, finding.detail) for finding in findings)
     yield table("", ("", "check", "finding"), rows)
 
 

@@ -170,18 +170,18 @@ def no_prefect(workers: Facts) -> Finding:
 def memory() -> Finding:
     """The main process and a worker fit into the memory that a run on this machine may take."""
     limit, least = memory_limits.of_run(), Needs()
-    here = f"{in_gb(limit.bytes)} for a run on this machine ({limit.source})"
+    room = f"{in_gb(limit.bytes)} for a run on this machine ({limit.source})"
     fits = least.fitting(limit) > 0
-    return Finding("memory", fits, here if fits else f"{here}, which needs at least {least}")
+    return Finding("memory", fits, room if fits else f"{room}, which needs at least {least}")
 
 
-def scheduler(found: JsonObject) -> Finding:
+def scheduler(config: JsonObject) -> Finding:
     """The scheduler has our configuration: a shard that kills its worker costs one worker."""
     ours = DASK_CONFIG["distributed"]["scheduler"]
     faults = [
-        f"{name} {found.get(name)!r} (ours {wanted!r})"
+        f"{name} {config.get(name)!r} (ours {wanted!r})"
         for name, wanted in ours.items()
-        if found.get(name) != wanted
+        if config.get(name) != wanted
     ]
     good = f"{len(ours)} settings as in infra/dask.yaml"
     return _finding("scheduler", faults, good, "start it with infra/dask.yaml as DASK_CONFIG")

@@ -48,8 +48,8 @@ def init(args: argparse.Namespace) -> JsonObject:
         raise ConfigError(f"--language {fault}")
     source = args.source or _answer("Folder of recordings?", None, "--source")
     out = args.out or _answer("Where do results go?", "prepared", "--out")
-    for each in (source, out):
-        checks.check_text(each)
+    for place in (source, out):
+        checks.check_text(place)
     try:
         written = text(purpose, codes, source, out, path.name)
         mode = "w" if args.force else "x"
@@ -107,8 +107,8 @@ def _codes_fault(codes: Sequence[str]) -> str | None:
     """What is wrong with the first that is no code, and what to write."""
     for code in codes:
         if not re.fullmatch(r"[a-z]{2,3}", code):
-            known = language_codes.suggestion(code) or "en or zh"
-            return f"{code!r}: give a code of ISO 639-1, such as {known}"
+            example = language_codes.suggestion(code) or "en or zh"
+            return f"{code!r}: give a code of ISO 639-1, such as {example}"
     return None
 
 

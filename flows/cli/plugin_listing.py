@@ -29,15 +29,15 @@ def named(which: str) -> JsonObject:
     """
     shelf, _, name = which.partition(".")
     if shelf not in shelves.SHELVES:
-        held = [each for each in shelves.SHELVES if which in shelves.names(each)]
-        meant = " or ".join(f"{each}.{which}" for each in held) or "filters.silence"
+        kinds = [kind for kind in shelves.SHELVES if which in shelves.names(kind)]
+        meant = " or ".join(f"{kind}.{which}" for kind in kinds) or "filters.silence"
         stage = f"; `uttermill settings {which}` prints the settings of a stage"
         raise ConfigError(
             f"no kind of plug-in {shelf!r}; known: {', '.join(shelves.SHELVES)}, and a plug-in "
             f"is named as in {meant}{stage if shelf in setting_listing.GROUPS else ''}"
         )
     names = [name] if name else shelves.names(shelf)
-    return {shelf: {each: _whole(shelf, each) for each in names}}
+    return {shelf: {plugin: _whole(shelf, plugin) for plugin in names}}
 
 
 def _short(shelf: str, name: str) -> JsonObject:

@@ -27,9 +27,9 @@ class Exit(IntEnum):
     meaning: str
 
     def __new__(cls, code: int, meaning: str) -> Self:
-        made = int.__new__(cls, code)
-        made._value_, made.meaning = code, meaning
-        return made
+        member = int.__new__(cls, code)
+        member._value_, member.meaning = code, meaning
+        return member
 
     DONE = 0, "done; items may have been quarantined"
     FAILED = 1, "failed, refused to publish, or (doctor) found a fault; the message says why"

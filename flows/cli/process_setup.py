@@ -96,11 +96,11 @@ def interrupts_heard() -> Iterator[Heard]:
 def was_interrupt(error: BaseException) -> bool:
     """Whether an error is what a library made of an interrupt: of one in a serializer pydantic
     makes an error that only names it."""
-    known: BaseException | None = error
-    while known is not None:
-        if isinstance(known, KeyboardInterrupt) or KeyboardInterrupt.__name__ in str(known):
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, KeyboardInterrupt) or KeyboardInterrupt.__name__ in str(cause):
             return True
-        known = known.__cause__ or known.__context__
+        cause = cause.__cause__ or cause.__context__
     return False
 
 

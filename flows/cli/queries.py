@@ -55,15 +55,15 @@ def status(out: Path) -> JsonObject:
 def ledger(out: Path) -> JsonObject:
     """The newest version's ledger; before the first version, the ledger of the work done so far."""
     parts, newest = _ledger(out)
-    found = summary.added(map(summary.totals, parts))
-    reasons = set(found.sums["reason"].to_pylist())
+    totals = summary.added(map(summary.totals, parts))
+    reasons = set(totals.sums["reason"].to_pylist())
     codes = {**CODES, PENDING: PENDING_MEANS, summary.REMOVED: summary.REMOVED_MEANS}
     return {
         "dataset": str(newest) if newest else None,
-        **summary.of_totals(found),
-        "by_stage": summary.hours_by(found.sums, "stage", "outcome", "reason"),
-        "by_dataset": summary.hours_by(found.sums, "dataset", "outcome", "reason"),
-        "by_language": summary.hours_by(found.sums, "language", "outcome", "reason"),
+        **summary.of_totals(totals),
+        "by_stage": summary.hours_by(totals.sums, "stage", "outcome", "reason"),
+        "by_dataset": summary.hours_by(totals.sums, "dataset", "outcome", "reason"),
+        "by_language": summary.hours_by(totals.sums, "language", "outcome", "reason"),
         "meanings": {code: text for code, text in codes.items() if code in reasons},
     }
 
@@ -75,19 +75,19 @@ def item_rows(out: Path, reason: str | None, dataset: str | None) -> Iterator[Js
 
 def reasons(out: Path) -> list[str]:
     """Every `<stage>.<reason>` that an item has, as `item_rows` takes them, sorted."""
-    found = {f"shard.{each.reason}" for each in ledger_items.read_skipped(out)}
+    codes = {f"shard.{file.reason}" for file in ledger_items.read_skipped(out)}
     for part in _ledger(out)[0]:
         pairs = part.select(["stage", "reason"]).group_by(["stage", "reason"]).aggregate([])
-        found |= {f"{row['stage']}.{row['reason']}" for row in pairs.to_pylist()}
-    return sorted(found)
+        codes |= {f"{row['stage']}.{row['reason']}" for row in pairs.to_pylist()}
+    return sorted(codes)
 
 
 def datasets(out: Path) -> list[str]:
     """Names of the datasets that have an item, sorted."""
-    found = {each.dataset for each in ledger_items.read_skipped(out)}
+    names = {file.dataset for file in ledger_items.read_skipped(out)}
     for part in _ledger(out)[0]:
-        found |= {*part["dataset"].unique().to_pylist()}
-    return sorted(found)
+        names |= {*part["dataset"].unique().to_pylist()}
+    return sorted(names)
 
 
 def _ledger(out: Path) -> tuple[Iterator[pa.Table], Path | None]:
@@ -97,8 +97,8 @@ def _ledger(out: Path) -> tuple[Iterator[pa.Table], Path | None]:
     newest = versions.newest(out)
     if newest and storage.exists(last / run_folder.SUMMARY):
         return map(tables.read, tables.parts(newest / LEDGER_FILE)), newest
-    found = in_memory_version.of_shards(run_folder.settings_of(out).job(), manifest.shards(out))
-    return iter([found.ledger]), None
+    version = in_memory_version.of_shards(run_folder.settings_of(out).job(), manifest.shards(out))
+    return iter([version.ledger]), None
 
 
 def what_if(out: Path, sets: Sequence[str]) -> JsonObject:
@@ -183,19 +183,19 @@ def _listed_format(dataset: Path, formats: list[str], use: str | None) -> str:
 
 
 def columns() -> JsonObject:
-    found = {
+    by_table = {
         name: [_column(field.name, str(field.type), *schema.about(field)) for field in table]
         for name, table in schema.TABLES.items()
     }
     measures = [
         plugins.columns(shelf, name) for shelf in plugins.MEASURING for name in shelves.names(shelf)
     ]
-    found["measures"] = [
+    by_table["measures"] = [
         _column(column, "double", unit, text)
         for described in (*measures, enhanced.after_columns())
         for column, (unit, text) in described.items()
     ]
-    return found
+    return by_table
 
 
 def _column(name: str, kind: str, unit: str, meaning: str) -> dict[str, str]:
@@ -222,10 +222,10 @@ def prune(
         if recipes:
             asked += pruning.settings_of(out, kept)
         plan = pruning.plan(out, kept, asked, _old_runs(out, keep_runs))
-        told = plan.as_dict()
+        answer = plan.as_dict()
         if yes:
             pruning.carry_out(plan, good)
-    return {**told, "removed": yes}
+    return {**answer, "removed": yes}
 
 
 def _old_runs(out: Path, keep: int | None) -> list[Path]:

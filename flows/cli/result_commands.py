@@ -48,8 +48,8 @@ def _none_because(args: argparse.Namespace, out: Path) -> str:
     """Why no item was found: an unknown dataset or reason, with those that are known."""
     from flows.cli import queries
 
-    if args.dataset and args.dataset not in (known := queries.datasets(out)):
-        names = ", ".join(known) or "none yet"
+    if args.dataset and args.dataset not in (datasets := queries.datasets(out)):
+        names = ", ".join(datasets) or "none yet"
         return f"No item is of the dataset {args.dataset!r}; the datasets here are {names}."
     if not args.reason:
         return "There are no items yet."
@@ -93,11 +93,11 @@ def review(args: argparse.Namespace) -> Exit:
     out, file = reviews.places(args.action, args.paths, args.out)
     if file is not None:
         return print_answer(args, reviews.import_file(_out(out), file), results.imported)
-    found = reviews.decisions(_out(out), args.all)
-    if not found:
+    decisions = reviews.decisions(_out(out), args.all)
+    if not decisions:
         tell(f"There are no decisions by people in {out}.")
-    lines = map(json_line, found)
-    return print_lines(args, {"decisions": found}, lines)
+    lines = map(json_line, decisions)
+    return print_lines(args, {"decisions": decisions}, lines)
 
 
 def what_if(args: argparse.Namespace) -> Exit:
@@ -120,11 +120,11 @@ def verify(args: argparse.Namespace) -> Exit:
         raise RunError(f"{dataset} was removed while it was verified")
     result: JsonObject = {"ok": not faults, "faults": faults}
     if out is not None:
-        found = checkpoints.verify(out)
-        faults += found.faults
-        read = {"parts": found.parts, "blobs": found.blobs, "bytes": found.bytes}
+        report = checkpoints.verify(out)
+        faults += report.faults
+        read = {"parts": report.parts, "blobs": report.blobs, "bytes": report.bytes}
         result = {"ok": not faults, "faults": faults, "checkpoints": read}
-        if remedy := checkpoints.remedy(found, out):
+        if remedy := checkpoints.remedy(report, out):
             result["remedy"] = remedy
     if not faults and (beside := verifying.side_files(dataset)):
         result["side_files"] = beside
@@ -143,16 +143,16 @@ def prune(args: argparse.Namespace) -> Exit:
 def list_clips(args: argparse.Namespace) -> Exit:
     from flows.cli import queries
 
-    found = queries.data_list(_dataset(args.dataset), args.prefix, args.format, args.split)
-    if not args.json and any("\n" in path or "\r" in path for path in found["paths"]):
+    listing = queries.data_list(_dataset(args.dataset), args.prefix, args.format, args.split)
+    if not args.json and any("\n" in path or "\r" in path for path in listing["paths"]):
         raise ConfigError(
             "a path here holds a line break, and a list has one path a line; use --json, or "
             "--prefix for a folder without one"
         )
-    print_lines(args, found, found["paths"])
-    if args.split is None and found["others"]:
-        left_out = " and ".join(found["others"])
-        tell(f"Only the split train of {found['format']}; --split for {left_out}")
+    print_lines(args, listing, listing["paths"])
+    if args.split is None and listing["others"]:
+        left_out = " and ".join(listing["others"])
+        tell(f"Only the split train of {listing['format']}; --split for {left_out}")
     return Exit.DONE
 
 
@@ -177,12 +177,12 @@ def _dataset(text: str) -> Path:
 
     place = _place(text)
     containment.check(place.parent.parent if place.parent.name == "datasets" else place)
-    found = storage.query(place, versions.named)  # in a bucket `latest` is a file
-    if lacks := storage.query(found, _lacks_folder):
-        raise ConfigError(f"{found} is not a dataset: {lacks}")
-    if not storage.query(found, versions.is_version) and storage.is_folder(place / "runs"):
+    version = storage.query(place, versions.named)  # in a bucket `latest` is a file
+    if lacks := storage.query(version, _lacks_folder):
+        raise ConfigError(f"{version} is not a dataset: {lacks}")
+    if not storage.query(version, versions.is_version) and storage.is_folder(place / "runs"):
         raise ConfigError(versions.none_yet(place))
-    return found
+    return version
 
 
 def _place(text: str) -> Path:

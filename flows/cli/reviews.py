@@ -23,32 +23,34 @@ MOST = 64 << 20  # characters of a file; 300,000 decisions have as many
 
 def places(action: str, given: Sequence[str], out: str | None) -> tuple[str, str | None]:
     """(OUT, FILE) from the arguments: OUT is `--out`, or the folder among them."""
-    left = list(given)
+    arguments = list(given)
     if out is None:
-        folders = [each for each in left if each != STDIN and not Path(each).is_file()]
+        folders = [
+            argument for argument in arguments if argument != STDIN and not Path(argument).is_file()
+        ]
         if not folders:
             raise ConfigError("give the OUT of a run: --out DIR")
-        there = (each for each in folders if "://" in each or Path(each).is_dir())
-        out = next(there, folders[0])  # a missing FILE is not OUT
-        left.remove(out)
-    if len(left) != (action == "import"):
+        existing = (folder for folder in folders if "://" in folder or Path(folder).is_dir())
+        out = next(existing, folders[0])  # a missing FILE is not OUT
+        arguments.remove(out)
+    if len(arguments) != (action == "import"):
         wants = "FILE and OUT" if action == "import" else "OUT"
         raise ConfigError(f"review {action} takes {wants}; it got {len(given)} arguments")
-    return out, left[0] if left else None
+    return out, arguments[0] if arguments else None
 
 
 def import_file(out: Path, file: str) -> JsonObject:
     """Append the decisions of a file to those of OUT, all or none; existing ones are not appended
     again. ConfigError with the line that is wrong."""
-    found = _read(file)
+    entries = _read(file)
     stored = set(decision_log.read(decision_log.stored(out)))
-    new = [each for each in dict.fromkeys(found) if each not in stored]
+    new = [entry for entry in dict.fromkeys(entries) if entry not in stored]
     decision_log.append(out, new)
-    unknown = _unknown(out, {each.id for each in new})
+    unknown = _unknown(out, {entry.id for entry in new})
     return {
         "out": str(out),
         "imported": len(new),
-        "already_there": len(found) - len(new),
+        "already_there": len(entries) - len(new),
         "unknown": sorted(unknown)[:20],
         "unknown_count": len(unknown),
     }
@@ -64,7 +66,7 @@ def _read(file: str) -> list[Decision]:
     if len(text) > MOST:
         raise ConfigError(f"{file} has more than {MOST >> 20} Mi characters; import it in parts")
     now = decision_log.now()
-    found = []
+    entries = []
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             place = f"{file}, line {number}"
@@ -74,8 +76,8 @@ def _read(file: str) -> list[Decision]:
                 raise ConfigError(f"{place}: this is not JSON: {error}") from None
             if not isinstance(given, dict):
                 raise ConfigError(f"{place}: this is not a JSON object")
-            found.append(decision_log.checked(given, now, place))
-    return found
+            entries.append(decision_log.checked(given, now, place))
+    return entries
 
 
 def _unknown(out: Path, ids: Iterable[str]) -> set[str]:
@@ -89,6 +91,10 @@ def _unknown(out: Path, ids: Iterable[str]) -> set[str]:
 
 def decisions(out: Path, everything: bool) -> list[JsonObject]:
     """The decisions that count, by id; with `everything` all of them, oldest first."""
-    known = decision_log.read(decision_log.stored(out))
-    chosen = known if everything else [each for _, each in sorted(decision_log.last(known).items())]
-    return [{k: v for k, v in asdict(each).items() if v} for each in chosen]
+    entries = decision_log.read(decision_log.stored(out))
+    chosen = (
+        entries
+        if everything
+        else [entry for _, entry in sorted(decision_log.last(entries).items())]
+    )
+    return [{k: v for k, v in asdict(entry).items() if v} for entry in chosen]

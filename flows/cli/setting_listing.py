@@ -104,7 +104,7 @@ def of(which: str | None) -> JsonObject:
         raise ConfigError(f"no stage and no setting {which!r}; known: {', '.join(GROUPS)}")
     kept = [e for e in every[group] if f"{e['setting']}.".startswith(f"{which}.")]
     if not kept:
-        names = ", ".join(each["setting"] for each in every[group])
+        names = ", ".join(entry["setting"] for entry in every[group])
         raise ConfigError(f"no setting {which!r}; {group} has {names}")
     return {group: kept}
 
@@ -122,9 +122,9 @@ def _settings(model: type[BaseModel], key: str, name: str) -> Iterator[JsonObjec
         about = entry(name, model, key, unit_of(key, field))
         yield {**about, "example": example(name, field), "plugins": kind}
     models: Sequence[type[BaseModel]] = [Source, SourceSettings] if name == "sources" else inside
-    owners = {each: part for part in reversed(models) for each in part.model_fields}
-    for each, part in owners.items():
-        yield from _settings(part, each, f"{name}.{each}")
+    owners = {inner: part for part in reversed(models) for inner in part.model_fields}
+    for inner, part in owners.items():
+        yield from _settings(part, inner, f"{name}.{inner}")
 
 
 def entry(name: str, model: type[BaseModel], key: str, unit: str) -> JsonObject:

@@ -41,15 +41,15 @@ def schema(args: argparse.Namespace) -> Exit:
 
 
 def models(args: argparse.Namespace) -> Exit:
-    from flows.cli import models as known
+    from flows.cli import models as weights
 
     if (args.action == "fetch") != (args.name is not None):
         raise ConfigError(
             "give a NAME, such as speakers, to `uttermill models fetch` and only to it"
         )
-    found = known.answer(args)
-    print_answer(args, found, known.shown)
-    return Exit.FAULT if found.get("damaged") else Exit.DONE
+    answer = weights.answer(args)
+    print_answer(args, answer, weights.shown)
+    return Exit.FAULT if answer.get("damaged") else Exit.DONE
 
 
 def init(args: argparse.Namespace) -> Exit:

@@ -154,20 +154,20 @@ def prune(result: JsonObject) -> Iterator[Line]:
 
 
 def shelves(result: JsonObject) -> Iterator[Line]:
-    for shelf, held in result.items():
-        rows = ((name, e["about"], ", ".join(e["settings"])) for name, e in held.items())
+    for shelf, entries in result.items():
+        rows = ((name, e["about"], ", ".join(e["settings"])) for name, e in entries.items())
         yield table(shelf, ("plug-in", "what it does", "settings"), rows)
     yield "Settings of stages: uttermill settings."
 
 
 def plugins(result: JsonObject) -> Iterator[Line]:
     """Each plug-in of a shelf with its settings, one a line."""
-    for shelf, held in result.items():
-        for name, entry in held.items():
+    for shelf, entries in result.items():
+        for name, entry in entries.items():
             yield f"{shelf}.{name}: {entry['about']}"
             rows = [
-                (each["setting"], each["unit"], _default(each), each["meaning"])
-                for each in entry["settings"]
+                (setting["setting"], setting["unit"], _default(setting), setting["meaning"])
+                for setting in entry["settings"]
             ]
             if rows:
                 yield table("", ("setting", "unit", "default", "meaning"), rows)
@@ -181,25 +181,31 @@ def plugins(result: JsonObject) -> Iterator[Line]:
             yield ""
 
 
-def _abilities(found: JsonObject) -> str:
+def _abilities(abilities: JsonObject) -> str:
     """What a recogniser hears and tells, with its own settings' defaults."""
-    longest = f"{found['longest']:g} s" if found["longest"] else "no limit known"
+    longest = f"{abilities['longest']:g} s" if abilities["longest"] else "no limit known"
     return (
-        f"hears {', '.join(found['languages'] or ()) or 'languages as its model'}; at once: "
-        f"{longest}; gives {', '.join(found['scores']) or 'no scores that are known before'}; "
-        f"licence of its weights: {found['licence'] or 'not known'}"
+        f"hears {', '.join(abilities['languages'] or ()) or 'languages as its model'}; at once: "
+        f"{longest}; gives {', '.join(abilities['scores']) or 'no scores that are known before'}; "
+        f"licence of its weights: {abilities['licence'] or 'not known'}"
     )
 
 
 def settings(result: JsonObject) -> Iterator[Line]:
     """Every setting, and below those of each stage where its plug-ins have theirs."""
-    for name, held in result.items():
+    for name, entries in result.items():
         rows = [
-            (each["setting"], each["unit"], _default(each), each["meaning"], each["example"])
-            for each in held
+            (
+                setting["setting"],
+                setting["unit"],
+                _default(setting),
+                setting["meaning"],
+                setting["example"],
+            )
+            for setting in entries
         ]
         yield table(name, ("setting", "unit", "default", "meaning", "example"), rows)
-        kinds = dict.fromkeys(each["plugins"] for each in held if each["plugins"])
+        kinds = dict.fromkeys(setting["plugins"] for setting in entries if setting["plugins"])
         for kind in kinds:
             yield Text(f"the settings of each plug-in: uttermill plugins {kind}", "dim")
         yield ""
@@ -215,6 +221,6 @@ def _default(setting: JsonObject) -> str:
 
 
 def columns(result: JsonObject) -> Iterator[Line]:
-    for name, held in result.items():
+    for name, entries in result.items():
         heads = ("column", "type", "unit", "meaning")
-        yield table(name, heads, ([entry[head] for head in heads] for entry in held))
+        yield table(name, heads, ([entry[head] for head in heads] for entry in entries))

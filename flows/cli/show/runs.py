@@ -39,8 +39,8 @@ def plan(result: JsonObject) -> Iterator[Line]:
         yield refusal(result)
     for sentence in result.get("stated", ()):
         yield f"{sentence}."
-    for each in result.get("shared", ()):
-        yield f"{each['says']}."
+    for overlap in result.get("shared", ()):
+        yield f"{overlap['says']}."
     yield from sources(result)
     yield _version(result)
     if result["seconds"] is None:
@@ -52,9 +52,9 @@ def plan(result: JsonObject) -> Iterator[Line]:
 
 def sources(result: JsonObject) -> Iterator[str]:
     """What each source was taken for, and what of it is not taken."""
-    for each in result.get("sources", ()):
-        for sentence in each["says"]:
-            yield f"Source {each['source']}: {sentence}."
+    for source in result.get("sources", ()):
+        for sentence in source["says"]:
+            yield f"Source {source['source']}: {sentence}."
 
 
 def _row(name: str, entry: JsonObject) -> tuple[object, ...]:
@@ -97,8 +97,8 @@ def causes(result: JsonObject) -> list[str]:
         of_it = {stage: e for stage, e in stages.items() if name in e["because"]}
         items = max(entry["compute"] for entry in of_it.values())
         hours = max(entry["hours"] for entry in of_it.values())
-        known = [entry["seconds"] for entry in of_it.values()]
-        time = "" if None in known else f", about {formatting.about(sum(known))}"
+        durations = [entry["seconds"] for entry in of_it.values()]
+        time = "" if None in durations else f", about {formatting.about(sum(durations))}"
         lines.append(f"{cause}: {_and(list(of_it))} {counted(items, 'item')}, {hours:.2f} h{time}")
     return lines
 
@@ -187,8 +187,8 @@ def refusal(result: JsonObject) -> str:
 
 def _removed(result: JsonObject) -> str:
     count = result["removed"]
-    left = "has left its source" if count == 1 else "have left their sources"
-    return f"{counted(count, 'recording')} {left}"
+    verb = "has left its source" if count == 1 else "have left their sources"
+    return f"{counted(count, 'recording')} {verb}"
 
 
 def _and(words: list[str]) -> str:
@@ -296,8 +296,10 @@ def _estimate_notes(result: JsonObject) -> Iterator[Line]:
             f"{counted(sampled['scored'], 'sampled utterance')} with references."
         )
     if sampled["reasons"]:
-        told = ", ".join(f"{entry['items']} {name}" for name, entry in sampled["reasons"].items())
-        yield f"Left out of the sample: {told}."
+        reasons = ", ".join(
+            f"{entry['items']} {name}" for name, entry in sampled["reasons"].items()
+        )
+        yield f"Left out of the sample: {reasons}."
     yield f"Not included: {'; '.join(result['leaves_out'])}."
     if not result["fits"]:
         yield (

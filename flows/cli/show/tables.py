@@ -22,15 +22,15 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
     as escapes; a Text may have a colour. A column whose heading begins with `>` is aligned to the
     right."""
     shown = Text(title, style="table.title") if title else None
-    made = Table(title=shown, title_justify="left", box=None, pad_edge=False)
+    grid = Table(title=shown, title_justify="left", box=None, pad_edge=False)
     for name in columns:
         side: Literal["left", "right"] = "right" if name.startswith(">") else "left"
-        made.add_column(Text(name.removeprefix(">")), justify=side, overflow="fold")
+        grid.add_column(Text(name.removeprefix(">")), justify=side, overflow="fold")
     for row in rows:
-        made.add_row(
+        grid.add_row(
             *(cell if isinstance(cell, Text) else Text(escaped(str(cell))) for cell in row)
         )
-    return made
+    return grid
 
 
 def print_to(console: Console, lines: Iterable[Line]) -> None:
@@ -58,8 +58,8 @@ def funnel(result: JsonObject) -> Iterator[Line]:
     rows = ((*step, clock(length), f"{100 * length / whole:.1f} %") for *step, length in steps)
     yield table("", ("", ">items", ">audio", ">share"), rows)
     if result.get("ignored"):
-        left = sorted(result["ignored"].items())
-        parts = ", ".join(f"{counted(n, 'file')} ({name})" for name, n in left)
+        skipped = sorted(result["ignored"].items())
+        parts = ", ".join(f"{counted(n, 'file')} ({name})" for name, n in skipped)
         yield f"Skipped while listing: {parts}; `uttermill ledger OUT --items` names them."
     for sentence in result.get("stated", ()):
         yield f"{sentence}."
@@ -67,8 +67,8 @@ def funnel(result: JsonObject) -> Iterator[Line]:
 
 def broken(files: Sequence[Mapping[str, str]], failed: int) -> Iterator[Line]:
     """The first recordings that failed, one a line."""
-    for each in files:
-        detail = f": {each['detail']}" if each["detail"] else ""
-        yield f"Broken: {each['source_path']}  {each['reason']}{detail}"
+    for file in files:
+        detail = f": {file['detail']}" if file["detail"] else ""
+        yield f"Broken: {file['source_path']}  {file['reason']}{detail}"
     if failed > len(files):
         yield f"{failed - len(files)} more failed: uttermill ledger OUT --items names all."

@@ -92,12 +92,12 @@ class Admission:
 
     def asks(self, workers: Collection[str]) -> bool:
         """Whether any of these has never been asked."""
-        return any(each not in self._asked and each not in self._faults for each in workers)
+        return any(worker not in self._asked and worker not in self._faults for worker in workers)
 
     def refused(self, workers: Collection[str]) -> list[str]:
         """Why each refused worker among these was refused."""
-        found = ((address, self._faults.get(address)) for address in workers)
-        return [f"{address}: {fault}" for address, fault in found if fault]
+        faults = ((address, self._faults.get(address)) for address in workers)
+        return [f"{address}: {fault}" for address, fault in faults if fault]
 
     def _ask(self, addresses: Sequence[str]) -> dict[str, str | None]:
         """Fault, or None, of each worker that answers; workers that die meanwhile are missing."""
@@ -108,13 +108,14 @@ class Admission:
         if self._common is not None:
             asked += [self._run(heard, os.access, str(self._common), os.W_OK)]
         answers = {
-            address: [each.get(address, OSError()) for each in asked] for address in addresses
+            address: [by_address.get(address, OSError()) for by_address in asked]
+            for address in addresses
         }
         ours = version("uttermill")  # reads a file: once, not for each of a thousand workers
         return {
-            address: fault(ours, *found)
-            for address, found in answers.items()
-            if not any(isinstance(answer, OSError) for answer in found)
+            address: fault(ours, *replies)
+            for address, replies in answers.items()
+            if not any(isinstance(answer, OSError) for answer in replies)
         }
 
     def _run(
@@ -124,10 +125,10 @@ class Admission:
             return {}
         workers = list(addresses)
         with suppress(TimeoutError):  # asked again later
-            found: dict[str, object] = self._client.run(
+            answers: dict[str, object] = self._client.run(
                 function, *args, workers=workers, on_error="return", callback_timeout=ANSWER_S
             )
-            return found
+            return answers
         if len(workers) == 1:
             return {}
         # When one does not answer (a closed port, say), Dask drops all answers: ask one by one.

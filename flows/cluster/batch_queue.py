@@ -48,7 +48,7 @@ def ask(jobs: Mapping[Any, Any]) -> dict[Any, QueuedJob] | None:
     if not ids:
         return None
     try:
-        told = subprocess.run(
+        squeue = subprocess.run(
             ["squeue", "--noheader", "--me", f"--format={FIELDS}"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -58,18 +58,18 @@ def ask(jobs: Mapping[Any, Any]) -> dict[Any, QueuedJob] | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    queued = parsed(told.stdout)
+    queued = parsed(squeue.stdout)
     return {name: queued[number] for number, name in ids.items() if number in queued}
 
 
 def parsed(listing: str) -> dict[str, QueuedJob]:
     """Jobs that are not over, by id, of what squeue prints for FIELDS."""
-    found = {}
+    jobs = {}
     for line in listing.splitlines():
-        number, state, left, walltime, reason = line.split("|", 4)
+        number, state, remaining, walltime, reason = line.split("|", 4)
         if state not in OVER:
-            found[number] = QueuedJob(state, reason, seconds(left), seconds(walltime))
-    return found
+            jobs[number] = QueuedJob(state, reason, seconds(remaining), seconds(walltime))
+    return jobs
 
 
 def seconds(words: str) -> float:

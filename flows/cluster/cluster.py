@@ -243,8 +243,8 @@ class Cluster:
             except (OSError, RuntimeError, TimeoutError) as error:
                 raise RunError(f"the Dask cluster does not start: {local.root(error)}") from error
         ours = getattr(self._cluster, "scheduler", None)  # any class by name: it may have none
-        here = isinstance(ours, distributed.Scheduler)
-        scheduler = SchedulerHere(ours) if here else SchedulerElsewhere(self._client)
+        in_process = isinstance(ours, distributed.Scheduler)
+        scheduler = SchedulerHere(ours) if in_process else SchedulerElsewhere(self._client)
         self._scheduler = scheduler
         if self.settings.kind == "local":
             self._placement = Placement(scheduler, None, bool(self._fleet.pins))

@@ -63,7 +63,9 @@ def variables(engines: Mapping[str, str] | None = None) -> dict[str, str]:
     return {VERSION_VARIABLE: version("uttermill"), ENGINES_VARIABLE: reached}
 
 
-def flat(told: Mapping[str, str], profiled: bool = False, dashboard: bool = False) -> JsonObject:
+def flat(
+    variables: Mapping[str, str], profiled: bool = False, dashboard: bool = False
+) -> JsonObject:
     """`DASK_CONFIG` by dotted keys, with the variables of workers that replace others.
 
     `profiled`: Dask samples what each worker does, as its performance report shows. `dashboard`:
@@ -75,13 +77,13 @@ def flat(told: Mapping[str, str], profiled: bool = False, dashboard: bool = Fals
     if dashboard:
         del config["distributed.scheduler.http.routes"]
     prefix = "distributed.nanny.pre-spawn-environ"
-    return config | {f"{prefix}.{name}": value for name, value in told.items()}
+    return config | {f"{prefix}.{name}": value for name, value in variables.items()}
 
 
-def environment(told: Mapping[str, str]) -> dict[str, str]:
+def environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Variables that a worker needs before its interpreter starts."""
     caps: dict[str, str] = DASK_CONFIG["distributed"]["nanny"]["pre-spawn-environ"]
-    return {**caps, **told}
+    return {**caps, **variables}
 
 
 def _flat(config: JsonObject, prefix: str = "") -> Iterator[tuple[str, JsonValue]]:

@@ -60,7 +60,7 @@ def gather(dask_worker: Worker) -> JsonObject:
     """All facts that the proofs need about the worker this runs on, as plain values."""
     modules = dict(sys.modules)  # before anything below imports more
     preload = modules.get("tasks.preload")
-    found: JsonObject = {
+    facts: JsonObject = {
         "command": command_line(),
         "sentinel": hasattr(sys, SENTINEL),
         "modules": {name: type(modules.get(name)) is types.ModuleType for name in ENGINES},
@@ -82,25 +82,25 @@ def gather(dask_worker: Worker) -> JsonObject:
 
     from tasks.audio import codecs
 
-    found["pools"] = _pools()
-    found["providers"] = list(onnxruntime.get_available_providers())
-    found["cuda"] = _cuda_devices()
-    found["cuda_fault"] = gpu.ctranslate2_fault() if found["resources"].get(GPU) else None
-    found["codecs"] = {kind: codecs.fault(kind) for kind in codecs.FORMATS}
-    found["temp"], found["temp_fault"] = _temporary()
-    found["free"] = shutil.disk_usage(found["temp"]).free
-    return found
+    facts["pools"] = _pools()
+    facts["providers"] = list(onnxruntime.get_available_providers())
+    facts["cuda"] = _cuda_devices()
+    facts["cuda_fault"] = gpu.ctranslate2_fault() if facts["resources"].get(GPU) else None
+    facts["codecs"] = {kind: codecs.fault(kind) for kind in codecs.FORMATS}
+    facts["temp"], facts["temp_fault"] = _temporary()
+    facts["free"] = shutil.disk_usage(facts["temp"]).free
+    return facts
 
 
 def versions() -> dict[str, str]:
     """Versions of Python and of packages that affect results; `absent` for missing ones."""
-    found = {"python": platform.python_version()}
+    by_package = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            by_package[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "absent"
-    return found
+            by_package[name] = "absent"
+    return by_package
 
 
 def _pools() -> dict[str, int]:

@@ -55,19 +55,19 @@ def visible(value: str | None) -> tuple[str, ...] | None:
     """
     if value is None:
         return None
-    found: list[str] = []
+    names: list[str] = []
     for name in map(str.strip, value.split(",")):
-        if not NAME.fullmatch(name) or name in found:
+        if not NAME.fullmatch(name) or name in names:
             break
-        found.append(name)
-    return tuple(found)
+        names.append(name)
+    return tuple(names)
 
 
 def installed() -> tuple[str, ...]:
     """All GPUs of this machine, as NVML lists them, else as the kernel does."""
-    found = _by_nvml()
-    if found is not None:
-        return found
+    listed = _by_nvml()
+    if listed is not None:
+        return listed
     return tuple(map(str, range(gpu.driver_count())))
 
 
@@ -99,7 +99,7 @@ def _by_nvml() -> tuple[str, ...] | None:
 
 def _slices(pynvml: ModuleType, handle: object) -> list[str]:
     """UUIDs of the slices of a GPU; empty when it is not divided."""
-    found = []
+    uuids = []
     try:
         current, _ = pynvml.nvmlDeviceGetMigMode(handle)
         most = pynvml.nvmlDeviceGetMaxMigDeviceCount(handle) if current else 0
@@ -110,8 +110,8 @@ def _slices(pynvml: ModuleType, handle: object) -> list[str]:
             part = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
         except pynvml.NVMLError:  # no slice has this index
             continue
-        found.append(pynvml.nvmlDeviceGetUUID(part))
-    return found
+        uuids.append(pynvml.nvmlDeviceGetUUID(part))
+    return uuids
 
 
 def _text(value: str | bytes) -> str:

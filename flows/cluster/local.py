@@ -92,20 +92,20 @@ def start(
     kind = distributed.Scheduler if dashboard else nodes.Scheduler
     scheduler = {"cls": kind, "options": {**both, **pages}}
     workers = specs(fleet, **both, nthreads=1, worker_class=nodes.Worker, memory_limit=memory)
-    made: Any = distributed.SpecCluster  # untyped
-    before = set(made._instances)
-    for left in reversed(range(STARTS)):
+    cluster_class: Any = distributed.SpecCluster  # untyped
+    before = set(cluster_class._instances)
+    for tries in reversed(range(STARTS)):
         try:
-            cluster: SpecCluster = made(
+            cluster: SpecCluster = cluster_class(
                 workers, scheduler, security=security, silence_logs=logging.ERROR
             )
             return cluster
         except RuntimeError as error:
-            if not left or str(root(error)) != KILLED:
+            if not tries or str(root(error)) != KILLED:
                 raise
             log.warning("a worker was killed while it started; all workers start again")
         except BaseException:  # an interrupt: only Dask's own list knows what has started
-            abandon(set(made._instances) - before)
+            abandon(set(cluster_class._instances) - before)
             raise
     raise AssertionError("unreachable")
 
@@ -141,14 +141,14 @@ def root(error: BaseException) -> BaseException:
 
 def processes(cluster: SpecCluster) -> list[psutil.Process]:
     """Worker processes of a cluster on this machine, and their children."""
-    found = []
+    members = []
     for nanny in _nannies(cluster):
         with suppress(psutil.NoSuchProcess, TypeError):  # it has ended, or has no process yet
             process = psutil.Process(int(nanny.pid))
             if process.ppid() != os.getpid():
                 continue  # a pid of another machine
-            found += [*process.children(recursive=True), process]
-    return found
+            members += [*process.children(recursive=True), process]
+    return members
 
 
 def end_now(cluster: SpecCluster) -> None:
@@ -198,16 +198,16 @@ def abandon(clusters: Iterable[SpecCluster]) -> None:
 
 def _just_spawned() -> list[psutil.Process]:
     """Children that were spawned with the environment of workers."""
-    found = []
+    children = []
     for child in psutil.Process().children():
         with suppress(psutil.Error):
             if "spawn_main" in " ".join(child.cmdline()) and VERSION_VARIABLE in child.environ():
-                found.append(child)
-    return found
+                children.append(child)
+    return children
 
 
-def kill(found: list[psutil.Process]) -> None:
-    for process in found:
+def kill(victims: list[psutil.Process]) -> None:
+    for process in victims:
         with suppress(psutil.NoSuchProcess):
             process.kill()
 

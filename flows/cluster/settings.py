@@ -304,15 +304,15 @@ def cluster_class(name: str | None) -> Callable[..., Any]:
         with _interrupts_kept():
             from distributed.deploy.cluster import Cluster
 
-            found: Callable[..., Any] = getattr(import_module(module), attribute)
+            candidate: Callable[..., Any] = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"cluster.class_name: {name!r} cannot be imported: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, Cluster)):
+    if not (isinstance(candidate, type) and issubclass(candidate, Cluster)):
         raise ConfigError(
             f"cluster.class_name: {name!r} is not a Dask cluster class, which derives from "
             "distributed.deploy.Cluster"
         )
-    return found
+    return candidate
 
 
 @contextmanager

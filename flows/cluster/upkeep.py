@@ -140,11 +140,11 @@ class Upkeep:
         return lost
 
     def _jobs_wanted(self) -> int:
-        each = workers_each(self._cluster.new_spec)
+        per_job = workers_each(self._cluster.new_spec)
         if not isinstance(self._wanted, WorkerRange):
-            return ceil(self._wanted / each)
+            return ceil(self._wanted / per_job)
         workers = min(max(self._demand(), self._wanted.min), self._wanted.max)
-        return ceil(workers / each)
+        return ceil(workers / per_job)
 
     def _grow(self, wanted: int) -> None:
         try:
@@ -188,7 +188,7 @@ class Upkeep:
 
     def _names(self) -> list[Any]:
         """Names of the workers that are connected."""
-        return [each.name for each in dict.copy(self._cluster.scheduler.workers).values()]
+        return [worker.name for worker in dict.copy(self._cluster.scheduler.workers).values()]
 
     def _workers(self, jobs: Collection[Any]) -> list[Any]:
         """The scheduler's states of the connected workers of some jobs."""

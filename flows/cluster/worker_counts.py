@@ -74,23 +74,23 @@ class Needs:
                 f"systemd: MemoryMax, containers: --memory){without}, or choose smaller models"
             )
         addresses = ADDRESSES + (FOR_HEARING if self.hearing else 0)
-        own = memory_limits.of_process(resource.RLIMIT_AS)
-        if own is not None and own < addresses:
+        ceiling = memory_limits.of_process(resource.RLIMIT_AS)
+        if ceiling is not None and ceiling < addresses:
             raise ConfigError(
-                f"each process may take {in_gb(own)} of address space (ulimit -v), and needs "
+                f"each process may take {in_gb(ceiling)} of address space (ulimit -v), and needs "
                 f"{in_gb(addresses)}, most of which is never used: ulimit -v unlimited"
             )
 
 
 def needs(job: Job, history: str = "auto") -> Needs:
     """The needs of a run that records itself as `history` says. ConfigError for a missing model."""
-    found = {}
+    sizes = {}
     for shelf, plugin in engines.chosen(job):
-        module, own = resolve(shelf, plugin)
-        if size := module.model_bytes(own):
-            found[shelf, plugin.use] = size
-    hearing = any(shelf in ("asr", "segmenters") for shelf, _ in found)
-    models = tuple((use, size) for (_, use), size in found.items())
+        module, plugin_settings = resolve(shelf, plugin)
+        if size := module.model_bytes(plugin_settings):
+            sizes[shelf, plugin.use] = size
+    hearing = any(shelf in ("asr", "segmenters") for shelf, _ in sizes)
+    models = tuple((use, size) for (_, use), size in sizes.items())
     return Needs(MAIN + _prefect(history), models, hearing)
 
 
@@ -126,8 +126,8 @@ def local_workers(settings: ClusterSettings, gpu: bool, needed: Needs = Needs())
 
     A GPU worker keeps one CPU busy and takes as much memory as any worker.
     """
-    found = gpus.devices(settings.gpus) if gpu and settings.kind == "local" else ()
-    pins = tuple(device for device in found for _ in range(settings.workers_per_gpu))
+    devices = gpus.devices(settings.gpus) if gpu and settings.kind == "local" else ()
+    pins = tuple(device for device in devices for _ in range(settings.workers_per_gpu))
     limit = memory_limits.of_run()
     if settings.most_workers:
         wanted = min(settings.most_workers, needed.fitting(limit) - len(pins))
@@ -146,11 +146,11 @@ def memory(settings: ClusterSettings, fleet: Fleet, needed: Needs = Needs()) -> 
 
         return int(parse_bytes(settings.memory_limit))
     share = int(0.9 * (memory_limits.of_run().bytes - needed.main)) // fleet.size
-    own = memory_limits.of_process(resource.RLIMIT_DATA)
+    ceiling = memory_limits.of_process(resource.RLIMIT_DATA)
     # Below a spacious share the kernel decides, which the run survives: no item is to blame for
     # what a plug-in's model takes unsaid.
-    found = max(needed.worker + SPACIOUS, share)
-    return found if own is None else min(found, own)
+    allotment = max(needed.worker + SPACIOUS, share)
+    return allotment if ceiling is None else min(allotment, ceiling)
 
 
 def check_memory(job: Job, settings: ClusterSettings, history: str) -> None:

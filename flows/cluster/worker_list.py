@@ -40,11 +40,11 @@ class SchedulerHere:
         """Each worker's resources, by its address: the same mapping until the workers change."""
         # `dict.copy` takes one step, during which the scheduler's thread changes nothing.
         workers = dict.copy(self._scheduler.workers)
-        seen, found = self._last
+        seen, resources = self._last
         if workers != seen:  # some 30 ns a worker, as they are mostly the same objects
-            found = {address: worker.resources for address, worker in workers.items()}
-            self._last = workers, found
-        return found
+            resources = {address: worker.resources for address, worker in workers.items()}
+            self._last = workers, resources
+        return resources
 
     def refresh(self) -> None:
         """Nothing to do: the scheduler's own state is always current."""
@@ -73,9 +73,9 @@ class SchedulerElsewhere:
     def resources(self) -> Mapping[str, Resources]:
         """Each worker's resources, by its address: the same mapping until the workers change."""
         with self._state:
-            known, age = self._known, monotonic() - self._asked
-            due = known is None or age > REFRESH_S or (self._stale and age > ASK_S)
-        if due and self._request.acquire(blocking=known is None):
+            resources, age = self._known, monotonic() - self._asked
+            due = resources is None or age > REFRESH_S or (self._stale and age > ASK_S)
+        if due and self._request.acquire(blocking=resources is None):
             try:
                 self._ask()
             finally:
@@ -99,13 +99,13 @@ class SchedulerElsewhere:
             self._left.clear()
         workers = self._client.scheduler_info()["workers"]
         with self._state:
-            known = {
+            resources = {
                 address: worker["resources"]
                 for address, worker in workers.items()
                 if address not in self._left
             }
-            if known != self._known:
-                self._known = known
+            if resources != self._known:
+                self._known = resources
 
     def _on_event(self, event: tuple[float, dict[str, str]]) -> None:
         """Called in the client's event loop: must not wait for a request."""
@@ -117,7 +117,9 @@ class SchedulerElsewhere:
             elif action == "remove-worker" and address is not None:
                 self._left.add(address)
                 if self._known is not None and address in self._known:
-                    self._known = {a: held for a, held in self._known.items() if a != address}
+                    self._known = {
+                        a: resources for a, resources in self._known.items() if a != address
+                    }
 
 
 def despite_deaths(ask_all: Callable[[], object]) -> None:
@@ -139,10 +141,10 @@ def despite_deaths(ask_all: Callable[[], object]) -> None:
 class _Seen(NamedTuple):
     """The workers as last seen, and the placement that follows."""
 
-    found: Mapping[str, Resources]
+    resources: Mapping[str, Resources]
     may: Collection[str]
     kinds: tuple[str, ...]
-    there: Mapping[str, list[str]]
+    by_kind: Mapping[str, list[str]]
 
 
 class Placement:
@@ -175,33 +177,33 @@ class Placement:
 
     def there(self, kind: str) -> list[str]:
         """Addresses of the workers of a kind that are connected now and may work."""
-        return self._see().there.get(kind, [])
+        return self._see().by_kind.get(kind, [])
 
     def _see(self) -> _Seen:
         """The current placement. Asked several times a call, so recomputed only if the workers have
         changed."""
-        found = self._scheduler.resources()
-        may: Collection[str] = self._admission.of(found) if self._admission else found
+        resources = self._scheduler.resources()
+        may: Collection[str] = self._admission.of(resources) if self._admission else resources
         last = self._last
-        if last is not None and last.found is found and last.may is may:
+        if last is not None and last.resources is resources and last.may is may:
             return last
         separate = self._separate
         if separate is None:
-            self._once |= set(map(_kind, found.values()))
+            self._once |= set(map(_kind, resources.values()))
             separate = len(self._once) > 1
         if separate:
-            there = {kind: [a for a in may if _kind(found[a]) == kind] for kind in (CPU, GPU)}
+            by_kind = {kind: [a for a in may if _kind(resources[a]) == kind] for kind in (CPU, GPU)}
         else:  # any worker takes any call
-            there = {CPU: list(may), GPU: list(may)}
-        self._last = _Seen(found, may, (CPU, GPU) if separate else (CPU,), there)
+            by_kind = {CPU: list(may), GPU: list(may)}
+        self._last = _Seen(resources, may, (CPU, GPU) if separate else (CPU,), by_kind)
         return self._last
 
     def restrictions(self, kind: str) -> JsonObject:
         """Arguments of `Client.submit` that keep a call on the workers that may take it."""
         if len(self.kinds) == 1:
             return self._admitted_only()
-        if self._admission is not None and kind == CPU and (there := self.there(CPU)):
-            return {"workers": there}
+        if self._admission is not None and kind == CPU and (workers := self.there(CPU)):
+            return {"workers": workers}
         return {"resources": {kind: 1}}
 
     def _admitted_only(self) -> JsonObject:
@@ -253,9 +255,9 @@ def await_admission(
             continue
         if admission.refused(workers):
             refuse(admission, workers)
-        now, left = monotonic(), began + patience.seconds - monotonic()
+        now, remaining = monotonic(), began + patience.seconds - monotonic()
         what = "no worker answers" if workers else "no worker has joined the scheduler"
-        if left <= 0:
+        if remaining <= 0:
             raise RunError(
                 f"{what} within {_minutes(patience.seconds)} (cluster.wait_for_workers)"
                 f"{_because(patience.word())}; finished work is kept: correct that, or raise the "
@@ -263,10 +265,10 @@ def await_admission(
             )
         if now >= tell:
             because = _because(patience.word())
-            log.info("%s yet%s; waiting for up to %s", what, because, _minutes(left))
+            log.info("%s yet%s; waiting for up to %s", what, because, _minutes(remaining))
             scheduler.refresh()
             tell = now + TELL_S
-        patience.ended.wait(min(LOOK_S, left))
+        patience.ended.wait(min(LOOK_S, remaining))
     return admission
 
 

@@ -53,8 +53,8 @@ class Explorer:
     def file(self, request: Request) -> Response:
         name = request.path_params["name"]
         kind = KINDS.get(Path(name).suffix)
-        known = {each.name for each in WEB.iterdir()}  # no name with `..` or `/` is among them
-        if kind is None or name not in known:
+        names = {path.name for path in WEB.iterdir()}  # no name with `..` or `/` is among them
+        if kind is None or name not in names:
             raise HTTPException(404, "there is no such file")
         return Response((WEB / name).read_bytes(), media_type=kind)
 

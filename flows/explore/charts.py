@@ -49,7 +49,7 @@ def histogram(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
         return {"low": 0, "high": 0, "bins": BINS, "least": None, "most": None, "counts": []}
     tail = (n - 1) // 1000
     parted = np.partition(values, (0, tail, n - 1 - tail, n - 1))
-    least, low, high, most = (float(parted[at]) for at in (0, tail, n - 1 - tail, n - 1))
+    least, low, high, most = (float(parted[rank]) for rank in (0, tail, n - 1 - tail, n - 1))
     if high <= low:
         low, high = least, most
     ends = {"least": least, "most": most, "n": n}
@@ -84,7 +84,7 @@ def limits(job: Job | None) -> list[JsonObject]:
     the settings, and the `reason` that it gives."""
     if job is None:
         return []
-    found = []
+    entries = []
     shelves = [
         ("filters", "filter.filters", job.filter.filters),
         ("text", "transcribe.verdicts", job.transcribe.verdicts),
@@ -96,7 +96,7 @@ def limits(job: Job | None) -> list[JsonObject]:
                 if role(type(settings), name) == THRESHOLD["role"]:
                     for limit, side in _set_by(module, settings, name):
                         value = limit.min if side == "min" else limit.max
-                        found.append(
+                        entries.append(
                             {
                                 "column": limit.column,
                                 "side": side,
@@ -106,7 +106,7 @@ def limits(job: Job | None) -> list[JsonObject]:
                                 "conditional": bool(limit.unless),
                             }
                         )
-    return found
+    return entries
 
 
 def _set_by(module: Any, settings: Any, name: str) -> list[tuple[Limit, str]]:
@@ -142,9 +142,9 @@ def kept(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     except (TypeError, KeyError):
         raise ConfigError("limits is not a JSON list of column, side and value") from None
     chosen = query.choice(items.columns, asked)
-    known = limits(corpus.job())
-    today = {(each["column"], each["side"]): each["value"] for each in known}
-    reasons = [each["reason"] for each in known if (each["column"], each["side"]) in moved]
+    entries = limits(corpus.job())
+    today = {(entry["column"], entry["side"]): entry["value"] for entry in entries}
+    reasons = [entry["reason"] for entry in entries if (entry["column"], entry["side"]) in moved]
     tests, values = [], list[SqlValue]()
     for (column, side), value in {**today, **moved}.items():
         if value is None or column not in items.columns:
@@ -231,10 +231,10 @@ def compared(corpus: Corpus, now: Items, then: Items, asked: Parameters) -> Json
 
 def facets(corpus: Corpus, items: Items) -> Mapping[str, list[JsonObject]]:
     """The values of each column that has few, with how many items have them."""
-    found = {}
+    by_column = {}
     for name in ("outcome", "reason", "dataset", "language", "split", "stage"):
-        found[name] = corpus.once(
+        by_column[name] = corpus.once(
             f"SELECT {identifier(name)} AS value, count(*) AS items FROM {items.name} "
             f"WHERE {query.UTTERANCES} GROUP BY ALL ORDER BY items DESC, value LIMIT 100"
         )
-    return found
+    return by_column

@@ -57,8 +57,8 @@ def published(version: Path, row: JsonObject) -> tuple[Int16s, int] | None:
                     if member is None:
                         return None
                     if member.name.endswith((".wav", ".flac")):
-                        held = tar.extractfile(member)
-                        return decode_int16(held.read(ENCODED), DECODED) if held else None
+                        sound = tar.extractfile(member)
+                        return decode_int16(sound.read(ENCODED), DECODED) if sound else None
         except (tarfile.TarError, ItemError, OSError):
             return None
     return None
@@ -89,19 +89,19 @@ def speech(locator: Locator | None, going_on: Callable[[], None]) -> JsonObject:
     seconds; Gone if it cannot be decoded. `going_on` ends it by an exception."""
     if locator is None:
         raise Gone("its source is unknown")
-    found = []
+    pieces = []
     try:
         with audio.open_stream(locator) as stream:
             detector = silero.Probabilities(stream.rate)
             for block in Listened(stream.weights).of(stream.blocks()):
                 going_on()
-                found.append(detector.push(block))
+                pieces.append(detector.push(block))
                 if stream.decoded > HEARD * stream.rate:
                     break
-            found.append(detector.finish())
+            pieces.append(detector.finish())
     except (ItemError, OSError) as error:
         raise Gone(f"its source cannot be decoded: {error}") from None
-    values = np.concatenate(found)
+    values = np.concatenate(pieces)
     width = max(-(-len(values) // POINTS), 1)
     stretches = np.maximum.reduceat(values, np.arange(0, len(values), width))
     return {
@@ -127,26 +127,26 @@ def part(size: int, asked: str | None) -> tuple[int, int, int, dict[str, str]]:
 
 def row(corpus: Corpus, items: Items, item: int) -> JsonObject:
     """A row of the table; Gone if there is none."""
-    found = corpus.rows(
+    rows = corpus.rows(
         f"SELECT * EXCLUDE (searched, spoken) FROM {items.name} WHERE item = ?", [item]
     )
-    if not found:
+    if not rows:
         raise Gone(f"version {items.number} has no item {item}")
-    return found[0]
+    return rows[0]
 
 
 def detail(corpus: Corpus, items: Items, item: int) -> JsonObject:
     """The row, its texts, words with times, and the spans before and after it."""
-    found = row(corpus, items, item)
+    clip_row = row(corpus, items, item)
     around = corpus.rows(
         f'SELECT item, id, start, "end", outcome, reason, text FROM {items.name} '
         "WHERE recording = ? AND item BETWEEN ? AND ? ORDER BY item",
-        [found["recording"], item - 3, item + 3],
+        [clip_row["recording"], item - 3, item + 3],
     )
-    known = corpus.shards.utterance(found["recording"], found["id"])
+    stored = corpus.shards.utterance(clip_row["recording"], clip_row["id"])
     texts: JsonObject = {"reference": None, "heard": None, "others": [], "words": None}
-    if known is not None:
-        utterance = known[1]
+    if stored is not None:
+        utterance = stored[1]
         heard = utterance.heard.transcript
         texts["reference"] = utterance.cut.reference
         texts["others"] = _others(corpus, utterance)
@@ -154,11 +154,11 @@ def detail(corpus: Corpus, items: Items, item: int) -> JsonObject:
             words = heard.get("word_times")
             texts["heard"] = heard.get("text")
             texts["words"] = None if words is None else [dict(word) for word in words]
-    elif found["text_source"] == "reference":
-        texts["reference"] = found["text"]
-    texts["heard"] = found["hypothesis"] or texts["heard"]
+    elif clip_row["text_source"] == "reference":
+        texts["reference"] = clip_row["text"]
+    texts["heard"] = clip_row["hypothesis"] or texts["heard"]
     texts["others"] = [other for other in texts["others"] if other != texts["heard"]]
-    return {"row": found, "around": around, **texts}
+    return {"row": clip_row, "around": around, **texts}
 
 
 def _others(corpus: Corpus, utterance: FinalUtterance) -> list[str]:
@@ -171,35 +171,36 @@ def _others(corpus: Corpus, utterance: FinalUtterance) -> list[str]:
         return []
     heard = utterance.heard.transcript
     transcript, text = (heard["transcript"], heard.get("text")) if heard else ("", None)
-    found = corpus.rows(
+    rows = corpus.rows(
         "SELECT DISTINCT text::VARCHAR AS text FROM read_parquet(?, union_by_name=true) "
         "WHERE audio::VARCHAR = ? AND text IS NOT NULL AND transcript::VARCHAR <> ? ORDER BY text",
         [pattern, utterance.cut.audio, transcript],
     )
-    return [str(each["text"]) for each in found if each["text"] != text]
+    return [str(entry["text"]) for entry in rows if entry["text"] != text]
 
 
 def audio_of(corpus: Corpus, items: Items, item: int, more: float = 0.0) -> tuple[Int16s, int]:
     """PCM of an item, with `more` seconds of its source before and after; int16 [n], Hz. Gone, with
     the reason, if none is left."""
-    found = row(corpus, items, item)
-    start, end, rate = bounds(found)
+    clip_row = row(corpus, items, item)
+    start, end, rate = bounds(clip_row)
     if not more:
-        if found["outcome"] == "packaged" and (ready := _tar(corpus, items, found["id"])):
+        if clip_row["outcome"] == "packaged" and (ready := _tar(corpus, items, clip_row["id"])):
             return ready
-        known = corpus.shards.utterance(found["recording"], found["id"])
-        if known is not None:
-            pcm = known[1].heard.pcm
-            made = pcm is not None and not pcm["error_code"]
-            if pcm and made and (ready := of_blob(corpus.out, known[0], pcm)):
+        stored = corpus.shards.utterance(clip_row["recording"], clip_row["id"])
+        if stored is not None:
+            pcm = stored[1].heard.pcm
+            intact = pcm is not None and not pcm["error_code"]
+            if pcm and intact and (ready := of_blob(corpus.out, stored[0], pcm)):
                 return ready
     end += more
     if more:
         last = corpus.rows(
-            f'SELECT max("end") AS last FROM {items.name} WHERE recording = ?', [found["recording"]]
+            f'SELECT max("end") AS last FROM {items.name} WHERE recording = ?',
+            [clip_row["recording"]],
         )
         end = min(end, last[0]["last"])
-    return span(corpus, found["recording"], max(start - more, 0.0), end, rate)
+    return span(corpus, clip_row["recording"], max(start - more, 0.0), end, rate)
 
 
 def bounds(row: JsonObject) -> tuple[float, float, int]:
@@ -227,14 +228,14 @@ def _tar(corpus: Corpus, items: Items, key: str) -> tuple[Int16s, int] | None:
     if table is None:
         return None
     try:
-        found = corpus.rows(
+        rows = corpus.rows(
             'SELECT shard::VARCHAR AS shard, "offset"::BIGINT AS "offset" '
             'FROM read_parquet(?, union_by_name=true) WHERE id::VARCHAR = ? AND "offset" >= 0',
             [parquet_glob(table), key],
         )
     except duckdb.Error as error:  # the version was removed meanwhile, or names no tars
         raise Gone(f"version {items.number} cannot be read any more: {first_line(error)}") from None
-    return published(version, found[0]) if found else None
+    return published(version, rows[0]) if rows else None
 
 
 def timeline(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:

@@ -64,9 +64,9 @@ class Shards:
         shard = self.shard_of(recording)
         if shard is None:
             return None
-        for each in manifest.listed(self._out, shard).to_pylist():
-            if each["recording"] == recording:
-                return locator_of(each)
+        for row in manifest.listed(self._out, shard).to_pylist():
+            if row["recording"] == recording:
+                return locator_of(row)
         return None
 
     def utterance(self, recording: str, key: str | None) -> tuple[str, FinalUtterance] | None:
@@ -74,8 +74,8 @@ class Shards:
         shard, job = self.shard_of(recording), self._job()
         if shard is None or job is None or key is None:
             return None
-        known = self._decided(shard, recording)
-        return (shard, known[key]) if key in known else None
+        utterances = self._decided(shard, recording)
+        return (shard, utterances[key]) if key in utterances else None
 
     def _decide(self, shard: str, recording: str) -> dict[str, FinalUtterance]:
         """The utterances of a recording by id."""
@@ -128,18 +128,18 @@ class Corpus:
 
     def versions(self) -> list[int]:
         """Numbers of the published versions, newest first; ConfigError without any."""
-        found = [versions.number(place) for place in versions.all_of(self.out)][::-1]
-        if not found:
+        numbers = [versions.number(place) for place in versions.all_of(self.out)][::-1]
+        if not numbers:
             raise ConfigError(versions.none_yet(self.out))
-        return found
+        return numbers
 
     def number(self, asked: int | None) -> int:
         """The requested version, else the newest; Gone if it does not exist."""
-        known = self.versions()
+        numbers = self.versions()
         if asked is None:
-            return known[0]
-        if asked not in known:
-            raise Gone(f"there is no version {asked}; there are {', '.join(map(str, known))}")
+            return numbers[0]
+        if asked not in numbers:
+            raise Gone(f"there is no version {asked}; there are {', '.join(map(str, numbers))}")
         return asked
 
     def place(self, number: int) -> Path:
@@ -195,13 +195,13 @@ class Corpus:
 
     def _texts(self, items: Items) -> Iterator[pa.Array]:
         """What words are counted in, in the order of items."""
-        said = 'coalesce("normalised", "text")' if "normalised" in items.columns else '"text"'
+        words = 'coalesce("normalised", "text")' if "normalised" in items.columns else '"text"'
         with self.cursor() as cursor:
-            found = cursor.sql(
-                f"SELECT CASE WHEN text IS NOT NULL THEN {said} END AS said FROM {items.name} "
+            relation = cursor.sql(
+                f"SELECT CASE WHEN text IS NOT NULL THEN {words} END AS said FROM {items.name} "
                 "ORDER BY item"
             )
-            for batch in found.to_arrow_reader(BATCH):
+            for batch in relation.to_arrow_reader(BATCH):
                 yield batch.column(0)
 
     @contextmanager
@@ -220,24 +220,24 @@ class Corpus:
 
     def rows(self, sql: str, values: Sequence[SqlValue] = ()) -> list[JsonObject]:
         """The rows of a query, by column; ConfigError if their texts are more than ANSWER."""
-        found, size = list[JsonObject](), 0
+        rows, size = list[JsonObject](), 0
         for batch in self.batches(sql, values):
-            found += batch
+            rows += batch
             size += sum(len(v) for row in batch for v in row.values() if isinstance(v, str))
             if size > ANSWER:
                 raise ConfigError(
                     f"an answer holds up to {ANSWER:,} characters of text; ask for fewer rows"
                 )
-        return found
+        return rows
 
     def batches(
         self, sql: str, values: Sequence[SqlValue] = (), size: int = ROWS
     ) -> Iterator[list[JsonObject]]:
         """The rows of a query, by column; floats that JSON cannot hold are None."""
         with self.cursor() as cursor:
-            found = cursor.execute(sql, list(values))
-            names = [each[0] for each in found.description]
-            while batch := found.fetchmany(size):
+            result = cursor.execute(sql, list(values))
+            names = [column[0] for column in result.description]
+            while batch := result.fetchmany(size):
                 yield [dict(zip(names, map(_plain, row), strict=True)) for row in batch]
 
     def arrays(self, sql: str, values: Sequence[SqlValue] = ()) -> Mapping[str, Any]:

@@ -39,8 +39,8 @@ def jsonl(corpus: Corpus, items: Items, asked: Parameters, file: IO[bytes]) -> N
 
 
 def _line(row: JsonObject) -> bytes:
-    known = {name: value for name, value in row.items() if value is not None}
-    return written(known, (", ", ": ")) + b"\n"
+    cells = {name: value for name, value in row.items() if value is not None}
+    return written(cells, (", ", ": ")) + b"\n"
 
 
 def parquet(corpus: Corpus, items: Items, asked: Parameters, file: IO[bytes]) -> None:

@@ -96,7 +96,7 @@ def _parquet(
 ) -> Iterator[dict[str, Types]]:
     """Views on the existing files: types of columns by name, by view."""
     store = storage.of(out)
-    found: dict[str, Types] = {}
+    views: dict[str, Types] = {}
     wanted = [n for n in store.tree(version) if n.startswith(("ledger.", "utterances."))]
     storage.refuse_links(version)  # DuckDB's globs follow them
     storage.refuse_links(out / "manifests")
@@ -109,11 +109,11 @@ def _parquet(
                 globs[stage] = str(manifests / stage / "*" / "*.parquet")
         for view, pattern in globs.items():
             if cursor.execute("SELECT 1 FROM glob(?) LIMIT 1", [pattern]).fetchone():
-                found[view] = _view(cursor, view, pattern)
-        _require(found.get("ledger", {}), LEDGER_NEEDS, f"{version}/{schema.LEDGER_FILE}")
-        if "utterances" in found:
-            _require(found["utterances"], {"id"}, f"{version}/{schema.UTTERANCES_FILE}")
-        yield found
+                views[view] = _view(cursor, view, pattern)
+        _require(views.get("ledger", {}), LEDGER_NEEDS, f"{version}/{schema.LEDGER_FILE}")
+        if "utterances" in views:
+            _require(views["utterances"], {"id"}, f"{version}/{schema.UTTERANCES_FILE}")
+        yield views
 
 
 LEDGER_APART = frozenset(
@@ -184,17 +184,17 @@ def parquet_glob(path: Path) -> str:
 def _select(views: Mapping[str, Types], ledger: str) -> str:
     u, d = views.get("utterances", {}), views.get("outcomes", {})
     joins = [f"FROM ({ledger}) l"]
-    known: dict[str, list[str]] = {name: [] for name in FIRST}
+    expressions: dict[str, list[str]] = {name: [] for name in FIRST}
     kinds: dict[str, str] = {}
     taken = {_compared(name) for name in (*HIDDEN, *FIRST)}
 
     def add(name: str, kind: str, expression: str) -> None:
         """Another place where a column's value may be; of another type, it is another column."""
-        if kinds.get(name, kind) != kind or (name not in known and _compared(name) in taken):
+        if kinds.get(name, kind) != kind or (name not in expressions and _compared(name) in taken):
             name = _free(name, taken)
         taken.add(_compared(name))
         kinds[name] = kind
-        known.setdefault(name, []).append(expression)
+        expressions.setdefault(name, []).append(expression)
 
     for column, kind in views["ledger"].items():
         if column not in LEDGER_APART:
@@ -236,7 +236,7 @@ def _select(views: Mapping[str, Types], ledger: str) -> str:
         )
     columns = (
         f"coalesce({', '.join(values or [f'NULL::{TEXT}'])}) AS {identifier(name)}"
-        for name, values in known.items()
+        for name, values in expressions.items()
     )
     return f"SELECT l.item, {', '.join(columns)} {' '.join(joins)}"
 
@@ -268,13 +268,13 @@ def _described(cursor: duckdb.DuckDBPyConnection, name: str) -> dict[str, Column
 
 def meanings() -> dict[str, tuple[str, str]]:
     """(unit, meaning) of every column of the published tables, and of every measure."""
-    found: dict[str, tuple[str, str]] = {
+    by_column: dict[str, tuple[str, str]] = {
         "wer": ("1", "word errors by words of the reference"),
         "cer": ("1", "character errors by characters of the reference"),
     }
     for shelf in plugins.MEASURING:
         for use in shelves.names(shelf):
-            found.update(plugins.columns(shelf, use))
+            by_column.update(plugins.columns(shelf, use))
     for table in (schema.LEDGER, schema.UTTERANCES):
-        found.update({field.name: schema.about(field) for field in table})
-    return found
+        by_column.update({field.name: schema.about(field) for field in table})
+    return by_column

@@ -136,11 +136,11 @@ def rows(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     members = items.selection.members(chosen.sql, chosen.values)
     seconds = items.selection.numbers("seconds")[members]
     places = _places(corpus, items, chosen, single, members)
-    found = corpus.rows(
+    unordered = corpus.rows(
         f"SELECT item, {items.listed} FROM {items.name} WHERE item IN "
         f"({', '.join(map(str, places)) or 'NULL'})"
     )
-    by_item = {row["item"]: row for row in found}
+    by_item = {row["item"]: row for row in unordered}
     hours = float(np.nansum(seconds)) / 3600
     return {"rows": [by_item[item] for item in places], "total": len(members), "hours": hours}
 
@@ -158,11 +158,11 @@ def _places(
     keys = items.selection.keys(name)
     if keys is not None:
         return [int(item) for item in selection.page(members, keys, sort != name, offset, limit)]
-    found = corpus.rows(
+    ordered = corpus.rows(
         f"SELECT item FROM {items.name} WHERE {chosen.sql} ORDER BY {by} {page(asked)}",
         chosen.values,
     )
-    return [row["item"] for row in found]
+    return [row["item"] for row in ordered]
 
 
 _SUMS = {
@@ -209,10 +209,10 @@ def recordings(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     )
     wanted = [row["recording"] for row in names]
     summed = ", ".join(f"{sql} AS {identifier(name)}" for name, (_, sql) in _SUMMED.items() if sql)
-    found = corpus.rows(
+    unordered = corpus.rows(
         f"SELECT recording, {summed} FROM {items.name} WHERE {chosen.sql} AND recording IN "
         f"({', '.join('?' * len(wanted)) or 'NULL'}) GROUP BY recording",
         [*chosen.values, *wanted],
     )
-    by_name = {row["recording"]: row for row in found}
+    by_name = {row["recording"]: row for row in unordered}
     return {"rows": [by_name[name] for name in wanted], **whole}

@@ -50,8 +50,8 @@ def written(data: JsonValue, separators: tuple[str, str] = (",", ":")) -> bytes:
 def parsed(text: str | bytes, what: str = "the request") -> JsonValue:
     """JSON of a request; ConfigError if it is none, or if it cannot be written as UTF-8 again."""
     try:
-        found: JsonValue = json.loads(text)
-        json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
+        value: JsonValue = json.loads(text)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except RecursionError:
         raise ConfigError(f"{what} is nested too deeply for JSON") from None
     except UnicodeEncodeError:
@@ -60,7 +60,7 @@ def parsed(text: str | bytes, what: str = "the request") -> JsonValue:
         ) from None
     except ValueError:
         raise ConfigError(f"{what} is not JSON") from None
-    return found
+    return value
 
 
 def _failed(status: int, sentence: Callable[[Exception], str] = str) -> Handler:

@@ -17,26 +17,29 @@ MOST = 100_000  # decisions of one request
 
 def since(corpus: Corpus, line: int) -> JsonObject:
     """Decisions from a line of the file on, and the line after the last."""
-    known = decision_log.read(decision_log.stored(corpus.out))
-    start = line if 0 <= line <= len(known) else 0
-    return {"next": len(known), "decisions": [asdict(each) for each in known[start:]]}
+    decisions = decision_log.read(decision_log.stored(corpus.out))
+    start = line if 0 <= line <= len(decisions) else 0
+    return {
+        "next": len(decisions),
+        "decisions": [asdict(decision) for decision in decisions[start:]],
+    }
 
 
 def store(corpus: Corpus, items: Items, given: JsonObject) -> JsonObject:
     """Store `decisions`, each on an utterance of this version; answers with the new ones."""
     asked = given.get("decisions")
-    if not isinstance(asked, list) or not all(isinstance(each, dict) for each in asked):
+    if not isinstance(asked, list) or not all(isinstance(entry, dict) for entry in asked):
         raise ConfigError("decisions must be a list of objects")
-    found = [decision_log.checked(each, decision_log.now()) for each in asked]
-    _known(corpus, items, [each.id for each in found])
-    return _stored(corpus, found, given)
+    decisions = [decision_log.checked(entry, decision_log.now()) for entry in asked]
+    _known(corpus, items, [decision.id for decision in decisions])
+    return _stored(corpus, decisions, given)
 
 
 def store_selection(corpus: Corpus, items: Items, given: JsonObject) -> JsonObject:
     """Store one decision on many: on `items`, or on all that the filters `selection` choose."""
     if picked := given.get("items"):
         if not isinstance(picked, list) or not all(
-            type(each) is int and abs(each) < query.LARGEST for each in picked
+            type(item) is int and abs(item) < query.LARGEST for item in picked
         ):
             raise ConfigError("items must be a list of numbers")
         where, values = f"item IN ({', '.join('?' * len(picked))})", tuple(picked)
@@ -51,14 +54,14 @@ def store_selection(corpus: Corpus, items: Items, given: JsonObject) -> JsonObje
     if len(rows) > MOST:
         raise ConfigError(f"choose up to {MOST:,} clips at once, or change the limits instead")
     one = {name: given.get(name) for name in ("decision", "note", "who", "text")}
-    found = [decision_log.checked({**one, "id": row["id"]}, decision_log.now()) for row in rows]
-    return {**_stored(corpus, found, given), "stored": len(found)}
+    decisions = [decision_log.checked({**one, "id": row["id"]}, decision_log.now()) for row in rows]
+    return {**_stored(corpus, decisions, given), "stored": len(decisions)}
 
 
 def _stored(
-    corpus: Corpus, found: Sequence[decision_log.Decision], given: JsonObject
+    corpus: Corpus, decisions: Sequence[decision_log.Decision], given: JsonObject
 ) -> JsonObject:
-    decision_log.append(corpus.out, found)
+    decision_log.append(corpus.out, decisions)
     line = given.get("since")
     return since(corpus, line if isinstance(line, int) else 0)
 

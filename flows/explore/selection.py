@@ -49,20 +49,20 @@ class Selection:
     def members(self, sql: str, values: Sequence[SqlValue]) -> Places:
         """The items that a condition chooses, ascending; int32."""
         key = ("members", sql, tuple(values))
-        if (known := self._get(key)) is None:
-            found = self.arrays(f"SELECT item FROM {self.name} WHERE {sql}", values)["item"]
-            known = self._put(key, np.sort(np.asarray(found, dtype=np.int32)))
-        return known
+        if (members := self._get(key)) is None:
+            items = self.arrays(f"SELECT item FROM {self.name} WHERE {sql}", values)["item"]
+            members = self._put(key, np.sort(np.asarray(items, dtype=np.int32)))
+        return members
 
     def numbers(self, column: str) -> Float64s:
         """A column of numbers by item, NaN if it is null; float64 [items]."""
-        if (known := self._get(("keys", column))) is None:
+        if (numbers := self._get(("keys", column))) is None:
             name = identifier(column)
-            found = self.arrays(f"SELECT item, {name}::DOUBLE AS v FROM {self.name}")
-            values = np.full(len(found["item"]), np.nan)
-            values[found["item"]] = np.ma.filled(found["v"], np.nan)
-            known = self._put(("keys", column), values)
-        return known
+            columns = self.arrays(f"SELECT item, {name}::DOUBLE AS v FROM {self.name}")
+            values = np.full(len(columns["item"]), np.nan)
+            values[columns["item"]] = np.ma.filled(columns["v"], np.nan)
+            numbers = self._put(("keys", column), values)
+        return numbers
 
     def keys(self, column: str) -> Keys | None:
         """The sort keys of a column; None for a text column whose ranks are not known yet."""
@@ -73,15 +73,17 @@ class Selection:
     def rank(self, column: str) -> Keys:
         """Find the places of a column of texts; int32 [items], -1 if it is null."""
         name = identifier(column)
-        found = self.arrays(
+        columns = self.arrays(
             f"SELECT item, {name} IS NULL AS lacks, "
             f"{name} IS DISTINCT FROM lag({name}) OVER (ORDER BY {name} NULLS LAST) AS new "
             f"FROM {self.name} ORDER BY {name} NULLS LAST"
         )
-        places = np.empty(len(found["item"]), np.int32)
-        new = np.ma.filled(found["new"], True)
+        places = np.empty(len(columns["item"]), np.int32)
+        new = np.ma.filled(columns["new"], True)
         ranks = np.cumsum(new, dtype=np.int32)
-        places[found["item"]] = np.where(np.ma.filled(found["lacks"], True), np.int32(-1), ranks)
+        places[columns["item"]] = np.where(
+            np.ma.filled(columns["lacks"], True), np.int32(-1), ranks
+        )
         return self._put(("keys", column), places)
 
     def texts(self) -> list[str]:
@@ -94,13 +96,13 @@ class Selection:
                 self._held.move_to_end(key)
             return self._held.get(key)
 
-    def _put(self, key: Hashable, found: NDArray[Number]) -> NDArray[Number]:
+    def _put(self, key: Hashable, values: NDArray[Number]) -> NDArray[Number]:
         with self._lock:
-            self._held[key] = found
-            size = sum(each.nbytes for each in self._held.values())
+            self._held[key] = values
+            size = sum(array.nbytes for array in self._held.values())
             while size > HELD and len(self._held) > 1:
                 size -= self._held.popitem(last=False)[1].nbytes
-        return found
+        return values
 
 
 def page(members: Places, keys: Keys, down: bool, start: int, limit: int) -> Places:
@@ -108,12 +110,12 @@ def page(members: Places, keys: Keys, down: bool, start: int, limit: int) -> Pla
     without a value come last, equal ones in their order. In time proportional to the members."""
     values = keys if len(members) == len(keys) else keys[members]
     has_value = values == values if values.dtype.kind == "f" else values >= 0
-    known, count = members[has_value], int(np.count_nonzero(has_value))
+    ranked, count = members[has_value], int(np.count_nonzero(has_value))
     values = -values[has_value] if down else values[has_value]
     end = min(start + limit, count)
-    found = known[_window(values, start, end)] if start < end else known[:0]
+    first = ranked[_window(values, start, end)] if start < end else ranked[:0]
     rest = members[~has_value][max(start - count, 0) : max(start + limit - count, 0)]
-    return np.concatenate([found, rest])
+    return np.concatenate([first, rest])
 
 
 def _window(values: Keys, start: int, end: int) -> Int64s:
@@ -147,14 +149,16 @@ class Vocabulary:
         if what == "characters":
             counts = self._characters(counts)
         occurring = np.flatnonzero(counts).astype(np.int32)
-        name = chr if what == "characters" else lambda at: self.words[at].as_py()
+        name = chr if what == "characters" else lambda number: self.words[number].as_py()
         chosen = page(occurring, counts.astype(np.float64), not rare, 0, MOST)
         return {
             "what": what,
             "whole": int(counts.sum()),
             "kinds": len(occurring),
             "once": int(np.count_nonzero(counts == 1)),
-            "rows": [{"name": name(int(at)), "count": int(counts[at])} for at in chosen],
+            "rows": [
+                {"name": name(int(number)), "count": int(counts[number])} for number in chosen
+            ],
         }
 
     def _counts(self, members: Places) -> Int64s:
@@ -182,7 +186,7 @@ class Vocabulary:
 def vocabulary_of(batches: Iterable[pa.Array], path: Path) -> Vocabulary:
     """The vocabulary of texts, given in batches in the order of items; the numbers are written to
     the file `path`. Words are separated by spaces."""
-    known: dict[str, int] = {}
+    number_of: dict[str, int] = {}
     sizes: list[Int64s] = []
     with path.open("wb") as file:
         for texts in batches:
@@ -190,14 +194,16 @@ def vocabulary_of(batches: Iterable[pa.Array], path: Path) -> Vocabulary:
             parents, flat = pc.list_parent_indices(parts), pc.list_flatten(parts)
             full = pc.not_equal(flat, "")
             coded = flat.filter(full).dictionary_encode()
-            numbers = [known.setdefault(word, len(known)) for word in coded.dictionary.to_pylist()]
+            numbers = [
+                number_of.setdefault(word, len(number_of)) for word in coded.dictionary.to_pylist()
+            ]
             ids = np.array(numbers, np.int32)[np.asarray(coded.indices)]
             file.write(ids.tobytes())
             sizes.append(np.bincount(np.asarray(parents.filter(full)), minlength=len(texts)))
-    words = pa.array(list(known), pa.string())
+    words = pa.array(list(number_of), pa.string())
     number = pc.sort_indices(words)
     return Vocabulary(
-        np.memmap(path, np.int32, "r") if known else np.zeros(0, np.int32),
+        np.memmap(path, np.int32, "r") if number_of else np.zeros(0, np.int32),
         np.cumsum(np.concatenate(sizes), dtype=np.int64) if sizes else np.zeros(0, np.int64),
         words.take(number),
         np.asarray(number).astype(np.int64),

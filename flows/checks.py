@@ -53,12 +53,12 @@ def check_wishes(settings: PrepareSettings) -> Job:
     _check_languages(job)
     named = [*engines.chosen(job)]
     used = [*(("sources", source.kind) for source in job.sources), *((s, p.use) for s, p in named)]
-    for sentence in dict.fromkeys(each for of in used for each in plugins.doubts(*of)):
+    for sentence in dict.fromkeys(doubt for of in used for doubt in plugins.doubts(*of)):
         log.warning("%s", sentence)
     for shelf, plugin in named:
         recipe.of_plugin(shelf, plugin)  # also looks for its model
-        module, own = plugins.resolve(shelf, plugin)
-        module.check_weights(own)
+        module, plugin_settings = plugins.resolve(shelf, plugin)
+        module.check_weights(plugin_settings)
     enhanced.check(job)
     containment.check(job.out)
     source_checks.check(job)
@@ -80,27 +80,29 @@ def _check_languages(job: Job) -> None:
     """ConfigError if a source or recogniser has a language that is no code, or if the first
     recogniser refuses a source's. A further recogniser may: the others count alone then. So may
     the first, of a line of a list: that clip fails alone, because the other clips are good."""
-    found: list[str] = []
-    segmenter, own = plugins.SEGMENTERS.resolve(job.filter.segmenter)
-    hearing = segmenter.hears(own)
+    faults: list[str] = []
+    segmenter, plugin_settings = plugins.SEGMENTERS.resolve(job.filter.segmenter)
+    hearing = segmenter.hears(plugin_settings)
     for plugin in (*job.transcribe.recognisers, *([hearing] if hearing else [])):
-        recogniser, own = plugins.ASR.resolve(plugin)
-        stated = getattr(own, "language", None)
+        recogniser, plugin_settings = plugins.ASR.resolve(plugin)
+        stated = getattr(plugin_settings, "language", None)
         if stated and isinstance(stated, str):
-            fault = language_codes.fault(stated) or recogniser.language_fault(own, stated)
-            found += [f"language of the recogniser {plugin.use}: {fault}"] if fault else []
+            fault = language_codes.fault(stated) or recogniser.language_fault(
+                plugin_settings, stated
+            )
+            faults += [f"language of the recogniser {plugin.use}: {fault}"] if fault else []
     first = job.transcribe.backend
-    recogniser, own = plugins.ASR.resolve(first)
+    recogniser, plugin_settings = plugins.ASR.resolve(first)
     for dataset in plugins.datasets(job.sources):
         stated = dataset.settings.language
         if not stated:
             continue
         fault = language_codes.fault(stated)
-        if fault is None and (refused := recogniser.language_fault(own, stated)):
+        if fault is None and (refused := recogniser.language_fault(plugin_settings, stated)):
             fault = (
                 f"the recogniser {first.use} refuses {stated!r} ({refused}); "
                 f"`uttermill plugins asr.{first.use}` says what it hears"
             )
-        found += [f"language of the source {dataset.name!r}: {fault}"] if fault else []
-    if found:
-        raise ConfigError(joined([*dict.fromkeys(found)]))
+        faults += [f"language of the source {dataset.name!r}: {fault}"] if fault else []
+    if faults:
+        raise ConfigError(joined([*dict.fromkeys(faults)]))

@@ -69,9 +69,9 @@ def estimate(**parameters: Any) -> JsonObject:
         metrics.recorded(run.folder) as measured,
     ):
         prepare.record(job, "estimate", run.place)
-        own = worker_counts.with_threads(replace(job, scratch=scratch), settings.cluster)
-        with opened(own, settings.cluster, measured, run.folder) as (executor, progress):
-            result, costs = run_sample(own, executor, progress, wanted)
+        threaded = worker_counts.with_threads(replace(job, scratch=scratch), settings.cluster)
+        with opened(threaded, settings.cluster, measured, run.folder) as (executor, progress):
+            result, costs = run_sample(threaded, executor, progress, wanted)
         result["run"] = run.folder.name
         result["wall_spent_seconds"] = round(time.monotonic() - began, 3)
         estimates.keep(job, run.folder, result, costs)
@@ -85,25 +85,25 @@ def run_sample(
 ) -> tuple[JsonObject, Costs]:
     """Run the sample on a cluster, within a flow run; returns the forecast and its costs."""
     observer = TaskRunObserver(job, progress)
-    found = pipeline.sharded(job, executor, observer)
-    members, failed = sample_results.frame(job.out, found.shards)
+    sharded = pipeline.sharded(job, executor, observer)
+    members, failed = sample_results.frame(job.out, sharded.shards)
     count = sample.size(len(members), wanted.fraction, wanted.least)
     drawn = sample.draw(members, count, job.package.seed)
     chosen = [m for stratum in drawn.values() for m in stratum]
     dones = _sampled(job, chosen, executor, observer)
-    seen = known_results(job, found.shards, chosen, executor)
+    seen = known_results(job, sharded.shards, chosen, executor)
     costs = costs_of(job, dones, executor)
     sizes = packaged(job, members, chosen, seen, executor, costs)
-    found.index.refresh()
-    found.index.note_files()
-    held = sample.strata(members, count)
-    forecast = Forecast(held, drawn, seen, costs, sizes).as_dict()
+    sharded.index.refresh()
+    sharded.index.note_files()
+    strata = sample.strata(members, count)
+    forecast = Forecast(strata, drawn, seen, costs, sizes).as_dict()
     sampled = {
         "recordings": len(chosen),
         "of": len(members),
         "unreadable": failed,
         "hours": round(sum(m.seconds for m in chosen) / 3600, 6),
-        "strata": len(held),
+        "strata": len(strata),
         "items_computed": {
             stage: sum(d.computed for d in dones if d.stage == stage) for stage in PER_SHARD
         },
@@ -115,7 +115,7 @@ def run_sample(
         **forecast,
         "free_bytes": storage.of(job.out).free(job.out),
         "used_bytes": estimates.bytes_used(job.out),
-        "ignored": found.ignored,
+        "ignored": sharded.ignored,
         "task_runs": observer.task_runs,
     }
     return result, costs
@@ -132,16 +132,16 @@ def known_results(
         names = frozenset(m.recording for shard in asked for m in sampled.get(shard, ()))
         calls.append((job, asked, names))
     seen: dict[str, sample_results.SampleResult] = {}
-    for each in executor.map(sample_results.known, calls):
-        seen.update(each)
+    for results in executor.map(sample_results.known, calls):
+        seen.update(results)
     return seen
 
 
 def _by_shard(members: list[Member]) -> dict[str, list[Member]]:
-    found: dict[str, list[Member]] = {}
+    by_shard: dict[str, list[Member]] = {}
     for m in members:
-        found.setdefault(m.shard, []).append(m)
-    return found
+        by_shard.setdefault(m.shard, []).append(m)
+    return by_shard
 
 
 def _sampled(
@@ -180,9 +180,9 @@ def costs_of(job: Job, dones: list[Done], executor: ClusterExecutor) -> Costs:
     before = (estimates.newest(job) or {}).get("costs")
     if before:
         for stage, laps in before["laps"].items():
-            known = costs.laps.setdefault(stage, {})
-            for recording, each in laps.items():
-                known.setdefault(recording, [Spent(**lap) for lap in each])
+            stage_laps = costs.laps.setdefault(stage, {})
+            for recording, recording_laps in laps.items():
+                stage_laps.setdefault(recording, [Spent(**lap) for lap in recording_laps])
         costs.overhead = {**before["overhead"], **costs.overhead}
         costs.load = costs.load or before["load"]
         costs.start = costs.start or before["start"]
@@ -220,8 +220,8 @@ def packaged(
             executor.map(output_shards.check, numbers)
             walls = executor.metrics.table().slice(since)["wall_seconds"]
             costs.package = (pc.sum(walls).as_py() or 0.0) / planned["seconds"]
-            found = {**sample_results.bytes_of(staging), "tables": planned["tables"]}
-            formats = {name: size / planned["seconds"] for name, size in found.items()}
+            sizes = {**sample_results.bytes_of(staging), "tables": planned["tables"]}
+            formats = {name: size / planned["seconds"] for name, size in sizes.items()}
     finally:
         storage.of(staging).clear(staging)
     return Sizes(rows / (audio or 1.0), part, formats, published)

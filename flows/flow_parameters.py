@@ -64,7 +64,7 @@ def takes(*models: type[BaseModel], **about: str) -> Callable[[Function], Functi
         ]
         described = inspect.cleandoc(function.__doc__ or "")
         function.__doc__ = "\n".join([described, "", "Args:", *lines])
-        parameters = [each for model in models for each in _parameters_of(model)]
+        parameters = [parameter for model in models for parameter in _parameters_of(model)]
         function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return function
 
@@ -73,7 +73,7 @@ def takes(*models: type[BaseModel], **about: str) -> Callable[[Function], Functi
 
 def values(*settings: BaseModel) -> dict[str, Any]:
     """Settings as the parameters of a flow that takes their models."""
-    return {name: getattr(each, name) for each in settings for name in type(each).model_fields}
+    return {name: getattr(model, name) for model in settings for name in type(model).model_fields}
 
 
 def among(model: type[Settings], parameters: Mapping[str, object]) -> Settings:
@@ -117,8 +117,8 @@ class Policy:
         for model in _models(settings, self._refuse_module):
             self._check_places(model)
             texts = _texts(model)
-            of_kind = [known for kind, known in self.texts if kind == model.kind]
-            if texts and not any(texts.items() <= known.items() for known in of_kind):
+            of_kind = [allowed for kind, allowed in self.texts if kind == model.kind]
+            if texts and not any(texts.items() <= allowed.items() for allowed in of_kind):
                 names = [n for n in texts if all(n not in k or k[n] != texts[n] for k in of_kind)]
                 field = f"{model.place}.{(names or [*texts])[0]}".lstrip(".")
                 raise ConfigError(f"{field} is not as in the settings file; {REMEDY}")
@@ -181,11 +181,11 @@ def _models(settings: PrepareSettings, module: Seen) -> Iterator[Model]:
     """All models in the settings, with those of plug-ins; `module` may raise, and so keep a plug-in
     from being imported."""
     yield from _within(Model("", "", settings))
-    for at, source in enumerate(settings.sources):
-        place = f"sources.{at}"
+    for index, source in enumerate(settings.sources):
+        place = f"sources.{index}"
         module(place, "sources", source.kind)
-        own = plugins.resolve_source(source, place)[1]
-        yield from _within(Model(place, f"sources.{source.kind}", own))
+        plugin_settings = plugins.resolve_source(source, place)[1]
+        yield from _within(Model(place, f"sources.{source.kind}", plugin_settings))
     for place, shelf in PLACES.items():
         yield from _of_plugins(place, shelf, attrgetter(place)(settings), module)
 
@@ -196,12 +196,12 @@ def _of_plugins(place: str, shelf: str, given: object, module: Seen) -> Iterator
         if not isinstance(plugin, Plugin):
             continue
         module(place, shelf, plugin.use)
-        own = plugins.resolve(shelf, plugin)[1]
-        yield from _within(Model(place, f"{shelf}.{plugin.use}", own))
-        for name, field in type(own).model_fields.items():
+        plugin_settings = plugins.resolve(shelf, plugin)[1]
+        yield from _within(Model(place, f"{shelf}.{plugin.use}", plugin_settings))
+        for name, field in type(plugin_settings).model_fields.items():
             for inner in field.metadata:
                 if isinstance(inner, Shelf):
-                    value = getattr(own, name)
+                    value = getattr(plugin_settings, name)
                     yield from _of_plugins(f"{place}.{name}", inner.name, value, module)
 
 
@@ -218,23 +218,23 @@ def _inner(value: object) -> Iterator[StageSettings]:
     if isinstance(value, StageSettings):
         yield value
     elif isinstance(value, Mapping | tuple):
-        for each in value.values() if isinstance(value, Mapping) else value:
-            yield from _inner(each)
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _inner(part)
 
 
 def _texts(model: Model) -> dict[str, object]:
     """The fields that only a settings file gives: those that may hold any text and are not marked,
     unless they are as by default; and those that are marked as fixed."""
     kind = type(model.settings)
-    found: dict[str, object] = dict(model.settings.model_extra or {})
+    texts: dict[str, object] = dict(model.settings.model_extra or {})
     for name, field in kind.model_fields.items():
         mark, value = form(kind, name), getattr(model.settings, name)
         apart = f"{model.place}.{name}".lstrip(".") in PLACES  # plug-ins, which are looked at alone
         free = mark is None and not apart and takes_text(field.annotation, field.metadata)
         changed = free and value != field.get_default(call_default_factory=True)
         if mark == "fixed" or changed:
-            found[name] = value
-    return found
+            texts[name] = value
+    return texts
 
 
 def takes_text(annotation: Any, metadata: Sequence[object] = ()) -> bool:
@@ -243,7 +243,7 @@ def takes_text(annotation: Any, metadata: Sequence[object] = ()) -> bool:
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return takes_text(inner[0], inner[1:])
-    if origin is Literal or any(isinstance(each, Shelf) for each in metadata):
+    if origin is Literal or any(isinstance(mark, Shelf) for mark in metadata):
         return False
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return True  # its keys are

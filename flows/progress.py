@@ -145,37 +145,37 @@ class Progress:
         A stage that has ended begins anew: after a repair, a run does all its steps again.
         """
         with self._lock:
-            known = self._now(stage)
-            if known.finished:
-                known = self._stages[stage] = Standing(stage, bar=known.bar)
+            standing = self._now(stage)
+            if standing.finished:
+                standing = self._stages[stage] = Standing(stage, bar=standing.bar)
                 for place in [place for place in self._left_out if place[0] == stage]:
                     del self._left_out[place]
-            known.listed = total_seconds
-            if self._bars is not None and known.bar is None:
-                known.bar = self._bars.add_task(stage, hours="", speed="", left="")
-            self._show(known)
+            standing.listed = total_seconds
+            if self._bars is not None and standing.bar is None:
+                standing.bar = self._bars.add_task(stage, hours="", speed="", left="")
+            self._show(standing)
 
     def advance(self, stage: str, seconds: float, reused: bool = False) -> None:
         """Add audio that the stage has done."""
         with self._lock:
-            known = self._now(stage)
-            known.done += seconds
-            known.moved, known.still = time.monotonic(), 0.0
+            standing = self._now(stage)
+            standing.done += seconds
+            standing.moved, standing.still = time.monotonic(), 0.0
             if reused:
-                known.reused += seconds
-            self._show(known)
+                standing.reused += seconds
+            self._show(standing)
 
     def finish(self, stage: str) -> None:
         """Complete the stage; without a terminal this prints its line."""
         with self._lock:
-            known = self._now(stage)
-            if known.finished:
+            standing = self._now(stage)
+            if standing.finished:
                 return
-            known.finished = True
-            self._show(known)
+            standing.finished = True
+            self._show(standing)
             if self._bars is None:
-                line = f"{stage}: {hours(known.done)} of audio in {clock(known.seconds)}"
-                speed = f", {known.speed}" if known.speed else ""
+                line = f"{stage}: {hours(standing.done)} of audio in {clock(standing.seconds)}"
+                speed = f", {standing.speed}" if standing.speed else ""
                 print(line + speed, file=self._stream, flush=True)
 
     def standing(self) -> list[Standing]:
@@ -219,10 +219,10 @@ class Progress:
     def _leave_out(self, stage: str, shard: str, seconds: float) -> None:
         """A shard that a worker's death brings back says it again."""
         with self._lock:
-            known = self._now(stage)
-            known.left_out += seconds - self._left_out.get((stage, shard), 0.0)
+            standing = self._now(stage)
+            standing.left_out += seconds - self._left_out.get((stage, shard), 0.0)
             self._left_out[stage, shard] = seconds
-            self._show(known)
+            self._show(standing)
 
     def _show(self, stage: Standing) -> None:
         if self._bars is None or stage.bar is None:
@@ -262,9 +262,9 @@ def shared_console(console: Console, stream: TextIO) -> Iterator[None]:
     """
     with ExitStack() as restore:
         for handler in handlers():
-            own = getattr(handler, "console", None)
-            if isinstance(own, Console) and own.file in (stream, sys.stderr):
-                restore.callback(setattr, handler, "console", own)
+            previous = getattr(handler, "console", None)
+            if isinstance(previous, Console) and previous.file in (stream, sys.stderr):
+                restore.callback(setattr, handler, "console", previous)
                 handler.console = console  # type: ignore[attr-defined]
             elif isinstance(handler, logging.StreamHandler) and handler.stream is stream:
                 restore.callback(handler.setStream, stream)
@@ -276,8 +276,8 @@ def handlers() -> list[logging.Handler]:
     """Of all loggers, each once."""
     loggers = [logging.getLogger(), *logging.root.manager.loggerDict.values()]
     # One handler may serve several loggers; placeholders in the list have none.
-    found = {id(h): h for log in loggers if isinstance(log, logging.Logger) for h in log.handlers}
-    return list(found.values())
+    by_id = {id(h): h for log in loggers if isinstance(log, logging.Logger) for h in log.handlers}
+    return list(by_id.values())
 
 
 class ProgressObserver(Unobserved):

@@ -187,8 +187,8 @@ def read(
         data["out"] = out
     assign(data, sets)
     yaml_text.refuse_what_json_cannot_hold(data, "settings")
-    if found := plugins.complaints(data, PrepareSettings):
-        raise ConfigError(explaining.joined(found))
+    if complaints := plugins.complaints(data, PrepareSettings):
+        raise ConfigError(explaining.joined(complaints))
     return parse(_at_home(data)).rooted()
 
 
@@ -256,12 +256,12 @@ def _add_to_list(
     """Add to a list; one that `data` leaves out is the default one."""
     place, last, default = _holder_of(data, keys, assignment, defaults)
     usual = default.get(last) if isinstance(default, dict) else None
-    held = place.get(last, usual) if isinstance(place, dict) else None
-    if held is None and keys == ["sources"]:
-        held = []
-    if not isinstance(place, dict) or not isinstance(held, list):
+    items = place.get(last, usual) if isinstance(place, dict) else None
+    if items is None and keys == ["sources"]:
+        items = []
+    if not isinstance(place, dict) or not isinstance(items, list):
         raise ConfigError(f"--set {assignment!r}: {'.'.join(keys)} is not a list; write = for +=")
-    place[last] = [*held, *(value if isinstance(value, list) else [value])]
+    place[last] = [*items, *(value if isinstance(value, list) else [value])]
 
 
 def _holder_of(
@@ -295,14 +295,14 @@ def _step_into(place: Holder, key: str, assignment: str, default: JsonValue) -> 
         index = _index_of(place, key, assignment)
         if isinstance(place[index], str):  # a format given by its name only
             place[index] = {"use": place[index]}
-        found = place[index]
+        child = place[index]
     else:
         # What is missing is the default, where that is a list or a plug-in, else an empty mapping.
         whole = isinstance(default, list) or (isinstance(default, dict) and "use" in default)
-        found = place.setdefault(key, default if whole else {})
-    if not isinstance(found, dict | list):
+        child = place.setdefault(key, default if whole else {})
+    if not isinstance(child, dict | list):
         raise ConfigError(f"--set {assignment!r}: {key} is not a mapping")
-    return found
+    return child
 
 
 def _index_of(place: list[JsonValue], key: str, assignment: str) -> int:

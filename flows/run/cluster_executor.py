@@ -99,7 +99,9 @@ def together(name: str, job: Job) -> tuple[str, ...]:
     if name != "filter" or job.enhance.use != "none":
         return (name,)
     asr = job.transcribe
-    asks = asr.llm_text is not None or any(each.use != "none" for each in asr.recognisers)
+    asks = asr.llm_text is not None or any(
+        recogniser.use != "none" for recogniser in asr.recognisers
+    )
     return ("filter", "resample") if asks else ("filter", "resample", "transcribe")
 
 
@@ -254,11 +256,11 @@ def _write_dask_report(client: Any, start: float, samples: int, path: Path) -> N
         log.warning("no performance report was written: %s", error)
 
 
-def _work_shards(given: Any) -> int:
+def _work_shards(argument: Any) -> int:
     """Work shards among the argument of a call: their names, or groups of them."""
-    if isinstance(given, ShardBatch):
-        return len(given.shards)
-    return sum(len(each.shards) if isinstance(each, ShardBatch) else 1 for each in given)
+    if isinstance(argument, ShardBatch):
+        return len(argument.shards)
+    return sum(len(part.shards) if isinstance(part, ShardBatch) else 1 for part in argument)
 
 
 def deadline_of_audio(settings: ClusterSettings, seconds: float, isolated: bool) -> float:

@@ -40,8 +40,8 @@ def key(job: Job) -> str:
 def keep(job: Job, folder: Path, result: JsonObject, costs: Costs) -> None:
     """Write the estimate into the run's folder, with the costs of its sample for later runs."""
     result["fits"] = lacking(result, job.out) is None
-    told = asdict(costs)
-    kept = {name: told[name] for name in ("laps", "overhead", "load", "start", "gap")}
+    fields = asdict(costs)
+    kept = {name: fields[name] for name in ("laps", "overhead", "load", "start", "gap")}
     whole = {"key": key(job), **result, "costs": kept}
     write_atomic(folder / NAME, json.dumps(masking.value(whole), indent=1).encode())
 
@@ -51,11 +51,11 @@ def newest(job: Job) -> JsonObject | None:
     wanted = key(job)
     for folder in run_folder.having(job.out, NAME):
         try:
-            found: JsonObject = storage.read_json(folder / NAME)
+            estimate: JsonObject = storage.read_json(folder / NAME)
         except (OSError, ValueError):
             continue
-        if found.get("key") == wanted:
-            return found
+        if estimate.get("key") == wanted:
+            return estimate
     return None
 
 
@@ -66,17 +66,17 @@ def bytes_used(out: Path) -> int:
     return sum({file.inode: file.size for file in files}.values())
 
 
-def lacking(found: JsonObject, out: Path) -> tuple[int, int] | None:
+def lacking(estimate: JsonObject, out: Path) -> tuple[int, int] | None:
     """(bytes that a run still needs, bytes free) if the disk is too small; else None.
 
     The forecast's upper bound counts, because a run that fills the disk has wasted hours. Bytes
     added to OUT since the estimate are subtracted, so that a run killed half-way may continue.
     """
     room = storage.of(out).free(out)
-    need = round(found["disk_bytes"]["high"])
+    need = round(estimate["disk_bytes"]["high"])
     if room is None or need <= room:
         return None
-    need -= max(0, bytes_used(out) - found["used_bytes"])
+    need -= max(0, bytes_used(out) - estimate["used_bytes"])
     return (need, room) if need > room else None
 
 
@@ -86,15 +86,15 @@ def check_disk(job: Job, cluster: ClusterSettings) -> None:
     An estimate no longer counts once a later run has ended well: it did not include what that run
     wrote.
     """
-    if not cluster.check_disk or storage.of(job.out).remote or (found := newest(job)) is None:
+    if not cluster.check_disk or storage.of(job.out).remote or (estimate := newest(job)) is None:
         return
     ended = next(run_folder.having(job.out, run_folder.SUMMARY), None)
-    if ended and run_folder.order(ended.name) > run_folder.order(found["run"]):
+    if ended and run_folder.order(ended.name) > run_folder.order(estimate["run"]):
         return
-    if short := lacking(found, job.out):
+    if short := lacking(estimate, job.out):
         need, room = short
         raise ConfigError(
-            f"by the estimate of {found['run']} this run needs up to "
+            f"by the estimate of {estimate['run']} this run needs up to "
             f"{gigabytes(need)} more at {job.out}, where {gigabytes(room)} are free; free some, "
             "move OUT, estimate again if OUT was pruned since, or set cluster.check_disk: false"
         )

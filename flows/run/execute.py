@@ -75,14 +75,14 @@ class Body:
         folder = self.run.folder
         with metrics.recorded(folder) as measured:
             begun = LastBegun()
-            here = Alone(ALONE_SECONDS, begun, measured.here)
+            executor = Alone(ALONE_SECONDS, begun, measured.here)
             try:
-                ended = pipeline.run(self.job, here, begun, self._begun)
+                ended = pipeline.run(self.job, executor, begun, self._begun)
             except WorkersNeeded:
                 return None
             finally:
-                if (found := self._begun.sharded) is not None:
-                    ledger_items.write_skipped(folder, found.skipped)
+                if (sharded := self._begun.sharded) is not None:
+                    ledger_items.write_skipped(folder, sharded.skipped)
         return self._finished(ended, measured, NO_LOSSES, None)
 
     def start_workers(self) -> None:
@@ -170,13 +170,13 @@ def opened(settings: PrepareSettings) -> Iterator[Body]:
             run_folder.scratch() as scratch,
             ExitStack() as open_later,
         ):
-            own = replace(job, scratch=scratch, number=run_folder.order(run.folder.name)[0])
-            yield Body(settings, own, run, new, after_kill, began, open_later)
+            numbered = replace(job, scratch=scratch, number=run_folder.order(run.folder.name)[0])
+            yield Body(settings, numbered, run, new, after_kill, began, open_later)
 
 
 def result_of(job: Job, ended: pipeline.Run) -> JsonObject:
     """The output of `run --json`, without what the clock and the workers add."""
-    found, published, totals = ended.sharded, ended.published, ended.totals
+    sharded, published, totals = ended.sharded, ended.published, ended.totals
     return {
         **_read_back(job, published),
         "dataset": str(published.path),
@@ -184,9 +184,13 @@ def result_of(job: Job, ended: pipeline.Run) -> JsonObject:
         "new": published.arrived or dict.fromkeys(Arrived.__annotations__, 0),
         "new_version": published.new,
         **published.summary,
-        "ignored": found.ignored,
+        "ignored": sharded.ignored,
         "sources": source_notes.of(job.sources),
-        **({"stated": [masking.text(each) for each in found.stated]} if found.stated else {}),
+        **(
+            {"stated": [masking.text(sentence) for sentence in sharded.stated]}
+            if sharded.stated
+            else {}
+        ),
         "broken": _broken(published),
         "unreachable": _unreachable(published),
         "stages": totals.stages,
@@ -197,22 +201,22 @@ def result_of(job: Job, ended: pipeline.Run) -> JsonObject:
 
 def _read_back(job: Job, published: Published) -> JsonObject:
     """Error rates, splits, and utterances that readers would drop, from the published version."""
-    found: JsonObject = {"scored": 0, "wer": None, "cer": None, "splits": {}, "reader_drops": []}
+    results: JsonObject = {"scored": 0, "wer": None, "cer": None, "splits": {}, "reader_drops": []}
     with _spared_unless_new(published, "the error rates"):
         splits = versions.described(published.path)["splits"]
-        found |= {
+        results |= {
             **summary.errors_of(published.path),
             "splits": {n: {of: s[of] for of in ("utterances", "hours")} for n, s in splits.items()},
             "reader_drops": reader_drops.of_version(
                 published.path, job.package.formats, job.filter.segmenter
             ),
         }
-    return found
+    return results
 
 
 def _broken(published: Published) -> list[dict[str, str]]:
     """The first recordings that failed, of the published version."""
-    found: list[dict[str, str]] = []
+    files: list[dict[str, str]] = []
     if published.summary["recordings"]["failed"]:
         with _spared_unless_new(published, "the broken files"):
             path = published.path / LEDGER_FILE
@@ -220,21 +224,21 @@ def _broken(published: Published) -> list[dict[str, str]]:
             names = tables.read(path, columns=["recording"], filters=failed)["recording"].unique()
             theirs = pc.field("recording").isin(names)
             ledger = tables.read(path, columns=broken.COLUMNS, filters=theirs)
-            found = [each._asdict() for each in broken.of_ledger(ledger)]
-    return found
+            files = [file._asdict() for file in broken.of_ledger(ledger)]
+    return files
 
 
 def _unreachable(published: Published) -> dict[str, int]:
     """Recordings of the published version that could not be read, by the system's words."""
-    found = Counter[str]()
+    counts = Counter[str]()
     if any(name.endswith(f".{UNREACHABLE}") for name in published.summary["reasons"]):
         with _spared_unless_new(published, "the recordings that could not be read"):
             theirs = pc.field("reason") == UNREACHABLE
             columns = ["recording", "detail"]
             rows = tables.read(published.path / LEDGER_FILE, columns=columns, filters=theirs)
             detail_of = {row["recording"]: row["detail"] for row in rows.to_pylist()}
-            found.update(unreachable.why(detail or "") for detail in detail_of.values())
-    return dict(found)
+            counts.update(unreachable.why(detail or "") for detail in detail_of.values())
+    return dict(counts)
 
 
 @contextmanager

@@ -37,13 +37,13 @@ COLUMNS = (
 )
 
 
-def write_skipped(folder: Path, left: Iterable[LeftAside]) -> None:
+def write_skipped(folder: Path, skipped: Iterable[LeftAside]) -> None:
     """Write the list of files that a run skipped into the run's folder. Lines without a detail end
     before it, as earlier releases wrote all of them."""
     text = io.StringIO(newline="")
     lines = csv.writer(text)
     lines.writerow(LeftAside._fields)
-    lines.writerows(each if each.detail else each[:-1] for each in sorted(left))
+    lines.writerows(file if file.detail else file[:-1] for file in sorted(skipped))
     write_atomic(folder / NAME, text.getvalue().encode())
 
 
@@ -59,7 +59,7 @@ def read_skipped(out: Path) -> list[LeftAside]:
 
 def rows(
     ledger: Iterable[pa.Table],
-    left: Iterable[LeftAside],
+    skipped: Iterable[LeftAside],
     reason: str | None = None,
     dataset: str | None = None,
 ) -> Iterator[JsonObject]:
@@ -73,27 +73,27 @@ def rows(
         for batch in part.select([*COLUMNS, "dataset"]).to_batches(max_chunksize=4096)
         for row in batch.to_pylist()
     )
-    for row in chain(spans, map(_skipped, left)):
+    for row in chain(spans, map(_skipped, skipped)):
         named = reason in (None, row["reason"], f"{row['stage']}.{row['reason']}")
         if named and dataset in (None, row["dataset"]):
             yield {name: row[name] for name in COLUMNS}
 
 
-def _skipped(each: LeftAside) -> JsonObject:
+def _skipped(file: LeftAside) -> JsonObject:
     return dict.fromkeys(COLUMNS) | {
-        "source_path": each.source_path,
+        "source_path": file.source_path,
         "outcome": LEFT_ASIDE,
         "stage": "shard",
-        "reason": each.reason,
-        "detail": each.detail or DETAILS.get(each.reason),
-        "dataset": each.dataset,
+        "reason": file.reason,
+        "detail": file.detail or DETAILS.get(file.reason),
+        "dataset": file.dataset,
     }
 
 
-def write_csv(found: Iterable[JsonObject], file: TextIO, shown: Callable[[str], str] = str) -> None:
+def write_csv(items: Iterable[JsonObject], file: TextIO, shown: Callable[[str], str] = str) -> None:
     """`shown` makes each text fit for who reads the file."""
     lines = csv.writer(file, lineterminator="\n")
     lines.writerow(COLUMNS)
-    for row in found:
+    for row in items:
         cells = (row[name] for name in COLUMNS)
         lines.writerow(shown(cell) if isinstance(cell, str) else cell for cell in cells)

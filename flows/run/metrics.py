@@ -103,15 +103,15 @@ class Metrics:
 
 
 @contextmanager
-def recorded(folder: Path, found: Metrics | None = None) -> Iterator[Metrics]:
-    """Metrics (new ones, or `found`) that are written to the run's folder however what is inside
+def recorded(folder: Path, measured: Metrics | None = None) -> Iterator[Metrics]:
+    """Metrics (new ones, or `measured`) that are written to the run's folder however what is inside
     ends, except after kill -9."""
-    found = found or Metrics()
+    measured = measured or Metrics()
     try:
-        yield found
+        yield measured
     finally:
         try:
-            metrics.save(found.table(), folder / metrics.NAME)
+            metrics.save(measured.table(), folder / metrics.NAME)
         except OSError as error:  # must not hide the run's result, or its own error
             log.warning("no %s was written: %s", metrics.NAME, owners.told(error, folder))
 

@@ -78,7 +78,7 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
     headers = not brief or rates.known
     plan = planning.plan(job, before.job() if before else None, headers, listing)
     stages = {name: _stage(name, amount, rates) for name, amount in plan.stages.items()}
-    known = [entry["seconds"] for entry in stages.values()]
+    durations = [entry["seconds"] for entry in stages.values()]
     version = versions.newest(job.out)
     now, then = plan.clips
     changes = plan.stages["package"].compute or plan.removed or now != then
@@ -86,7 +86,7 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
     return {
         "stages": stages,
         "changes": [masking.value(change._asdict()) for change in plan.changes],
-        "seconds": None if None in known else round(sum(known), 1),
+        "seconds": None if None in durations else round(sum(durations), 1),
         "hours_again": round(plan.again / 3600, 6),
         "version": {
             "newest": version.name if version else None,
@@ -102,8 +102,8 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
         **({"unusable": _unusable(plan)} if plan.unusable else {}),
         **({"unjudged": plan.unjudged} if plan.unjudged else {}),
         **({"refusal": plan.refusal} if plan.refusal else {}),
-        **({"stated": [masking.text(each) for each in plan.stated]} if plan.stated else {}),
-        **({"shared": [_shared(job, each) for each in plan.shared]} if plan.shared else {}),
+        **({"stated": [masking.text(overlap) for overlap in plan.stated]} if plan.stated else {}),
+        **({"shared": [_shared(job, overlap) for overlap in plan.shared]} if plan.shared else {}),
     }
 
 
@@ -112,9 +112,9 @@ def _unusable(plan: planning.Plan) -> JsonObject:
     return {"items": plan.unusable, "first": masking.text(plan.first_unusable or "")}
 
 
-def _shared(job: Job, found: Shared) -> JsonObject:
+def _shared(job: Job, overlap: Shared) -> JsonObject:
     """Recordings that two sources list, and what a run does with them, in words."""
-    return {**asdict(found), "says": f"{found}: {overlapping_sources.outcome(job)}"}
+    return {**asdict(overlap), "says": f"{overlap}: {overlapping_sources.outcome(job)}"}
 
 
 def _stage(name: str, amount: Amount, rates: _Rates) -> JsonObject:
@@ -148,12 +148,12 @@ class _Rates:
         for run in self.runs:
             if _plugins(run.settings, name) != self.used[name]:
                 continue
-            known = run.of_audio(name) if name in PER_SHARD else run.of_items(name)
-            if known is not None:
-                rate, workers = known
+            speed = run.of_audio(name) if name in PER_SHARD else run.of_items(name)
+            if speed is not None:
+                rate, workers = speed
                 size = amount.seconds if name in PER_SHARD else amount.compute
                 return rate * size / (self.workers or workers)
-        laps = [lap for each in self.estimated.get(name, {}).values() for lap in each]
+        laps = [lap for group in self.estimated.get(name, {}).values() for lap in group]
         audio = sum(lap["audio"] for lap in laps)
         if not audio:
             return None
@@ -207,6 +207,6 @@ def _plugins(settings: PrepareSettings, name: str) -> Any:
         return settings.resample.resampler.use, [p.use for p in settings.resample.levels]
     if name == "transcribe":
         several = settings.transcribe.recognisers
-        chosen = [each.model_dump(mode="json", exclude={"threads"}) for each in several]
+        chosen = [recogniser.model_dump(mode="json", exclude={"threads"}) for recogniser in several]
         return chosen if len(chosen) > 1 else chosen[0]
     return sorted(p.use for p in settings.package.formats) if name == "package" else None

@@ -60,9 +60,9 @@ class Run:
         try:
             yield
         except BaseException as error:
-            told = {"error": masking.sentence(f"{error}" or type(error).__name__)}
+            record = {"error": masking.sentence(f"{error}" or type(error).__name__)}
             with suppress(OSError):  # of a full disk, which may be the error
-                write_atomic(self.folder / ERROR, json.dumps(told).encode())
+                write_atomic(self.folder / ERROR, json.dumps(record).encode())
             raise
 
 
@@ -205,11 +205,11 @@ def is_open_in_prefect(place: Path) -> bool:
 def last_flow_runs(out: Path) -> dict[str, str]:
     """The last flow runs of OUT, newest first, with the process of each (of its last try)."""
     names = storage.of(out).tree(out / "runs")
-    found: dict[str, str] = {}
+    owner_of: dict[str, str] = {}
     for name in [name for name in names if name.endswith(f"/{PREFECT_NOTE}")][
         : -LAST_FLOW_RUNS - 1 : -1
     ]:
         with suppress(OSError, ValueError, KeyError):  # a folder that is being removed
             note = storage.read_json(out / "runs" / name)
-            found.setdefault(note["flow_run"], note["owner"])
-    return found
+            owner_of.setdefault(note["flow_run"], note["owner"])
+    return owner_of

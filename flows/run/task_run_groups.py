@@ -52,14 +52,14 @@ def group_size(count: int, seconds: float, chosen: bool) -> int:
     return max(1, min(wanted, count))
 
 
-def grouped(seconds: Mapping[str, float], each: int) -> list[list[str]]:
-    """Groups of `each` shards that follow each other by name; the group with the longest shard
+def grouped(seconds: Mapping[str, float], size: int) -> list[list[str]]:
+    """Groups of `size` shards that follow each other by name; the group with the longest shard
     comes first, and in a group the longest shard. `seconds`: audio of each shard."""
     names = sorted(seconds)
-    found = [names[i : i + each] for i in range(0, len(names), each)]
-    for group in found:
+    groups = [names[i : i + size] for i in range(0, len(names), size)]
+    for group in groups:
         group.sort(key=lambda shard: (-seconds[shard], shard))
-    return sorted(found, key=lambda group: (-seconds[group[0]], min(group)))
+    return sorted(groups, key=lambda group: (-seconds[group[0]], min(group)))
 
 
 class RunTask(Protocol):
@@ -125,8 +125,8 @@ class TaskRunGroup:
             raise
         assert isinstance(done, Done)
         wall = time.monotonic() - entry.began
-        found = replace(entry, wall=wall, computed=done.computed, reused=done.reused)
-        self._note(shown, shard, found)
+        ended = replace(entry, wall=wall, computed=done.computed, reused=done.reused)
+        self._note(shown, shard, ended)
         return done
 
     def _note(self, shown: _StageRun, shard: str, entry: Entry) -> None:
@@ -165,13 +165,13 @@ class TaskRunGroup:
             if not self._changed:
                 return None
             self._changed = False
-            found = {stage: dict(shown.entries) for stage, shown in self._stages.items()}
-            if self.over and not any(each.thread.is_alive() for each in self._stages.values()):
+            entries = {stage: dict(shown.entries) for stage, shown in self._stages.items()}
+            if self.over and not any(shown.thread.is_alive() for shown in self._stages.values()):
                 for shown in self._stages.values():  # a long run has many groups
                     shown.entries.clear()
         rows = []
         for shard, seconds in self.seconds.items():
-            cells = [str(found.get(stage, {}).get(shard, "")) for stage in PER_SHARD]
+            cells = [str(entries.get(stage, {}).get(shard, "")) for stage in PER_SHARD]
             rows.append([shard, f"{seconds / 3600:.2f}", *cells])
         return table(("shard", "hours", *PER_SHARD), rows)
 
@@ -203,26 +203,26 @@ class _StageRun:
     def close(self, count: int, error: BaseException | None) -> None:
         lacking = 0 if self.over.is_set() else self.lacking(count)
         if lacking and self.error is None:
-            told = NotBegun(f"{lacking} of {counted(count, 'shard')} did not finish")
+            fault = NotBegun(f"{lacking} of {counted(count, 'shard')} did not finish")
             stopped = error is not None and not isinstance(error, Exception)  # or cancelled
-            self.error = KeyboardInterrupt() if stopped else told
+            self.error = KeyboardInterrupt() if stopped else fault
         self.over.set()
 
     def _result(self) -> Done:
         self.over.wait()
         if self.error is not None:
             raise self.error
-        found = self.entries.values()
-        computed, reused = sum(e.computed for e in found), sum(e.reused for e in found)
+        entries = self.entries.values()
+        computed, reused = sum(e.computed for e in entries), sum(e.reused for e in entries)
         return Done(self.stage, "", computed, reused)
 
 
 class Groups:
     """The groups of a run's shards; a context manager that ends their task runs."""
 
-    def __init__(self, seconds: Mapping[str, float], each: int, run: RunTask) -> None:
-        """`each`: shards of a group."""
-        parts = grouped(seconds, each)
+    def __init__(self, seconds: Mapping[str, float], size: int, run: RunTask) -> None:
+        """`size`: shards of a group."""
+        parts = grouped(seconds, size)
         self.all = [TaskRunGroup(shards, seconds, run) for shards in parts]
         self.order = [shard for shards in parts for shard in shards]  # in which chains begin
         self._of = {shard: group for group in self.all for shard in group.seconds}

@@ -67,7 +67,7 @@ def serve(
     """
     check(settings)
     policy = None if trust else flow_parameters.policy(settings, allow)
-    known = without_secrets(settings)
+    parameters = without_secrets(settings)
     if not name or any(letter in name for letter in FORBIDDEN):
         raise ConfigError(f"--name {name!r}: a name without any of {' '.join(FORBIDDEN)} is needed")
     schedule = schedule_of(cron, timezone)
@@ -76,8 +76,8 @@ def serve(
     zone = schedule.timezone if schedule else None
     with _api() as (ui, opened, auth):
         served = Served(f"prepare/{name}", ui, opened, auth, cron, zone)
-        told = partial(_tell, ready, served)
-        asyncio.run(_serve(policy, known, name, schedule, told))
+        announce = partial(_tell, ready, served)
+        asyncio.run(_serve(policy, parameters, name, schedule, announce))
         # Before the server ends, and outside of the loop: within one it would not wait.
         history.drain(timeout=10)
 
@@ -115,24 +115,24 @@ def schedule_of(cron: str | None, timezone: str | None) -> Schedule | None:
 
 def without_secrets(settings: PrepareSettings) -> JsonObject:
     """The settings as parameters of a flow run; ConfigError when they hold a secret."""
-    known = settings.model_dump(mode="json", exclude_unset=True)
-    if place := _hidden(known, ""):
+    parameters = settings.model_dump(mode="json", exclude_unset=True)
+    if place := _hidden(parameters, ""):
         raise ConfigError(
             f"{place} holds a secret, which must not be stored in Prefect's database; give it in "
             "an environment variable (api_key_env, or the variables that the storage reads)"
         )
-    return known
+    return parameters
 
 
-def _hidden(found: object, place: str) -> str:
+def _hidden(node: object, place: str) -> str:
     """The place of the first masked text, such as `transcribe.backend.api_key`; empty if none."""
-    if isinstance(found, str):
-        return place if masking.HIDDEN in found else ""
+    if isinstance(node, str):
+        return place if masking.HIDDEN in node else ""
     inner = (
-        found.items()
-        if isinstance(found, dict)
-        else enumerate(found)
-        if isinstance(found, list)
+        node.items()
+        if isinstance(node, dict)
+        else enumerate(node)
+        if isinstance(node, list)
         else ()
     )
     places = (_hidden(value, f"{place}.{key}".strip(".")) for key, value in inner)
@@ -163,11 +163,11 @@ def _api() -> Iterator[tuple[str, str, str | None]]:
     auth = login.chosen() or login.kept()
     # Flow runs are processes, in which the environment wins over Prefect's settings of this one:
     # there, the user may have the password of another server.
-    told = {"PREFECT_API_AUTH_STRING": auth, "PREFECT_CLIENT_CSRF_SUPPORT_ENABLED": "true"}
+    variables = {"PREFECT_API_AUTH_STRING": auth, "PREFECT_CLIENT_CSRF_SUPPORT_ENABLED": "true"}
     with (
         LocalServer(port=PORT, scheduling=True, auth=auth) as server,
         using(server.wait_ready(), auth),
-        spawning.environment(told),
+        spawning.environment(variables),
     ):
         ui = server.url.removesuffix("/api")
         yield ui, login.address(ui, auth), auth
@@ -196,7 +196,7 @@ def guarded(policy: flow_parameters.Policy) -> Flow[..., JsonObject]:
 
 async def _serve(
     policy: flow_parameters.Policy | None,
-    known: JsonObject,
+    parameters: JsonObject,
     name: str,
     schedule: Schedule | None,
     ready: Callable[[bool], None],
@@ -212,21 +212,21 @@ async def _serve(
     from flows.server.server import quiet
 
     with quiet():
-        left = await pauses.of(f"{prepare.name}/{name}")
+        former = await pauses.of(f"{prepare.name}/{name}")
         if schedule is not None:
-            schedule = replace(schedule, active=not left.schedule)
+            schedule = replace(schedule, active=not former.schedule)
         runner = Runner(name=name, limit=1, pause_on_shutdown=False)
         deployment = await runner.aadd_flow(
             prepare if policy is None else guarded(policy),
             name=name,
             schedule=schedule,
-            paused=left.deployment,
-            parameters=known,
+            paused=former.deployment,
+            parameters=parameters,
             tags=[pauses.TAG, pauses.SERVED],
             description="What `uttermill serve` runs; its settings are a form.",
             entrypoint_type=EntrypointType.MODULE_PATH,
         )
-        await _until_stopped(runner, partial(ready, any(left)))
+        await _until_stopped(runner, partial(ready, any(former)))
         with suppress(PrefectException, HTTPError):  # a server that is gone plans nothing
             await pauses.pause_unserved(deployment)
 

@@ -89,13 +89,13 @@ def speak(lines: list[Line]) -> list[Samples]:
             f"espeak-ng cannot speak ({reason or f'exit {child.returncode}'}): pip install "
             "--force-reinstall espeakng-loader"
         )
-    said: list[Samples] = []
+    clips: list[Samples] = []
     rest = memoryview(child.stdout)
     for _ in lines:
         size = int.from_bytes(rest[:8], "little")
-        said.append(np.frombuffer(rest[8 : 8 + size], np.dtype("<i2")).astype(np.float32) / SCALE)
+        clips.append(np.frombuffer(rest[8 : 8 + size], np.dtype("<i2")).astype(np.float32) / SCALE)
         rest = rest[8 + size :]
-    return said
+    return clips
 
 
 def make_corpus(folder: Path) -> list[JsonObject]:
@@ -143,8 +143,8 @@ def sentences() -> list[tuple[str, Line]]:
     """Language and line of each sentence; voices and speeds change along the list."""
     texts = {"en": ENGLISH, "es": SPANISH, "de": GERMAN}
     lines = []
-    for language, said in texts.items():
-        for i, text in enumerate(said):
+    for language, spoken in texts.items():
+        for i, text in enumerate(spoken):
             voice, pitch = VOICES[language][i % len(VOICES[language])]
             lines.append((language, Line(text, voice, SPEEDS[i % len(SPEEDS)], pitch)))
     return lines

@@ -89,9 +89,9 @@ def failure(what: str, error: object, before: str = "", link: str | None = None)
     parts.append(f"**What to do.** {_remedy(what, error)}")
     if link:
         parts.append(f"[Log of this run]({masking.text(link)}?tab=Logs)")
-    at = before.find(STOOD)
-    if at >= 0:
-        parts.append(before[at:].rstrip())
+    start = before.find(STOOD)
+    if start >= 0:
+        parts.append(before[start:].rstrip())
     return "\n\n".join(parts) + "\n"
 
 
@@ -122,11 +122,11 @@ def _remedy(what: str, error: object) -> str:
 
 
 def _running(seconds: float, stages: Sequence[Standing]) -> str:
-    left = [stage.left for stage in stages if not stage.finished]
-    known = [each for each in left if each is not None]
+    remaining = [stage.left for stage in stages if not stage.finished]
+    durations = [duration for duration in remaining if duration is not None]
     text = f"**Running for {clock(seconds)}**"
-    if known:  # stages overlap: the slowest one counts
-        text += f", about {clock(max(known))} left"
+    if durations:  # stages overlap: the slowest one counts
+        text += f", about {clock(max(durations))} left"
     return text + "."
 
 
@@ -147,10 +147,12 @@ def _done(result: JsonObject) -> str:
     seconds, whole = result["seconds"], result["seconds"]["in"] or 1.0
     wall = result["wall_seconds"]
     version = Path(result["dataset"]).name
-    made = f"{version} is published" if result["new_version"] else f"nothing new, {version} stays"
+    headline = (
+        f"{version} is published" if result["new_version"] else f"nothing new, {version} stays"
+    )
     speed = speed_of(seconds["in"], wall)
     kept = f"{_hours(seconds['packaged'])} of {_hours(seconds['in'])}"
-    head = f"{DONE} {made}**: {kept}, in {clock(wall)}" + (f" ({speed})." if speed else ".")
+    head = f"{DONE} {headline}**: {kept}, in {clock(wall)}" + (f" ({speed})." if speed else ".")
     reasons = sorted(result["reasons"].items(), key=lambda r: (-r[1]["seconds"], r[0]))
     rows = [_row("recordings in", result["recordings"]["in"], seconds["in"], whole)]
     for name, entry in reasons[:WORST]:
@@ -175,8 +177,8 @@ def _done(result: JsonObject) -> str:
 def _broken(files: Sequence[dict[str, str]], failed: int) -> str:
     """The first recordings that failed."""
     lines = [
-        f"- {_code(each['source_path'])} {escaped(each['reason'])}: {escaped(each['detail'])}"
-        for each in files
+        f"- {_code(file['source_path'])} {escaped(file['reason'])}: {escaped(file['detail'])}"
+        for file in files
     ]
     more = failed - len(files)
     lines += [f"- and {more} more: `uttermill ledger OUT --items`"] if more > 0 else []

@@ -195,12 +195,12 @@ def _open_task_runs(client: SyncPrefectClient, flow_runs: list[str]) -> list[Jso
 
 def _all(client: SyncPrefectClient, path: Any, **which: Any) -> list[JsonObject]:
     """All rows of an answer that comes in pages."""
-    found: list[JsonObject] = []
+    collected: list[JsonObject] = []
     while True:
-        rows = _post(client, path, **which, sort="ID_DESC", limit=PAGE, offset=len(found))
-        found += rows
+        rows = _post(client, path, **which, sort="ID_DESC", limit=PAGE, offset=len(collected))
+        collected += rows
         if len(rows) < PAGE:
-            return found
+            return collected
 
 
 def _post(client: SyncPrefectClient, path: Any, **body: Any) -> Any:
@@ -257,6 +257,6 @@ def is_made_up(name: str) -> bool:
 def _vocabulary() -> frozenset[str]:
     from coolname.data import config  # what Prefect draws its names from
 
-    found: Any = config
-    lists = (entry["words"] for entry in found.values() if entry["type"] == "words")
+    vocabulary: Any = config
+    lists = (entry["words"] for entry in vocabulary.values() if entry["type"] == "words")
     return frozenset(word for words in lists for word in words)

@@ -63,21 +63,21 @@ def one_try() -> Iterator[SyncPrefectClient]:
 def post(
     client: SyncPrefectClient,
     run: UUID,
-    known: UUID | None,
+    artifact_id: UUID | None,
     text: str,
     key: str | None = KEY,
     about: str = ABOUT,
 ) -> UUID:
     """Create an artifact of a flow run, or update the text of a known one; returns its id."""
     # Not the client's own methods, which also send an event with the whole text.
-    if known is not None:
+    if artifact_id is not None:
         reply = client.request(
-            "PATCH", "/artifacts/{id}", path_params={"id": known}, json={"data": text}
+            "PATCH", "/artifacts/{id}", path_params={"id": artifact_id}, json={"data": text}
         )
         reply.raise_for_status()
-        return known
-    made = {"key": key, "type": "markdown", "description": about, "data": text}
-    reply = client.request("POST", "/artifacts/", json={**made, "flow_run_id": str(run)})
+        return artifact_id
+    artifact = {"key": key, "type": "markdown", "description": about, "data": text}
+    reply = client.request("POST", "/artifacts/", json={**artifact, "flow_run_id": str(run)})
     reply.raise_for_status()
     return UUID(reply.json()["id"])
 
@@ -97,8 +97,8 @@ def note(text: str) -> None:
         return
     try:
         with one_try() as client:
-            known, _ = artifact_of(client, run.id)
-            post(client, run.id, known, text)
+            artifact_id, _ = artifact_of(client, run.id)
+            post(client, run.id, artifact_id, text)
     except Exception as error:  # whatever it is, the run did its work
         log.warning("the run's artifact in Prefect was not made: %s", error)
 
@@ -116,13 +116,13 @@ def summarise(flow: Flow[..., object], flow_run: FlowRun, state: PrefectState[ob
     )
     try:
         with one_try() as client:
-            known, before = artifact_of(client, flow_run.id)
+            artifact_id, before = artifact_of(client, flow_run.id)
             if what == "was cancelled" and before.startswith(DONE):
                 return  # it had already finished
             error = getattr(state.data, "result", state.data)  # most often a record of the result
             error = error if isinstance(error, Exception) else state.message
             link = url_for("flow-run", obj_id=flow_run.id)
-            post(client, flow_run.id, known, failure(what, error, before, link))
+            post(client, flow_run.id, artifact_id, failure(what, error, before, link))
     except Exception as error:  # the server may be why the run ended
         log.warning("no summary was left in Prefect: %s", error)
 
@@ -192,9 +192,9 @@ class Poster:
         until = time.monotonic() + CLOSE_SECONDS
         posted = 0
         still: list[Board] = []
-        for at, board in enumerate(self._left):
+        for index, board in enumerate(self._left):
             if posted == most or time.monotonic() > until:  # the others come first next time
-                still = self._left[at:] + still
+                still = self._left[index:] + still
                 break
             over = board.over  # before the text: what changes in between is posted next time
             text = board.news()
@@ -208,10 +208,10 @@ class Poster:
     def _post(self, client: SyncPrefectClient, title: str, text: str) -> None:
         assert self._run is not None
         try:
-            known = self._known.get(title)
-            if known is None and self._key and self._run.run_count > 1:
-                known, _ = artifact_of(client, self._run.id)  # of an earlier attempt
-            self._known[title] = post(client, self._run.id, known, text, self._key, title)
+            artifact_id = self._known.get(title)
+            if artifact_id is None and self._key and self._run.run_count > 1:
+                artifact_id, _ = artifact_of(client, self._run.id)  # of an earlier attempt
+            self._known[title] = post(client, self._run.id, artifact_id, text, self._key, title)
         except Exception as error:  # whatever it is, the run continues
             self._warn(error)
 

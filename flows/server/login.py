@@ -72,8 +72,8 @@ def _read(path: Path) -> str:
             text = kept.read(1000).decode("ascii", "replace").strip()
     except OSError as error:
         raise ConfigError(f"the login {path} cannot be read ({error.strerror}); {remedy}") from None
-    own = stat.S_ISREG(about.st_mode) and about.st_uid == os.getuid()
-    if not own or stat.S_IMODE(about.st_mode) & 0o077:
+    ours = stat.S_ISREG(about.st_mode) and about.st_uid == os.getuid()
+    if not ours or stat.S_IMODE(about.st_mode) & 0o077:
         raise ConfigError(f"the login {path} is not a file that only you can read; {remedy}")
     user, _, password = text.partition(":")
     if user != USER or len(password) < 20 or not text.isprintable():

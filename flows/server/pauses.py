@@ -30,17 +30,17 @@ async def of(deployment: str) -> Pauses:
     """Of a deployment `prepare/NAME`, as it was left; none if there is no such deployment."""
     async with get_client() as client:
         try:
-            known = await client.read_deployment_by_name(deployment)
+            stored = await client.read_deployment_by_name(deployment)
         except ObjectNotFound:
             return Pauses()
-    inactive = [not schedule.active for schedule in known.schedules]
-    by_person = known.paused and SERVED in known.tags
+    inactive = [not schedule.active for schedule in stored.schedules]
+    by_person = stored.paused and SERVED in stored.tags
     return Pauses(by_person, bool(inactive) and all(inactive))
 
 
 async def pause_unserved(deployment: UUID) -> None:
     """No run becomes due while nobody serves the deployment."""
     async with get_client() as client:
-        known = await client.read_deployment(deployment)
-        if not known.paused:
+        stored = await client.read_deployment(deployment)
+        if not stored.paused:
             await client.update_deployment(deployment, DeploymentUpdate(paused=True, tags=[TAG]))

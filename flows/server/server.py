@@ -128,13 +128,13 @@ class LocalServer:
 
     def _cause(self) -> str:
         """Why that process does not answer, and what to do."""
-        if (said := process.cause_told(self._output())) is None:
+        if (reason := process.cause_told(self._output())) is None:
             code = self._process.poll()
             ended = process.cause(self._process) if code is not None else ""
-            said = f"it ended ({ended})" if ended else f"no answer in {START_SECONDS:.0f} s"
-            said += " and it printed nothing"
+            reason = f"it ended ({ended})" if ended else f"no answer in {START_SECONDS:.0f} s"
+            reason += " and it printed nothing"
         elsewhere = "" if self._scheduling else "; --set history=none does without it"
-        return f"{said}{elsewhere}"
+        return f"{reason}{elsewhere}"
 
     def _respawn(self) -> None:
         with self._turn:

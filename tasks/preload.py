@@ -79,11 +79,12 @@ def warm(modules: dict[str, str]) -> tuple[str, ...]:
     return tuple(modules)
 
 
-def agree(expected: str | None, found: str) -> None:
+def agree(expected: str | None, installed: str) -> None:
     """RunError when the client that started this worker runs another version."""
-    if expected is not None and expected != found:
+    if expected is not None and expected != installed:
         raise RunError(
-            f"this worker has uttermill {found} and the client {expected}; install {expected} here"
+            f"this worker has uttermill {installed} and the client {expected}; "
+            f"install {expected} here"
         )
 
 

@@ -62,7 +62,7 @@ def weights_of(layout: AudioLayout) -> Weights | None:
 def of_ogg(head: bytes, channels: int) -> Weights | None:
     """Weights by the first bytes of an Ogg file: Vorbis prescribes an order, which Opus has too
     where its mapping family is 1 (RFC 7845, 5.1.1)."""
-    at = head.find(b"OpusHead")
-    if at >= 0 and head[at + 18 : at + 19] != b"\1":
+    start = head.find(b"OpusHead")
+    if start >= 0 and head[start + 18 : start + 19] != b"\1":
         return None
     return weights(_VORBIS.get(channels, ()))

@@ -63,6 +63,6 @@ def not_read(container: InputContainer, track: int) -> list[str]:
 
 
 def _words(stream: AudioStream) -> str:
-    said = [stream.metadata.get(name, "")[:40] for name in ("title", "language")]
-    known = [words for words in said if words and words != "und"]
-    return f" ({', '.join(known)})" if known else ""
+    texts = [stream.metadata.get(name, "")[:40] for name in ("title", "language")]
+    named = [words for words in texts if words and words != "und"]
+    return f" ({', '.join(named)})" if named else ""

@@ -34,7 +34,7 @@ def bytes_before(file: BinaryIO) -> int:
     if file_kinds.in_words(head) or head.startswith(STREAMINFO[:4]):
         return 0
     frames = (sync.start() for sync in _SYNC.finditer(data))
-    return next((at for at in frames if _is_frame(data[at : at + _LONGEST])), 0)
+    return next((start for start in frames if _is_frame(data[start : start + _LONGEST])), 0)
 
 
 def _is_frame(header: bytes) -> bool:

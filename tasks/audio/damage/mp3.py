@@ -39,10 +39,10 @@ def lame_fault(file: BinaryIO, size: int) -> str | None:
     if len(lame) < 36 or lame[:4] not in (b"LAME", b"Lavf", b"Lavc") or not stored or not length:
         return None
     end, gained = _without_tags(file, size)
-    there = end - first
-    if there < length:
-        return f"LAME's tag promises {length} bytes of audio, but it has {there}"
-    if there > length or gained or not length_of_first:
+    audio_bytes = end - first
+    if audio_bytes < length:
+        return f"LAME's tag promises {length} bytes of audio, but it has {audio_bytes}"
+    if audio_bytes > length or gained or not length_of_first:
         return None
     crc = crc16(file, first + length_of_first, first + length)
     return None if crc == stored else "the checksum in LAME's tag does not match its audio"
@@ -196,12 +196,12 @@ def crc16(file: BinaryIO, start: int, end: int) -> int:
     """LAME's CRC-16 of the bytes `start` to `end`, in rows side by side, which are then joined."""
     table, pairs, (low, high) = _table(), _pairs(), _after_row()
     file.seek(start)
-    crc, left = 0, end - start
-    while left:
-        data = file.read(min(left, _CRC_READ))
+    crc, remaining = 0, end - start
+    while remaining:
+        data = file.read(min(remaining, _CRC_READ))
         if not data:
             break
-        left -= len(data)
+        remaining -= len(data)
         rows = len(data) // _CRC_ROW
         if rows:
             grid = np.frombuffer(data, "<u2", rows * _CRC_ROW // 2).reshape(rows, _CRC_ROW // 2)

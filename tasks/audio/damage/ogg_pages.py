@@ -160,12 +160,12 @@ class OpusClock:
         self._pausing = False  # the newest packet begins a pause
 
     def add(self, page: Page, data: bytes) -> None:
-        lasting, at, first = 0, page.body, self._packets
+        lasting, offset, first = 0, page.body, self._packets
         pauses = [first] if self._pausing else []
         for length in page.lacing:
             if self._open is None:
-                self._open, self._size = opus_samples(data[at : at + 2]), 0
-            at += length
+                self._open, self._size = opus_samples(data[offset : offset + 2]), 0
+            offset += length
             self._size += length
             if length < 255:
                 self._packets += 1
@@ -180,9 +180,9 @@ class OpusClock:
         missing = page.granule - before - lasting
         if before and missing > _JITTER:  # headers are at 0, and a recording may begin late
             places = pauses or [first]
-            for left, place in zip(range(len(places), 0, -1), places, strict=True):
-                self.leaps[place] = missing // left
-                missing -= missing // left
+            for count, place in zip(range(len(places), 0, -1), places, strict=True):
+                self.leaps[place] = missing // count
+                missing -= missing // count
 
 
 def opus_samples(packet: bytes) -> int:
@@ -206,10 +206,10 @@ class _Ended(Window):
 
     def _read_at(self, position: int, size: int) -> bytes:
         data = super()._read_at(position, size)
-        low, high = (max(at - self._start, 0) for at in (position, position + len(data)))
+        low, high = (max(place - self._start, 0) for place in (position, position + len(data)))
         other = self._other[low:high]
-        at = max(self._start - position, 0)
-        return data[:at] + other + data[at + len(other) :] if other else data
+        lead = max(self._start - position, 0)
+        return data[:lead] + other + data[lead + len(other) :] if other else data
 
 
 @undisturbed

@@ -79,17 +79,17 @@ def _riff(file: BinaryIO, size: int, head: bytes) -> Promise | None:
         if name in (b"data", b"SSND"):
             start = offset + (16 if name == b"SSND" else 8)
             skip = start - offset - 8
-            held, length = size - start, length - skip
+            available, length = size - start, length - skip
             if length == 0xFFFFFFFF - skip and long_size:
-                return Promise(long_size, held, False, start, frame, width, order)
+                return Promise(long_size, available, False, start, frame, width, order)
             chunk = _is_chunk(file, offset + 8, size, order)
             never = _streaming(outer) or outer == offset or not chunk
-            if length == -skip and held and never:
-                return Promise(0, held, unfinished=True)
+            if length == -skip and available and never:
+                return Promise(0, available, unfinished=True)
             if whole or _streaming(length + skip):
-                length = min(length, held)
+                length = min(length, available)
             after = _after(file, start + length, size, order)
-            return Promise(length, held, False, start, frame, width, order, floats, after)
+            return Promise(length, available, False, start, frame, width, order, floats, after)
         offset += 8 + length + length % 2
     return None
 

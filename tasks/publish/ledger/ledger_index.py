@@ -80,11 +80,11 @@ def broken_of(ledger: pa.Table) -> dict[str, list[Broken]]:
 
 def arrived_of(ledger: pa.Table) -> tuple[dict[str, Arrived], dict[str, list[Broken]]]:
     """By dataset, what became of the recordings of these rows, and the first that failed."""
-    found = {}
+    by_dataset = {}
     for name in pc.unique(ledger["dataset"]).to_pylist():
         counts = summary.of_ledger(ledger.filter(pc.equal(ledger["dataset"], name)))
-        found[name] = summary.arrived(counts)
-    return found, broken_of(ledger)
+        by_dataset[name] = summary.arrived(counts)
+    return by_dataset, broken_of(ledger)
 
 
 def save(out: Path, note: pa.Table) -> str:

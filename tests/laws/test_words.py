@@ -22,6 +22,9 @@ MESSAGES = {
     r"(?<!write )(?<!transcribe\.)\bverdicts?\b": "rule, rejection, outcome",
 }
 
+#: Names of locals and parameters that do not say of what.
+NO_NOUNS = {"found", "each", "at", "known", "held", "own", "told", "said", "here", "there", "made"}
+
 #: Words in names of modules, classes and functions, and what they were replaced by.
 NAMES = {
     "callers": "executor",
@@ -81,9 +84,30 @@ def test_no_name_holds_a_word_that_was_given_up() -> None:
     ] == []
 
 
+def locals_of(tree: ast.AST) -> Iterator[str]:
+    """Names that functions bind, their parameters among them."""
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    yield node.id
+                if isinstance(node, ast.arg):
+                    yield node.arg
+
+
+def test_a_local_is_named_by_its_noun() -> None:
+    assert [
+        (str(path.relative_to(ROOT)), name)
+        for path in FILES
+        for name in locals_of(ast.parse(path.read_text()))
+        if name in NO_NOUNS
+    ] == []
+
+
 def test_control_they_are_seen() -> None:
     tree = ast.parse("def left_aside():\n    raise ConfigError(f'no {x} on the shelf')")
     assert [*names(tree)] == ["left_aside"]
+    assert {*locals_of(ast.parse("def f(at):\n    found = [each for each in at]"))} <= NO_NOUNS
     assert any("shelf" in text for text in messages(tree))
 
 

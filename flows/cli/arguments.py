@@ -45,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _starting(commands)
     _making(commands)
+    _serving(commands)
     _reading(commands)
     _publishing(commands)
     doctor = _add(
@@ -121,7 +122,7 @@ def _starting(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 
 def _making(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """demo, run, plan, estimate, serve."""
+    """demo, run, plan, estimate."""
     demo = _add(commands, "demo", "run all five tasks on a small corpus that it makes itself")
     demo.add_argument(
         "--out", default="uttermill-demo", metavar="DIR", help="where results go (uttermill-demo)"
@@ -162,6 +163,10 @@ def _making(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         metavar="N",
         help="minimum number of recordings to sample (50)",
     )
+
+
+def _serving(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """serve."""
     serve = _add(
         commands, "serve", "run SETTINGS.yaml on a schedule and on request from Prefect's UI"
     )

@@ -27,6 +27,7 @@ from tasks.stages import stage
 from tasks.stages.contract import STAGES
 from tasks.stages.listing.overlapping_sources import Shared
 from tasks.stages.listing.pending_listing import AsListed
+from tasks.stages.listing.survey import Survey
 from tasks.storage import temporary, versions
 
 UNJUDGED = Outcome("pending", "filter")
@@ -84,14 +85,9 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     """The work of a run of `job`; `before` is the job of the newest run, None before the first.
     `headers`: whether the lengths of new recordings are read. `listing`: whether the sources are
     listed; otherwise they count as holding what the last run found there."""
-    # No wait for files that may still be growing: of those, nothing is read.
-    quick = replace(job, shard=job.shard.model_copy(update={"settle_seconds": 0.0}))
     index = Index(job.out)
     index.warn_of_foreign()
-    with temporary.scratch() as home:
-        look = shard.survey if listing else shard.as_known
-        surveyed = look(quick, index, home)
-        listed = AsListed(job.out, surveyed)
+    surveyed, listed = _surveyed(job, index, listing)
     shards = manifest.shards(job.out)
     newest = versions.newest(job.out)
     described = versions.described(newest) if newest else None
@@ -99,45 +95,20 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     scan = _Scan(job, before, causes)
     # Without a version every clip is packaged, also where the stages before lack nothing.
     chosen_anew = newest is None or speaker_cap_forecast.may_choose_others(job, before, described)
-    state = UpToDate(job, shards, index)
-    fresh = {row["recording"] for row in listed.fresh}
-    for shard_name in shards:
-        counts = (
-            None if chosen_anew or shard_name not in listed.unchanged else state.items(shard_name)
-        )
-        if counts is not None:
-            for name, items in counts.items():
-                scan.stages[name].reuse += items
-        else:
-            rows = listed.rows(shard_name)
-            scan.scanned |= {row["recording"] for row in rows if not row["present"]}  # no clips
-            unread = fresh - listed.moved.keys()
-            scan.shard(
-                shard_name, [r for r in rows if r["present"] and r["recording"] not in unread]
-            )
-    probe = scan.stages["shard"]
-    probe.reuse = surveyed.reused
-    header = lengths(listed.fresh) if headers else {}
-    probe.add(len(listed.fresh), sum(header.values()), [SOURCES], again=False)
-    new = [row for row in listed.fresh if row["recording"] not in listed.moved]
-    for row in new:
-        if (seconds := header.get(row["recording"])) is not None:
-            scan.stages["filter"].add(1, seconds, [SOURCES], again=False)
-            scan.expected.add(row, seconds, (SOURCES,), again=False)
-        elif not headers:
-            scan.stages["filter"].add(1, 0.0, [SOURCES], again=False)
+    _known_shards(scan, shards, listed, None if chosen_anew else UpToDate(job, shards, index))
+    scan.stages["shard"].reuse = surveyed.reused
+    unread = _new_recordings(scan, listed, headers)
     scan.add_expected()
     if scan.scanned and corpus.takes_part(job):
         for name in in_memory_version.rejected_ids(job, shards):
             scan.stay.pop(name, None)
     scan.leave_out_over_hours()
     gone = listed.removed()
-    clips = _package(scan, {*gone, *fresh})
+    clips = _package(scan, gone | {row["recording"] for row in listed.fresh})
     removed = len(gone - {*listed.moved.values()})
     other = described is None or described["settings"] != whole_job.settings_of(job)
     other = other or bool(causes.people)
-    size = 0 if headers else sum(row["size"] for row in new)
-    totals = (scan.stages, causes.all, removed, surveyed.ignored, len(shards), clips, other, size)
+    totals = (scan.stages, causes.all, removed, surveyed.ignored, len(shards), clips, other, unread)
     refusal = removal_refusal.refusal(job, listed, newest)
     if refusal is None and not clips[1] and not any(scan.stages[name].compute for name in HEARD):
         refusal = safeguards.nothing_left_in_words(job)
@@ -147,6 +118,47 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     return Plan(
         *totals, *from_sources, scan.unjudged, refusal, len(unusable), next(sentences, None)
     )
+
+
+def _surveyed(job: Job, index: Index, listing: bool) -> tuple[Survey, AsListed]:
+    """The sources compared with what OUT knows; without `listing`, as the last run found them."""
+    # No wait for files that may still be growing: of those, nothing is read.
+    quick = replace(job, shard=job.shard.model_copy(update={"settle_seconds": 0.0}))
+    with temporary.scratch() as home:
+        surveyed = (shard.survey if listing else shard.as_known)(quick, index, home)
+        return surveyed, AsListed(job.out, surveyed)
+
+
+def _known_shards(
+    scan: _Scan, shards: Sequence[str], listed: AsListed, complete: UpToDate | None
+) -> None:
+    """Count the shards; those that `complete` counts are not opened."""
+    fresh = {row["recording"] for row in listed.fresh}
+    for name in shards:
+        counts = complete.items(name) if complete and name in listed.unchanged else None
+        if counts is not None:
+            for stage_name, items in counts.items():
+                scan.stages[stage_name].reuse += items
+            continue
+        rows = listed.rows(name)
+        scan.scanned |= {row["recording"] for row in rows if not row["present"]}  # no clips
+        unread = fresh - listed.moved.keys()
+        scan.shard(name, [r for r in rows if r["present"] and r["recording"] not in unread])
+
+
+def _new_recordings(scan: _Scan, listed: AsListed, headers: bool) -> int:
+    """Count recordings that are new or changed; returns bytes of those whose `headers` stay
+    unread."""
+    header = lengths(listed.fresh) if headers else {}
+    scan.stages["shard"].add(len(listed.fresh), sum(header.values()), [SOURCES], again=False)
+    new = [row for row in listed.fresh if row["recording"] not in listed.moved]
+    for row in new:
+        if (seconds := header.get(row["recording"])) is not None:
+            scan.stages["filter"].add(1, seconds, [SOURCES], again=False)
+            scan.expected.add(row, seconds, (SOURCES,), again=False)
+        elif not headers:
+            scan.stages["filter"].add(1, 0.0, [SOURCES], again=False)
+    return 0 if headers else sum(row["size"] for row in new)
 
 
 class _Scan:
@@ -199,8 +211,7 @@ class _Scan:
     ) -> None:
         """`seen`: recipes that this run computes. Equal samples are computed once. `in_window`: it
         shares a window with a kept one, so even if it is dropped, its PCM is needed."""
-        outcome, seconds = utterance.outcome, utterance.cut.seconds
-        kept = _passes(outcome)
+        kept = _passes(utterance.outcome)
         self.expected.saw(utterance, kept)
         pcm = utterance.cut.audio
         if not kept:
@@ -209,28 +220,38 @@ class _Scan:
                 seen.add(pcm)
             return
         text = view.transcript_recipe(utterance.heard)
-        if (
-            (clean := utterance.cut.enhanced)
-            and enhanced.heard(self.job)
-            and clean not in view.audio
-        ):
-            text = view.text_recipe(utterance.heard, clean)  # as it will be heard
-        if clean:
+        if clean := utterance.cut.enhanced:
+            if enhanced.heard(self.job) and clean not in view.audio:
+                text = view.text_recipe(utterance.heard, clean)  # as it will be heard
             because = self.causes.enhanced or self.causes.pcm or self._let_in(utterance)
             computed = clean in view.audio or clean in seen
-            self._tally("resample", computed, seconds, because, bool(self.causes.enhanced))
+            again = bool(self.causes.enhanced)
+            self._tally("resample", computed, utterance.cut.seconds, because, again)
             seen.add(clean)
-        stored = {pcm} & view.audio.keys() | {text} & view.transcripts.keys()
-        converted = pcm in stored | seen
+        converted = pcm in view.audio or pcm in seen
         causes, again = self._convert(view, utterance, converted)
         audio_row = view.audio.get(pcm)
         if converted and audio_row is not None and audio_row["error_code"]:
             return
-        if outcome.stage == "enhance":  # it failed there, or is dropped for its scores
+        if utterance.outcome.stage == "enhance":  # it failed there, or is dropped for its scores
             return
         if enhanced.heard(self.job):
             causes = causes or self.causes.enhanced
-        self._tally("transcribe", text in stored | seen, seconds, causes, again)
+        computed = text in view.transcripts or text in seen
+        self._tally("transcribe", computed, utterance.cut.seconds, causes, again)
+        self._ask_others(view, utterance, seen, causes)
+        seen |= {pcm, text}
+        self._note_clip(utterance, pcm in view.audio and text in view.transcripts)
+
+    def _ask_others(
+        self,
+        view: ShardView,
+        utterance: FinalUtterance,
+        seen: set[str],
+        causes: Sequence[str],
+    ) -> None:
+        """Count what further recognisers and a language model are asked of it."""
+        seconds = utterance.cut.seconds
         for other in view.further_recipes(utterance.heard) if utterance.heard.missing else ():
             computed = other in view.transcripts or other in seen
             self._tally("transcribe", computed, seconds, causes, bool(self.causes.texts))
@@ -241,20 +262,23 @@ class _Scan:
         if question is not None and question.recipe not in seen:
             self.stages["transcribe"].add(1, seconds, causes, bool(self.causes.texts))
             seen.add(question.recipe)
-        seen |= {pcm, text}
+
+    def _note_clip(self, utterance: FinalUtterance, transcribed: bool) -> None:
+        """Note that it will be packaged, or may be; `transcribed`: its text is stored."""
         if not weights.keeps(
             self.job.package, utterance.cut.recording["dataset"], utterance.cut.id
         ):
             return
-        measured_only = outcome.stage == "filter" and {pcm, text} <= stored
+        outcome = utterance.outcome
+        measured_only = outcome.stage == "filter" and transcribed
         # What further recognisers hear may drop a clip, but not change the first one's text.
         compared = bool(utterance.heard.missing) and self.job.transcribe.asr == "first"
         compared |= utterance.llm_unanswered
         if outcome.outcome == "packaged" or measured_only or compared:
-            self.stay[utterance.cut.id] = seconds
+            self.stay[utterance.cut.id] = utterance.cut.seconds
             self._clips.add(utterance)
         elif outcome.outcome == "pending":
-            self.coming[utterance.cut.id] = seconds
+            self.coming[utterance.cut.id] = utterance.cut.seconds
             self._clips.add(utterance)
 
     def _convert(

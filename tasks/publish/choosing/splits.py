@@ -28,6 +28,7 @@ The result does not depend on the order of the rows; memory and time grow with n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -53,6 +54,7 @@ from tasks.storage.versions import Proved
 FILE = "splits.parquet"
 DEFAULT = ("speaker", "recording", "pcm")  # and texts of read speech
 AUDIO = {"audio": "pcm"}  # of `package.disjoint`, as kinds
+NOWHERE = np.int16(-1)  # a split
 
 
 class SplitAssignment(NamedTuple):
@@ -67,6 +69,33 @@ class SplitAssignment(NamedTuple):
     table: Callable[[], Iterator[pa.Table]]  # parts (SPLITS) of the next `splits.parquet`
     lists: split_by_list.ListDescriptions
     notes: list[str]  # for people, one sentence each
+
+
+@dataclass(slots=True)
+class _Parting:
+    """Clips by component, and what is settled about them."""
+
+    component: Int32s  # of each clip; -1: none, because all of its names have a split
+    splits: Sides  # of each component, -1: none yet; the last stands for component -1
+    most: Sides  # of each clip, the split of its names; -1: none
+    joining: Bools  # clips whose names are in several splits
+    kept: Bools  # clips that join no two splits, not even through others
+
+    def free(self) -> Bools:
+        """Clips of components without a split."""
+        has: Bools = self.kept & (self.component >= 0) & (self.splits[self.component] < 0)
+        return has
+
+    def of_clips(self) -> Sides:
+        """The split of each clip; -1: none."""
+        return np.where(self.component >= 0, self.splits[self.component], self.most)
+
+
+class _Texts(NamedTuple):
+    """Texts that may not be in two splits."""
+
+    of_clip: Int32s  # a number for the text of each clip; -1: none
+    splits: Sides  # of each text; -1: none yet
 
 
 def published(version: Path | None) -> SplitTable:
@@ -89,66 +118,39 @@ def assign(
 
     RunError if two lists name clips that belong together, or leave nothing for train.
     """
-    published_names, kinds = set[str](), set[str]()
-    for part in before(["kind", "split"]):
-        published_names |= set(pc.unique(part["split"]).to_pylist())
-        kinds |= set(pc.unique(part["kind"]).to_pylist())
-    names = sorted({REST, *settings.splits, *published_names})
-    nodes, nowhere = components.nodes_of(clips.names, rows), np.int16(-1)
+    names, kinds = _published_names(settings, before)
+    nodes = components.nodes_of(clips.names, rows)
     length = clips.length[rows]
     text = _applied(settings, nodes, length, kinds)
     of_node = components.published_splits(nodes, before, names)
-    most, joining = _sides(nodes, of_node, len(names))
-    component = components.components_of(nodes, of_node, ~joining)
-    count = int(component.max(initial=-1)) + 1
-    of_component, torn = components.agreed(component, most, count)
-    bridge = (component >= 0) & torn[component]
-    kept = ~(joining | bridge)
+    parting = _parted(nodes, of_node, len(names))
+    kept = parting.kept
     matches = split_by_list.match(clips.listed, rows, len(clips), names)
-    free = kept & (component >= 0) & (of_component[component] < 0)
-    matched = np.where(free, matches.split, nowhere)
-    of_component = split_by_list.extend(clips.listed, rows, component, matched, of_component, names)
-    by_list = free & (of_component[component] >= 0)
-    number, of_text = np.zeros(0, np.int32), np.zeros(0, np.int16)
+    by_list = _follow_lists(parting, clips, rows, matches, names)
+    texts = _Texts(np.zeros(0, np.int32), np.zeros(0, np.int16))
     if text is not None:
-        number, of_text = _known_texts(text, of_node, component, most, kept)
-        component, of_component = text_splits.united(
-            component, of_component, number, of_text, np.where(kept, length, 0), by_list
+        texts = _known_texts(text, of_node, parting)
+        parting.component, parting.splits = text_splits.united(
+            parting.component, parting.splits, *texts, np.where(kept, length, 0), by_list
         )
-        count = len(of_component) - 1
-    free = kept & (component >= 0) & (of_component[component] < 0)
 
-    fixed = np.where(component >= 0, of_component[component], most)
-    hours = _summed(np.where(kept & ~free, fixed, nowhere), length, len(names))
-    del fixed, matched
-    fresh = np.where(free, component, np.int32(-1))
-    new = np.unique(fresh[free])
-    sizes = _summed(fresh, length, count)[new]
-    del fresh
     train = names.index(REST)
     others = np.array([(staying or {}).get(name, 0) for name in names], np.int64)
-    hours += others
     total = int(length[kept].sum() + others.sum())
     targets = split_allocation.targets(settings, names, total)
-    order = split_allocation.order(settings.seed, nodes, component, free)
-    of_component[new[order]] = split_allocation.allocate(
-        sizes[order], targets - hours, hours, train
-    )
+    _allocate(settings.seed, nodes, parting, length, others, targets, train)
 
-    split = np.where(component >= 0, of_component[component], most)
+    split = parting.of_clips()
     split[~kept] = -1
     repeating = np.zeros(0, np.int64)
     if text is not None:
-        listed = np.where(by_list, split, nowhere)
-        np.maximum.at(of_text, number[number >= 0], listed[number >= 0])
-        asked = (targets > 0) & (np.arange(len(names)) != train)
-        shares = {n: float(targets[n]) / max(total, 1) for n in np.flatnonzero(asked).tolist()}
-        of_text = text_splits.of_texts(number, split, length, of_text, shares, train)
-        text_side = np.append(of_text, nowhere)[number]
-        repeating = np.flatnonzero((split >= 0) & (text_side >= 0) & (split != text_side))
+        asked = (n for n in np.flatnonzero(targets > 0).tolist() if n != train)
+        shares = {n: float(targets[n]) / max(total, 1) for n in asked}
+        texts = _settled(texts, split, by_list, length, shares, train)
+        repeating = _repeating(texts, split)
         split[repeating] = -1
         nodes.of_row[TEXT] = text
-    repeats = _repeats(of_text, number, repeating, names)
+    repeats = _repeats(texts, repeating, names)
     if by_list.any() and not (split == train).any():
         raise RunError(
             "package.splits: the lists name a clip of every component, so nothing is left for "
@@ -156,14 +158,9 @@ def assign(
         )
     has = others + _summed(split, length, len(names))
     notes = matches.notes + _notes(settings, names, split, has, matches.split, targets)
-    if len(repeating):
-        notes.append(
-            f"package.disjoint: {counted(len(repeating), 'clip')} "
-            f"({length[repeating].sum() / HOUR:.4f} h) {'is' if len(repeating) == 1 else 'are'} "
-            "left out, because another split has their texts"
-        )
+    notes += _left_out(length[repeating])
     out = np.flatnonzero(~kept)
-    joins = _joins(nodes, of_node, out, joining[out], names)
+    joins = _joins(nodes, of_node, out, parting.joining[out], names)
     table = partial(_table, nodes, of_node, split, before, names)
     described = matches.described
     return SplitAssignment(names, split, out, joins, repeating, repeats, table, described, notes)
@@ -192,25 +189,106 @@ def kinds_apart(disjoint: Sequence[str] | None, read: bool) -> set[str]:
     return {AUDIO.get(name, name) for name in disjoint}
 
 
-def _known_texts(
-    text: Int32s, of_node: Sides, component: Int32s, most: Sides, kept: Bools
-) -> tuple[Int32s, Sides]:
-    """A number for the text of each clip, -1 for none; and the split of each, if it is in just one
-    by what was published."""
+def _published_names(settings: PackageSettings, before: SplitTable) -> tuple[list[str], set[str]]:
+    """Names of all splits, asked for or published, sorted; and the kinds in `splits.parquet`."""
+    names, kinds = {REST, *settings.splits}, set[str]()
+    for part in before(["kind", "split"]):
+        names |= set(pc.unique(part["split"]).to_pylist())
+        kinds |= set(pc.unique(part["kind"]).to_pylist())
+    return sorted(names), kinds
+
+
+def _parted(nodes: components.Nodes, of_node: Sides, splits: int) -> _Parting:
+    """Components by what was published."""
+    most, joining = _sides(nodes, of_node, splits)
+    component = components.components_of(nodes, of_node, ~joining)
+    count = int(component.max(initial=-1)) + 1
+    of_component, torn = components.agreed(component, most, count)
+    bridge = (component >= 0) & torn[component]
+    return _Parting(component, of_component, most, joining, ~(joining | bridge))
+
+
+def _follow_lists(
+    parting: _Parting,
+    clips: Candidates,
+    rows: Int32s,
+    matches: split_by_list.Matches,
+    names: list[str],
+) -> Bools:
+    """Put components without a split where lists name a clip of them; returns their clips."""
+    free = parting.free()
+    matched = np.where(free, matches.split, NOWHERE)
+    parting.splits = split_by_list.extend(
+        clips.listed, rows, parting.component, matched, parting.splits, names
+    )
+    return free & ~parting.free()
+
+
+def _allocate(
+    seed: int,
+    nodes: components.Nodes,
+    parting: _Parting,
+    length: Int64s,
+    others: Int64s,
+    targets: Int64s,
+    train: int,
+) -> None:
+    """Give each new component a split. `others`: µs that other clips fill in each split; `targets`:
+    what each should have."""
+    free, count = parting.free(), len(parting.splits) - 1
+    fixed = np.where(parting.kept & ~free, parting.of_clips(), NOWHERE)
+    hours = others + _summed(fixed, length, len(targets))
+    del fixed
+    fresh = np.where(free, parting.component, np.int32(-1))
+    new = np.unique(fresh[free])
+    sizes = _summed(fresh, length, count)[new]
+    del fresh
+    order = split_allocation.order(seed, nodes, parting.component, free)
+    parting.splits[new[order]] = split_allocation.allocate(
+        sizes[order], targets - hours, hours, train
+    )
+
+
+def _known_texts(text: Int32s, of_node: Sides, parting: _Parting) -> _Texts:
+    """The texts of all clips, with the split of each that is in just one by what was published."""
     nodes = np.unique(text[text >= 0])
     number = np.where(text >= 0, np.searchsorted(nodes, text), -1).astype(np.int32)
     of_text = of_node[nodes]
-    published = kept & (component < 0) & (most >= 0) & (number >= 0)
+    most = parting.most
+    published = parting.kept & (parting.component < 0) & (most >= 0) & (number >= 0)
     high, low = np.full(len(of_text), -1, np.int16), np.full(len(of_text), np.iinfo(np.int16).max)
     np.maximum.at(high, number[published], most[published])
     np.minimum.at(low, number[published], most[published])
-    return number, np.where((of_text < 0) & (high == low), high, of_text).astype(np.int16)
+    splits = np.where((of_text < 0) & (high == low), high, of_text)
+    return _Texts(number, splits.astype(np.int16))
 
 
-def _repeats(of_text: Sides, number: Int32s, clips: Int64s, names: list[str]) -> pa.DictionaryArray:
+def _settled(
+    texts: _Texts,
+    split: Sides,
+    by_list: Bools,
+    length: Int64s,
+    shares: dict[int, float],
+    train: int,
+) -> _Texts:
+    """The texts, each with a split; those of clips that a list chose follow them. `split`: of each
+    clip, -1: it is not packaged; `shares`: see `text_splits.of_texts`."""
+    fixed, listed = texts.splits.copy(), by_list & (texts.of_clip >= 0)
+    np.maximum.at(fixed, texts.of_clip[listed], split[listed])
+    splits = text_splits.of_texts(texts.of_clip, split, length, fixed, shares, train)
+    return texts._replace(splits=splits)
+
+
+def _repeating(texts: _Texts, split: Sides) -> Int64s:
+    """Clips whose text belongs to another split, as indices."""
+    side = np.append(texts.splits, NOWHERE)[texts.of_clip]
+    return np.flatnonzero((split >= 0) & (side >= 0) & (split != side))
+
+
+def _repeats(texts: _Texts, clips: Int64s, names: list[str]) -> pa.DictionaryArray:
     """Where the text of each of these clips is, in words."""
     words = [f"its text is in {name}" for name in names]
-    codes = of_text[number[clips]] if len(clips) else np.zeros(0, np.int16)
+    codes = texts.splits[texts.of_clip[clips]] if len(clips) else np.zeros(0, np.int16)
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(words))
 
 
@@ -307,3 +385,13 @@ def _notes(
                 "published stays"
             )
     return notes
+
+
+def _left_out(lengths: Int64s) -> list[str]:
+    """A sentence about the clips that repeat a text of another split, if there are any."""
+    if not len(lengths):
+        return []
+    return [
+        f"package.disjoint: {counted(len(lengths), 'clip')} ({lengths.sum() / HOUR:.4f} h) "
+        f"{'is' if len(lengths) == 1 else 'are'} left out, because another split has their texts"
+    ]

@@ -22,6 +22,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +31,7 @@ from tasks import plugins, storage
 from tasks.accounting import summary
 from tasks.base.arrays import UInt64s
 from tasks.base.errors import RunError
-from tasks.base.json_types import Arrived, JsonObject
+from tasks.base.json_types import Arrived, DatasetJson, JsonObject
 from tasks.base.schema import UTTERANCES_FILE
 from tasks.formats import Hashes
 from tasks.publish import leaks, previous_version, row_digests, safeguards, speakers
@@ -43,7 +44,7 @@ from tasks.publish.output_shards import balance, layout, plan
 from tasks.publish.previous_version import Published
 from tasks.publish.writing import table_parts as parts
 from tasks.publish.writing.shards import finished
-from tasks.publish.writing.table_parts import PlannedPart
+from tasks.publish.writing.table_parts import ClipColumns, PlannedPart
 from tasks.settings.job import Job
 from tasks.shard_store import decisions, whole_job
 from tasks.storage import sorted_keys, tables, versions
@@ -86,44 +87,28 @@ def gather(
     totals = summary.added(portion.totals for portion in ledger)
     newest = versions.newest(job.out)
     safeguards.check(job, totals, len(chosen_clips.split), ledger, newest)
-    chosen_clips, content, more, spoken = _with_content(job, batches, chosen_clips)
+    chosen_clips, columns = _with_columns(job, batches, chosen_clips)
     state, counts = fingerprint(job, chosen_clips, digest, chosen), summary.of_totals(totals)
-    version, before, old = 1, None, None
-    settings_then = None
-    linkable = False
-    if newest:
-        number, described = versions.number(newest), versions.described(newest)
-        if described["fingerprint"] == state:
-            return Gathered(
-                version=number,
-                fingerprint=state,
-                summary=counts,
-                totals=totals,
-                balance=described["balance"],
-                new=False,
-                changed=chosen.changed,
-            )
-        version = number + 1
-        before = previous_version.load(job.out, newest, described, job.package.seed)
-        settings_then = described["settings"]["package"]
-        if settings_then.get("seed") == job.package.seed:
-            old = _before(before, chosen_clips)
-        nothing = np.zeros(0, np.uint64)
-        before = before._replace(high=nothing, low=nothing)  # only their content from here on
-        linkable = parts.all_linkable(job, newest, described)
-    clips = layout.LayoutClips(
-        chosen_clips.clips.high, chosen_clips.clips.seconds, chosen_clips.split, chosen_clips.names
-    )
-    laid_out = layout.lay_out_clips(clips, job.package, version, old, settings_then)
-    if before is not None and old is not None:
-        laid_out = _compared(laid_out, before, content)
+    described = versions.described(newest) if newest else None
+    if newest and described and described["fingerprint"] == state:
+        return Gathered(
+            version=versions.number(newest),
+            fingerprint=state,
+            summary=counts,
+            totals=totals,
+            balance=described["balance"],
+            new=False,
+            changed=chosen.changed,
+        )
+    former = _former(job, newest, described, chosen_clips) if newest and described else _Former()
+    laid_out = _laid_out(job, chosen_clips, former, columns.content)
     planned, needed = parts.save(
-        job, scratch, laid_out, chosen_clips, content, more, spoken, before, linkable, damaged
+        job, scratch, laid_out, chosen_clips, columns, former.version, former.linkable, damaged
     )
     _tables(scratch, staging, job)
-    loads = layout.loads_of(laid_out, clips.seconds)
+    loads = layout.loads_of(laid_out, chosen_clips.clips.seconds)
     return Gathered(
-        version=version,
+        version=former.number + 1,
         fingerprint=state,
         summary=counts,
         totals=totals,
@@ -144,11 +129,11 @@ def gather(
     )
 
 
-def _with_content(
+def _with_columns(
     job: Job, batches: Sequence[shard_batches.ShardBatch], chosen_clips: corpus_clips.Chosen
-) -> tuple[corpus_clips.Chosen, UInt64s, dict[str, pa.Array], pa.Array | None]:
-    """The chosen clips, with digests of their rows that depend on the speakers' names; digests that
-    depend on derived columns too; these columns; and the names of speakers over all recordings."""
+) -> tuple[corpus_clips.Chosen, ClipColumns]:
+    """The chosen clips, with digests of their rows that depend on the speakers' names; and what
+    their rows get besides."""
     spoken = None
     if chosen_clips.speakers:
         content = speakers.content(
@@ -156,10 +141,10 @@ def _with_content(
         )
         chosen_clips = chosen_clips._replace(clips=chosen_clips.clips._replace(content=content))
         spoken = speakers.names_of(chosen_clips.clips.speaker, pa.array(chosen_clips.speakers))
-    content, more = chosen_clips.clips.content, parts.derived(job, batches, chosen_clips.clips)
-    if more:
-        content = content * np.uint64(0x9E3779B97F4A7C15) ^ row_digests.of_rows(pa.table(more))
-    return chosen_clips, content, more, spoken
+    content, derived = chosen_clips.clips.content, parts.derived(job, batches, chosen_clips.clips)
+    if derived:
+        content = content * np.uint64(0x9E3779B97F4A7C15) ^ row_digests.of_rows(pa.table(derived))
+    return chosen_clips, ClipColumns(content, derived, spoken)
 
 
 def _balance(job: Job, loads: dict[str, list[float]]) -> JsonObject:
@@ -174,11 +159,44 @@ def _balance(job: Job, loads: dict[str, list[float]]) -> JsonObject:
     }
 
 
-def _before(before: Published, chosen_clips: corpus_clips.Chosen) -> layout.Before:
-    """Where the clips of the newest version are among the chosen ones."""
-    clips = chosen_clips.clips
-    now = sorted_keys.places_of(before.high, before.low, clips.high, clips.low)
-    return layout.Before(before.shards, now)
+class _Former(NamedTuple):
+    """The newest version, which the next one continues; as by default before the first."""
+
+    number: int = 0
+    version: Published | None = None  # without the ids of its clips
+    clips: layout.Before | None = None  # where they are among the chosen ones, by the same seed
+    settings: JsonObject | None = None  # of package
+    linkable: bool = False  # output shards that are the same need no rows
+
+
+def _former(
+    job: Job, newest: Path, described: DatasetJson, chosen_clips: corpus_clips.Chosen
+) -> _Former:
+    version = previous_version.load(job.out, newest, described, job.package.seed)
+    settings = described["settings"]["package"]
+    clips, now = None, chosen_clips.clips
+    if settings.get("seed") == job.package.seed:
+        places = sorted_keys.places_of(version.high, version.low, now.high, now.low)
+        clips = layout.Before(version.shards, places)
+    nothing = np.zeros(0, np.uint64)
+    version = version._replace(high=nothing, low=nothing)
+    linkable = parts.all_linkable(job, newest, described)
+    return _Former(versions.number(newest), version, clips, settings, linkable)
+
+
+def _laid_out(
+    job: Job, chosen_clips: corpus_clips.Chosen, former: _Former, content: UInt64s
+) -> list[layout.ShardClips]:
+    """The output shards; `content`: digests of the clips' rows."""
+    clips = layout.LayoutClips(
+        chosen_clips.clips.high, chosen_clips.clips.seconds, chosen_clips.split, chosen_clips.names
+    )
+    laid_out = layout.lay_out_clips(
+        clips, job.package, former.number + 1, former.clips, former.settings
+    )
+    if former.version is None or former.clips is None:
+        return laid_out
+    return _compared(laid_out, former.version, content)
 
 
 def _compared(

@@ -20,6 +20,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +56,14 @@ class PlannedPart:
     number: int
     name: str
     file: str  # note on the previous version's part, if that stays
+
+
+class ClipColumns(NamedTuple):
+    """What the rows of all clips get besides what their shards say."""
+
+    content: UInt64s  # digests of the rows, with the columns below
+    derived: dict[str, pa.Array]  # by formats
+    spoken: pa.Array | None  # names of speakers over all recordings
 
 
 def tars_of_part(settings: PackageSettings) -> int:
@@ -119,17 +128,15 @@ def save(
     scratch: Path,
     shards: Sequence[ShardClips],
     chosen_clips: corpus_clips.Chosen,
-    content: UInt64s,
-    more: dict[str, pa.Array],
-    spoken: pa.Array | None,
+    clip_columns: ClipColumns,
     before: Published | None,
     linkable: bool,
     damaged: Sequence[str],
 ) -> tuple[list[PlannedPart], list[int]]:
     """Save what workers need to know about each part; returns the parts, and the numbers of the
-    files of rows that they need. `more`: columns that formats derive, and `spoken`: names of
-    speakers over all recordings, both for all clips. `linkable`: unchanged shards need no rows;
-    `damaged`: files of the previous version that cannot be read."""
+    files of rows that they need. `linkable`: unchanged shards need no rows; `damaged`: files of the
+    previous version that cannot be read."""
+    content, derived, spoken = clip_columns
     places = {} if before is None else places_of(before)
     parts_then = {} if before is None else {part.name: part for part in before.parts}
     planned, wanted = [], []
@@ -140,7 +147,7 @@ def save(
         divided = _divided(shards, job.package, len(chosen_clips.split))
         for number, (name, part_shards) in enumerate(divided.items()):
             old = parts_then.get(name)
-            if linkable and name not in damaged and not more and _stays(old, part_shards):
+            if linkable and name not in damaged and not derived and _stays(old, part_shards):
                 planned.append(PlannedPart(number, name, old.file if old else ""))
                 continue
             planned.append(PlannedPart(number, name, ""))
@@ -159,7 +166,7 @@ def save(
                 "low": chosen_clips.clips.low[every],
                 "content": content[every],
             }
-            columns |= {name: values.take(pa.array(every)) for name, values in more.items()}
+            columns |= {name: values.take(pa.array(every)) for name, values in derived.items()}
             if spoken is not None:
                 columns[SPEAKER] = spoken.take(pa.array(every))
             tables.write_arrow(home / f"parts/{number}.arrow", [pa.table(columns)])

@@ -10,6 +10,7 @@ from tasks.base.errors import MOST_DETAIL
 from tasks.base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE
 
 ROOT = Path(__file__).parents[2]
+MOST_LINES = 60  # of a function
 SOURCES = {
     path.relative_to(ROOT).as_posix(): path.read_text()
     for folder in ("flows", "tasks")
@@ -47,3 +48,22 @@ def test_names_of_published_files_and_the_length_of_a_detail_are_written_once() 
             if isinstance(node, ast.Slice) and isinstance(node.upper, ast.Constant):
                 cuts += [name] if node.upper.value == MOST_DETAIL else []
     assert (written, cuts) == (dict.fromkeys(once, 1), [])
+
+
+def lengths(source: str) -> list[tuple[str, int]]:
+    """Each function, with its lines."""
+    return [
+        (node.name, (node.end_lineno or node.lineno) - node.lineno + 1)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    assert [
+        (name, function, count)
+        for name, source in SOURCES.items()
+        for function, count in lengths(source)
+        if count > MOST_LINES
+    ] == []
+    assert lengths("def f():\n    a = 1\n    return a\n") == [("f", 3)]  # a control

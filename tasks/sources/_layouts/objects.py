@@ -13,7 +13,7 @@ from tasks.base.errors import ItemError
 from tasks.sources._audio_places import EXTENSIONS
 from tasks.sources._delimited import Record
 from tasks.sources._layouts.folders import entries, files_below
-from tasks.sources._layouts.rows import Described, Found, Records, Row
+from tasks.sources._layouts.rows import Described, FileRow, Found, Records
 from tasks.sources._lists import json_value
 from tasks.storage import bounds, urls
 
@@ -55,21 +55,21 @@ def _is_corpus(path: str) -> bool:
         return False
 
 
-def _segments(path: str) -> Iterator[Row]:
+def _segments(path: str) -> Iterator[FileRow]:
     number = 0
     for language, audio in _audios(path):
         number += 1
         if isinstance(audio, ValueError) or not isinstance(audio, dict):
             wrong = audio if isinstance(audio, ValueError) else ValueError("no JSON object")
-            yield Row(path, number, wrong)
+            yield FileRow(path, number, wrong)
             continue
         segments = audio.get("segments")
         if not isinstance(segments, list):
-            yield Row(path, number, ValueError("the recording has no list of segments"))
+            yield FileRow(path, number, ValueError("the recording has no list of segments"))
             continue
         for segment in segments:
             if not isinstance(segment, dict):
-                yield Row(path, number, ValueError("a segment is no JSON object"))
+                yield FileRow(path, number, ValueError("a segment is no JSON object"))
                 continue
             text = segment.get("text_tn", segment.get("text"))
             described = Described(
@@ -81,7 +81,7 @@ def _segments(path: str) -> Iterator[Row]:
                 segment.get("begin_time"),
                 segment.get("end_time"),
             )
-            yield Row(path, number, described)
+            yield FileRow(path, number, described)
 
 
 def _plain(text: str) -> str:
@@ -148,7 +148,7 @@ def emilia_pipe(folder: str) -> Found | None:
     if not lists or not any(_numbered(folder, relative) for relative in lists[:5]):
         return None
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[FileRow]:
         for relative in lists:
             yield from _clips(folder, relative)
 
@@ -168,22 +168,24 @@ def _numbered(folder: str, relative: str) -> dict[int, str]:
     }
 
 
-def _clips(folder: str, relative: str) -> Iterator[Row]:
+def _clips(folder: str, relative: str) -> Iterator[FileRow]:
     path, name = f"{folder}/{relative}", os.path.basename(relative).removesuffix(".json")
     try:
         with urls.streamed(path) as file:
             data = file.read(bounds.BATCH_BYTES)
         listed = json_value(data.decode("utf-8-sig"))
     except (OSError, ValueError, ItemError) as error:
-        yield Row(path, 1, ValueError(f"{error}"))
+        yield FileRow(path, 1, ValueError(f"{error}"))
         return
     clips = _numbered(folder, relative)
     for number, entry in enumerate(listed if isinstance(listed, list) else [None]):
         if not isinstance(entry, dict):
-            yield Row(path, number + 1, ValueError("a list of JSON objects is expected"))
+            yield FileRow(path, number + 1, ValueError("a list of JSON objects is expected"))
             continue
         audio = clips.get(number, f"{os.path.dirname(relative)}/{name}_{number}.mp3")
         speaker = entry.get("speaker")
         speaker_name = f"{name}_{speaker}" if isinstance(speaker, str) and speaker else None
         text, language = entry.get("text"), entry.get("language")
-        yield Row(path, number + 1, Described(audio, text, speaker_name, language, entry.get("id")))
+        yield FileRow(
+            path, number + 1, Described(audio, text, speaker_name, language, entry.get("id"))
+        )

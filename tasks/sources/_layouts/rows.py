@@ -34,7 +34,7 @@ class Described:
     duration: object = None
 
 
-class Row(NamedTuple):
+class FileRow(NamedTuple):
     """A row of a file, or what is wrong with it."""
 
     file: str
@@ -42,7 +42,7 @@ class Row(NamedTuple):
     what: Described | ValueError
 
 
-Rows = Callable[[], Iterator[Row]]
+Rows = Callable[[], Iterator[FileRow]]
 
 
 class Records:
@@ -73,7 +73,7 @@ class Part:
     speaker: str | None = None
     language: str | None = None
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[FileRow]:
         """Its rows by role, for which audio is named from the root."""
         audio = self.roles["audio"][0]
         taken = [(role, names) for role, names in self.roles.items() if role != "audio"]
@@ -81,7 +81,7 @@ class Part:
         stated = [(role, value) for role, value in given if value is not None]
         for number, record in self.records:
             if isinstance(record, ValueError):
-                yield Row(self.file, number, record)
+                yield FileRow(self.file, number, record)
                 continue
             values = {
                 role: record.get(names[0]) if len(names) == 1 else _first(record, names)
@@ -90,7 +90,7 @@ class Part:
             for role, value in stated:
                 if values.get(role) in (None, ""):
                     values[role] = value
-            yield Row(self.file, number, Described(self._named(record.get(audio)), **values))
+            yield FileRow(self.file, number, Described(self._named(record.get(audio)), **values))
 
     def audio(self) -> Iterator[object]:
         """The audio of its rows alone."""
@@ -139,7 +139,7 @@ def of_parts(
 ) -> Found:
     """A layout that is made of parts, which have the same columns."""
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[FileRow]:
         for part in parts:
             yield from part.rows()
 

@@ -13,7 +13,7 @@ from tasks.sources import _text_encoding
 from tasks.sources._audio_places import EXTENSIONS, is_there, stem
 from tasks.sources._delimited import Form, records
 from tasks.sources._layouts.folders import audio_below, by_stem, entries, files_below
-from tasks.sources._layouts.rows import Described, Found, Row, Rows
+from tasks.sources._layouts.rows import Described, FileRow, Found, Rows
 from tasks.storage import bounds, urls
 
 TRANS = ".trans.txt"
@@ -32,7 +32,7 @@ def librispeech(folder: str) -> Found | None:
     if not files_below(folder, lambda name: name.endswith(TRANS), depth=5):
         return None
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[FileRow]:
         for home, folders, files in os.walk(folder):
             folders.sort(key=os.fsencode)
             for name in sorted(files, key=os.fsencode):
@@ -45,19 +45,19 @@ def librispeech(folder: str) -> Found | None:
     return Found("librispeech", folder, rows, (says,))
 
 
-def _trans(root: str, path: str, audio_names: set[str]) -> Iterator[Row]:
+def _trans(root: str, path: str, audio_names: set[str]) -> Iterator[FileRow]:
     home = os.path.relpath(os.path.dirname(path), root)
     before = "" if home == "." else f"{home}/"
     form = Form(path, "utf-8", " ", ("id", "text"), False, frozenset((1, 2)))
     for number, record in records(form):
         if isinstance(record, ValueError):
-            yield Row(path, number, record)
+            yield FileRow(path, number, record)
             continue
         name = str(record["id"])
         after = next((e for e in EXTENSIONS[1:] if name + e in audio_names), ".flac")
         speaker = name.partition("-")[0]
         audio = f"{before}{name}{after}"
-        yield Row(path, number, Described(audio, record.get("text"), speaker, id=name))
+        yield FileRow(path, number, Described(audio, record.get("text"), speaker, id=name))
 
 
 def vctk(folder: str) -> Found | None:
@@ -70,7 +70,7 @@ def vctk(folder: str) -> Found | None:
     if not wavs:
         return None
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[FileRow]:
         for speaker in sorted(entries(os.path.join(folder, "txt"))):
             audio_names = {stem(name): name for name in entries(f"{folder}/{wavs[0]}/{speaker}")}
             for name in sorted(entries(f"{folder}/txt/{speaker}")):
@@ -83,7 +83,7 @@ def vctk(folder: str) -> Found | None:
     return Found("vctk", folder, rows, (says,))
 
 
-def _spoken(root: str, wavs: str, speaker: str, name: str, audio_names: dict[str, str]) -> Row:
+def _spoken(root: str, wavs: str, speaker: str, name: str, audio_names: dict[str, str]) -> FileRow:
     path = f"{root}/txt/{speaker}/{name}.txt"
     audio = next(
         (audio_names[name + m] for m in MICROPHONES if name + m in audio_names), f"{name}.wav"
@@ -93,10 +93,10 @@ def _spoken(root: str, wavs: str, speaker: str, name: str, audio_names: dict[str
             data = file.read(bounds.MAX_TEXT_BYTES + 1)
         text, _ = _text_encoding.decode(data)
     except OSError as error:
-        return Row(path, 1, ValueError(error.strerror or "the text cannot be read"))
+        return FileRow(path, 1, ValueError(error.strerror or "the text cannot be read"))
     except ItemError as error:
-        return Row(path, 1, ValueError(error.detail))
-    return Row(path, 1, Described(f"{wavs}/{speaker}/{audio}", text.strip(), speaker, id=name))
+        return FileRow(path, 1, ValueError(error.detail))
+    return FileRow(path, 1, Described(f"{wavs}/{speaker}/{audio}", text.strip(), speaker, id=name))
 
 
 #: Where AISHELL-1, -2 and -3 have their texts.
@@ -116,18 +116,18 @@ def aishell(folder: str) -> Found | None:
         return None
     paths: dict[str, str] = {}
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[FileRow]:
         if not paths:
             paths.update(by_stem(folder))
         for path in lists:
             form = Form(path, "utf-8", " ", ("id", "text"), False, frozenset((1, 2)))
             for number, record in records(form):
                 if isinstance(record, ValueError):
-                    yield Row(path, number, record)
+                    yield FileRow(path, number, record)
                     continue
                 name = stem(str(record["id"]))
                 match = _SPEAKER.match(name)
-                yield Row(
+                yield FileRow(
                     path,
                     number,
                     Described(

@@ -31,7 +31,7 @@ from tasks import plugins, storage
 from tasks.accounting import summary
 from tasks.base.arrays import UInt64s
 from tasks.base.errors import RunError
-from tasks.base.json_types import Arrived, DatasetJson, JsonObject
+from tasks.base.json_types import Arrived, Balance, DatasetJson, JsonObject
 from tasks.base.schema import UTTERANCES_FILE
 from tasks.formats import Hashes
 from tasks.publish import leaks, previous_version, row_digests, safeguards, speakers
@@ -147,7 +147,7 @@ def _with_columns(
     return chosen_clips, ClipColumns(content, derived, spoken)
 
 
-def _balance(job: Job, loads: dict[str, list[float]]) -> JsonObject:
+def _balance(job: Job, loads: dict[str, list[float]]) -> Balance:
     """How evenly the trainer's readers are loaded. `loads`: see `layout.loads_of`."""
     readers = job.package.readers
     seconds, fraction = max(balance.skew(tars, readers) for tars in loads.values())

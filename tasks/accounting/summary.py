@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from tasks.accounting.ledger import PENDING, PRECEDENCE, SOUND
 from tasks.base.arrays import Float64s
-from tasks.base.json_types import Arrived, JsonObject, Reason, Summary
+from tasks.base.json_types import Arrived, HoursBy, Reason, Summary
 from tasks.base.schema import LEDGER_FILE, UTTERANCES_FILE
 from tasks.storage import tables
 
@@ -156,13 +156,14 @@ def reasons(sums: pa.Table) -> dict[str, Reason]:
     return dict(sorted(reasons_by_code.items()))
 
 
-def hours_by(sums: pa.Table, *columns: str) -> list[JsonObject]:
+def hours_by(sums: pa.Table, *columns: str) -> list[HoursBy]:
     """Items and hours of every combination of columns of a ledger's sums, sorted."""
+    grouped = sorted(_grouped(sums, *columns).items(), key=lambda entry: tuple(map(str, entry[0])))
     rows = [
         {**dict(zip(columns, key, strict=True)), "items": items, "hours": seconds / 3600}
-        for key, (items, seconds) in _grouped(sums, *columns).items()
+        for key, (items, seconds) in grouped
     ]
-    return sorted(rows, key=lambda r: tuple(str(r[c]) for c in columns))
+    return cast(list[HoursBy], rows)
 
 
 def _grouped(

@@ -48,13 +48,107 @@ class PublishedEntry(TypedDict):
     sha256: NotRequired[str]  # of all but dataset.json itself
 
 
+class HoursBy(TypedDict):
+    """Items and hours of one combination of the columns that were asked for."""
+
+    outcome: NotRequired[str]
+    stage: NotRequired[str]
+    reason: NotRequired[str]
+    dataset: NotRequired[str | None]  # of speakers over all recordings: None
+    language: NotRequired[str | None]
+    split: NotRequired[str]
+    speaker: NotRequired[str]
+    items: int
+    hours: float
+
+
+class PackagedHours(TypedDict):
+    """Clips of a split, dataset and language."""
+
+    split: str
+    dataset: str | None
+    language: str | None
+    hours: float
+    utterances: int
+
+
+DurationBin = TypedDict("DurationBin", {"from": float, "to": float | None, "utterances": int})
+
+
+class Durations(TypedDict):
+    """Of clips, s; None without any."""
+
+    min: float | None
+    median: float | None
+    max: float | None
+    mean: float | None
+    histogram: list[DurationBin]
+
+
+class SpeakerHours(TypedDict):
+    speaker: str
+    dataset: str | None
+    hours: float
+    utterances: int
+
+
+class Speakers(TypedDict):
+    count: int
+    hours_known: float
+    hours_unknown: float
+    largest: NotRequired[list[SpeakerHours]]  # of a version's, not of a split's
+
+
+class SplitFacts(TypedDict):
+    utterances: int
+    hours: float
+    durations: Durations
+    speakers: Speakers
+
+
 class Composition(TypedDict):
     """What a version's clips are."""
 
-    splits: dict[str, JsonObject]
-    packaged: list[JsonObject]  # utterances and hours by split, dataset and language
-    durations: JsonObject
-    speakers: JsonObject
+    splits: dict[str, SplitFacts]
+    packaged: list[PackagedHours]
+    durations: Durations
+    speakers: Speakers
+
+
+class Balance(TypedDict):
+    """How evenly the trainer's readers are loaded."""
+
+    readers: int
+    tars: int
+    worst_reader_extra_hours: float
+    worst_reader_extra_fraction: float
+
+
+class ListDescription(TypedDict):
+    """A list of a split."""
+
+    sha256: str
+    names: int
+    unmatched: int  # names that match no packaged clip
+    unmatched_first: list[str]
+
+
+class ModelLicence(TypedDict):
+    """A model that touched the version, beside the recognisers'."""
+
+    name: str
+    licence: str
+    source: str
+    commercial: bool
+
+
+class Reviews(TypedDict):
+    """Decisions by people: how many of each kind, and a hash of what they change."""
+
+    keep: int
+    drop: int
+    retext: int
+    sha256: str
 
 
 class DatasetJson(Summary, Composition):
@@ -63,19 +157,19 @@ class DatasetJson(Summary, Composition):
     format: int
     version: int
     fingerprint: str
-    hours: dict[str, list[JsonObject]]
-    tables: JsonObject
-    balance: JsonObject
+    hours: dict[str, list[HoursBy]]
+    tables: dict[str, str | int]
+    balance: Balance
     frozen: JsonObject  # by plug-in
-    split_lists: JsonObject
+    split_lists: dict[str, ListDescription]
     formats: dict[str, int]  # their versions
     licences: dict[str, str | None]  # of the datasets
     weights_licences: dict[str, str | None]
-    models: NotRequired[list[JsonObject]]
+    models: NotRequired[list[ModelLicence]]
     settings: JsonObject
     recipes: JsonObject
-    leaks: NotRequired[JsonObject]  # of splits into train
-    reviews: NotRequired[JsonObject]
+    leaks: NotRequired[dict[str, dict[str, int]]]  # of splits into train
+    reviews: NotRequired[Reviews]
     libraries: dict[str, str]
     files: NotRequired[dict[str, PublishedEntry]]
     sealed: NotRequired[str]

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from tasks import plugins
-from tasks.base.json_types import JsonObject, Summary
+from tasks.base.json_types import Balance, Summary
 from tasks.plugins import engines
 from tasks.publish.dataset import datacard
 from tasks.settings import split_lists
@@ -32,7 +32,7 @@ class Version:
     number: int
     clips: int
     summary: Summary
-    balance: JsonObject
+    balance: Balance
 
 
 class UpToDate:

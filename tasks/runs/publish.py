@@ -77,7 +77,7 @@ def publish(
     done = Done("package", "", computed, clips - computed, seconds, wall, new=True)
     linked = len(planned) - len(written)
     return Published(
-        path, True, counts, done, laps.walls, len(written), linked, balance, gathered.arrived
+        path, True, counts, done, balance, laps.walls, len(written), linked, gathered.arrived
     )
 
 
@@ -202,4 +202,4 @@ def _unchanged(job: Job, version: Version, began: float) -> Published:
         versions.point_latest(job.out)
     done = Done("package", "", 0, version.clips, 0, time.monotonic() - began)
     path = versions.numbered(job.out, version.number)
-    return Published(path, False, version.summary, done, balance=version.balance)
+    return Published(path, False, version.summary, done, version.balance)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from tasks.accounting.broken import BrokenCount, Unreachable
-from tasks.base.json_types import Arrived, JsonObject, Summary
+from tasks.base.json_types import Arrived, Balance, Summary
 from tasks.settings.job import Done
 from tasks.shard_store.index import Index
 from tasks.stages.contract import STAGES
@@ -37,10 +37,10 @@ class Published:
     new: bool
     summary: Summary
     done: Done
+    balance: Balance
     walls: dict[str, float] = field(default_factory=dict)  # s of each step
     written: int = 0  # output shards that were written: one a tar in most formats
     linked: int = 0  # and those whose files are linked from the previous version
-    balance: JsonObject = field(default_factory=dict)
     arrived: Arrived | None = None  # by this version; None if no version was made
 
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from tasks.base.errors import RunError
+from tasks.base.json_types import Reviews
 from tasks.settings.job import Job, Pinned
 from tasks.shard_store import decision_log
 from tasks.shard_store.decision_log import Decision
@@ -58,13 +59,15 @@ def identity(job: Job) -> str:
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()
 
 
-def described(job: Job) -> dict[str, int | str]:
-    """What dataset.json says of them: how many of each kind, and `identity`; empty without any."""
+def described(job: Job) -> Reviews | None:
+    """What dataset.json says of them; None without any."""
     by_id = of(job)
     if not by_id:
-        return {}
+        return None
     kinds = Counter(decision.decision for decision in by_id.values())
-    counts: dict[str, int | str] = {
-        kind: kinds[kind] for kind in decision_log.DECISIONS if kind != "undo"
+    return {
+        "keep": kinds["keep"],
+        "drop": kinds["drop"],
+        "retext": kinds["retext"],
+        "sha256": identity(job),
     }
-    return {**counts, "sha256": identity(job)}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tasks import plugins
-from tasks.base.json_types import DatasetJson, JsonValue
+from tasks.base.json_types import DatasetJson, JsonValue, Reviews
 from tasks.settings import THRESHOLD, role
 from tasks.settings.job import Job
 from tasks.shard_store import decisions, whole_job
@@ -65,16 +65,17 @@ def of_models(described: DatasetJson, job: Job) -> list[Change]:
 def of_people(described: DatasetJson, job: Job) -> list[Change]:
     """Whether people decided otherwise than when the newest version was made; `described`: its
     dataset.json."""
-    then, now = described.get("reviews", {}), decisions.described(job)
-    if then.get("sha256") == now.get("sha256"):
+    then, now = described.get("reviews"), decisions.described(job)
+    if (then and then["sha256"]) == (now and now["sha256"]):
         return []
     before, after = (_decisions(reviews) for reviews in (then, now))
     return [Change(REVIEWS, before, after if after != before else f"{after}, others than before")]
 
 
-def _decisions(described: Mapping[str, object]) -> str:
+def _decisions(reviews: Reviews | None) -> str:
     """How many of each kind, in words."""
-    counts = (f"{n} {kind}" for kind, n in described.items() if kind != "sha256" and n)
+    kinds = reviews.items() if reviews else ()
+    counts = (f"{n} {kind}" for kind, n in kinds if kind != "sha256" and n)
     return ", ".join(counts) or "none"
 
 

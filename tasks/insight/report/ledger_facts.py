@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -166,7 +166,7 @@ def _in_order(reasons: Mapping[str, Reason]) -> Iterable[tuple[str, Reason]]:
     return sorted(reasons.items(), key=key)
 
 
-def shares(sums: pa.Table, column: str) -> list[Share]:
+def shares(sums: pa.Table, column: Literal["dataset", "language"]) -> list[Share]:
     """Input and packaged hours of every dataset or language, the largest first, from a ledger's
     sums; beyond ROWS, the smallest are summed in one row."""
     by_name: dict[str | None, Share] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -11,19 +11,10 @@ import pyarrow.compute as pc
 from tasks.base.arrays import Bools, Int32s
 from tasks.base.counting import counted
 from tasks.base.errors import RunError
+from tasks.base.json_types import ListDescription
 from tasks.publish.choosing import components
 from tasks.publish.choosing.components import Sides
 from tasks.settings.split_lists import SplitList
-
-
-class ListDescription(TypedDict):
-    """A list of a split, in dataset.json."""
-
-    sha256: str
-    names: int
-    unmatched: int  # names that match no packaged clip
-    unmatched_first: list[str]
-
 
 ListDescriptions = dict[str, ListDescription]  # `split_lists` of dataset.json: by split
 

@@ -18,10 +18,11 @@ from tasks import plugins
 from tasks.base import masking
 from tasks.base.counting import counted
 from tasks.base.errors import CODES
-from tasks.base.json_types import DatasetJson, JsonObject
+from tasks.base.json_types import DatasetJson, Durations, PackagedHours, SpeakerHours, SplitFacts
 from tasks.publish.dataset import card_header, card_reading
 
 AMOUNTS = ("utterances", "hours")  # of `_amounts`
+LENGTHS = ("shortest, s", "mean, s", "median, s", "longest, s")  # of `_lengths`
 SHOWN = ("filter", "enhance", "resample", "transcribe", "package")
 
 
@@ -64,22 +65,21 @@ def _about(facts: DatasetJson) -> Iterator[str]:
 def _contents(facts: DatasetJson) -> Iterator[str]:
     yield "## Contents"
     rows = [
-        (r["split"], r["dataset"], r["language"] or "unknown", *_amounts(r))
+        (r["split"], r["dataset"] or "all", r["language"] or "unknown", *_amounts(r))
         for r in facts["packaged"]
     ]
     yield table(("split", "dataset", "language", *AMOUNTS), rows)
-    lengths = {"min": "shortest, s", "mean": "mean, s", "median": "median, s", "max": "longest, s"}
     by_split = [
         (
             *(name, *_amounts(split)),
-            *(f"{split['durations'][measure]:.2f}" for measure in lengths),
+            *(f"{length:.2f}" for length in _lengths(split["durations"])),
             f"{split['speakers']['count']:,}",
             f"{split['speakers']['hours_unknown']:.3f}",
         )
         for name, split in facts["splits"].items()
     ]
     unknown = "hours of unknown speakers"
-    yield table(("split", *AMOUNTS, *lengths.values(), "speakers", unknown), by_split)
+    yield table(("split", *AMOUNTS, *LENGTHS, "speakers", unknown), by_split)
     if leaks := facts.get("leaks"):
         yield "Clips of other splits whose text, speaker, recording or samples are in train too:"
         names = ("text", "speaker", "recording", "audio")
@@ -92,8 +92,12 @@ def _contents(facts: DatasetJson) -> Iterator[str]:
         yield table(("speaker", "dataset", *AMOUNTS), lines)
 
 
-def _amounts(row: JsonObject) -> tuple[str, str]:
+def _amounts(row: PackagedHours | SplitFacts | SpeakerHours) -> tuple[str, str]:
     return f"{row['utterances']:,}", f"{row['hours']:.3f}"
+
+
+def _lengths(durations: Durations) -> tuple[float | None, ...]:
+    return durations["min"], durations["mean"], durations["median"], durations["max"]
 
 
 def _funnel(facts: DatasetJson) -> Iterator[str]:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from tasks.accounting import summary
 from tasks.base.arrays import Float64s
-from tasks.base.json_types import Composition, JsonObject
+from tasks.base.json_types import Composition, Durations, SpeakerHours, Speakers
 from tasks.recording import ids
 
 #: Lower edges of the histogram of durations, s; a bin ends where the next begins.
@@ -38,6 +38,7 @@ def of_utterances(parts: Iterable[pa.Table]) -> Composition:
     splits = {name: np.concatenate(lengths[name]) for name in sorted(lengths)}
     every = np.concatenate([np.empty(0), *splits.values()])
     of = {name: kept.filter(pc.equal(kept["split"], name)) for name in splits}
+    of_all = speakers(kept)
     return {
         "splits": {
             name: {
@@ -49,28 +50,31 @@ def of_utterances(parts: Iterable[pa.Table]) -> Composition:
             for name, part in of.items()
         },
         "packaged": [
-            {**{k: v for k, v in row.items() if k != "items"}, "utterances": row["items"]}
+            {
+                "split": row["split"],
+                "dataset": row["dataset"],
+                "language": row["language"],
+                "hours": row["hours"],
+                "utterances": row["items"],
+            }
             for row in summary.hours_by(kept, "split", "dataset", "language")
         ],
         "durations": durations(every, _hours(kept)),
-        "speakers": {**speakers(kept), **({"largest": most} if (most := largest(kept)) else {})},
+        "speakers": {**of_all, "largest": most} if (most := largest(kept)) else of_all,
     }
 
 
-def durations(seconds: Float64s, hours: float) -> JsonObject:
+def durations(seconds: Float64s, hours: float) -> Durations:
     """Minimum, mean, median, maximum and a histogram; s, rounded to µs. None without utterances.
     `hours`: all of them, from exact integers; a sum of floats depends on its order."""
     if not len(seconds):
         return {"min": None, "mean": None, "median": None, "max": None, "histogram": []}
     counts = np.diff(np.searchsorted(np.sort(seconds), [*EDGES, np.inf]))
-    statistics = {
-        "min": seconds.min(),
-        "median": np.median(seconds),
-        "max": seconds.max(),
-        "mean": hours * 3600 / len(seconds),
-    }
     return {
-        **{name: round(float(value), 6) for name, value in statistics.items()},
+        "min": round(float(seconds.min()), 6),
+        "median": round(float(np.median(seconds)), 6),
+        "max": round(float(seconds.max()), 6),
+        "mean": round(hours * 3600 / len(seconds), 6),
         "histogram": [
             {"from": low, "to": high, "utterances": int(count)}
             for low, high, count in zip(EDGES, [*EDGES[1:], None], counts, strict=True)
@@ -78,7 +82,7 @@ def durations(seconds: Float64s, hours: float) -> JsonObject:
     }
 
 
-def speakers(kept: pa.Table) -> JsonObject:
+def speakers(kept: pa.Table) -> Speakers:
     """Number of speakers, and hours of known and unknown ones. Names that sources state belong to
     their dataset; those over all recordings (`spk_…`) do not."""
     return {
@@ -88,12 +92,17 @@ def speakers(kept: pa.Table) -> JsonObject:
     }
 
 
-def largest(kept: pa.Table) -> list[JsonObject]:
+def largest(kept: pa.Table) -> list[SpeakerHours]:
     """The speakers with the most hours, the first of them first."""
     rows = summary.hours_by(_known(kept), "dataset", "speaker")
     rows.sort(key=lambda row: (-row["hours"], row["speaker"], row["dataset"] or ""))
     return [
-        {**{k: row[k] for k in ("speaker", "dataset", "hours")}, "utterances": row["items"]}
+        {
+            "speaker": row["speaker"],
+            "dataset": row["dataset"],
+            "hours": row["hours"],
+            "utterances": row["items"],
+        }
         for row in rows[:LARGEST]
     ]
 

@@ -16,7 +16,15 @@ from tasks import plugins, storage
 from tasks.accounting import summary
 from tasks.accounting.summary import Totals
 from tasks.base import masking
-from tasks.base.json_types import DatasetJson, JsonObject, PublishedEntry, Summary
+from tasks.base.json_types import (
+    Balance,
+    DatasetJson,
+    JsonObject,
+    ListDescription,
+    ModelLicence,
+    PublishedEntry,
+    Summary,
+)
 from tasks.base.schema import DATASET_FILE, UTTERANCES_FILE
 from tasks.publish.dataset import card_readme, composition
 from tasks.settings import Plugin
@@ -41,10 +49,10 @@ class VersionFacts:
     fingerprint: str
     summary: Summary
     totals: Totals
-    balance: JsonObject
-    layout: JsonObject = field(default_factory=dict)
+    balance: Balance
+    layout: dict[str, str | int] = field(default_factory=dict)
     frozen: JsonObject = field(default_factory=dict)  # bounds of corpus-wide rules
-    split_lists: JsonObject = field(default_factory=dict)
+    split_lists: dict[str, ListDescription] = field(default_factory=dict)
     leaks: dict[str, dict[str, int]] = field(default_factory=dict)  # of splits into train
     tars: dict[str, int] = field(default_factory=dict)  # how many, by split
 
@@ -127,7 +135,7 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
     return facts
 
 
-def _models(job: Job) -> list[JsonObject]:
+def _models(job: Job) -> list[ModelLicence]:
     """Known models, beside the recognisers', that touched the version; nothing if none did."""
     chosen = [
         ("diarizers", job.speakers),

@@ -63,6 +63,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
     containment.check(job.out)
     source_checks.check(job)
     selection.check(job)
+    _check_rates(job)
     recipe.weights(job.transcribe.recognisers)
     if settings.transcribe.llm_text is not None:
         llm_text.check(settings.transcribe.llm_text)
@@ -74,6 +75,18 @@ def check_wishes(settings: PrepareSettings) -> Job:
     settings.cluster.check()
     worker_counts.check(job, settings.cluster)
     return job
+
+
+def _check_rates(job: Job) -> None:
+    """ConfigError if a format's codec does not have the sample rate."""
+    for plugin in job.package.formats:
+        module, chosen = plugins.FORMATS.resolve(plugin)
+        rates, rate = module.rates(chosen), job.resample.rate
+        if rates is not None and rate not in rates:
+            raise ConfigError(
+                f"package.formats.{plugin.use}: its audio has no sample rate of {rate} Hz; set "
+                f"resample.rate to one of {', '.join(map(str, sorted(rates)))}, or its audio to wav"
+            )
 
 
 def _check_languages(job: Job) -> None:

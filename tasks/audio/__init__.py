@@ -14,16 +14,21 @@ from tasks.recording.container import digest
 
 if TYPE_CHECKING:
     from tasks.audio.encoding import (
-        MP3_FRAME,
         MP3_RATES,
+        OPUS_PACKET,
+        OPUS_RATES,
         decode_int16,
         write_flac_bytes,
         write_mp3_bytes,
+        write_opus_bytes,
     )
     from tasks.audio.stream import Stream, open_stream, probe, read_mix, read_span
 
 _DECODING = {"Stream", "open_stream", "probe", "read_mix", "read_span"}
-_ENCODING = {"MP3_FRAME", "MP3_RATES", "decode_int16", "write_flac_bytes", "write_mp3_bytes"}
+_ENCODING = {
+    *("MP3_RATES", "OPUS_PACKET", "OPUS_RATES", "decode_int16"),
+    *("write_flac_bytes", "write_mp3_bytes", "write_opus_bytes"),
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,9 @@
-"""16-bit mono PCM as the bytes of a FLAC or MP3 file, and back."""
+"""16-bit mono PCM as the bytes of a FLAC, MP3 or Opus file, and back."""
 
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import av
 import numpy as np
@@ -13,7 +14,15 @@ from tasks.base.arrays import Int16s
 from tasks.base.errors import ItemError
 
 MP3_RATES = {8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000}  # Hz
-MP3_FRAME = 1152  # samples of a frame, at most
+#: Least and most bit/s by the lowest sample rate: MPEG 1, 2 and 2.5 (ISO/IEC 11172-3, 13818-3).
+_MP3_BIT_RATES = {
+    32_000: (32_000, 320_000),
+    16_000: (8_000, 160_000),
+    0: (8_000, 64_000),
+}
+OPUS_RATES = {8000, 12000, 16000, 24000, 48000}  # Hz
+OPUS_PACKET = 20_000  # µs
+OPUS_PAGE = 1_000_000  # µs
 
 
 def write_flac_bytes(pcm: Int16s, rate: int) -> bytes:
@@ -23,18 +32,39 @@ def write_flac_bytes(pcm: Int16s, rate: int) -> bytes:
     return memory.getvalue()
 
 
-def write_mp3_bytes(pcm: Int16s, rate: int, bit_rate: int = 128_000, quick: bool = False) -> bytes:
-    """Mono int16 as MP3 of `bit_rate` bit/s, or the most that `rate` allows; `rate` is one of
-    MP3_RATES. The file holds its length, by which a decoder cuts off the padding.
-
-    `quick`: LAME's fastest search, half the CPU, good enough to listen to a clip."""
+def write_mp3_bytes(pcm: Int16s, rate: int, bit_rate: int = 128_000) -> bytes:
+    """Mono int16 as MP3 of `bit_rate` bit/s, or the nearest that `rate` allows; `rate` is one of
+    MP3_RATES. The file holds its length, by which a decoder cuts off the padding. (FFmpeg's writer
+    leaves up to 46 samples of it in 4 to 8 % of all clips.)
+    """
+    least, most = next(span for above, span in _MP3_BIT_RATES.items() if rate >= above)
+    # libsndfile takes the place of the bit rate between both; its lowest, 1.0, it refuses.
+    level = min(max((most - bit_rate) / (most - least), 0.0), 0.999)
     memory = io.BytesIO()
-    options = {"compression_level": "9"} if quick else {}
-    with av.open(memory, "w", format="mp3") as out:
-        stream = out.add_stream("libmp3lame", rate=rate, layout="mono", options=options)
-        stream.codec_context.format, stream.bit_rate = "s16p", bit_rate
+    samples = np.ascontiguousarray(pcm, dtype=np.int16)
+    constant: dict[str, Any] = {"bitrate_mode": "CONSTANT", "compression_level": level}
+    sf.write(memory, samples, rate, "MPEG_LAYER_III", format="MP3", **constant)
+    return memory.getvalue()
+
+
+def write_opus_bytes(pcm: Int16s, rate: int, bit_rate: int = 32_000) -> bytes:
+    """Mono int16 as Opus in Ogg of about `bit_rate` bit/s; `rate` is one of OPUS_RATES. It decodes
+    to as many samples, unless it is shorter than a packet of 20 ms: that is filled up.
+
+    A file of one page has no page before its end to count from, and FFmpeg would leave the
+    encoder's delay at its end: a short clip gets shorter pages. Equal samples give equal bytes.
+    """
+    memory = io.BytesIO()
+    page = len(pcm) * 1_000_000 // rate // 3 // OPUS_PACKET * OPUS_PACKET
+    options = {
+        "fflags": "+bitexact",
+        "page_duration": str(min(max(page, OPUS_PACKET), OPUS_PAGE)),
+    }
+    with av.open(memory, "w", format="ogg", options=options) as out:
+        stream = out.add_stream("libopus", rate=rate, layout="mono")
+        stream.bit_rate = bit_rate
         frame = av.AudioFrame.from_ndarray(
-            np.ascontiguousarray(pcm, dtype=np.int16)[None], format="s16p", layout="mono"
+            np.ascontiguousarray(pcm, dtype=np.int16)[None], format="s16", layout="mono"
         )
         frame.sample_rate, frame.pts = rate, 0
         for part in (frame, None):

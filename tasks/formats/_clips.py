@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from pydantic import model_validator
 
 from tasks import audio
 from tasks.base.errors import ItemError
@@ -14,24 +17,84 @@ from tasks.base.schema import ClipRow
 from tasks.settings import StageSettings, Threshold
 from tasks.shard_store.blobs import Pcm
 
-Suffix = Literal["wav", "flac"]
+Lossless = Literal["wav", "flac"]
+Suffix = Literal["wav", "flac", "opus", "mp3"]
+LOSSY = {"opus": 32, "mp3": 128}  # usual kbit/s for speech
 
 #: The columns that `faults` needs.
 COLUMNS = ("sample_rate", "num_samples", "sha256")
 
 
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    suffix: Suffix
+    bit_rate: int = 0  # bit/s of a lossy one
+
+    @property
+    def lossless(self) -> bool:
+        return self.suffix not in LOSSY
+
+
 class AudioSettings(StageSettings):
     """Settings of a format whose audio is WAV or FLAC."""
 
-    audio: Suffix = Threshold("wav", "wav, or flac: smaller, equal samples.")
+    audio: Lossless = Threshold("wav", "wav, or flac: smaller, equal samples.")
+
+    @property
+    def encoding(self) -> Encoding:
+        return Encoding(self.audio)
 
 
-def parts(pcm: Pcm, rate: int, suffix: Suffix) -> tuple[bytes | memoryview, ...]:
+class EncodedSettings(StageSettings):
+    """Settings of a format whose readers decode lossy audio too."""
+
+    audio: Suffix = Threshold(
+        "wav",
+        "wav; flac: smaller, equal samples; opus or mp3: an eighth to a half, lossy, so that only "
+        "the length of a clip can be verified.",
+    )
+    bit_rate: int | None = Threshold(
+        None, "kbit/s of opus (default 32) or mp3 (default 128).", ge=6, le=320
+    )
+
+    @model_validator(mode="after")
+    def _refuse_a_bit_rate_of_pcm(self) -> EncodedSettings:
+        if self.bit_rate is not None and self.audio not in LOSSY:
+            raise ValueError(f"bit_rate is for opus and mp3, and audio is {self.audio}")
+        return self
+
+    @property
+    def encoding(self) -> Encoding:
+        return Encoding(self.audio, 1000 * (self.bit_rate or LOSSY.get(self.audio, 0)))
+
+
+def proves_samples(settings: EncodedSettings) -> bool:
+    return settings.encoding.lossless
+
+
+def rates(settings: EncodedSettings) -> Collection[int] | None:
+    match settings.audio:
+        case "opus":
+            return audio.OPUS_RATES
+        case "mp3":
+            return audio.MP3_RATES
+        case _:
+            return None
+
+
+def parts(pcm: Pcm, rate: int, encoding: Encoding) -> tuple[bytes | memoryview, ...]:
     """The bytes of a 16-bit mono file, as consecutive buffers: WAV with its header of 44 bytes,
-    whose samples are not copied, or FLAC, which decodes to the same samples."""
-    if suffix == "flac":
-        return (audio.write_flac_bytes(pcm, rate),)
-    return audio.wav_header(len(pcm), rate), samples(pcm)
+    whose samples are not copied; FLAC, which decodes to the same samples; Opus or MP3, which decode
+    to as many."""
+    match encoding.suffix:
+        case "flac":
+            return (audio.write_flac_bytes(pcm, rate),)
+        case "opus":
+            return (audio.write_opus_bytes(pcm, rate, encoding.bit_rate),)
+        case "mp3":
+            return (audio.write_mp3_bytes(pcm, rate, encoding.bit_rate),)
+        case _:
+            return audio.wav_header(len(pcm), rate), samples(pcm)
 
 
 def samples(pcm: Pcm) -> memoryview:
@@ -39,13 +102,13 @@ def samples(pcm: Pcm) -> memoryview:
     return np.ascontiguousarray(pcm, dtype="<i2").data.cast("B")
 
 
-def faults(row: ClipRow, name: str, data: bytes | memoryview, suffix: Suffix) -> list[str]:
+def faults(row: ClipRow, name: str, data: bytes | memoryview, encoding: Encoding) -> list[str]:
     """Why the bytes of the file `name` are not the row's clip; empty when they are.
 
-    A WAV file is compared byte for byte, FLAC by its samples.
+    A WAV file is compared byte for byte, FLAC by its samples, a lossy one by its length.
     """
     pcm: memoryview  # of int16 samples
-    if suffix == "wav":
+    if encoding.suffix == "wav":
         header = audio.wav_header(row["num_samples"], row["sample_rate"])
         view = memoryview(data)
         if view[: len(header)] != header:
@@ -57,8 +120,13 @@ def faults(row: ClipRow, name: str, data: bytes | memoryview, suffix: Suffix) ->
         except ItemError as error:
             return [f"{name} does not decode: {error}"]
         pcm = decoded.data
-        if rate != row["sample_rate"] or len(pcm) != row["num_samples"]:
+        due = row["num_samples"]
+        if encoding.suffix == "opus" and due * 1_000_000 < audio.OPUS_PACKET * rate:
+            due = len(pcm)  # filled up to a packet
+        if rate != row["sample_rate"] or len(pcm) != due:
             return [f"{name} has {len(pcm)} samples at {rate} Hz, not what its row says"]
+        if not encoding.lossless:
+            return []
     if hashlib.sha256(pcm).hexdigest() != row["sha256"]:
         return [f"{name} decodes to other samples than its row names"]
     return []

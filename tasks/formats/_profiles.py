@@ -36,6 +36,7 @@ class Profile:
     header: bool = False
     quoted: bool = False
     flac: bool = False  # its reader takes FLAC too
+    lossy: bool = False  # and Opus and MP3, as it decodes with libsndfile or FFmpeg
     one_voice: bool = False  # a corpus of one speaker has no column for it
     numbered: bool = False  # speakers are numbers, which `speakers.json` names
     readme: bool = False  # `datasets` learns the splits from a README.md, and reads with pandas
@@ -65,6 +66,7 @@ PROFILES: Mapping[Name, Profile] = {
         header=True,
         quoted=True,
         flac=True,
+        lossy=True,
         readme=True,
     ),
     "f5": Profile(
@@ -88,6 +90,7 @@ PROFILES: Mapping[Name, Profile] = {
         (("path", "path"), ("speaker", "speaker"), ("text", "text")),
         quoted=True,
         flac=True,
+        lossy=True,
         one_voice=True,
     ),
     "coqui": _COQUI,
@@ -95,6 +98,7 @@ PROFILES: Mapping[Name, Profile] = {
         "{split}_list.txt",
         (("path", "path"), ("text", "text"), ("speaker", "number")),
         flac=True,
+        lossy=True,
         numbered=True,
     ),
     "xtts": _COQUI,

@@ -20,36 +20,36 @@ Members = Callable[[ClipRow, _clips.Suffix], Mapping[str, bytes | ClipRow]]
 
 
 def write(
-    out: Output, path: str, rows: Rows, pcm: ReadPcm, members: Members, suffix: _clips.Suffix
+    out: Output, path: str, rows: Rows, pcm: ReadPcm, members: Members, encoding: _clips.Encoding
 ) -> list[int]:
     """Write a tar. Returns the byte at which each row's members begin, and the last ones end."""
     edges = [0]
     with Tar(out, path) as tar:
         for row in rows:
-            for name, content in members(row, suffix).items():
+            for name, content in members(row, encoding.suffix).items():
                 if isinstance(content, bytes):
                     tar.add(name, content)
                 else:
-                    tar.add(name, *_clips.parts(pcm(content), content["sample_rate"], suffix))
+                    tar.add(name, *_clips.parts(pcm(content), content["sample_rate"], encoding))
             edges.append(tar.tell())
     return edges
 
 
 def check(
-    out: Output, path: str, rows: Rows, members: Members, suffix: _clips.Suffix
+    out: Output, path: str, rows: Rows, members: Members, encoding: _clips.Encoding
 ) -> tuple[list[str], list[int]]:
     """The faults of a tar: names, order, headers, bytes and decoded PCM; and the edges that `write`
     returns, as far as the names are right.
 
-    Every byte of a tar of WAV files is compared with the rows. One of FLAC is compared with its
-    recorded digest; a tar without one gets it recorded.
+    Every byte of a tar of WAV files is compared with the rows. One of encoded audio is compared
+    with its recorded digest; a tar without one gets it recorded.
     """
     recorded = out.hashes.get(path)
-    digest = hashlib.sha256() if recorded is None or suffix != "wav" else None
+    digest = hashlib.sha256() if recorded is None or encoding.suffix != "wav" else None
     stored = read(out.home / path, digest)
     faults, edges, end = list[str](), [0], 0
     for row in rows:
-        for name, content in members(row, suffix).items():
+        for name, content in members(row, encoding.suffix).items():
             member = next(stored, None)
             if member is None:
                 return [*faults, f"{path}: ends before {name}"], edges
@@ -59,7 +59,7 @@ def check(
             if not member.plain:
                 faults.append(f"{place} has another owner, mode or time")
             if not isinstance(content, bytes):
-                faults += _clips.faults(content, place, member.data, suffix)
+                faults += _clips.faults(content, place, member.data, encoding)
             elif member.data != content:
                 faults.append(f"{place} does not say what its row says")
             end = member.end

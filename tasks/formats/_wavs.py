@@ -7,6 +7,7 @@ import pyarrow as pa
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips
 from tasks.settings import StageSettings
 
+WAV = _clips.Encoding("wav")
 COLUMNS = ("id", *_clips.COLUMNS)  # the texts are in the lists only
 
 
@@ -20,35 +21,44 @@ def write(
 ) -> None:
     for path, row in zip(shard.files, rows, strict=True):
         with out.create(path) as file:
-            file.writelines(_clips.parts(pcm(row), row["sample_rate"], "wav"))
+            file.writelines(_clips.parts(pcm(row), row["sample_rate"], WAV))
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: StageSettings) -> list[str]:
     faults: list[str] = []
     for path, row in zip(shard.files, rows, strict=True):
-        faults += _clips.faults(row, path, (out.home / path).read_bytes(), "wav")
+        faults += _clips.faults(row, path, (out.home / path).read_bytes(), WAV)
     return faults
 
 
-def write_either(
-    shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: _clips.AudioSettings
+def write_encoded(
+    shard: OutputShard,
+    rows: Rows,
+    pcm: ReadPcm,
+    out: Output,
+    settings: _clips.AudioSettings | _clips.EncodedSettings,
 ) -> None:
-    """`write` of a format that has FLAC too."""
-    if settings.audio == "wav":
+    """`write` of a format that has other audio than WAV too."""
+    encoding = settings.encoding
+    if encoding == WAV:
         write(shard, rows, pcm, out, settings)
         return
     for path, row in zip(shard.files, rows, strict=True):
-        out.write(path, b"".join(_clips.parts(pcm(row), row["sample_rate"], "flac")))
+        out.write(path, b"".join(_clips.parts(pcm(row), row["sample_rate"], encoding)))
 
 
-def check_either(
-    shard: OutputShard, rows: Rows, out: Output, settings: _clips.AudioSettings
+def check_encoded(
+    shard: OutputShard,
+    rows: Rows,
+    out: Output,
+    settings: _clips.AudioSettings | _clips.EncodedSettings,
 ) -> list[str]:
-    """`check` of a format that has FLAC too."""
-    if settings.audio == "wav":
+    """`check` of a format that has other audio than WAV too."""
+    encoding = settings.encoding
+    if encoding == WAV:
         return check(shard, rows, out, settings)
     faults: list[str] = []
     for path, row in zip(shard.files, rows, strict=True):
-        faults += _clips.faults(row, path, (out.home / path).read_bytes(), "flac")
+        faults += _clips.faults(row, path, (out.home / path).read_bytes(), encoding)
         faults += out.changed(path)
     return faults

@@ -129,7 +129,7 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return _wavs.files("chat_jsonl", split, number, rows, settings.audio)
 
 
-write, check = _wavs.write_either, _wavs.check_either
+write, check = _wavs.write_encoded, _wavs.check_encoded
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:

@@ -35,9 +35,9 @@ GROUP_BYTES = 32 << 20  # of audio; a group has one row at least
 AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 REPEATED = ["language", "speaker", "dataset", "recording", "text_source"]
 _NAMES = {pa.string(): "string", pa.int64(): "int64", pa.float64(): "float64"}
-PROVES_SAMPLES = True
+proves_samples, rates = _clips.proves_samples, _clips.rates
 HOLDS_BOTH = True
-Settings = _clips.AudioSettings
+Settings = _clips.EncodedSettings
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
@@ -111,7 +111,7 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
                 for row in group:
                     audio = {
                         name: {
-                            "bytes": b"".join(_clips.parts(pcm(clip), rate, settings.audio)),
+                            "bytes": b"".join(_clips.parts(pcm(clip), rate, settings.encoding)),
                             "path": f"{row['id']}.{settings.audio}",
                         }
                         for name, clip in _clips_of(row).items()
@@ -146,7 +146,7 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
                 for name, clip in _clips_of(row).items():
                     data = audio[name].field("bytes")[index].as_buffer()
                     view = memoryview(data).cast("B")
-                    faults += _clips.faults(clip, place, view, settings.audio)
+                    faults += _clips.faults(clip, place, view, settings.encoding)
     return faults
 
 

@@ -33,10 +33,10 @@ COLUMNS = (
     *("id", "text", "language", "speaker", *_clips.COLUMNS),
     *("dataset", "source_id", "recording", "start", "end", "text_source", *_measures.NAMES),
 )
-PROVES_SAMPLES = True
+proves_samples, rates = _clips.proves_samples, _clips.rates
 
 
-class Settings(_clips.AudioSettings):
+class Settings(_clips.EncodedSettings):
     """How a cut's audio is stored, and how a cut is found."""
 
     index: bool = Threshold(
@@ -112,7 +112,7 @@ def _members(row: ClipRow, suffix: _clips.Suffix) -> dict[str, bytes | ClipRow]:
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
     tar, cuts, *indexes = shard.files
-    edges = _tars.write(out, tar, rows, pcm, _members, settings.audio)
+    edges = _tars.write(out, tar, rows, pcm, _members, settings.encoding)
     lines = _cuts(rows)
     out.write(cuts, lines if settings.index else _gzip(lines))
     for path, index in zip(indexes, _indexes(edges, out, tar, lines), strict=False):
@@ -128,7 +128,7 @@ def _indexes(edges: Sequence[int], out: Output, tar: str, lines: bytes) -> tuple
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
     """The tar, all lines of the cuts, and the indexes."""
     tar, cuts, *indexes = shard.files
-    faults, edges = _tars.check(out, tar, rows, _members, settings.audio)
+    faults, edges = _tars.check(out, tar, rows, _members, settings.encoding)
     stored = (out.home / cuts).read_bytes()
     lines = stored if settings.index else zlib.decompress(stored, wbits=31)
     if lines != _cuts(rows):

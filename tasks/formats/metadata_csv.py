@@ -47,7 +47,7 @@ VERSION = 1
 COLUMNS = _wavs.COLUMNS
 LISTED = ("id", "dataset", "text", "speaker", "language")
 LISTS = (".csv", ".list", ".txt")
-PROVES_SAMPLES = True
+proves_samples, rates = _clips.proves_samples, _clips.rates
 UNKNOWN = "unknown"
 #: F5-TTS' `CustomDataset` (model/dataset.py) has its bounds in the code; XTTS' `GPTArgs` counts
 #: samples at 22050 Hz; VITS' `TextAudioLoader` (data_utils.py) takes texts as the list has them.
@@ -73,7 +73,7 @@ HEADERS = ("file_name,", "audio_file|")  # how lists begin that have one
 FOLDER_GROUPS, FOLDER_CLIPS = 50, 1000
 
 
-class Settings(_clips.AudioSettings):
+class Settings(_clips.EncodedSettings):
     """Which trainer reads it."""
 
     profile: _profiles.Name = Threshold(
@@ -82,9 +82,13 @@ class Settings(_clips.AudioSettings):
     )
 
     @model_validator(mode="after")
-    def _refuse_flac(self) -> Settings:
-        if self.audio == "flac" and not _profiles.PROFILES[self.profile].flac:
+    def _refuse_what_is_not_read(self) -> Settings:
+        profile = _profiles.PROFILES[self.profile]
+        if self.audio == "flac" and not profile.flac:
             raise ValueError(f"audio flac: readers of {self.profile} accept WAV only")
+        if self.audio in _clips.LOSSY and not profile.lossy:
+            also = " and FLAC" if profile.flac else ""
+            raise ValueError(f"audio {self.audio}: readers of {self.profile} accept WAV{also} only")
         return self
 
 
@@ -104,7 +108,7 @@ def reader(settings: Settings) -> ReaderLimits | None:
     return DROPPED_BY.get(settings.profile)
 
 
-write, check = _wavs.write_either, _wavs.check_either
+write, check = _wavs.write_encoded, _wavs.check_encoded
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:

@@ -89,14 +89,14 @@ def _lines(shard: OutputShard, rows: Rows, settings: Settings) -> bytes:
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
     tar, manifest = shard.files
-    _tars.write(out, tar, rows, pcm, _members, settings.audio)
+    _tars.write(out, tar, rows, pcm, _members, settings.encoding)
     out.write(manifest, _lines(shard, rows, settings))
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
     """The tar, and the manifest byte for byte."""
     tar, manifest = shard.files
-    faults, _ = _tars.check(out, tar, rows, _members, settings.audio)
+    faults, _ = _tars.check(out, tar, rows, _members, settings.encoding)
     if (out.home / manifest).read_bytes() != _lines(shard, rows, settings):
         faults.append(f"{manifest} does not say what its rows say")
     return faults

@@ -1,4 +1,4 @@
-"""WebDataset shards: `<key>.json`, `<key>.txt`, `<key>.wav` (or `.flac`) of each sample, adjacent.
+"""WebDataset shards: `<key>.json`, `<key>.txt`, `<key>.wav` (or another) of each sample, adjacent.
 
 webdataset/<split>/shard-000000000.tar   plain USTAR; no key has a dot or a slash
 webdataset/<split>/data.list             one tar's path a line
@@ -36,11 +36,11 @@ FACTS = (
     *("num_samples", "sample_rate", "text", "text_source", "language", "speaker"),
 )
 COLUMNS = (*FACTS, "sha256", "sha256_enhanced")
-PROVES_SAMPLES = True
+proves_samples, rates = _clips.proves_samples, _clips.rates
 HOLDS_BOTH = True
 
 
-class Settings(_clips.AudioSettings):
+class Settings(_clips.EncodedSettings):
     """How a sample's audio is stored, and for which readers."""
 
     energon: bool = Threshold(
@@ -72,14 +72,14 @@ def _members(row: ClipRow, suffix: _clips.Suffix) -> dict[str, bytes | ClipRow]:
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
-    edges = _tars.write(out, shard.path, rows, pcm, _members, settings.audio)
+    edges = _tars.write(out, shard.path, rows, pcm, _members, settings.encoding)
     if settings.energon:
         out.write(shard.files[1], _index.of(edges))
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
     """The tar, and the index byte for byte."""
-    faults, edges = _tars.check(out, shard.path, rows, _members, settings.audio)
+    faults, edges = _tars.check(out, shard.path, rows, _members, settings.encoding)
     if settings.energon:
         faults += _index.faults(out, shard.files[1], _index.of(edges))
     return faults

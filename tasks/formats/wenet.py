@@ -43,11 +43,11 @@ def _members(row: ClipRow, suffix: str) -> dict[str, bytes | ClipRow]:
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
-    _tars.write(out, shard.path, rows, pcm, _members, "wav")
+    _tars.write(out, shard.path, rows, pcm, _members, _clips.Encoding("wav"))
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
-    faults, edges = _tars.check(out, shard.path, rows, _members, "wav")
+    faults, edges = _tars.check(out, shard.path, rows, _members, _clips.Encoding("wav"))
     for row, begin in zip(rows, edges, strict=False):
         # If another format comes first, `shard` and `offset` are its own.
         if row["shard"] == shard.path and row["offset"] != begin:

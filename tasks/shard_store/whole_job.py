@@ -15,6 +15,7 @@ from tasks.settings.job import Job
 from tasks.shard_store import recipe
 
 #: Not told unless they differ from this default: versions stay as they were.
+UNASKED_OF_PLUGINS = {"bit_rate": None}
 UNASKED = {
     **{"max_hours_per_speaker": None, "rttm": None, "disjoint": None},
     **{"texts": "auto", "encoding": None, "speaker": "none"},
@@ -155,7 +156,9 @@ def _transcribing(settings: TranscribeSettings) -> JsonObject:
 def settings_of_plugin(shelf: str, plugin: Plugin) -> JsonObject:
     """A plug-in with its settings that can change a dataset, defaults filled in; JSON values."""
     _, chosen = plugins.resolve(shelf, plugin)
-    return {"use": plugin.use, **recipe.lasting(chosen)}
+    lasting = recipe.lasting(chosen)
+    asked = {n: v for n, v in lasting.items() if v != UNASKED_OF_PLUGINS.get(n, ...)}
+    return {"use": plugin.use, **asked}
 
 
 def _all(shelf: str, chosen: Iterable[Plugin]) -> list[JsonObject]:

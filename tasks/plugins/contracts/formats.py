@@ -8,7 +8,7 @@ path is relative to the version's folder, which is always local, and begins with
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, Protocol
@@ -142,7 +142,7 @@ class FormatModule(VersionedModule, Protocol):
         machine at any time.
 
         Rows have `shard` and `offset` too: the clip's place in the first requested format.
-        `pcm(row)` returns the clip, int16 [num_samples]; with PROVES_SAMPLES, it has not been
+        `pcm(row)` returns the clip, int16 [num_samples]; with `proves_samples`, it has not been
         compared with the row's `sha256` yet, which `check` has to do.
         """
 
@@ -182,6 +182,14 @@ class Format(FormatModule, LoadedPlugin, Protocol):
     offsets: Callable[[pa.Table, PluginSettings], Int64s] | None = None
     #: (home, split, head) -> what `uttermill list` prints, each path prefixed with `head/`.
     listing: Callable[[Path, str, str], list[str]] | None = None
+
+    def proves_samples(self, settings: PluginSettings) -> bool:
+        """PROVES_SAMPLES, where it depends on the settings."""
+        return self.PROVES_SAMPLES
+
+    def rates(self, settings: PluginSettings) -> Collection[int] | None:
+        """Sample rates that the clips' codec has, Hz; None: any."""
+        return None
 
     def reader(self, settings: PluginSettings) -> ReaderLimits | None:
         """READER, where it depends on the settings."""

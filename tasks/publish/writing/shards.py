@@ -75,7 +75,7 @@ def write(job: Job, staging: Path, number: int) -> None:
         storage.of(staging).detach(staging / path)
     module, settings = _format(job, shard)
     rows = _located(job, plan.rows(staging, number, "id", *PCM_COLUMNS))
-    verify = not module.PROVES_SAMPLES
+    verify = not module.proves_samples(settings)
     clips = [clip for row in rows for clip in (row, *blobs.beside(row))]
     with storage.of(staging).writing(staging) as home, blobs.reading(job.out, clips, verify) as pcm:
         out = Output(home)

@@ -1,0 +1,186 @@
+"""Opus and MP3 in formats: as long as the clips, at the same place, and damage is found."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import soundfile as sf
+
+from flows import checks
+from flows.settings import PrepareSettings
+from tasks import audio, plugins
+from tasks.base.arrays import Int16s
+from tasks.base.errors import ConfigError
+from tasks.formats import Output
+from tasks.publish.upkeep.verify import verify
+from tasks.settings import Plugin
+from tasks.shard_store import whole_job
+from tests.helpers import corpus, published
+
+Write = Callable[..., bytes]
+USES: list[dict[str, Any]] = [
+    {"use": "webdataset"},
+    {"use": "lhotse_shar"},
+    {"use": "lhotse_shar", "index": True},
+    {"use": "hf_parquet"},
+    {"use": "metadata_csv", "profile": "hf_audiofolder"},
+    {"use": "metadata_csv", "profile": "piper"},
+]
+
+
+def delay(given: Int16s, decoded: Int16s) -> int:
+    """Samples by which the second is behind, at the peak of their correlation."""
+    size = 2 * len(given)
+    spectrum = np.fft.rfft(decoded, size) * np.conj(np.fft.rfft(given, size))
+    lag = int(np.argmax(np.fft.irfft(spectrum, size)))
+    return int((lag + len(given)) % size - len(given))
+
+
+def clips(version: Path) -> int:
+    return pq.read_table(version / "utterances.parquet", columns=["id"]).num_rows
+
+
+@pytest.mark.parametrize(
+    ("write", "rates"),
+    [(audio.write_opus_bytes, audio.OPUS_RATES), (audio.write_mp3_bytes, audio.MP3_RATES)],
+)
+def test_length_and_place_are_those_of_the_clip(write: Write, rates: set[int]) -> None:
+    """The encoder's delay is cut off again, for a clip of any length and rate."""
+    for rate in sorted(rates):
+        for seconds in (0.02, 0.0313, 0.1, 0.33, 0.999, 1.0, 1.3, 2.017, 12.3):
+            samples = corpus.speech(3, seconds, rate).reshape(-1)
+            given = np.round(samples * 30_000).astype(np.int16)
+            data = write(given, rate)
+            assert data == write(given, rate)
+            for decoded, at in (audio.decode_int16(data), sf.read(io.BytesIO(data))):
+                assert (len(decoded), at) == (len(given), rate), seconds
+            if seconds > 0.3:
+                assert abs(delay(given, audio.decode_int16(data)[0])) <= rate / 8000, (
+                    rate,
+                    seconds,
+                )
+
+
+def test_an_opus_file_of_less_than_a_packet_is_filled_up() -> None:
+    given = np.full(30, 999, np.int16)
+    decoded, rate = audio.decode_int16(audio.write_opus_bytes(given, 16_000))
+    assert 30 <= len(decoded) <= rate * audio.OPUS_PACKET / 1e6
+
+
+@pytest.mark.parametrize("codec", ["opus", "mp3"])
+@pytest.mark.parametrize("use", USES, ids=lambda use: "-".join(map(str, use.values())))
+def test_a_version_is_verified_and_its_next_one_links_what_stays(
+    tmp_path: Path, use: dict[str, Any], codec: str
+) -> None:
+    corpus.make(tmp_path / "in", 4)
+    job = corpus.job(
+        tmp_path, package={"formats": [{**use, "audio": codec}], "tar_hours": 2 / 3600}
+    )
+    first = corpus.run(job)[0]
+    assert verify(first.path) == []
+    corpus.add(tmp_path / "in", 4)
+    second = corpus.run(job)[0]
+    assert verify(second.path) == []
+    heard = {path.name: path for path in second.path.rglob(f"*.{codec}")}
+    for path in second.path.rglob("*.tar"):
+        with tarfile.open(path) as tar:
+            heard |= {name: path for name in tar.getnames() if name.endswith(f".{codec}")}
+    if use["use"] == "hf_parquet":
+        paths = (
+            pq.read_table(part)["audio"] for part in second.path.glob("hf_parquet/*/*.parquet")
+        )
+        heard = {row["path"]: tmp_path for column in paths for row in column.to_pylist()}
+    assert len(heard) == clips(second.path) > 4
+    kept = {path.relative_to(first.path) for path in (first.path / use["use"]).rglob("*.*")}
+    same = [path for path in kept if (second.path / path).exists()]
+    assert any((first.path / path).samefile(second.path / path) for path in same)
+
+
+@pytest.mark.parametrize("codec", ["opus", "mp3"])
+def test_a_damaged_checkpoint_is_not_encoded(tmp_path: Path, codec: str) -> None:
+    """Nobody could see it afterwards, as other samples are what a lossy codec gives."""
+    corpus.make(tmp_path / "in", 4)
+    plain = corpus.run(corpus.job(tmp_path))[0]
+    blob = next(path for path in (tmp_path / "out" / "audio").rglob("*.pcm"))
+    corpus.flip(blob, 100)
+    job = corpus.job(tmp_path, package={"formats": [{"use": "webdataset", "audio": codec}]})
+    again = corpus.run(job)[0]
+    assert clips(again.path) == clips(plain.path)
+    assert verify(again.path) == []
+
+
+def test_another_clip_of_another_length_is_a_fault(tmp_path: Path) -> None:
+    use = {"use": "metadata_csv", "profile": "piper", "audio": "opus"}
+    [shard] = published.publish(tmp_path, use["use"], [[published.row(0), published.row(1)]], {},
+                                profile="piper", audio="opus")  # fmt: skip
+    module, settings = plugins.FORMATS.resolve(Plugin.model_validate(use))
+    rows = pq.read_table(tmp_path / "utterances.parquet").to_pylist()
+    assert module.check(shard, rows, Output(tmp_path), settings) == []
+    path = tmp_path / shard.files[0]
+    path.write_bytes(audio.write_opus_bytes(published.pcm(0)[:-40], published.RATE))
+    assert "samples at" in module.check(shard, rows, Output(tmp_path), settings)[0]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "rate", "said"),
+    [
+        ({"use": "webdataset", "audio": "opus"}, 22_050, "no sample rate of 22050 Hz.*8000, 12000"),
+        ({"use": "hf_parquet", "audio": "mp3"}, 96_000, "no sample rate of 96000 Hz"),
+        ({"use": "webdataset", "bit_rate": 32}, 16_000, "bit_rate is for opus and mp3"),
+        ({"use": "metadata_csv", "audio": "mp3"}, 16_000, "ljspeech accept WAV only"),
+        ({"use": "metadata_csv", "profile": "f5", "audio": "mp3"}, 16_000, "WAV and FLAC only"),
+        ({"use": "nemo", "audio": "opus"}, 16_000, "wav"),
+    ],
+)
+def test_what_no_reader_or_codec_takes_is_refused_before_the_run(
+    tmp_path: Path, chosen: dict[str, Any], rate: int, said: str
+) -> None:
+    corpus.make(tmp_path / "in", 1)
+    told: dict[str, Any] = {
+        "sources": [{"kind": "folder", "path": str(tmp_path / "in")}],
+        "out": str(tmp_path / "out"),
+        "resample": {"rate": rate},
+        "transcribe": {"backend": {"use": "fake"}},
+        "package": {"formats": [chosen]},
+    }
+    with pytest.raises((ConfigError, ValueError), match=said):
+        checks.check_wishes(PrepareSettings.model_validate(told))
+
+
+def test_a_version_without_a_bit_rate_says_nothing_of_it() -> None:
+    """As those of the releases that had none: nothing is published again."""
+    told = whole_job.settings_of_plugin("formats", Plugin(use="webdataset"))
+    assert told == {"use": "webdataset", "audio": "wav", "energon": False}
+    chosen = Plugin.model_validate({"use": "webdataset", "audio": "opus", "bit_rate": 24})
+    assert whole_job.settings_of_plugin("formats", chosen)["bit_rate"] == 24
+
+
+def test_a_bit_rate_makes_smaller_files(tmp_path: Path) -> None:
+    sizes = []
+    for rate in (16, 64):
+        home = tmp_path / str(rate)
+        [shard] = published.publish(
+            home, "webdataset", [[published.row(n) for n in range(9)]], audio="opus", bit_rate=rate
+        )
+        sizes.append((home / shard.path).stat().st_size)
+    assert sizes[0] < sizes[1]
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # lhotse leaves that to the GC
+@pytest.mark.parametrize("codec", ["opus", "mp3"])
+def test_lhotse_reads_every_cut_in_full(tmp_path: Path, codec: str) -> None:
+    from lhotse import CutSet
+
+    rows = [published.row(n) for n in range(4)]
+    published.publish(tmp_path, "lhotse_shar", [rows], audio=codec)
+    cuts = [*CutSet.from_shar(in_dir=str(tmp_path / "lhotse_shar" / "train"))]
+    assert len(cuts) == len(rows)
+    for cut, row in zip(cuts, rows, strict=True):
+        assert cut.load_audio().shape == (1, row["num_samples"])

@@ -36,7 +36,7 @@ from tests.publish.test_verify import reseal
 PLACED = "tests.plugins.placed_format"
 FORMATS = [*shelves.names("formats"), PLACED]
 PACKAGE = {"tar_hours": 2.5 / 3600}  # two groups of six short recordings
-COMMON = {"dataset.json", "README.md", "utterances.parquet", "ledger.parquet"}
+COMMON = {"dataset.json", "README.md", "croissant.json", "utterances.parquet", "ledger.parquet"}
 SAFE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9]+)*")
 
 

@@ -89,7 +89,7 @@ def table(published: Published, name: str = "ledger") -> list[dict[str, Any]]:
 
 def bodies(version: Path) -> dict[str, bytes]:
     """All files but dataset.json and the data card, which hold the version's number."""
-    numbered = ("dataset.json", "README.md")
+    numbered = ("dataset.json", "README.md", "croissant.json")
     return {k: v for k, v in corpus.content(version).items() if k not in numbered}
 
 
@@ -503,7 +503,8 @@ def test_control_other_seed_gives_other_bytes(again: Callable[..., Job], base: P
     expect(counts, package=(10, 0))
     old = corpus.content(base / "out/datasets/v0001")
     assert {k for k, v in corpus.content(published.path).items() if v != old[k]} == {
-        "README.md", "dataset.json", "utterances.parquet", "wenet/train/shards_000000000.tar",
+        "README.md", "croissant.json", "dataset.json", "utterances.parquet",
+        "wenet/train/shards_000000000.tar",
     }  # fmt: skip
 
 
@@ -587,7 +588,7 @@ def test_a_failing_rename_is_mended_by_a_rerun(small: Path, tmp_path: Path) -> N
     # shard, index, filter, blob, resample, transcribe, six of what is judged, the table of
     # outcomes and its seal, data.list, units.txt, data card, dataset.json, version, latest, three
     # of what is told of it, index
-    assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, 20) == 25
+    assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, 20) == 26
 
 
 def test_a_failing_sync_is_mended_by_a_rerun(small: Path, tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ from tasks.publish.upkeep.verify import side_files, verify
 from tests.helpers import corpus
 
 FILES = (
-    "dataset.json", "README.md", "utterances.parquet", "ledger.parquet", "wenet/train/data.list",
+    "dataset.json", "README.md", "croissant.json", "utterances.parquet", "ledger.parquet",
+    "wenet/train/data.list",
     "wenet/train/shards_000000000.tar", "wenet/units.txt",
 )  # fmt: skip
 

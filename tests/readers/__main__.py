@@ -4,6 +4,7 @@
     energon       Megatron-Energon, on the WebDataset tars and their `.nv-meta`
     speechbrain   SpeechBrain's `DynamicItemDataset`
     nemo          NeMo's tarred reader, on tars and manifests
+    croissant     MLCommons' mlcroissant, which validates croissant.json and reads its rows
     coqui, ljspeech, f5, piper, hf_audiofolder, ms_swift, llama_factory
                   the loading code of the trainers that `metadata_csv` and `chat_jsonl` are for
     wenet         WeNet's own `Dataset`, from a checkout: --wenet FOLDER
@@ -41,6 +42,7 @@ PACKAGES = {
     "energon": ["megatron-energon", "soundfile"],
     "speechbrain": ["speechbrain", "soundfile"],
     "nemo": ["nemo_toolkit[asr]"],
+    "croissant": ["mlcroissant", "pyarrow"],
     # as WeNet's requirements.txt asks: newer PyTorch lacks names that it imports
     "wenet": [
         "torch==2.2.2",

@@ -26,7 +26,7 @@ from tasks.base.json_types import (
     Summary,
 )
 from tasks.base.schema import DATASET_FILE, UTTERANCES_FILE
-from tasks.publish.dataset import card_readme, composition
+from tasks.publish.dataset import card_readme, composition, croissant
 from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tasks.shard_store import decisions, enhanced, recipe, whole_job
@@ -73,7 +73,7 @@ def libraries() -> dict[str, str]:
 def write(
     job: Job, gathered: VersionFacts, staging: Path, hashes: dict[str, tuple[str, int]]
 ) -> None:
-    """Write README.md and dataset.json of a staged version, whose other files are all there.
+    """Write README.md, croissant.json and dataset.json of a staged version, which has all else.
 
     `hashes` are the known digests: (sha256, bytes) by path in the version.
     """
@@ -86,6 +86,10 @@ def write(
     for name in sorted({*staged, *hashes}):  # shards of a remote version are not in the folder
         digest, size = hashes.get(name) or storage.hashed(staging / name)
         files[name] = {"sha256": digest, "bytes": size}
+    described = croissant.text(facts, columns, files)
+    storage.write_atomic(staging / croissant.FILE, described)
+    digest = hashlib.sha256(described).hexdigest()
+    files[croissant.FILE] = {"sha256": digest, "bytes": len(described)}
     storage.write_atomic(staging / DATASET_FILE, sealed({**facts, "files": files}))
 
 

@@ -1,0 +1,171 @@
+"""croissant.json of a version: its files and columns in the vocabulary of MLCommons Croissant 1.1.
+
+https://docs.mlcommons.org/croissant/docs/croissant-spec.html. Made from dataset.json and the files'
+digests, and as deterministic; `mlcroissant validate --jsonld croissant.json` accepts it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+
+import pyarrow as pa
+
+from tasks.base import masking
+from tasks.base.json_types import DatasetJson, JsonObject, PublishedEntry
+from tasks.base.schema import UTTERANCES_FILE, about
+from tasks.publish.dataset import card_header
+
+FILE = "croissant.json"
+SPEC = "http://mlcommons.org/croissant/1.1"
+CONTEXT: JsonObject = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "citeAs": "cr:citeAs",
+    "column": "cr:column",
+    "conformsTo": "dct:conformsTo",
+    "containedIn": "cr:containedIn",
+    "cr": "http://mlcommons.org/croissant/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "extract": "cr:extract",
+    "field": "cr:field",
+    "fileObject": "cr:fileObject",
+    "fileProperty": "cr:fileProperty",
+    "fileSet": "cr:fileSet",
+    "format": "cr:format",
+    "includes": "cr:includes",
+    "isLiveDataset": "cr:isLiveDataset",
+    "jsonPath": "cr:jsonPath",
+    "key": "cr:key",
+    "md5": "cr:md5",
+    "recordSet": "cr:recordSet",
+    "references": "cr:references",
+    "regex": "cr:regex",
+    "repeated": "cr:repeated",
+    "replace": "cr:replace",
+    "sc": "https://schema.org/",
+    "separator": "cr:separator",
+    "source": "cr:source",
+    "subField": "cr:subField",
+    "transform": "cr:transform",
+}
+PARQUET, TAR = "application/x-parquet", "application/x-tar"
+
+
+#: What a format's audio is stored in, by the ends of its files.
+ENCODINGS = {
+    ".tar": TAR,
+    ".parquet": PARQUET,
+    ".wav": "audio/wav",
+    ".flac": "audio/flac",
+    ".mp3": "audio/mpeg",
+    ".opus": "audio/ogg",
+    ".ark": "application/octet-stream",
+}
+
+
+def text(facts: DatasetJson, columns: pa.Schema, files: Mapping[str, PublishedEntry]) -> bytes:
+    """The whole file. `columns` is the schema of utterances.parquet, `files` the digests of the
+    version's other files by path."""
+    table = [path for path in files if path.split("/")[0] == UTTERANCES_FILE]
+    described: JsonObject = {
+        "@context": CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": SPEC,
+        "name": f"{', '.join(facts['licences'])}, version {facts['version']}",
+        "description": (
+            f"{facts['utterances']['packaged']} utterances of speech with text, "
+            f"{facts['seconds']['packaged'] / 3600:.3f} h, prepared by uttermill "
+            f"{facts['libraries']['uttermill']}. Paths start from this folder."
+        ),
+        "version": f"{facts['version']}.0.0",
+        "license": [*dict.fromkeys(stated or "unknown" for stated in facts["licences"].values())],
+        "inLanguage": card_header.languages(row["language"] for row in facts["packaged"]),
+        "distribution": [
+            *(_file(path, files[path]) for path in table),
+            *_parts_as_one(table),
+            *_shards(facts, files),
+        ],
+        "recordSet": [_records(columns, table)],
+    }
+    line = json.dumps(masking.value(described), ensure_ascii=False, allow_nan=False, indent=1)
+    return f"{line}\n".encode()
+
+
+def _file(path: str, entry: PublishedEntry) -> JsonObject:
+    return {
+        "@type": "cr:FileObject",
+        "@id": path,
+        "name": path,
+        "contentUrl": path,
+        "contentSize": f"{entry['bytes']} B",
+        "encodingFormat": PARQUET,
+        "sha256": entry["sha256"],
+    }
+
+
+def _set(name: str, includes: str, encoding: str) -> JsonObject:
+    return {
+        "@type": "cr:FileSet",
+        "@id": name,
+        "name": name,
+        "encodingFormat": encoding,
+        "includes": includes,
+    }
+
+
+def _parts_as_one(table: Sequence[str]) -> Iterator[JsonObject]:
+    """A table in parts: a folder of that name."""
+    if len(table) > 1:
+        yield _set(UTTERANCES_FILE, f"{UTTERANCES_FILE}/*.parquet", PARQUET)
+
+
+def _shards(facts: DatasetJson, files: Iterable[str]) -> Iterator[JsonObject]:
+    """The files with the audio of each format and split."""
+    groups = set[tuple[str, str, str]]()
+    for path in files:
+        folder, _, inside = path.partition("/")
+        ending = PurePosixPath(path).suffix
+        if folder in facts["formats"] and inside and ending in ENCODINGS:
+            groups.add((folder, inside.split("/")[0], ending))
+    for folder, split, ending in sorted(groups):
+        name = f"{folder}-{split}{ending}"
+        yield _set(name, f"{folder}/{split}/**/*{ending}", ENCODINGS[ending])
+
+
+def _records(columns: pa.Schema, table: Sequence[str]) -> JsonObject:
+    """A record of each utterance, with the columns of its table."""
+    source = {"fileObject": {"@id": table[0]}}
+    if len(table) > 1:
+        source = {"fileSet": {"@id": UTTERANCES_FILE}}
+    return {
+        "@type": "cr:RecordSet",
+        "@id": "utterances",
+        "name": "utterances",
+        "key": {"@id": "utterances/id"},
+        "field": [
+            {
+                "@type": "cr:Field",
+                "@id": f"utterances/{column.name}",
+                "name": column.name,
+                "description": ", ".join(filter(None, reversed(about(column)))),
+                "dataType": _type(column.type),
+                "source": {**source, "extract": {"column": column.name}},
+            }
+            for column in columns
+            if not pa.types.is_nested(column.type)
+        ],
+    }
+
+
+def _type(kind: pa.DataType) -> str:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_boolean(kind):
+        return "sc:Boolean"
+    if pa.types.is_integer(kind):
+        return "sc:Integer"
+    return "sc:Float" if pa.types.is_floating(kind) else "sc:Text"

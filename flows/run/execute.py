@@ -31,6 +31,7 @@ from tasks.base.errors import UNREACHABLE, MillError
 from tasks.base.json_types import Arrived, JsonObject
 from tasks.base.logs import log
 from tasks.base.schema import LEDGER_FILE
+from tasks.insight import source_languages
 from tasks.publish.dataset import reader_drops
 from tasks.recording import unreachable
 from tasks.runs import temporary_files
@@ -38,7 +39,7 @@ from tasks.runs.executor import Alone, LastBegun, WorkersNeeded
 from tasks.runs.results import Published
 from tasks.settings.job import Job
 from tasks.shard_store import index
-from tasks.stages.listing import once, source_notes
+from tasks.stages.listing import once
 from tasks.storage import lock, owners, tables, versions
 
 if TYPE_CHECKING:  # imports Dask and Prefect, which a run with nothing to do does without
@@ -185,7 +186,7 @@ def result_of(job: Job, ended: pipeline.Run) -> JsonObject:
         "new_version": published.new,
         **published.summary,
         "ignored": sharded.ignored,
-        "sources": source_notes.of(job.sources),
+        "sources": source_languages.notes(job),
         **(
             {"stated": [masking.text(sentence) for sentence in sharded.stated]}
             if sharded.stated

@@ -21,11 +21,12 @@ from tasks.accounting import metrics
 from tasks.base import masking
 from tasks.base.errors import ConfigError, RunError
 from tasks.base.json_types import JsonObject
+from tasks.insight import source_languages
 from tasks.insight.estimating import planning
 from tasks.insight.estimating.planning import Amount
 from tasks.settings.job import Job
 from tasks.stages.contract import PER_SHARD, STAGES
-from tasks.stages.listing import overlapping_sources, source_notes
+from tasks.stages.listing import overlapping_sources
 from tasks.stages.listing.overlapping_sources import Shared
 from tasks.storage import tables, versions
 
@@ -82,7 +83,7 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
     version = versions.newest(job.out)
     now, then = plan.clips
     changes = plan.stages["package"].compute or plan.removed or now != then
-    notes = None if brief else source_notes.of(job.sources)  # the run tells them at its end
+    notes = None if brief else source_languages.notes(job)  # the run tells them at its end
     return {
         "stages": stages,
         "changes": [masking.value(change._asdict()) for change in plan.changes],

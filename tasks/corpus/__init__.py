@@ -30,6 +30,8 @@ ROW = pa.schema(
         **dict.fromkeys(("id", "dataset", "recording", "language"), pa.string()),
         "seconds": pa.float64(),
         "text": pa.string(),
+        # By ear, at least its recording's; 0 if no words were heard; null where the source tells.
+        "language_probability": pa.float64(),
         "native_rate": pa.int64(),
         "format": pa.string(),  # container/codec of the recording
         "print": pa.large_binary(),  # fingerprint by the filter `duplicate`, if used
@@ -50,6 +52,7 @@ def rows(job: Job, shard: str, utterances: Iterable[FinalUtterance]) -> list[Any
             "language": u.heard.transcript["language"],
             "seconds": u.cut.seconds,
             "text": final_text(job, u.heard)[0],
+            "language_probability": _probability_by_ear(u),
             "native_rate": u.cut.rate,
             "format": u.cut.recording["format"],
             "print": u.cut.fingerprints.get("duplicate"),
@@ -60,6 +63,20 @@ def rows(job: Job, shard: str, utterances: Iterable[FinalUtterance]) -> list[Any
         for u in utterances
         if u.heard.transcript is not None and not u.heard.transcript["error_code"]
     ]
+
+
+def _probability_by_ear(u: FinalUtterance) -> float | None:
+    """Of the language of a transcript; None where the source states it, or the text."""
+    heard, vote = u.heard.transcript, u.heard.vote
+    assert heard is not None
+    if u.cut.language or u.cut.reference or heard["detected_language"] is None:
+        return None
+    if not (heard["text"] or "").strip():
+        return 0.0
+    if u.heard.voted and vote is not None:
+        return vote.shares[u.heard.voted]
+    probability: float | None = u.texts.get("language_probability")
+    return probability
 
 
 def chosen(job: Job) -> list[tuple[Measuring, Plugin]]:

@@ -8,6 +8,7 @@ overlapping spans, a rejection of one changes only that one's row.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
@@ -51,8 +52,8 @@ RowTables = Callable[[Sequence[str]], Iterable[pa.Table]]  # of these columns of
 class TranscribedRows:
     """Rows of the contract: three bytes of each are in memory.
 
-    `published` says which of some ids are in the newest version; it gets each id once, in the order
-    of rows. Rows with the ids `spared` are never rejected.
+    `published` says which of some ids are in the newest version; it is asked only if a rule asks.
+    Rows with the ids `spared` are never rejected.
     """
 
     def __init__(
@@ -61,22 +62,37 @@ class TranscribedRows:
         published: Callable[[pa.ChunkedArray], Bools],
         spared: Collection[str] = (),
     ) -> None:
-        self._parts = parts
+        self._parts, self._known = parts, published
         apart = pa.array(list(spared), pa.string())
-        flags: list[tuple[Bools, ...]] = [(np.zeros(0, bool),) * 3]
+        flags = [(np.zeros(0, bool),) * 2]
         for table in parts(["id", "kept"]):
-            ids = table["id"]
-            kept = table["kept"].to_numpy()
-            flags.append((kept, published(ids), pc.is_in(ids, apart).to_numpy()))
-        columns = zip(*flags, strict=True)
-        self.kept, self._published, self._spared = map(np.concatenate, columns)
+            flags.append((table["kept"].to_numpy(), pc.is_in(table["id"], apart).to_numpy()))
+        self.kept, self._spared = map(np.concatenate, zip(*flags, strict=True))
 
     def __len__(self) -> int:
         return len(self.kept)
 
+    @cached_property
+    def _published(self) -> Bools:
+        flags = (self._known(table["id"]) for table in self._parts(["id"]))
+        return np.concatenate([np.zeros(0, bool), *flags])
+
+    def published(self, numbers: Int64s) -> Bools:
+        """Whether these rows, in their order, are in the newest version."""
+        flags = [np.zeros(0, bool)]
+        begin = 0
+        for table in self._parts(["id"]):
+            low, high = np.searchsorted(numbers, [begin, begin + len(table)])
+            if low < high:
+                flags.append(self._known(table["id"].take(numbers[low:high] - begin)))
+            begin += len(table)
+        return np.concatenate(flags)
+
     def tables(self, *columns: str) -> Iterator[pa.Table]:
         """These columns of ROW, with the rejections so far."""
-        computed = {"kept": self.kept, "published": self._published}
+        computed = {"kept": self.kept}
+        if "published" in columns:
+            computed["published"] = self._published
         stored = [name for name in columns if name not in computed]
         begin = 0
         for table in self._parts(stored or ["kept"]):
@@ -151,7 +167,9 @@ def of_corpus(
         module, settings = plugins.measuring(shelf).resolve(plugin)
         before = kept_frozen.get(name, {})
         assert module.reject is not None  # `chosen` asked
-        why, kept_frozen[name] = module.reject(rows, settings, before)
+        why, freezes = module.reject(rows, settings, before)
+        if freezes is not None:
+            kept_frozen[name] = freezes
         rejections += rows.reject(why)
     return pa.concat_tables(rejections), kept_frozen
 

@@ -8,16 +8,28 @@ language`). Short, plain sentences may stay below that though every word is righ
 the recogniser is sure of is kept. A language stated by the source has no probability. It is
 contradicted only if the recogniser is nearly certain of another language and unsure of its text in
 the stated one. Nothing is rejected if a reference confirms the text.
+
+Where a source states no language, all its clips tell which languages it has
+(`_source_languages.py`), and a clip whose language is unlikely among them is dropped when a version
+is packaged, however sure its text is. What is published stays.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
+import numpy as np
 from pydantic import field_validator
 
-from tasks.plugins.rules import Allowed, Limit, Rule
+from tasks.base.arrays import Float64s, Int32s, Int64s
+from tasks.base.json_types import JsonObject
+from tasks.plugins.contracts.corpuswide import Rows
+from tasks.plugins.rules import Allowed, Limit, Rejection, Rule
 from tasks.settings import Threshold
 from tasks.settings.base import WORDS
 from tasks.text import Exemption, sure
+from tasks.text._source_languages import COLUMNS as ASKED
+from tasks.text._source_languages import SourceLanguages
 
 
 class Settings(Exemption):
@@ -37,6 +49,14 @@ class Settings(Exemption):
         0.95,
         "Most probability of another language than the source states, unless the "
         "text is sure (unless_logprob); null: any.",
+        ge=0,
+        le=1,
+    )
+
+    min_in_source: float | None = Threshold(
+        0.5,
+        "Least probability of the detected language among those of the clip's source, which is not "
+        "overruled by a sure text; null: any.",
         ge=0,
         le=1,
     )
@@ -64,3 +84,30 @@ def verdict(settings: Settings) -> tuple[Rule, ...]:
     if s.allowed is None:
         return limits
     return (Allowed("language", s.allowed, "wrong_language"), *limits)
+
+
+def reject(
+    rows: Rows, settings: Settings, frozen: JsonObject
+) -> tuple[Iterable[tuple[int, Rejection]], None]:
+    """Rejections of kept rows in languages that are unlikely in their sources."""
+    if settings.min_in_source is None:
+        return (), None
+    heard = SourceLanguages.of(rows.tables(*ASKED))
+    probability, against = heard.judged()
+    unlikely = np.flatnonzero(heard.kept & (probability < settings.min_in_source))
+    unlikely = unlikely[~rows.published(unlikely)]
+    return _rejections(heard, unlikely, probability, against, settings.min_in_source), None
+
+
+def _rejections(
+    heard: SourceLanguages, rows: Int64s, probability: Float64s, against: Int32s, least: float
+) -> Iterator[tuple[int, Rejection]]:
+    for row in rows.tolist():
+        language = heard.pairs[heard.pair[row]][1]
+        reason, detail = "language_uncertain", language
+        if probability[row] < heard.probability[row]:
+            other = int(against[row])
+            reason = "language_unlikely" if other >= 0 else "language_unknown"
+            rather = heard.pairs[other][1] if other >= 0 else "none that is known"
+            detail = f"{language}, in this source rather {rather}"
+        yield row, Rejection(reason, float(probability[row]), least, detail)

@@ -21,6 +21,7 @@ from tasks.base import masking
 from tasks.base.counting import counted
 from tasks.base.json_types import JsonObject, Summary
 from tasks.corpus import outcome_table
+from tasks.insight import source_languages
 from tasks.insight.report import (
     agreement,
     clip_table,
@@ -90,6 +91,7 @@ class Context(TypedDict):
     words: ModuleType
     broken: list[Broken]
     shares: list[tuple[str, list[ledger_facts.Share]]]
+    languages: list[tuple[str, str]]  # what is said of a source's, by its name
     speakers: object
     measured: Measured | None
     agreeing: agreement.Agreement | None
@@ -121,6 +123,7 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
         "words": number_words,
         "broken": _broken(ledger) if asked.counts["recordings"]["failed"] else [],
         "shares": [(kind, ledger_facts.shares(sums, kind)) for kind in ("dataset", "language")],
+        "languages": [*source_languages.of_sources(job).items()],
         "speakers": asked.counts.get("speakers", {}),
         "measured": None if columns is None else _measured(columns, asked, about),
         "agreeing": None if columns is None else agreement.of(columns),

@@ -11,7 +11,7 @@ from tasks.plugins.contracts.base import PluginSettings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tasks.base.arrays import Int64s
+    from tasks.base.arrays import Bools, Int64s
     from tasks.plugins.rules import Rejection
 
 
@@ -24,6 +24,10 @@ class Rows(Protocol):
     def tables(self, *columns: str) -> Iterator[pa.Table]:
         """These columns of `tasks.corpus.ROW`."""
 
+    def published(self, numbers: Int64s) -> Bools:
+        """Whether these rows, in their order, are in the newest version: for few of them, cheaper
+        than the column."""
+
     def by_id(self) -> Int64s:
         """The numbers of the rows, in the order of ids."""
 
@@ -32,7 +36,7 @@ class Rows(Protocol):
 #:
 #: Only rows that are kept may be rejected. `frozen` is what it returned when the version before was
 #: published ({} at first, and on `package.refit`), so that bounds do not move under what is
-#: published already; it is written as JSON.
+#: published already; it is written as JSON. None: it freezes nothing.
 Reject = Callable[
-    [Rows, PluginSettings, JsonObject], tuple[Iterable[tuple[int, "Rejection"]], JsonObject]
+    [Rows, PluginSettings, JsonObject], tuple[Iterable[tuple[int, "Rejection"]], JsonObject | None]
 ]

@@ -49,34 +49,29 @@ def corpus_wide(
     frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
     if not corpus.takes_part(job):
         return rejections.REJECTED.empty_table(), frozen
-    keys = [np.zeros((0, 2), np.uint64)]
-    sizes = [0]
-    published_ids = selection.PublishedIds(job, newest)
-
-    def published(ids: pa.ChunkedArray) -> Bools:
-        keys.append(seeded_hash.keys(str(job.package.seed), ids.to_pylist()))
-        sizes.append(len(ids))
-        return published_ids.among(keys[-1])
+    published = selection.PublishedIds(job, newest).holding
 
     def parts(columns: Sequence[str]) -> Iterator[pa.Table]:
         return (batch.table("heard.arrow", columns).select(columns) for batch in batches)
 
     rejected, frozen = rejections.of_corpus(job, parts, published, frozen)
-    position = rejected["at"].to_numpy()
-    order = np.argsort(position, kind="stable")
-    heard, rows = np.cumsum(sizes), first_rows(batches)
-    edges = np.searchsorted(position, heard, sorter=order)
-    for number, batch in enumerate(batches):
-        some = order[edges[number] : edges[number + 1]]
+    heard = rejected["at"].to_numpy()
+    order, position = np.argsort(heard, kind="stable"), heard.copy()
+    rows, begin = first_rows(batches), 0
+    for number, ids in enumerate(parts(["id"]) if len(order) else ()):
+        low, high = np.searchsorted(heard, [begin, begin + len(ids)], sorter=order)
+        some = order[low:high]
         if len(some):
-            digests = batch.table("digests.arrow", ("high", "low"))
-            high, low = (digests[name].to_numpy() for name in ("high", "low"))
-            by_key = np.lexsort((low, high))
-            clip_keys = keys[number + 1][position[some] - heard[number]]
+            digests = batches[number].table("digests.arrow", ("high", "low"))
+            high_keys, low_keys = (digests[name].to_numpy() for name in ("high", "low"))
+            by_key = np.lexsort((low_keys, high_keys))
+            names = ids["id"].take(heard[some] - begin).to_pylist()
+            keys = seeded_hash.keys(str(job.package.seed), names)
             place = sorted_keys.places_of(
-                clip_keys[:, 0], clip_keys[:, 1], high[by_key], low[by_key]
+                keys[:, 0], keys[:, 1], high_keys[by_key], low_keys[by_key]
             )
             position[some] = np.where(place >= 0, rows[number] + by_key[place], -1)
+        begin += len(ids)
     rejected = rejected.set_column(0, "at", pa.array(position))
     return rejected.filter(pc.greater_equal(rejected["at"], 0)), frozen
 

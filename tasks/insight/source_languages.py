@@ -1,0 +1,79 @@
+"""The languages that the last run heard in sources that state none, and the setting that states it.
+
+By seconds times certainty, of all clips that were heard, packaged or not.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import plugins
+from tasks.corpus import outcome_table
+from tasks.settings.job import Job
+from tasks.stages.listing import source_notes
+from tasks.stages.listing.source_notes import SourceNotes
+from tasks.storage import tables
+
+COLUMNS = ["dataset", "language", "language_probability", "seconds"]
+TOLD = 0.02  # least share that is told
+NEARLY_ALL = 0.8  # least share of a language that is proposed
+
+
+def notes(job: Job) -> list[SourceNotes]:
+    """What each source was taken for, and the languages that were heard in it."""
+    noted = source_notes.of(job.sources)
+    sentences = of_sources(job)
+    for dataset in plugins.datasets(job.sources):
+        if (says := sentences.get(dataset.name)) is None:
+            continue
+        known = next((one for one in noted if one["source"] == dataset.name), None)
+        if known is None:
+            noted.append({"source": dataset.name, "kind": dataset.settings.kind, "says": [says]})
+        else:
+            known["says"].append(says)
+    return noted
+
+
+def of_sources(job: Job) -> dict[str, str]:
+    """A sentence, without a stop, on each source that states no language; {} before a first run."""
+    place = outcome_table.where(job)
+    if place is None:
+        return {}
+    heard = pa.concat_tables([_by_language(part) for part in tables.row_groups(place, COLUMNS)])
+    sums = heard.group_by(["dataset", "language"]).aggregate([("certain", "sum"), ("all", "sum")])
+    shares: dict[str, dict[str, float]] = {}
+    whole: dict[str, int] = {}
+    for row in sums.to_pylist():
+        shares.setdefault(row["dataset"], {})[row["language"]] = row["certain_sum"]
+        whole[row["dataset"]] = whole.get(row["dataset"], 0) + row["all_sum"]
+    stated = {d.name for d in plugins.datasets(job.sources) if d.settings.language}
+    return {
+        name: _sentence({code: share / whole[name] for code, share in found.items()})
+        for name, found in sorted(shares.items())
+        if name not in stated and whole[name]
+    }
+
+
+def _by_language(part: pa.Table) -> pa.Table:
+    """Milliseconds, and those that are certain, of the clips whose language was detected."""
+    part = part.filter(
+        pc.and_(part["language_probability"].is_valid(), part["language"].is_valid())
+    )
+    ms = pc.multiply(part["seconds"], 1000.0)
+    certain = pc.multiply(ms, part["language_probability"])
+    columns = {"dataset": part["dataset"], "language": part["language"]}
+    lengths = {"certain": pc.round(certain), "all": pc.round(ms)}
+    return pa.table(columns | {name: each.cast(pa.int64()) for name, each in lengths.items()})
+
+
+def _sentence(shares: dict[str, float]) -> str:
+    first, *others = sorted(shares, key=lambda code: (-shares[code], code))
+    told = [first, *(code for code in others if shares[code] >= TOLD)]
+    listed = ", ".join(f"{code} {shares[code]:.0%}" for code in told)
+    rest = 1 - sum(shares[code] for code in told)
+    says = f"no language is stated, and the last run heard {listed}"
+    says += f", uncertain {rest:.0%}" if rest >= TOLD else ""
+    if shares[first] >= NEARLY_ALL:
+        return f"{says}; if all of it is {first}, state it (language: {first})"
+    return says

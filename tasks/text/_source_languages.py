@@ -1,0 +1,140 @@
+"""The languages of a source, as a mixture by which its doubtful clips are judged.
+
+A source that states no language has those that its clips are heard in, each with the seconds of
+these clips times their certainty. A clip's odds are its own times those of its language beside the
+likeliest other one:
+
+    odds = p / (1 - p) * (seconds in its language + PRIOR_S) / (seconds in the other + PRIOR_S)
+
+without the clip itself, so a clip that is alone is judged by its own probability. Languages of
+equal shares do not doubt each other, and a hundred clips in one language doubt a single clip in
+another.
+
+The other may be none: a language that the recogniser does not know is heard as another one each
+time, and noise as any, with little certainty. So the seconds that are not certain are one more
+component, where the source's other clips are doubtful and those in the clip's language, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.base.arrays import Bools, Float32s, Float64s, Int32s, Int64s
+
+COLUMNS = ("dataset", "language", "language_probability", "seconds", "kept")
+PRIOR_S = 2.0  # of speech that count for each language beforehand
+#: Odds that other clips may add, and those that are not certain: a rare language can be certain.
+MOST_ODDS, MOST_ODDS_OF_NONE = 50.0, 6.0
+#: Mean certainties, from no to full: of a language's clips, and of a source whose languages the
+#: recogniser knows.
+CERTAIN = 0.5, 0.8
+SURE_SOURCE = 0.5, 0.8
+WORDLESS = 0.1  # weight of clips in which no words were heard
+UNITS = 1000  # of a weight, in a second: sums of integers do not depend on their order
+
+
+@dataclass(slots=True)
+class SourceLanguages:
+    """Clips of all sources: a few bytes each. `pairs`: (source, language) by number."""
+
+    pairs: list[tuple[str, str]] = field(default_factory=list)
+    pair: Int32s = field(default_factory=lambda: np.zeros(0, np.int32))  # -1: not judged
+    probability: Float32s = field(default_factory=lambda: np.zeros(0, np.float32))
+    length: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))  # in UNITS
+    kept: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+    @classmethod
+    def of(cls, tables: Iterable[pa.Table]) -> SourceLanguages:
+        """From tables of COLUMNS."""
+        numbers: dict[tuple[str, str], int] = {}
+        parts = [tuple(_numbered(table, numbers)) for table in tables]
+        if not parts:
+            return cls()
+        return cls([*numbers], *(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    @property
+    def certain(self) -> Int64s:
+        """Seconds times certainty of each clip, in UNITS."""
+        return np.rint(self.length * self.probability.astype(np.float64)).astype(np.int64)
+
+    def judged(self) -> tuple[Float64s, Int32s]:
+        """The probability of each clip's language in its source, nan if it is not judged; and the
+        pair that speaks most against it, -1 where that is none of the languages."""
+        sources = {name: number for number, name in enumerate(dict(self.pairs))}
+        source_of = np.array([sources[name] for name, _ in self.pairs], np.int64)
+        heard = np.flatnonzero(self.pair >= 0)
+        pair, length = self.pair[heard], self.length[heard]
+        certain = np.rint(length * self.probability[heard].astype(np.float64)).astype(np.int64)
+        source = source_of[pair]
+        in_pair, all_in_pair = _sums(pair, (certain, length), len(self.pairs))
+        in_source, all_in_source = _sums(source, (certain, length), len(sources))
+        first, second = _largest_two(in_pair, source_of, len(sources))
+        # All without the clip itself.
+        others, whole = in_source[source] - certain, all_in_source[source] - length
+        mine, alike = in_pair[pair] - certain, all_in_pair[pair] - length
+        other = np.where(first[source] == pair, second[source], first[source])
+        known = np.where(other >= 0, in_pair[other], 0)
+        prior = PRIOR_S * UNITS
+        support = _risen(mine, alike, *CERTAIN) * mine / (mine + prior)
+        none = (whole - others) * (1 - support) * (1 - _risen(others, whole, *SURE_SOURCE))
+        beside_known = np.maximum((mine + prior) / (known + prior), 1 / MOST_ODDS)
+        beside_none = np.maximum((mine + prior) / (none + prior), 1 / MOST_ODDS_OF_NONE)
+        ratio = np.minimum(np.minimum(beside_known, beside_none), MOST_ODDS)
+        p = np.minimum(self.probability[heard].astype(np.float64), 1 - 1e-6)
+        odds = p / (1 - p) * ratio
+        probability = np.full(len(self.pair), np.nan)
+        probability[heard] = odds / (1 + odds)
+        against = np.full(len(self.pair), -1, np.int32)
+        against[heard] = np.where(beside_known <= beside_none, other, -1)
+        return probability, against
+
+
+def _sums(groups: Int64s | Int32s, columns: Iterable[Int64s], count: int) -> list[Int64s]:
+    sums = [np.zeros(count, np.int64) for _ in columns]
+    for whole, column in zip(sums, columns, strict=True):
+        np.add.at(whole, groups, column)
+    return sums
+
+
+def _risen(part: Int64s, whole: Int64s, low: float, high: float) -> Float64s:
+    """How far a share has risen from `low` to `high`, 0 to 1; 1 if there is nothing to share."""
+    share = np.divide(part, whole, where=whole > 0, out=np.ones(len(whole)))
+    return np.clip((share - low) / (high - low), 0, 1)
+
+
+def _numbered(
+    table: pa.Table, numbers: dict[tuple[str, str], int]
+) -> Iterator[Int32s | Float32s | Int64s | Bools]:
+    """The columns of SourceLanguages; `numbers` gets new pairs."""
+    heard = table["language_probability"]
+    names = pc.fill_null(table["dataset"], ""), pc.fill_null(table["language"], "")
+    coded = pc.binary_join_element_wise(*names, "\0").dictionary_encode().combine_chunks()
+    codes = [
+        numbers.setdefault((source, language), len(numbers))
+        for source, _, language in (name.partition("\0") for name in coded.dictionary.to_pylist())
+    ]
+    pair = np.array([*codes, -1], np.int32)[coded.indices.to_numpy(zero_copy_only=False)]
+    known = heard.is_valid().to_numpy()
+    probability = pc.fill_null(heard, 0.0).to_numpy().astype(np.float32)
+    share = np.where(probability > 0, UNITS, UNITS * WORDLESS)
+    yield np.where(known, pair, -1).astype(np.int32)
+    yield probability
+    yield np.rint(table["seconds"].to_numpy() * share).astype(np.int64)
+    yield table["kept"].to_numpy()
+
+
+def _largest_two(weights: Int64s, source_of: Int64s, sources: int) -> tuple[Int64s, Int64s]:
+    """The pairs of most and of second most weight in each source; -1: there is none."""
+    first, second = np.full(sources, -1, np.int64), np.full(sources, -1, np.int64)
+    for pair in np.argsort(-weights, kind="stable").tolist():
+        source = source_of[pair]
+        if first[source] < 0:
+            first[source] = pair
+        elif second[source] < 0:
+            second[source] = pair
+    return first, second

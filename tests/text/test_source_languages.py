@@ -1,0 +1,120 @@
+"""Clips of a source that states no language are judged by the languages of the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.corpus import ROW
+from tasks.insight import source_languages
+from tasks.text._source_languages import SourceLanguages
+from tests.helpers import corpus
+
+GUESSING = {"backend": {"use": "tests.plugins.guessing_asr"}}
+Clip = tuple[str, float | None, float]  # language, its probability, s
+
+
+def judged(*clips: Clip, order: int = 1) -> list[float]:
+    """The probability of each clip's language in one source."""
+    rows = [
+        {"dataset": "c", "language": language, "language_probability": p, "seconds": s,
+         "kept": True}
+        for language, p, s in clips
+    ][::order]  # fmt: skip
+    table = pa.Table.from_pylist(rows, schema=ROW)
+    parts = (table.slice(at, 7) for at in range(0, len(rows), 7))
+    probability, _ = SourceLanguages.of(parts).judged()
+    return [float(value) for value in probability[::order]]
+
+
+def test_a_clip_alone_is_as_likely_as_it_says() -> None:
+    assert judged(("he", 0.26, 4.0)) == [pytest.approx(0.26)]
+
+
+def test_a_single_clip_in_another_language_has_to_be_nearly_certain() -> None:
+    russian: list[Clip] = [("ru", 0.95, 4.0)] * 40
+    found = judged(*russian, ("uk", 0.9, 4.0), ("uk", 0.999, 4.0), ("ru", 0.3, 1.0))
+    assert found[40] < 0.3
+    assert found[41] > 0.9
+    assert found[42] > 0.8, "short and doubtful, but what all others are"
+
+
+def test_a_source_may_have_several_languages() -> None:
+    found = judged(*[("en", 0.9, 4.0), ("de", 0.9, 4.0), ("zh", 0.7, 3.0)] * 10)
+    assert min(found) > 0.5
+
+
+def test_a_language_that_the_recogniser_does_not_know_is_another_one_each_time() -> None:
+    heard = [("sn", 0.5), ("yo", 0.6), ("ln", 0.4), ("ht", 0.65), ("sw", 0.45), ("mg", 0.5)]
+    found = judged(*((code, p, 4.0) for code, p in heard * 3))
+    assert max(found) < 0.5
+
+
+def test_minutes_of_noise_doubt_the_one_clip_with_words() -> None:
+    assert judged(*[("en", 0.0, 10.0)] * 30, ("en", 0.8, 1.0))[-1] < 0.5
+
+
+def test_what_the_source_states_is_not_judged() -> None:
+    assert np.isnan(judged(("en", None, 4.0), ("de", 0.9, 4.0))[0])
+
+
+def test_order_changes_nothing() -> None:
+    rng = np.random.default_rng(1)
+    clips = [(str(rng.choice(["en", "de", "cy"])), float(p), float(s))
+             for p, s in rng.uniform([0.1, 0.3], [1, 20], (100, 2))]  # fmt: skip
+    assert judged(*clips) == judged(*clips, order=-1)
+
+
+def job(tmp: Path, numbers: range, **changes: Any) -> Any:
+    for number in numbers:
+        corpus.add(tmp / "in", number)
+    sources = [{"kind": "folder", "path": str(tmp / "in"), "name": "c"}]
+    return corpus.job(tmp, sources=sources, transcribe=GUESSING, **changes)
+
+
+def outcomes(version: Path) -> dict[str, str]:
+    rows = pq.read_table(version / "ledger.parquet").to_pylist()
+    return {r["recording"]: f"{r['stage']}.{r['reason']}" for r in rows if r["utterance"]}
+
+
+def test_a_run_drops_short_clips_in_a_language_that_no_other_is_in(tmp_path: Path) -> None:
+    """Recordings of less than 0.9 s are heard in Welsh."""
+    whole = job(tmp_path, range(10))
+    published, _ = corpus.run(whole)
+    found = outcomes(published.path)
+    dropped = {name for name, why in found.items() if why == "package.language_unlikely"}
+    assert dropped == {"c/r00.wav", "c/r01.wav", "c/r02.wav"}
+    assert set(found.values()) == {"package.language_unlikely", "package.packaged"}
+    again, _ = corpus.run(whole)
+    assert not again.new
+    says = source_languages.of_sources(whole)["c"]
+    assert says.endswith("if all of it is en, state it (language: en)")
+    # Stated in the settings, it is no question.
+    stated = [{**whole.sources[0].model_dump(), "language": "en"}]
+    assert not source_languages.of_sources(
+        corpus.job(tmp_path, sources=stated, transcribe=GUESSING)
+    )
+
+
+def test_what_is_published_stays(tmp_path: Path) -> None:
+    first, _ = corpus.run(job(tmp_path, range(2)))
+    assert set(outcomes(first.path).values()) == {"package.packaged"}, "both are Welsh, so it is"
+    second, _ = corpus.run(job(tmp_path, range(2, 10)))
+    found = outcomes(second.path)
+    assert found["c/r00.wav"] == found["c/r01.wav"] == "package.packaged"
+    assert found["c/r02.wav"] == "package.language_unlikely"
+
+
+def test_it_can_be_turned_off(tmp_path: Path) -> None:
+    verdicts = [{"use": "language", "min_in_source": None}]
+    whole = job(tmp_path, range(10))
+    loose = corpus.job(
+        tmp_path, sources=whole.sources, transcribe={**GUESSING, "verdicts": verdicts}
+    )
+    published, _ = corpus.run(loose)
+    assert set(outcomes(published.path).values()) == {"package.packaged"}

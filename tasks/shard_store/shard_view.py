@@ -44,6 +44,7 @@ from tasks.shard_store.utterance import (
 )
 
 OUTSIDE = "segment_outside_audio"  # reason of segments that the recording does not hold
+LONG_S = 60.0  # a recording of minutes, of which little may be speech
 PERSON = "person"  # reason of utterances that a person dropped
 
 
@@ -214,11 +215,29 @@ class ShardView(StoredShard):
         for _, group in by_recording:
             utterances = list(group)
             waiting = [u for u in utterances if u.outcome == UNHEARD]
-            heard = iter(hypotheses.first(waiting, self._transcript, by_vote))
+            first = hypotheses.first(waiting, self._transcript, by_vote)
+            spoken = self._spoken(first)
+            heard = iter(first)
             for utterance in utterances:
-                yield self._final(next(heard) if utterance.outcome == UNHEARD else utterance, rules)
+                one = next(heard) if utterance.outcome == UNHEARD else utterance
+                yield self._final(one, rules, spoken)
 
-    def _final(self, utterance: HeardUtterance, rules: tuple[Rule, ...]) -> FinalUtterance:
+    def _spoken(self, heard: Sequence[HeardUtterance]) -> float | None:
+        """Seconds of speech with words in a recording of LONG_S and more whose utterances were all
+        heard; None: unknown, or a shorter one."""
+        cut = self.cut_of(heard[0].cut.recording) if heard else None
+        if cut is None or cut.decoded < LONG_S * cut.rate:
+            return None
+        seconds = 0.0
+        for row in (utterance.transcript for utterance in heard):
+            if row is None or (row["text"] and row["speech_seconds"] is None):
+                return None
+            seconds += row["speech_seconds"] or 0.0 if row["text"] else 0.0
+        return seconds
+
+    def _final(
+        self, utterance: HeardUtterance, rules: tuple[Rule, ...], spoken: float | None
+    ) -> FinalUtterance:
         cut, row = utterance.cut, utterance.transcript
         if row is None:
             return FinalUtterance(cut, utterance, utterance.outcome)
@@ -230,6 +249,7 @@ class ShardView(StoredShard):
             if utterance.missing:
                 return FinalUtterance(cut, utterance, utterance.outcome)
         texts = self._text_values.of(utterance, row)
+        texts["recording_speech"] = None if cut.segment or cut.turn else spoken
         outcome = self._outcome_by_text(cut, texts, rules)
         request = None
         if outcome.outcome == "packaged":

@@ -20,7 +20,10 @@ NAMES = shelves.names("text")
 DEFAULT = TranscribeSettings().verdicts
 CLOSE, FAR = {"wer": 0.5, "cer": 0.2}, {"wer": 0.51, "cer": 0.4}
 #: What is there without a plug-in.
-PLAIN = {"text_chars", "wer", "cer", "language_contradiction", *DERIVED, *TRANSCRIPTS.names}
+PLAIN = {
+    *("text_chars", "wer", "cer", "language_contradiction", "recording_speech"),
+    *(*DERIVED, *TRANSCRIPTS.names),
+}
 
 
 def rules(use: str, **options: Any) -> tuple[Rule, ...]:
@@ -76,6 +79,11 @@ def reason(heard: ScoredTranscript, *verdicts: Plugin) -> str | None:
         ("language", {"allowed": ["en"]}, {"language": None}, None),
         ("language", {"allowed": ["en"], "min_probability": 0.5},
          {"language": "en", "language_probability": 0.4}, "language_uncertain"),
+        ("no_speech", {}, {"recording_speech": 1.9}, "little_speech"),
+        ("no_speech", {}, {"recording_speech": 2.0}, None),
+        ("no_speech", {}, {"recording_speech": None}, None),
+        ("no_speech", {}, {"recording_speech": 0.5, **CLOSE}, None),
+        ("no_speech", {"min_recording_speech": None}, {"recording_speech": 0.0}, None),
         ("logprob", {}, {"avg_logprob": -1.0}, None),
         ("logprob", {}, {"avg_logprob": -1.01}, "low_logprob"),
         ("logprob", {}, {"avg_logprob": -1.01, **CLOSE}, None),

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import corpus, storage
-from tasks.base.arrays import Bools, Int64s
+from tasks.base.arrays import Int64s
 from tasks.base.json_types import JsonObject
 from tasks.corpus import rejections
 from tasks.publish import seeded_hash

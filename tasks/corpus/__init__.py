@@ -32,6 +32,7 @@ ROW = pa.schema(
         "text": pa.string(),
         # By ear, at least its recording's; 0 if no words were heard; null where the source tells.
         "language_probability": pa.float64(),
+        "avg_logprob": pa.float64(),
         "native_rate": pa.int64(),
         "format": pa.string(),  # container/codec of the recording
         "print": pa.large_binary(),  # fingerprint by the filter `duplicate`, if used
@@ -53,6 +54,7 @@ def rows(job: Job, shard: str, utterances: Iterable[FinalUtterance]) -> list[Any
             "seconds": u.cut.seconds,
             "text": final_text(job, u.heard)[0],
             "language_probability": _probability_by_ear(u),
+            "avg_logprob": u.heard.transcript["avg_logprob"],
             "native_rate": u.cut.rate,
             "format": u.cut.recording["format"],
             "print": u.cut.fingerprints.get("duplicate"),

@@ -10,6 +10,9 @@ without the clip itself, so a clip that is alone is judged by its own probabilit
 equal shares do not doubt each other, and a hundred clips in one language doubt a single clip in
 another.
 
+Where others speak against it, its text counts too: one that the recogniser is sure of outweighs
+some of that, and one that it is unsure of adds to it. By itself no text makes a language likelier.
+
 The other may be none: a language that the recogniser does not know is heard as another one each
 time, and noise as any, with little certainty. So the seconds that are not certain are one more
 component, where the source's other clips are doubtful and those in the clip's language, too.
@@ -26,7 +29,7 @@ import pyarrow.compute as pc
 
 from tasks.base.arrays import Bools, Float32s, Float64s, Int32s, Int64s
 
-COLUMNS = ("dataset", "language", "language_probability", "seconds", "kept")
+COLUMNS = ("dataset", "language", "language_probability", "avg_logprob", "seconds", "kept")
 PRIOR_S = 2.0  # of speech that count for each language beforehand
 #: Odds that other clips may add, and those that are not certain: a rare language can be certain.
 MOST_ODDS, MOST_ODDS_OF_NONE = 50.0, 6.0
@@ -34,6 +37,9 @@ MOST_ODDS, MOST_ODDS_OF_NONE = 50.0, 6.0
 #: recogniser knows.
 CERTAIN = 0.5, 0.8
 SURE_SOURCE = 0.5, 0.8
+#: Mean log-probability of a text that says nothing for or against its language; what each nat more
+#: or less says, in nats, and the most that it says.
+PLAIN_LOGPROB, WEIGHT, MOST_OF_TEXT = -0.6, 5.0, 2.0
 WORDLESS = 0.1  # weight of clips in which no words were heard
 UNITS = 1000  # of a weight, in a second: sums of integers do not depend on their order
 
@@ -45,6 +51,7 @@ class SourceLanguages:
     pairs: list[tuple[str, str]] = field(default_factory=list)
     pair: Int32s = field(default_factory=lambda: np.zeros(0, np.int32))  # -1: not judged
     probability: Float32s = field(default_factory=lambda: np.zeros(0, np.float32))
+    logprob: Float32s = field(default_factory=lambda: np.zeros(0, np.float32))
     length: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))  # in UNITS
     kept: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
 
@@ -85,6 +92,9 @@ class SourceLanguages:
         beside_known = np.maximum((mine + prior) / (known + prior), 1 / MOST_ODDS)
         beside_none = np.maximum((mine + prior) / (none + prior), 1 / MOST_ODDS_OF_NONE)
         ratio = np.minimum(np.minimum(beside_known, beside_none), MOST_ODDS)
+        text = WEIGHT * (self.logprob[heard].astype(np.float64) - PLAIN_LOGPROB)
+        told = ratio * np.exp(np.clip(text, -MOST_OF_TEXT, MOST_OF_TEXT))
+        ratio = np.where(ratio < 1, np.minimum(told, 1), ratio)
         p = np.minimum(self.probability[heard].astype(np.float64), 1 - 1e-6)
         odds = p / (1 - p) * ratio
         probability = np.full(len(self.pair), np.nan)
@@ -124,6 +134,8 @@ def _numbered(
     share = np.where(probability > 0, UNITS, UNITS * WORDLESS)
     yield np.where(known, pair, -1).astype(np.int32)
     yield probability
+    sure = pc.fill_null(table["avg_logprob"], PLAIN_LOGPROB)
+    yield sure.to_numpy().astype(np.float32)
     yield np.rint(table["seconds"].to_numpy() * share).astype(np.int64)
     yield table["kept"].to_numpy()
 

@@ -131,7 +131,7 @@ def judged(clips: list[Heard]) -> list[tuple[Heard, str | None, str | None]]:
     rows = [
         {"dataset": clip.source, "language": clip.values["language"], "seconds": clip.seconds,
          "language_probability": clip.values["language_probability"] if clip.values["text"] else 0,
-         "kept": why is None}
+         "avg_logprob": clip.values["avg_logprob"], "kept": why is None}
         for clip, why in zip(clips, before, strict=True)
     ]  # fmt: skip
     rows_of_corpus = TranscribedRows(

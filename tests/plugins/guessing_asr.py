@@ -26,7 +26,7 @@ class Backend:
                 f"some words in {clip.language or detected}",
                 clip.language or detected,
                 None if clip.language else probability,
-                avg_logprob=-0.2,
+                avg_logprob=-0.8 if short and not clip.language else -0.2,
                 detected_language=detected,
                 detected_probability=probability,
             )

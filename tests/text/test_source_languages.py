@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,14 @@ GUESSING = {"backend": {"use": "tests.plugins.guessing_asr"}}
 Clip = tuple[str, float | None, float]  # language, its probability, s
 
 
-def judged(*clips: Clip, order: int = 1) -> list[float]:
+def judged(
+    *clips: Clip, order: int = 1, logprobs: Sequence[float | None] | None = None
+) -> list[float]:
     """The probability of each clip's language in one source."""
     rows = [
         {"dataset": "c", "language": language, "language_probability": p, "seconds": s,
-         "kept": True}
-        for language, p, s in clips
+         "avg_logprob": logprob, "kept": True}
+        for (language, p, s), logprob in zip(clips, logprobs or [None] * len(clips), strict=True)
     ][::order]  # fmt: skip
     table = pa.Table.from_pylist(rows, schema=ROW)
     parts = (table.slice(at, 7) for at in range(0, len(rows), 7))
@@ -42,6 +45,15 @@ def test_a_single_clip_in_another_language_has_to_be_nearly_certain() -> None:
     assert found[40] < 0.3
     assert found[41] > 0.9
     assert found[42] > 0.8, "short and doubtful, but what all others are"
+
+
+def test_a_text_counts_where_the_source_speaks_against_the_language() -> None:
+    spanish: list[Clip] = [("es", 0.85, 4.0)] * 3
+    english: list[Clip] = [("en", 0.97, 4.0)] * 25
+    sure = judged(*english, *spanish, logprobs=[-0.3] * 28)
+    unsure = judged(*english, *spanish, logprobs=[-0.3] * 25 + [-0.9] * 3)
+    assert min(sure[25:]) > 0.5 > 0.2 > max(unsure[25:])
+    assert judged(("he", 0.26, 4.0), logprobs=[-0.05]) == [pytest.approx(0.26)], "not by itself"
 
 
 def test_a_source_may_have_several_languages() -> None:

@@ -84,12 +84,22 @@ def _probability_by_ear(u: FinalUtterance) -> float | None:
 def chosen(job: Job) -> list[tuple[Measuring, Plugin]]:
     """(shelf, plug-in) of all plug-ins with `reject`, in the order of the settings."""
     asked: list[tuple[Measuring, Plugin]] = [("filters", p) for p in job.filter.filters]
-    asked += [("text", p) for p in job.transcribe.verdicts]
+    asked += [("text", p) for p in job.transcribe.verdicts if _hears(job) or not _by_ear(p)]
     return [
         (shelf, plugin)
         for shelf, plugin in asked
         if plugins.measuring(shelf).load(plugin.use).reject
     ]
+
+
+def _by_ear(plugin: Plugin) -> bool:
+    return plugins.TEXT.load(plugin.use).BY_EAR
+
+
+def _hears(job: Job) -> bool:
+    """Whether a recogniser may detect languages that sources do not state."""
+    stated = all(dataset.settings.language for dataset in plugins.datasets(job.sources))
+    return plugins.ASR.load(job.transcribe.backend.use).LISTENS and not stated
 
 
 def takes_part(job: Job) -> bool:

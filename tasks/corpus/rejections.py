@@ -64,10 +64,12 @@ class TranscribedRows:
     ) -> None:
         self._parts, self._known = parts, published
         apart = pa.array(list(spared), pa.string())
-        flags = [(np.zeros(0, bool),) * 2]
-        for table in parts(["id", "kept"]):
-            flags.append((table["kept"].to_numpy(), pc.is_in(table["id"], apart).to_numpy()))
-        self.kept, self._spared = map(np.concatenate, zip(*flags, strict=True))
+        kept, kept_apart = [np.zeros(0, bool)], [np.zeros(0, bool)]
+        for table in parts(["id", "kept"] if apart else ["kept"]):
+            kept.append(table["kept"].to_numpy())
+            known = pc.is_in(table["id"], apart).to_numpy() if apart else np.zeros(len(table), bool)
+            kept_apart.append(known)
+        self.kept, self._spared = np.concatenate(kept), np.concatenate(kept_apart)
 
     def __len__(self) -> int:
         return len(self.kept)

@@ -31,6 +31,8 @@ from tasks.text import Exemption, sure
 from tasks.text._source_languages import COLUMNS as ASKED
 from tasks.text._source_languages import SourceLanguages
 
+BY_EAR = True
+
 
 class Settings(Exemption):
     allowed: tuple[str, ...] | None = Threshold(

@@ -1,6 +1,6 @@
 """Meetings with exact truth, as a microphone on the table hears them.
 
-Four people in turns, which begin up to two seconds before the last one ends, and words of assent
+Four people in turns, which begin up to two and a half seconds before the last one ends, and words of assent
 while somebody else speaks, so that about a fifth of the speech is over other speech. Each voice has
 a level and a room response of its own (an exponential decay whose early part is weak: nobody is
 near the microphone), and there is noise.
@@ -28,7 +28,7 @@ class Room:
     snr: float
 
 
-NEAR, FAR = Room(0.0, 60.0, 30.0), Room(0.5, 0.0, 15.0)
+NEAR, FAR = Room(0.0, 60.0, 30.0), Room(0.7, -6.0, 10.0)
 
 
 def made(seed: int, seconds: float, room: Room, voices: dict[str, list[Piece]]) -> Conversation:
@@ -55,13 +55,13 @@ def made(seed: int, seconds: float, room: Room, voices: dict[str, list[Piece]]) 
         begin = at
         for _ in range(int(rng.integers(1, 4))):
             at = say(who, at, 800) + int(rng.uniform(5, 40))
-        for place in np.arange(begin + 100, at - 100, 300):
-            if rng.random() < 0.4:
+        for place in np.arange(begin + 100, at - 100, 250):
+            if rng.random() < 0.6:
                 other = (who + int(rng.integers(1, len(chosen)))) % len(chosen)
-                say(other, int(place + rng.uniform(0, 200)), int(rng.uniform(30, 100)))
+                say(other, int(place + rng.uniform(0, 200)), int(rng.uniform(30, 150)))
         who = (who + int(rng.integers(1, len(chosen)))) % len(chosen)
-        at = max(at + int(rng.uniform(-200, 100)), begin + 100)
-    gains = 10 ** (rng.uniform(-5, 5, len(chosen)) / 20)
+        at = max(at + int(rng.uniform(-250, 60)), begin + 100)
+    gains = 10 ** (rng.uniform(-6, 6, len(chosen)) / 20)
     heard = sum(g * _in_room(track, room, rng) for g, track in zip(gains, dry, strict=True))
     noise = _pink(rng, len(heard))
     noise *= np.sqrt(np.mean(np.square(heard)) / 10 ** (room.snr / 10))

@@ -76,3 +76,5 @@ class TextVerdict(TextVerdictModule, LoadedPlugin, Protocol):
 
     #: A verdict over the whole corpus.
     reject: Reject | None = None
+    #: Whether it judges languages that a recogniser detects where sources state none.
+    BY_EAR: bool = False

@@ -2,16 +2,17 @@
 
 Windows are overlap-added with Hamming weights: for each frame (16.875 ms) how many speak, as the
 rounded mean of the windows' counts, at most two, and who, as those with the largest weighted votes.
+So is the probability of two voices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from tasks.base.arrays import RATE, Float64s
+from tasks.base.arrays import RATE, Float64s, UInt8s
 from tasks.diarizers._windows import FIRST_S, FRAMES, LOCAL, STEP_S, Window
 
 AT_ONCE = 2  # most speakers of a frame
@@ -22,11 +23,13 @@ WEIGHTS = np.hamming(FRAMES)
 
 @dataclass(slots=True)
 class Stretch:
-    """Frames `first` to `last` (exclusive) of the recording in which a speaker speaks."""
+    """Frames `first` to `last` (exclusive) of the recording in which a speaker speaks; `both`: the
+    probability of two voices in each, of 255."""
 
     speaker: int
     first: int
     last: int
+    both: bytearray = field(default_factory=bytearray)
 
     @property
     def start(self) -> float:
@@ -46,15 +49,16 @@ def stretches(
     open_runs: dict[int, Stretch] = {}
     runs: list[Stretch] = []
     gap = round(LONGEST_GAP_S / STEP_S)
-    for step, who in enumerate(_speaking(windows, owners, speakers, hop)):
+    for step, (who, both) in enumerate(_speaking(windows, owners, speakers, hop)):
         for speaker in who:
             run = open_runs.get(speaker)
-            if run is not None and step - run.last < gap:
-                run.last = step + 1
-                continue
-            if run is not None:
-                runs.append(run)
-            open_runs[speaker] = Stretch(speaker, step, step + 1)
+            if run is None or step - run.last >= gap:
+                if run is not None:
+                    runs.append(run)
+                run = open_runs[speaker] = Stretch(speaker, step, step)
+            run.both += bytes(step - run.last)
+            run.both.append(both)
+            run.last = step + 1
     runs += open_runs.values()
     runs = [one for one in runs if (one.last - one.first) * STEP_S >= SHORTEST_S]
     return sorted(runs, key=lambda one: (one.first, one.last, one.speaker))
@@ -62,21 +66,23 @@ def stretches(
 
 def _speaking(
     windows: Iterable[Window], owners: Mapping[int, Mapping[int, int]], speakers: int, hop: int
-) -> Iterator[tuple[int, ...]]:
-    """The speakers of each frame of the recording."""
+) -> Iterator[tuple[tuple[int, ...], int]]:
+    """The speakers of each frame of the recording, and the probability of two voices, of 255."""
     votes = np.zeros((0, speakers))
-    counts, weights = np.zeros(0), np.zeros(0)
+    counts, both, weights = np.zeros(0), np.zeros(0), np.zeros(0)
     base = 0  # the frame of the recording that the arrays start with
     for window in windows:
         first = frame_of_window(window.number, hop)
         if first > base and len(weights):
             final = first - base
-            yield from _chosen(votes[:final], counts[:final], weights[:final])
-            votes, counts, weights = votes[final:], counts[final:], weights[final:]
+            yield from _chosen(votes[:final], counts[:final], both[:final], weights[:final])
+            votes, counts = votes[final:], counts[final:]
+            both, weights = both[final:], weights[final:]
         base = first
         lacking = FRAMES - len(weights)
         votes = np.pad(votes, ((0, lacking), (0, 0)))
-        counts, weights = np.pad(counts, (0, lacking)), np.pad(weights, (0, lacking))
+        counts, both = np.pad(counts, (0, lacking)), np.pad(both, (0, lacking))
+        weights = np.pad(weights, (0, lacking))
         activity = window.activity
         of = owners.get(window.number, {})
         heard = np.zeros((FRAMES, speakers), np.bool_)
@@ -85,8 +91,11 @@ def _speaking(
                 heard[:, of[local]] |= activity[:, local]
         votes += heard * WEIGHTS[:, None]
         counts += heard.sum(axis=1) * WEIGHTS
+        if window.both:
+            likely: UInt8s = np.frombuffer(window.both, np.uint8).repeat(2)[:FRAMES]
+            both += likely * WEIGHTS
         weights += WEIGHTS
-    yield from _chosen(votes, counts, weights)
+    yield from _chosen(votes, counts, both, weights)
 
 
 def frame_of_window(number: int, hop: int) -> int:
@@ -94,8 +103,12 @@ def frame_of_window(number: int, hop: int) -> int:
     return round(number * hop / RATE / STEP_S)
 
 
-def _chosen(votes: Float64s, counts: Float64s, weights: Float64s) -> Iterator[tuple[int, ...]]:
-    many = np.minimum(np.floor(counts / np.maximum(weights, 1e-9) + 0.5), AT_ONCE).astype(int)
+def _chosen(
+    votes: Float64s, counts: Float64s, both: Float64s, weights: Float64s
+) -> Iterator[tuple[tuple[int, ...], int]]:
+    weights = np.maximum(weights, 1e-9)
+    many = np.minimum(np.floor(counts / weights + 0.5), AT_ONCE).astype(int)
+    likely = np.rint(both / weights).astype(int).tolist()
     order = np.argsort(-votes, axis=1, kind="stable")[:, :AT_ONCE]
-    for number, row, ranked in zip(many.tolist(), votes, order.tolist(), strict=True):
-        yield tuple(speaker for speaker in ranked[:number] if row[speaker] > 0)
+    for number, row, ranked, two in zip(many.tolist(), votes, order.tolist(), likely, strict=True):
+        yield tuple(speaker for speaker in ranked[:number] if row[speaker] > 0), two

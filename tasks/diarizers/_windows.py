@@ -66,11 +66,13 @@ class Voice:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Window `number`; `activity` Boolean [589, 3], packed; the voices that could be embedded."""
+    """Window `number`; `activity` Boolean [589, 3], packed; the voices that could be embedded; and
+    the probability of two voices, uint8 of 255 for each two frames [295]."""
 
     number: int
     packed: bytes
     voices: tuple[Voice, ...]
+    both: bytes = b""
 
     @property
     def activity(self) -> Bools:
@@ -130,6 +132,7 @@ class Windows:
         stack = np.stack([padded[i * hop : i * hop + WINDOW] for i in range(count)])
         scores = _session(self._folder).run(None, {"x": stack[:, None]})[0]
         active: Bools = SETS[_likeliest(scores)]  # [count, 589, 3]
+        both = np.rint(255 * np.exp(scores[..., 4:]).sum(-1).clip(0, 1)).astype(np.uint8)
         features = fbank(padded) if active.any() else np.empty((0, BINS), np.float32)
         for i in range(count):
             end = len(samples) - i * hop if last and i == count - 1 else WINDOW
@@ -138,7 +141,7 @@ class Windows:
             heard = features[i * hop // MEL_HOP :][:MELS]
             voices = self._voices(heard, activity, self._next == 0, last and i == count - 1)
             packed = np.packbits(activity).tobytes()
-            yield Window(self._next, packed, tuple(voices))
+            yield Window(self._next, packed, tuple(voices), both[i, ::2].tobytes())
             self._next += 1
 
     def _voices(

@@ -38,6 +38,7 @@ ASKED_BY = "speakers.use=segments"
 LEAST_SPEAKER_S = 1.5  # of speech that makes a speaker, if there are others
 # As near to a voice of more speech, it is heard wrong: the likelier, the less there is of it.
 ALIKE, ALIKE_PER_S = 0.3, 0.06  # cosine; and what each second adds to it
+BIN = 6  # frames, about 0.1 s
 MOVE = 0.05  # cosine by which another speaker has to be nearer
 
 
@@ -62,6 +63,13 @@ class Settings(CuttingSettings):
         0.15,
         "Left out at each side of a stretch where another speaker is next, s: the "
         "edges of turns are no better than that.",
+        ge=0,
+        le=1,
+    )
+    max_second_voice: float | None = Threshold(
+        0.15,
+        "Largest probability that a second voice speaks over the first, in each tenth of a second "
+        "of a clip; more is left out as overlap. null: only where two voices are likelier.",
         ge=0,
         le=1,
     )
@@ -143,6 +151,7 @@ class Segments:
                     None,
                     None if near is None else round(float(near[speaker]), 4),
                     b"" if vector is None else vector.astype("<f2").tobytes(),
+                    _highest(run.both),
                 )
             )
         return tuple(turn for turn in turns if turn.start < turn.end)
@@ -190,6 +199,13 @@ def _voice(
             if voice.sure and owners[number].get(voice.local) == stretch.speaker:
                 total += voice.vector * float(window.activity[low:high, voice.local].sum())
     return unit(total.astype(np.float32)) if total.any() else None
+
+
+def _highest(both: bytearray) -> bytes:
+    """The highest of each BIN frames, in equal parts of the turn."""
+    count = -(-len(both) // BIN)
+    edges = np.linspace(0, len(both), count + 1).astype(int)[:-1]
+    return np.maximum.reduceat(np.frombuffer(both, np.uint8), edges).tobytes()
 
 
 def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Diarizer:

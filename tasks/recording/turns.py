@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -13,7 +13,9 @@ class Turn:
 
     `speaker`: number of the voice in the recording, from 0 in the order of first words; `name`:
     what the source calls it. `confidence`: cosine of the turn's embedding and the mean of its
-    speaker's; None if it is too short for one. `voice`: the embedding, float16 [192].
+    speaker's; None if it is too short for one. `voice`: the embedding, float16 [192]. `both`: the
+    probability that a second voice speaks too, uint8 of 255, in equal parts of the turn; empty if
+    it is not known.
     """
 
     start: int
@@ -22,6 +24,7 @@ class Turn:
     name: str | None = None
     confidence: float | None = None
     voice: bytes = b""
+    both: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +32,15 @@ class Voices:
     """The turns of a recording, and how the job cuts at them; times in samples, native rate.
 
     `shortest`: of the stretches in which one person speaks, those that are kept; `mixed`: clips may
-    hold several voices; `edge`: left out on each side where another speaker is next.
+    hold several voices; `edge`: left out on each side where another speaker is next; `second`: the
+    largest probability of a second voice in a clip.
     """
 
     turns: tuple[Turn, ...]
     shortest: int = 0
     mixed: bool = False
     edge: int = 0
+    second: float = 1.0
 
 
 Range = tuple[int, int]
@@ -56,9 +61,31 @@ def merged(ranges: Iterable[tuple[Time, Time]], gap: float = 0) -> list[tuple[Ti
 def within(turns: Sequence[Turn], start: int, end: int) -> tuple[Turn, ...]:
     """The parts of turns in [start, end), from `start` on."""
     return tuple(
-        replace(turn, start=max(turn.start, start) - start, end=min(turn.end, end) - start)
+        replace(
+            turn,
+            start=max(turn.start, start) - start,
+            end=min(turn.end, end) - start,
+            both=bytes(part for low, high, part in _parts(turn) if low < end and high > start),
+        )
         for turn in turns
         if turn.start < end and turn.end > start
+    )
+
+
+def _parts(turn: Turn) -> Iterator[tuple[float, float, int]]:
+    """Start, end and probability of each part of `both`."""
+    size = (turn.end - turn.start) / max(len(turn.both), 1)
+    for number, probability in enumerate(turn.both):
+        yield turn.start + number * size, turn.start + (number + 1) * size, probability
+
+
+def doubtful(turns: Sequence[Turn], most: float) -> list[Range]:
+    """Where a second voice speaks with a probability above `most`, in order."""
+    return merged(
+        (int(low), int(high))
+        for turn in turns
+        for low, high, probability in _parts(turn)
+        if probability > 255 * most
     )
 
 

@@ -10,13 +10,14 @@ of its speech is left out (`turn_edge`).
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tasks.base.arrays import Float32s
-from tasks.recording.turns import Range, Voices, overlap
+from tasks.recording.turns import Range, Voices, doubtful, merged, overlap
 from tasks.segmenters import Kind, Segmenter, Span
 from tasks.segmenters.given import complement
 
@@ -42,12 +43,17 @@ class Stretches(NamedTuple):
 
 
 def stretches(voices: Voices, rate: int) -> Stretches:
-    both = overlap(voices.turns)
+    both = merged([*overlap(voices.turns), *doubtful(voices.turns, voices.second)])
+    begins, ends = [low for low, _ in both], [high for _, high in both]
     alone = [
         Stretch(start, end, turn.speaker)
         for turn in voices.turns
         for start, end in complement(
-            [(0, turn.start), *(span for span in both if span[0] < turn.end)], turn.end
+            [
+                (0, turn.start),
+                *both[bisect_right(ends, turn.start) : bisect_left(begins, turn.end)],
+            ],
+            turn.end,
         )
     ]
     alone.sort(key=lambda stretch: (stretch.start, stretch.end))
@@ -57,15 +63,16 @@ def stretches(voices: Voices, rate: int) -> Stretches:
         if (
             last is not None
             and last.speaker == stretch.speaker
-            and not any(last.end <= low < stretch.start + 1 for low, _ in both)
+            and bisect_left(begins, last.end) == bisect_right(begins, stretch.start)
         ):
             joined[-1] = replace(last, end=max(last.end, stretch.end))
         else:
             joined.append(stretch)
     taken = sorted([*((stretch.start, stretch.end) for stretch in joined), *both])
+    edges = [low for low, _ in taken], [high for _, high in taken]
     result = Stretches([], both, [], [])
     for stretch in joined:
-        grown = _grown(stretch, taken, int(GROW_S * rate), voices.edge)
+        grown = _grown(stretch, *edges, int(GROW_S * rate), voices.edge)
         if min(grown.end, stretch.end) - max(grown.start, stretch.start) < max(voices.shortest, 1):
             result.short.append((stretch.start, stretch.end))
             continue
@@ -75,15 +82,14 @@ def stretches(voices: Voices, rate: int) -> Stretches:
     return result
 
 
-def _grown(stretch: Stretch, taken: list[Range], most: int, edge: int) -> Stretch:
+def _grown(stretch: Stretch, starts: list[int], ends: list[int], most: int, edge: int) -> Stretch:
     """The stretch extended by half of the silence on each side, less the edge between two."""
-    before = max((end for _, end in taken if end <= stretch.start), default=None)
-    after = min((start for start, _ in taken if start >= stretch.end), default=None)
+    before, after = bisect_right(ends, stretch.start), bisect_left(starts, stretch.end)
     low, high = max(stretch.start - most, 0), stretch.end + most
-    if before is not None:
-        low = max(low, (before + stretch.start + 1) // 2 + edge)
-    if after is not None:
-        high = min(high, (stretch.end + after) // 2 - edge)
+    if before:
+        low = max(low, (ends[before - 1] + stretch.start + 1) // 2 + edge)
+    if after < len(starts):
+        high = min(high, (stretch.end + starts[after]) // 2 - edge)
     return replace(stretch, start=low, end=high)
 
 

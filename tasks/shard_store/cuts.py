@@ -152,7 +152,8 @@ def merge_turns(turns_by_recipe: dict[str, tuple[Turn, ...]], table: pa.Table) -
     """Add the turns of one part to those known so far; the first of a recipe stand."""
     rows = table.filter(pc.equal(table["kind"], TURNS)).select(["cut", "turns"])
     for row in rows.to_pylist():
-        turns_by_recipe.setdefault(row["cut"], tuple(Turn(**turn) for turn in row["turns"]))
+        stored = ({**turn, "both": turn.get("both") or b""} for turn in row["turns"])
+        turns_by_recipe.setdefault(row["cut"], tuple(Turn(**turn) for turn in stored))
 
 
 def merge(

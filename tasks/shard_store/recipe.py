@@ -43,7 +43,11 @@ CUTTING = (
     "min_turn_seconds",
     "mixed",
     "edge_seconds",
+    "max_second_voice",
 )  # settings of a diarizer that change cuts, never turns
+#: Not told at its default: turns that an earlier release stored are without these probabilities,
+#: and are cut as they were.
+SINCE = {"max_second_voice": 0.15}
 RESAMPLE_VERSION = 1
 TRANSCRIBE_VERSION = 1
 
@@ -112,7 +116,8 @@ def of_speakers(speakers: Plugin) -> str:
 def cutting_at_turns(speakers: Plugin) -> JsonObject:
     """The diarizer's settings that its turns do not follow from, but cuts do."""
     _, chosen = plugins.DIARIZERS.resolve(speakers)
-    return {k: v for k, v in lasting(chosen).items() if k in CUTTING}
+    cutting = {k: v for k, v in lasting(chosen).items() if k in CUTTING}
+    return {k: v for k, v in cutting.items() if v != SINCE.get(k, ...)}
 
 
 def across_recordings(job: Job) -> float | None:

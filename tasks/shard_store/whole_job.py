@@ -15,7 +15,10 @@ from tasks.settings.job import Job
 from tasks.shard_store import recipe
 
 #: Not told unless they differ from this default: versions stay as they were.
-UNASKED_OF_PLUGINS = {"bit_rate": None, "min_in_source": 0.5, "min_recording_speech": 2.0}
+UNASKED_OF_PLUGINS = {
+    **{"bit_rate": None, "min_in_source": 0.5, "min_recording_speech": 2.0},
+    **recipe.SINCE,
+}
 UNASKED = {
     **{"max_hours_per_speaker": None, "rttm": None, "disjoint": None},
     **{"texts": "auto", "encoding": None, "speaker": "none"},

@@ -59,6 +59,7 @@ def _row(turn: Turn) -> TurnRow:
         "name": turn.name,
         "confidence": turn.confidence,
         "voice": turn.voice,
+        "both": turn.both,
     }
 
 
@@ -69,8 +70,9 @@ def voices(turns: Turns | None, job: Job) -> Callable[[int], Voices | None]:
     _, settings = plugins.DIARIZERS.resolve(job.speakers)
     values = settings.model_dump()
     shortest, mixed = values.get("min_turn_seconds", 0.0), values.get("mixed", False)
-    edge = values.get("edge_seconds", 0.0)
-    return lambda rate: Voices(turns, round(shortest * rate), mixed, round(edge * rate))
+    edge, second = values.get("edge_seconds", 0.0), values.get("max_second_voice")
+    most = 1.0 if second is None else second
+    return lambda rate: Voices(turns, round(shortest * rate), mixed, round(edge * rate), most)
 
 
 def segmenter(

@@ -1,9 +1,9 @@
 """Meetings with exact truth, as a microphone on the table hears them.
 
-Four people in turns, which begin up to two and a half seconds before the last one ends, and words of assent
-while somebody else speaks, so that about a fifth of the speech is over other speech. Each voice has
-a level and a room response of its own (an exponential decay whose early part is weak: nobody is
-near the microphone), and there is noise.
+Four people in turns, which begin up to two and a half seconds before the last one ends, and words
+of assent while somebody else speaks, so that a fifth to a quarter of the time has several voices.
+Each voice has a level and a room response of its own (an exponential decay that outweighs the
+direct sound: nobody is near the microphone), and there is noise.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def made(seed: int, seconds: float, room: Room, voices: dict[str, list[Piece]]) 
     while at < frames:
         begin = at
         for _ in range(int(rng.integers(1, 4))):
-            at = say(who, at, 800) + int(rng.uniform(5, 40))
-        for place in np.arange(begin + 100, at - 100, 250):
+            at = say(who, at, int(rng.uniform(60, 500))) + int(rng.uniform(5, 40))
+        for place in np.arange(begin + 100, at - 50, 250):
             if rng.random() < 0.6:
                 other = (who + int(rng.integers(1, len(chosen)))) % len(chosen)
                 say(other, int(place + rng.uniform(0, 200)), int(rng.uniform(30, 150)))

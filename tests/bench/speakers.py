@@ -1,6 +1,7 @@
 """Who speaks when: errors of the diarizer `segments` on conversations with exact truth.
 
     UTTERMILL_CORPUS=… python -m tests.bench.speakers [--json] [--count 18] [--long MINUTES]
+    UTTERMILL_CORPUS=… python -m tests.bench.speakers --meetings [--count 5] [--json]
 
 Conversations of 2 to 6 of the corpus's 137 readers, 10 s to 4 min, with 0 to 20 % overlap, noise at
 10 dB, and music between turns (`_conversations.py`); one of `--long` minutes, without noise. DER is
@@ -9,7 +10,10 @@ speaker that recordings are cut at, of 1 s and more; the guard leaves out pieces
 cosine (`speaker_purity`) is below 0.3. The number of speakers is compared with all who utter a
 sound, and with those who speak 0.5 s or more alone: who speaks only while others do has no voice of
 their own to be found. EER: pairs of clips of the corpus's speakers, 2 s and 4 s
-from the middle of each; across recordings: those clips as recordings (`across`). Speed is CPU time
+from the middle of each; across recordings: those clips as recordings (`across`). Meetings
+(`_meetings.py`) are two minutes of four people, near the microphone and far from it: what other
+voices are in the clips that are cut from them, by the limit on a second voice, and how much of what
+one speaks alone is in them. Speed is CPU time
 of one core, decoding not included; memory is what the process grows by over the long conversation.
 """
 
@@ -37,7 +41,7 @@ from tasks.recording.turns import Voices
 from tasks.segmenters._at_turns import stretches
 from tasks.speech import embedding
 from tasks.speech.embedding import fbank
-from tests.bench import _conversations, _turn_scores
+from tests.bench import _conversations, _meetings, _turn_scores
 from tests.bench._conversations import Asked, Conversation, Floats
 
 BEDS = ("sb_noise1.wav", "sb_noise2.wav", "sb_noise3.wav", "moh_manolo_camp.wav")
@@ -45,7 +49,9 @@ FIRST_SEED = 100  # the settings were chosen on other ones
 GUARD = 0.3
 AUDIBLE_S = 0.5  # that somebody speaks alone in all, to be one who can be counted
 ALONE_S = 2.0  # the same, for `count_right_alone`: others may be found or not
+LIMITS = (1.0, 0.3, 0.15, 0.1)  # on a second voice; 1: none
 LEAST_S = 2.0  # of a clip whose voice is linked over all recordings
+MEETING_S = 120.0
 BLOCK = 65_536
 EDGE = round(segments.Settings().edge_seconds * RATE)
 
@@ -84,6 +90,47 @@ def pieces(made: Conversation, turns: tuple[Turn, ...]) -> dict[str, NDArray[np.
         if pure is not None and pure >= GUARD:
             found["guarded"] += counts
     return found
+
+
+def meetings(corpus: Path, count: int) -> dict[str, Any]:
+    """By room: DER, and for each limit on a second voice the shares of speaker time that other
+    voices have in the clips, alone and over the clip's own; the clips; and how much of the time in
+    which one speaks alone is in them."""
+    voices_of = _conversations.load(corpus)
+    shortest = round(segments.Settings().min_turn_seconds * RATE)
+    told: dict[str, Any] = {}
+    for name, room in (("near", _meetings.NEAR), ("far", _meetings.FAR)):
+        errors, alone = np.zeros(2), 0
+        counts = {limit: np.zeros(4) for limit in LIMITS}
+        for seed in range(count):
+            made = _meetings.made(FIRST_SEED + seed, MEETING_S, room, voices_of)
+            turns, _ = diarized(made.samples)
+            found = _turn_scores.frames_of(turns, RATE, len(made.truth))
+            wrong = _turn_scores.errors(made.truth, found)
+            errors += wrong.missed + wrong.false + wrong.confused, wrong.speech
+            alone += int((made.truth.sum(axis=1) == 1).sum())
+            for limit, sums in counts.items():
+                sums += _other_voices(made, Voices(turns, shortest, edge=EDGE, second=limit))
+        told[name] = {"der": errors[0] / errors[1], "limits": {
+            str(limit): {
+                "alone": sums[1] / sums[:3].sum(), "over": sums[2] / sums[:3].sum(),
+                "kept": sums[0] / alone, "clips": int(sums[3]),
+            }
+            for limit, sums in counts.items()
+        }}  # fmt: skip
+    return told
+
+
+def _other_voices(made: Conversation, cut: Voices) -> NDArray[np.float64]:
+    """Frames of each clip's own voice, of others alone and over it; and the clips."""
+    counts = np.zeros(4)
+    for piece in stretches(cut, RATE).kept:
+        truth = made.truth[piece.start // 160 : piece.end // 160]
+        mine = truth.sum(axis=0).argmax()
+        others = truth.sum(axis=1) - truth[:, mine]
+        own = truth[:, mine]
+        counts += own.sum(), others[~own].sum(), others[own].sum(), 1
+    return counts
 
 
 def error_rate(corpus: Path, seconds: float) -> tuple[float, int]:
@@ -219,11 +266,16 @@ def measured(corpus: Path, count: int, minutes: float) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--count", type=int, default=18)
+    parser.add_argument("--count", type=int, help="conversations (18), or meetings (5)")
+    parser.add_argument("--meetings", action="store_true")
     parser.add_argument("--long", type=float, default=0, metavar="MINUTES")
     args = parser.parse_args()
     with threadpool_limits(limits=1):  # as in a worker: idle threads that wait count as CPU
-        found = measured(Path(os.environ["UTTERMILL_CORPUS"]), args.count, args.long)
+        corpus = Path(os.environ["UTTERMILL_CORPUS"])
+        if args.meetings:
+            found = meetings(corpus, args.count or 5)
+        else:
+            found = measured(corpus, args.count or 18, args.long)
     print(json.dumps(found, indent=None if args.json else 2))
 
 

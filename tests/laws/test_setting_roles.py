@@ -116,12 +116,13 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "diarizers.none": {},
     "diarizers.given": _AT_TURNS,
     "diarizers.segments": {
-        "edge_seconds": Entry(THRESHOLD, 0.0),
+        "edge_seconds": Entry(THRESHOLD, 0.0), "max_second_voice": NUMBER,
         "across_recordings": Entry(THRESHOLD, False), "threshold": Entry(THRESHOLD, 0.6),
         **_AT_TURNS, "cut": Entry(RECIPE, 0.6), "hop_seconds": Entry(RECIPE, 5.0),
         "path": Entry(TRANSIENT, "/models"),
     },
     "filters.overlap": {"min": NUMBER, "max": Entry(THRESHOLD, 0.5)},
+    "filters.second_voice": {"min": NUMBER, "max": Entry(THRESHOLD, 0.5)},
     "filters.speaker_purity": {
         "path": Entry(TRANSIENT, "/models"), "min": Entry(THRESHOLD, 0.1), "max": NUMBER,
     },

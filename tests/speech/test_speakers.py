@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
@@ -19,9 +20,10 @@ from flows import checks, settings
 from tasks import plugins
 from tasks.audio import Clip
 from tasks.base.errors import ConfigError
+from tasks.base.schema.tables import TURN
 from tasks.diarizers import Turn, _linking, _tracks, _windows, given, segments
 from tasks.filters import overlap as overlap_filter
-from tasks.filters import speaker_purity, speakers
+from tasks.filters import second_voice, speaker_purity, speakers
 from tasks.models import registry
 from tasks.plugins.rules import judge
 from tasks.recording import Segment, turns
@@ -29,7 +31,7 @@ from tasks.recording.turns import Voices
 from tasks.segmenters import Segmenter, Span, vad, whole
 from tasks.segmenters._at_turns import GROW_S, AtTurns, stretches
 from tasks.settings import Plugin
-from tasks.shard_store import recipe, whole_job
+from tasks.shard_store import cuts, recipe, whole_job
 from tasks.speech.embedding import fbank, unit
 from tests.bench import _conversations, _turn_scores
 from tests.helpers import corpus
@@ -73,15 +75,41 @@ def test_who_speaks_how_long() -> None:
     assert [(t.start, t.end, t.speaker) for t in inside] == [(0, 5, 0), (0, 10, 1), (0, 10, 1)]
 
 
+def test_probabilities_of_a_second_voice_are_those_of_parts() -> None:
+    sure, doubted = replace(turn(100, 140, 0), both=bytes([0, 0, 200, 40])), turn(200, 300, 1)
+    assert turns.doubtful([sure, doubted], 0.15) == [(120, 140)]
+    assert turns.doubtful([sure, doubted], 0.5) == [(120, 130)]
+    assert turns.doubtful([sure, doubted], 1.0) == []
+    (inside,) = turns.within([sure], 120, 130)
+    assert inside.both == bytes([200])
+
+
+def test_how_much_another_voice_speaks() -> None:
+    own = replace(turn(0, 60, 0), both=bytes([0, 51]))
+    clip = Clip.of(np.zeros(100, np.float32), RATE)
+    settings = second_voice.Settings()
+    assert second_voice.measure(clip, settings) == {"second_voice": None}
+    clip = replace(clip, turns=(turn(0, 60, 0),))
+    assert second_voice.measure(clip, settings) == {"second_voice": None}, "an earlier release's"
+    clip = replace(clip, turns=(own, turn(60, 80, 1)))
+    found = second_voice.measure(clip, settings)["second_voice"]
+    assert found == pytest.approx((60 * 0.1 + 20) / 80)
+
+
 # --- cutting --------------------------------------------------------------------------------------
 
 
 def cut(
-    some: list[Turn], count: int, blocks: list[int], shortest: int = 0, edge: int = 0
+    some: list[Turn],
+    count: int,
+    blocks: list[int],
+    shortest: int = 0,
+    edge: int = 0,
+    second: float = 1.0,
 ) -> list[Span]:
     rate = RATE
     segmenter: Segmenter = AtTurns(
-        Voices(tuple(some), shortest, edge=edge),
+        Voices(tuple(some), shortest, edge=edge, second=second),
         rate,
         lambda: whole.start(whole.Settings(), rate, ()),
     )
@@ -106,6 +134,31 @@ def test_stretches_are_cut_by_themselves() -> None:
         (700, 950, "utterance", None, 0),
         (950, 1000, "non_speech", None, None),
     ]
+
+
+def test_where_a_second_voice_is_likely_enough_is_left_out() -> None:
+    some = [replace(turn(0, 400, 0), both=bytes([0, 100, 0, 0]))]
+    spans = cut(some, 400, [400], second=0.15)
+    assert [(s.start, s.end, s.kind, s.reason) for s in spans] == [
+        (0, 100, "utterance", None),
+        (100, 200, "unsegmented", "overlap"),
+        (200, 400, "utterance", None),
+    ]
+    assert [s.kind for s in cut(some, 400, [400])] == ["utterance"]
+
+
+def test_turns_of_an_earlier_release_are_read_and_cut_as_they_were() -> None:
+    stored = {"start": 0, "end": 4, "speaker": 0, "name": None, "confidence": None, "voice": b""}
+    kind = pa.list_(pa.struct([f for f in TURN if f.name != "both"]))
+    table = pa.table({"kind": ["turns"], "cut": ["r"], "turns": pa.array([[stored]], kind)})
+    found: dict[str, Any] = {}
+    cuts.merge_turns(found, table)
+    cuts.merge_turns(found, table.set_column(2, "turns", table["turns"].cast(pa.list_(TURN))))
+    assert found == {"r": (Turn(0, 4, 0),)}
+    plain = recipe.cutting_at_turns(Plugin(use="segments"))
+    assert plain == {"edge_seconds": 0.15, "min_turn_seconds": 0.5, "mixed": False}
+    strict = Plugin(use="segments", max_second_voice=0.1)
+    assert recipe.cutting_at_turns(strict) == {**plain, "max_second_voice": 0.1}
 
 
 def test_short_stretches_are_left_out() -> None:

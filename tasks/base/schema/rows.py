@@ -81,6 +81,7 @@ class TurnRow(TypedDict):
     name: str | None
     confidence: float | None
     voice: bytes
+    both: bytes | None  # null in what earlier releases stored
 
 
 class CutRow(TypedDict):

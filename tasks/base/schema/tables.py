@@ -49,6 +49,7 @@ TURN = pa.struct(
         ("name", S),
         ("confidence", F64),
         ("voice", pa.binary()),
+        ("both", pa.binary()),
     ]
 )
 

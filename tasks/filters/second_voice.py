@@ -1,0 +1,39 @@
+"""How much of an utterance another voice than its own speaks, alone or over it, by the turns of
+`speakers`.
+
+The time of other speakers' turns, and of its own speaker's the probability that a second voice
+speaks too, over the time of all turns. `speakers.max_second_voice` leaves the likeliest parts out
+of clips before. Null without diarization, and where its turns have no such probabilities.
+"""
+
+from __future__ import annotations
+
+from tasks.audio import Clip
+from tasks.recording import turns
+from tasks.settings import StageSettings, Threshold
+
+VERSION = 1
+AFTER_ALL = True
+COLUMNS = {"second_voice": ("1", "share of the speech in which another voice speaks")}
+REASONS = {"second_voice": ("one_voice", "several_voices")}
+
+
+class Settings(StageSettings):
+    """Limits on the share."""
+
+    min: float | None = Threshold(None, "Smallest share kept.", ge=0, le=1)
+    max: float | None = Threshold(0.1, "Largest share kept.", ge=0, le=1)
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    if not clip.turns or not any(turn.both for turn in clip.turns):
+        return {"second_voice": None}
+    spoken = turns.voices_in(clip.turns, 0, clip.num_samples)
+    own = min(spoken, key=lambda speaker: (-spoken[speaker], speaker))
+    doubt = sum(
+        (turn.end - turn.start) * sum(turn.both) / len(turn.both) / 255
+        for turn in clip.turns
+        if turn.speaker == own and turn.both
+    )
+    whole = sum(spoken.values())
+    return {"second_voice": min((whole - spoken[own] + doubt) / whole, 1.0)}

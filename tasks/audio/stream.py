@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NoReturn, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from tasks.audio.damage.alignment import lost_since
 from tasks.audio.damage.promise import promise
 from tasks.audio.decoders import BROKEN, opened, words_of
 from tasks.audio.types import AGAIN, Header, Samples
+from tasks.base.counting import counted
 from tasks.base.errors import ItemError
 from tasks.recording import Locator
 from tasks.recording.container import as_file, failure, size_of
@@ -46,7 +48,11 @@ class Stream:
             if failed is not None:
                 raise item_error(failed) from failed
             raise
-        self.header = self._decoder.header
+        try:
+            self.header = _heard(self._decoder.header, locator)
+        except ItemError:
+            self.close()
+            raise
         self.rate, self.channels = self.header.rate, self.header.channels
         self.format, self.weights = self.header.format, self.header.weights
         self.notes = notes  # oddities that lose no audio
@@ -69,12 +75,16 @@ class Stream:
         ItemError `decode_error`, `truncated`, `non_finite`, `empty`, `unreachable`, or that of a
         limit, with the samples decoded.
         """
-        frames = max(min(frames, BLOCK_VALUES // max(self.channels, 1)), 1)
+        picked = self.header.picked
+        decoded_channels = max(self._decoder.header.channels, 1)
+        frames = max(min(frames, BLOCK_VALUES // decoded_channels), 1)
         bad: int | None = None  # the first sample that is not finite
         limits = self._limits
         most = limits.most(self.rate, self.channels, self._size) if limits else sys.maxsize
         try:
             for block in self._decoder.read(frames):
+                if picked is not None:
+                    block = np.ascontiguousarray(block[:, picked])
                 if bad is None and not all_finite(block):
                     bad = self.decoded + int(np.isfinite(block).all(axis=1).argmin())
                 self.decoded += len(block)
@@ -145,6 +155,20 @@ class Stream:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _heard(header: Header, locator: Locator) -> Header:
+    """The header of the channels that are asked for. ItemError `unreadable` if there is no such
+    channel."""
+    channels = locator.channels
+    if channels is None or channels == (*range(header.channels),):
+        return header
+    if locator.or_only and header.channels == 1:
+        return header
+    if lacking := [number for number in channels if number >= header.channels]:
+        what = f"it has {counted(header.channels, 'channel')}, and no channel {lacking[0]}"
+        raise ItemError("unreadable", f"{what}, counted from 0; correct the channel in the source")
+    return replace(header, channels=len(channels), weights=None, picked=channels)
 
 
 def open_stream(locator: Locator, limits: Limits | None = None) -> Stream:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.recording.faults import Fault
+from tasks.recording.locator import Channels
 
 Samples = NDArray[np.float32]
 #: Of each channel in the mix to one.
@@ -33,6 +34,7 @@ class Header:
     decoder: str  # soundfile | av | whole: a short FLAC file at once
     weights: Weights | None = None  # None: the mix is the plain mean
     track: int = 0  # of the file's audio tracks, from 0
+    picked: Channels | None = None  # of the file's channels, those that are heard; None: all
 
 
 class Decoder(Protocol):

@@ -15,6 +15,7 @@ from tasks.base.schema import RecordingRow
 from tasks.recording.turns import Turn
 from tasks.shard_store.cuts import segments_of
 from tasks.shard_store.shard_view import ShardView
+from tasks.shard_store.stored_shard import part_of
 from tasks.speech.embedding import SIZE, unit
 
 BYTES = 2 * SIZE
@@ -22,7 +23,7 @@ VOICES = pa.schema(
     {
         "recording": pa.string(),
         "number": pa.int32(),  # of the person in the recording, from 1
-        "content": pa.string(),  # of the recording
+        "content": pa.string(),  # of the recording, by `part_of`
         "seconds": pa.float64(),  # that the person speaks
         "vector": pa.binary(BYTES),  # float16 [192], of length 1
     }
@@ -68,7 +69,7 @@ def of_turns(recording: RecordingRow, turns: tuple[Turn, ...], rate: int) -> lis
         {
             "recording": recording["recording"],
             "number": speaker + 1,
-            "content": recording["content"],
+            "content": part_of(recording),
             "seconds": seconds[speaker],
             "vector": unit(total.astype(np.float32)).astype("<f2").tobytes(),
         }

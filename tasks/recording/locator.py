@@ -6,6 +6,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+#: Numbers of a file's channels, from 0, in order.
+Channels = tuple[int, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Locator:
@@ -14,7 +17,8 @@ class Locator:
     A whole file (`path`), a byte range of it (`offset`, `length`: a tar member), or a cell of a
     Parquet file (`row`, `column`). `path` may hold surrogate escapes for names that are not UTF-8
     (`os.fsdecode`); `dumps` preserves them. `track`: of its audio tracks, from 0; None: the one
-    that is flagged as default, or the first that is not silent.
+    that is flagged as default, or the first that is not silent. `channels`: those that are heard;
+    None: all of them. `or_only`: where the file has one channel, it is the one that is meant.
     """
 
     path: str
@@ -23,6 +27,8 @@ class Locator:
     row: int | None = None
     column: str | None = None
     track: int | None = None
+    channels: Channels | None = None
+    or_only: bool | None = None
 
     def dumps(self) -> str:
         """JSON without the fields that are None."""
@@ -31,7 +37,10 @@ class Locator:
 
     @classmethod
     def loads(cls, text: str) -> Locator:
-        return cls(**json.loads(text))
+        fields = json.loads(text)
+        if "channels" in fields:
+            fields["channels"] = tuple(fields["channels"])
+        return cls(**fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +56,8 @@ class TimedWord:
 class Segment:
     """A span of a recording that the source names, in seconds; `end` None means to the end.
 
-    `words`: the times of its words, where the source has them; in order of time.
+    `words`: the times of its words, where the source has them; in order of time. `channels`: those
+    of the file that it is of; None: the source does not say.
     """
 
     start: float
@@ -57,6 +67,7 @@ class Segment:
     speaker: str | None = None
     language: str | None = None
     words: tuple[TimedWord, ...] | None = None
+    channels: Channels | None = None
 
 
 @dataclass(frozen=True, slots=True)

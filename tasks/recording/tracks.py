@@ -1,7 +1,7 @@
-"""Which audio track of a recording's file is read, by its row.
+"""Which audio track of a recording's file is read, and which of its channels, by its row.
 
-The choice is made once, when a recording is probed, and kept in its format: `matroska/flac#1`.
-Rows of before name no track: the first one was read.
+Both are found once, when a recording is probed. The track is kept in its format,
+`matroska/flac#1`; rows of before name none: the first one was read.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tasks.base.schema import RecordingRow
-from tasks.recording.locator import Locator
+from tasks.recording.locator import Channels, Locator
 
 NOT_READ = "its audio track"  # the note on a track begins so
 
@@ -24,6 +24,18 @@ def track_of(row: RecordingRow) -> int:
     return int((row["format"] or "").partition("#")[2] or 0)
 
 
+def channels_of(row: RecordingRow) -> Channels | None:
+    """The channels that are heard of a recording that was probed; None: all of its file."""
+    return tuple(row.get("channels") or ()) or None
+
+
+def channel_of(row: RecordingRow) -> int | None:
+    """The one channel that is heard; None: several, or all of the file."""
+    channels = channels_of(row)
+    return channels[0] if channels is not None and len(channels) == 1 else None
+
+
 def locator_of(row: RecordingRow) -> Locator:
-    """Where the bytes of a recording that was probed are, and which track of them is read."""
-    return replace(Locator.loads(row["locator"]), track=track_of(row))
+    """Where the bytes of a recording that was probed are, and what of them is read."""
+    where = Locator.loads(row["locator"])
+    return replace(where, track=track_of(row), channels=channels_of(row))

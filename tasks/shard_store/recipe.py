@@ -16,6 +16,7 @@ from functools import lru_cache
 from tasks import plugins
 from tasks.base.json_types import JsonObject
 from tasks.recording import Segment
+from tasks.recording.locator import Channels
 from tasks.served import llm_text
 from tasks.settings import (
     SECRET,
@@ -72,11 +73,17 @@ def _head(*parts: object) -> str:
     return _canonical(parts)[:-1]
 
 
-def of_samples(content: str, channels: int, track: int = 0) -> str:
-    """What cuts, turns and PCM take for a recording's content: its digest, the track unless it is
-    the first, and how more than two channels are mixed."""
-    how = [*([f"track {track}"] if track else []), *([MIXED] if channels > 2 else [])]
-    return " ".join([content, *how])
+def of_part(content: str, track: int = 0, picked: Channels | None = None) -> str:
+    """What of a file a recording is: its digest, the track unless it is the first, and the channels
+    unless they are all."""
+    channels = [] if picked is None else ["channel", *map(str, picked)]
+    return " ".join([content, *([f"track {track}"] if track else []), *channels])
+
+
+def of_samples(content: str, channels: int, track: int = 0, picked: Channels | None = None) -> str:
+    """What cuts, turns and PCM take for a recording's content: `of_part`, and how more than two
+    channels are mixed."""
+    return " ".join([of_part(content, track, picked), *([MIXED] if channels > 2 else [])])
 
 
 @lru_cache(maxsize=256)  # asked for with each utterance

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from tasks.base.schema import EnhancedRow, RecordingRow, TranscriptRow
 from tasks.recording import Segment
 from tasks.recording.limits import Limits
-from tasks.recording.tracks import track_of
+from tasks.recording.tracks import channels_of, track_of
 from tasks.recording.turns import Turn
 from tasks.settings import Plugin
 from tasks.settings.job import Job
@@ -197,4 +197,11 @@ def _channels(recording: RecordingRow) -> int:
 
 def samples_of(recording: RecordingRow) -> str:
     """What recipes take for the content of a recording that was hashed."""
-    return recipe.of_samples(str(recording["content"]), _channels(recording), track_of(recording))
+    content, picked = str(recording["content"]), channels_of(recording)
+    return recipe.of_samples(content, _channels(recording), track_of(recording), picked)
+
+
+def part_of(recording: RecordingRow) -> str:
+    """What of which bytes a recording that was hashed is."""
+    content, picked = str(recording["content"]), channels_of(recording)
+    return recipe.of_part(content, track_of(recording), picked)

@@ -136,7 +136,10 @@ def settings_of(job: Job) -> JsonObject:
 
 
 def _asked(settings: JsonObject) -> JsonObject:
-    return {name: v for name, v in settings.items() if v != UNASKED.get(name, ...)}
+    asked = {name: v for name, v in settings.items() if v != UNASKED.get(name, ...)}
+    if isinstance(columns := asked.get("columns"), dict):  # of a source
+        asked["columns"] = {k: v for k, v in columns.items() if (k, v) != ("channel", None)}
+    return asked
 
 
 def _transcribing(settings: TranscribeSettings) -> JsonObject:

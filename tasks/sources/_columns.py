@@ -26,6 +26,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "start": ("start", "begin", "start_time", "begin_time", "offset", "start_s", "onset"),
     "end": ("end", "stop", "end_time", "stop_time", "end_s"),
     "duration": ("duration", "dur", "duration_s", "duration_seconds"),
+    "channel": ("channel", "channel_id", "audio_channel", "chan"),
 }
 LOOKED = 1000  # rows whose values and keys are looked at
 LEAST_WORDS = 3  # of most values in a column of texts

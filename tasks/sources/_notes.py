@@ -20,6 +20,7 @@ _WORDS = {
     "language": "a language",
     "start": "a time",
     "end": "a time",
+    "channel": "a channel",
 }
 
 

@@ -14,6 +14,7 @@ from tasks.base.arrays import Bools, Int64s
 from tasks.base.errors import ItemError
 from tasks.recording import Ignored, Segment
 from tasks.recording.names import recording_name
+from tasks.sources._channels import channels_field
 from tasks.sources._layouts.folders import audio_below
 from tasks.sources._layouts.rows import Described, Found
 from tasks.sources._lists import (
@@ -81,13 +82,13 @@ def _recordings(layout: Found, keys: Int64s, language: str | None) -> Entries:
                 yield bad_line(row.file, row.number + 1, why)
                 break
             continue
-        group = groups.setdefault(line.path, Group(line))
+        group = groups.setdefault(line.path, Group())
         if why_not := group.add(line):
             yield Ignored(line_name(row.file, row.number), why_not)
         if is_last:
-            yield groups.pop(line.path).recording(layout.root)
+            yield from groups.pop(line.path).recordings(layout.root)
     for group in groups.values():
-        yield group.recording(layout.root)
+        yield from group.recordings(layout.root)
 
 
 def _line(row: Described, root: str, stated: str | None) -> Line:
@@ -108,4 +109,5 @@ def _line(row: Described, root: str, stated: str | None) -> Line:
         speaker=cell_field(row.speaker),
         language=language,
     )
-    return Line(path, str(audio), start is None and end is None, segment)
+    whole = start is None and end is None
+    return Line(path, str(audio), whole, segment, channels_field(row.channel))

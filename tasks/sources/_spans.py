@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from tasks.base.errors import ItemError
-from tasks.recording import Ignored, Recording, Segment
+from tasks.recording import Ignored, Recording, Segment, by_channel
+from tasks.recording.locator import Channels
 from tasks.sources._lists import Entries, again, bad_line, line_name, of_file
 from tasks.sources._paths import listed_name
 from tasks.storage import bounds
-
-#: A clip is made of all channels together, and would hold what its text does not.
-APART = "its segments are of different channels; write each channel to a file of its own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,7 @@ class Line:
     written: str
     whole: bool
     segment: Segment
-    channels: tuple[int, ...] | None = None
+    channels: Channels | None = None
     length: bool = False
 
     def again(self, former: Line) -> bool:
@@ -35,16 +34,13 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """The lines of one file; `segments` is an ordered set."""
+class _Part:
+    """The lines about the same channels of a file; `segments` is an ordered set."""
 
     first: Line
     segments: dict[Segment, None] = field(default_factory=dict)
-    channels: set[tuple[int, ...] | None] = field(default_factory=set)
 
     def add(self, line: Line) -> str | None:
-        """Take a line; why it is left aside, where a line before says the same or another thing."""
-        self.channels.add(line.channels)
         if self.segments and (
             self.first.whole
             or line.whole
@@ -60,8 +56,6 @@ class Group:
     def recording(self, root: str) -> Recording:
         line = self.first
         recording = of_file(listed_name(line.path, line.written, root), line.path)
-        if len(self.channels) > 1 and recording.error is None:
-            return replace(recording, error=("unsupported", APART))
         one = line.segment
         # Word times need a segment to be cut from, even where it is the whole file.
         if not (line.whole or line.length) or len(self.segments) > 1 or one.words:
@@ -79,6 +73,21 @@ class Group:
             error=recording.error,
             length=one.end,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The lines of one file, by the channels of it that they are about."""
+
+    parts: dict[Channels | None, _Part] = field(default_factory=dict)
+
+    def add(self, line: Line) -> str | None:
+        """Take a line; why it is left aside, where a line before says the same or another thing."""
+        return self.parts.setdefault(line.channels, _Part(line)).add(line)
+
+    def recordings(self, root: str) -> Iterator[Recording]:
+        for channels, part in self.parts.items():
+            yield by_channel.named(part.recording(root), channels, self.parts)
 
 
 def grouped(
@@ -99,7 +108,7 @@ def grouped(
             if isinstance(text, ItemError):
                 raise text
             for line in parse(text):
-                group = groups.setdefault(line.path, Group(line))
+                group = groups.setdefault(line.path, Group())
                 if why_not := group.add(line):
                     yield Ignored(line_name(path, number), why_not)
         except (ItemError, ValueError) as error:
@@ -110,8 +119,7 @@ def grouped(
                 yield bad_line(path, number + 1, why)
                 break
     names: set[str] = set()
-    for group in groups.values():
-        recording = group.recording(root)
+    for recording in chain.from_iterable(group.recordings(root) for group in groups.values()):
         if recording.path in names:
             # Two spellings of one path, one through `..`: perhaps the same file.
             yield Ignored(recording.path, "duplicate_path")

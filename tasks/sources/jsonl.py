@@ -23,7 +23,7 @@ from pydantic import Field
 from tasks.recording import Segment
 from tasks.settings import StageSettings
 from tasks.settings.base import WORDS
-from tasks.sources import _notes
+from tasks.sources import _channels, _notes
 from tasks.sources._columns import LOOKED
 from tasks.sources._lists import (
     Entries,
@@ -42,7 +42,11 @@ from tasks.storage import urls
 
 Columns = dict[str, tuple[str, ...]]
 
-_WHO = {"speaker": ("speaker", "spk", "speaker_id"), "language": ("language", "lang")}
+_WHO = {
+    "speaker": ("speaker", "spk", "speaker_id"),
+    "language": ("language", "lang"),
+    "channel": ("channel",),
+}
 _WENET: Columns = {
     "audio": ("wav",),
     "id": ("key", "id"),
@@ -75,6 +79,9 @@ class ColumnSettings(StageSettings):
         description="Length of the span, from start or from 0; used where end is not.",
         json_schema_extra=WORDS,
     )
+    channel: str | None = Field(
+        None, description="Channel of the file, from 0, or a list of them.", json_schema_extra=WORDS
+    )
     words: str | None = Field(
         None,
         description="Times of words in the file, in their order: a list of {word, start, end} or "
@@ -99,7 +106,9 @@ def recordings(settings: Settings) -> Entries:
     root = list_root(path, settings.root)
     given = _given(settings)
     head = _head(path)
-    _notes.check_languages(head, _columns_of(head, given), settings)
+    columns = _columns_of(head, given)
+    _notes.check_languages(head, columns, settings)
+    _channels.check(head, columns.get("channel", ()), settings.path)
     stated = settings.language
     return grouped(path, root, urls.lines(path), lambda line: _parse(line, root, given, stated))
 
@@ -168,4 +177,5 @@ def _parse(
         words=timed_words(get("words")),
     )
     whole = start is None and finish is None
-    yield Line(path, str(get("audio")), whole, segment, length=length and finish is not None)
+    channels = _channels.channels_field(get("channel"))
+    yield Line(path, str(get("audio")), whole, segment, channels, length and finish is not None)

@@ -1,7 +1,9 @@
-"""A Kaldi data folder: `wav.scp`, and `text`, `segments` and `utt2spk` if they exist.
+"""A Kaldi data folder: `wav.scp`, and `text`, `segments`, `utt2spk` and `reco2file_and_channel` if
+they exist.
 
 With `segments`, a recording carries its utterances; one without any carries an empty tuple, as
-Kaldi uses nothing of it. Pipes in `wav.scp` are never run.
+Kaldi uses nothing of it. A fifth field of `segments` is a channel, from 0; in
+`reco2file_and_channel` channels are A and B, or numbers from 1. Pipes in `wav.scp` are never run.
 """
 
 from __future__ import annotations
@@ -16,9 +18,12 @@ from pydantic import Field
 
 from tasks.base.errors import ConfigError, ItemError
 from tasks.recording import Ignored, Recording, Segment
+from tasks.recording.by_channel import side
+from tasks.recording.locator import Channels, Locator
 from tasks.recording.names import display_text, recording_name, safe_name
 from tasks.settings import SourceSettings
 from tasks.settings.base import READ
+from tasks.sources._channels import channels_field
 from tasks.sources._lists import (
     Entries,
     again,
@@ -32,6 +37,7 @@ from tasks.sources._lists import (
 from tasks.sources._paths import display_path, list_file, list_root, resolve, source_root
 from tasks.storage import urls
 
+SIDES = "reco2file_and_channel"
 _ARCHIVE_OFFSET = re.compile(r":\d+\Z")
 
 
@@ -52,6 +58,7 @@ class _Tables:
     speaker: dict[str, str | None] = field(default_factory=dict)
     segments: dict[str, list[Segment]] | None = None
     utterances: set[str] = field(default_factory=set)
+    channels: dict[str, Channels | None] = field(default_factory=dict)
 
 
 def recordings(settings: Settings) -> Entries:
@@ -60,7 +67,7 @@ def recordings(settings: Settings) -> Entries:
     if not stat.S_ISDIR(status.st_mode):
         raise ConfigError(f"source {display_text(settings.path)!r} is not a Kaldi data folder")
     scp = list_file(os.path.join(folder, "wav.scp"))
-    present = {n for n in ("text", "utt2spk", "segments") if urls.named(f"{folder}/{n}")}
+    present = {n for n in ("text", "utt2spk", "segments", SIDES) if urls.named(f"{folder}/{n}")}
     for name in present:
         list_file(os.path.join(folder, name))
     root = list_root(scp, settings.root)
@@ -73,6 +80,12 @@ def _list(folder: str, root: str, present: set[str]) -> Entries:
         yield from _table(os.path.join(folder, "text"), tables.text)
     if "utt2spk" in present:
         yield from _table(os.path.join(folder, "utt2spk"), tables.speaker)
+    if SIDES in present:
+        sides: dict[str, str | None] = {}
+        yield from _table(os.path.join(folder, SIDES), sides)
+        written = {key: (rest or "").split() for key, rest in sides.items()}
+        names = {fields[1] for fields in written.values() if len(fields) == 2}
+        tables.channels = {k: side(f[1], names) for k, f in written.items() if len(f) == 2}
     if "segments" in present:
         tables.segments = {}
         yield from _segments(os.path.join(folder, "segments"), tables)
@@ -112,18 +125,18 @@ def _segments(path: str, tables: _Tables) -> Entries:
     assert tables.segments is not None
     for number, line in urls.lines(path):
         fields = re.split(r"[ \t]+", line.strip(" \t\r")) if line is not None else []
-        if len(fields) == 5:
-            yield bad_line(path, number, "a channel field is not supported", "unsupported")
+        if len(fields) not in (4, 5):
+            yield bad_line(path, number, "not `utterance recording start end [channel]`")
             continue
-        if len(fields) != 4:
-            yield bad_line(path, number, "not `utterance recording start end`")
-            continue
-        utterance, recording, start, end = fields
+        utterance, recording, start, end, *channel = fields
         if utterance in tables.utterances:
             yield Ignored(_entry(path, utterance, number), "duplicate_key")
             continue
         try:
             begin, finish = checked_span(seconds_field(start), seconds_field(end))
+            channels = channels_field(channel)
+            if channel and channels is None:
+                raise ValueError(f"{channel[0][:20]!r} is no channel; they are counted from 0")
         except ValueError as error:
             yield bad_line(path, number, error)
             continue
@@ -134,6 +147,7 @@ def _segments(path: str, tables: _Tables) -> Entries:
             display_text(utterance),
             tables.text.get(utterance),
             tables.speaker.get(utterance),
+            channels=channels,
         )
         tables.segments.setdefault(recording, []).append(segment)
 
@@ -169,12 +183,18 @@ def _recording(scp: str, root: str, tables: _Tables, key: str, written: str) -> 
     segments = None if tables.segments is None else tuple(tables.segments.get(key, ()))
     return replace(
         recording,
+        locator=_sided(recording.locator, tables.channels.get(key)),
         source_id=display_text(key),
         text=tables.text.get(key) if segments is None else None,
         speaker=tables.speaker.get(key),
         segments=segments,
         error=error,
     )
+
+
+def _sided(locator: Locator, channels: Channels | None) -> Locator:
+    """`wav.scp` may name a file of that side alone."""
+    return locator if channels is None else replace(locator, channels=channels, or_only=True)
 
 
 def _orphans(tables: _Tables, keys: set[str]) -> Entries:

@@ -6,8 +6,9 @@
 
 Each supervision is a segment, and a cut without any is one itself. With word alignments, long
 segments are cut at sentence ends. Shar folders hold their audio beside the cuts: read them with
-`kind: tar`. A recording whose supervisions are of different channels, one speaker each, fails:
-channels are not read apart. So does a cut whose speed was changed: its times are not the file's.
+`kind: tar`. Each channel that cuts or supervisions name is a recording of its own; where they name
+all that the file has, it is their mix. A cut whose speed was changed fails: its times are not the
+file's.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import BinaryIO, Literal, cast
 
 from tasks.base.errors import ItemError
 from tasks.recording import Segment, TimedWord
+from tasks.recording.locator import Channels
+from tasks.sources._channels import channels_field
 from tasks.sources._lists import (
     Entries,
     ListSettings,
@@ -67,7 +70,7 @@ def _text(path: str) -> Iterator[tuple[int, str | None]]:
 def _cut(line: str | None, root: str, stated: str | None) -> Iterator[Line]:
     """A line for each supervision of a cut."""
     cut = json_object(line)
-    written = _source(cut.get("recording"))
+    written, present = _source(cut.get("recording"))
     path = resolve(root, written)
     start, length = _number(cut, "start"), _number(cut, "duration")
     supervisions = cut.get("supervisions") or [{"id": cut.get("id"), "duration": length}]
@@ -88,17 +91,13 @@ def _cut(line: str | None, root: str, stated: str | None) -> Iterator[Line]:
             language=language_field(one.get("language"), stated),
             words=_words(one.get("alignment"), begin, end, start),
         )
-        yield Line(path, written, False, segment, _channels(one.get("channel", heard)))
+        channels = channels_field(one.get("channel", heard))
+        yield Line(path, written, False, segment, None if channels == present else channels)
 
 
-def _channels(stated: object) -> tuple[int, ...] | None:
-    """A channel or a list of them; None if there is neither."""
-    channels = stated if isinstance(stated, list) else [stated]
-    return tuple(sorted(c for c in channels if isinstance(c, int))) or None
-
-
-def _source(recording: object) -> str:
-    """The path of a recording in one file, as it is; ValueError if it is something else."""
+def _source(recording: object) -> tuple[str, Channels | None]:
+    """The path of a recording in one file, as it is, and all channels of the file, where it says
+    so; ValueError if it is something else."""
     sources = recording.get("sources") if isinstance(recording, dict) else None
     transforms = recording.get("transforms") if isinstance(recording, dict) else None
     for transform in transforms if isinstance(transforms, list) else ():
@@ -109,7 +108,7 @@ def _source(recording: object) -> str:
     kind, written = sources[0].get("type"), sources[0].get("source")
     if kind not in ("file", "url") or not isinstance(written, str):
         raise ItemError("unsupported", f"a recording of type {kind!r}; only files are read")
-    return written
+    return written, channels_field(sources[0].get("channels"))
 
 
 def _number(values: dict[str, object], name: str) -> float:

@@ -24,7 +24,7 @@ from tasks.recording.file_kinds import HEAD
 from tasks.recording.names import display_text
 from tasks.settings import SourceSettings, StageSettings
 from tasks.settings.base import WORDS
-from tasks.sources import _columns, _notes, _text_encoding, kaldi
+from tasks.sources import _channels, _columns, _notes, _text_encoding, kaldi
 from tasks.sources._audio_places import FOLDERS, LOOKED, is_there, place_of
 from tasks.sources._delimited import SEPARATORS, form_of
 from tasks.sources._layouts import LAYOUTS, found_in
@@ -78,6 +78,9 @@ class ColumnSettings(StageSettings):
     duration: str | None = Field(
         None, description="Length of the span; used where start is.", json_schema_extra=WORDS
     )
+    channel: str | None = Field(
+        None, description="Channel of the file, from 0.", json_schema_extra=WORDS
+    )
 
     @field_validator("*", mode="before")
     @classmethod
@@ -129,6 +132,7 @@ def recordings(settings: Settings) -> Entries:
     layout = _found(settings)
     for part in layout.parts[:LOOKED_PARTS]:
         _notes.check_languages(part.records.head, part.roles, settings)
+        _channels.check(part.records.head, part.roles.get("channel", ()), settings.path)
     return listed(layout, settings.language)
 
 

@@ -51,6 +51,7 @@ def _probed(row: RecordingRow) -> RecordingRow:
         "header_channels": header.channels,
         "header_seconds": seconds,
         "format": tracks.noted(header.format, header.track),
+        "channels": None if header.picked is None else list(header.picked),
     }
 
 

@@ -44,6 +44,7 @@ def table(clips: list[Clip], texts: dict[str, str] | None = None) -> pa.Table:
             "id": pa.array([c[0] for c in clips], pa.string()),
             "dataset": pa.array(["c"] * len(clips), pa.string()),
             "recording": pa.array([f"c/{c[1]}" for c in clips], pa.string()),
+            "channel": pa.array([None] * len(clips), pa.int32()),
             "source_id": pa.array([f"key-{c[0]}" for c in clips], pa.string()),
             "speaker": pa.array([c[2] for c in clips], pa.string()),
             "sha256": pa.array([c[3] for c in clips], pa.string()),
@@ -258,7 +259,7 @@ def test_random_growth(versions: list[set[tuple[int, int, int]]], seed: int, ran
         kept = [c for c in clips if where[c[0]]]
         assert last & set(where) <= {c[0] for c in kept}
         published = table(kept).set_column(
-            8, "split", pa.array([where[c[0]] for c in kept], pa.string())
+            9, "split", pa.array([where[c[0]] for c in kept], pa.string())
         )
         assert faults_of(published, found.table) == []
         for column in (1, 2, 3):
@@ -311,7 +312,7 @@ def test_a_table_in_parts_is_written_as_the_whole(
 def test_verify_finds_who_is_on_two_sides() -> None:
     clips: list[Clip] = [("a", "r1", "s", "p1", 1.0), ("b", "r2", "s", "p2", 1.0)]
     _, found = sides(clips, splits={"dev": 0.5})
-    parted = table(clips).set_column(8, "split", pa.array(["train", "dev"]))
+    parted = table(clips).set_column(9, "split", pa.array(["train", "dev"]))
     faults = faults_of(parted, found.table)
     assert "the speaker c/s is in two splits" in faults
     assert any("differ in the split of a recording" in fault for fault in faults)
@@ -593,3 +594,20 @@ def test_late_verdicts_are_as_if_all_were_judged_again(
     assert whole.ledger.equals(found.ledger)
     assert whole.utterances.equals(found.utterances)
     assert whole.rows.equals(found.rows)
+
+
+def test_the_channels_of_a_file_stay_together() -> None:
+    clips: list[Clip] = [
+        (f"{n}-{c}", f"call{n}.wav#{c}", f"spk{n}-{c}", f"{n}{c}", 10.0)
+        for n in range(20) for c in (0, 1)
+    ]  # fmt: skip
+    channels = pa.array([c for _ in range(20) for c in (0, 1)], pa.int32())
+    rows = table(clips).set_column(3, "channel", channels)
+    with split_input.Candidates(asked(splits={"dev": 0.5})) as held:
+        held.add(rows, np.zeros(len(rows), bool))
+        held.finish()
+        found = splits.assign(asked(splits={"dev": 0.5}), held, held.order, parts_of(NOTHING))
+        ids = rows["id"].take(held.order).to_pylist()
+    where = dict(zip(ids, found.split.tolist(), strict=True))
+    assert len({*where.values()}) == 2
+    assert all(where[f"{n}-0"] == where[f"{n}-1"] for n in range(20))

@@ -27,7 +27,9 @@ def test_lines(tmp_path: Path) -> None:
         + line("a", 0.5, 1.25, "ann") + line("b", 0, 2, "bob") + line("a", 3, 0, "cy")
     )  # fmt: skip
     found = rttm.read(str(path))
-    assert found.turns == {"a": [(0.5, 1.75, "ann"), (3, 3, "cy")], "b": [(0, 2, "bob")]}
+    assert found.turns == {
+        "a": [(0.5, 1.75, "ann", "1"), (3, 3, "cy", "1")], "b": [(0, 2, "bob", "1")]
+    }  # fmt: skip
     assert (found.faults, found.fault) == ({}, None)
 
 

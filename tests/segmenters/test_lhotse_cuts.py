@@ -45,22 +45,23 @@ def listed(folder: Path, *cuts: dict[str, Any]) -> list[Recording | Ignored]:
 
 
 @pytest.mark.parametrize(
-    "cuts",
+    ("cuts", "channels"),
     [
-        [cut(0.0, 0), cut(0.5, 1)],
-        [cut(0.0, 0), cut(0.0, 1)],
-        [cut(0.0, BOTH), cut(0.5, 1)],
-        [supervised(0, 1)],
+        ([cut(0.0, 0), cut(0.5, 1)], {"call.wav#0": (0,), "call.wav#1": (1,)}),
+        ([cut(0.0, 0), cut(0.0, 1)], {"call.wav#0": (0,), "call.wav#1": (1,)}),
+        ([cut(0.0, BOTH), cut(0.5, 1)], {"call.wav": None, "call.wav#1": (1,)}),
+        ([supervised(0, 1)], {"call.wav#0": (0,), "call.wav#1": (1,)}),
+        ([cut(0.0, 1)], {"call.wav#1": (1,)}),
+        ([cut(0.0, 0)], {"call.wav": (0,)}),
     ],
-    ids=["in_turn", "at_once", "both_and_one", "supervisions"],
+    ids=["in_turn", "at_once", "both_and_one", "supervisions", "second", "first"],
 )
-def test_speakers_on_channels_of_their_own_are_not_mixed(
-    tmp_path: Path, cuts: list[dict[str, Any]]
+def test_channels_are_recordings_of_their_own(
+    tmp_path: Path, cuts: list[dict[str, Any]], channels: dict[str, tuple[int, ...] | None]
 ) -> None:
-    (found,) = (each for each in listed(tmp_path, *cuts) if isinstance(each, Recording))
-    assert found.error is not None
-    assert found.error[0] == "unsupported"
-    assert "channel" in found.error[1]
+    recordings = [each for each in listed(tmp_path, *cuts) if isinstance(each, Recording)]
+    assert {each.path: each.locator.channels for each in recordings} == channels
+    assert all(len(each.segments or ()) == 1 for each in recordings)
 
 
 @pytest.mark.parametrize(
@@ -78,10 +79,10 @@ def test_cuts_of_the_same_channels_are_read(tmp_path: Path, cuts: list[dict[str,
 def test_a_missing_file_is_told_first(tmp_path: Path) -> None:
     corpus.add(tmp_path, 7, name="call.wav")
     gone = [{**cut(n, n), "recording": {"sources": [_gone()]}} for n in BOTH]
-    (found,) = listed(tmp_path, *gone)
-    assert isinstance(found, Recording)
-    assert found.error is not None
-    assert found.error[0] == "missing"
+    for found in listed(tmp_path, *gone):
+        assert isinstance(found, Recording)
+        assert found.error is not None
+        assert found.error[0] == "missing"
 
 
 def _gone() -> dict[str, str]:

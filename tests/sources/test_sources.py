@@ -282,7 +282,7 @@ def test_kaldi_with_segments(tmp_path: Path) -> None:
     put(
         tmp_path / "list/segments",
         "u1 r1 0.0 1.5\nu2 r1 1.5 -1\nu3 r9 0 1\nu1 r1 0 9\nu4 r1 5 4\nu5 r1 nan 4\n"
-        "u6 r1 0 1 A\nbroken\n",
+        "u6 r1 0 1 north\nbroken\nu7 r1 0 1 1\n",
     )
     put(tmp_path / "list/text", "u1 one\nu2 two\nr1 whole\n")
     put(tmp_path / "list/utt2spk", "u1 s1\nr1 s9\n")
@@ -291,11 +291,12 @@ def test_kaldi_with_segments(tmp_path: Path) -> None:
     assert first.segments == (
         Segment(0.0, 1.5, "u1", "one", "s1"),
         Segment(1.5, None, "u2", "two"),
+        Segment(0.0, 1.0, "u7", channels=(1,)),
     )
     assert (first.text, first.speaker, first.source_id) == (None, "s9", "r1")
     assert second.segments == ()
     assert codes(items) == {
-        "segments:5": "unreadable", "segments:6": "unreadable", "segments:7": "unsupported",
+        "segments:5": "unreadable", "segments:6": "unreadable", "segments:7": "unreadable",
         "segments:8": "unreadable",
     }  # fmt: skip
     assert ignored(items) == {

@@ -496,7 +496,7 @@ FILE = '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd"
         ("a.eaf", b"<a><b></a>", "no ELAN file"),
         ("a.ctm", b"a 1 0.5\n", "line 1 is not `file channel start duration word`"),
         ("a.ctm", b"a 1 x 0.5 one\n", "'x' is no time"),
-        ("a.ctm", b"a 1 0 1 one\na 2 0 1 two\n", "the channels 1, 2"),
+        ("a.ctm", b"a in 0 1 one\na out 0 1 two\n", "'in' is no channel: A, B"),
         ("a.stm", b"b 1 s 0 1 one\nc 1 s 0 1 two\n", "none of its lines is about a"),
         ("a.json", b'{"segments": [', "not JSON"),
         ("a.json", b'{"segments": [{"start": "x", "end": 1, "text": "a"}]}', "not a number"),

@@ -54,6 +54,7 @@ class RecordingRow(TypedDict):
     header_channels: NotRequired[int | None]
     header_seconds: NotRequired[float | None]
     format: NotRequired[str | None]
+    channels: NotRequired[list[int] | None]
     source_id: str | None
     text: str | None
     speaker: str | None
@@ -195,6 +196,7 @@ class UtteranceRow(ScoresRow):
     split: str
     recording: str
     source_path: str
+    channel: NotRequired[int | None]
     start: float
     end: float
     num_samples: int

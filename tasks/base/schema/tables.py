@@ -79,6 +79,7 @@ RECORDINGS = pa.schema(
         column("header_channels", I64, "channels by header"),
         column("header_seconds", F64, "duration by header; never summed", "s"),
         column("format", S, "container/codec"),
+        column("channels", pa.list_(pa.int32()), "channels that are heard, from 0; null: all"),
         column("source_id", S, "the source's own key"),
         column("text", S, "reference text of the whole recording"),
         column("speaker", S, "speaker of the whole recording"),
@@ -206,6 +207,7 @@ UTTERANCES = pa.schema(
         column("split", S, "train, or another name in `package.splits`, such as dev or test"),
         column("recording", S, "dataset name and path in it"),
         column("source_path", S, "original path"),
+        column("channel", pa.int32(), "channel of the file, from 0; null: the mix of all"),
         column("start", F64, "start in the recording", "s"),
         column("end", F64, "end in the recording", "s"),
         column("num_samples", I64, "length", "samples at sample_rate"),
@@ -253,7 +255,7 @@ SPEAKERS = pa.schema(
         column("speaker", S, "who it is, over all recordings: `speaker` of the utterances"),
         column("recording", S, "dataset name and path in it"),
         column("number", pa.int32(), "number of the person in the recording, from 1"),
-        column("content", S, "sha256 of the recording's encoded bytes"),
+        column("content", S, "sha256 of the file's bytes, and which track and channel of it"),
         column("seconds", F64, "that the person speaks there", "s"),
     ]
 )

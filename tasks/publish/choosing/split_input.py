@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tasks.base.arrays import Bools, Int32s, Int64s, UInt64s
 from tasks.corpus import rejections
@@ -21,11 +22,11 @@ from tasks.storage.sorted_keys import Order
 
 #: Columns of a row that splits and weights go by.
 COLUMNS = (
-    *("id", "dataset", "recording", "source_id", "speaker"),
+    *("id", "dataset", "recording", "channel", "source_id", "speaker"),
     *("sha256", "num_samples", "sample_rate", "normalised"),
 )
 #: Of these, the columns that only splits go by.
-NODES = ("dataset", "recording", "speaker", "sha256", "normalised")
+NODES = ("dataset", "recording", "channel", "speaker", "sha256", "normalised")
 
 
 class Candidates(ExitStack):
@@ -91,7 +92,17 @@ class Candidates(ExitStack):
 def columns_of(rows: pa.Table, texts: bool = True) -> tuple[pa.ChunkedArray | pa.Array, ...]:
     """The names of each row's nodes (columns NODES), by kind; `texts`: null unless asked for."""
     text = texts_in(rows) if texts else pa.nulls(len(rows), pa.string())
-    return speakers_in(rows), rows["recording"], rows["sha256"], text
+    return speakers_in(rows), _files_in(rows), rows["sha256"], text
+
+
+def _files_in(rows: pa.Table) -> pa.ChunkedArray:
+    """The name of each row's recording, without its channel: each side of a call is faintly heard
+    in the other."""
+    names = rows["recording"]
+    if "channel" not in rows.column_names or rows["channel"].null_count == len(rows):
+        return names
+    of_file = pc.replace_substring_regex(names, r"#\d+$", "")
+    return pc.if_else(pc.is_valid(rows["channel"]), of_file, names)
 
 
 def texts_in(rows: pa.Table) -> pa.Array:

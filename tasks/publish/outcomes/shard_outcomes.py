@@ -14,6 +14,7 @@ from tasks.base import process_memory
 from tasks.base.schema import LEDGER, UTTERANCES, AnyRow
 from tasks.corpus import outcome_table, voices
 from tasks.publish.planned_columns import LAYOUT_COLUMNS, sources_of
+from tasks.recording.tracks import channel_of
 from tasks.settings.job import Job
 from tasks.shard_store import enhanced, hypotheses, llm_answers, manifest, recipe, text_values
 from tasks.shard_store.utterance import FinalUtterance, Outcome
@@ -94,6 +95,7 @@ def _row(job: Job, shard: str, u: FinalUtterance, computed: Sequence[str]) -> An
         "split": "train",
         "recording": u.cut.recording["recording"],
         "source_path": u.cut.recording["source_path"],
+        "channel": channel_of(u.cut.recording),
         "start": u.cut.start / u.cut.rate,
         "end": u.cut.end / u.cut.rate,
         "num_samples": u.heard.packed["num_samples"],

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from tasks import plugins, storage
 from tasks.base.arrays import Int64s, UInt64s
 from tasks.base.json_types import DatasetJson
-from tasks.base.schema import LEDGER_FILE, UTTERANCES_FILE
+from tasks.base.schema import LEDGER_FILE, UTTERANCES, UTTERANCES_FILE
 from tasks.publish.choosing import corpus_clips
 from tasks.publish.outcomes import shard_outcomes
 from tasks.publish.outcomes.shard_batches import ShardBatch
@@ -112,7 +112,10 @@ def derived(
 
 def all_linkable(job: Job, newest: Path, described: DatasetJson) -> bool:
     """Whether the newest version has all formats as the current settings would write them, so that
-    unchanged shards need no rows. Formats whose files contain their number may need rows anyway."""
+    unchanged shards need no rows. Formats whose files contain their number may need rows anyway,
+    and so do tables of before that lack a column."""
+    if not {*UTTERANCES.names} <= {*tables.schema(newest / UTTERANCES_FILE).names}:
+        return False
     previous = PreviousVersion(newest, described, ())
     return all(
         previous.has_format(plugin) and not plugins.FORMATS.load(plugin.use).NUMBERED

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from tasks.base.errors import ItemError
 from tasks.recording import Segment, TimedWord
+from tasks.recording.locator import Channels
 from tasks.sources._beside import spoken
 from tasks.sources._text_encoding import BAD_TEXT
 from tasks.storage import bounds
@@ -30,6 +31,7 @@ class Cue:
     text: str
     speaker: str | None = None
     words: tuple[TimedWord, ...] | None = None
+    channels: Channels | None = None
 
 
 @dataclass(slots=True)
@@ -53,7 +55,7 @@ class Cues:
         """One for each cue that says something; counts the others."""
         names = spoken.recurring(cue.text for cue in self.cues)
         segments: dict[Segment, None] = {}
-        last = 0.0
+        last: dict[Channels | None, float] = {}
         for cue in sorted(self.cues, key=lambda cue: (cue.start, cue.end or math.inf)):
             says = spoken.said(cue.text, names)
             if not cue.text.strip():
@@ -66,12 +68,14 @@ class Cues:
                 raise ItemError(BAD_TEXT, too_long)
             else:
                 speaker = cue.speaker or says.speaker
-                segment = Segment(cue.start, cue.end, None, says.text, speaker, None, cue.words)
+                timed = cue.words, cue.channels
+                segment = Segment(cue.start, cue.end, None, says.text, speaker, None, *timed)
                 if segment in segments:
                     self.wrong["given twice"] += 1
                     continue
-                self.wrong["in another, which are read"] += cue.start < last - OVERLAP
-                last = max(last, math.inf if cue.end is None else cue.end)
+                before = last.get(cue.channels, 0.0)
+                self.wrong["in another, which are read"] += cue.start < before - OVERLAP
+                last[cue.channels] = max(before, math.inf if cue.end is None else cue.end)
                 segments[segment] = None
         return tuple(segments)
 

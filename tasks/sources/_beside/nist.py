@@ -7,6 +7,8 @@ import re
 
 from tasks.base.errors import ItemError
 from tasks.recording import TimedWord
+from tasks.recording.by_channel import side
+from tasks.recording.locator import Channels
 from tasks.sources._beside.cues import Cue, Cues, joined
 from tasks.sources._lists import SILENT
 from tasks.sources._text_encoding import BAD_TEXT
@@ -16,27 +18,32 @@ NO_SPEECH = ("ignore_time_segment_in_scoring", "inter_segment_gap", "<excluded>"
 
 
 def words(text: str, stem: str) -> Cues:
-    """CTM: `file channel start duration word [confidence]`; all words are one cue."""
+    """CTM: `file channel start duration word [confidence]`; all words of a channel are one cue."""
     rows = _rows(text, stem, 5, "file channel start duration word")
-    spoken = []
-    for _, _, start, duration, word, *_ in rows:
+    sides = _sides(rows)
+    spoken: dict[Channels | None, list[TimedWord]] = {}
+    for _, channel, start, duration, word, *_ in rows:
         if word not in SILENT and not word.startswith("<"):
-            spoken.append(TimedWord(word, _number(start), _number(start) + _number(duration)))
-    spoken.sort(key=lambda word: word.start)
+            timed = TimedWord(word, _number(start), _number(start) + _number(duration))
+            spoken.setdefault(sides[channel], []).append(timed)
     cues = Cues()
-    if spoken:
-        cues.add(Cue(0.0, None, joined(spoken), words=tuple(spoken)))
+    for channels, heard in spoken.items():
+        heard.sort(key=lambda word: word.start)
+        cues.add(Cue(0.0, None, joined(heard), words=tuple(heard), channels=channels))
     return cues
 
 
 def segments(text: str, stem: str) -> Cues:
     """STM: `file channel speaker start end [<label>] text`."""
     cues = Cues()
-    for row in _rows(text, stem, 5, "file channel speaker start end text"):
+    rows = _rows(text, stem, 5, "file channel speaker start end text")
+    sides = _sides(rows)
+    for row in rows:
         content = re.sub(r"^<[^<>]*>\s*", "", row[5]) if len(row) > 5 else ""
         if content.strip().lower() in NO_SPEECH or row[2].lower() in NO_SPEECH:
             content = ""
-        cues.add(Cue(_number(row[3]), _number(row[4]), content, row[2]))
+        times = _number(row[3]), _number(row[4])
+        cues.add(Cue(*times, content, row[2], channels=sides[row[1]]))
     return cues
 
 
@@ -68,13 +75,18 @@ def _rows(text: str, stem: str, least: int, what: str) -> list[list[str]]:
         rows = [row for row in rows if row[0] == stem]
         if not rows:
             raise ItemError(BAD_TEXT, f"none of its lines is about {stem}")
-    if len(channels := sorted({row[1] for row in rows})) > 1:
-        raise ItemError(
-            BAD_TEXT,
-            f"its lines are about the channels {', '.join(channels[:4])}, and a clip is of all; "
-            "write each channel to a file of its own",
-        )
     return rows
+
+
+def _sides(rows: list[list[str]]) -> dict[str, Channels | None]:
+    """The channel of each name of one; if there is only one name, it is that of all the file."""
+    names = {row[1] for row in rows}
+    if len(names) == 1:
+        return dict.fromkeys(names)
+    sides = {name: side(name, names) for name in names}
+    if unknown := sorted(name for name, channels in sides.items() if channels is None):
+        raise ItemError(BAD_TEXT, f"{unknown[0][:20]!r} is no channel: A, B, or a number from 1")
+    return sides
 
 
 def _number(text: str) -> float:

@@ -32,6 +32,7 @@ class Described:
     start: object = None
     end: object = None
     duration: object = None
+    channel: object = None
 
 
 class FileRow(NamedTuple):

@@ -14,7 +14,7 @@ from tasks import storage
 from tasks.base import masking
 from tasks.base.arrays import FixedBytes, UInt64s
 from tasks.base.schema import RECORDINGS, RecordingRow, SegmentRow
-from tasks.recording import Ignored, Recording, Segment
+from tasks.recording import Ignored, Recording, Segment, by_channel
 from tasks.recording.names import display_text
 from tasks.settings import SourceSettings
 from tasks.stages.listing import fingerprints
@@ -80,9 +80,10 @@ def batches(
             path = display_text(f"{home}/{entry.path}")
             skipped.append(LeftAside(name, path, entry.reason, entry.detail))
             continue
-        rows.append(_row(name, settings, entry, turns))
+        for recording in by_channel.divided(entry):
+            rows.append(_row(name, settings, recording, turns))
         size += _size(entry)
-        if len(rows) == ROWS or size > bounds.BATCH_BYTES:
+        if len(rows) >= ROWS or size > bounds.BATCH_BYTES:
             yield of_rows(rows)
             rows, size = [], 0
     if rows:

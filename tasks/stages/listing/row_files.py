@@ -112,4 +112,5 @@ def with_probed(row: RecordingRow, old: RecordingRow) -> RecordingRow:
         "header_channels": old["header_channels"],
         "header_seconds": old["header_seconds"],
         "format": old["format"],
+        "channels": old.get("channels"),
     }

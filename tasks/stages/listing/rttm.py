@@ -4,7 +4,8 @@ A line is `SPEAKER <file> <channel> <start> <duration> <NA> <NA> <speaker> <NA> 
 (NIST, "The 2009 Rich Transcription Meeting Recognition Evaluation Plan", appendix A); other types
 of lines, empty ones and comments (`;;`) are left out. Beside a recording, all lines of the file are
 its own. In a source's file (`rttm`), the second field is the recording's path without extension, or
-only the name at its end. If there are both, the one beside the recording counts. A malformed line
+only the name at its end. A recording of one channel gets the turns of that channel, if the lines
+name several. If there are both, the one beside the recording counts. A malformed line
 fails only the recording that it names, in the filter stage (`bad_rttm`). In a source's file, a line
 without a recording's name fails all recordings of the file, since any of them may lack a turn.
 """
@@ -19,13 +20,15 @@ from tasks import plugins
 from tasks.base.errors import ConfigError
 from tasks.base.schema import StatedTurnRow
 from tasks.recording import Recording
+from tasks.recording.by_channel import side
 from tasks.recording.guard import file_state
+from tasks.recording.locator import Channels
 from tasks.recording.names import display_text, is_utf8
 from tasks.settings import SourceSettings
 from tasks.settings.job import Job
 from tasks.storage import urls
 
-Turn = tuple[float, float, str]  # start, end in s; speaker
+Turn = tuple[float, float, str, str]  # start, end in s; speaker; channel, as it is written
 Said = tuple[list[StatedTurnRow] | None, str | None]  # turns as in RECORDINGS; the fault
 
 
@@ -59,7 +62,7 @@ class SideFiles:
         if locator.offset is None and locator.row is None:
             path = f"{os.path.splitext(locator.path)[0]}.rttm"
             if (state := file_state(path)).error is None:
-                return _own(path)
+                return _own(path, locator.channels)
             if state.error[0] != "missing":
                 return None, f"{display_text(os.path.basename(path))}: {state.error[1]}"
         if self._whole is None:
@@ -68,22 +71,30 @@ class SideFiles:
         for name in (stem, os.path.basename(stem)):
             if name in self._whole.turns or name in self._whole.faults:
                 wrong = self._whole.fault or self._whole.faults.get(name)
-                return _as_segments(self._whole.turns.get(name, [])), wrong
+                turns = self._whole.turns.get(name, [])
+                return _as_segments(turns, locator.channels), wrong
         return None, None
 
 
-def _own(path: str) -> Said:
+def _own(path: str, channels: Channels | None) -> Said:
     try:
         file_turns = read(path)
     except OSError as error:
         return None, f"{display_text(os.path.basename(path))} cannot be read: {error.strerror}"
     wrong = file_turns.fault or next(iter(file_turns.faults.values()), None)
-    return _as_segments([turn for turns in file_turns.turns.values() for turn in turns]), wrong
+    every = [turn for turns in file_turns.turns.values() for turn in turns]
+    return _as_segments(every, channels), wrong
 
 
-def _as_segments(turns: list[Turn]) -> list[StatedTurnRow]:
+def _as_segments(turns: list[Turn], channels: Channels | None) -> list[StatedTurnRow]:
+    """The turns in these channels (None: in all). Lines that name one channel alone are of all: it
+    is a formality of the format."""
+    names = {channel for *_, channel in turns}
+    if channels is not None and len(names) > 1:
+        inside = {name for name in names if {*(side(name, names) or ())} & {*channels}}
+        turns = [turn for turn in turns if turn[3] in inside]
     return [
-        {"start": start, "end": end, "speaker": speaker} for start, end, speaker in sorted(turns)
+        {"start": start, "end": end, "speaker": speaker} for start, end, speaker, _ in sorted(turns)
     ]
 
 
@@ -126,4 +137,4 @@ def _turn(fields: list[str]) -> Turn:
         raise ValueError("start or duration is negative or not finite")
     if fields[7] == "<NA>" or not is_utf8(fields[7]):
         raise ValueError("it names no speaker")
-    return start, start + duration, fields[7]
+    return start, start + duration, fields[7], fields[2]

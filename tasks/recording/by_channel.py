@@ -1,0 +1,50 @@
+"""Recordings of the channels of a file: a source that names channels lists one for each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterator
+from dataclasses import replace
+
+from tasks.recording.locator import Channels, Recording, Segment
+
+_WORDS = {"left": 0, "l": 0, "right": 1, "r": 1} | {name: n for n, name in enumerate("abcdefgh")}
+
+
+def number(text: str) -> int | None:
+    """A channel as it is written, as a number; None: it names none."""
+    return int(text) if text.isdecimal() else _WORDS.get(text.casefold())
+
+
+def side(text: str, names: Container[str]) -> Channels | None:
+    """A channel as NIST's files and Kaldi's write it: A, B, or a number, from 1 unless 0 is among
+    the names that the file has."""
+    channel = number(text)
+    if channel is None:
+        return None
+    return (channel - (text.isdecimal() and "0" not in names),)
+
+
+def named(
+    recording: Recording, channels: Channels | None, others: Collection[Channels | None] = ()
+) -> Recording:
+    """The recording of these channels of a file, `call.wav#1`. `others`: what else the source
+    names of it. Where that is nothing, channel 0 keeps the file's name, as it may be all."""
+    if channels is None:
+        return recording
+    where = replace(recording.locator, channels=channels)
+    if channels[0] == 0 and not {*others} - {channels}:
+        return replace(recording, locator=where)
+    path = f"{recording.path}#{'+'.join(map(str, channels))}"
+    return replace(recording, path=path, locator=where)
+
+
+def divided(recording: Recording) -> Iterator[Recording]:
+    """A recording for each channel that segments name, with those segments."""
+    groups: dict[Channels | None, list[Segment]] = {}
+    for segment in recording.segments or ():
+        groups.setdefault(segment.channels, []).append(segment)
+    if groups.keys() <= {None}:
+        yield recording
+        return
+    for channels, segments in groups.items():
+        yield named(replace(recording, segments=tuple(segments)), channels, groups)

@@ -1,0 +1,48 @@
+"""Channels of a file as lists name them: numbers from 0, letters from A, left and right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tasks.base.errors import ConfigError
+from tasks.recording import by_channel
+from tasks.recording.locator import Channels
+from tasks.recording.names import display_text
+from tasks.sources._lists import cell_field
+
+MOST = 64  # channels of a file; a larger number is no channel
+
+
+def channels_field(value: object) -> Channels | None:
+    """The channels in a cell or field: one, or a list of them; None: all of the file, or a word
+    that names none, such as that of a broadcaster. ValueError for a number that no channel has."""
+    if isinstance(value, list | tuple):
+        channels = [channel for one in value if (channel := _channel(one)) is not None]
+        return (*sorted({*channels}),) or None
+    channel = _channel(value)
+    return None if channel is None else (channel,)
+
+
+def _channel(value: object) -> int | None:
+    if isinstance(value, str):
+        value = by_channel.number((cell_field(value) or "").removesuffix(".0"))
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        return None
+    if value != int(value) or not 0 <= value < MOST:
+        raise ValueError(f"no file has a channel {value}; channels are counted from 0")
+    return int(value)
+
+
+def check(records: Sequence[Mapping[str, object]], names: Sequence[str], path: str) -> None:
+    """ConfigError where a list seems to count channels from 1."""
+    for name in names:
+        numbers = {
+            int(text)
+            for record in records
+            if (text := cell_field(str(record.get(name)))) and text.isdecimal()
+        }
+        if numbers and 0 not in numbers and 2 in numbers:
+            raise ConfigError(
+                f"source {display_text(path)!r}: {name!r} seems to count channels from 1, since it "
+                "has 2 and no 0; they are counted from 0 here, so write 0 and 1, or A and B"
+            )

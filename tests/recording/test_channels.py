@@ -1,0 +1,216 @@
+"""Channels that a list names are recordings of their own, and hold their channel's sound alone."""
+
+from __future__ import annotations
+
+import json
+import wave
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import soundfile as sf
+
+from tasks import audio, plugins
+from tasks.base.errors import ConfigError, ItemError
+from tasks.publish.upkeep import verify
+from tasks.recording import Locator, by_channel
+from tasks.settings import Source
+from tasks.shard_store import recipe
+from tasks.stages.listing import entries
+from tasks.stages.listing.rttm import SideFiles
+from tasks.stages.listing.skipped import LeftAsides
+from tests.helpers import corpus
+
+RATE = 16_000
+SECONDS = 2.0
+HERTZ = (300, 500)  # of the sound in each channel
+TEXTS = ("one two three", "four five six")
+
+
+def call(folder: Path, name: str = "call.wav") -> Path:
+    """Two sounds, one in each channel."""
+    folder.mkdir(parents=True, exist_ok=True)
+    times = np.arange(round(SECONDS * RATE)) / RATE
+    tones = [0.3 * np.sin(2 * np.pi * hertz * times) for hertz in HERTZ]
+    sf.write(folder / name, np.stack(tones, 1), RATE)
+    return folder / name
+
+
+def lines(path: Path, *rows: Any) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def lhotse(folder: Path, path: Path) -> dict[str, Any]:
+    source = {"type": "file", "channels": [0, 1], "source": str(path)}
+    cuts = [
+        {
+            "id": f"c{channel}", "type": "MonoCut", "start": 0.0, "duration": SECONDS,
+            "channel": channel, "recording": {"id": "call", "sources": [source]},
+            "supervisions": [
+                {"id": f"s{channel}", "start": 0.0, "duration": SECONDS, "channel": channel,
+                 "text": TEXTS[channel], "speaker": f"spk{channel}"}
+            ],
+        }
+        for channel in (0, 1)
+    ]  # fmt: skip
+    return {"kind": "lhotse", "path": lines(folder / "cuts.jsonl", *cuts)}
+
+
+def jsonl(folder: Path, path: Path) -> dict[str, Any]:
+    rows = [
+        {"audio_filepath": str(path), "text": TEXTS[c], "channel": c, "speaker": f"spk{c}"}
+        for c in (0, 1)
+    ]
+    return {"kind": "jsonl", "path": lines(folder / "nemo.json", *rows)}
+
+
+def table(folder: Path, path: Path) -> dict[str, Any]:
+    rows = [f"{path}\t{TEXTS[c]}\t{'AB'[c]}\tspk{c}\n" for c in (0, 1)]
+    (folder / "x.tsv").write_text("path\ttext\tchannel\tspeaker\n" + "".join(rows))
+    return {"kind": "table", "path": str(folder / "x.tsv")}
+
+
+def kaldi_segments(folder: Path, path: Path) -> dict[str, Any]:
+    home = folder / "data"
+    home.mkdir()
+    (home / "wav.scp").write_text(f"call {path}\n")
+    (home / "segments").write_text(f"u0 call 0.0 {SECONDS} 0\nu1 call 0.0 {SECONDS} 1\n")
+    (home / "text").write_text(f"u0 {TEXTS[0]}\nu1 {TEXTS[1]}\n")
+    (home / "utt2spk").write_text("u0 spk0\nu1 spk1\n")
+    return {"kind": "kaldi", "path": str(home)}
+
+
+def kaldi_sides(folder: Path, path: Path) -> dict[str, Any]:
+    home = folder / "data"
+    home.mkdir()
+    (home / "wav.scp").write_text(f"call-A {path}\ncall-B {path}\n")
+    (home / "reco2file_and_channel").write_text("call-A call A\ncall-B call B\n")
+    (home / "text").write_text(f"call-A {TEXTS[0]}\ncall-B {TEXTS[1]}\n")
+    (home / "utt2spk").write_text("call-A spk0\ncall-B spk1\n")
+    return {"kind": "kaldi", "path": str(home)}
+
+
+def stm(folder: Path, path: Path) -> dict[str, Any]:
+    rows = [f"call {c + 1} spk{c} 0.0 {SECONDS} <o> {TEXTS[c]}\n" for c in (0, 1)]
+    path.with_suffix(".stm").write_text("".join(rows))
+    return {"kind": "folder", "path": str(path.parent)}
+
+
+LISTS: list[Callable[[Path, Path], dict[str, Any]]] = [
+    lhotse, jsonl, table, kaldi_segments, kaldi_sides, stm,
+]  # fmt: skip
+
+
+def heard(version: Path, row: dict[str, Any]) -> int:
+    """The loudest frequency of a clip, in Hz."""
+    path = version / "wenet_raw" / row["split"]
+    (wav,) = path.rglob(f"{row['id']}.wav")
+    with wave.open(str(wav)) as clip:
+        samples = np.frombuffer(clip.readframes(clip.getnframes()), "<i2")
+        spectrum = np.abs(np.fft.rfft(samples[: clip.getframerate()].astype(float)))
+    return int(spectrum.argmax())
+
+
+@pytest.mark.parametrize("listed", LISTS, ids=lambda listed: listed.__name__)
+def test_each_channel_is_packaged_with_its_own_sound_and_text(
+    tmp_path: Path, listed: Callable[[Path, Path], dict[str, Any]]
+) -> None:
+    source = {**listed(tmp_path, call(tmp_path / "in")), "name": "calls"}
+    job = corpus.job(
+        tmp_path,
+        sources=[source],
+        filter={"segmenter": {"use": "auto"}, "filters": ()},
+        package={"formats": [{"use": "wenet"}, {"use": "wenet_raw"}]},
+    )
+    published, _ = corpus.run(job)
+    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    rows.sort(key=lambda row: row["channel"])
+    assert [(row["channel"], row["text"], row["speaker"]) for row in rows] == [
+        (channel, TEXTS[channel], f"spk{channel}") for channel in (0, 1)
+    ]
+    assert [heard(published.path, row) for row in rows] == list(HERTZ)
+    assert len({row["id"] for row in rows}) == len({row["recording"] for row in rows}) == 2
+    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    assert sum(row["samples"] for row in ledger) == 2 * round(SECONDS * RATE)
+    assert verify.verify(published.path) == []
+    again, stages = corpus.run(job)
+    assert again.path == published.path
+    assert all(computed == 0 for computed, _ in stages.values())
+
+
+def test_a_channel_that_the_file_lacks_is_named(tmp_path: Path) -> None:
+    path = str(call(tmp_path))
+    assert audio.probe(Locator(path, channels=(1,))).picked == (1,)
+    assert audio.probe(Locator(path, channels=(0, 1))).picked is None
+    with pytest.raises(ItemError, match=r"it has 2 channels, and no channel 2, counted from 0"):
+        audio.probe(Locator(path, channels=(2,)))
+
+
+def test_the_side_of_a_file_with_one_channel_is_that_channel(tmp_path: Path) -> None:
+    path = str(corpus.add(tmp_path, 1))
+    with pytest.raises(ItemError, match="no channel 1"):
+        audio.probe(Locator(path, channels=(1,)))
+    assert audio.probe(Locator(path, channels=(1,), or_only=True)).picked is None
+
+
+def test_channel_0_of_a_mono_file_is_what_it_was(tmp_path: Path) -> None:
+    """Lists name channel 0 of mono files, which nothing computes again for."""
+    path = corpus.add(tmp_path / "in", 1)
+    plain = {"wav": str(path), "txt": "hello there"}
+    source = {"kind": "jsonl", "path": lines(tmp_path / "list.jsonl", plain), "name": "c"}
+    before, _ = corpus.run(corpus.job(tmp_path, sources=[source]))
+    lines(tmp_path / "list.jsonl", {**plain, "channel": 0})
+    after, stages = corpus.run(corpus.job(tmp_path, sources=[source]))
+    assert [stages[name][0] for name in ("filter", "resample", "transcribe")] == [0, 0, 0]
+    ids = [pq.read_table(v.path / "utterances.parquet")["id"].to_pylist() for v in (before, after)]
+    assert ids[0] == ids[1]
+
+
+def test_names_of_channels() -> None:
+    assert [by_channel.side(name, ("A", "B")) for name in "AB"] == [(0,), (1,)]
+    assert [by_channel.side(name, ("1", "2")) for name in "12"] == [(0,), (1,)]
+    assert [by_channel.side(name, ("0", "1")) for name in "01"] == [(0,), (1,)]
+    assert by_channel.side("x", ("x",)) is None
+    assert recipe.of_samples("c", 1) == "c" == recipe.of_part("c")
+    assert len({recipe.of_samples("c", 1, 0, (n,)) for n in (0, 1, 2)} | {"c"}) == 4
+    where = Locator("a.wav", channels=(0, 2))
+    assert Locator.loads(where.dumps()) == where
+
+
+@pytest.mark.parametrize("value", ["BBC News", None, float("nan"), "both", True])
+def test_what_names_no_channel_is_the_mix(tmp_path: Path, value: object) -> None:
+    path = call(tmp_path / "in")
+    row = {"wav": str(path), "txt": "hello", "channel": value}
+    source = {"kind": "jsonl", "path": lines(tmp_path / "list.jsonl", row)}
+    module, settings = plugins.resolve_source(Source.model_validate(source))
+    [recording] = module.recordings(settings)
+    assert recording.locator.channels is None  # type: ignore[union-attr]
+
+
+def test_channels_counted_from_1_are_refused_before_a_run(tmp_path: Path) -> None:
+    path = str(call(tmp_path / "in"))
+    rows = [{"wav": path, "txt": text, "channel": n} for n, text in enumerate(TEXTS, 1)]
+    source = {"kind": "jsonl", "path": lines(tmp_path / "list.jsonl", *rows)}
+    module, settings = plugins.resolve_source(Source.model_validate(source))
+    with pytest.raises(ConfigError, match="count channels from 1"):
+        list(module.recordings(settings))
+
+
+def test_turns_of_a_channel_are_those_of_its_lines(tmp_path: Path) -> None:
+    path = call(tmp_path / "in")
+    rows = [
+        f"SPEAKER call {side} {start} 0.5 <NA> <NA> spk{side} <NA> <NA>\n"
+        for side, start in ((1, 0.0), (2, 0.5), (2, 1.0))
+    ]
+    path.with_suffix(".rttm").write_text("".join(rows))
+    module, settings = plugins.resolve_source(Source.model_validate(jsonl(tmp_path, path)))
+    entries_of = module.recordings(settings)
+    [batch] = entries.batches("c", settings, entries_of, LeftAsides(), SideFiles(settings))
+    turns = {
+        row["path"]: [turn["speaker"] for turn in row["rttm"]] for row in batch.rows.to_pylist()
+    }
+    assert turns == {"in/call.wav#0": ["spk1"], "in/call.wav#1": ["spk2", "spk2"]}

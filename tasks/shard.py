@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from heapq import nsmallest
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from tasks.settings.job import Job
 from tasks.shard_store import manifest, passing
 from tasks.shard_store.index import Index
 from tasks.stages.contract import OfRecording
-from tasks.stages.listing import known_recordings, row_files
+from tasks.stages.listing import file_parts, fingerprints, known_recordings, row_files
 from tasks.stages.listing.known_recordings import Columns, KnownRecordings
 from tasks.stages.listing.row_files import LISTED, PLACE, merged
 from tasks.stages.listing.shard_choice import in_shards, shards_of
@@ -60,6 +61,10 @@ def commit(job: Job, surveyed: Survey, results: Sequence[Path], index: Index) ->
     """
     had = surveyed.known
     leaving = np.concatenate([surveyed.gone, surveyed.failed])
+    if len(surveyed.divided):
+        names = (tables.read(path)["recording"].to_pylist() for path in results)
+        probed = fingerprints.keys(chain.from_iterable(names))
+        leaving = np.concatenate([leaving, file_parts.vanished(had, surveyed.divided, probed)])
     gone = np.sort(had.columns.keys[leaving])
     touched = {int(n) for n in np.unique(had.columns.shard[leaving])}
     numbers = shards_of(job, surveyed, results, gone)

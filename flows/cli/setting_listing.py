@@ -35,6 +35,7 @@ EXAMPLES = {
     "sources.language": "en",
     "sources.rttm": "turns.rttm",
     "sources.track": "1",
+    "sources.channels": "auto",
     "out": "prepared",
     "speakers": "segments",
     "shard.hours": "0.5",

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
         write_mp3_bytes,
         write_opus_bytes,
     )
-    from tasks.audio.stream import Stream, open_stream, probe, read_mix, read_span
+    from tasks.audio.stream import Stream, open_stream, picked, probe, read_mix, read_span
 
-_DECODING = {"Stream", "open_stream", "probe", "read_mix", "read_span"}
+_DECODING = {"Stream", "open_stream", "picked", "probe", "read_mix", "read_span"}
 _ENCODING = {
     *("MP3_RATES", "OPUS_PACKET", "OPUS_RATES", "decode_int16"),
     *("write_flac_bytes", "write_mp3_bytes", "write_opus_bytes"),

@@ -101,7 +101,8 @@ class FFmpeg(Decoder):
             if not gap.packets and not self._checked:
                 gap.messages.clear()  # these messages are about the header, not about samples
             header = header_of(self._name, stream, self._first, size, custom)
-            self.header = replace(header, track=track or 0)
+            count = len(self._container.streams.audio)
+            self.header = replace(header, track=track or 0, tracks=count)
             # With a picture, the length is that of the longer of both.
             alone = self._name == "asf" and len(self._container.streams) == 1
             self._stated = self.header.frames if alone else None

@@ -21,6 +21,7 @@ from tasks.recording import Locator
 from tasks.recording.container import as_file, failure, size_of
 from tasks.recording.faults import Fault, merged
 from tasks.recording.limits import Limits
+from tasks.recording.tracks import NOT_READ
 from tasks.recording.unreachable import item_error
 
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz
@@ -55,6 +56,8 @@ class Stream:
             raise
         self.rate, self.channels = self.header.rate, self.header.channels
         self.format, self.weights = self.header.format, self.header.weights
+        if locator.every_track:
+            notes = [note for note in notes if not note.startswith(NOT_READ)]
         self.notes = notes  # oddities that lose no audio
         self._lost: list[Fault] = []
         if not LOWEST_RATE <= self.rate <= HIGHEST_RATE:
@@ -75,7 +78,7 @@ class Stream:
         ItemError `decode_error`, `truncated`, `non_finite`, `empty`, `unreachable`, or that of a
         limit, with the samples decoded.
         """
-        picked = self.header.picked
+        channels = self.header.picked
         decoded_channels = max(self._decoder.header.channels, 1)
         frames = max(min(frames, BLOCK_VALUES // decoded_channels), 1)
         bad: int | None = None  # the first sample that is not finite
@@ -83,8 +86,8 @@ class Stream:
         most = limits.most(self.rate, self.channels, self._size) if limits else sys.maxsize
         try:
             for block in self._decoder.read(frames):
-                if picked is not None:
-                    block = np.ascontiguousarray(block[:, picked])
+                if channels is not None:
+                    block = np.ascontiguousarray(block[:, channels])
                 if bad is None and not all_finite(block):
                     bad = self.decoded + int(np.isfinite(block).all(axis=1).argmin())
                 self.decoded += len(block)
@@ -160,10 +163,14 @@ class Stream:
 def _heard(header: Header, locator: Locator) -> Header:
     """The header of the channels that are asked for. ItemError `unreadable` if there is no such
     channel."""
-    channels = locator.channels
-    if channels is None or channels == (*range(header.channels),):
+    if locator.channels is None or (locator.or_only and header.channels == 1):
         return header
-    if locator.or_only and header.channels == 1:
+    return picked(header, *locator.channels)
+
+
+def picked(header: Header, *channels: int) -> Header:
+    """The header of some channels, in order, of a file with this one."""
+    if channels == (*range(header.channels),):
         return header
     if lacking := [number for number in channels if number >= header.channels]:
         what = f"it has {counted(header.channels, 'channel')}, and no channel {lacking[0]}"

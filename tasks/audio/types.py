@@ -34,6 +34,7 @@ class Header:
     decoder: str  # soundfile | av | whole: a short FLAC file at once
     weights: Weights | None = None  # None: the mix is the plain mean
     track: int = 0  # of the file's audio tracks, from 0
+    tracks: int = 1
     picked: Channels | None = None  # of the file's channels, those that are heard; None: all
 
 

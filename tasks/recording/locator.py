@@ -19,6 +19,8 @@ class Locator:
     (`os.fsdecode`); `dumps` preserves them. `track`: of its audio tracks, from 0; None: the one
     that is flagged as default, or the first that is not silent. `channels`: those that are heard;
     None: all of them. `or_only`: where the file has one channel, it is the one that is meant.
+    `apart` (the setting, apart or auto) and `every_track`: the file is to be divided when it is
+    probed.
     """
 
     path: str
@@ -29,6 +31,8 @@ class Locator:
     track: int | None = None
     channels: Channels | None = None
     or_only: bool | None = None
+    apart: str | None = None
+    every_track: bool | None = None
 
     def dumps(self) -> str:
         """JSON without the fields that are None."""

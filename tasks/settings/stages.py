@@ -76,10 +76,17 @@ class SourceSettings(StageSettings):
         "a recording is read without it.",
         json_schema_extra=READ,
     )
-    track: Literal["default"] | Annotated[int, Field(ge=0)] = Field(
+    track: Literal["default", "all"] | Annotated[int, Field(ge=0)] = Field(
         "default",
         description="Audio track of files that have several (films, screen recordings): the one "
-        "flagged as default, or the first that is not silent; or its number from 0.",
+        "flagged as default, or the first that is not silent; its number from 0; or all, each as a "
+        "recording of its own.",
+    )
+    channels: Literal["mix", "first", "apart", "auto"] | Annotated[int, Field(ge=0)] = Field(
+        "mix",
+        description="Channels of a file where the source names none: their mix; the first, or the "
+        "one of this number from 0; apart, each as a recording of its own; auto: apart where they "
+        "hold different voices, as in a call, else the mix.",
     )
     expect_broken: bool = Field(
         False, description="Exempt from max_failed_fraction: broken files are normal here."

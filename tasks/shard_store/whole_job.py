@@ -21,7 +21,7 @@ UNASKED_OF_PLUGINS = {
 }
 UNASKED = {
     **{"max_hours_per_speaker": None, "rttm": None, "disjoint": None},
-    **{"texts": "auto", "encoding": None, "speaker": "none"},
+    **{"texts": "auto", "encoding": None, "speaker": "none", "channels": "mix"},
 }
 
 

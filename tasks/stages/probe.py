@@ -10,27 +10,28 @@ from collections.abc import Iterator
 from functools import partial
 
 from tasks import audio
-from tasks.audio.types import Header
 from tasks.base.errors import UNREACHABLE, ItemError, shortened
 from tasks.base.schema import RecordingRow
-from tasks.recording import Locator, tracks, unreachable
+from tasks.recording import Locator, unreachable
 from tasks.recording.guard import file_state
 from tasks.settings.job import Job
 from tasks.stages.contract import OfRecording
+from tasks.stages.listing import file_parts
 from tasks.storage import urls
 
 
 def compute(units: list[OfRecording], job: Job) -> Iterator[list[RecordingRow]]:
-    """One row of each unit: with content digest and header, or with the error."""
+    """The rows of each unit: with content digest and header, or with the error; several for a file
+    that its source wants divided."""
     for unit in units:
-        yield [_probed(unit.recording)]
+        yield _probed(unit.recording)
 
 
 def failure(unit: OfRecording, code: str, detail: str) -> list[RecordingRow]:
     return [{**unit.recording, "error_code": code, "error_detail": shortened(detail)}]
 
 
-def _probed(row: RecordingRow) -> RecordingRow:
+def _probed(row: RecordingRow) -> list[RecordingRow]:
     probed = row.copy()
     locator = Locator.loads(row["locator"])
     if row["error_code"] == UNREACHABLE and locator.offset is None:  # while it was listed
@@ -39,27 +40,22 @@ def _probed(row: RecordingRow) -> RecordingRow:
             probed["size"], probed["guard"] = state.size, state.guard
             probed["error_code"] = probed["error_detail"] = None
     if probed["error_code"]:
-        return row
+        return [row]
     try:
-        header = unreachable.patience.read(partial(_looked_into, probed))
+        return unreachable.patience.read(partial(_looked_into, probed))
     except ItemError as error:
-        return {**probed, "error_code": error.code, "error_detail": shortened(error.detail)}
-    seconds = header.frames / header.rate if header.frames is not None else None
-    return {
-        **probed,
-        "header_rate": header.rate,
-        "header_channels": header.channels,
-        "header_seconds": seconds,
-        "format": tracks.noted(header.format, header.track),
-        "channels": None if header.picked is None else list(header.picked),
-    }
+        return [{**probed, "error_code": error.code, "error_detail": shortened(error.detail)}]
 
 
-def _looked_into(row: RecordingRow) -> Header:
-    """The header; notes content and size in the row. ItemError."""
+def _looked_into(row: RecordingRow) -> list[RecordingRow]:
+    """The rows with their headers; notes content and size in the row. ItemError."""
     locator = Locator.loads(row["locator"])
     with unreachable.listed():
         row["content"], row["size"] = audio.digest(locator)
         if urls.guard(locator.path) != row["guard"]:
             raise ItemError("changed", "it was written to while it was hashed")
-        return audio.probe(locator)
+        if row.get("parts"):
+            return [file_parts.probed_again(row, locator)]
+        if locator.apart or locator.every_track:
+            return file_parts.of_file(row, locator)
+        return [file_parts.with_header(row, audio.probe(locator))]

@@ -49,7 +49,7 @@ PLACES: dict[str, tuple[str, str | None, bool]] = {
 }  # fmt: skip
 SOURCES: dict[str, dict[str, Any]] = {
     "": {"name": "x", "licence": "CC0", "language": "es", "expect_broken": True, "rttm": "/r.rttm",
-         "track": 1},
+         "track": 1, "channels": "apart"},
     "folder": {"system_folders": True, "texts": "none", "encoding": "cp1251",
                "speaker": "parent_folder"},
     "kaldi": {"root": "/r"}, "lhotse": {"root": "/r"}, "tar": {"root": "/r"},

@@ -38,6 +38,7 @@ class StatedTurnRow(TypedDict):
     start: float
     end: float
     speaker: str
+    channel: NotRequired[int | None]
 
 
 class RecordingRow(TypedDict):
@@ -55,6 +56,7 @@ class RecordingRow(TypedDict):
     header_seconds: NotRequired[float | None]
     format: NotRequired[str | None]
     channels: NotRequired[list[int] | None]
+    parts: NotRequired[int | None]
     source_id: str | None
     text: str | None
     speaker: str | None

@@ -39,7 +39,7 @@ WORD = pa.struct([("word", S), ("start", F64), ("end", F64), ("probability", F64
 #: wrong time.
 FAULT = pa.struct([("start", I64), ("end", I64), ("what", S), ("shifts", pa.bool_())])
 
-STATED_TURN = pa.struct([("start", F64), ("end", F64), ("speaker", S)])
+STATED_TURN = pa.struct([("start", F64), ("end", F64), ("speaker", S), ("channel", pa.int32())])
 
 TURN = pa.struct(
     [
@@ -80,6 +80,7 @@ RECORDINGS = pa.schema(
         column("header_seconds", F64, "duration by header; never summed", "s"),
         column("format", S, "container/codec"),
         column("channels", pa.list_(pa.int32()), "channels that are heard, from 0; null: all"),
+        column("parts", pa.int32(), "recordings that its file was divided into; null: it is whole"),
         column("source_id", S, "the source's own key"),
         column("text", S, "reference text of the whole recording"),
         column("speaker", S, "speaker of the whole recording"),

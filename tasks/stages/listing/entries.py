@@ -123,11 +123,7 @@ def _home(path: str) -> str:
 def _row(
     name: str, settings: SourceSettings, r: Recording, turns: SideFiles | None
 ) -> RecordingRow:
-    if settings.track != "default":
-        # Another track is another recording: what is known of one says nothing about the other.
-        r = replace(
-            r, path=f"{r.path}#{settings.track}", locator=replace(r.locator, track=settings.track)
-        )
+    r = _chosen(r, settings)
     segments = None if r.segments is None else [_segment(s) for s in r.segments]
     row: RecordingRow = {
         "recording": f"{name}/{r.path}",
@@ -152,6 +148,21 @@ def _row(
         row["rttm"], row["rttm_error"] = turns.of(r)
     row["listed"] = fingerprints.listed(row)
     return row
+
+
+def _chosen(r: Recording, settings: SourceSettings) -> Recording:
+    """What the source reads of a file. Another track or channel is another recording: what is known
+    of one says nothing about the other."""
+    if settings.track == "all":
+        r = replace(r, locator=replace(r.locator, every_track=True))
+    elif settings.track != "default":
+        where = replace(r.locator, track=settings.track)
+        r = replace(r, path=f"{r.path}#{settings.track}", locator=where)
+    if r.locator.channels is not None or settings.channels == "mix":
+        return r
+    if settings.channels in ("apart", "auto"):
+        return replace(r, locator=replace(r.locator, apart=settings.channels))
+    return by_channel.named(r, (0 if settings.channels == "first" else int(settings.channels),))
 
 
 def _segment(s: Segment) -> SegmentRow:

@@ -31,6 +31,8 @@ from tasks.stages.listing import entries, fingerprints
 from tasks.storage import sorted_keys
 
 PRESENT, MAY_BE_TRIED, PASSING = 1, 2, 4  # bits of `flags`
+PARTS = 3  # bits before the number of the parts of its file, of which there are up to MOST_PARTS
+MOST_PARTS = 31
 LEAST = 20_000  # recordings; reading fewer takes no longer than writing the cache
 BYTES_A_SECOND = 16000  # of a recording whose header does not tell its length: 128 kbit/s
 FORMAT = 2
@@ -150,9 +152,17 @@ def note(recordings: KnownRecordings, number: int, table: pa.Table) -> Columns:
     again = pc.is_in(table["error_code"], pa.array(sorted(MAY_PASS), pa.string())).to_numpy()
     flags = np.where(present, PRESENT, 0) | np.where(again, MAY_BE_TRIED, 0)
     flags |= np.where(passing.passing(table), PASSING, 0)
+    if "parts" in table.column_names:  # rows of before have none
+        parts = table["parts"].fill_null(0).to_numpy()
+        flags |= np.minimum(parts, MOST_PARTS) << PARTS
     batch = entries.of_table(table)
     shard = np.full(len(table), number, np.int32)
     return Columns(batch.keys, batch.states, batch.heads, shard, flags.astype(np.uint8))
+
+
+def parts_of(flags: UInt8s) -> UInt8s:
+    """How many parts the file of each recording has; 0: it was not divided."""
+    return flags >> PARTS
 
 
 def seconds_of(table: pa.Table) -> Float64s:

@@ -113,4 +113,5 @@ def with_probed(row: RecordingRow, old: RecordingRow) -> RecordingRow:
         "header_seconds": old["header_seconds"],
         "format": old["format"],
         "channels": old.get("channels"),
+        "parts": old.get("parts"),
     }

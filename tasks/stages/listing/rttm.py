@@ -90,12 +90,17 @@ def _as_segments(turns: list[Turn], channels: Channels | None) -> list[StatedTur
     """The turns in these channels (None: in all). Lines that name one channel alone are of all: it
     is a formality of the format."""
     names = {channel for *_, channel in turns}
-    if channels is not None and len(names) > 1:
-        inside = {name for name in names if {*(side(name, names) or ())} & {*channels}}
-        turns = [turn for turn in turns if turn[3] in inside]
-    return [
+    plain: list[StatedTurnRow] = [
         {"start": start, "end": end, "speaker": speaker} for start, end, speaker, _ in sorted(turns)
     ]
+    if len(names) < 2:
+        return plain
+    sides = {name: (side(name, names) or (None,))[0] for name in names}
+    placed: list[StatedTurnRow] = [
+        {**turn, "channel": sides[channel]}
+        for turn, (*_, channel) in zip(plain, sorted(turns), strict=True)
+    ]
+    return placed if channels is None else [t for t in placed if t["channel"] in channels]
 
 
 def of_job(job: Job, settings: SourceSettings) -> SideFiles | None:

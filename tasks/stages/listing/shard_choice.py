@@ -46,6 +46,7 @@ def shards_of(job: Job, surveyed: Survey, results: Sequence[Path], gone: FixedBy
     for table, probed in incoming(surveyed, results):
         place = table[PLACE].to_numpy().astype(np.int64)
         if probed:
+            place = _of_parts(surveyed.known, table, place)
             moving = pc.equal(table["error_code"], "changed").fill_null(False).to_numpy()
             surveyed.left.leave(table.filter(pa.array(moving)), survey.STILL_WRITTEN)
             fresh = (place < 0) & ~moving
@@ -65,6 +66,16 @@ def shards_of(job: Job, surveyed: Survey, results: Sequence[Path], gone: FixedBy
         titles = long_columns.take(pa.concat_tables(names), rest)["recording"]
         numbers[new[rest]] = _new_shards(job, surveyed.known, np.concatenate(seconds)[rest], titles)
     return numbers
+
+
+def _of_parts(had: KnownRecordings, table: pa.Table, place: Int64s) -> Int64s:
+    """The places of probed rows; a part of a file has another one than its file."""
+    are_parts = table["parts"].is_valid().to_numpy()
+    row = had.find(fingerprints.keys(table["recording"].filter(pa.array(are_parts)).to_pylist()))
+    shards = np.append(had.columns.shard, -1)  # of -1
+    place = place.copy()
+    place[are_parts] = shards[row]
+    return place
 
 
 def _new_shards(

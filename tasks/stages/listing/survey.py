@@ -18,7 +18,7 @@ from tasks.recording.guard import LOCAL_GUARD, UNPROVEN, identity
 from tasks.settings.job import Job
 from tasks.shard_store import manifest
 from tasks.shard_store.index import Index
-from tasks.stages.listing import fingerprints, on_workers, once
+from tasks.stages.listing import file_parts, fingerprints, on_workers, once
 from tasks.stages.listing import known_recordings as known
 from tasks.stages.listing.entries import Batch
 from tasks.stages.listing.known_recordings import MAY_BE_TRIED, PASSING, PRESENT, KnownRecordings
@@ -49,6 +49,8 @@ class Survey:
     gone: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     absent: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     failed: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    # And those of files that are divided into recordings anew, some of which may be no more.
+    divided: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def ignored(self) -> dict[str, int]:
@@ -78,7 +80,10 @@ def survey(
         for batch in _listed(job, number, dataset, surveyed, home, run):
             stated.at(batch.rows)
             shared.at(batch.rows, number)
+            batch, stale = file_parts.divided(batch, had)
             looking.at(batch)
+            looking.listed[stale] = True
+            surveyed.divided = np.concatenate([surveyed.divided, stale])
         surveyed.stated += stated.sentences()
     surveyed.shared = shared.found()
     looking.at_young()

@@ -1,0 +1,171 @@
+"""Recordings of the tracks and channels of a file, for sources that ask for each of them.
+
+Such a file is listed as a whole, and divided when it is probed: `call.wav#0`, `call.wav#1`. The
+known parts of an unchanged file are listed in its place from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import audio
+from tasks.audio.types import Header
+from tasks.base.arrays import FixedBytes, Int64s
+from tasks.base.errors import ItemError, shortened
+from tasks.base.schema import RECORDINGS, RecordingRow
+from tasks.recording import Locator, tracks
+from tasks.stages.listing import entries, fingerprints
+from tasks.stages.listing.entries import Batch
+from tasks.stages.listing.known_recordings import MOST_PARTS, KnownRecordings, parts_of
+
+#: In the locator of a file that is to be divided.
+ASKED = r'"(apart|every_track)": '
+UNDIVIDED = (
+    "its text does not say which {0} it is of; name the {0} of each segment, or read the {1}"
+)
+
+
+class Part(NamedTuple):
+    """A part of a file: None for `track` is the one that is read by default, for `channel` their
+    mix."""
+
+    track: int | None
+    channel: int | None
+
+    @property
+    def suffix(self) -> str:
+        return "".join(f"#{number}" for number in self if number is not None)
+
+
+def of_file(row: RecordingRow, locator: Locator) -> list[RecordingRow]:
+    """The rows of a file's parts, with their headers. ItemError if it cannot be divided."""
+    first = audio.probe(locator)
+    headers: dict[Part, Header | ItemError] = {}
+    for track in range(first.tracks) if locator.every_track and first.tracks > 1 else [None]:
+        where = replace(locator, track=track)
+        try:
+            header = first if track is None else audio.probe(where)
+        except ItemError as error:
+            headers[Part(track, None)] = error
+            continue
+        if locator.apart and header.channels > 1:
+            number = 0 if locator.every_track and track is None else track
+            headers |= {Part(number, channel): header for channel in range(header.channels)}
+        else:
+            headers[Part(track, None)] = header
+    if len(headers) == 1:
+        return [with_header(row, first)]
+    if row["text"] or row["segments"]:
+        what = ("track", "default one") if first.tracks > 1 else ("channel", "mix")
+        raise ItemError("unsupported", UNDIVIDED.format(*what))
+    return [_with_outcome(of(row, part, len(headers)), part, headers[part]) for part in headers]
+
+
+def _with_outcome(row: RecordingRow, part: Part, header: Header | ItemError) -> RecordingRow:
+    if isinstance(header, ItemError):
+        row["error_code"], row["error_detail"] = header.code, shortened(header.detail)
+        return row
+    return with_header(row, header if part.channel is None else audio.picked(header, part.channel))
+
+
+def with_header(row: RecordingRow, header: Header) -> RecordingRow:
+    """A row with what the header says."""
+    return {
+        **row,
+        "header_rate": header.rate,
+        "header_channels": header.channels,
+        "header_seconds": header.frames / header.rate if header.frames is not None else None,
+        "format": tracks.noted(header.format, header.track),
+        "channels": None if header.picked is None else list(header.picked),
+    }
+
+
+def probed_again(row: RecordingRow, locator: Locator) -> RecordingRow:
+    """The row of a part with its header: it alone is probed."""
+    track = tracks.track_of(row) if locator.every_track else locator.track
+    where = replace(locator, track=track, channels=tracks.channels_of(row))
+    return with_header(row, audio.probe(where))
+
+
+def of(file: RecordingRow, part: Part, parts: int) -> RecordingRow:
+    """The row of a part of a file, which has this many. The speaker of a channel is the one whom
+    its turns name, or is named as the recording."""
+    row: RecordingRow = {
+        **file,
+        "recording": f"{file['recording']}{part.suffix}",
+        "path": f"{file['path']}{part.suffix}",
+        "format": tracks.noted("", part.track or 0),
+        "parts": parts,
+    }
+    if part.channel is not None:
+        row["channels"] = [part.channel]
+        said = row.get("rttm") or []
+        if any(turn.get("channel") is not None for turn in said):
+            row["rttm"] = [turn for turn in said if turn.get("channel") == part.channel]
+        names = {turn["speaker"] for turn in row.get("rttm") or ()} or {row["recording"]}
+        row["speaker"] = names.pop() if len(names) == 1 else None
+    row["listed"] = fingerprints.listed(row)
+    return row
+
+
+def divided(batch: Batch, known: KnownRecordings) -> tuple[Batch, Int64s]:
+    """A batch in which the files that are unchanged since they were divided are replaced by their
+    parts; and the rows of `known` that are of files to be divided anew."""
+    asked = pc.match_substring_regex(batch.rows["locator"], ASKED).to_numpy()
+    if not asked.any() or not len(known.columns.keys):
+        return batch, np.zeros(0, np.int64)
+    rows: list[RecordingRow] = batch.rows.filter(pa.array(asked)).to_pylist()
+    names = [row["recording"] for row in rows]
+    chains = _chains(known, names, deep=any('"every_track"' in row["locator"] for row in rows))
+    kept: list[RecordingRow] = []
+    stale: list[int] = []
+    states, flags = known.columns.states, known.columns.flags
+    whole_rows = known.find(batch.keys[asked]).tolist()
+    for row, state, whole in zip(rows, batch.states[asked], whole_rows, strict=True):
+        parts = {p: n for p, n in chains[row["recording"]].items() if states[n] == state}
+        complete = parts and parts_of(flags[[*parts.values()]]).max() == min(len(parts), MOST_PARTS)
+        if whole >= 0 and states[whole] == state:
+            kept.append(row)
+        elif complete:
+            kept += [of(row, part, len(parts)) for part in parts]
+        else:
+            kept.append(row)
+            stale += [*chains[row["recording"]].values(), *([whole] if whole >= 0 else [])]
+    table = pa.Table.from_pylist(kept, schema=RECORDINGS)
+    rest = batch.rows.filter(pa.array(~asked))
+    return entries.of_table(pa.concat_tables([rest, table])), np.array(stale, np.int64)
+
+
+def _chains(known: KnownRecordings, names: Sequence[str], deep: bool) -> dict[str, dict[Part, int]]:
+    """The known parts of each file, with their rows; `deep`: they are tracks, some of which may be
+    divided in turn."""
+    chains: dict[str, dict[Part, int]] = {name: {} for name in names}
+    open_names = [*names]
+    for number in count():
+        titles = [f"{name}#{number}" for name in open_names]
+        rows = known.find(fingerprints.keys(titles)).tolist()
+        inside = _chains(known, titles, deep=False) if deep else {}
+        further = []
+        for name, title, row in zip(open_names, titles, rows, strict=True):
+            parts = {Part(number, part.channel): n for part, n in inside.get(title, {}).items()}
+            if row >= 0:
+                parts[Part(number, None) if deep else Part(None, number)] = row
+            if parts:
+                chains[name] |= parts
+                further.append(name)
+        if not further:
+            break
+        open_names = further
+    return chains
+
+
+def vanished(known: KnownRecordings, stale: Int64s, probed: FixedBytes) -> Int64s:
+    """Of the known parts of files that were divided anew, those that there are no longer."""
+    return stale[~np.isin(known.columns.keys[stale], probed)]

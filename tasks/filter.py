@@ -242,9 +242,10 @@ class _Cutter:
     def rows(self, pieces: Sequence[tuple[Span, measuring.Measured]]) -> list[CutRow]:
         """The rows of all spans, with the measures that need the whole recording."""
         unit, facts = self._unit, self.facts
-        whole = measuring.WholeRecording(unit.decoded, unit.faults, self._turns)
+        decoded, faults = unit.decoded, unit.faults
         if self._known is None:
-            whole = measuring.WholeRecording(facts.decoded, tuple(facts.faults), self._turns)
+            decoded, faults = facts.decoded, tuple(facts.faults)
+        whole = measuring.WholeRecording(decoded, faults, self._turns, facts.beside)
         rows = []
         for span, result in pieces:
             if span.kind == "utterance" and span.end > span.start:

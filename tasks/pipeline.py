@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tasks import shard, storage
+from tasks import plugins, shard, storage
 from tasks.base.errors import CorruptManifest, NothingLeft
 from tasks.base.logs import log
 from tasks.publish import safeguards
@@ -26,7 +26,7 @@ from tasks.settings.job import Done, Job
 from tasks.shard_store import decisions, manifest
 from tasks.shard_store.index import Index
 from tasks.stages import quarantine, stage
-from tasks.stages.listing import once, overlapping_sources, rehash
+from tasks.stages.listing import divisions, once, overlapping_sources, rehash
 from tasks.storage import containment
 
 
@@ -231,9 +231,8 @@ def _sharded(job: Job, executor: Executor, scratch: Path, begun: Begun) -> Shard
     shards = sorted(seconds, key=lambda name: (-seconds[name], name))
     listed = shard.broken_of(job, survey, safeguards.exempt(job))
     away = shard.unreachable_of(job, survey)
-    return Sharded(
-        shards, done, index, survey.ignored, survey.left, seconds, listed, away, survey.stated
-    )
+    stated = [*survey.stated, *divisions.sentences(job.out, plugins.datasets(job.sources))]
+    return Sharded(shards, done, index, survey.ignored, survey.left, seconds, listed, away, stated)
 
 
 def probe_batch(recordings: int) -> int:

@@ -37,6 +37,7 @@ class Clip:
     match: float | None = None  # of its text with the recogniser's; None: it was not cut by a text
     turns: tuple[Turn, ...] | None = None  # who speaks in it; None: no diarization
     weights: Weights | None = None  # of the channels in their mix; None: the plain mean
+    beside: Samples | None = None  # levels of it and of other channels, dBFS [frames, 2]; None: mix
     #: Signals that several filters share, by name; each is computed by the first that asks.
     derived: dict[str, object] = field(default_factory=dict, init=False, repr=False, compare=False)
 

@@ -9,6 +9,7 @@ from typing import NoReturn, Self
 
 import numpy as np
 
+from tasks.audio.beside import Beside
 from tasks.audio.blocks import BLOCK_FRAMES, BLOCK_VALUES, all_finite
 from tasks.audio.channels import mean
 from tasks.audio.damage.alignment import lost_since
@@ -56,6 +57,8 @@ class Stream:
             raise
         self.rate, self.channels = self.header.rate, self.header.channels
         self.format, self.weights = self.header.format, self.header.weights
+        one = self.header.picked if self.channels == 1 else None
+        self.beside = None if one is None else Beside(self.rate, one[0])
         if locator.every_track:
             notes = [note for note in notes if not note.startswith(NOT_READ)]
         self.notes = notes  # oddities that lose no audio
@@ -86,6 +89,8 @@ class Stream:
         most = limits.most(self.rate, self.channels, self._size) if limits else sys.maxsize
         try:
             for block in self._decoder.read(frames):
+                if self.beside is not None:
+                    self.beside.push(block)
                 if channels is not None:
                     block = np.ascontiguousarray(block[:, channels])
                 if bad is None and not all_finite(block):
@@ -144,7 +149,10 @@ class Stream:
 
     def skip_to(self, sample: int) -> bool:
         """Seek to a sample and return True; False, without moving, where seeking is not exact."""
-        return self._decoder.skip_to(sample)
+        moved = self._decoder.skip_to(sample)
+        if moved and self.beside is not None:
+            self.beside.start = sample
+        return moved
 
     def _error(self, code: str, detail: str) -> ItemError:
         return ItemError(code, detail, self.decoded, self.rate)

@@ -38,6 +38,29 @@ class Header:
     picked: Channels | None = None  # of the file's channels, those that are heard; None: all
 
 
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What was found. `alone`: share of the speech in which one channel alone is heard;
+    `correlation` of the channels there, at no lag; `cross_talk`: the other side in a channel, dB
+    below itself. None: nothing to measure it by."""
+
+    apart: bool
+    why: str
+    alone: float | None = None
+    correlation: float | None = None
+    cross_talk: float | None = None
+
+    def __str__(self) -> str:
+        measured = [
+            ("one alone is heard in {:.0%} of the speech", self.alone),
+            ("cross-talk {:.0f} dB", self.cross_talk),
+            ("correlation {:.2f}", self.correlation),
+        ]
+        numbers = "; ".join(form.format(value) for form, value in measured if value is not None)
+        verdict = "are read apart" if self.apart else "are mixed"
+        return f"its channels {verdict}: {self.why}" + (f" ({numbers})" if numbers else "")
+
+
 class Decoder(Protocol):
     header: Header
     faults: list[Fault]  # complete when `read` has ended

@@ -31,4 +31,6 @@ def of(job: Job) -> dict[str, str]:
             engines[module(shelf, plugin.use).__name__] = "Settings"
     if any(plugin.use != "none" for plugin in job.transcribe.recognisers):
         engines["tasks.scoring.readings"] = "agreed"  # compares what was heard with what was read
+    if any(source.options.get("channels") == "auto" for source in job.sources):
+        engines["onnxruntime"] = "InferenceSession"
     return engines

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from tasks import audio
+from tasks.audio.beside import Beside
 from tasks.audio.channels import Listened
 from tasks.audio.types import Weights
 from tasks.base.arrays import Float32s
@@ -33,6 +34,7 @@ class StreamFacts:
     decoded: int = 0
     faults: list[Fault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    beside: Beside | None = None  # levels of the file's other channels; None: they are mixed
     long: Readers | None = None  # of the utterance that is too long to be held, while it arrives
 
 
@@ -85,6 +87,7 @@ def spans(
     with audio.open_stream(locator, limits) as stream:
         facts.rate, facts.channels = stream.rate, stream.channels
         facts.weights, listened = stream.weights, Listened(stream.weights)
+        facts.beside = stream.beside
         start = first if first and stream.skip_to(first) else 0
         tail.start = tail.end = facts.decoded = start
         segmenter = begin(stream.rate, start)

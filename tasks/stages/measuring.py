@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from tasks import plugins
 from tasks.audio import Clip
+from tasks.audio.beside import Beside
 from tasks.base.schema import RecordingRow
 from tasks.plugins.contracts import SegmenterPlugin
 from tasks.plugins.contracts.base import PluginSettings
@@ -33,6 +34,7 @@ class WholeRecording(NamedTuple):
     decoded: int
     faults: tuple[Fault, ...]
     turns: tuple[Turn, ...] | None = None  # None: no diarization
+    beside: Beside | None = None  # None: all channels of the file are mixed
 
 
 class Step(NamedTuple):
@@ -109,6 +111,7 @@ def after_all(
         faults=touching(whole.faults, start, end),
         match=span.match,
         turns=None if whole.turns is None else turns.within(whole.turns, start, end),
+        beside=None if whole.beside is None else whole.beside.levels(start, end),
     )
     measures: dict[str, float | None] = {}
     for step in waiting:

@@ -165,3 +165,17 @@ def test_other_values_are_refused(tmp_path: Path, option: str, value: object) ->
         plugins.resolve_source(
             Source.model_validate({"kind": "folder", "path": str(tmp_path), option: value})
         )
+
+
+def test_a_text_that_comes_or_goes_decides_anew(tmp_path: Path) -> None:
+    sides(tmp_path / "in/call.wav", 1, 2)
+    sides(tmp_path / "in/mono.wav", 3)
+    rows, _ = packaged(tmp_path, channels="apart", expect_broken=True)
+    assert sorted(rows) == ["c/call.wav#0", "c/call.wav#1", "c/mono.wav"]
+    (tmp_path / "in/call.txt").write_text("hello there")
+    now, _ = packaged(tmp_path, channels="apart", expect_broken=True)
+    assert sorted(now) == ["c/mono.wav"]
+    (tmp_path / "in/call.txt").unlink()
+    again, computed = packaged(tmp_path, channels="apart", expect_broken=True)
+    assert {n: row["id"] for n, row in again.items()} == {n: row["id"] for n, row in rows.items()}
+    assert computed["filter"] == 0

@@ -57,6 +57,7 @@ class RecordingRow(TypedDict):
     format: NotRequired[str | None]
     channels: NotRequired[list[int] | None]
     parts: NotRequired[int | None]
+    division: NotRequired[str | None]
     source_id: str | None
     text: str | None
     speaker: str | None

@@ -81,6 +81,7 @@ RECORDINGS = pa.schema(
         column("format", S, "container/codec"),
         column("channels", pa.list_(pa.int32()), "channels that are heard, from 0; null: all"),
         column("parts", pa.int32(), "recordings that its file was divided into; null: it is whole"),
+        column("division", S, "whether its channels hold different voices, in words"),
         column("source_id", S, "the source's own key"),
         column("text", S, "reference text of the whole recording"),
         column("speaker", S, "speaker of the whole recording"),

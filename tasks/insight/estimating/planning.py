@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from tasks import corpus, shard
+from tasks import corpus, plugins, shard
 from tasks.base.schema import RecordingRow
 from tasks.filter import todo as cuts_lacking
 from tasks.insight.estimating import removal_refusal, rewritten_clips, speaker_cap_forecast
@@ -25,6 +25,7 @@ from tasks.shard_store.stored_shard import samples_of
 from tasks.shard_store.utterance import FinalUtterance, Outcome
 from tasks.stages import stage
 from tasks.stages.contract import STAGES
+from tasks.stages.listing import divisions
 from tasks.stages.listing.overlapping_sources import Shared
 from tasks.stages.listing.pending_listing import AsListed
 from tasks.stages.listing.survey import Survey
@@ -114,7 +115,8 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
         refusal = safeguards.nothing_left_in_words(job)
     unusable = [row for row in listed.fresh if row["error_code"]]
     sentences = (f"{r['source_path']} ({r['error_code']}: {r['error_detail']})" for r in unusable)
-    from_sources = surveyed.shared, surveyed.stated
+    found = divisions.sentences(job.out, plugins.datasets(job.sources))
+    from_sources = surveyed.shared, [*surveyed.stated, *found]
     return Plan(
         *totals, *from_sources, scan.unjudged, refusal, len(unusable), next(sentences, None)
     )

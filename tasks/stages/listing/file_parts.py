@@ -6,7 +6,7 @@ known parts of an unchanged file are listed in its place from then on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import NamedTuple
@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import audio
-from tasks.audio.types import Header
-from tasks.base.arrays import FixedBytes, Int64s
-from tasks.base.errors import ItemError, shortened
+from tasks.audio.types import Header, Sides
+from tasks.base.arrays import FixedBytes, Float32s, Int64s
+from tasks.base.errors import UNREACHABLE, ItemError, shortened
 from tasks.base.schema import RECORDINGS, RecordingRow
 from tasks.recording import Locator, tracks
 from tasks.stages.listing import entries, fingerprints
@@ -30,6 +30,9 @@ ASKED = r'"(apart|every_track)": '
 UNDIVIDED = (
     "its text does not say which {0} it is of; name the {0} of each segment, or read the {1}"
 )
+
+
+MIXED_TEXT = Sides(False, "the source's text does not say which of them it is of")
 
 
 class Part(NamedTuple):
@@ -47,6 +50,8 @@ class Part(NamedTuple):
 def of_file(row: RecordingRow, locator: Locator) -> list[RecordingRow]:
     """The rows of a file's parts, with their headers. ItemError if it cannot be divided."""
     first = audio.probe(locator)
+    described = bool(row["text"] or row["segments"])
+    divisions: list[str] = []
     headers: dict[Part, Header | ItemError] = {}
     for track in range(first.tracks) if locator.every_track and first.tracks > 1 else [None]:
         where = replace(locator, track=track)
@@ -55,17 +60,44 @@ def of_file(row: RecordingRow, locator: Locator) -> list[RecordingRow]:
         except ItemError as error:
             headers[Part(track, None)] = error
             continue
-        if locator.apart and header.channels > 1:
+        apart = locator.apart is not None and header.channels > 1
+        if apart and locator.apart == "auto":
+            found = MIXED_TEXT if described else _looked_at(where, header)
+            apart = found.apart
+            divisions.append(str(found))
+        if apart:
             number = 0 if locator.every_track and track is None else track
             headers |= {Part(number, channel): header for channel in range(header.channels)}
         else:
             headers[Part(track, None)] = header
+    row["division"] = "; ".join(divisions) or None
     if len(headers) == 1:
         return [with_header(row, first)]
-    if row["text"] or row["segments"]:
+    if described:
         what = ("track", "default one") if first.tracks > 1 else ("channel", "mix")
         raise ItemError("unsupported", UNDIVIDED.format(*what))
-    return [_with_outcome(of(row, part, len(headers)), part, headers[part]) for part in headers]
+    rows = [_with_outcome(of(row, part, len(headers)), part, headers[part]) for part in headers]
+    for other in rows[1:]:
+        other["division"] = None
+    return rows
+
+
+def _looked_at(where: Locator, header: Header) -> Sides:
+    """Whether the channels of a file hold different voices."""
+    from tasks.speech import sides  # the voice detector, which only workers need
+
+    def blocks() -> Iterator[Float32s]:
+        with audio.open_stream(where) as stream:
+            yield from stream.blocks()
+
+    if header.weights is not None:
+        return Sides(False, "they are those of a surround layout")
+    try:
+        return sides.looked_at(blocks, header.rate, header.channels)
+    except ItemError as error:
+        if error.code == UNREACHABLE:
+            raise
+        return Sides(False, "they cannot be decoded to be compared")
 
 
 def _with_outcome(row: RecordingRow, part: Part, header: Header | ItemError) -> RecordingRow:
@@ -127,13 +159,14 @@ def divided(batch: Batch, known: KnownRecordings) -> tuple[Batch, Int64s]:
     kept: list[RecordingRow] = []
     stale: list[int] = []
     states, flags = known.columns.states, known.columns.flags
-    whole_rows = known.find(batch.keys[asked]).tolist()
-    for row, state, whole in zip(rows, batch.states[asked], whole_rows, strict=True):
+    hashes = batch.states[asked], batch.heads[asked], known.find(batch.keys[asked]).tolist()
+    for row, state, head, whole in zip(rows, *hashes, strict=True):
         parts = {p: n for p, n in chains[row["recording"]].items() if states[n] == state}
         complete = parts and parts_of(flags[[*parts.values()]]).max() == min(len(parts), MOST_PARTS)
-        if whole >= 0 and states[whole] == state:
+        # With another description it may have to be divided, or no longer.
+        if whole >= 0 and (states[whole], known.columns.heads[whole]) == (state, head):
             kept.append(row)
-        elif complete:
+        elif complete and not (row["text"] or row["segments"]):
             kept += [of(row, part, len(parts)) for part in parts]
         else:
             kept.append(row)

@@ -162,7 +162,8 @@ def note(recordings: KnownRecordings, number: int, table: pa.Table) -> Columns:
 
 def parts_of(flags: UInt8s) -> UInt8s:
     """How many parts the file of each recording has; 0: it was not divided."""
-    return flags >> PARTS
+    parts: UInt8s = (flags >> PARTS).astype(np.uint8)
+    return parts
 
 
 def seconds_of(table: pa.Table) -> Float64s:

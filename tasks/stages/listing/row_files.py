@@ -114,4 +114,5 @@ def with_probed(row: RecordingRow, old: RecordingRow) -> RecordingRow:
         "format": old["format"],
         "channels": old.get("channels"),
         "parts": old.get("parts"),
+        "division": old.get("division"),
     }

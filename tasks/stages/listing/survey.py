@@ -81,7 +81,7 @@ def survey(
             stated.at(batch.rows)
             shared.at(batch.rows, number)
             batch, stale = file_parts.divided(batch, had)
-            looking.at(batch)
+            looking.at(batch, stale)
             looking.listed[stale] = True
             surveyed.divided = np.concatenate([surveyed.divided, stale])
         surveyed.stated += stated.sentences()
@@ -141,7 +141,8 @@ class _Looking:
         self._young: list[tuple[pa.Table, Int32s, Int64s]] = []
         self._youngest = 0.0  # Unix time at which the last of them changed
 
-    def at(self, batch: Batch) -> None:
+    def at(self, batch: Batch, stale: Int64s) -> None:
+        """The next recordings. `stale`: known rows that are to be probed again."""
         columns = self.found.known.columns
         row = self.found.known.find(batch.keys)
         knows = row >= 0
@@ -157,6 +158,7 @@ class _Looking:
             place[knows] = columns.shard[known_rows]
             again = (flags & PASSING > 0) | ((flags & MAY_BE_TRIED > 0) & self._again)
             again |= np.isin(columns.keys[known_rows], self._doubted)
+            again |= np.isin(known_rows, stale)
             stored = columns.states[known_rows]
             untouched = stored == batch.states[knows]
             adopted = ~untouched

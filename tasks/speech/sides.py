@@ -1,0 +1,171 @@
+"""Whether the channels of a recording hold different voices, as the sides of a call do.
+
+In a call one side speaks at a time: the speech is much louder in one channel than in the others,
+now in this one, now in that. In a room all microphones hear everybody, in music all channels sound
+together. Only speech counts (Silero VAD), so that music while a caller waits says nothing. Levels
+are those of windows of 32 ms at 16 kHz. Limits are measured by `tests/bench/channels.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from tasks.audio.types import Sides
+from tasks.base.arrays import RATE, Bools, Float32s, Float64s
+from tasks.speech.mono_stream import MonoStream
+from tasks.speech.silero import WINDOW, fresh_probabilities
+
+MOST_CHANNELS = 8
+LOOKED = 1800.0  # s of a recording that are looked at
+ENOUGH = 180.0  # s of speech that suffice
+CHUNK = 960  # windows that are looked at together: 31 s
+
+#: Least probability of speech. Half of what the band of a telephone leaves has less than 0.4,
+#: music less than 0.05.
+SPEECH = 0.15
+ALONE = 10.0  # dB by which one channel is louder where its side alone speaks
+AUDIBLE = -60.0  # dBFS
+LEAST_ALONE = 0.6  # share of the speech in which one side alone is heard
+LEAST_SECONDS = 1.0  # of each side alone
+LEAST_SHARE = 0.03  # of each side in what is heard alone
+ABOVE_LEAK = 6.0  # dB by which a side is louder than what its channel gets of the others
+#: An image between two loudspeakers: the same sound at the same time in both, one softer.
+IMAGE_LEAK, IMAGE_CORRELATION = -15.0, 0.8
+
+_STEP = WINDOW / RATE
+Blocks = Callable[[], Iterable[Float32s]]
+
+
+class _Windows(NamedTuple):
+    """Levels of consecutive windows in dBFS [n, channels]; where speech is in a channel; and the
+    correlation of the loudest channel with the next [n]."""
+
+    levels: Float64s
+    speech: Bools
+    correlation: Float64s
+
+
+def looked_at(blocks: Blocks, rate: int, channels: int) -> Sides:
+    """Look at the blocks of a recording, float32 [n, channels], once or twice."""
+    if channels > MOST_CHANNELS:
+        return Sides(False, f"{channels} channels are those of an array")
+    seconds = np.zeros(channels)
+    for grid in _chunks(blocks(), rate, channels):
+        levels = _levels(grid)
+        for channel in range(channels):
+            seconds[channel] += _alone(levels, channel).sum() * _STEP
+        if seconds.min() >= LEAST_SECONDS:
+            break
+    else:
+        if not seconds.any():
+            return Sides(False, "all of them sound together, or none does")
+        return Sides(False, "no other channel than one is ever heard alone")
+    return _judged([*_spoken(blocks(), rate, channels)], channels)
+
+
+def _chunks(blocks: Iterable[Float32s], rate: int, channels: int) -> Iterator[Float32s]:
+    """The samples at 16 kHz, float32 [windows, WINDOW, channels], CHUNK windows at a time, so that
+    they do not depend on the blocks."""
+    streams = [MonoStream(rate) for _ in range(channels)]
+    held = np.empty((0, channels), np.float32)
+    size, left = CHUNK * WINDOW, int(LOOKED * RATE)
+    for block in blocks:
+        new = [stream.push(block[:, n]) for n, stream in enumerate(streams)]
+        held = np.concatenate([held, np.stack(new, 1)])
+        while len(held) >= size:
+            yield held[:size].reshape(CHUNK, WINDOW, channels)
+            held = held[size:]
+            left -= size
+            if left <= 0:
+                return
+    held = np.concatenate([held, np.stack([stream.finish() for stream in streams], 1)])
+    count = len(held) // WINDOW
+    if count:
+        yield held[: count * WINDOW].reshape(count, WINDOW, channels)
+
+
+def _levels(grid: Float32s) -> Float64s:
+    power = np.square(grid, dtype=np.float64).mean(axis=1)
+    levels: Float64s = 10 * np.log10(power + 1e-12)
+    return levels
+
+
+def _alone(levels: Float64s, channel: int) -> Bools:
+    """In which windows this channel alone is heard."""
+    others = np.delete(levels, channel, axis=1).max(axis=1)
+    own = levels[:, channel]
+    alone: Bools = (own >= AUDIBLE) & (own - others >= ALONE)
+    return alone
+
+
+def _spoken(blocks: Iterable[Float32s], rate: int, channels: int) -> Iterator[_Windows]:
+    """The windows, until ENOUGH speech was heard."""
+    seconds = 0.0
+    for grid in _chunks(blocks, rate, channels):
+        levels = _levels(grid)
+        columns = [np.ascontiguousarray(grid[:, :, n]) for n in range(channels)]
+        speech = np.stack([fresh_probabilities(column) >= SPEECH for column in columns], 1)
+        yield _Windows(levels, speech, _correlations(grid, levels))
+        seconds += (speech & (levels >= AUDIBLE)).any(axis=1).sum() * _STEP
+        if seconds >= ENOUGH:
+            return
+
+
+def _correlations(grid: Float32s, levels: Float64s) -> Float64s:
+    order = np.argsort(levels, axis=1)
+    pair = np.take_along_axis(grid.astype(np.float64), order[:, None, -2:], axis=2)
+    product = (pair[..., 0] * pair[..., 1]).sum(axis=1)
+    norm = np.sqrt(np.square(pair).sum(axis=1).prod(axis=1))
+    correlations: Float64s = np.abs(product) / np.maximum(norm, 1e-12)
+    return correlations
+
+
+def _judged(parts: list[_Windows], channels: int) -> Sides:
+    levels, speech, correlations = (np.concatenate(column) for column in zip(*parts, strict=True))
+    spoken = (speech & (levels >= AUDIBLE)).any(axis=1)
+    masks = [_alone(levels, n) & speech[:, n] for n in range(channels)]
+    heard = np.array([mask.sum() for mask in masks]) * _STEP
+    every = np.logical_or.reduce(masks)
+    if not every.any():
+        return Sides(False, "what is heard in one alone is no speech")
+    alone = float(every.sum() / (spoken | every).sum())
+    correlation = float(np.median(correlations[every]))
+    own = np.array([_median(levels[mask, n]) for n, mask in enumerate(masks)])
+    #: Of each channel, the loudest that it gets of another side, dBFS.
+    leaks = np.array([
+        max(_median(levels[masks[other], n]) for other in range(channels) if other != n)
+        for n in range(channels)
+    ])  # fmt: skip
+    sources = [_leak(levels, masks, n) for n in range(channels)]
+    cross_talk = max((leak for leak in sources if leak is not None), default=None)
+    found = alone, correlation, cross_talk
+    if heard.min() < max(LEAST_SECONDS, LEAST_SHARE * heard.sum()):
+        return Sides(False, "no other channel than one is ever heard alone", *found)
+    if (own - leaks).min() < ABOVE_LEAK:
+        return Sides(False, "one has only an echo of the other", *found)
+    if alone < LEAST_ALONE:
+        return Sides(False, "they speak together, as in a room", *found)
+    if (cross_talk or -np.inf) > IMAGE_LEAK and correlation > IMAGE_CORRELATION:
+        return Sides(False, "they are an image of one room", *found)
+    return Sides(True, "they hold different voices", *found)
+
+
+def _median(values: Float64s) -> float:
+    return float(np.median(values)) if len(values) else -120.0
+
+
+def _leak(levels: Float64s, masks: list[Bools], channel: int) -> float | None:
+    """The other sides in a channel, in dB below themselves: in windows where they alone are heard,
+    and where something is heard of them."""
+    leaks = []
+    floor = np.percentile(levels[:, channel], 5) + 6
+    for other, mask in enumerate(masks):
+        if other != channel and mask.any():
+            here = levels[mask, channel]
+            heard = here > max(floor, AUDIBLE - 20)
+            if heard.mean() >= 0.5:
+                leaks.append(float(np.median((here - levels[mask, other])[heard])))
+    return max(leaks, default=None)

@@ -1,0 +1,128 @@
+"""Which channels hold different voices: calls, rooms, music. The bench has many more of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import soundfile as sf
+import soxr
+
+from flows.demo.corpus import ENGLISH, Line, speak
+from flows.demo.voice import RATE as VOICE_RATE
+from tasks.audio.types import Sides
+from tasks.base.arrays import RATE, Float32s
+from tasks.speech import sides
+from tests.bench import _calls
+from tests.helpers import corpus
+
+QUIET = np.random.default_rng(3)
+
+
+@cache
+def call() -> _calls.Sides:
+    """Two voices that take turns."""
+    lines = [
+        Line(text, voice, 150, 50)
+        for text, voice in zip(
+            islice(cycle(ENGLISH), 8), cycle(("en-us", "en-us+f2")), strict=False
+        )
+    ]
+    spoken = [
+        soxr.resample(np.frombuffer(said, "<i2") / np.float32(32768), VOICE_RATE, RATE)
+        for said in speak(lines)
+    ]
+    pauses = [np.zeros(len(part) + RATE // 2, np.float32) for part in spoken]
+    both: list[list[Float32s]] = [[], []]
+    for number, (part, pause) in enumerate(zip(spoken, pauses, strict=True)):
+        padded = np.pad(part * 0.3, (0, len(pause) - len(part))).astype(np.float32)
+        both[number % 2].append(padded)
+        both[1 - number % 2].append(pause)
+    return np.concatenate(both[0]), np.concatenate(both[1])
+
+
+def judged(samples: _calls.Stereo, block: int = 65_536) -> Sides:
+    def blocks() -> Iterable[Float32s]:
+        return (samples[start : start + block] for start in range(0, len(samples), block))
+
+    return sides.looked_at(blocks, RATE, samples.shape[1])
+
+
+CALLS: dict[str, Callable[[], _calls.Stereo]] = {
+    "clean": lambda: _calls.noisy(call(), QUIET),
+    "cross_talk": lambda: _calls.noisy(_calls.crossed(call(), -20, 0.02), QUIET),
+    "softer": lambda: _calls.noisy((call()[0], _calls.softer(call()[1])), QUIET),
+    "silence": lambda: np.stack(call(), 1),
+}
+ROOMS: dict[str, Callable[[], _calls.Stereo]] = {
+    "room": lambda: _calls.noisy(_calls.room(call(), QUIET, 6e-4), QUIET),
+    "panned": lambda: _calls.noisy(_calls.panned(call(), 12), QUIET),
+    "same": lambda: np.stack([call()[0] + call()[1]] * 2, 1),
+    "one": lambda: _calls.noisy((call()[0], 0 * call()[0]), QUIET),
+    "echo": lambda: _calls.noisy((call()[0], _calls.delayed(call()[0], 0.15, -20)), QUIET),
+    "tones": lambda: _calls.noisy(_calls.band(QUIET, 20 * RATE, tones()), QUIET),
+    "nothing": lambda: np.zeros((RATE, 2), np.float32),
+    "short": lambda: np.zeros((10, 2), np.float32),
+    "array": lambda: np.zeros((RATE, 12), np.float32),
+}
+
+
+def tones() -> Float32s:
+    times = np.arange(20 * RATE) / RATE
+    return (0.1 * np.sign(np.sin(2 * np.pi * 220 * times)) * (times % 2 < 1)).astype(np.float32)
+
+
+@pytest.mark.parametrize("made", CALLS.values(), ids=CALLS)
+def test_the_sides_of_a_call_are_apart(made: Callable[[], _calls.Stereo]) -> None:
+    found = judged(made())
+    assert found.apart, str(found)
+
+
+@pytest.mark.parametrize("made", ROOMS.values(), ids=ROOMS)
+def test_rooms_and_music_are_not_divided(made: Callable[[], _calls.Stereo]) -> None:
+    found = judged(made())
+    assert not found.apart, str(found)
+
+
+def test_cross_talk_is_measured() -> None:
+    found = judged(CALLS["cross_talk"]())
+    assert found.cross_talk == pytest.approx(-20, abs=2)
+    assert "read apart: they hold different voices" in str(found)
+    assert "cross-talk -2" in str(found) or "cross-talk -1" in str(found)
+    assert judged(CALLS["clean"]()).cross_talk is None
+
+
+def test_the_answer_does_not_depend_on_the_blocks() -> None:
+    samples = CALLS["cross_talk"]()
+    assert judged(samples, 1000) == judged(samples)
+
+
+def test_a_run_says_what_it_found(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    sf.write(tmp_path / "in/call.wav", CALLS["cross_talk"](), RATE)
+    sf.write(tmp_path / "in/room.wav", ROOMS["room"](), RATE)
+    corpus.add(tmp_path / "in", 1)
+    source = {"kind": "folder", "path": str(tmp_path / "in"), "name": "c", "channels": "auto"}
+    job = corpus.job(
+        tmp_path, sources=[source], filter={"segmenter": {"use": "whole"}, "filters": ()}
+    )
+    published, _ = corpus.run(job)
+    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    assert {row["recording"]: (row["channel"], row["speaker"]) for row in rows} == {
+        "c/call.wav#0": (0, "c/call.wav#0"), "c/call.wav#1": (1, "c/call.wav#1"),
+        "c/room.wav": (None, None), "c/r01.wav": (None, None),
+    }  # fmt: skip
+    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    said: dict[str, Any] = {row["reason"]: row for row in ledger if row["stage"] == "shard"}
+    assert said.keys() == {"channels_apart", "channels_mixed"}
+    assert said["channels_apart"]["recording"] == "c/call.wav#0"
+    assert "they hold different voices" in said["channels_apart"]["detail"]
+    assert said["channels_mixed"]["recording"] == "c/room.wav"
+    assert said["channels_mixed"]["samples"] == 0
+    assert all(computed == 0 for computed, _ in corpus.run(job)[1].values())

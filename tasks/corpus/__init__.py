@@ -77,8 +77,8 @@ def _probability_by_ear(u: FinalUtterance) -> float | None:
         return 0.0
     if u.heard.voted and vote is not None:
         return vote.shares[u.heard.voted]
-    probability: float | None = u.texts.get("language_probability")
-    return probability
+    probability = u.texts.get("language_probability")
+    return float(probability) if isinstance(probability, float | int) else None
 
 
 def chosen(job: Job) -> list[tuple[Measuring, Plugin]]:

@@ -248,8 +248,7 @@ class ShardView(StoredShard):
             utterance = hypotheses.with_others(utterance, wanted, self.transcripts.get)
             if utterance.missing:
                 return FinalUtterance(cut, utterance, utterance.outcome)
-        texts = self._text_values.of(utterance, row)
-        texts["recording_speech"] = None if cut.segment or cut.turn else spoken
+        texts = self._text_values.of(utterance, row, spoken)
         outcome = self._outcome_by_text(cut, texts, rules)
         request = None
         if outcome.outcome == "packaged":

@@ -50,8 +50,12 @@ class TextValues:
             (module.measure, settings) for module, settings in resolved if module.COLUMNS
         ]
 
-    def of(self, utterance: HeardUtterance, row: TranscriptRow) -> AnyRow:
-        """By column; `row`: what was heard."""
+    def of(
+        self, utterance: HeardUtterance, row: TranscriptRow, spoken: float | None = None
+    ) -> AnyRow:
+        """By column; `row`: what was heard; `spoken`: speech with words in its whole recording, s.
+        That counts unless the source gives the segments."""
+        given = utterance.cut.segment or utterance.cut.turn
         text, source = final_text(self._job, utterance)
         wer = _rate(row["word_errors"], row["words"])
         cer = _rate(row["char_errors"], row["chars"])
@@ -83,6 +87,7 @@ class TextValues:
             "wer": wer,
             "cer": cer,
             "language_probability": probability,
+            "recording_speech": None if given else spoken,
             **_derived(utterance, row),
         }
         for measure, settings in self._measures:

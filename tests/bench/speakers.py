@@ -1,7 +1,7 @@
 """Who speaks when: errors of the diarizer `segments` on conversations with exact truth.
 
     UTTERMILL_CORPUS=… python -m tests.bench.speakers [--json] [--count 18] [--long MINUTES]
-    UTTERMILL_CORPUS=… python -m tests.bench.speakers --meetings [--count 5] [--json]
+    UTTERMILL_CORPUS=… python -m tests.bench.speakers --meetings [--count 5] [--hop SECONDS] [--json]
 
 Conversations of 2 to 6 of the corpus's 137 readers, 10 s to 4 min, with 0 to 20 % overlap, noise at
 10 dB, and music between turns (`_conversations.py`); one of `--long` minutes, without noise. DER is
@@ -66,10 +66,12 @@ def asked(count: int) -> Iterator[Asked]:
         yield Asked(speakers, seconds, overlaps[i % 4], snr, i % 5 == 4, FIRST_SEED + i)
 
 
-def diarized(samples: Floats) -> tuple[tuple[Turn, ...], float]:
+def diarized(
+    samples: Floats, settings: segments.Settings | None = None
+) -> tuple[tuple[Turn, ...], float]:
     """Turns at 16 kHz, and the CPU seconds that they took."""
     began = time.process_time()
-    diarizer = segments.start(segments.Settings(), RATE, ())
+    diarizer = segments.start(settings or segments.Settings(), RATE, ())
     for at in range(0, len(samples), BLOCK):
         diarizer.push(samples[at : at + BLOCK, None])
     return diarizer.finish(), time.process_time() - began
@@ -92,19 +94,20 @@ def pieces(made: Conversation, turns: tuple[Turn, ...]) -> dict[str, NDArray[np.
     return found
 
 
-def meetings(corpus: Path, count: int) -> dict[str, Any]:
+def meetings(corpus: Path, count: int, hop: float) -> dict[str, Any]:
     """By room: DER, and for each limit on a second voice the shares of speaker time that other
     voices have in the clips, alone and over the clip's own; the clips; and how much of the time in
     which one speaks alone is in them."""
     voices_of = _conversations.load(corpus)
-    shortest = round(segments.Settings().min_turn_seconds * RATE)
+    settings = segments.Settings(hop_seconds=hop)
+    shortest = round(settings.min_turn_seconds * RATE)
     told: dict[str, Any] = {}
     for name, room in (("near", _meetings.NEAR), ("far", _meetings.FAR)):
         errors, alone = np.zeros(2), 0
         counts = {limit: np.zeros(4) for limit in LIMITS}
         for seed in range(count):
             made = _meetings.made(FIRST_SEED + seed, MEETING_S, room, voices_of)
-            turns, _ = diarized(made.samples)
+            turns, _ = diarized(made.samples, settings)
             found = _turn_scores.frames_of(turns, RATE, len(made.truth))
             wrong = _turn_scores.errors(made.truth, found)
             errors += wrong.missed + wrong.false + wrong.confused, wrong.speech
@@ -268,12 +271,13 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--count", type=int, help="conversations (18), or meetings (5)")
     parser.add_argument("--meetings", action="store_true")
+    parser.add_argument("--hop", type=float, default=6.25, help="hop_seconds, for meetings")
     parser.add_argument("--long", type=float, default=0, metavar="MINUTES")
     args = parser.parse_args()
     with threadpool_limits(limits=1):  # as in a worker: idle threads that wait count as CPU
         corpus = Path(os.environ["UTTERMILL_CORPUS"])
         if args.meetings:
-            found = meetings(corpus, args.count or 5)
+            found = meetings(corpus, args.count or 5, args.hop)
         else:
             found = measured(corpus, args.count or 18, args.long)
     print(json.dumps(found, indent=None if args.json else 2))

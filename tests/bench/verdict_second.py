@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import ctranslate2
 import numpy as np
+from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
 from tasks import scoring
@@ -28,15 +29,22 @@ from tasks.asr._whisper.windows import tokenizer_of
 from tasks.diarizers import _windows as segmentation
 from tasks.enhance import gtcrn
 from tests.bench import verdict_clips
-from tests.bench.corpus_speech import Floats
 from tests.bench.verdict_clips import Said
-from tests.bench.verdict_listening import BEAM, WRONG, _measured, backend, reason, text_values
+from tests.bench.verdict_listening import (
+    BEAM,
+    WRONG,
+    Values,
+    _measured,
+    backend,
+    reason,
+    text_values,
+)
 from tests.bench.verdict_tables import table
 
 NOISES = {("white", 5), ("white", 0), ("white", -5), ("pink", 0), ("real", 5)}
 COSTS = (0.0, 0.02)  # shares of right texts
 #: Larger is worse.
-MEASURES = {
+MEASURES: dict[str, Callable[[Values], float]] = {
     "greedy differs": lambda v: v["greedy"],
     "sampled differs": lambda v: v["sampled"],
     "least certain words": lambda v: -v["least_words"],
@@ -51,8 +59,7 @@ MEASURES = {
 
 def clips(count: int) -> Iterator[Said]:
     yield from verdict_clips.carriers(count)
-    wanted = NOISES
-    yield from (s for s in verdict_clips.mixtures(count) if (s.kind, s.snr) in wanted)
+    yield from (s for s in verdict_clips.mixtures(count) if (s.kind, s.snr) in NOISES)
 
 
 def opinions(said: Said) -> dict[str, Any]:
@@ -72,9 +79,10 @@ def opinions(said: Said) -> dict[str, Any]:
         [found] = model.model.generate(audio, [start], beam_size=1, **options)
         return str(tokenizer.decode(found.sequences_ids[0])).strip()
 
-    def likely(audio: Any) -> Floats:
+    def likely(audio: Any) -> NDArray[np.float64]:
         [found] = model.model.align(audio, tokenizer.sot_sequence, [spoken], 1500)
-        return np.log(np.maximum(found.text_token_probs, 1e-6))
+        logs: NDArray[np.float64] = np.log(np.maximum(found.text_token_probs, 1e-6))
+        return logs
 
     ctranslate2.set_random_seed(0)
     certain = likely(encoded)

@@ -67,8 +67,8 @@ class TranscribedRows:
         kept, kept_apart = [np.zeros(0, bool)], [np.zeros(0, bool)]
         for table in parts(["id", "kept"] if apart else ["kept"]):
             kept.append(table["kept"].to_numpy())
-            known = pc.is_in(table["id"], apart).to_numpy() if apart else np.zeros(len(table), bool)
-            kept_apart.append(known)
+            flags = pc.is_in(table["id"], apart).to_numpy() if apart else np.zeros(len(table), bool)
+            kept_apart.append(flags)
         self.kept, self._spared = np.concatenate(kept), np.concatenate(kept_apart)
 
     def __len__(self) -> int:

@@ -29,11 +29,11 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     if not clip.turns or not any(turn.both for turn in clip.turns):
         return {"second_voice": None}
     spoken = turns.voices_in(clip.turns, 0, clip.num_samples)
-    own = min(spoken, key=lambda speaker: (-spoken[speaker], speaker))
+    main = min(spoken, key=lambda speaker: (-spoken[speaker], speaker))
     doubt = sum(
         (turn.end - turn.start) * sum(turn.both) / len(turn.both) / 255
         for turn in clip.turns
-        if turn.speaker == own and turn.both
+        if turn.speaker == main and turn.both
     )
     whole = sum(spoken.values())
-    return {"second_voice": min((whole - spoken[own] + doubt) / whole, 1.0)}
+    return {"second_voice": min((whole - spoken[main] + doubt) / whole, 1.0)}

@@ -27,11 +27,11 @@ def notes(job: Job) -> list[SourceNotes]:
     for dataset in plugins.datasets(job.sources):
         if (says := sentences.get(dataset.name)) is None:
             continue
-        known = next((one for one in noted if one["source"] == dataset.name), None)
-        if known is None:
+        of_source = next((one for one in noted if one["source"] == dataset.name), None)
+        if of_source is None:
             noted.append({"source": dataset.name, "kind": dataset.settings.kind, "says": [says]})
         else:
-            known["says"].append(says)
+            of_source["says"].append(says)
     return noted
 
 
@@ -49,8 +49,8 @@ def of_sources(job: Job) -> dict[str, str]:
         whole[row["dataset"]] = whole.get(row["dataset"], 0) + row["all_sum"]
     stated = {d.name for d in plugins.datasets(job.sources) if d.settings.language}
     return {
-        name: _sentence({code: share / whole[name] for code, share in found.items()})
-        for name, found in sorted(shares.items())
+        name: _sentence({code: share / whole[name] for code, share in languages.items()})
+        for name, languages in sorted(shares.items())
         if name not in stated and whole[name]
     }
 
@@ -63,15 +63,16 @@ def _by_language(part: pa.Table) -> pa.Table:
     ms = pc.multiply(part["seconds"], 1000.0)
     certain = pc.multiply(ms, part["language_probability"])
     columns = {"dataset": part["dataset"], "language": part["language"]}
-    lengths = {"certain": pc.round(certain), "all": pc.round(ms)}
-    return pa.table(columns | {name: each.cast(pa.int64()) for name, each in lengths.items()})
+    lengths = {"certain": certain, "all": ms}
+    rounded = {name: pc.round(value).cast(pa.int64()) for name, value in lengths.items()}
+    return pa.table(columns | rounded)
 
 
 def _sentence(shares: dict[str, float]) -> str:
     first, *others = sorted(shares, key=lambda code: (-shares[code], code))
-    told = [first, *(code for code in others if shares[code] >= TOLD)]
-    listed = ", ".join(f"{code} {shares[code]:.0%}" for code in told)
-    rest = 1 - sum(shares[code] for code in told)
+    codes = [first, *(code for code in others if shares[code] >= TOLD)]
+    listed = ", ".join(f"{code} {shares[code]:.0%}" for code in codes)
+    rest = 1 - sum(shares[code] for code in codes)
     says = f"no language is stated, and the last run heard {listed}"
     says += f", uncertain {rest:.0%}" if rest >= TOLD else ""
     if shares[first] >= NEARLY_ALL:

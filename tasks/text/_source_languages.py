@@ -41,6 +41,7 @@ SURE_SOURCE = 0.5, 0.8
 #: or less says, in nats, and the most that it says.
 PLAIN_LOGPROB, WEIGHT, MOST_OF_TEXT = -0.6, 5.0, 2.0
 WORDLESS = 0.1  # weight of clips in which no words were heard
+AT_ONCE = 1 << 20  # clips
 UNITS = 1000  # of a weight, in a second: sums of integers do not depend on their order
 
 
@@ -64,51 +65,74 @@ class SourceLanguages:
             return cls()
         return cls([*numbers], *(np.concatenate(column) for column in zip(*parts, strict=True)))
 
-    @property
-    def certain(self) -> Int64s:
-        """Seconds times certainty of each clip, in UNITS."""
-        return np.rint(self.length * self.probability.astype(np.float64)).astype(np.int64)
-
     def judged(self) -> tuple[Float64s, Int32s]:
         """The probability of each clip's language in its source, nan if it is not judged; and the
         pair that speaks most against it, -1 where that is none of the languages."""
+        sums = self._sums()
+        probability = np.full(len(self.pair), np.nan)
+        against = np.full(len(self.pair), -1, np.int32)
+        for rows, certain in self._heard():
+            ratio, against[rows] = sums.beside_others(self.pair[rows], certain, self.length[rows])
+            text = WEIGHT * (self.logprob[rows].astype(np.float64) - PLAIN_LOGPROB)
+            with_text = ratio * np.exp(np.clip(text, -MOST_OF_TEXT, MOST_OF_TEXT))
+            ratio = np.where(ratio < 1, np.minimum(with_text, 1), ratio)
+            p = np.minimum(self.probability[rows].astype(np.float64), 1 - 1e-6)
+            odds = p / (1 - p) * ratio
+            probability[rows] = odds / (1 + odds)
+        return probability, against
+
+    def _heard(self) -> Iterator[tuple[Int64s, Int64s]]:
+        """The rows that are judged, some at a time, and their seconds times certainty, in UNITS."""
+        for begin in range(0, len(self.pair), AT_ONCE):
+            rows = begin + np.flatnonzero(self.pair[begin : begin + AT_ONCE] >= 0)
+            certain = self.length[rows] * self.probability[rows].astype(np.float64)
+            yield rows, np.rint(certain).astype(np.int64)
+
+    def _sums(self) -> _Sums:
         sources = {name: number for number, name in enumerate(dict(self.pairs))}
         source_of = np.array([sources[name] for name, _ in self.pairs], np.int64)
-        heard = np.flatnonzero(self.pair >= 0)
-        pair, length = self.pair[heard], self.length[heard]
-        certain = np.rint(length * self.probability[heard].astype(np.float64)).astype(np.int64)
-        source = source_of[pair]
-        in_pair, all_in_pair = _sums(pair, (certain, length), len(self.pairs))
-        in_source, all_in_source = _sums(source, (certain, length), len(sources))
-        first, second = _largest_two(in_pair, source_of, len(sources))
-        # All without the clip itself.
-        others, whole = in_source[source] - certain, all_in_source[source] - length
-        mine, alike = in_pair[pair] - certain, all_in_pair[pair] - length
-        other = np.where(first[source] == pair, second[source], first[source])
-        known = np.where(other >= 0, in_pair[other], 0)
+        certain, length = np.zeros((2, len(self.pairs)), np.int64)
+        for rows, some in self._heard():
+            np.add.at(certain, self.pair[rows], some)
+            np.add.at(length, self.pair[rows], self.length[rows])
+        in_sources = np.zeros((2, len(sources)), np.int64)
+        np.add.at(in_sources[0], source_of, certain)
+        np.add.at(in_sources[1], source_of, length)
+        likeliest = _largest_two(certain, source_of, len(sources))
+        return _Sums(source_of, certain, length, *in_sources, *likeliest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Of pairs and of sources: UNITS that are certain, and all; the two likeliest pairs of each
+    source, -1 for none."""
+
+    source_of: Int64s
+    certain: Int64s
+    length: Int64s
+    source_certain: Int64s
+    source_length: Int64s
+    first: Int64s
+    second: Int64s
+
+    def beside_others(
+        self, pair: Int32s, certain: Int64s, length: Int64s
+    ) -> tuple[Float64s, Int64s]:
+        """Odds of clips' languages by all other clips, and the pairs that speak most against them;
+        -1: none of the languages does."""
+        source = self.source_of[pair]
+        others = self.source_certain[source] - certain
+        whole = self.source_length[source] - length
+        mine, alike = self.certain[pair] - certain, self.length[pair] - length
+        other = np.where(self.first[source] == pair, self.second[source], self.first[source])
+        of_other = np.where(other >= 0, self.certain[other], 0)
         prior = PRIOR_S * UNITS
         support = _risen(mine, alike, *CERTAIN) * mine / (mine + prior)
         none = (whole - others) * (1 - support) * (1 - _risen(others, whole, *SURE_SOURCE))
-        beside_known = np.maximum((mine + prior) / (known + prior), 1 / MOST_ODDS)
+        beside_other = np.maximum((mine + prior) / (of_other + prior), 1 / MOST_ODDS)
         beside_none = np.maximum((mine + prior) / (none + prior), 1 / MOST_ODDS_OF_NONE)
-        ratio = np.minimum(np.minimum(beside_known, beside_none), MOST_ODDS)
-        text = WEIGHT * (self.logprob[heard].astype(np.float64) - PLAIN_LOGPROB)
-        told = ratio * np.exp(np.clip(text, -MOST_OF_TEXT, MOST_OF_TEXT))
-        ratio = np.where(ratio < 1, np.minimum(told, 1), ratio)
-        p = np.minimum(self.probability[heard].astype(np.float64), 1 - 1e-6)
-        odds = p / (1 - p) * ratio
-        probability = np.full(len(self.pair), np.nan)
-        probability[heard] = odds / (1 + odds)
-        against = np.full(len(self.pair), -1, np.int32)
-        against[heard] = np.where(beside_known <= beside_none, other, -1)
-        return probability, against
-
-
-def _sums(groups: Int64s | Int32s, columns: Iterable[Int64s], count: int) -> list[Int64s]:
-    sums = [np.zeros(count, np.int64) for _ in columns]
-    for whole, column in zip(sums, columns, strict=True):
-        np.add.at(whole, groups, column)
-    return sums
+        ratio = np.minimum(np.minimum(beside_other, beside_none), MOST_ODDS)
+        return ratio, np.where(beside_other <= beside_none, other, -1)
 
 
 def _risen(part: Int64s, whole: Int64s, low: float, high: float) -> Float64s:
@@ -129,10 +153,10 @@ def _numbered(
         for source, _, language in (name.partition("\0") for name in coded.dictionary.to_pylist())
     ]
     pair = np.array([*codes, -1], np.int32)[coded.indices.to_numpy(zero_copy_only=False)]
-    known = heard.is_valid().to_numpy()
+    valid = heard.is_valid().to_numpy()
     probability = pc.fill_null(heard, 0.0).to_numpy().astype(np.float32)
     share = np.where(probability > 0, UNITS, UNITS * WORDLESS)
-    yield np.where(known, pair, -1).astype(np.int32)
+    yield np.where(valid, pair, -1).astype(np.int32)
     yield probability
     sure = pc.fill_null(table["avg_logprob"], PLAIN_LOGPROB)
     yield sure.to_numpy().astype(np.float32)

@@ -1,7 +1,7 @@
 """Who speaks when: errors of the diarizer `segments` on conversations with exact truth.
 
     UTTERMILL_CORPUS=… python -m tests.bench.speakers [--json] [--count 18] [--long MINUTES]
-    UTTERMILL_CORPUS=… python -m tests.bench.speakers --meetings [--count 5] [--hop SECONDS] [--json]
+    UTTERMILL_CORPUS=… python -m tests.bench.speakers --meetings [--count 5] [--hop S] [--json]
 
 Conversations of 2 to 6 of the corpus's 137 readers, 10 s to 4 min, with 0 to 20 % overlap, noise at
 10 dB, and music between turns (`_conversations.py`); one of `--long` minutes, without noise. DER is

@@ -17,7 +17,7 @@ from tasks.storage import tables
 
 COLUMNS = ["dataset", "language", "language_probability", "seconds"]
 TOLD = 0.02  # least share that is told
-NEARLY_ALL = 0.8  # least share of a language that is proposed
+NEARLY_ALL = 0.8  # of what is certain: least share of a language that is proposed
 
 
 def notes(job: Job) -> list[SourceNotes]:
@@ -75,6 +75,6 @@ def _sentence(shares: dict[str, float]) -> str:
     rest = 1 - sum(shares[code] for code in codes)
     says = f"no language is stated, and the last run heard {listed}"
     says += f", uncertain {rest:.0%}" if rest >= TOLD else ""
-    if shares[first] >= NEARLY_ALL:
+    if shares[first] >= NEARLY_ALL * sum(shares.values()):
         return f"{says}; if all of it is {first}, state it (language: {first})"
     return says

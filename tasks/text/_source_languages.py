@@ -98,8 +98,8 @@ class SourceLanguages:
         in_sources = np.zeros((2, len(sources)), np.int64)
         np.add.at(in_sources[0], source_of, certain)
         np.add.at(in_sources[1], source_of, length)
-        likeliest = _largest_two(certain, source_of, len(sources))
-        return _Sums(source_of, certain, length, *in_sources, *likeliest)
+        first, second = _largest_two(certain, source_of, len(sources))
+        return _Sums(source_of, certain, length, in_sources[0], in_sources[1], first, second)
 
 
 @dataclass(frozen=True, slots=True)

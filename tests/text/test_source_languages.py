@@ -123,6 +123,13 @@ def test_what_is_published_stays(tmp_path: Path) -> None:
     assert found["c/r02.wav"] == "package.language_unlikely"
 
 
+def test_shards_change_nothing(tmp_path: Path) -> None:
+    one, _ = corpus.run(job(tmp_path / "one", range(10), shard={"hours": 1.0}))
+    many, _ = corpus.run(job(tmp_path / "many", range(10), shard={"hours": 0.0003}))
+    assert len(pq.read_table(many.path / "ledger.parquet")["recording"].unique()) == 10
+    assert outcomes(one.path) == outcomes(many.path)
+
+
 def test_it_can_be_turned_off(tmp_path: Path) -> None:
     verdicts = [{"use": "language", "min_in_source": None}]
     whole = job(tmp_path, range(10))

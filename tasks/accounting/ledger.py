@@ -109,8 +109,8 @@ def _of_recording(
         if note.startswith(NOT_READ)
     ]
     if division := recording.get("division"):
-        found = "channels_mixed" if recording.get("parts") is None else "channels_apart"
-        gaps.append((0, 0, Outcome("unsegmented", "shard", found, detail=division), None))
+        reason = "channels_mixed" if recording.get("parts") is None else "channels_apart"
+        gaps.append((0, 0, Outcome("unsegmented", "shard", reason, detail=division), None))
     gaps.sort(key=lambda g: (_RANKS.index(g[2].outcome), g[0], g[1]))
     every = [*spans, *gaps]
     owned = exclusive([(start, end) for start, end, _, _ in every])

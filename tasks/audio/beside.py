@@ -1,6 +1,9 @@
-"""How loud the other channels of a file are beside the one that is heard, while it is decoded."""
+"""How loud the other channels of a file are beside the one that is heard, while it is decoded; and
+that channel without what leaks into it from them."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -8,6 +11,9 @@ from tasks.base.arrays import Float32s, Float64s
 
 FRAME = 0.02  # s
 SILENT = 1e-12  # power, -120 dBFS
+LOUDER = 10.0  # dB by which another channel is louder where this one holds only what leaks from it
+ECHO = 12  # frames for which what leaks may come later
+SOFTER = 1e-2  # what is left of it, -40 dB: zeros would click
 
 
 class Beside:
@@ -15,37 +21,80 @@ class Beside:
 
     def __init__(self, rate: int, channel: int) -> None:
         self.start = 0  # first sample of the recording that was decoded
-        self._size, self._channel = max(round(rate * FRAME), 1), channel
+        self.size, self._channel = max(round(rate * FRAME), 1), channel
         self._rest: Float64s | None = None  # power sums of the frame that is not full yet
         self._count = 0  # samples in it
-        self._frames: list[Float32s] = []
+        self._frames = [np.empty((0, 2), np.float32)]
 
     def push(self, block: Float32s) -> None:
         """All channels of the file, float32 [n, channels]."""
         power = np.square(block, dtype=np.float64)
-        lead = min((self._size - self._count) % self._size, len(block)) if self._count else 0
+        lead = min((self.size - self._count) % self.size, len(block)) if self._count else 0
         if self._rest is not None and lead:
             self._rest += power[:lead].sum(axis=0)
             self._count += lead
-        if self._rest is not None and self._count == self._size:
+        if self._rest is not None and self._count == self.size:
             self._add(self._rest[None])
             self._rest, self._count = None, 0
         whole = power[lead:]
-        full = len(whole) // self._size * self._size
+        full = len(whole) // self.size * self.size
         if full:
-            self._add(whole[:full].reshape(-1, self._size, block.shape[1]).sum(axis=1))
+            self._add(whole[:full].reshape(-1, self.size, block.shape[1]).sum(axis=1))
         if len(whole) > full:
             self._rest, self._count = whole[full:].sum(axis=0), len(whole) - full
 
     def _add(self, sums: Float64s) -> None:
-        mean = sums / self._size
+        mean = sums / self.size
         others = np.delete(mean, self._channel, axis=1).max(axis=1)
         pair = np.stack([mean[:, self._channel], others], 1)
         self._frames.append((10 * np.log10(np.maximum(pair, SILENT))).astype(np.float32))
 
     def levels(self, start: int, end: int) -> Float32s:
         """dBFS [frames, 2] between two samples of the recording: own, others."""
-        frames = np.concatenate([np.empty((0, 2), np.float32), *self._frames])
-        self._frames = [frames]  # joined once for all clips
-        low = max(start - self.start, 0) // self._size
-        return frames[low : max((end - self.start) // self._size, low)]
+        low = max(start - self.start, 0) // self.size
+        return self.frames(low, max((end - self.start) // self.size, low))
+
+    def frames(self, low: int, high: int) -> Float32s:
+        """The same of these frames, counted from the first that was decoded."""
+        if len(self._frames) > 1:  # joined once for all clips
+            self._frames = [np.concatenate(self._frames)]
+        return self._frames[0][low:high]
+
+
+class Unleaked:
+    """A channel for what listens to it: all but silent where another one is LOUDER, now or just
+    before, so that the other side of a call is not cut as speech of this one."""
+
+    def __init__(self, beside: Beside) -> None:
+        self._beside, self._frame = beside, 0
+        self._pending = np.empty((0, 1), np.float32)
+        self._before = np.full(ECHO, -np.inf, np.float32)  # levels of the others
+
+    def push(self, block: Float32s) -> Float32s:
+        """float32 [n, 1], which `beside` has had, to the samples [m, 1] that are now known."""
+        size = self._beside.size
+        pending = np.concatenate([self._pending, block])
+        count = len(pending) // size
+        self._pending = pending[count * size :]
+        if not count:
+            return pending[:0]
+        level, others = self._beside.frames(self._frame, self._frame + count).T
+        self._frame += count
+        others = np.concatenate([self._before, others])
+        self._before = others[-ECHO:]
+        loudest = np.lib.stride_tricks.sliding_window_view(others, ECHO + 1).max(axis=1)
+        frames = pending[: count * size].reshape(count, size, 1).copy()
+        frames[loudest - level >= LOUDER] *= np.float32(SOFTER)
+        return frames.reshape(-1, 1)
+
+    def finish(self) -> Float32s | None:
+        """The remaining samples; None: all were given."""
+        return self._pending if len(self._pending) else None
+
+    def of(self, blocks: Iterable[Float32s]) -> Iterator[Float32s]:
+        """All of these blocks, none of them empty."""
+        for block in blocks:
+            if len(heard := self.push(block)):
+                yield heard
+        if (rest := self.finish()) is not None:
+            yield rest

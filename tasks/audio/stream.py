@@ -9,9 +9,9 @@ from typing import NoReturn, Self
 
 import numpy as np
 
-from tasks.audio.beside import Beside
+from tasks.audio.beside import Beside, Unleaked
 from tasks.audio.blocks import BLOCK_FRAMES, BLOCK_VALUES, all_finite
-from tasks.audio.channels import mean
+from tasks.audio.channels import Listened, mean
 from tasks.audio.damage.alignment import lost_since
 from tasks.audio.damage.promise import promise
 from tasks.audio.decoders import BROKEN, opened, words_of
@@ -146,6 +146,10 @@ class Stream:
             self._lost.append(Fault(self.decoded, self.decoded, audio.after))
         elif audio.half_frame:
             self.notes.append(f"its last frame has {audio.half_frame} of {audio.frame} bytes")
+
+    def listened(self) -> Listened | Unleaked:
+        """A new ear for what listens to the blocks."""
+        return Listened(self.weights) if self.beside is None else Unleaked(self.beside)
 
     def skip_to(self, sample: int) -> bool:
         """Seek to a sample and return True; False, without moving, where seeking is not exact."""

@@ -2,21 +2,20 @@
 
 Where a file's channels are read apart, the share of the utterance's sound in which another channel
 is 10 dB louder: there it holds little more than what leaks from that. Null where channels are
-mixed. What leaks through is cut and transcribed like speech, 20 dB down or not, so calls need this
-filter: among made calls with the other side 20 dB down, its default keeps 98 % of each side's own
-words (`tests/bench/channels.py`).
+mixed. Segmenters that listen do not cut there; segments that a source gives, and recordings that
+are clips as a whole, may hold much of it.
 """
 
 from __future__ import annotations
 
 from tasks.audio import Clip
+from tasks.audio.beside import LOUDER
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 AFTER_ALL = True
 COLUMNS = {"cross_talk": ("1", "share of its sound in which another channel is 10 dB louder")}
 REASONS = {"cross_talk": ("no_cross_talk", "cross_talk")}
-LOUDER = 10.0  # dB
 RANGE = 35.0  # dB below an utterance's loudest frame; what is softer is no sound of it
 
 
@@ -30,6 +29,6 @@ class Settings(StageSettings):
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     if clip.beside is None or not len(clip.beside):
         return {"cross_talk": None}
-    own, others = clip.beside.T
-    sounds = own > own.max() - RANGE
-    return {"cross_talk": float((others - own >= LOUDER)[sounds].mean())}
+    level, others = clip.beside.T
+    sounds = level > level.max() - RANGE
+    return {"cross_talk": float((others - level >= LOUDER)[sounds].mean())}

@@ -70,21 +70,21 @@ def _chunks(blocks: Iterable[Float32s], rate: int, channels: int) -> Iterator[Fl
     """The samples at 16 kHz, float32 [windows, WINDOW, channels], CHUNK windows at a time, so that
     they do not depend on the blocks."""
     streams = [MonoStream(rate) for _ in range(channels)]
-    held = np.empty((0, channels), np.float32)
+    waiting = np.empty((0, channels), np.float32)
     size, left = CHUNK * WINDOW, int(LOOKED * RATE)
     for block in blocks:
         new = [stream.push(block[:, n]) for n, stream in enumerate(streams)]
-        held = np.concatenate([held, np.stack(new, 1)])
-        while len(held) >= size:
-            yield held[:size].reshape(CHUNK, WINDOW, channels)
-            held = held[size:]
+        waiting = np.concatenate([waiting, np.stack(new, 1)])
+        while len(waiting) >= size:
+            yield waiting[:size].reshape(CHUNK, WINDOW, channels)
+            waiting = waiting[size:]
             left -= size
             if left <= 0:
                 return
-    held = np.concatenate([held, np.stack([stream.finish() for stream in streams], 1)])
-    count = len(held) // WINDOW
+    waiting = np.concatenate([waiting, np.stack([stream.finish() for stream in streams], 1)])
+    count = len(waiting) // WINDOW
     if count:
-        yield held[: count * WINDOW].reshape(count, WINDOW, channels)
+        yield waiting[: count * WINDOW].reshape(count, WINDOW, channels)
 
 
 def _levels(grid: Float32s) -> Float64s:
@@ -96,8 +96,8 @@ def _levels(grid: Float32s) -> Float64s:
 def _alone(levels: Float64s, channel: int) -> Bools:
     """In which windows this channel alone is heard."""
     others = np.delete(levels, channel, axis=1).max(axis=1)
-    own = levels[:, channel]
-    alone: Bools = (own >= AUDIBLE) & (own - others >= ALONE)
+    level = levels[:, channel]
+    alone: Bools = (level >= AUDIBLE) & (level - others >= ALONE)
     return alone
 
 
@@ -133,28 +133,31 @@ def _judged(parts: list[_Windows], channels: int) -> Sides:
         return Sides(False, "what is heard in one alone is no speech")
     alone = float(every.sum() / (spoken | every).sum())
     correlation = float(np.median(correlations[every]))
-    own = np.array([_median(levels[mask, n]) for n, mask in enumerate(masks)])
-    #: Of each channel, the loudest that it gets of another side, dBFS.
-    leaks = np.array([
-        max(_median(levels[masks[other], n]) for other in range(channels) if other != n)
-        for n in range(channels)
-    ])  # fmt: skip
-    sources = [_leak(levels, masks, n) for n in range(channels)]
-    cross_talk = max((leak for leak in sources if leak is not None), default=None)
-    found = alone, correlation, cross_talk
+    spoken_levels = [_median(levels[mask, n]) for n, mask in enumerate(masks)]
+    leaked = [_leaked(levels, masks, n) for n in range(channels)]
+    above = min(level - leak for level, leak in zip(spoken_levels, leaked, strict=True))
+    leaks = [_leak(levels, masks, n) for n in range(channels)]
+    cross_talk = max((leak for leak in leaks if leak is not None), default=None)
+    measured = alone, correlation, cross_talk
     if heard.min() < max(LEAST_SECONDS, LEAST_SHARE * heard.sum()):
-        return Sides(False, "no other channel than one is ever heard alone", *found)
-    if (own - leaks).min() < ABOVE_LEAK:
-        return Sides(False, "one has only an echo of the other", *found)
+        return Sides(False, "no other channel than one is ever heard alone", *measured)
+    if above < ABOVE_LEAK:
+        return Sides(False, "one has only an echo of the other", *measured)
     if alone < LEAST_ALONE:
-        return Sides(False, "they speak together, as in a room", *found)
+        return Sides(False, "they speak together, as in a room", *measured)
     if (cross_talk or -np.inf) > IMAGE_LEAK and correlation > IMAGE_CORRELATION:
-        return Sides(False, "they are an image of one room", *found)
-    return Sides(True, "they hold different voices", *found)
+        return Sides(False, "they are an image of one room", *measured)
+    return Sides(True, "they hold different voices", *measured)
 
 
 def _median(values: Float64s) -> float:
     return float(np.median(values)) if len(values) else -120.0
+
+
+def _leaked(levels: Float64s, masks: list[Bools], channel: int) -> float:
+    """The loudest that a channel gets of another side, dBFS."""
+    others = (mask for other, mask in enumerate(masks) if other != channel)
+    return max(_median(levels[mask, channel]) for mask in others)
 
 
 def _leak(levels: Float64s, masks: list[Bools], channel: int) -> float | None:
@@ -164,8 +167,8 @@ def _leak(levels: Float64s, masks: list[Bools], channel: int) -> float | None:
     floor = np.percentile(levels[:, channel], 5) + 6
     for other, mask in enumerate(masks):
         if other != channel and mask.any():
-            here = levels[mask, channel]
-            heard = here > max(floor, AUDIBLE - 20)
+            level = levels[mask, channel]
+            heard = level > max(floor, AUDIBLE - 20)
             if heard.mean() >= 0.5:
-                leaks.append(float(np.median((here - levels[mask, other])[heard])))
+                leaks.append(float(np.median((level - levels[mask, other])[heard])))
     return max(leaks, default=None)

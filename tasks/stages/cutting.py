@@ -9,7 +9,6 @@ from itertools import chain
 
 from tasks import audio
 from tasks.audio.beside import Beside
-from tasks.audio.channels import Listened
 from tasks.audio.types import Weights
 from tasks.base.arrays import Float32s
 from tasks.base.schema import RecordingRow
@@ -86,8 +85,8 @@ def spans(
     tail = _Tail()
     with audio.open_stream(locator, limits) as stream:
         facts.rate, facts.channels = stream.rate, stream.channels
-        facts.weights, listened = stream.weights, Listened(stream.weights)
-        facts.beside = stream.beside
+        facts.weights, facts.beside = stream.weights, stream.beside
+        listened = stream.listened()
         start = first if first and stream.skip_to(first) else 0
         tail.start = tail.end = facts.decoded = start
         segmenter = begin(stream.rate, start)

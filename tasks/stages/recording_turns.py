@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tasks import audio, plugins
-from tasks.audio.channels import Listened
 from tasks.base.errors import ItemError
 from tasks.base.schema import CutRow, RecordingRow, TurnRow
 from tasks.plugins.contracts import SegmenterPlugin
@@ -34,7 +33,7 @@ def turns_of(
     locator, limits = locator_of(recording), Limits.of(job.filter)
     with audio.open_stream(locator, limits) as stream:
         diarizer = module.start(settings, stream.rate, cuts.speakers_of(recording) or ())
-        for block in Listened(stream.weights).of(stream.blocks()):
+        for block in stream.listened().of(stream.blocks()):
             diarizer.push(block)
         rate = stream.rate
     turns = diarizer.finish()

@@ -9,9 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
+from tasks import audio
 from tasks.audio import Clip
 from tasks.audio.beside import FRAME, Beside
 from tasks.filters import cross_talk
+from tasks.recording import Locator
 from tests.helpers import corpus
 
 RATE = 16_000
@@ -65,3 +67,14 @@ def test_levels_do_not_depend_on_the_blocks(block: int) -> None:
     expected = 10 * np.log10(np.stack([own, others], 1))
     assert beside.levels(0, RATE) == pytest.approx(expected, abs=1e-3)
     assert beside.levels(size, 3 * size) == pytest.approx(expected[1:3], abs=1e-3)
+
+
+@pytest.mark.parametrize("block", [1000, 50_000])
+def test_what_listens_does_not_hear_the_other_side(tmp_path: Path, block: int) -> None:
+    call(tmp_path / "call.wav")
+    with audio.open_stream(Locator(str(tmp_path / "call.wav"), channels=(0,))) as stream:
+        blocks = [*stream.listened().of(stream.blocks(block))]
+    heard, (whole, _) = np.concatenate(blocks)[:, 0], sf.read(tmp_path / "call.wav")
+    assert heard[: 2 * RATE] == pytest.approx(whole[: 2 * RATE, 0], abs=1e-6)
+    assert np.abs(heard[2 * RATE :]).max() < 0.02 * np.abs(whole[2 * RATE :, 0]).max()
+    assert len(heard) == len(whole)

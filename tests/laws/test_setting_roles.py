@@ -122,6 +122,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "path": Entry(TRANSIENT, "/models"),
     },
     "filters.overlap": {"min": NUMBER, "max": Entry(THRESHOLD, 0.5)},
+    "filters.cross_talk": {"min": NUMBER, "max": Entry(THRESHOLD, 0.3)},
     "filters.second_voice": {"min": NUMBER, "max": Entry(THRESHOLD, 0.5)},
     "filters.speaker_purity": {
         "path": Entry(TRANSIENT, "/models"), "min": Entry(THRESHOLD, 0.1), "max": NUMBER,
@@ -301,7 +302,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
 #: What a source says goes into its listing, and from there into the recipes of the recordings:
 #: content and segments into cuts, the language into transcripts.
 _SOURCE = dict.fromkeys(
-    ("kind", "path", "name", "licence", "language", "expect_broken", "rttm", "track")
+    ("kind", "path", "name", "licence", "language", "expect_broken", "rttm", "track", "channels")
 )
 SOURCES: dict[str, set[str]] = {
     "folder": {*_SOURCE, "system_folders", "texts", "encoding", "speaker"},

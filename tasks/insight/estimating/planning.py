@@ -115,8 +115,8 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
         refusal = safeguards.nothing_left_in_words(job)
     unusable = [row for row in listed.fresh if row["error_code"]]
     sentences = (f"{r['source_path']} ({r['error_code']}: {r['error_detail']})" for r in unusable)
-    found = divisions.sentences(job.out, plugins.datasets(job.sources))
-    from_sources = surveyed.shared, [*surveyed.stated, *found]
+    divided = divisions.sentences(job.out, plugins.datasets(job.sources))
+    from_sources = surveyed.shared, [*surveyed.stated, *divided]
     return Plan(
         *totals, *from_sources, scan.unjudged, refusal, len(unusable), next(sentences, None)
     )

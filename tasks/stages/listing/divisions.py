@@ -16,7 +16,7 @@ def sentences(out: Path, datasets: Sequence[Dataset]) -> Iterator[str]:
     """How many files each source has whose channels are apart, and how many whose channels are
     mixed, with the first of each, as the last listing left them."""
     asked = [dataset.name for dataset in datasets if dataset.settings.channels == "auto"]
-    found: dict[tuple[str, bool], list[str]] = {}
+    by_verdict: dict[tuple[str, bool], list[str]] = {}
     for table in manifest.listings(out) if asked else ():
         if "division" not in table.column_names:
             continue
@@ -25,9 +25,9 @@ def sentences(out: Path, datasets: Sequence[Dataset]) -> Iterator[str]:
             apart = row["parts"] is not None
             name = row["path"].removesuffix("#0") if apart else row["path"]
             line = f"{name}: {row['division']}"
-            found.setdefault((row["dataset"], apart), []).append(line)
+            by_verdict.setdefault((row["dataset"], apart), []).append(line)
     for name in asked:
         for apart, verb in ((True, "read apart"), (False, "mixed")):
-            if said := found.get((name, apart)):
-                files = counted(len(said), "file")
-                yield f"Channels of {files} of the source {name!r} are {verb}, such as {min(said)}"
+            if lines := by_verdict.get((name, apart)):
+                files = counted(len(lines), "file")
+                yield f"Channels of {files} of the source {name!r} are {verb}, such as {min(lines)}"

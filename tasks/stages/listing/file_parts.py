@@ -62,9 +62,9 @@ def of_file(row: RecordingRow, locator: Locator) -> list[RecordingRow]:
             continue
         apart = locator.apart is not None and header.channels > 1
         if apart and locator.apart == "auto":
-            found = MIXED_TEXT if described else _looked_at(where, header)
-            apart = found.apart
-            divisions.append(str(found))
+            answer = MIXED_TEXT if described else _looked_at(where, header)
+            apart = answer.apart
+            divisions.append(str(answer))
         if apart:
             number = 0 if locator.every_track and track is None else track
             headers |= {Part(number, channel): header for channel in range(header.channels)}
@@ -138,33 +138,33 @@ def of(file: RecordingRow, part: Part, parts: int) -> RecordingRow:
     }
     if part.channel is not None:
         row["channels"] = [part.channel]
-        said = row.get("rttm") or []
-        if any(turn.get("channel") is not None for turn in said):
-            row["rttm"] = [turn for turn in said if turn.get("channel") == part.channel]
+        turns = row.get("rttm") or []
+        if any(turn.get("channel") is not None for turn in turns):
+            row["rttm"] = [turn for turn in turns if turn.get("channel") == part.channel]
         names = {turn["speaker"] for turn in row.get("rttm") or ()} or {row["recording"]}
         row["speaker"] = names.pop() if len(names) == 1 else None
     row["listed"] = fingerprints.listed(row)
     return row
 
 
-def divided(batch: Batch, known: KnownRecordings) -> tuple[Batch, Int64s]:
+def divided(batch: Batch, had: KnownRecordings) -> tuple[Batch, Int64s]:
     """A batch in which the files that are unchanged since they were divided are replaced by their
-    parts; and the rows of `known` that are of files to be divided anew."""
+    parts; and the rows of `had` that are of files to be divided anew."""
     asked = pc.match_substring_regex(batch.rows["locator"], ASKED).to_numpy()
-    if not asked.any() or not len(known.columns.keys):
+    if not asked.any() or not len(had.columns.keys):
         return batch, np.zeros(0, np.int64)
     rows: list[RecordingRow] = batch.rows.filter(pa.array(asked)).to_pylist()
     names = [row["recording"] for row in rows]
-    chains = _chains(known, names, deep=any('"every_track"' in row["locator"] for row in rows))
+    chains = _chains(had, names, deep=any('"every_track"' in row["locator"] for row in rows))
     kept: list[RecordingRow] = []
     stale: list[int] = []
-    states, flags = known.columns.states, known.columns.flags
-    hashes = batch.states[asked], batch.heads[asked], known.find(batch.keys[asked]).tolist()
+    states, flags = had.columns.states, had.columns.flags
+    hashes = batch.states[asked], batch.heads[asked], had.find(batch.keys[asked]).tolist()
     for row, state, head, whole in zip(rows, *hashes, strict=True):
         parts = {p: n for p, n in chains[row["recording"]].items() if states[n] == state}
         complete = parts and parts_of(flags[[*parts.values()]]).max() == min(len(parts), MOST_PARTS)
         # With another description it may have to be divided, or no longer.
-        if whole >= 0 and (states[whole], known.columns.heads[whole]) == (state, head):
+        if whole >= 0 and (states[whole], had.columns.heads[whole]) == (state, head):
             kept.append(row)
         elif complete and not (row["text"] or row["segments"]):
             kept += [of(row, part, len(parts)) for part in parts]
@@ -176,15 +176,15 @@ def divided(batch: Batch, known: KnownRecordings) -> tuple[Batch, Int64s]:
     return entries.of_table(pa.concat_tables([rest, table])), np.array(stale, np.int64)
 
 
-def _chains(known: KnownRecordings, names: Sequence[str], deep: bool) -> dict[str, dict[Part, int]]:
+def _chains(had: KnownRecordings, names: Sequence[str], deep: bool) -> dict[str, dict[Part, int]]:
     """The known parts of each file, with their rows; `deep`: they are tracks, some of which may be
     divided in turn."""
     chains: dict[str, dict[Part, int]] = {name: {} for name in names}
     open_names = [*names]
     for number in count():
         titles = [f"{name}#{number}" for name in open_names]
-        rows = known.find(fingerprints.keys(titles)).tolist()
-        inside = _chains(known, titles, deep=False) if deep else {}
+        rows = had.find(fingerprints.keys(titles)).tolist()
+        inside = _chains(had, titles, deep=False) if deep else {}
         further = []
         for name, title, row in zip(open_names, titles, rows, strict=True):
             parts = {Part(number, part.channel): n for part, n in inside.get(title, {}).items()}
@@ -199,6 +199,6 @@ def _chains(known: KnownRecordings, names: Sequence[str], deep: bool) -> dict[st
     return chains
 
 
-def vanished(known: KnownRecordings, stale: Int64s, probed: FixedBytes) -> Int64s:
+def vanished(had: KnownRecordings, stale: Int64s, probed: FixedBytes) -> Int64s:
     """Of the known parts of files that were divided anew, those that there are no longer."""
-    return stale[~np.isin(known.columns.keys[stale], probed)]
+    return stale[~np.isin(had.columns.keys[stale], probed)]

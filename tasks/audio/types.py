@@ -57,8 +57,7 @@ class Sides:
             ("correlation {:.2f}", self.correlation),
         ]
         numbers = "; ".join(form.format(value) for form, value in measured if value is not None)
-        verdict = "are read apart" if self.apart else "are mixed"
-        return f"its channels {verdict}: {self.why}" + (f" ({numbers})" if numbers else "")
+        return self.why + (f" ({numbers})" if numbers else "")
 
 
 class Decoder(Protocol):

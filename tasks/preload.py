@@ -14,7 +14,9 @@ into importing the others.
 
 from __future__ import annotations
 
+import faulthandler
 import logging
+import multiprocessing
 import shutil
 import signal
 import sys
@@ -29,6 +31,7 @@ from typing import Protocol
 from tasks.base import environment
 from tasks.base.errors import RunError
 from tasks.base.process_memory import importing, search_as_usual, without_pandas
+from tasks.runs import libraries
 from tasks.stages.spawn_check import (
     OF_WORKER,
     command_line,
@@ -36,32 +39,6 @@ from tasks.stages.spawn_check import (
     die_with_parent,
     started_afresh,
 )
-
-#: Module, and an attribute whose reading loads it: what every run needs. The stages are here
-#: because importing them would take half a second of each worker's first task.
-ALWAYS = {
-    "numpy": "ndarray",
-    "pyarrow.parquet": "ParquetFile",
-    "pyarrow.compute": "equal",
-    "soxr": "ResampleStream",
-    "soundfile": "SoundFile",
-    "av": "open",
-    "tasks.audio.stream": "Stream",
-    "tasks.pipeline": "run_here",
-    "tasks.filter": "compute",
-    "tasks.resample": "compute",
-    "tasks.transcribe": "compute",
-}
-#: What any settings may reach besides; engines come before librosa.
-EVERYTHING = {
-    "samplerate": "resample",
-    "resampy": "resample",
-    "scipy.signal": "resample_poly",
-    "scipy.fft": "rfft",
-    "onnxruntime": "InferenceSession",
-    "librosa.core.audio": "resample",
-    "tasks.scoring.readings": "agreed",
-}
 
 
 def warm(modules: dict[str, str]) -> tuple[str, ...]:
@@ -109,18 +86,25 @@ die_with_parent()
 die_first(OF_WORKER)
 reads_utf8(sys.getfilesystemencoding())
 agree(environment.client_version(), version("uttermill"))
-# Ctrl-C reaches the whole process group, but the client decides when its workers end.
+# Ctrl-C and TERM reach the whole process group, but the client decides when its workers end, or the
+# nanny (`flows.cluster.leaving`): the worker of a preempted node ends its call first.
 signal.signal(signal.SIGINT, signal.SIG_IGN)
+if multiprocessing.parent_process() is not None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 # Errors of calls reach the client, which reports them; Dask would print them here, too.
 logging.getLogger("distributed.worker").addFilter(
     lambda record: not str(record.msg).startswith("Compute Failed")
 )
 
-reached = environment.engines()
+if (
+    environment.client_version() is None
+):  # started by others: its log says what died in which import
+    faulthandler.enable()
 with importing():
     without_pandas()
-    MODULES = warm({**ALWAYS, **(EVERYTHING if reached is None else reached)})
+    MODULES = warm(libraries.of_worker(environment.engines()))
+faulthandler.disable()
 search_as_usual()  # `flows.cluster.spawned` made it seldom
 #: Unix time when everything above was loaded.
 LOADED_AT = time.time()

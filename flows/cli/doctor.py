@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from rich.text import Text
@@ -20,15 +23,27 @@ from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
 from flows.run import run_folder
 from flows.settings import read
+from tasks import storage
 from tasks.base.errors import RunError
 from tasks.base.json_types import JsonObject
 
+#: What its workers load: any engine.
+ENGINES: dict[str, str] | None = None
 
-def checkup(settings: ClusterSettings, folders: Sequence[str]) -> list[Finding]:
+
+@dataclass(frozen=True)
+class Places:
+    """Sources that exist here, which each worker must see at the same path; and OUT, which each
+    must be able to write to. None: it is in an object store, or not asked about."""
+
+    sources: tuple[str, ...] = ()
+    out: Path | None = None
+
+
+def checkup(settings: ClusterSettings, places: Places) -> list[Finding]:
     """Start the cluster (or connect to that of the settings), gather facts from every worker, and
     run every proof.
 
-    `folders`: sources and OUT that exist here, and that each worker must see at the same path.
     A cluster that does not start and a worker that cannot answer are findings too; ConfigError
     for settings that cannot be met.
     """
@@ -36,10 +51,13 @@ def checkup(settings: ClusterSettings, folders: Sequence[str]) -> list[Finding]:
     try:
         with (
             run_folder.scratch() as scratch,
-            Cluster(settings, scratch / "workers", gpu=True) as cluster,
+            Cluster(settings, scratch / "workers", gpu=True, engines=ENGINES) as cluster,
         ):
-            answers: JsonObject = cluster.client.run(doctor_facts.gather, on_error="return")
-            seen = {f: cluster.client.run(os.path.exists, f, on_error="return") for f in folders}
+            wanted = cluster.await_all()
+            ask = partial(cluster.client.run, on_error="return")
+            answers: JsonObject = ask(doctor_facts.gather)
+            seen = {folder: ask(os.path.exists, folder) for folder in places.sources}
+            out = [_out(places.out, ask)] if places.out else []
             scheduler = _scheduler(cluster.client)
     except RunError as error:
         return [Finding("workers", False, str(error))]
@@ -60,10 +78,22 @@ def checkup(settings: ClusterSettings, folders: Sequence[str]) -> list[Finding]:
     of_workers = doctor_checks.each_worker(workers)
     both = [
         doctor_checks.memory(),
-        doctor_checks.scheduler(scheduler),
+        doctor_checks.scheduler(scheduler, dask_config.scheduler(settings.patience)),
         *([doctor_checks.folders(seen)] if seen else []),
+        *out,
     ]
-    return [doctor_checks.joined(workers), *silent, *of_workers, *proven, pins, *both]
+    return [doctor_checks.joined(workers, wanted), *silent, *of_workers, *proven, pins, *both]
+
+
+def _out(out: Path, ask: Callable[..., Any]) -> Finding:
+    """Whether each worker can write to a folder that is made where OUT is, or will be."""
+    home = next(place for place in (out, *out.parents) if place.is_dir())
+    try:
+        # By its name it is a file that is being written (`local.is_temporary`).
+        with tempfile.TemporaryDirectory("x.tmp", ".", home) as folder:
+            return doctor_checks.out(out, ask(os.access, folder, os.W_OK))
+    except OSError as error:
+        return Finding("OUT", False, f"{out} cannot be written to from here: {error.strerror}")
 
 
 def _scheduler(client: Any) -> JsonObject:
@@ -86,20 +116,21 @@ def show(findings: list[Finding]) -> Iterator[Line]:
     yield table("", ("", "check", "finding"), rows)
 
 
-def chosen(path: str | None, sets: Sequence[str]) -> tuple[ClusterSettings, list[str]]:
-    """The cluster of a settings file, with `--set` applied, and those of its folders that exist
-    here; without a file, the default cluster and no folder."""
+def chosen(path: str | None, sets: Sequence[str]) -> tuple[ClusterSettings, Places]:
+    """The cluster of a settings file, with `--set` applied, and its places; without a file, the
+    default cluster and no place."""
     if path is None:
         # Any source and OUT will do: only the cluster is used.
-        return read(None, ["."], ".", sets).cluster, []
+        return read(None, ["."], ".", sets).cluster, Places()
     settings = read(path, [], None, sets)
-    folders = [settings.out, *(source.path for source in settings.sources)]
-    return settings.cluster, [folder for folder in folders if os.path.exists(folder)]
+    out = settings.job().out
+    sources = tuple(s.path for s in settings.sources if os.path.exists(s.path))
+    return settings.cluster, Places(sources, None if storage.of(out).remote else out)
 
 
-def doctor(args: argparse.Namespace, settings: ClusterSettings, folders: Sequence[str]) -> Exit:
+def doctor(args: argparse.Namespace, settings: ClusterSettings, places: Places) -> Exit:
     """Print the findings, as every command prints its answer; `Exit.FAILED` when one is bad."""
-    findings = checkup(settings, folders)
+    findings = checkup(settings, places)
     ok = all(finding.ok for finding in findings)
     answer = {"ok": ok, "findings": [asdict(f) for f in findings]}
     print_answer(args, answer, lambda _: show(findings))

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from flows.cluster import gpus
-from flows.cluster.dask_config import DASK_CONFIG
 from flows.cluster.doctor_facts import ENGINES, Facts, versions
 from flows.cluster.worker_counts import CPU, GPU, Needs, in_gb
 from tasks.base import memory_limits
@@ -28,12 +28,14 @@ class Finding:
     detail: str
 
 
-def joined(workers: Facts) -> Finding:
-    """At least one worker joined; says how many did, and on which machines."""
+def joined(workers: Facts, wanted: int = 1) -> Finding:
+    """As many workers joined as the settings ask for; says how many, and on which machines."""
     hosts = Counter(str(fact["host"]) for fact in workers.values())
     where = ", ".join(f"{host} ({count})" for host, count in sorted(hosts.items()))
     machines = "1 host" if len(hosts) == 1 else f"{len(hosts)} hosts"
-    return Finding("workers", bool(workers), f"{len(workers)} joined, on {machines}: {where}")
+    lacking = f" (the settings ask for {wanted})" if len(workers) < wanted else ""
+    detail = f"{len(workers)} joined{lacking}, on {machines}: {where}"
+    return Finding("workers", len(workers) >= max(1, wanted), detail)
 
 
 def start_method(workers: Facts) -> Finding:
@@ -175,9 +177,8 @@ def memory() -> Finding:
     return Finding("memory", fits, room if fits else f"{room}, which needs at least {least}")
 
 
-def scheduler(config: JsonObject) -> Finding:
+def scheduler(config: JsonObject, ours: JsonObject) -> Finding:
     """The scheduler has our configuration: a shard that kills its worker costs one worker."""
-    ours = DASK_CONFIG["distributed"]["scheduler"]
     faults = [
         f"{name} {config.get(name)!r} (ours {wanted!r})"
         for name, wanted in ours.items()
@@ -197,6 +198,15 @@ def folders(seen: Mapping[str, JsonObject]) -> Finding:
     ]
     good = f"{len(seen)} seen by each worker"
     return _finding("folders", faults, good, "mount them there at the same path")
+
+
+def out(place: Path, may_write: Mapping[str, object]) -> Finding:
+    """Every worker can write to a folder that was just made here, beside what will be in OUT."""
+    faults = [
+        f"{address} cannot write there" for address, may in may_write.items() if may is not True
+    ]
+    good = f"each worker can write to {place}"
+    return _finding("OUT", faults, good, f"{place} has to be one folder for all, at one path")
 
 
 PROOFS: tuple[Callable[[Facts], Finding], ...] = (

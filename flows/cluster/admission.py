@@ -13,15 +13,19 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from math import inf
 from pathlib import Path
 from pkgutil import resolve_name
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 from tasks.base.logs import log
+from tasks.runs import likeness
+from tasks.settings.job import Job
+from tasks.shard_store import mixed
 
 #: None in a worker that joined without this module: it was not preloaded.
 PRELOADED = "tasks.preload:READY_AT"
@@ -31,15 +35,28 @@ AT_ONCE = 50
 ANSWER_S = 20.0  # s that a worker may take to answer, and after which it is asked again
 
 
+@dataclass(frozen=True, slots=True)
+class Computing:
+    """What workers compute, for the question whether they would compute the same data as this
+    process. `mixed`: those that would not may work, too, and are recorded in OUT."""
+
+    job: Job
+    mixed: bool = False
+
+
 class Admission:
     """Which workers of a scheduler may work for this client.
 
     `common`: a folder that was just made here, and that every worker must be able to write to.
+    `computing`: None where nothing is computed.
     """
 
-    def __init__(self, client: Any, common: Path | None = None) -> None:
+    def __init__(
+        self, client: Any, common: Path | None = None, computing: Computing | None = None
+    ) -> None:
         self._client = client
         self._common = common
+        self._computing = computing
         self._faults: dict[str, str | None] = {}
         self._asked: dict[str, float] = {}  # monotonic s
         self._lock = threading.Lock()
@@ -112,11 +129,34 @@ class Admission:
             for address in addresses
         }
         ours = version("uttermill")  # reads a file: once, not for each of a thousand workers
-        return {
+        faults = {
             address: fault(ours, *replies)
             for address, replies in answers.items()
             if not any(isinstance(answer, OSError) for answer in replies)
         }
+        if self._computing is None or not faults:
+            return faults
+        alike = self._alike(self._computing, [a for a, words in faults.items() if words is None])
+        return {a: words or alike[a] for a, words in faults.items() if words or a in alike}
+
+    def _alike(self, computing: Computing, addresses: Sequence[str]) -> dict[str, str | None]:
+        """Fault, or None, of each worker that says what it would compute the job with."""
+        job = replace(computing.job, scratch=None)  # which is of this machine
+        answers = self._run(addresses, likeness.of, job)
+        ours = likeness.of(job) if answers else {}
+        faults: dict[str, str | None] = {}
+        for address, theirs in answers.items():
+            if isinstance(theirs, OSError):
+                continue  # it has died, or does not answer
+            if isinstance(theirs, Exception):
+                faults[address] = f"it cannot say what it computes with: {theirs}"
+            elif unlike := likeness.differences(ours, cast(likeness.Likeness, theirs)):
+                faults[address] = None if computing.mixed else other_data(unlike)
+                if computing.mixed:
+                    mixed.record(computing.job.out, unlike)
+            else:
+                faults[address] = None
+        return faults
 
     def _run(
         self, addresses: Sequence[str], function: Callable[..., object], *args: object
@@ -135,6 +175,13 @@ class Admission:
         with ThreadPoolExecutor(len(workers)) as pool:
             alone = pool.map(lambda address: self._run([address], function, *args), workers)
             return {address: answer for one in alone for address, answer in one.items()}
+
+
+def other_data(unlike: Sequence[str]) -> str:
+    return (
+        f"other data would come of it, as it has other {', '.join(unlike)}; install there what is "
+        "here, or set cluster.mixed: true"
+    )
 
 
 def fault(ours: str, theirs: object, ready_at: object, sees: object = True) -> str | None:

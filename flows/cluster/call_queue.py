@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, Protocol
 
 from tasks.base.errors import RunError
 
+LOST = "scheduler-connection-lost"  # Dask's reason of a cancelled call
+
 _numbers = count()
 _chain: ContextVar[int] = ContextVar("chain")
 
@@ -98,7 +100,15 @@ class WorkerLost(Exception):
 
 
 class WorkerDied(WorkerLost):
-    """The worker's process ended during the call."""
+    """The worker's process ended during the call; `worker`: its address."""
+
+    def __init__(self, worker: str) -> None:
+        super().__init__("its worker died")
+        self.worker = worker
+
+
+class WorkerLeft(Exception):
+    """The worker had been told to leave, and did before the call had ended: nothing is to blame."""
 
 
 class Overdue(Exception):
@@ -115,6 +125,13 @@ class NotBegun(RunError):
 
 class NoWorkerLeft(RunError):
     """No worker has joined, and Dask has given up waiting for one."""
+
+
+def lost_scheduler() -> RunError:
+    return RunError(
+        "the connection to the Dask scheduler was lost; finished work is kept: see that the "
+        "scheduler runs and can be reached, and run again"
+    )
 
 
 @dataclass
@@ -143,8 +160,8 @@ def result_of(future: Future, seconds: float, cancelled: threading.Event) -> Any
         except TimeoutError:
             if future.done():  # the function's own TimeoutError, or it finished just now
                 return future.result()
-    except KilledWorker:
-        raise WorkerDied("its worker died") from None
+    except KilledWorker as death:
+        raise WorkerDied(death.last_worker.address) from None
     except MemoryError as error:
         raise WorkerLost(f"it ran out of memory ({error})") from None
     except (NoWorkerError, NoValidWorkerError) as error:
@@ -152,5 +169,7 @@ def result_of(future: Future, seconds: float, cancelled: threading.Event) -> Any
     except CancelledError as error:
         if cancelled.is_set():
             raise KeyboardInterrupt from None
+        if LOST in str(error):
+            raise lost_scheduler() from None
         raise RunError(f"the Dask cluster dropped the work: {error}") from error
     raise Overdue

@@ -13,11 +13,22 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 from flows import machine
-from flows.cluster import dask_config, local, spawning, upkeep, worker, worker_counts
-from flows.cluster.settings import ClusterSettings, TlsSettings
+from flows.cluster import (
+    address,
+    dask_config,
+    leaving,
+    local,
+    spawning,
+    upkeep,
+    worker,
+    worker_counts,
+)
+from flows.cluster.admission import Computing
+from flows.cluster.settings import ClusterSettings, TlsSettings, WorkerRange
 from flows.cluster.upkeep import Upkeep
 from flows.cluster.worker_counts import CPU, GPU, Needs
 from flows.cluster.worker_list import (
@@ -31,6 +42,7 @@ from flows.cluster.worker_list import (
 from tasks.base.counting import counted
 from tasks.base.errors import RunError
 from tasks.base.logs import log
+from tasks.settings.job import Job
 
 if TYPE_CHECKING:
     from distributed import Security
@@ -47,7 +59,7 @@ class Cluster:
     GPU; otherwise all workers are alike and none sees a GPU. `common`: a folder that workers
     started by others must be able to write to; see `flows.cluster.admission`. `engines`: what local
     workers load before their first task; None: all that `tasks.preload` knows. `needed`: the memory
-    that they need.
+    that they need. `job`: what they compute; workers that would compute other data are refused.
     """
 
     def __init__(
@@ -58,6 +70,7 @@ class Cluster:
         common: Path | None = None,
         engines: Mapping[str, str] | None = None,
         needed: Needs = Needs(),  # noqa: B008 - frozen
+        job: Job | None = None,
     ) -> None:
         """ConfigError when the settings name something that does not exist. Starts nothing."""
         settings.check()
@@ -67,6 +80,7 @@ class Cluster:
         self._engines = engines
         self._gpu = gpu and settings.gpus != "none"
         self._needed = needed
+        self._job = job
         self._fleet = worker_counts.local_workers(settings, gpu, needed)
         self._lock = threading.RLock()
         self._on_start: list[Callable[[Any], object]] = []
@@ -79,6 +93,7 @@ class Cluster:
         self._failure: RunError | None = None  # of the start, which is not tried twice
         self._upkeep: Upkeep | None = None
         self._demand: Callable[[], int] = lambda: 0
+        self._left: set[str] = set()  # addresses of workers that were told to leave
 
     @property
     def started(self) -> bool:
@@ -130,6 +145,17 @@ class Cluster:
         """Workers of a kind that are connected now and may work."""
         return len(self._placed().there(kind))
 
+    def await_all(self) -> int:
+        """Wait until as many workers have joined, refused ones included, as the settings ask for,
+        for `wait_for_workers` at most; how many they ask for."""
+        client, workers = self.client, self.settings.workers
+        until = monotonic() + self.settings.wait_for_workers
+        least = workers.min if isinstance(workers, WorkerRange) else workers
+        wanted = self.size if self.settings.kind == "local" else max(1, least or 1)
+        while len(client.scheduler_info(n_workers=-1)["workers"]) < wanted and monotonic() < until:
+            self._closing.wait(1.0)
+        return wanted
+
     def submit(self, function: Callable[..., Any], *args: Any, kind: str = CPU) -> Any:
         """Run an importable function on a worker of a kind; a `distributed.Future`.
 
@@ -167,6 +193,10 @@ class Cluster:
     def follow(self, demand: Callable[[], int]) -> None:
         """Let the number of workers follow the calls that run or wait, where it is a range."""
         self._demand = demand
+
+    def left(self, address: str) -> bool:
+        """Whether a worker that is gone had been told to leave: by TERM, or by its walltime."""
+        return address in self._left
 
     def renew(self) -> None:
         """Replace the processes of all local workers, none of which runs a call: new ones hold no
@@ -216,11 +246,11 @@ class Cluster:
 
         variables = dask_config.variables(self._engines)
         config = dask_config.flat(
-            variables, self.settings.performance_report, self.settings.dashboard
+            variables,
+            self.settings.performance_report,
+            self.settings.dashboard,
+            self.settings.patience,
         )
-        if self.settings.kind == "class":
-            patience = self.settings.wait_for_workers
-            config["distributed.scheduler.no-workers-timeout"] = f"{patience} s"
         environment = dask_config.environment(variables)
         # All hold until the end: a nanny uses them again when it replaces a worker.
         self._open.enter_context(spawning.without_main())
@@ -232,6 +262,7 @@ class Cluster:
             machine.check(
                 needed, f"a cluster of {counted(workers, 'worker')}", "lower cluster.workers"
             )
+        self._open.enter_context(address.losses_told_once())
         with spawning.environment(environment):
             try:
                 security = self._security()
@@ -240,7 +271,12 @@ class Cluster:
                 self._client = client_class(target, set_as_default=False, security=security)
                 if self._upkeep is not None:  # the client waits for jobs, and for refused ones, too
                     self._upkeep.start()
-            except (OSError, RuntimeError, TimeoutError) as error:
+            except (OSError, RuntimeError, TimeoutError, TypeError) as error:
+                if self.settings.kind == "address":
+                    why = address.fault(str(self.settings.address), local.root(error))
+                    raise RunError(why) from error
+                if isinstance(error, TypeError):
+                    raise
                 raise RunError(f"the Dask cluster does not start: {local.root(error)}") from error
         ours = getattr(self._cluster, "scheduler", None)  # any class by name: it may have none
         in_process = isinstance(ours, distributed.Scheduler)
@@ -249,8 +285,12 @@ class Cluster:
         if self.settings.kind == "local":
             self._placement = Placement(scheduler, None, bool(self._fleet.pins))
         else:
-            admission = await_admission(self._client, scheduler, self._common, self._patience())
+            computing = Computing(self._job, self.settings.mixed) if self._job else None
+            admission = await_admission(
+                self._client, scheduler, self._common, self._patience(), computing
+            )
             self._remove_handover()  # a killed run's leftovers
+            self._client.subscribe_topic(leaving.TOPIC, lambda event: self._left.add(event[1]))
             self._placement = Placement(scheduler, admission, None if self._gpu else False)
             if self._gpu and len(self._placement.kinds) == 1:
                 log.info("all workers have the resource GPU, or none has: any runs any stage")
@@ -289,6 +329,7 @@ class Cluster:
             self._folder(),
             security,
             self.settings.dashboard,
+            self._engines,
         )
         return self._cluster
 

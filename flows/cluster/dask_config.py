@@ -63,15 +63,25 @@ def variables(engines: Mapping[str, str] | None = None) -> dict[str, str]:
     return {VERSION_VARIABLE: version("uttermill"), ENGINES_VARIABLE: reached}
 
 
+def scheduler(patience: float | None = None) -> JsonObject:
+    """Settings of a scheduler. `patience`: s for which it waits while there is no worker."""
+    ours: JsonObject = DASK_CONFIG["distributed"]["scheduler"]
+    return ours if patience is None else {**ours, "no-workers-timeout": f"{patience} s"}
+
+
 def flat(
-    variables: Mapping[str, str], profiled: bool = False, dashboard: bool = False
+    variables: Mapping[str, str],
+    profiled: bool = False,
+    dashboard: bool = False,
+    patience: float | None = None,
 ) -> JsonObject:
     """`DASK_CONFIG` by dotted keys, with the variables of workers that replace others.
 
     `profiled`: Dask samples what each worker does, as its performance report shows. `dashboard`:
-    the scheduler serves all of its pages.
+    the scheduler serves all of its pages. `patience`: see `scheduler`.
     """
     config = dict(_flat(DASK_CONFIG)) | {"distributed.worker.profile.enabled": profiled}
+    config |= _flat(scheduler(patience), "distributed.scheduler.")
     if profiled:  # what was sampled is one of Dask's logs
         del config[f"distributed.admin.{LOG_LENGTH}"]
     if dashboard:

@@ -22,6 +22,7 @@ from flows.cluster.call_queue import (
     NoWorkerLeft,
     Overdue,
     WorkerDied,
+    WorkerLeft,
     WorkerLost,
     result_of,
 )
@@ -36,6 +37,7 @@ Result = TypeVar("Result")
 
 SHARED_TRIES = 2  # deaths before the shard's items run one by one
 ISOLATED_TRIES = 4  # deaths of the worker itself while it isolates; more is not plausible
+MOST_LEFT = 10  # workers that leave during a call; after more of them, the call takes too long
 MOST_KILLED = 3  # calls that are killed from outside even alone
 POLL_SECONDS = 0.05  # between two looks for an idle worker, by the call at the head of a queue
 QUEUE_SECONDS = 0.5  # after which a queued call looks whether the run was cancelled
@@ -52,6 +54,9 @@ class Workers(Protocol):
 
     def restart_worker_of(self, future: Future) -> bool:
         """Replace the worker that runs a call; False when none does."""
+
+    def left(self, address: str) -> bool:
+        """Whether a worker that is gone had been told to leave."""
 
     def renew(self) -> None:
         """Replace all workers, none of which runs a call: new ones hold no models in memory."""
@@ -200,13 +205,19 @@ class Dispatcher:
         began = time.time()
         if retry := trace.attempts > 1:
             trace.wanted = began
+        left = 0
         while True:
-            future = self._submit_in_turn(call, retry, alone)
+            future = self._submit_in_turn(call, retry or left > 0, alone)
             try:
-                result: Result = self._wait(future, seconds)
+                result: Result = self._wait(future, seconds, left < MOST_LEFT)
                 return result
             except NeverStarted:
                 log.warning("no worker took a shard for %.0f s; it is submitted again", seconds)
+            except WorkerLeft:
+                left += 1
+                trace.lost += time.time() - began
+                log.info("a worker was told to leave and did not end its call; it runs again")
+                began = time.time()
             except WorkerLost:
                 trace.deaths += 1
                 trace.lost += time.time() - began
@@ -277,13 +288,17 @@ class Dispatcher:
         """Whether a call is not to begin; one that began before may run again."""
         return self._draining.is_set() and not retry
 
-    def _wait(self, future: Future, seconds: float) -> Any:
+    def _wait(self, future: Future, seconds: float, may_leave: bool) -> Any:
+        """The result of a call. `may_leave`: a worker that leaves is told apart from one that
+        dies."""
         try:
             return result_of(future, seconds, self._cancelled)
         except NoWorkerLeft as error:
             self._no_worker = error
             raise
-        except WorkerDied:
+        except WorkerDied as death:
+            if may_leave and self._cluster.left(death.worker):
+                raise WorkerLeft from None
             with self._lock:
                 self.losses.deaths += 1
             raise

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,8 +18,10 @@ from flows.cluster import gpus
 from flows.cluster.settings import TlsSettings
 from flows.cluster.worker_counts import CPU, GPU, Fleet
 from tasks.base.environment import VERSION_VARIABLE
+from tasks.base.errors import RunError
 from tasks.base.json_types import JsonObject
 from tasks.base.logs import log
+from tasks.runs import libraries
 
 if TYPE_CHECKING:
     from distributed import Nanny, Security, SpecCluster
@@ -71,9 +73,15 @@ def _key_file(path: Path, content: bytes) -> str:
 
 
 def start(
-    fleet: Fleet, memory: int, folder: Path, security: Security | None, dashboard: bool
+    fleet: Fleet,
+    memory: int,
+    folder: Path,
+    security: Security | None,
+    dashboard: bool,
+    engines: Mapping[str, str] | None = None,
 ) -> SpecCluster:
-    """A `distributed.SpecCluster` on the loopback. `memory`: bytes per worker.
+    """A `distributed.SpecCluster` on the loopback. `memory`: bytes per worker; `engines`: what
+    workers load. RunError where that kills them.
 
     `folder` holds the files of the scheduler and the workers; the next run removes it when this
     one is killed.
@@ -103,6 +111,8 @@ def start(
         except RuntimeError as error:
             if not tries or str(root(error)) != KILLED:
                 raise
+            if why := libraries.fatal(engines):
+                raise RunError(why) from None
             log.warning("a worker was killed while it started; all workers start again")
         except BaseException:  # an interrupt: only Dask's own list knows what has started
             abandon(set(cluster_class._instances) - before)

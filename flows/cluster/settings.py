@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from flows.cluster import address
 from flows.cluster.gpus import NAME, Chosen, check_devices
-from tasks.base import masking
 from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject
 from tasks.settings import StageSettings, Transient
@@ -121,6 +121,11 @@ class ClusterSettings(StageSettings):
         "queue says is logged every minute, and ends the run in the end.",
         gt=0,
     )
+    mixed: bool = Transient(
+        False,
+        "Let workers of kinds address and class compute although their code, libraries, weights or "
+        "kind of processor are others; dataset.json then says in what they differ.",
+    )
     gpus: Chosen = Transient(
         "auto",
         "GPUs for stages that can use one: auto (all that CUDA_VISIBLE_DEVICES "
@@ -214,10 +219,12 @@ class ClusterSettings(StageSettings):
 
     @field_validator("address")
     @classmethod
-    def _no_credentials(cls, value: str | None) -> str | None:
-        if value is not None and masking.text(value) != value:
+    def _names_a_port(cls, value: str | None) -> str | None:
+        if value is None or address.is_one(value):
+            return value and value.rstrip("/")
+        if "@" in value:
             raise ValueError("the address of a scheduler holds no credentials; use cluster.tls")
-        return value
+        raise ValueError("give the host and the port of a scheduler: tcp://HOST:8786, or tls://")
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -258,6 +265,11 @@ class ClusterSettings(StageSettings):
     def most_workers(self) -> int | None:
         """Worker processes without a GPU that are asked for, at most; None: as many as fit."""
         return self.workers.max if isinstance(self.workers, WorkerRange) else self.workers
+
+    @property
+    def patience(self) -> float | None:
+        """s that a scheduler of ours waits while no worker is there; None: as infra/dask.yaml."""
+        return self.wait_for_workers if self.kind == "class" else None
 
     def rooted(self) -> Self:
         """The same with absolute paths."""

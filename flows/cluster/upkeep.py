@@ -4,6 +4,7 @@ a job that has ended, that was refused, or that is near its walltime is replaced
 from __future__ import annotations
 
 import threading
+import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from math import ceil, inf
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from flows.cluster import batch_queue
 from flows.cluster.batch_queue import QueuedJob
 from flows.cluster.settings import WorkerRange
+from tasks.base.counting import counted
 from tasks.base.errors import RunError
 from tasks.base.logs import log
 
@@ -28,6 +30,7 @@ FAILED_STARTS = 3  # jobs in a row that end before any worker of theirs has join
 #: A worker takes no new call in the last part of its walltime: so many times what a call takes, and
 #: some seconds for its end; but never in more than half of the walltime.
 LAST_CALLS, LAST_S = 2.0, 20.0
+STAGGER = 0.1  # of the walltime, by which jobs that began together are replaced one before another
 
 
 class Upkeep:
@@ -99,7 +102,7 @@ class Upkeep:
         drained = {name for name in self._retired if not self._busy(name)} - gone
         if gone or drained:
             if not self._ended.is_set() and gone:
-                log.info("%d jobs ended; new ones are submitted", len(gone))
+                log.info("%s ended; replaced", counted(len(gone), "job"))
             self._on_loop(self._drop, gone | drained)
         wanted = self._jobs_wanted() + len(self._retired & set(cluster.worker_spec))
         if self._ended.is_set() or monotonic() < self._next_try or self.fault is not None:
@@ -174,12 +177,13 @@ class Upkeep:
         near = {
             name
             for name, job in queued.items()
-            if name in present and near_its_end(job, takes) and name not in self._retired
+            if name in present and name not in self._retired
+            if near_its_end(job, takes, spread(name))
         }
         if near:
             self._retired |= near
             self._on_loop(self._retire_workers, near)
-            log.info("%d jobs are near their walltime; new ones are submitted", len(near))
+            log.info("%s near the walltime; replaced", counted(len(near), "job"))
 
     def _seconds_of_a_call(self) -> float:
         """The longest average of all kinds of calls so far, s."""
@@ -219,10 +223,13 @@ class Upkeep:
         await self._cluster
 
     async def _retire_workers(self, names: Collection[Any]) -> None:
-        addresses = [state.address for state in self._workers(names)]
-        await self._cluster.scheduler.retire_workers(
-            addresses, remove=False, close_workers=False, stimulus_id="near-walltime"
+        addresses = {state.address: state.name for state in self._workers(names)}
+        done = await self._cluster.scheduler.retire_workers(
+            list(addresses), remove=False, close_workers=False, stimulus_id="near-walltime"
         )
+        # One that holds a result which nobody has fetched yet stays as it is: the next look.
+        job_of = workers_of(self._cluster.worker_spec)
+        self._retired -= {job_of.get(addresses[each]) for each in addresses.keys() - done.keys()}
 
 
 def of(cluster: Any, wanted: int | WorkerRange | None, demand: Callable[[], int]) -> Upkeep | None:
@@ -279,6 +286,15 @@ def give_up_refused(jobs: Iterable[Any]) -> None:
             job.status = Status.failed
 
 
-def near_its_end(job: QueuedJob, takes: float) -> bool:
-    """Whether a job may reach its walltime within a call that takes so many seconds."""
-    return job.left < min(LAST_CALLS * takes + LAST_S, job.walltime / 2)
+def near_its_end(job: QueuedJob, takes: float, early: float = 0.0) -> bool:
+    """Whether a job may reach its walltime within a call that takes so many seconds, or within
+    `early` of it, 0..1 of STAGGER."""
+    if job.walltime == inf:
+        return False
+    last = LAST_CALLS * takes + LAST_S + early * STAGGER * job.walltime
+    return job.left < min(last, job.walltime / 2)
+
+
+def spread(name: Any) -> float:
+    """0..1, another number for each job, so that those that began together do not end together."""
+    return zlib.crc32(str(name).encode()) / 2**32

@@ -11,7 +11,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, NamedTuple, NoReturn
 
-from flows.cluster.admission import Admission
+from flows.cluster.admission import Admission, Computing
+from flows.cluster.call_queue import lost_scheduler
 from flows.cluster.worker_counts import CPU, GPU
 from tasks.base.errors import RunError
 from tasks.base.json_types import JsonObject
@@ -25,6 +26,7 @@ EVENTS = "all"  # Dask's topic of workers that join and leave
 Resources = dict[str, float]  # Dask's, by name
 TELL_S = 60.0  # s between two log lines about a cluster without workers
 FIRST_S = 7.0  # s before the first of them: by then the queue has been asked once
+LEAVING = "closing_gracefully"  # Dask's status of a worker that takes no new call
 LOOK_S = 0.2  # s between two looks for a first worker
 ADMITTED_S = 120.0  # s that a call waits for an admitted worker while there are only others
 
@@ -37,14 +39,22 @@ class SchedulerHere:
         self._last: tuple[dict[str, Any], dict[str, Resources]] = ({}, {})
 
     def resources(self) -> Mapping[str, Resources]:
-        """Each worker's resources, by its address: the same mapping until the workers change."""
+        """Each worker's resources, by its address: the same mapping until the workers change. One
+        that leaves counts as long as it has a call."""
         # `dict.copy` takes one step, during which the scheduler's thread changes nothing.
         workers = dict.copy(self._scheduler.workers)
+        if len(self._scheduler.running) < len(workers):  # Dask's set of those that take calls
+            workers = {a: worker for a, worker in workers.items() if not _done(worker)}
         seen, resources = self._last
         if workers != seen:  # some 30 ns a worker, as they are mostly the same objects
             resources = {address: worker.resources for address, worker in workers.items()}
             self._last = workers, resources
         return resources
+
+    @property
+    def lost(self) -> bool:
+        """Never: it ends with this process."""
+        return False
 
     def refresh(self) -> None:
         """Nothing to do: the scheduler's own state is always current."""
@@ -75,13 +85,18 @@ class SchedulerElsewhere:
         with self._state:
             resources, age = self._known, monotonic() - self._asked
             due = resources is None or age > REFRESH_S or (self._stale and age > ASK_S)
-        if due and self._request.acquire(blocking=resources is None):
+        if due and not self.lost and self._request.acquire(blocking=resources is None):
             try:
                 self._ask()
             finally:
                 self._request.release()
         with self._state:
             return self._known if self._known is not None else {}
+
+    @property
+    def lost(self) -> bool:
+        """Whether the connection to it is, which ends all calls."""
+        return bool(self._client.status != "running")
 
     def refresh(self) -> None:
         """Read the list again at the next question, even if it is recent."""
@@ -102,24 +117,24 @@ class SchedulerElsewhere:
             resources = {
                 address: worker["resources"]
                 for address, worker in workers.items()
-                if address not in self._left
+                if address not in self._left and worker["status"] != LEAVING
             }
             if resources != self._known:
                 self._known = resources
 
-    def _on_event(self, event: tuple[float, dict[str, str]]) -> None:
+    def _on_event(self, event: tuple[float, dict[str, Any]]) -> None:
         """Called in the client's event loop: must not wait for a request."""
         _, message = event
         action, address = message.get("action"), message.get("worker")
         with self._state:
             if action == "add-worker":
                 self._stale = True
-            elif action == "remove-worker" and address is not None:
-                self._left.add(address)
-                if self._known is not None and address in self._known:
-                    self._known = {
-                        a: resources for a, resources in self._known.items() if a != address
-                    }
+            gone = message.get("retired", ()) if action == "retire-workers" else ()
+            if action == "remove-worker" and address is not None:
+                gone = (address,)
+            self._left |= {*gone}
+            if self._known is not None and not self._known.keys().isdisjoint(gone):
+                self._known = {a: resources for a, resources in self._known.items() if a not in gone}
 
 
 def despite_deaths(ask_all: Callable[[], object]) -> None:
@@ -237,18 +252,21 @@ def await_admission(
     scheduler: SchedulerHere | SchedulerElsewhere,
     common: Path | None,
     patience: Patience,
+    computing: Computing | None = None,
 ) -> Admission:
     """Wait until one of the workers that others started may work for this run.
 
     RunError when every worker that answers is refused, when none has joined in time, or when the
     wait is ended.
     """
-    admission = Admission(client, common)
+    admission = Admission(client, common, computing)
     began = monotonic()
     tell = began + FIRST_S
     while not admission.of(workers := scheduler.resources()):
         if patience.ended.is_set():
             raise RunError("the cluster of this run is closed")
+        if scheduler.lost:
+            raise lost_scheduler()
         if fault := patience.fault():
             raise fault
         if admission.asks(workers):  # with the next call
@@ -270,6 +288,11 @@ def await_admission(
             tell = now + TELL_S
         patience.ended.wait(min(LOOK_S, remaining))
     return admission
+
+
+def _done(worker: Any) -> bool:
+    """Whether a worker, as its scheduler knows it, has been told to leave and has no call."""
+    return worker.status.name == LEAVING and not worker.processing
 
 
 def _because(word: str) -> str:

@@ -64,7 +64,7 @@ def cluster_of(job: Job, settings: ClusterSettings, folder: Path) -> Cluster:
     common = storage.of(job.out).mounted(folder)
     reached = engines.of(job)
     gpus, needed = bool(gpu.stages(job)), worker_counts.needs(job)
-    return Cluster(settings, job.scratch / "workers", gpus, common, reached, needed)
+    return Cluster(settings, job.scratch / "workers", gpus, common, reached, needed, job)
 
 
 @contextmanager

@@ -27,6 +27,15 @@ FFMPEG = {"m4a": ("mp4", "aac"), "webm": ("webm", "libopus")}
 FORMATS = (*SNDFILE, *FFMPEG)
 
 
+def versions() -> dict[str, str]:
+    """Versions of the native libraries that decode."""
+    import av
+    import soundfile as sf
+
+    ffmpeg = {name: ".".join(map(str, parts)) for name, parts in av.library_versions.items()}
+    return {**ffmpeg, "libsndfile": sf.__libsndfile_version__}
+
+
 def fault(kind: str) -> str | None:
     """The fault of this format; None when a clip comes back with its length and level."""
     tone = (0.5 * np.sin(2 * np.pi * 440 * np.arange(int(HZ * SECONDS)) / HZ)).astype(np.float32)

@@ -171,6 +171,7 @@ class DatasetJson(Summary, Composition):
     leaks: NotRequired[dict[str, dict[str, int]]]  # of splits into train
     reviews: NotRequired[Reviews]
     libraries: dict[str, str]
+    mixed: NotRequired[list[str]]  # what workers differed in
     files: NotRequired[dict[str, PublishedEntry]]
     sealed: NotRequired[str]
 

@@ -10,12 +10,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
-from pathlib import Path
 
 from tasks import plugins
 from tasks.base.json_types import Balance, Summary
-from tasks.plugins import engines
+from tasks.plugins import source_code
 from tasks.publish.dataset import datacard
 from tasks.settings import split_lists
 from tasks.settings.job import Done, Job
@@ -47,8 +45,8 @@ class UpToDate:
             job.filter.measure_all,
             {**whole_job.recipes_of(job), "weights": stage.weights_of(job)},
             datacard.libraries(),
-            _code(),
-            _plugins(job),
+            source_code.of_package(),
+            source_code.of_own_plugins(job),
             decisions.identity(job),
         )
         self._lists: list[str] = []
@@ -137,25 +135,3 @@ def _key(settings: str, files: Iterable[tuple[str, str]]) -> str:
     """Hash of the settings, and of the names and guards of files."""
     listed = "\n".join(f"{name} {guard}" for name, guard in files)
     return hashlib.sha256(f"{settings}\n{listed}".encode()).hexdigest()[:32]
-
-
-@cache
-def _code() -> str:
-    """Hash of this package's source: a new release or a developer's change invalidates all keys."""
-    home = Path(__file__).parents[1]
-    sha = hashlib.sha256()
-    for path in sorted(home.rglob("*.py")):
-        sha.update(f"{path.relative_to(home)}\0".encode() + path.read_bytes())
-    return sha.hexdigest()
-
-
-def _plugins(job: Job) -> list[str]:
-    """Hashes of plug-ins from outside this package, and of the modules beside them."""
-    modules = {plugins.module(shelf, use).__file__ or "" for shelf, use in _own(job)}
-    homes = {Path(file).parent for file in modules - {""}}
-    files = sorted(path for home in homes for path in home.glob("*.py"))
-    return [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
-
-
-def _own(job: Job) -> list[tuple[str, str]]:
-    return [(shelf, plugin.use) for shelf, plugin in engines.chosen(job) if "." in plugin.use]

@@ -32,7 +32,8 @@ from tasks.base.errors import KILLED, KilledFromOutside, RunError
 from tasks.base.logs import log
 from tasks.base.schema import AnyRow
 from tasks.settings.job import Job
-from tasks.stages import contract
+from tasks.stages import contract, known_good
+from tasks.stages.spawn_check import ended
 
 POLL = 0.2  # s between checks of the child's memory
 START = 120.0  # s that a new process may take to reach its first unit
@@ -42,6 +43,8 @@ MOST_KILLED = 3  # units in a row: whatever kills them has nothing to do with th
 SPARE = 0.8  # share of the memory limit below which a unit had memory to spare
 
 Result = TypeVar("Result")
+#: Stages whose models have run on a known good clip, as this worker asked.
+_tried: set[str] = set()
 _alone: ContextVar[bool] = ContextVar("alone", default=False)
 _resigned: ContextVar[bool] = ContextVar("resigned", default=False)
 
@@ -146,7 +149,9 @@ class _Child:
 
     def __init__(self, stage: str, job: Job, units: Sequence[contract.Work]) -> None:
         self.job = job
+        self.stage = stage
         self.ready = False
+        self.trying = ""  # what it runs on a known good clip
         self.peak = 0  # bytes of resident memory, as seen every POLL
         self._kills = memory_limits.kills()
         reading, writing = os.pipe()
@@ -163,18 +168,29 @@ class _Child:
         assert self.process.stdin
         # A broken pipe: it died at once, which `next` notices, and names the first unit.
         with suppress(BrokenPipeError), self.process.stdin as task:
-            pickle.dump((stage, job, units), task)
+            pickle.dump((stage, job, units, stage not in _tried), task)
 
     def next(self) -> tuple[Sequence[AnyRow], str | None, str]:
         """(rows, None, "") or ([], code, detail) of the next unit."""
-        if not self.ready:  # the start of the interpreter is not counted against the first unit
-            _, code, detail = self._answer(max(START, self.job.item_timeout))
+        while not self.ready:  # the start of the interpreter is not counted against the first unit
+            answer, code, detail = self._answer(max(START, self.job.item_timeout))
+            if code == "crashed" and self.trying:
+                how = ended(self.process.returncode)
+                raise RunError(
+                    f"{self.trying} crashes on a clip that is known to be good ({how}), so no item "
+                    "is to blame: what it is made of does not run on this machine, or is damaged; "
+                    "install it again, or choose another one"
+                )
             if code:
                 return [], code, detail
-            self.ready = True
-        return self._answer(self.job.item_timeout)
+            self.ready = not isinstance(answer, str)
+            self.trying = answer if isinstance(answer, str) else ""
+        _tried.add(self.stage)
+        rows, code, detail = self._answer(self.job.item_timeout)
+        assert not isinstance(rows, str)
+        return rows, code, detail
 
-    def _answer(self, seconds: float) -> tuple[Sequence[AnyRow], str | None, str]:
+    def _answer(self, seconds: float) -> tuple[Sequence[AnyRow] | str, str | None, str]:
         deadline = time.monotonic() + seconds
         while not self.answers.poll(POLL):
             if time.monotonic() > deadline:
@@ -225,8 +241,12 @@ def main() -> None:
     spawn_check.die_first(spawn_check.OF_ISOLATED)
     answers = Connection(os.dup(1), readable=False)
     os.dup2(2, 1)  # a library's output must not end up between the answers
-    stage, job, units = pickle.load(sys.stdin.buffer)
+    stage, job, units, first = pickle.load(sys.stdin.buffer)
     module = contract.worker(stage)
+    for name, trial in known_good.trials(stage, job) if first else ():
+        answers.send(name)
+        with suppress(Exception):  # whatever it raises, an item says better
+            trial()
     answers.send([])
     for unit in units:
         try:

@@ -64,3 +64,12 @@ def die_with_parent(parent_pid: int | None = None) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent_pid:  # it died before we asked
         os._exit(1)
+
+
+def ended(status: int) -> str:
+    """How a process ended, for people: `signal 11 (SIGSEGV)`, or `exit status 1`."""
+    if status >= 0:
+        return f"exit status {status}"
+    with suppress(ValueError):
+        return f"signal {-status} ({signal.Signals(-status).name})"
+    return f"signal {-status}"

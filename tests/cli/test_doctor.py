@@ -169,6 +169,10 @@ def test_hosts_are_counted() -> None:
     assert doctor_checks.joined(two).detail == "2 joined, on 2 hosts: one (1), other (1)"
     assert doctor_checks.joined(good()).detail == "2 joined, on 1 host: h (2)"
     assert not doctor_checks.joined({}).ok
+    fewer = doctor_checks.joined(good(), wanted=3)
+    assert (fewer.ok, fewer.detail) == (
+        False, "2 joined (the settings ask for 3), on 1 host: h (2)",
+    )  # fmt: skip
     same = {name: {**fact, "temp": "/w/same"} for name, fact in two.items()}
     assert doctor_checks.temporary_directories(same).ok  # each on its own disk
     assert not doctor_checks.temporary_directories(
@@ -178,11 +182,15 @@ def test_hosts_are_counted() -> None:
 
 def test_a_scheduler_without_the_configuration_is_told() -> None:
     ours = dask_config.DASK_CONFIG["distributed"]["scheduler"]
-    assert doctor_checks.scheduler(ours).ok
-    found = doctor_checks.scheduler({**ours, "allowed-failures": 3})
+    assert doctor_checks.scheduler(ours, ours).ok
+    found = doctor_checks.scheduler({**ours, "allowed-failures": 3}, ours)
     assert not found.ok
     assert "allowed-failures 3 (ours 0)" in found.detail
-    assert not doctor_checks.scheduler({}).ok
+    assert not doctor_checks.scheduler({}, ours).ok
+    patient = dask_config.scheduler(1800.0)
+    assert patient == {**ours, "no-workers-timeout": "1800.0 s"}
+    assert ClusterSettings(kind="class", class_name="distributed.LocalCluster").patience == 1800
+    assert ClusterSettings(kind="address", address="tcp://h:1").patience is None
 
 
 def test_a_folder_that_a_worker_does_not_see_is_told() -> None:
@@ -191,15 +199,34 @@ def test_a_folder_that_a_worker_does_not_see_is_told() -> None:
     assert (found.ok, found.detail.startswith("b does not see /data")) == (False, True)
 
 
+def test_a_worker_that_cannot_write_to_out_is_told(tmp_path: Path) -> None:
+    out = tmp_path / "a/b/out"
+    asked: list[Path] = []
+
+    def ask(function: Any, folder: str, mode: int) -> dict[str, bool]:
+        asked.append(Path(folder))
+        return {"w1": function(folder, mode), "w2": seen}
+
+    for seen in (True, False):
+        found = doctor._out(out, ask)
+        assert found.ok is seen
+        assert asked[-1].parent == tmp_path, "the folder nearest to OUT that is there"
+        assert not asked[-1].exists()
+    assert found.detail.startswith("w2 cannot write there: ")
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_whose_cluster_is_examined(tmp_path: Path) -> None:
-    assert doctor.chosen(None, []) == (ClusterSettings(), [])
+    assert doctor.chosen(None, []) == (ClusterSettings(), doctor.Places())
     file = tmp_path / "settings.yaml"
     file.write_text(
         f"sources: [{{kind: folder, path: {tmp_path}, name: a}}]\nout: {tmp_path}/not-yet\n"
         "cluster: {workers: 2}\n"
     )
-    chosen, folders = doctor.chosen(str(file), ["cluster.workers=3"])
-    assert (chosen.workers, folders) == (3, [str(tmp_path)])
+    chosen, places = doctor.chosen(str(file), ["cluster.workers=3"])
+    assert chosen.workers == 3
+    assert places == doctor.Places((str(tmp_path),), tmp_path / "not-yet")
+    assert doctor.chosen(str(file), ["out=s3://bucket/out"])[1].out is None
 
 
 def test_what_each_worker_sees_is_shown() -> None:
@@ -236,7 +263,7 @@ def test_a_codec_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.cluster
 def test_doctor_proves_real_workers(capsys: pytest.CaptureFixture[str]) -> None:
-    assert doctor.doctor(Namespace(json=True), ClusterSettings(workers=2), []) == 0
+    assert doctor.doctor(Namespace(json=True), ClusterSettings(workers=2), doctor.Places()) == 0
     out, table = capsys.readouterr()
     assert len(out.splitlines()) == 1
     assert "thread caps" in table  # for people, as with every other command
@@ -252,7 +279,7 @@ def test_workers_that_do_not_start_are_a_finding(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(dask_config, "version", lambda name: "9.9")
-    assert doctor.doctor(Namespace(json=True), ClusterSettings(workers=1), []) == 1
+    assert doctor.doctor(Namespace(json=True), ClusterSettings(workers=1), doctor.Places()) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["ok"] is False
     assert "9.9" in found["findings"][0]["detail"]

@@ -173,6 +173,9 @@ class FakeWorkers:
         future.cancel()
         return False
 
+    def left(self, address: str) -> bool:
+        return False
+
     def renew(self) -> None:
         assert not any(self._now.values()), "a call runs"
         self.renewed += 1

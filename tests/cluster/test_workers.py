@@ -30,9 +30,13 @@ class Client:
     def unsubscribe_topic(self, topic: str) -> None:
         self._handler = None
 
+    status = "running"
+
     def scheduler_info(self) -> dict[str, Any]:
         self.requests += 1
-        found = {name: {"resources": held} for name, held in self.workers.items()}
+        found = {
+            name: {"resources": held, "status": "running"} for name, held in self.workers.items()
+        }
         self.during()
         return {"workers": found}
 
@@ -125,7 +129,7 @@ def test_a_thousand_workers_are_looked_through_when_they_change_and_not_for_each
     names = [f"w{number}" for number in range(1000)]
     states = {name: SimpleNamespace(resources={}) for name in names}
     client = Client(**{name: {} for name in names})
-    scheduler = SimpleNamespace(workers=states)
+    scheduler = SimpleNamespace(workers=states, running=states)
     placement = Placement(
         SchedulerHere(scheduler) if here else SchedulerElsewhere(client), None, separate=None
     )

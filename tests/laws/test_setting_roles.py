@@ -317,7 +317,8 @@ SOURCES: dict[str, set[str]] = {
 }  # fmt: skip
 
 #: Where the work is done never changes what comes out: transient, all of it.
-CLUSTER = {"kind", "workers", "wait_for_workers", "gpus", "workers_per_gpu", "memory_limit",
+CLUSTER = {"kind", "workers", "wait_for_workers", "mixed", "gpus", "workers_per_gpu",
+           "memory_limit",
            "asr_threads", "item_timeout", "timeout_factor", "cache_gb", "address", "class_name",
            "class_packages", "options", "dashboard", "performance_report", "check_disk",
            "max_recompute_hours", "tls"}  # fmt: skip

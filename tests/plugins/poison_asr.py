@@ -27,7 +27,8 @@ class Backend:
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
         for clip in clips:
-            if abs(len(clip.samples) / self.RATE - self.settings.seconds) < 1e-3:
+            wanted = self.settings.seconds
+            if wanted == 0 or abs(len(clip.samples) / self.RATE - wanted) < 1e-3:
                 if self.settings.how == "item_error":
                     yield Transcript("", error="it does not please")
                     continue

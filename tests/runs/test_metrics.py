@@ -202,7 +202,7 @@ class Dying:
     """A cluster whose worker dies under the first calls."""
 
     def __init__(self, deaths: int, result: Any = None) -> None:
-        self.left, self.result, self.kinds = deaths, result, ("CPU",)
+        self.deaths, self.result, self.kinds = deaths, result, ("CPU",)
         self.started = True
 
     def count(self, kind: str) -> int:
@@ -212,9 +212,9 @@ class Dying:
 
     def submit(self, function: Any, *args: Any, kind: str) -> Future[Any]:
         future: Future[Any] = Future()
-        if self.left:
-            self.left -= 1
-            worker: Any = None
+        if self.deaths:
+            self.deaths -= 1
+            worker: Any = SimpleNamespace(address="tcp://h:1")
             future.set_exception(KilledWorker("call", worker, 1))
         else:
             future.set_result(self.result)
@@ -222,6 +222,9 @@ class Dying:
 
     def restart_worker_of(self, future: Any) -> bool:
         return True
+
+    def left(self, address: str) -> bool:
+        return False
 
 
 def test_a_trace_knows_attempts_and_deaths() -> None:

@@ -38,6 +38,9 @@ class Local:
     def live(self, kind: str) -> int:
         return 1
 
+    def left(self, address: str) -> bool:
+        return False
+
     def submit(self, function: Any, *args: Any, kind: str) -> Any:
         self.calls.append(args)
         return Ended(function, args)
@@ -163,8 +166,8 @@ def test_after_a_death_each_stage_has_calls_of_its_own(job: Job) -> None:
             return super().submit(function, *args, kind=kind)
 
     def died() -> None:
-        nobody: Any = None
-        raise KilledWorker("task", nobody, 0)
+        worker: Any = SimpleNamespace(address="tcp://h:1")
+        raise KilledWorker("task", worker, 0)
 
     workers = Dying()
     caller = caller_of(workers)

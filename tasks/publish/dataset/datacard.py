@@ -29,7 +29,7 @@ from tasks.base.schema import DATASET_FILE, UTTERANCES_FILE
 from tasks.publish.dataset import card_readme, composition, croissant
 from tasks.settings import Plugin
 from tasks.settings.job import Job
-from tasks.shard_store import decisions, enhanced, recipe, whole_job
+from tasks.shard_store import decisions, enhanced, mixed, recipe, whole_job
 from tasks.storage import tables
 
 LIBRARIES = (
@@ -130,6 +130,8 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
         "recipes": {**whole_job.recipes_of(job)},
         "libraries": libraries(),
     }
+    if differences := mixed.recorded(job.out):
+        facts["mixed"] = differences
     if gathered.leaks:
         facts["leaks"] = gathered.leaks
     if models := _models(job):

@@ -1,0 +1,54 @@
+"""The address of a scheduler that others started: its form, and why none answers there."""
+
+from __future__ import annotations
+
+import logging
+import re
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from socket import gaierror
+
+FORM = re.compile(
+    r"(?:(?:tcp|tls|ws|wss|ucx)://)?(?:\[[0-9a-fA-F:.]+\]|[^\s\[\]:/@?#]+):([0-9]{1,5})/?"
+)
+MOST = 65535
+
+
+def is_one(text: str) -> bool:
+    """Whether a text names a host and its port, and nothing else."""
+    form = FORM.fullmatch(text)
+    return form is not None and 0 < int(form[1]) <= MOST
+
+
+def fault(address: str, error: BaseException) -> str:
+    """Why there is no scheduler to talk to, for people. `error`: the first cause."""
+    return f"no Dask scheduler at {address} (cluster.address): {_cause(address, error)}"
+
+
+def _cause(address: str, error: BaseException) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "its certificate is not of the authority in cluster.tls.ca_file"
+    if isinstance(error, ssl.SSLError):
+        return f"what listens there refuses this TLS ({error.reason}); without TLS, give tcp://"
+    if isinstance(error, TypeError):
+        return "it is something else that listens there, a worker, say"
+    if isinstance(error, gaierror):
+        return f"the host is not known ({error.strerror})"
+    if isinstance(error, ConnectionRefusedError):
+        return "nothing listens there; start the scheduler, or correct the address"
+    if isinstance(error, ConnectionResetError) and not address.startswith("tls://"):
+        return "it hangs up; if it uses TLS, give tls:// and its certificates in cluster.tls"
+    return str(error) or "it does not answer; is its port open to this machine?"
+
+
+@contextmanager
+def losses_told_once() -> Iterator[None]:
+    """Keep Dask from logging a traceback when the scheduler is lost: the run's error says it."""
+    logger = logging.getLogger("distributed.client")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

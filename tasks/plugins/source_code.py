@@ -1,0 +1,30 @@
+"""Hashes of the source that computes for a job: this package's, and that of a user's plug-ins."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from tasks.plugins import engines
+from tasks.plugins.loading import module
+from tasks.settings.job import Job
+
+
+@cache
+def of_package() -> str:
+    """Hash of this package: a new release or a developer's change gives another one."""
+    home = Path(__file__).parents[1]
+    sha = hashlib.sha256()
+    for path in sorted(home.rglob("*.py")):
+        sha.update(f"{path.relative_to(home)}\0".encode() + path.read_bytes())
+    return sha.hexdigest()
+
+
+def of_own_plugins(job: Job) -> list[str]:
+    """Hashes of plug-ins from outside this package, and of the modules beside them."""
+    named = [(shelf, plugin.use) for shelf, plugin in engines.chosen(job) if "." in plugin.use]
+    modules = {module(shelf, use).__file__ or "" for shelf, use in named}
+    homes = {Path(file).parent for file in modules - {""}}
+    files = sorted(path for home in homes for path in home.glob("*.py"))
+    return [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]

@@ -1,0 +1,28 @@
+"""What workers of a run differed in that may give other data, where `cluster.mixed` allowed it.
+
+It is kept with OUT's checkpoints, and told by each version that is made of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from tasks import storage
+
+
+def record(out: Path, differences: Iterable[str]) -> None:
+    """Add differences to those of earlier workers."""
+    before = recorded(out)
+    if {*differences} - {*before}:
+        storage.write_atomic(_place(out), json.dumps(sorted({*before, *differences})).encode())
+
+
+def recorded(out: Path) -> list[str]:
+    """All of them, sorted; none if all workers have been alike."""
+    place = _place(out)
+    return list(storage.read_json(place)) if storage.exists(place) else []
+
+
+def _place(out: Path) -> Path:
+    return out / "manifests" / "mixed.json"

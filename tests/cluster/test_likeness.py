@@ -1,0 +1,130 @@
+"""Other code, libraries, weights or processors give other data: such a worker is refused, or what
+it differs in is recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from importlib.metadata import version
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+import pytest
+
+from flows.cluster.admission import Admission, Computing
+from tasks.base.errors import ConfigError
+from tasks.runs import likeness
+from tasks.shard_store import mixed
+from tests.faults.command import ROOT, Site
+from tests.helpers import by_hand, corpus
+
+OURS = {likeness.CODE: "a", likeness.WEIGHTS: "b", "numpy": "2.3.1", "the processor": "x86_64"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({}, []),
+        ({likeness.CODE: "other"}, ["uttermill's code"]),
+        ({"numpy": "1.26.4"}, ["numpy 1.26.4 (here 2.3.1)"]),
+        ({"the processor": "aarch64"}, ["the processor aarch64 (here x86_64)"]),
+        ({likeness.WEIGHTS: "c", "more": "1"}, [likeness.WEIGHTS, "more 1 (here None)"]),
+    ],
+)
+def test_what_differs(changed: dict[str, str], words: list[str]) -> None:
+    assert likeness.differences(OURS, {**OURS, **changed}) == words
+
+
+def test_what_counts(tmp_path: Path) -> None:
+    ours = likeness.of(job := corpus.job(tmp_path))
+    assert likeness.of(job) == ours
+    for name in ("numpy", "soxr", "av", "libavcodec", "libsndfile", "libsoxr", "ctranslate2"):
+        assert name in ours
+    assert "python" not in ours, "two patch releases of Python give the same data"
+    other = corpus.job(tmp_path, transcribe={"backend": {"use": "fake", "seed": 7}})
+    assert likeness.differences(ours, likeness.of(other)) == [likeness.WEIGHTS]
+
+
+def test_plug_ins_count_with_what_lies_beside_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").mkdir()
+    for name in ("__init__", "helper"):
+        (tmp_path / "mine" / f"{name}.py").write_text("")
+    (tmp_path / "mine/silence.py").write_text((ROOT / "tasks/filters/silence.py").read_text())
+    monkeypatch.syspath_prepend(str(tmp_path))
+    job = corpus.job(tmp_path, filter={"filters": [{"use": "mine.silence"}]})
+    before = likeness.of(job)
+    (tmp_path / "mine/helper.py").write_text("LIMIT = 3\n")
+    assert likeness.differences(before, likeness.of(job)) == [likeness.PLUGINS]
+
+
+class Client:
+    """Workers by address: what each answers to `likeness.of`."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+
+    def run(self, function: Any, *args: Any, workers: list[str], **how: Any) -> dict[str, Any]:
+        if function is likeness.of:
+            assert args[0].scratch is None
+            return {name: self.answers[name] for name in workers if name in self.answers}
+        fine = {version: version("uttermill"), resolve_name: 1.0, os.access: True}
+        return dict.fromkeys(workers, fine[function])
+
+
+def test_who_computes_other_data_gets_no_work(tmp_path: Path) -> None:
+    job = corpus.job(tmp_path, scratch=tmp_path)
+    ours = likeness.of(job)
+    client = Client(
+        a=ours, b={**ours, "numpy": "1"}, c=ConfigError("no such model"), d=OSError("it died"),
+    )  # fmt: skip
+    asking = Admission(client, None, Computing(job))
+    assert asking.of(["a", "b", "c", "d"]) == ["a"]
+    numpy, model = asking.refused(["a", "b", "c", "d"])
+    assert numpy.startswith("b: other data would come of it, as it has other numpy 1 (here ")
+    assert numpy.endswith("install there what is here, or set cluster.mixed: true")
+    assert model == "c: it cannot say what it computes with: no such model"
+    assert mixed.recorded(job.out) == []
+
+    let = Admission(client, None, Computing(job, mixed=True))
+    assert let.of(["a", "b", "c", "d"]) == ["a", "b"]
+    assert mixed.recorded(job.out) == [f"numpy 1 (here {ours['numpy']})"]
+
+
+def test_what_was_mixed_is_kept(tmp_path: Path) -> None:
+    assert mixed.recorded(tmp_path) == []
+    mixed.record(tmp_path, ["numpy 1 (here 2)"])
+    mixed.record(tmp_path, [])
+    mixed.record(tmp_path, ["the processor aarch64 (here x86_64)", "numpy 1 (here 2)"])
+    assert mixed.recorded(tmp_path) == ["numpy 1 (here 2)", "the processor aarch64 (here x86_64)"]
+
+
+@pytest.mark.cluster
+def test_a_worker_with_an_edited_recogniser(tmp_path: Path) -> None:
+    """The same version, another text: refused; or allowed, and said by the dataset."""
+    site = Site(tmp_path, "", history="none")
+    corpus.make(site.source, 2)
+    edited = tmp_path / "edited"
+    for name in ("tasks", "flows"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, edited / name, ignore=ignored)
+    recogniser = edited / "tasks/asr/fake.py"
+    recogniser.write_text(recogniser.read_text() + "\n# edited\n")
+    with (
+        by_hand.scheduler(tmp_path) as address,
+        by_hand.worker(tmp_path, address, code=edited),
+    ):
+        cluster = {"kind": "address", "address": address, "workers": 1}
+        refused = site.run(site.settings("out", cluster=cluster))
+        assert refused.code == 1
+        assert refused.error.count("other data would come of it, as it has other uttermill's code")
+        assert not (tmp_path / "out/datasets").exists()
+        done = site.done(site.settings("out", cluster={**cluster, "mixed": True}))
+    described = json.loads((Path(done.result["dataset"]) / "dataset.json").read_text())
+    assert described["mixed"] == ["uttermill's code"]
+    again = site.done(site.settings("out"))  # nothing to do, and nothing new
+    assert not again.result["new_version"]
+    assert site.command("verify", tmp_path / "out", "--deep").code == 0

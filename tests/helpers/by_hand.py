@@ -1,0 +1,80 @@
+"""A scheduler and workers as a person starts them on machines of their own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tests.faults.command import ROOT, soon
+
+PRELOADS = ("--preload-nanny", "flows.cluster.leaving")
+
+
+@contextmanager
+def scheduler(home: Path, *options: str, port: int = 0) -> Iterator[str]:
+    """A scheduler on the loopback; its address."""
+    port = port or free_port()
+    with _dask(
+        home, "scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard",
+        "--dashboard-address", "127.0.0.1:0", *options,
+    ):  # fmt: skip
+        assert soon(lambda: listens(port), 60)
+        yield f"{'tls' if options else 'tcp'}://127.0.0.1:{port}"
+
+
+@contextmanager
+def worker(
+    home: Path, address: str, *options: str, code: Path = ROOT, **environment: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker of one thread and its nanny. `code`: the checkout that it imports."""
+    (home / "workers").mkdir(exist_ok=True)
+    with _dask(
+        home, "worker", address, "--host", "127.0.0.1", "--no-dashboard", "--nthreads", "1",
+        "--dashboard-address", "127.0.0.1:0", "--memory-limit", "2GB",
+        "--local-directory", str(home / "workers"), *PRELOADS, *options, code=code, **environment,
+    ) as process:  # fmt: skip
+        yield process
+
+
+@contextmanager
+def _dask(
+    home: Path, command: str, *words: str, code: Path = ROOT, **environment: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of Dask's and its children, which are killed at the end."""
+    path = os.pathsep.join([str(code), str(ROOT)])
+    with (home / f"{command}.log").open("ab") as log, ExitStack() as ending:
+        process = subprocess.Popen(
+            [sys.executable, "-m", f"distributed.cli.dask_{command}", *words],
+            cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            env={**os.environ, "PYTHONPATH": path, "DASK_CONFIG": str(ROOT / "infra/dask.yaml"),
+                 **environment},
+        )  # fmt: skip
+        ending.callback(end, [process])
+        yield process
+
+
+def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Kill processes that lead a group, with all of it."""
+    for process in processes:
+        try:
+            os.killpg(process.pid, 9)
+        except ProcessLookupError:
+            continue
+    for process in processes:
+        process.wait()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

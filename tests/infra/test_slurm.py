@@ -1,0 +1,187 @@
+"""Runs on a real Slurm of two nodes: jobs that end are replaced, and what they hold is kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from tests.faults.command import ROOT, Ended, Site, Started, soon
+from tests.helpers import corpus, slurm
+from tests.helpers.slurm import Slurm
+
+LACKS = slurm.MISSING or ([] if os.geteuid() == 0 else ["root"])
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(bool(LACKS), reason=f"Slurm cannot be started here: no {', '.join(LACKS)}"),
+]
+WALLTIME_S = 60  # the least that Slurm knows
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Slurm]:
+    with slurm.running() as started:
+        yield started
+
+
+@pytest.fixture
+def site(tmp_path: Path, cluster: Slurm) -> Site:
+    site = Site(tmp_path, "", cluster.environment, history="none")
+    (site.gate / "trace").touch()
+    return site
+
+
+def recordings(site: Site, count: int) -> None:
+    for number in range(count):
+        corpus.add(site.source, number % 10, number, f"r{number:04}.wav")
+
+
+def settings(site: Site, workers: object, walltime: str = "00:10:00") -> Path:
+    """The settings of infra/slurm, for nodes of this machine: a job has one worker, and a shard
+    one recording."""
+    given = yaml.safe_load((ROOT / "infra/slurm/settings.yaml").read_text())["cluster"]
+    options = {
+        **given["options"], "walltime": walltime, "cores": 1, "processes": 1, "memory": "1GB",
+        "job_extra_directives": [], "shared_temp_directory": str(site.home),
+        "local_directory": str(site.home / "local"), "log_directory": str(site.home / "jobs"),
+        "job_script_prologue": [f"export DASK_CONFIG={ROOT / 'infra/dask.yaml'}", "trap : TERM"],
+        "worker_extra_args": [*given["options"]["worker_extra_args"], "--host", "127.0.0.1"],
+        "scheduler_options": {"dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"},
+    }  # fmt: skip
+    del options["account"]
+    return site.settings(
+        "out", cluster={**given, "workers": workers, "options": options}, shard={"hours": 1e-5},
+        filter={"filters": [{"use": "tests.plugins.gated_filter"}]},
+    )  # fmt: skip
+
+
+def measured(site: Site) -> int:
+    """How often any clip was measured."""
+    return len((site.gate / "trace").read_text().splitlines())
+
+
+def attempts(site: Site) -> int:
+    """Calls of `filter` that were begun again."""
+    (path,) = (site.home / "out/runs").rglob("metrics.parquet")
+    rows = pq.read_table(path, columns=["stage", "attempts"]).to_pylist()
+    return sum(row["attempts"] - 1 for row in rows if row["stage"] == "filter")
+
+
+def done(run: Started, seconds: float = 240) -> Ended:
+    ended = run.end(seconds)
+    assert ended.code == 0, ended.stderr
+    return ended
+
+
+def test_a_job_that_is_told_to_end_ends_its_call_and_is_replaced(
+    site: Site, cluster: Slurm
+) -> None:
+    recordings(site, 4)
+    hold = site.gate / "filter-0.4.hold"
+    hold.touch()
+    with site.start("run", settings(site, 1), "--json") as run:
+        assert soon((site.gate / "filter-0.4.held").exists, 120), run.stderr()
+        (job,) = cluster.jobs("running")
+        cluster("scancel", job)
+        time.sleep(3)
+        assert cluster.jobs("completing") == [job], "it has a call"
+        hold.unlink()
+        ended = done(run)
+    assert measured(site) == 4, "nothing was computed twice"
+    assert attempts(site) == 0
+    assert "1 job ended; replaced" in ended.stderr
+    assert ended.result["deaths"] == {"deaths": 0, "timeouts": 0, "isolated": 0}
+    assert soon(lambda: not cluster.jobs(), 60), "nothing is left in the queue"
+
+
+def test_doctor_on_slurm(site: Site, cluster: Slurm) -> None:
+    recordings(site, 1)
+    with site.start("doctor", settings(site, 2), "--json") as run:
+        ended = done(run)
+        assert run.none_left(60), "its jobs, too"
+    findings = {finding["name"]: finding["detail"] for finding in ended.result["findings"]}
+    assert findings["workers"].startswith("2 joined, on 1 host")
+    assert findings["scheduler"] == "5 settings as in infra/dask.yaml"
+    assert findings["OUT"] == f"each worker can write to {site.home}/out"
+    assert not (site.home / "out").exists()
+    assert soon(lambda: not cluster.jobs(), 60)
+
+
+@pytest.mark.nightly
+def test_a_call_that_takes_too_long_for_a_job_that_ends_is_no_fault_of_its_shard(
+    site: Site, cluster: Slurm
+) -> None:
+    recordings(site, 3)
+    hold = site.gate / "filter-0.4.hold"
+    hold.touch()
+    with site.start("run", settings(site, 1), "--json") as run:
+        for _ in range(3):  # three deaths would have its items run one by one
+            assert soon((site.gate / "filter-0.4.held").exists, 120), run.stderr()
+            (site.gate / "filter-0.4.held").unlink()
+            (job,) = cluster.jobs("running")
+            began = time.monotonic()
+            cluster("scancel", job)
+            assert soon(lambda job=job: job not in cluster.jobs(), 40, every=0.2)
+            assert time.monotonic() - began < 25
+        hold.unlink()
+        ended = done(run)
+    assert ended.stderr.count("was told to leave and did not end its call; it runs again") == 3
+    assert ended.result["deaths"] == {"deaths": 0, "timeouts": 0, "isolated": 0}
+    assert measured(site) == 3 + 3
+
+
+@pytest.mark.nightly
+def test_workers_in_a_range_follow_the_work(site: Site, cluster: Slurm) -> None:
+    recordings(site, 24)
+    (site.gate / "pace").write_text("3")
+    most = 0
+    with site.start("run", settings(site, {"min": 1, "max": 3}), "--json") as run:
+        while run.process.poll() is None:
+            most = max(most, len(cluster.jobs("running")))
+            time.sleep(0.5)
+        done(run)
+    assert most == 3
+    assert measured(site) == 24
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_a_run_of_ten_walltimes_ends_by_itself(site: Site, cluster: Slurm) -> None:
+    clips, pace = 110, 4
+    recordings(site, clips)
+    (site.gate / "pace").write_text(str(pace))
+    seen: set[str] = set()
+    began = time.monotonic()
+    with site.start("run", settings(site, 2, "00:01:00"), "--json") as run:
+        while run.process.poll() is None:
+            seen |= {*cluster.jobs("running")}
+            time.sleep(1)
+        done(run)
+    assert time.monotonic() - began > 4 * WALLTIME_S
+    assert len(seen) >= 10
+    assert measured(site) == clips + attempts(site), "the calls that were cut, and no other"
+    assert attempts(site) <= 2
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.nightly
+def test_one_signal_ends_a_run_whose_jobs_wait(
+    number: signal.Signals, code: int, site: Site, cluster: Slurm
+) -> None:
+    recordings(site, 1)
+    file = settings(site, 1)
+    given: dict[str, Any] = yaml.safe_load(file.read_text())
+    given["cluster"]["options"]["queue"] = "down"
+    file.write_text(yaml.safe_dump(given))
+    with site.start("run", file, "--json") as run:
+        assert soon(lambda: "PartitionDown" in run.stderr(), 60), run.stderr()
+        os.kill(run.pid, number)
+        assert run.end(20).code == code
+    assert soon(lambda: not cluster.jobs(), 20)

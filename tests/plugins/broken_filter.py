@@ -1,0 +1,18 @@
+"""A filter whose library ends each process that loads it."""
+
+from __future__ import annotations
+
+from tasks.audio import Clip
+from tasks.settings import StageSettings
+
+VERSION = 1
+COLUMNS = {"broken_filter": ("1", "nothing")}
+ENGINES = {"tests.plugins.fatal_library": "run"}
+
+
+class Settings(StageSettings):
+    pass
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    return {"broken_filter": 0.0}

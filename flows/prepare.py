@@ -40,7 +40,8 @@ def prepare(**parameters: Any) -> JsonObject:
     Safe to run again at any time: finished work is reused, missing work is done.
     """
     settings = among(PrepareSettings, parameters)
-    with execute.opened(settings) as run:
+    scheduled = (current := live_artifacts.current_run()) is not None and current.auto_scheduled
+    with execute.opened(settings, waits=scheduled) as run:
         record(run.job, "prepare", run.run.place)
         with live_artifacts.live(run.job.out) as live:
             result = run.work(TaskRunObserver, live)

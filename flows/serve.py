@@ -215,7 +215,7 @@ async def _serve(
         former = await pauses.of(f"{prepare.name}/{name}")
         if schedule is not None:
             schedule = replace(schedule, active=not former.schedule)
-        runner = Runner(name=name, limit=1, pause_on_shutdown=False)
+        runner = Runner(name=name, pause_on_shutdown=False)
         deployment = await runner.aadd_flow(
             prepare if policy is None else guarded(policy),
             name=name,

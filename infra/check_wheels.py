@@ -1,65 +1,56 @@
-"""Check that every needed dependency has a wheel for an architecture, at the pinned version.
+"""Check that every dependency has a wheel at its pinned version, for each platform and Python.
 
-    python infra/check_wheels.py [aarch64|x86_64] [EXTRA ...]
+    python infra/check_wheels.py [PLATFORM-OR-PYTHON ...]
 
-Asks pip for a dry run with wheels only; nothing is installed. Exit 1 names what is missing.
+Resolves with uv and with wheels only; nothing is installed. Exit 1 names what is missing.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import subprocess
 import sys
-import tempfile
-import tomllib
+import sysconfig
+from itertools import product
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014")
-PYTHONS = ("3.11", "3.12", "3.13")
+#: uv's names. Linux: glibc of manylinux_2_28.
+PLATFORMS = ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu", "aarch64-apple-darwin")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")  # 3.11: from 3.11.0 on, Debian's 3.11.2 included
+MACOS = "14.0"  # the oldest
+EXTRAS = ("demo", "dnsmos", "s3")
 
 
-def needed(extras: list[str]) -> list[str]:
-    """Requirements of the project and of some of its extras."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    found = list(project["dependencies"])
-    for extra in extras:
-        found += [r for r in project["optional-dependencies"][extra] if "uttermill" not in r]
-    return found
+def missing(platform: str, python: str) -> str | None:
+    """None when all resolve to wheels, else what uv says."""
+    uv = Path(sysconfig.get_path("scripts")) / "uv"
+    extras = [word for extra in EXTRAS for word in ("--extra", extra)]
+    done = subprocess.run(
+        [
+            uv, "pip", "compile", "-q", str(ROOT / "pyproject.toml"), *extras, "--group", "build",
+            "-c", str(ROOT / "infra/constraints.txt"), "--only-binary", ":all:", "--no-header",
+            "--no-annotate", "--python-platform", platform, "--python-version", python,
+        ],
+        env={**os.environ, "MACOSX_DEPLOYMENT_TARGET": MACOS}, cwd=ROOT,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        return done.stderr.strip()
+    print(f"{platform}, Python {python}: {len(done.stdout.split())} distributions, all as wheels")
+    return None
 
 
-def missing(machine: str, python: str, extras: list[str]) -> str | None:
-    """None when all resolve to wheels, else what pip says."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.json"
-        platforms = [w for p in PLATFORMS for w in ("--platform", f"{p}_{machine}")]
-        done = subprocess.run(
-            [
-                sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "-q",
-                "--only-binary=:all:", "--python-version", python, *platforms,
-                "--target", str(Path(folder) / "site"), "--report", str(report),
-                "-c", str(ROOT / "infra" / "constraints.txt"), *needed(extras),
-            ],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-            return "\n".join(lines) or done.stderr[-500:]
-        installs = json.loads(report.read_text())["install"]
-        print(f"{machine}, Python {python}: {len(installs)} distributions, all as wheels")
-        return None
-
-
-def main() -> int:
-    machine = sys.argv[1] if len(sys.argv) > 1 else "aarch64"
+def main(chosen: list[str]) -> int:
+    platforms = [name for name in PLATFORMS if name in chosen] or PLATFORMS
+    pythons = [name for name in PYTHONS if name in chosen] or PYTHONS
     faults = 0
-    for python in PYTHONS:
-        fault = missing(machine, python, sys.argv[2:] or ["bundled-whisper", "demo"])
-        if fault:
+    for platform, python in product(platforms, pythons):
+        if fault := missing(platform, python):
             faults += 1
-            print(f"{machine}, Python {python}:\n{fault}")
+            print(f"{platform}, Python {python}: {fault}")
     return 1 if faults else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,5 +1,13 @@
 """uttermill's library: the five stages, without Prefect and without a cluster."""
 
+import sys
+
+if sys.platform == "win32":  # before a module fails that Windows lacks, fcntl for one
+    raise ImportError(
+        "uttermill runs on Linux and macOS; on Windows, use WSL: `wsl --install`, and install "
+        "uttermill in the Linux there"
+    )
+
 from tasks.base import environment, moved
 
 environment.no_telemetry()  # before any module can import ONNX Runtime, in workers too

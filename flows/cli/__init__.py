@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command, `sys.argv`'s by default, and return its exit code."""
+    try:
+        import tasks  # noqa: F401
+    except ImportError as error:  # Windows
+        print(f"uttermill: {error}", file=sys.stderr)
+        return 2
     if argv is not None:
         return _main(argv)
     from flows.cli import process_setup

@@ -27,7 +27,7 @@ from flows.settings import PrepareSettings
 from tasks import pipeline, storage
 from tasks.accounting import broken, summary
 from tasks.base import masking
-from tasks.base.errors import UNREACHABLE, MillError
+from tasks.base.errors import UNREACHABLE, MillError, OutLocked
 from tasks.base.json_types import Arrived, JsonObject
 from tasks.base.logs import log
 from tasks.base.schema import LEDGER_FILE
@@ -50,6 +50,7 @@ if TYPE_CHECKING:  # imports Dask and Prefect, which a run with nothing to do do
 
 #: Audio that is packaged without workers, s: their start takes longer.
 ALONE_SECONDS = 10 * 3600.0
+HELD_S = 5.0  # s between two looks whether OUT is free
 NO_LOSSES = {"deaths": 0, "timeouts": 0, "isolated": 0}  # of a run without workers
 
 MakeObserver = Callable[[Job, "Progress", Path], "ProgressObserver"]
@@ -146,8 +147,9 @@ current: ContextVar[Body | None] = ContextVar("current", default=None)
 
 
 @contextmanager
-def opened(settings: PrepareSettings) -> Iterator[Body]:
-    """Check the settings, take OUT's lock, make the run's folder.
+def opened(settings: PrepareSettings, waits: bool = False) -> Iterator[Body]:
+    """Check the settings, take OUT's lock, make the run's folder. `waits`: for another run's end,
+    if OUT is held.
 
     Inside a call that has already opened its run, that run is yielded.
     """
@@ -163,7 +165,7 @@ def opened(settings: PrepareSettings) -> Iterator[Body]:
         # On an object store only temporary copies take room here.
         places = [Path(tempfile.gettempdir()), *([] if storage.of(job.out).remote else [job.out])]
         outer.enter_context(owners.naming(*places))
-        outer.enter_context(lock.hold(job.out))
+        outer.enter_context(_free(job.out) if waits else lock.hold(job.out))
         new, after_kill = not index.is_there(job.out), run_folder.was_killed(job.out)
         with (
             run_folder.record(job.out, settings) as run,
@@ -173,6 +175,24 @@ def opened(settings: PrepareSettings) -> Iterator[Body]:
         ):
             numbered = replace(job, scratch=scratch, number=run_folder.order(run.folder.name)[0])
             yield Body(settings, numbered, run, new, after_kill, began, open_later)
+
+
+@contextmanager
+def _free(out: Path) -> Iterator[None]:
+    """OUT's lock, once nobody else has it."""
+    with ExitStack() as held:
+        told = False
+        while True:
+            try:
+                held.enter_context(lock.hold(out))
+            except OutLocked as error:
+                if not told:
+                    log.info("%s; this run begins when that one has ended", error)
+                told = True
+                time.sleep(HELD_S)
+            else:
+                break
+        yield
 
 
 def result_of(job: Job, ended: pipeline.Run) -> JsonObject:

@@ -1,0 +1,46 @@
+"""Where uttermill runs: wheels for each platform and Python, and what it says on Windows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CHECK = ROOT / "infra/check_wheels.py"
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+def test_every_platform_has_wheels() -> None:
+    done = subprocess.run(
+        [sys.executable, str(CHECK)], capture_output=True, text=True, timeout=1100, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("all as wheels") == 12
+
+
+WINDOWS = "import sys; sys.platform = 'win32'; {}"
+
+
+@pytest.mark.parametrize("module", ["tasks", "tasks.storage.lock", "tasks.api"])
+def test_windows_is_told_of_wsl_at_import(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WINDOWS.format(f"import {module}")],
+        capture_output=True, text=True, cwd=ROOT, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("ImportError: uttermill runs on Linux and macOS")
+    assert "use WSL" in done.stderr
+
+
+def test_the_command_on_windows_is_one_sentence() -> None:
+    code = WINDOWS.format("from flows.cli import main; sys.exit(main(['--version']))")
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("uttermill: uttermill runs on Linux and macOS; on Windows, use WSL")

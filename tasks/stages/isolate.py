@@ -185,7 +185,8 @@ class _Child:
                 return [], code, detail
             self.ready = not isinstance(answer, str)
             self.trying = answer if isinstance(answer, str) else ""
-        _tried.add(self.stage)
+            if self.ready:
+                _tried.add(self.stage)
         rows, code, detail = self._answer(self.job.item_timeout)
         assert not isinstance(rows, str)
         return rows, code, detail

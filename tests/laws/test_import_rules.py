@@ -173,6 +173,7 @@ BY_NAME = {
     ("tasks.stages.contract", "'tasks.stages.probe' if name == 'probe' else f'tasks.{name}'"): (
         "the same, for what runs isolated"
     ),
+    ("tasks.runs.libraries", "name"): "the same modules, to see which of them kills who loads it",
     ("tasks.preload", "name"): "the modules that `tasks.plugins.engines` lists for a job",
     ("flows.cluster.settings", "module"): "a cluster class of a library, which settings name",
 }

@@ -134,7 +134,9 @@ class SchedulerElsewhere:
                 gone = (address,)
             self._left |= {*gone}
             if self._known is not None and not self._known.keys().isdisjoint(gone):
-                self._known = {a: resources for a, resources in self._known.items() if a not in gone}
+                self._known = {
+                    a: resources for a, resources in self._known.items() if a not in gone
+                }
 
 
 def despite_deaths(ask_all: Callable[[], object]) -> None:

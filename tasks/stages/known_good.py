@@ -47,7 +47,8 @@ def sound(rate: int) -> Float32s:
     count = round(SECONDS * rate)
     noise = np.random.default_rng(0).standard_normal(count).clip(-3, 3)
     syllables = 0.35 + 0.3 * np.sin(2 * np.pi * 4 * np.arange(count) / rate)
-    return (0.15 * syllables * noise).astype(np.float32)
+    samples: Float32s = (0.15 * syllables * noise).astype(np.float32)
+    return samples
 
 
 def _cut(start: Callable[[], plugins.contracts.segmenters.Segmenter]) -> None:

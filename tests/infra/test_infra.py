@@ -10,6 +10,7 @@ import copy
 import json
 import os
 import re
+import shlex
 import signal
 import stat
 import subprocess
@@ -83,6 +84,17 @@ def test_the_prefect_server_of_compose_keeps_other_sites_out(
     assert server.api.csrf_protection_enabled
     assert server.api.cors_allowed_origins == "http://127.0.0.1:4200"
     assert server.ui.api_url == "/api"
+
+
+def test_prefects_pages_are_written_where_the_image_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside its code, Prefect's server could not put them: its address was 404."""
+    variables = dict(
+        word.split("=", 1)
+        for name, value in image.steps(INFRA / "Dockerfile") if name == "ENV"
+        for word in shlex.split(value)
+    )  # fmt: skip
+    monkeypatch.setenv("PREFECT_UI_STATIC_DIRECTORY", variables["PREFECT_UI_STATIC_DIRECTORY"])
+    assert str(Settings().server.ui.static_directory).startswith("/tmp/")
 
 
 def test_control_compose_file() -> None:

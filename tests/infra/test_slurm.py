@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,10 @@ def attempts(site: Site) -> int:
     return sum(row["attempts"] - 1 for row in rows if row["stage"] == "filter")
 
 
+def is_over(cluster: Slurm, job: str) -> bool:
+    return job not in cluster.jobs()
+
+
 def done(run: Started, seconds: float = 240) -> Ended:
     ended = run.end(seconds)
     assert ended.code == 0, ended.stderr
@@ -128,7 +133,7 @@ def test_a_call_that_takes_too_long_for_a_job_that_ends_is_no_fault_of_its_shard
             (job,) = cluster.jobs("running")
             began = time.monotonic()
             cluster("scancel", job)
-            assert soon(lambda job=job: job not in cluster.jobs(), 40, every=0.2)
+            assert soon(partial(is_over, cluster, job), 40, every=0.2)
             assert time.monotonic() - began < 25
         hold.unlink()
         ended = done(run)

@@ -193,11 +193,11 @@ def test_serve(serving: Serving) -> None:
         second = client.create_flow_run_from_deployment(deployment.id, parameters=other).id
     assert "another run holds" in str(service.end_of(second).message), "the lock of OUT decides"
     assert service.state(run).is_running()
-    told = len(serving.process.stderr())  # how the second one failed, by Prefect
+    before = len(serving.process.stderr())  # how the second one failed, by Prefect
     serving.process.process.send_signal(signal.SIGTERM)
     assert serving.process.process.wait(60) == 0, serving.process.stderr()
     assert serving.process.none_left(2.0), serving.process.alive()
-    assert "Traceback" not in serving.process.stderr()[told:]
+    assert "Traceback" not in serving.process.stderr()[before:]
     assert "Warning" not in serving.process.stderr()
     database = sqlite3.connect(serving.home / "prefect.db")
     query = "select state_name from flow_run where id = ?"

@@ -229,7 +229,7 @@ class Upkeep:
         )
         # One that holds a result which nobody has fetched yet stays as it is: the next look.
         job_of = workers_of(self._cluster.worker_spec)
-        self._retired -= {job_of.get(addresses[each]) for each in addresses.keys() - done.keys()}
+        self._retired -= {job_of.get(addresses[a]) for a in addresses.keys() - done.keys()}
 
 
 def of(cluster: Any, wanted: int | WorkerRange | None, demand: Callable[[], int]) -> Upkeep | None:

@@ -180,15 +180,15 @@ def opened(settings: PrepareSettings, waits: bool = False) -> Iterator[Body]:
 @contextmanager
 def _free(out: Path) -> Iterator[None]:
     """OUT's lock, once nobody else has it."""
-    with ExitStack() as held:
-        told = False
+    holder = ""
+    with ExitStack() as release:
         while True:
             try:
-                held.enter_context(lock.hold(out))
+                release.enter_context(lock.hold(out))
             except OutLocked as error:
-                if not told:
+                if holder != str(error):
                     log.info("%s; this run begins when that one has ended", error)
-                told = True
+                holder = str(error)
                 time.sleep(HELD_S)
             else:
                 break

@@ -66,7 +66,7 @@ class Unit(OfRecording):
 
 def meta(job: Job) -> dict[str, dict[str, str]]:
     """Footer of a part: the recipe of each measure that its rows hold."""
-    wanted = {p.use: recipe.of_plugin("filters", p) for p in job.filter.filters}
+    wanted = {p.use: recipe.of_plugin("filters", p) for p in job.filter.all_filters}
     return {"measures": wanted}
 
 
@@ -122,10 +122,10 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[CutRow]]:
 def _rows(unit: Unit, chosen: Chosen) -> list[CutRow]:
     """Rows of a unit; none if its file changed, as the samples do not belong to its digest then.
     ItemError `unreachable` if it may be tried again."""
-    locator = locator_of(unit.recording)
+    locator = locator_of(unit.recording, chosen.job.filter)
     if not cutting.as_hashed(locator, unit.recording):
         return []
-    writer = handover.Writer(chosen.job, samples_of(unit.recording), unit.stored)
+    writer = handover.Writer(chosen.job, samples_of(unit.recording, chosen.job.filter), unit.stored)
     try:
         try:
             rows = _cut(unit, locator, chosen, writer)

@@ -154,7 +154,7 @@ def _convert(units: list[Unit], job: Job) -> Iterator[list[MadeAudio]]:
     """Rows of the units of one recording. After a decoding error all later spans fail."""
     spans = [span for unit in units for span in unit.spans]
     recording = units[0].recording
-    locator = locator_of(recording)
+    locator = locator_of(recording, job.filter)
     most = cutting.HELD_SECONDS * units[0].rate  # longer clips are decoded by themselves
     lacking = [span for span in dict.fromkeys(spans) if not handover.holds(job, span[2])]
     absent = {span: None for span in lacking if span[1] - span[0] <= most}

@@ -23,6 +23,7 @@ from tasks.base.json_types import JsonObject
 from tasks.base.logs import log
 from tasks.recording import Locator
 from tasks.recording.tracks import locator_of
+from tasks.settings import FilterSettings
 from tasks.settings.job import Job
 from tasks.shard_store import manifest
 from tasks.shard_store.utterance import FinalUtterance
@@ -37,6 +38,7 @@ HELD = 8  # shards whose utterances stay in memory
 ANSWERS = 500  # results of `once` that stay cached
 BATCH = 50_000  # texts that are read at once
 ANSWER = 32_000_000  # characters of the texts of an answer, at most
+AUDIBLE = FilterSettings(non_finite="silence")  # whoever listens hears the rest
 ROWS = 16  # that are fetched at once
 
 
@@ -66,7 +68,7 @@ class Shards:
             return None
         for row in manifest.listed(self._out, shard).to_pylist():
             if row["recording"] == recording:
-                return locator_of(row)
+                return locator_of(row, AUDIBLE)
         return None
 
     def utterance(self, recording: str, key: str | None) -> tuple[str, FinalUtterance] | None:

@@ -35,6 +35,7 @@ class Stream:
         self, locator: Locator, header_only: bool = False, limits: Limits | None = None
     ) -> None:
         self._file, self._limits = as_file(locator), limits
+        self._silenced = bool(locator.silenced)
         self.decoded = 0
         try:
             self._size = size_of(self._file)
@@ -76,7 +77,7 @@ class Stream:
 
     def blocks(self, frames: int = BLOCK_FRAMES) -> Iterator[Samples]:
         """float32 [n, channels], n at most `frames`. Samples from a block with a NaN on are counted
-        and not delivered.
+        and not delivered, unless the locator has them silenced.
 
         ItemError `decode_error`, `truncated`, `non_finite`, `empty`, `unreachable`, or that of a
         limit, with the samples decoded.
@@ -85,6 +86,7 @@ class Stream:
         decoded_channels = max(self._decoder.header.channels, 1)
         frames = max(min(frames, BLOCK_VALUES // decoded_channels), 1)
         bad: int | None = None  # the first sample that is not finite
+        zeroed = 0
         limits = self._limits
         most = limits.most(self.rate, self.channels, self._size) if limits else sys.maxsize
         try:
@@ -94,7 +96,12 @@ class Stream:
                 if channels is not None:
                     block = np.ascontiguousarray(block[:, channels])
                 if bad is None and not all_finite(block):
-                    bad = self.decoded + int(np.isfinite(block).all(axis=1).argmin())
+                    finite = np.isfinite(block)
+                    if self._silenced:
+                        zeroed += int((~finite.all(axis=1)).sum())
+                        block = np.where(finite, block, np.float32(0))
+                    else:
+                        bad = self.decoded + int(finite.all(axis=1).argmin())
                 self.decoded += len(block)
                 if self.decoded > most:
                     self._refuse()
@@ -110,7 +117,10 @@ class Stream:
         if bad is not None:
             self._check_promise()  # missing bytes may be the cause
             what = f"a sample at {bad / self.rate:.2f} s is NaN or infinite; convert the file again"
-            raise self._error("non_finite", what)
+            remedy = "or take such samples as zero with filter.non_finite=silence"
+            raise self._error("non_finite", f"{what}, {remedy}")
+        if zeroed:
+            self.notes.append(f"{zeroed} samples are NaN or infinite: they were taken as zero")
         if not self.decoded:
             raise self._error("empty", f"it decodes to no samples; {AGAIN}")
         self._check_promise()

@@ -174,7 +174,7 @@ def columns_asked(job: Job) -> set[str]:
 
 def measured_rules(job: Job) -> tuple[Rule, ...]:
     """The rules on measures taken before transcription."""
-    return (*rules_of("filters", job.filter.filters), *enhanced.rules(job))
+    return (*rules_of("filters", job.filter.all_filters), *enhanced.rules(job))
 
 
 def beyond_limits(table: pa.Table) -> pa.ChunkedArray:

@@ -20,7 +20,7 @@ class Locator:
     that is flagged as default, or the first that is not silent. `channels`: those that are heard;
     None: all of them. `or_only`: where the file has one channel, it is the one that is meant.
     `apart` (the setting, apart or auto) and `every_track`: the file is to be divided when it is
-    probed.
+    probed. `silenced`: samples that are NaN or infinite are read as zero; None: they are an error.
     """
 
     path: str
@@ -33,6 +33,7 @@ class Locator:
     or_only: bool | None = None
     apart: str | None = None
     every_track: bool | None = None
+    silenced: bool | None = None
 
     def dumps(self) -> str:
         """JSON without the fields that are None."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from tasks.base.schema import RecordingRow
 from tasks.recording.locator import Channels, Locator
+from tasks.settings import FilterSettings
 
 NOT_READ = "its audio track"  # the note on a track begins so
 
@@ -35,7 +36,14 @@ def channel_of(row: RecordingRow) -> int | None:
     return channels[0] if channels is not None and len(channels) == 1 else None
 
 
-def locator_of(row: RecordingRow) -> Locator:
-    """Where the bytes of a recording that was probed are, and what of them is read."""
-    where = Locator.loads(row["locator"])
-    return replace(where, track=track_of(row), channels=channels_of(row))
+def locator_of(row: RecordingRow, settings: FilterSettings) -> Locator:
+    """Where the bytes of a recording that was probed are, what of them is read, and how."""
+    where, silenced = Locator.loads(row["locator"]), settings.non_finite == "silence" or None
+    return replace(where, track=track_of(row), channels=channels_of(row), silenced=silenced)
+
+
+def may_be_non_finite(row: RecordingRow) -> bool:
+    """Whether samples of a recording that was probed may be NaN or infinite: not those of codecs
+    of integers."""
+    codec = (row["format"] or "").partition("#")[0].rpartition("/")[2]
+    return codec.startswith("pcm_f") or not codec.startswith(("pcm_", "flac"))

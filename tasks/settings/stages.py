@@ -32,6 +32,7 @@ Filter = Annotated[Plugin, Shelf("filters", "Filter", listed=True)]
 Enhancer = Annotated[Plugin, Shelf("enhance", "Enhancer")]
 Resampler = Annotated[Plugin, Shelf("resamplers", "Resampler")]
 Level = Annotated[Plugin, Shelf("levels", "Level", listed=True)]
+DAMAGE = "decode_faults"  # the filter that finds damage
 
 
 class Source(Masked):
@@ -141,10 +142,21 @@ class FilterSettings(StageSettings):
             Plugin(use="duration"),
             Plugin(use="silence"),
             Plugin(use="clipping"),
-            Plugin(use="decode_faults"),
+            Plugin(use=DAMAGE),
         ),
         description="Measures of utterances, with limits on what is kept; replaces the whole "
-        "default list.",
+        "default list. What guards against broken audio stays: `damaged`, `non_finite`, and "
+        "`channels_cancel` of resample.",
+    )
+    damaged: Literal["drop", "keep"] = Threshold(
+        "drop",
+        "drop: an utterance that decode faults touch is not kept, whatever `filters` lists; keep: "
+        "it is. Limits of a listed decode_faults go first.",
+    )
+    non_finite: Literal["fail", "silence"] = Field(
+        "fail",
+        description="fail: a recording with a sample that is NaN or infinite is not used; silence: "
+        "such samples are taken as zero.",
     )
     max_hours: float = Threshold(
         48.0, "Longest recording, hours; a longer one fails as `too_long`.", gt=0, le=100_000
@@ -159,6 +171,15 @@ class FilterSettings(StageSettings):
         False, "Also take costly measures of utterances that a cheap one already rejects."
     )
 
+    @property
+    def all_filters(self) -> tuple[Plugin, ...]:
+        """The filters of the list, and `decode_faults`, which no list leaves out."""
+        listed = next((p for p in self.filters if p.use == DAMAGE), Plugin(use=DAMAGE))
+        limits = {"max": None} if self.damaged == "keep" else {}
+        damage = Plugin.model_validate({"use": DAMAGE, **limits, **listed.options})
+        given = [damage if plugin.use == DAMAGE else plugin for plugin in self.filters]
+        return tuple(given if damage in given else [*given, damage])
+
 
 class ResampleSettings(StageSettings):
     """Target rate, mono rule and resampler; the result is int16, clamped and rounded."""
@@ -166,6 +187,11 @@ class ResampleSettings(StageSettings):
     rate: int = Field(16000, ge=4000, le=192000, description="Target sample rate, Hz.")
     mono: Literal["mean", "first"] | int = Field(
         "mean", description="Mean of the channels, the first one, or a channel's index from 0."
+    )
+    channels_cancel: Literal["fail", "keep"] = Field(
+        "fail",
+        description="fail: an utterance whose channels cancel each other in the mean is not used; "
+        "keep: what the mean leaves of it is.",
     )
     resampler: Resampler = Field(
         Plugin(use="soxr_hq"), description="The resampler, which changes the sample rate."

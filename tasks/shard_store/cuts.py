@@ -13,10 +13,11 @@ from tasks import plugins
 from tasks.base.schema import CutRow, RecordingRow, SegmentRow
 from tasks.plugins.rules import judge
 from tasks.recording import Segment, TimedWord
-from tasks.recording.faults import Fault
+from tasks.recording.faults import Fault, touching
 from tasks.recording.limits import REFUSED, Limits, Refusal
 from tasks.recording.turns import Turn
 from tasks.settings import Plugin
+from tasks.settings.stages import DAMAGE
 from tasks.shard_store.chosen_rules import cheap_rules, costly
 
 #: Most that a source's segment may end beyond its recording, s: its times are rounded, and an AAC
@@ -72,6 +73,15 @@ class Cut:
     @classmethod
     def refused(cls, no: Refusal, rate: int) -> Cut:
         return cls(no.decoded, rate, 0, no.code, no.detail, known=True, refusal=no)
+
+    def count_faults(self) -> None:
+        """Fill in the measure of damage, which follows from the faults, where no part holds it."""
+        for span in self.spans:
+            if span["kind"] == "utterance" and span["end"] > span["start"]:
+                start, end = span["start"], span["end"]
+                measures = self.measures.setdefault((start, end, span["given"]), {})
+                if DAMAGE not in measures:
+                    measures[DAMAGE] = float(touching(self.faults, start, end))
 
     def lacks(self, key: Key, filters: FilterColumns, measure_all: bool) -> tuple[Plugin, ...]:
         """Filters that still have to measure the utterance. Once a cheap one rejects it, costly

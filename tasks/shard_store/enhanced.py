@@ -45,7 +45,7 @@ def columns(job: Job) -> Columns:
 def measures(job: Job) -> Columns:
     """Columns of the filters' measures and of the scores of both clips."""
     measure_units = dict[str, tuple[str, str]]()
-    for plugin in job.filter.filters:
+    for plugin in job.filter.all_filters:
         measure_units.update(plugins.columns("filters", plugin.use))
     return measure_units | columns(job)
 

@@ -80,10 +80,17 @@ def of_part(content: str, track: int = 0, picked: Channels | None = None) -> str
     return " ".join([content, *([f"track {track}"] if track else []), *channels])
 
 
-def of_samples(content: str, channels: int, track: int = 0, picked: Channels | None = None) -> str:
-    """What cuts, turns and PCM take for a recording's content: `of_part`, and how more than two
-    channels are mixed."""
-    return " ".join([of_part(content, track, picked), *([MIXED] if channels > 2 else [])])
+def of_samples(
+    content: str,
+    channels: int,
+    track: int = 0,
+    picked: Channels | None = None,
+    silenced: bool = False,
+) -> str:
+    """What cuts, turns and PCM take for a recording's content: `of_part`, how more than two
+    channels are mixed, and whether what is no number is silence."""
+    how = [*([MIXED] if channels > 2 else []), *(["non-finite as silence"] if silenced else [])]
+    return " ".join([of_part(content, track, picked), *how])
 
 
 @lru_cache(maxsize=256)  # asked for with each utterance
@@ -189,7 +196,9 @@ def audio_recipes(settings: ResampleSettings) -> Callable[[str, int, int], str]:
 def _audio_head(settings: ResampleSettings) -> str:
     how = [of_plugin("resamplers", settings.resampler), settings.rate, settings.mono]
     levels = [of_plugin("levels", plugin) for plugin in settings.levels]
-    return _head("audio", RESAMPLE_VERSION, DECODE_VERSION, *how, *([levels] if levels else []))
+    kept = ["cancelled channels"] if settings.channels_cancel == "keep" else []
+    rest = [*([levels] if levels else []), *kept]
+    return _head("audio", RESAMPLE_VERSION, DECODE_VERSION, *how, *rest)
 
 
 def of_enhanced(enhancer: Plugin, scorer: Plugin, audio: str) -> str:

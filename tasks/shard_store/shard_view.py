@@ -59,14 +59,14 @@ class ShardView(StoredShard):
     @cached_property
     def filter_columns(self) -> cuts.FilterColumns:
         """What the chosen filters store for an utterance."""
-        return cuts.filter_columns(self.job.filter.filters)
+        return cuts.filter_columns(self.job.filter.all_filters)
 
     def _transcript(self, utterance: HeardUtterance) -> TranscriptRow | None:
         return self.transcripts.get(self.transcript_recipe(utterance))
 
     def filtered(self) -> Iterator[CutUtterance]:
         """Utterances of all cut recordings, each with its outcome after the filter stage."""
-        rules = filter_rules(self.job.filter.filters)
+        rules = filter_rules(self.job.filter.all_filters)
         for recording in self.recordings:
             cut = self.cut_of(recording)
             if cut is None or cut.error_code:
@@ -102,7 +102,7 @@ class ShardView(StoredShard):
             for span in spans
             if span["given"] is None and span.get("turn") is None and span.get("text") is None
         ]
-        audio = partial(self.audio_recipe, samples_of(recording))
+        audio = partial(self.audio_recipe, samples_of(recording, self.job.filter))
         return shared_windows.companies(free, cut.rate, self._shared_seconds, audio)
 
     def _utterance(
@@ -118,7 +118,7 @@ class ShardView(StoredShard):
         segment, rate = _segment(span, cut.rate, given), cut.rate
         # A text about the recording's first seconds alone is not that of the whole.
         all_given = given is None or recording["segments"] is not None
-        audio = self.audio_recipe(samples_of(recording), start, end)
+        audio = self.audio_recipe(samples_of(recording, self.job.filter), start, end)
         utterance = CutUtterance(
             recording,
             start,

@@ -11,9 +11,9 @@ from functools import cached_property, lru_cache
 from tasks.base.schema import EnhancedRow, RecordingRow, TranscriptRow
 from tasks.recording import Segment
 from tasks.recording.limits import Limits
-from tasks.recording.tracks import channels_of, track_of
+from tasks.recording.tracks import channels_of, may_be_non_finite, track_of
 from tasks.recording.turns import Turn
-from tasks.settings import Plugin
+from tasks.settings import FilterSettings, Plugin
 from tasks.settings.job import Job
 from tasks.shard_store import blobs, cuts, hypotheses, manifest, passing, recipe
 from tasks.shard_store.cuts import Cut, segments_of, speakers_of
@@ -84,7 +84,8 @@ class StoredShard:
         return [r for r in rows if r["present"] and (only is None or r["recording"] in only)]
 
     def cut_recipe(self, recording: RecordingRow) -> str:
-        given, content = segments_of(recording), samples_of(recording)
+        given = segments_of(recording)
+        content = samples_of(recording, self.job.filter)
         turns = None if self.job.speakers.use == "none" else self._of_turns(recording)
         text, language = recording["text"], recording["language"]
         return self._cut_recipes(content, given, turns, text, language, _channels(recording))
@@ -95,7 +96,8 @@ class StoredShard:
 
     def _of_turns(self, recording: RecordingRow) -> str | None:
         named, fault = speakers_of(recording), recording.get("rttm_error")
-        content, channels = samples_of(recording), _channels(recording)
+        content = samples_of(recording, self.job.filter)
+        channels = _channels(recording)
         return recipe.of_turns(self.job.speakers, content, named, fault, channels)
 
     def turned(self, recording: RecordingRow) -> tuple[str | None, tuple[Turn, ...] | None]:
@@ -107,7 +109,7 @@ class StoredShard:
     @cached_property
     def wanted(self) -> dict[str, str]:
         """Recipe of the measures of each chosen filter."""
-        return {p.use: recipe.of_plugin("filters", p) for p in self.job.filter.filters}
+        return {p.use: recipe.of_plugin("filters", p) for p in self.job.filter.all_filters}
 
     @cached_property
     def cuts(self) -> dict[str, Cut]:
@@ -119,6 +121,8 @@ class StoredShard:
             # A failure may be a filter's: it stands while every filter measured then is still
             # chosen, and is tried again otherwise.
             cuts.merge(by_recipe, part.table.to_pylist(), usable, usable == set(stored))
+        for cut in by_recipe.values():
+            cut.count_faults()
         return by_recipe
 
     def cut_of(self, recording: RecordingRow) -> Cut | None:
@@ -195,10 +199,12 @@ def _channels(recording: RecordingRow) -> int:
     return recording["header_channels"] or 1
 
 
-def samples_of(recording: RecordingRow) -> str:
+def samples_of(recording: RecordingRow, settings: FilterSettings) -> str:
     """What recipes take for the content of a recording that was hashed."""
     content, picked = str(recording["content"]), channels_of(recording)
-    return recipe.of_samples(content, _channels(recording), track_of(recording), picked)
+    silenced = settings.non_finite == "silence" and may_be_non_finite(recording)
+    track = track_of(recording)
+    return recipe.of_samples(content, _channels(recording), track, picked, silenced)
 
 
 def part_of(recording: RecordingRow) -> str:

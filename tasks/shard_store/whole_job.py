@@ -22,6 +22,7 @@ UNASKED_OF_PLUGINS = {
 UNASKED = {
     **{"max_hours_per_speaker": None, "rttm": None, "disjoint": None},
     **{"texts": "auto", "encoding": None, "speaker": "none", "channels": "mix"},
+    **{"damaged": "drop", "non_finite": "fail", "channels_cancel": "fail"},
 }
 
 
@@ -46,7 +47,7 @@ def recipes_of(job: Job) -> Recipes:
     recipes: Recipes = {
         "segmenter": recipe.of_plugin("segmenters", job.filter.segmenter),
         "filters": {
-            plugin.use: recipe.of_plugin("filters", plugin) for plugin in job.filter.filters
+            plugin.use: recipe.of_plugin("filters", plugin) for plugin in job.filter.all_filters
         },
         "levels": [recipe.of_plugin("levels", plugin) for plugin in job.resample.levels],
         "resampler": recipe.of_plugin("resamplers", job.resample.resampler),
@@ -74,7 +75,7 @@ def recipes_of(job: Job) -> Recipes:
 def of_stage(stage: str, job: Job, weights: str) -> str:
     """Recipe of all settings that determine what a stage stores for a shard, including those of
     earlier stages. `weights`: identity of the recogniser's model."""
-    filters = {plugin.use: recipe.of_plugin("filters", plugin) for plugin in job.filter.filters}
+    filters = {plugin.use: recipe.of_plugin("filters", plugin) for plugin in job.filter.all_filters}
     what: list[object] = [
         recipe.of_plugin("segmenters", job.filter.segmenter),
         recipe.of_speakers(job.speakers) if recipe.speaking(job) else None,
@@ -105,13 +106,13 @@ def settings_of(job: Job) -> JsonObject:
         **({"speakers": speakers} if recipe.speaking(job) else {}),
         "shard": recipe.lasting(job.shard),
         "filter": {
-            **recipe.lasting(job.filter),
+            **_asked(recipe.lasting(job.filter)),
             "segmenter": settings_of_plugin("segmenters", job.filter.segmenter),
             "filters": _all("filters", job.filter.filters),
         },
         **({"enhance": enhance} if recipe.enhancing(job) else {}),
         "resample": {
-            **recipe.lasting(job.resample),
+            **_asked(recipe.lasting(job.resample)),
             "resampler": settings_of_plugin("resamplers", job.resample.resampler),
             "levels": _all("levels", job.resample.levels),
         },

@@ -75,8 +75,8 @@ class Chosen:
     @classmethod
     def of(cls, job: Job) -> Chosen:
         segmenter, settings = plugins.SEGMENTERS.resolve(job.filter.segmenter)
-        rules = chosen_rules.filter_rules(job.filter.filters)
-        filters = steps(job.filter.filters)
+        rules = chosen_rules.filter_rules(job.filter.all_filters)
+        filters = steps(job.filter.all_filters)
         hears, limits = segmenter.hears(settings), Limits.of(job.filter)
         return cls(job, segmenter, settings, hears, rules, filters, limits)
 

@@ -68,7 +68,7 @@ def of_clip(clip: Clip, settings: ResampleSettings) -> Int16s:
     length = resampled_length(n, src_hz, settings.rate)
     if length == 0:
         return np.zeros(0, np.int16)
-    monos, clamp = _mixed(clip, settings.mono), Clamp()
+    monos, clamp = _mixed(clip, settings), Clamp()
     if settings.levels:
         result = clamp.to_int16(_levelled(monos, n, length, src_hz, settings))
     elif src_hz == settings.rate:
@@ -86,7 +86,7 @@ def streamed(clip: Clip, settings: ResampleSettings) -> Iterator[Int16s] | None:
     the clip as a whole come after the last block."""
     if settings.levels:
         return None
-    monos = _mixed(clip, settings.mono)
+    monos = _mixed(clip, settings)
     if clip.rate == settings.rate:
         return _clamped(monos)
     plugin, options = plugins.RESAMPLERS.resolve(settings.resampler)
@@ -103,10 +103,11 @@ def _clamped(blocks: Iterator[Float32s]) -> Iterator[Int16s]:
     clamp.check()
 
 
-def _mixed(clip: Clip, rule: Literal["mean", "first"] | int) -> Iterator[Float32s]:
+def _mixed(clip: Clip, settings: ResampleSettings) -> Iterator[Float32s]:
     """Mono blocks of a clip; ItemError `channels_cancel` after the last one."""
-    if rule != "mean" or clip.channels == 1:
-        yield from (to_mono(block, rule) for block in clip.blocks())
+    rule = settings.mono
+    if rule != "mean" or clip.channels == 1 or settings.channels_cancel == "keep":
+        yield from (to_mono(block, rule, clip.weights) for block in clip.blocks())
         return
     power, mixed_power = np.zeros(clip.channels), 0.0
     for block in clip.blocks():
@@ -119,7 +120,7 @@ def _mixed(clip: Clip, rule: Literal["mean", "first"] | int) -> Iterator[Float32
         raise ItemError(
             "channels_cancel",
             f"mixed to one, its {clip.channels} channels cancel each other; take one of them with "
-            "resample.mono=first",
+            "resample.mono=first, or keep what is left with resample.channels_cancel=keep",
         )
 
 

@@ -17,6 +17,7 @@ from tasks import audio
 from tasks.base.errors import ItemError
 from tasks.recording import Locator
 from tasks.recording.tracks import locator_of
+from tasks.settings import FilterSettings
 from tasks.shard_store import recipe
 
 RATE = 48_000
@@ -109,7 +110,7 @@ def test_all_tracks_silent_is_the_default_one(tmp_path: Path) -> None:
 
 def test_a_row_of_before_keeps_its_first_track() -> None:
     row: Any = {"locator": Locator("a.mkv").dumps(), "format": "matroska/flac"}
-    assert locator_of(row).track == 0
+    assert locator_of(row, FilterSettings()).track == 0
     row["format"] = "matroska/flac#1"
-    assert locator_of(row) == Locator("a.mkv", track=1)
+    assert locator_of(row, FilterSettings()) == Locator("a.mkv", track=1)
     assert recipe.of_samples("c", 1, 0) == "c" != recipe.of_samples("c", 1, 1)

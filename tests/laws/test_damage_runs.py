@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import soundfile as sf
 
+from tasks.insight.estimating import changes
+from tasks.settings import FilterSettings, Plugin, ResampleSettings
 from tasks.settings.job import Job
 from tests.helpers import corpus
 from tests.helpers.sounding import ogg_pages, whole
@@ -66,16 +73,78 @@ def test_utterances_that_touch_a_hole_are_dropped(tmp_path: Path) -> None:
     assert counts["resample"][0] == counts["transcribe"][0] == len(dropped)
 
 
-def test_a_filter_that_comes_later_knows_the_faults(tmp_path: Path) -> None:
+def without(tmp: Path, **protecting: Any) -> Job:
+    """A job whose list of filters says nothing of damage."""
+    texts = {"backend": {"use": "fake"}, "verdicts": ()}
+    listed = ({"use": "duration", "min": 0.0},)
+    settings = {"segmenter": WINDOWS, "filters": listed, **protecting}
+    package = {"max_failed_fraction": 1.0, "max_removed_fraction": 1.0}
+    return corpus.job(tmp, filter=settings, transcribe=texts, package=package)
+
+
+def test_a_list_of_filters_does_not_let_holes_in(tmp_path: Path) -> None:
     holed(tmp_path / "in")
-    plain = corpus.job(
-        tmp_path, transcribe={"backend": {"use": "fake"}, "verdicts": ()},
-        filter={"segmenter": WINDOWS, "filters": ({"use": "duration", "min": 0.0},)},
-    )  # fmt: skip
-    first, _ = corpus.run(plain)
-    assert {r for _, _, r in outcomes(first.path, "holed.opus")} == {"package.packaged"}
-    second, _ = corpus.run(job(tmp_path))
-    assert "filter.damaged" in {r for _, _, r in outcomes(second.path, "holed.opus")}
+    first, _ = corpus.run(without(tmp_path))
+    reasons = [reason for _, _, reason in outcomes(first.path, "holed.opus")]
+    assert {*reasons} == {"filter.damaged", "package.packaged"}
+    rows = pq.read_table(first.path / "utterances.parquet").to_pylist()
+    assert {row["decode_faults"] for row in rows} == {0.0}
+
+    keeping = without(tmp_path, damaged="keep")  # by its name alone
+    [change] = changes.between(without(tmp_path), keeping)
+    assert not changes.measuring([change], keeping)
+    kept, counts = corpus.run(keeping)
+    assert {r for _, _, r in outcomes(kept.path, "holed.opus")} == {"package.packaged"}
+    assert counts["filter"][0] == 0
+    assert counts["resample"][0] == reasons.count("filter.damaged")
+
+
+def test_damage_is_kept_by_name_with_the_default_list(tmp_path: Path) -> None:
+    default = FilterSettings(damaged="keep")
+    assert [plugin.use for plugin in default.all_filters] == [p.use for p in default.filters]
+    assert default.all_filters[-1].options == {"max": None}
+    stated = FilterSettings(damaged="keep", filters=(Plugin.model_validate({**DAMAGED, "max": 2}),))
+    assert stated.all_filters == stated.filters  # a limit that is given goes first
+
+
+def test_what_was_measured_without_damage_is_judged_by_the_faults(tmp_path: Path) -> None:
+    """An OUT of a release whose list of filters let damage in: nothing is decoded again."""
+    holed(tmp_path / "in")
+    corpus.run(without(tmp_path))
+    for part in corpus.parts(tmp_path / "out", "manifests/filter"):
+        table = pq.read_table(part)
+        rows = table.to_pylist()
+        for row in rows:
+            row["measures"] = [(k, v) for k, v in row["measures"] or [] if k != "decode_faults"]
+        meta = json.loads(table.schema.metadata[b"uttermill"])
+        del meta["measures"]["decode_faults"]
+        metadata = {**table.schema.metadata, b"uttermill": json.dumps(meta).encode()}
+        schema = table.schema.with_metadata(metadata)
+        pq.write_table(pa.Table.from_pylist(rows, schema), part)
+    again, counts = corpus.run(without(tmp_path, filters=({"use": "duration", "min": 0.001},)))
+    assert counts["filter"][0] == counts["resample"][0] == counts["transcribe"][0] == 0
+    assert "filter.damaged" in {r for _, _, r in outcomes(again.path, "holed.opus")}
+
+
+def test_each_protection_is_turned_off_by_its_name(tmp_path: Path) -> None:
+    corpus.add(tmp_path / "in", 5)
+    rate = 16000
+    broken = corpus.speech(1, 3.0, rate).astype(np.float32)
+    broken[rate], broken[2 * rate] = np.nan, np.inf
+    sf.write(tmp_path / "in" / "nan.wav", broken, rate, "FLOAT")
+    one = corpus.speech(2, 3.0, rate)
+    sf.write(tmp_path / "in" / "opposed.wav", np.hstack([one, -0.999 * one]), rate)
+    strict, _ = corpus.run(without(tmp_path))
+    assert outcomes(strict.path, "nan.wav") == [(0.0, 3.0, "filter.non_finite")]
+    assert outcomes(strict.path, "opposed.wav") == [(0.0, 3.0, "resample.channels_cancel")]
+
+    lax = without(tmp_path, non_finite="silence")
+    loose, _ = corpus.run(replace(lax, resample=ResampleSettings(channels_cancel="keep")))
+    assert outcomes(loose.path, "nan.wav") == [(0.0, 3.0, "package.packaged")]
+    assert outcomes(loose.path, "opposed.wav") == [(0.0, 3.0, "package.packaged")]
+    again, _ = corpus.run(without(tmp_path))  # and on again
+    assert outcomes(again.path, "nan.wav") == [(0.0, 3.0, "filter.non_finite")]
+    assert outcomes(again.path, "opposed.wav") == [(0.0, 3.0, "resample.channels_cancel")]
 
 
 def test_faults_are_stored_with_the_recording(tmp_path: Path) -> None:

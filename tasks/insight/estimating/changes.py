@@ -101,7 +101,8 @@ def _is_threshold(change: Change, shelf_by_prefix: Mapping[str, tuple[str, str]]
     (shelf, name) of each by how the names of its settings begin."""
     head = max(filter(change.setting.startswith, shelf_by_prefix), key=len, default=None)
     if head is None:
-        return change.after is None  # a filter that is gone measures nothing
+        gone = change.after is None  # a filter that measures nothing now
+        return gone or change.setting == "filter.damaged"
     key = change.setting.removeprefix(head).split(".")[0]
     fields = plugins.load(*shelf_by_prefix[head]).Settings
     return key in fields.model_fields and role(fields, key) == THRESHOLD["role"]

@@ -319,7 +319,8 @@ class _Scan:
         """Whether its PCM was made under the newest run's settings."""
         if self.before is None or not self.causes.pcm:
             return False
-        old = samples_of(utterance.cut.recording), utterance.cut.start, utterance.cut.end
+        content = samples_of(utterance.cut.recording, self.before.filter)
+        old = content, utterance.cut.start, utterance.cut.end
         return recipe.of_audio(self.before.resample, *old) in view.audio
 
     def add_expected(self) -> None:

@@ -40,7 +40,7 @@ class ShelfRule(NamedTuple):
 
 def shelf_rules(job: Job) -> list[ShelfRule]:
     by_shelf = {
-        "filters": rules_of("filters", job.filter.filters),
+        "filters": rules_of("filters", job.filter.all_filters),
         "text": rules_of("text", job.transcribe.verdicts),
         "enhance": enhanced.rules(job),
     }

@@ -71,7 +71,7 @@ def look_up(job: Job, samples: Sequence[Sample]) -> None:
         view = view_of(job, shard)
         view.recordings = [r for r in view.recordings if r["recording"] in names]
         shard_samples = [s for r in view.recordings for s in wanted[r["recording"]]]
-        locators = {r["recording"]: locator_of(r) for r in view.recordings}
+        locators = {r["recording"]: locator_of(r, job.filter) for r in view.recordings}
         utterances = (
             {u.cut.id: u for u in view.transcribed()}
             if any(s.row["utterance"] for s in shard_samples)

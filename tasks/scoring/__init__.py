@@ -4,3 +4,4 @@ from tasks.scoring._plain import UNSPACED, UNSPACED_CHARACTER
 from tasks.scoring.cleaning import clean, wordless
 from tasks.scoring.normalisers import figures_read, normalise, training_text
 from tasks.scoring.rates import Score, language_of, score, scored, total, words
+from tasks.scoring.said import said, spoken

@@ -13,6 +13,11 @@ UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 )
 UNSPACED_CHARACTER = re.compile(f"[{UNSPACED}]")
+#: A letter or figure of a script with spaces: Latin letters inside Chinese or before a Korean
+#: particle are words of their own.
+CHAR = rf"[^\W_{UNSPACED}\uac00-\ud7a3]"
+TOKEN = re.compile(f"{CHAR}+")
+_JOINED_SCRIPT = re.compile(f"[{UNSPACED}\uac00-\ud7a3]")
 _AROUND = re.compile(rf"\s*([{UNSPACED}])\s*")
 _APOSTROPHES = str.maketrans(dict.fromkeys("‘’ʼ＇`´", "'"))
 _LOOSE_APOSTROPHE = re.compile(r"(?<!\w)'|'(?!\w)")
@@ -62,6 +67,14 @@ def bare(text: str) -> str:
 def squeezed(text: str) -> str:
     """Single spaces, none around characters of scripts that write none."""
     return _AROUND.sub(r"\1", " ".join(text.split()))
+
+
+def capitals_tell(text: str) -> bool:
+    """Whether capitals distinguish words: some words have them, and not all of several words."""
+    words = [t for t in TOKEN.findall(text) if t.lower() != t.upper()]
+    capitals = [t for t in words if t.isupper()]
+    others = len(words) > len(capitals) or bool(_JOINED_SCRIPT.search(text))
+    return bool(capitals) and (others or len(words) == 1 or all(len(t) == 1 for t in words))
 
 
 def figures_joined(text: str) -> str:

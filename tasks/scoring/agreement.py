@@ -16,15 +16,18 @@ from rapidfuzz.distance import Levenshtein
 
 from tasks.scoring._plain import UNSPACED
 from tasks.scoring.rates import words
+from tasks.scoring.said import spoken
 
 _WRITTEN = re.compile(rf"[{UNSPACED}][^\w\s{UNSPACED}]*|[^\s{UNSPACED}]+")
 _SIGNS = re.compile(r"[^\w]+")
 Slot = list[str | None]  # the written word of each text so far; None: it has none here
 
 
-def rates(texts: Sequence[str]) -> list[tuple[float, float]]:
-    """(WER, CER) of each pair of normalised texts, in the order of `itertools.combinations`: edits
-    over the length of the longer one, so that neither is the reference; 0 for two empty texts."""
+def rates(texts: Sequence[str], language: str | None = None) -> list[tuple[float, float]]:
+    """(WER, CER) of each pair of normalised texts of a language, in the order of
+    `itertools.combinations`: edits over the length of the longer one, so that neither is the
+    reference; 0 for two empty texts."""
+    texts = [spoken(text, language) for text in texts]
     split = [words(text) for text in texts]
     return [
         (_share(split[a], split[b]), _share(texts[a], texts[b]))

@@ -20,6 +20,7 @@ from tasks.base.schema import TranscriptRow
 from tasks.scoring._plain import UNSPACED
 from tasks.scoring.cleaning import clean, wordless
 from tasks.scoring.normalisers import LONGEST, VERSION, base, normalise
+from tasks.scoring.said import spoken
 
 _WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 _KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa]")
@@ -80,7 +81,7 @@ def score(reference: str, hypothesis: str, language: str) -> Score:
 
     Characters include the single spaces between words, as in jiwer.
     """
-    return _counts(*_both(reference, hypothesis, language))
+    return _counts(*_both(reference, hypothesis, language), language)
 
 
 def _both(reference: str, hypothesis: str, language: str) -> tuple[str, str]:
@@ -91,9 +92,11 @@ def _both(reference: str, hypothesis: str, language: str) -> tuple[str, str]:
     return agreed(reference, hypothesis, language)
 
 
-def _counts(reference: str, hypothesis: str) -> Score:
+def _counts(reference: str, hypothesis: str, language: str) -> Score:
+    """Of normalised texts. Figures count as what is said: else "66218688" would be one word."""
     from rapidfuzz.distance import Levenshtein
 
+    reference, hypothesis = spoken(reference, language), spoken(hypothesis, language)
     reference_words = words(reference)
     return Score(
         words=len(reference_words),
@@ -120,15 +123,15 @@ def scored(row: TranscriptRow, reference: str | None, stated: str | None) -> Tra
         return row
     raw = row["raw_text"]
     language = language_of(stated, reference, row["language"])
-    spoken, heard = _both(reference or "", raw or "", language) if reference or raw else ("", "")
-    counts = _counts(spoken, heard) if words_in_it and raw is not None else None
+    read, heard = _both(reference or "", raw or "", language) if reference or raw else ("", "")
+    counts = _counts(read, heard, language) if words_in_it and raw is not None else None
     return {
         **row,
         "raw_text": raw,
         "text": None if raw is None else clean(raw),
         "normalised": None if raw is None else heard,
         "reference": reference,
-        "reference_normalised": spoken if reference else None,
+        "reference_normalised": read if reference else None,
         "words": counts.words if counts else None,
         "word_errors": counts.word_errors if counts else None,
         "chars": counts.chars if counts else None,

@@ -22,22 +22,17 @@ from collections.abc import Iterator
 from rapidfuzz.distance import Levenshtein
 
 from tasks.scoring import _plain
-from tasks.scoring._plain import UNSPACED
+from tasks.scoring._plain import CHAR
 from tasks.scoring.normalisers import base, normalise
 
 MOST_NUMBERS = 16  # per text that are tried in a second reading; each costs one normalisation
 LONGEST_ABBREVIATION = 12  # characters
-#: A letter or figure of a script with spaces: Latin letters inside Chinese or before a Korean
-#: particle are words of their own.
-_CHAR = rf"[^\W_{UNSPACED}\uac00-\ud7a3]"
-_TOKEN = re.compile(f"{_CHAR}+")
-_LONE = re.compile(f"(?<!{_CHAR}){_CHAR}(?!{_CHAR})")
+_LONE = re.compile(f"(?<!{CHAR}){CHAR}(?!{CHAR})")
 _VOWEL = re.compile("[aeiouyäöüáéíóúàèìòùâêîôûаеёиоуыэюя]", re.IGNORECASE)
-_UNSPACED = re.compile(f"[{UNSPACED}\uac00-\ud7a3]")
 _BETWEEN = r"[\s.,、،·・\-–‐‑]*"
 _APART = r"[\s.,、،·・\-–‐‑]+"
 #: Letters and figures one by one.
-_RUN = re.compile(rf"(?<!{_CHAR}){_CHAR}(?:{_APART}{_CHAR}(?!{_CHAR}))+")
+_RUN = re.compile(rf"(?<!{CHAR}){CHAR}(?:{_APART}{CHAR}(?!{CHAR}))+")
 #: Letter, pattern of its names, letter, pattern.
 _NAMES = r"""
 a ay b bee|be c cee|see d dee e ee f eff|ef g gee h aitch|haitch j jay
@@ -73,7 +68,7 @@ def _abbreviated(text: str, other: str, language: str) -> str:
     """`text` with single letters joined to the abbreviations of `other`."""
     runs = [re.sub(_BETWEEN, "", run[0]).lower() for run in _RUN.finditer(text)]
     lone = bool(runs) or bool(_LONE.search(text))
-    letters = bool(runs) and _capitals_tell(text)
+    letters = bool(runs) and _plain.capitals_tell(text)
     english = base(language) == "en"
     for token, certain in _abbreviations(other):
         figures = lone and any(c.isdecimal() for c in token)
@@ -87,19 +82,11 @@ def _abbreviated(text: str, other: str, language: str) -> str:
 
 def _abbreviations(text: str) -> Iterator[tuple[str, bool]]:
     """Tokens that may be spelled out, longest first, and whether their capitals say so."""
-    tokens = {t for t in _TOKEN.findall(text) if 2 <= len(t) <= LONGEST_ABBREVIATION}
-    tells = _capitals_tell(text)
+    tokens = {t for t in _plain.TOKEN.findall(text) if 2 <= len(t) <= LONGEST_ABBREVIATION}
+    tells = _plain.capitals_tell(text)
     for token in sorted(tokens, key=lambda t: (-len(t), t)):
         if token.lower() != token.upper() and (not tells or token.isupper()):
             yield token, tells
-
-
-def _capitals_tell(text: str) -> bool:
-    """Whether capitals distinguish words: some words have them, and not all of several words."""
-    words = [t for t in _TOKEN.findall(text) if t.lower() != t.upper()]
-    capitals = [t for t in words if t.isupper()]
-    others = len(words) > len(capitals) or bool(_UNSPACED.search(text))
-    return bool(capitals) and (others or len(words) == 1 or all(len(t) == 1 for t in words))
 
 
 def _spelled(token: str, named: bool, only_capitals: bool) -> re.Pattern[str]:
@@ -122,7 +109,7 @@ def _spelled(token: str, named: bool, only_capitals: bool) -> re.Pattern[str]:
             )
         )
     return re.compile(
-        rf"(?<!{_CHAR})(?:{'|'.join(forms)})(?!{_CHAR})", 0 if only_capitals else re.IGNORECASE
+        rf"(?<!{CHAR})(?:{'|'.join(forms)})(?!{CHAR})", 0 if only_capitals else re.IGNORECASE
     )
 
 

@@ -7,6 +7,7 @@ from tasks.base.schema import AnyRow, TranscriptRow
 from tasks.plugins.contracts.text import ScoredTranscript, words
 from tasks.scoring.cleaning import wordless
 from tasks.scoring.normalisers import base
+from tasks.scoring.said import said
 from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tasks.shard_store import hypotheses
@@ -114,7 +115,9 @@ def _derived(utterance: HeardUtterance, row: TranscriptRow) -> dict[str, float |
     vote, stated, detected = utterance.vote, utterance.cut.language, row.get("detected_language")
     contradicted = stated and detected and base(stated) != detected
     return {
-        "words_per_speech_second": len(words(text)) / spoken if text and spoken else None,
+        "words_per_speech_second": len(words(said(text, row["language"]))) / spoken
+        if text and spoken
+        else None,
         "language_vote": vote.shares.get(row["language"] or "", 0.0) if vote else None,
         "language_contradiction": row.get("detected_probability") if contradicted else None,
     }

@@ -37,7 +37,7 @@ class Settings(StageSettings):
 def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | None]:
     if len(heard.hypotheses) < 2:
         return dict.fromkeys(COLUMNS)
-    pairs = agreement.rates([normalised for _, normalised in heard.hypotheses])
+    pairs = agreement.rates([text for _, text in heard.hypotheses], heard.language)
     wer, cer = (sum(pair[side] for pair in pairs) / len(pairs) for side in (0, 1))
     side = int(_unspaced("".join(normalised for _, normalised in heard.hypotheses)))
     return {

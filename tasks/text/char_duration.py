@@ -2,8 +2,9 @@
 
 Emilia's rule (He et al. 2024, arXiv 2407.05361): keep q1 - 1.5 IQR <= seconds / characters <=
 q3 + 1.5 IQR, characters without punctuation and spaces, quartiles by linear interpolation over all
-transcribed utterances with characters, whatever verdicts on text say. (Emilia also transcribes what
-its filters drop later; here that is not transcribed, and not counted.) Emilia's quartiles are per
+transcribed utterances with characters, whatever verdicts on text say. Here figures count as what is
+said. (Emilia counts them as they are, and also transcribes what its filters drop later; here that
+is not transcribed, and not counted.) Emilia's quartiles are per
 recording (`per: recording`); the default is per language of a dataset with at least `min_group`
 utterances, and its bounds are frozen when the first version is published.
 """
@@ -22,6 +23,7 @@ from tasks.base.arrays import Float64s, Int64s, UInt64s
 from tasks.base.json_types import JsonObject
 from tasks.plugins.contracts.corpuswide import Rows
 from tasks.plugins.rules import Rejection, Rule
+from tasks.scoring import said
 from tasks.settings import StageSettings, Threshold
 
 LEFT_OUT = str.maketrans("", "", ",.!?\"'，。！？“”‘’ ")
@@ -40,8 +42,9 @@ def verdict(settings: Settings) -> tuple[Rule, ...]:
     return ()
 
 
-def characters(text: str) -> int:
-    return len(text.translate(LEFT_OUT))
+def characters(text: str | None, language: str | None = None) -> int:
+    """Without punctuation and spaces; of figures, those of their words."""
+    return len(said(text or "", language).translate(LEFT_OUT))
 
 
 def quartiles(values: Float64s) -> list[float]:
@@ -66,10 +69,11 @@ def reject(
     ratio, group = np.zeros(len(rows)), np.zeros(len(rows), np.uint64)
     kept = np.zeros(len(rows), bool)
     start = 0
-    for table in rows.tables("text", "seconds", "kept", *columns):
+    for table in rows.tables("text", "seconds", "kept", "language", columns[0]):
         some = slice(start, start + len(table))
         start = some.stop
-        chars = np.array([characters(text or "") for text in table["text"].to_pylist()], np.float64)
+        texts = (table[name].to_pylist() for name in ("text", "language"))
+        chars = np.array([*map(characters, *texts)], np.float64)
         ratio[some] = np.divide(
             table["seconds"].to_numpy(), chars, where=chars > 0, out=np.full(len(chars), np.nan)
         )

@@ -1,8 +1,8 @@
 """Drops texts that cannot have been spoken in the time: characters a second.
 
-Letters and digits count, punctuation and spaces do not. Scripts whose characters are syllables
-(Han, kana, Hangul) have a column and limits of their own; in the others a syllable takes about
-three letters. A digit stands for a spoken word: one syllable there, four letters here.
+Letters count, punctuation and spaces do not; figures count as their words (`tasks.scoring.said`).
+Scripts whose characters are syllables (Han, kana, Hangul) have a column and limits of their own; in
+the others a syllable takes about three letters.
 
 The limits are wide. Languages are spoken with 5 to 8 syllables a second (Coupé et al. 2019,
 doi 10.1126/sciadv.aaw2594), fast speakers reach 10, or 30 letters; kana are morae, up to 12. A rate
@@ -25,13 +25,10 @@ COLUMNS = {
 }
 LEAST_SECONDS = 1.0
 LETTERS = 3.0  # per syllable
-FIGURE_LETTERS = 4.0  # per digit: the names of zero to nine have four on average
 _SYLLABIC = re.compile(
     "[\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u3400-\u4dbf"
     "\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-_FIGURE = re.compile(r"\d")
-_SYLLABIC_LANGUAGES = {"zh", "yue", "ja", "ko"}
 
 
 class Settings(Exemption):
@@ -47,19 +44,16 @@ class Settings(Exemption):
 
 def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | None]:
     rates: dict[str, float | None] = dict.fromkeys(COLUMNS)
-    text = "".join(heard.words)
+    text = "".join(heard.spoken)
     if not text or (heard.text_source == "reference" and not heard.listened):
         return rates
-    figures = len(_FIGURE.findall(text))
     syllables = 0 if text.isascii() else len(_SYLLABIC.findall(text))
-    letters = len(text) - figures - syllables
+    letters = len(text) - syllables
     seconds = max(heard.seconds, LEAST_SECONDS)
-    only_figures = not letters and not syllables
-    if LETTERS * syllables > letters or (only_figures and heard.language in _SYLLABIC_LANGUAGES):
-        rates["char_rate_syllabic"] = (syllables + figures + letters / LETTERS) / seconds
+    if LETTERS * syllables > letters:
+        rates["char_rate_syllabic"] = (syllables + letters / LETTERS) / seconds
     else:
-        spoken = letters + FIGURE_LETTERS * figures + LETTERS * syllables
-        rates["char_rate_alphabetic"] = spoken / seconds
+        rates["char_rate_alphabetic"] = (letters + LETTERS * syllables) / seconds
     return rates
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from rapidfuzz.distance import Levenshtein
 
 from tasks.plugins.rules import Limit, Rule
-from tasks.scoring import words
+from tasks.scoring import spoken, words
 from tasks.settings import StageSettings, Threshold
 from tasks.text import ScoredTranscript
 
@@ -31,7 +31,8 @@ class Settings(StageSettings):
 def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | None]:
     if heard.reference_normalised is None or heard.normalised is None:
         return dict.fromkeys(COLUMNS)
-    reference, heard_words = words(heard.reference_normalised), words(heard.normalised)
+    reference = words(spoken(heard.reference_normalised, heard.language))
+    heard_words = words(spoken(heard.normalised, heard.language))
     equal = [block for block in Levenshtein.opcodes(reference, heard_words) if block.tag == "equal"]
     if not equal:
         return dict.fromkeys(COLUMNS)

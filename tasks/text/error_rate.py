@@ -14,7 +14,7 @@ it.
 from __future__ import annotations
 
 from tasks.plugins.rules import Limit, Rule
-from tasks.scoring import UNSPACED_CHARACTER
+from tasks.scoring import UNSPACED_CHARACTER, said
 from tasks.settings import StageSettings, Threshold
 from tasks.text import ScoredTranscript, words
 
@@ -41,7 +41,7 @@ def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | No
     rates: dict[str, float | None] = dict.fromkeys(COLUMNS)
     if heard.cer is None or heard.reference is None or not heard.listened:
         return rates
-    spoken = heard.words if heard.text_source == "reference" else words(heard.reference)
+    spoken = words(said(heard.reference, heard.language))
     letters = "".join(spoken)
     unspaced = 0 if letters.isascii() else len(UNSPACED_CHARACTER.findall(letters))
     kind = "unspaced" if 2 * unspaced > len(letters) else "spaced"

@@ -387,7 +387,7 @@ def test_no_measures_at_all(tmp_path: Path) -> None:
     assert found["now"]["items"] == 1
     names = {m["name"] for m in found["measures"]}
     assert "seconds" in names
-    assert names <= {"seconds", "text_chars", "chars_per_second"}
+    assert names <= {"seconds", "decode_faults", "text_chars", "chars_per_second"}
 
 
 def test_a_refused_run_has_a_report_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

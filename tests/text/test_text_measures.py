@@ -89,7 +89,7 @@ def test_repetition_is_what_a_plain_search_finds(said: list[str]) -> None:
         ("想听歌曲老男孩。", 3.5, "zh", None, 2.0),
         ("안녕하세요", 2.5, "ko", None, 2.0),
         ("13889079702", 4.4, "zh", None, 2.5),
-        ("13889079702", 4.4, "en", 10.0, None),
+        ("13889079702", 4.4, "en", 47 / 4.4, None),
         ("听 Because", 2.0, "zh", 5.0, None),  # 1 x 3 + 7 letters
         ("想听歌曲 Because", 2.0, "zh", None, (4 + 7 / 3) / 2),
         ("twelve letters", 0.1, "en", 13.0, None),  # as if in a second

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tasks.plugins.contracts.base import Columns, LoadedPlugin, PluginModule, PluginSettings
 from tasks.plugins.contracts.corpuswide import Reject
-from tasks.scoring import UNSPACED
+from tasks.scoring import UNSPACED, said
 
 if TYPE_CHECKING:
     from tasks.plugins.rules import Rule
@@ -43,6 +43,12 @@ class ScoredTranscript:
     def words(self) -> list[str]:
         """Words of `text` without case and punctuation; of scripts without spaces, characters."""
         return words(self.text)
+
+    @cached_property
+    def spoken(self) -> list[str]:
+        """The words, or characters, of `text` as it is said: figures and spelled letters count as
+        what they sound like (`tasks.scoring.said`)."""
+        return words(said(self.text, self.language))
 
 
 def words(text: str) -> list[str]:

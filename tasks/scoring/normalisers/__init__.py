@@ -23,12 +23,15 @@ from importlib.util import find_spec
 from tasks.scoring import _plain
 from tasks.scoring.cleaning import clean
 from tasks.scoring.normalisers import _spellings
+from tasks.scoring.normalisers._han import signs_read as signs_read
 from tasks.scoring.normalisers._spoken import READINGS, Reading
-from tasks.scoring.normalisers._spoken import of as figures_to_words
+from tasks.scoring.normalisers._spoken import figures_to_words as figures_to_words
+from tasks.scoring.normalisers._spoken import has_words as has_words
+from tasks.scoring.normalisers._spoken import ordinal as ordinal
 
-#: Raise it when a rule or `tasks.scoring.readings` gives another text: stored counts are then
-#: computed again from stored texts.
-VERSION = 4
+#: Raise it when a rule, `tasks.scoring.readings` or `tasks.scoring.said` gives another text: stored
+#: counts are then computed again from stored texts.
+VERSION = 5
 #: Longer texts get the plain rule, since some rules of languages are not linear in time. An hour of
 #: speech is this long; no clip is.
 LONGEST = 50_000  # characters

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MOST_FIGURES = 15  # longer ones are not quantities, and beyond what CLDR has words for
 _CARDINAL = "spellout-numbering"
 _YEAR = "spellout-numbering-year"
+_ORDINAL = "spellout-ordinal"
 #: Languages that group thousands with a comma and write decimals with a point.
 _POINT = "am bn cy en fil ga he hi km ko lo ms mt my ne sw ta th"
 #: CLDR's names of languages that recognisers call otherwise.
@@ -88,7 +89,7 @@ READINGS = {
 
 
 @lru_cache(maxsize=256)
-def of(language: str) -> Callable[[str], str]:
+def figures_to_words(language: str) -> Callable[[str], str]:
     """`spoken(text) -> text` of a language; where CLDR has no rules for it, the text stays."""
     reading = READINGS.get(language, Reading())
     name = _NAMES.get(language, language)
@@ -118,6 +119,17 @@ def of(language: str) -> Callable[[str], str]:
         return f"{pad}{words(sign, whole, part, symbol)}{pad}"
 
     return lambda text: text if text.isalpha() else number.sub(say, text)
+
+
+def has_words(language: str) -> bool:
+    """Whether CLDR has words for the numbers of a language."""
+    return bool(language) and _engine(_NAMES.get(language, language)) is not None
+
+
+def ordinal(language: str, figures: str) -> str | None:
+    """ "21" -> "twenty-first", where CLDR has a single form of it, as in English."""
+    engine = _engine(language) if language else None
+    return _say(engine, figures, _ORDINAL) if engine and _ORDINAL in engine.rulesets else None
 
 
 @lru_cache(maxsize=128)

@@ -1,0 +1,143 @@
+"""Figures and spelled letters count as what is said, wherever words and characters are counted."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks import plugins
+from tasks.plugins.contracts.text import words
+from tasks.plugins.rules import judge
+from tasks.scoring import Score, agreement, normalise, said, score, spoken
+from tasks.settings import Plugin
+from tasks.settings.job import Job
+from tasks.shard_store.text_values import TextValues
+from tasks.shard_store.utterance import UNHEARD, CutUtterance, HeardUtterance
+from tasks.text import char_duration
+from tests.text.test_text_measures import heard, value
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "counted"),
+    [
+        ("call 66218688", "en", "call six six two one eight six eight eight"),
+        ("66218688", "zh", "六六二一八六八八"),
+        ("66218688", "ko", "육 육 이 일 팔 육 팔 팔"),
+        ("25 euros", "fr", "vingt cinq euros"),
+        ("1 250 personnes", "fr", "mille deux cent cinquante personnes"),
+        ("12,300 people", "en", "twelve thousand three hundred people"),
+        ("um 14:30 Uhr", "de", "um vierzehn dreißig uhr"),
+        ("at 14:00", "en", "at fourteen"),
+        ("14:05", "zh", "十四点五分"),
+        ("03/05/2016", "es", "dos mil dieciséis cinco tres"),
+        ("2016年5月3日", "zh", "二〇一六年五月三日"),
+        ("$3.50, then 4,20 €", "en", "three dollars fifty then four euros twenty"),
+        ("20%", "zh", "百分之二十"),
+        ("138-0013-8000", "en", "one three eight zero zero one three eight zero zero zero"),
+        ("10-20", "en", "ten twenty"),
+        ("the 21st mp3", "en", "the twenty first mp three"),
+        ("0711", "de", "null sieben eins eins"),
+        ("Dial MISDN by HTML, says NATO.", "en", "dial m i s d n by h t m l says nato"),
+        ("用MISDN登录", "zh", "用 m i s d n 登录"),
+        ("WE SAID NO", "en", "we said no"),  # capitals that say nothing
+        ("25", "xx", "twenty five"),  # of a language that nobody knows
+        ("第25课", "en", "第二十五课"),  # in another script than its language's
+        ("no figures at all", "en", "no figures at all"),
+    ],
+)
+def test_what_is_counted(text: str, language: str, counted: str) -> None:
+    assert words(said(text, language)) == words(counted)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.text(st.sampled_from("0123456789.,:/-–%$€ aBC年点一٣²\u0301")) | st.text(),
+    st.sampled_from(["en", "de", "fr", "zh", "ja", "ko", "ru", "th", "", None, "?"]),
+)
+def test_any_text_can_be_said(text: str, language: str | None) -> None:
+    assert len(words(said(text, language))) >= bool(words(text))
+
+
+@pytest.mark.parametrize("text", ["1" * 50_000, "1-" * 25_000, "1." * 25_000, "A" * 50_000])
+def test_hostile_texts_take_bounded_time(text: str) -> None:
+    began = time.process_time()
+    said(text, "en")
+    assert time.process_time() - began < 5
+
+
+def judged(text: str, language: str, seconds: float) -> str | None:
+    """The reason for which `completeness` drops a text over so much speech."""
+    cut = CutUtterance(
+        {"language": None, "text": None}, 0, 16000, 16000, None, {}, "", UNHEARD  # type: ignore[typeddict-item]
+    )  # fmt: skip
+    row: Any = dict.fromkeys(
+        ("word_errors", "words", "char_errors", "chars", "normalised", "reference_normalised",
+         "language_probability", "avg_logprob", "no_speech_probability", "compression_ratio")
+    )  # fmt: skip
+    row |= {"text": text, "language": language, "speech_seconds": seconds}
+    job = Job(Path("out"))
+    values = TextValues(job).of(HeardUtterance(cut, UNHEARD, {}, transcript=row), row)
+    module, options = plugins.TEXT.resolve(Plugin(use="completeness"))
+    rejection = judge(values, module.verdict(options))
+    return rejection.reason if rejection else None
+
+
+@pytest.mark.parametrize(("text", "language"), [("66218688", "zh"), ("66218688", "en")])
+def test_a_telephone_number_is_no_incomplete_text(text: str, language: str) -> None:
+    assert judged(text, language, 3.3) is None
+    assert judged("五" if language == "zh" else "five", language, 3.3) == "text_incomplete"
+
+
+def test_a_rate_is_that_of_the_words() -> None:
+    assert value("char_rate", heard("66218688", 4.0, language="zh"), "char_rate_syllabic") == 2.0
+    names = len("sixsixtwooneeightsixeighteight")
+    assert value("char_rate", heard("66218688", 4.0, language="en"), "char_rate_alphabetic") == (
+        names / 4.0
+    )
+    year = heard("1984", 2.0, language="en")
+    assert value("char_rate", year, "char_rate_alphabetic") == len("nineteeneightyfour") / 2.0
+
+
+def test_characters_are_those_of_the_words() -> None:
+    assert char_duration.characters("25", "de") == len("fünfundzwanzig")
+    assert char_duration.characters("25 人", "zh") == len("二十五人")
+
+
+@pytest.mark.parametrize(
+    ("reference", "hypothesis", "language", "expected"),
+    [
+        # One wrong figure of eight is one error of eight, not of one.
+        ("六九二幺八六八八", "69218698", "zh", Score(8, 1, 8, 1)),
+        ("dial six six two one eight", "dial 66219", "en", Score(6, 1, 26, 4)),
+        ("it was nineteen eighty four", "it was 1984", "en", Score(5, 0, 27, 0)),
+        ("一共三百二十个", "一共320个", "zh", Score(7, 0, 7, 0)),
+    ],
+)
+def test_scoring_counts_what_is_said(
+    reference: str, hypothesis: str, language: str, expected: Score
+) -> None:
+    assert score(reference, hypothesis, language) == expected
+
+
+def test_what_differs_stays_different() -> None:
+    pairs = [("66218688", "66218689"), ("14:30", "14:03"), ("$3.50", "$3.05"), ("1st", "1")]
+    for one, other in pairs:
+        assert spoken(normalise(one, "en"), "en") != spoken(normalise(other, "en"), "en"), one
+
+
+def test_recognisers_that_differ_in_a_figure_agree_in_the_others() -> None:
+    ((wer, cer),) = agreement.rates(["69218688", "69218689"], "zh")
+    assert wer == cer == 1 / 8
+
+
+def test_a_reference_in_figures_is_long_enough_to_be_judged() -> None:
+    what = replace(
+        heard("66218688", language="zh"), reference="66218688", text_source="reference", cer=1.0
+    )
+    assert value("error_rate", what, "error_rate_unspaced") == 1.0

@@ -28,7 +28,7 @@ from tasks import plugins, speech
 from tasks.base.arrays import RATE as SPEECH_RATE
 from tasks.base.json_types import JsonObject
 from tasks.plugins.contracts.text import ScoredTranscript, words
-from tasks.plugins.rules import judge
+from tasks.plugins.rules import Rule, judge
 from tasks.scoring import Score, said, score, total
 from tasks.scoring import words as compared
 from tasks.scoring.readings import agreed
@@ -90,7 +90,7 @@ def dropped(case: Case, now: bool) -> str | None:
     values: dict[str, float | None] = {
         "words_per_speech_second": counted(case, now) / case.spoken if case.spoken else None
     }
-    rules = []
+    rules: list[Rule] = []
     for use in ("completeness", "char_rate"):
         module, settings = plugins.TEXT.resolve(Plugin(use=use))
         if module.COLUMNS and now:

@@ -18,6 +18,7 @@ from tasks.asr import SpeechClip, Word
 from tasks.asr._whisper import loading, results, spoken_languages
 from tasks.asr._whisper.results import BeamResult, Context, Language, Window
 from tasks.asr._whisper.settings import Settings
+from tasks.asr._whisper.short_clips import is_short, likeliest
 from tasks.base.arrays import RATE, Float32s
 from tasks.base.json_types import JsonObject
 
@@ -89,7 +90,8 @@ class Windows:
         forced = [language for _, language in asked]
         languages = spoken_languages.of_windows(self._model, encoded, forced, detect)
         arguments = zip(clips, languages, before, strict=True)
-        heard = self._generate(encoded, [self._prompt(*one) for one in arguments])
+        prompts = [self._prompt(*one) for one in arguments]
+        heard = self._generate(encoded, prompts, [is_short(clip) for clip in clips])
         parts = _parts(encoded, [[i] for i in range(len(asked))])
         return [*map(self._window, clips, parts, heard, languages)]
 
@@ -100,7 +102,8 @@ class Windows:
         batch cannot change it."""
         if heard.ratio > LOOP_RATIO:
             # Without the text before it, too, which may be what is repeated.
-            (again,) = self._generate(encoded, [self._prompt(clip, language)], **LOOP_RETRY)
+            prompt = self._prompt(clip, language)
+            (again,) = self._generate(encoded, [prompt], [is_short(clip)], **LOOP_RETRY)
             heard = again if again.ratio <= LOOP_RATIO else heard
         tokenizer = tokenizer_of(self._model, language.code)
         words: tuple[Word, ...] | None = ()
@@ -151,26 +154,35 @@ class Windows:
         return window
 
     def _generate(
-        self, encoded: StorageView, prompts: Sequence[Prompt], **options: Any
+        self,
+        encoded: StorageView,
+        prompts: Sequence[Prompt],
+        short: Sequence[bool],
+        **options: Any,
     ) -> list[BeamResult]:
+        """`short`: windows of clips whose likeliest words are chosen from several texts."""
         # The engine wants prompts of one length, and timestamps for all of them or for none.
-        groups: dict[tuple[int, int], list[int]] = {}
+        groups: dict[tuple[int, int, bool], list[int]] = {}
         for i, (tokens, _) in enumerate(prompts):
-            groups.setdefault((len(tokens), tokens[-1]), []).append(i)
+            groups.setdefault((len(tokens), tokens[-1], short[i]), []).append(i)
         heard: dict[int, BeamResult] = {}
         parts = _parts(encoded, [*groups.values()])
-        for members, part in zip(groups.values(), parts, strict=True):
+        for (key, members), part in zip(groups.items(), parts, strict=True):
+            several = key[-1]
             generated = self._model.model.generate(
                 part,
                 [prompts[i][0] for i in members],
                 beam_size=self._settings.beam_size,
+                num_hypotheses=self._settings.beam_size if several else 1,
                 max_length=self._model.max_length,
                 return_scores=True,
                 return_no_speech_prob=True,
                 **options,
             )
             for i, result in zip(members, generated, strict=True):
-                heard[i] = _heard(result, prompts[i][1])
+                tokenizer = prompts[i][1]
+                texts = _heard(result, tokenizer)
+                heard[i] = likeliest(texts, tokenizer.language_code) if several else texts[0]
         return [heard[i] for i in range(len(prompts))]
 
     def _prompt(
@@ -204,9 +216,12 @@ def _parts(encoded: StorageView, groups: Sequence[list[int]]) -> list[StorageVie
     return [view(np.ascontiguousarray(host[rows])) for rows in groups]
 
 
-def _heard(result: WhisperGenerationResult, tokenizer: Tokenizer) -> BeamResult:
-    tokens = result.sequences_ids[0]
-    # The engine's score is the mean over tokens; Whisper's counts the end of text as one more.
-    logprob = float(result.scores[0] * len(tokens) / (len(tokens) + 1))
-    text = tokenizer.decode(tokens).strip()
-    return BeamResult(text, logprob, float(result.no_speech_prob), tuple(tokens))
+def _heard(result: WhisperGenerationResult, tokenizer: Tokenizer) -> list[BeamResult]:
+    """The texts of a window, best first."""
+    texts = []
+    for tokens, score in zip(result.sequences_ids, result.scores, strict=True):
+        # The engine's score is the mean over tokens; Whisper's counts the end of text as one more.
+        logprob = float(score * len(tokens) / (len(tokens) + 1))
+        text = tokenizer.decode(tokens).strip()
+        texts.append(BeamResult(text, logprob, float(result.no_speech_prob), tuple(tokens)))
+    return texts

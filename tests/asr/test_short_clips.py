@@ -90,7 +90,7 @@ def test_clips_with_little_speech_have_several_texts(
     seconds: float, spoken: float, texts: int
 ) -> None:
     model = Beams()
-    backend = faster_whisper.Backend(faster_whisper.Settings(device="cpu"), model)  # type: ignore[arg-type]
+    backend = faster_whisper.Backend(faster_whisper.Settings(device="cpu"), model)
     clip = SpeechClip(np.full(round(seconds * RATE), 0.03, np.float32), "en")
     clip.__dict__["speech"] = ((0.0, spoken),) if spoken else ()
     (heard,) = backend.transcribe([clip])

@@ -1,18 +1,18 @@
-"""Digits and commands in four languages, and espeak-ng's voices for them."""
+"""Digits and commands in four languages, and espeak-ng's voice for each."""
 
 SHORT_WORDS = {
-    "en": (("en-us", "en-us+f2"), (
+    "en": ("en-us+f2", (
         "zero one two three four five six seven eight nine stop go left right up down yes no on off"
     )),
-    "de": (("de", "de+f2"), (
+    "de": ("de", (
         "null eins zwei drei vier fünf sechs sieben acht neun stopp los links rechts hoch runter "
         "ja nein an aus"
     )),
-    "es": (("es", "es+f2"), (
+    "es": ("es", (
         "cero uno dos tres cuatro cinco seis siete ocho nueve para sigue izquierda derecha arriba "
         "abajo sí no abre cierra"
     )),
-    "fr": (("fr", "fr+f2"), (
+    "fr": ("fr", (
         "zéro un deux trois quatre cinq six sept huit neuf stop avance gauche droite haut bas oui "
         "non ouvre ferme"
     )),

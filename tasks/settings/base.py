@@ -119,6 +119,11 @@ def named(value: object) -> object:
     return {"use": value} if isinstance(value, str) else value
 
 
+def as_data(value: object) -> object:
+    """A plug-in as a settings file gives it."""
+    return {"use": value.use, **value.options} if isinstance(value, Plugin) else named(value)
+
+
 class Shelf:
     """Annotates the type of a plug-in or source with what a form offers: one alternative for each
     plug-in with its settings; plug-ins with the same settings share one.

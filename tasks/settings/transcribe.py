@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from tasks.settings.base import WORDS, Plugin, Shelf, StageSettings, Threshold, named
+from tasks.settings.base import WORDS, Plugin, Shelf, StageSettings, Threshold, as_data
 from tasks.settings.servers import LlmText
 
 Backend = Annotated[Plugin, Shelf("asr", "Recogniser")]
@@ -104,12 +104,14 @@ class TranscribeSettings(StageSettings):
     @model_validator(mode="before")
     @classmethod
     def _first_of_several(cls, data: object) -> object:
-        """`backends: [a, b]` sets `backend: a`; a list of one is the same as `backend` alone."""
+        """`backends: [a, b]` sets `backend: a`; a list of one is the same as `backend` alone. The
+        default beside a list says nothing: forms send it."""
         given = data.get("backends") if isinstance(data, dict) else None
         if not isinstance(data, dict) or not isinstance(given, list | tuple) or not given:
             return data
         first, *rest = given
-        if "backend" in data and named(data["backend"]) != named(first):
+        stated = as_data(data.get("backend", first))
+        if stated not in (as_data(first), as_data(cls.model_fields["backend"].default)):
             raise ValueError("backend is the first of backends: give only one of the two settings")
         return {**data, "backend": first, "backends": given if rest else ()}
 

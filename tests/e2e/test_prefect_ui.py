@@ -1,5 +1,6 @@
 """A browser opens Prefect's own pages, from a real local server: a deployment's form, a run and its
-artifact. No other host is asked for anything. `UTTERMILL_SCREENSHOTS` names where pictures go.
+artifact; and what the form sends is run. No other host is asked for anything, but by Prefect's new
+pages (`/v2`), which may not reach it. `UTTERMILL_SCREENSHOTS` names where pictures go.
 
 Needs Debian's `chromium`; Playwright's own driver comes with its wheel and downloads nothing.
 """
@@ -11,6 +12,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -32,6 +34,7 @@ from tests.e2e.test_report_browser import CHROMIUM, FLAGS
 from tests.faults.command import Site
 from tests.helpers import corpus
 from tests.helpers.shared_server import Server
+from tests.recording.test_urls import datajuicer, folder, hf_parquet, jsonl, kaldi, tar
 
 pytestmark = [
     pytest.mark.server,
@@ -42,12 +45,71 @@ pytestmark = [
 
 @dataclass
 class Made:
-    """What stands on the server: a deployment, and a run of the same settings."""
+    """What stands on the server: a deployment, and a run of the same settings; and a deployment
+    with sources of all kinds and plug-ins of which a few settings are given."""
 
     url: str
     deployment: UUID
     run: UUID
     artifact: UUID
+    site: Site
+    all_kinds: UUID
+    parameters: dict[str, Any]
+
+
+def table(home: Path) -> dict[str, Any]:
+    corpus.make(home / "wav", 2)
+    (home / "list.csv").write_text("file,said\nwav/r00.wav,one\nwav/r01.wav,two\n")
+    return {"kind": "table", "path": "list.csv", "columns": {"audio": "file", "text": "said"}}
+
+
+def lhotse(home: Path) -> dict[str, Any]:
+    path = corpus.add(home, 1)
+    source = {"type": "file", "channels": [0], "source": str(path)}
+    recording = {"id": "r", "sources": [source], "sampling_rate": 16000, "num_samples": 9600,
+                 "duration": 0.6, "channel_ids": [0]}  # fmt: skip
+    cut = {"id": "c", "start": 0, "duration": 0.6, "channel": 0, "type": "MonoCut",
+           "supervisions": [], "recording": recording}  # fmt: skip
+    (home / "cuts.jsonl").write_text(json.dumps(cut) + "\n")
+    return {"kind": "lhotse", "path": "cuts.jsonl"}
+
+
+def with_all_kinds(site: Site) -> dict[str, Any]:
+    makers = (
+        datajuicer,
+        folder,
+        hf_parquet,
+        jsonl,
+        kaldi,
+        lhotse,
+        table,
+        partial(tar, pattern="*.tar"),
+    )
+    sources = []
+    for maker in makers:
+        home = site.home / f"source{len(sources)}"
+        home.mkdir()
+        made = maker(home)
+        path = str(home / made.pop("path", ""))
+        sources.append({"path": path, "name": made["kind"], "expect_broken": True, **made})
+    assert sorted(source["kind"] for source in sources) == shelves.names("sources")
+    file = site.settings(
+        "all",
+        sources=sources,
+        filter={
+            "segmenter": {"use": "vad", "threshold": 0.001, "neg_threshold": 0.0005},
+            "filters": [{"use": "duration"}, {"use": "rms", "min": -90}],
+        },
+        resample={"levels": [{"use": "peak"}]},
+        transcribe={
+            "backends": [{"use": "fake"}, {"use": "fake", "seed": 1}],
+            "verdicts": [{"use": "confidence", "unless_wer": 0.5}, {"use": "agreement", "min": 0}],
+        },
+        package={"formats": ["wenet", {"use": "nemo", "audio": "flac"}], "splits": {"dev": 0.3}},
+    )
+    parameters: dict[str, Any] = yaml.safe_load(file.read_text())
+    del parameters["transcribe"]["backend"]
+    return parameters
 
 
 @pytest.fixture(scope="module")
@@ -57,18 +119,25 @@ def made(tmp_path_factory: pytest.TempPathFactory, prefect_server: Server) -> Ma
     (site.source / "r00.wav").write_bytes(b"this is no audio")
     file = site.settings("out", filter={"filters": [{"use": "duration", "min": 0.7}]})
     settings = yaml.safe_load(file.read_text())
+    parameters = with_all_kinds(site)
     with using(prefect_server.url):
         launch.run(parse(settings))
-        made: Any = prepare.to_deployment(  # typed as if it might be a coroutine
-            "ui", parameters=settings, entrypoint_type=EntrypointType.MODULE_PATH
-        )
-        deployment = made.apply()
+        settings["filter"]["segmenter"] = {"use": "vad", "merge": "emilia"}
+        deployment, all_kinds = deployed("ui", settings), deployed("all", parameters)
         with get_client(sync_client=True) as client:
             run = service.newest(settings["out"])
             which = ArtifactFilter.model_validate({"flow_run_id": {"any_": [run]}})
             (artifact,) = [a for a in client.read_artifacts(artifact_filter=which) if a.key]
     base = prefect_server.url.removesuffix("/api")
-    return Made(base, deployment, run, artifact.id)
+    return Made(base, deployment, run, artifact.id, site, all_kinds, parameters)
+
+
+def deployed(name: str, parameters: dict[str, Any]) -> UUID:
+    made: Any = prepare.to_deployment(  # typed as if it might be a coroutine
+        name, parameters=parameters, entrypoint_type=EntrypointType.MODULE_PATH
+    )
+    deployment: UUID = made.apply()
+    return deployment
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +162,8 @@ def context(tmp_path_factory: pytest.TempPathFactory, made: Made) -> Iterator[An
         if asked.request.url.startswith((made.url, "data:", "blob:")):
             asked.continue_()
         else:
-            foreign.append(asked.request.url)
+            if not asked.request.frame.url.startswith(f"{made.url}/v2/"):
+                foreign.append(asked.request.url)
             asked.abort()
 
     with sync_playwright() as driver:
@@ -101,12 +171,19 @@ def context(tmp_path_factory: pytest.TempPathFactory, made: Made) -> Iterator[An
         context = browser.new_context(viewport={"width": 1280, "height": 1200})
         context.route("**/*", route)
         # Signed in, as by the address that `serve` prints.
-        password = base64.b64encode(os.environ["PREFECT_API_AUTH_STRING"].encode()).decode()
-        context.add_init_script(f"localStorage.setItem('{KEY}', '{password}')")
+        context.add_init_script(f"localStorage.setItem('{KEY}', '{password()}')")
         yield context
         context.close()
         browser.close()
     assert foreign == []
+
+
+def password() -> str:
+    return base64.b64encode(os.environ["PREFECT_API_AUTH_STRING"].encode()).decode()
+
+
+def signed_in() -> dict[str, str]:
+    return {"Authorization": f"Basic {password()}"}
 
 
 @pytest.fixture
@@ -164,8 +241,46 @@ def test_the_form(page: Any, made: Made, pictures: Path) -> None:
     (source,) = parameters["sources"]
     assert (source["kind"], source["name"], source["expect_broken"]) == ("kaldi", "c", True)
     assert parameters["filter"]["filters"][0]["min"] == 0.7
+    # Defaults that depend on another setting are not stated: they would overrule it.
+    segmenter = parameters["filter"]["segmenter"]
+    assert (segmenter["merge"], segmenter["target_seconds"]) == ("emilia", 10)
+    assert not {"min_seconds", "min_speech_ms"} & segmenter.keys()
     backend = parameters["transcribe"]["backend"]
     assert (backend["use"], backend["model"]) == ("faster_whisper", "base")
+
+
+def settings_in(given: dict[str, Any], shown: dict[str, Any]) -> bool:
+    return all(
+        settings_in(value, shown[name]) if isinstance(value, dict) else value == shown[name]
+        for name, value in given.items()
+    )
+
+
+@pytest.mark.parametrize("pages", ["", "/v2"])
+def test_what_the_form_sends_is_run(page: Any, made: Made, pages: str) -> None:
+    """Nothing is changed in the form: it sends what the deployment has, and defaults beside it."""
+    page.goto(f"{made.url}{pages}/deployments/deployment/{made.all_kinds}/run")
+    page.get_by_text("Where recordings come from.").first.wait_for()
+    with page.expect_response("**/create_flow_run") as answered:
+        page.get_by_role("button", name="Submit").click()
+    run = answered.value.json()
+    given, sent = made.parameters, run["parameters"]
+    for source, shown in zip(given["sources"], sent["sources"], strict=True):
+        assert settings_in(source, shown)
+    for backend, shown in zip(
+        given["transcribe"]["backends"], sent["transcribe"]["backends"], strict=True
+    ):
+        assert settings_in(backend, shown)
+    assert settings_in(given["filter"]["segmenter"], sent["filter"]["segmenter"])
+    service.command(made.site, "-m", "prefect", "flow-run", "execute", run["id"])
+    answer = page.request.get(f"{made.url}/api/flow_runs/{run['id']}", headers=signed_in())
+    state = answer.json()["state"]
+    assert state["type"] == "COMPLETED", state["message"]
+    described = json.loads((made.site.home / "all/datasets/latest/dataset.json").read_text())
+    assert described["settings"]["filter"]["segmenter"]["threshold"] == 0.001
+    assert {source["kind"] for source in described["settings"]["sources"]} == {
+        *shelves.names("sources")
+    }
 
 
 def test_the_run(page: Any, made: Made, pictures: Path) -> None:

@@ -4,7 +4,8 @@ there is to choose from."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from itertools import combinations
+from typing import Annotated, Any, get_args
 
 import pytest
 from prefect import flow
@@ -142,6 +143,49 @@ def test_what_is_given_is_shown_under_its_own_name(shelf: str, value: dict[str, 
     offered = forms.alternatives(shelf)
     shown = offered[chosen(offered, value)]["properties"]["kind" if shelf == "sources" else "use"]
     assert value.get("use", value.get("kind")) in shown["enum"]
+
+
+@pytest.mark.parametrize("shelf", shelves.SHELVES)
+def test_a_form_shows_nothing_that_the_plugin_lacks(shelf: str) -> None:
+    """The form sends all that it shows. Whatever up to three settings a value has, it is shown as
+    plug-ins that have these, and with what all of them have."""
+    offered = forms.alternatives(shelf)
+    key, needed = ("kind", {"path"}) if shelf == "sources" else ("use", set[str]())
+    for name in shelves.names(shelf):
+        fields = {*plugins.load(shelf, name).Settings.model_fields} - {key}
+        for count in range(4):
+            for given in combinations(sorted(fields), count):
+                shown = offered[chosen(offered, dict.fromkeys({key, *needed, *given}))]
+                assert name in shown["properties"][key]["enum"]
+                assert {*given} <= shown["properties"].keys() <= {key, *fields}
+
+
+def test_what_is_sent_by_default_is_the_default() -> None:
+    for shelf in shelves.SHELVES:
+        key = "kind" if shelf == "sources" else "use"
+        for shown in forms.alternatives(shelf)[:-1]:
+            for name in shown["properties"][key]["enum"]:
+                model = plugins.load(shelf, name).Settings
+                whole = model.model_json_schema()["properties"]
+                for setting, about in shown["properties"].items():
+                    if setting != key and "default" in about:
+                        assert about["default"] == whole[setting]["default"], (name, setting)
+
+
+def test_mappings_of_several_plugins_show_what_all_have() -> None:
+    """As lists and tables do, whose columns are not the same."""
+    for shown in forms.alternatives("sources")[:-1]:
+        for kind in shown["properties"]["kind"]["enum"]:
+            columns = shown["properties"].get("columns", {}).get("anyOf", ())
+            known = plugins.load("sources", kind).Settings.model_fields.get("columns")
+            for mapping in (each for each in columns if "properties" in each):
+                assert known is not None
+                assert mapping["properties"].keys() <= known_columns(known.annotation)
+
+
+def known_columns(annotation: Any) -> set[str]:
+    models = [each for each in get_args(annotation) if hasattr(each, "model_fields")]
+    return {name for model in models or [annotation] for name in model.model_fields}
 
 
 def test_sources_have_kind_name_and_licence() -> None:

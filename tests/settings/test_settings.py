@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from flows import checks, settings
 from flows.run import run_folder
 from tasks import plugins
 from tasks.base.errors import ConfigError
 from tasks.plugins import explaining
-from tasks.settings import FilterSettings, Plugin
+from tasks.settings import FilterSettings, Plugin, TranscribeSettings
 from tests.helpers import corpus
 
 
@@ -383,3 +384,14 @@ def test_a_merged_mapping_may_be_overridden(tmp_path: Path) -> None:
     )
     found = settings.read(str(path), [], None, [])
     assert [each.name for each in plugins.datasets(found.job().sources)] == ["a", "b"]
+
+
+def test_the_default_recogniser_beside_a_list_says_nothing() -> None:
+    """A form sends it, whatever the deployment's list is."""
+    several = [{"use": "fake"}, {"use": "fake", "seed": 1}]
+    listed = TranscribeSettings.model_validate({"backends": several})
+    for backend in ("faster_whisper", {"use": "faster_whisper"}, Plugin(use="fake"), "fake"):
+        both = {"backend": backend, "backends": several}
+        assert TranscribeSettings.model_validate(both) == listed
+    with pytest.raises(ValidationError, match="backend is the first of backends"):
+        TranscribeSettings.model_validate({"backend": {"use": "moonshine"}, "backends": several})

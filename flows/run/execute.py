@@ -32,7 +32,7 @@ from tasks.base.json_types import Arrived, JsonObject
 from tasks.base.logs import log
 from tasks.base.schema import LEDGER_FILE
 from tasks.insight import source_languages
-from tasks.publish.dataset import reader_drops
+from tasks.publish.dataset import reader_drops, unknown_speakers
 from tasks.recording import unreachable
 from tasks.runs import temporary_files
 from tasks.runs.executor import Alone, LastBegun, WorkersNeeded
@@ -224,7 +224,10 @@ def _read_back(job: Job, published: Published) -> JsonObject:
     """Error rates, splits, and utterances that readers would drop, from the published version."""
     results: JsonObject = {"scored": 0, "wer": None, "cer": None, "splits": {}, "reader_drops": []}
     with _spared_unless_new(published, "the error rates"):
-        splits = versions.described(published.path)["splits"]
+        described = versions.described(published.path)
+        splits = described["splits"]
+        if sentence := unknown_speakers.sentence(described):
+            results["unknown_speakers"] = sentence
         results |= {
             **summary.errors_of(published.path),
             "splits": {n: {of: s[of] for of in ("utterances", "hours")} for n, s in splits.items()},

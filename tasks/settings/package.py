@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Annotated, Literal, TypeGuard
 
 from pydantic import BeforeValidator, field_validator
@@ -30,6 +31,11 @@ class Split(StageSettings):
         "Text file, one name a line: utterance ids, recordings, keys or speakers.",
         min_length=1,
     )
+
+
+def keeps_speakers_apart(splits: object, disjoint: Collection[str] | None) -> bool:
+    """Whether there are splits of which no two may have a speaker in common."""
+    return bool(splits) and (disjoint is None or "speaker" in disjoint)
 
 
 def check_splits(value: object) -> object:

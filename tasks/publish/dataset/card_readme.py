@@ -19,7 +19,7 @@ from tasks.base import masking
 from tasks.base.counting import counted
 from tasks.base.errors import CODES
 from tasks.base.json_types import DatasetJson, Durations, PackagedHours, SpeakerHours, SplitFacts
-from tasks.publish.dataset import card_header, card_reading
+from tasks.publish.dataset import card_header, card_reading, unknown_speakers
 
 AMOUNTS = ("utterances", "hours")  # of `_amounts`
 LENGTHS = ("shortest, s", "mean, s", "median, s", "longest, s")  # of `_lengths`
@@ -80,6 +80,8 @@ def _contents(facts: DatasetJson) -> Iterator[str]:
     ]
     unknown = "hours of unknown speakers"
     yield table(("split", *AMOUNTS, *LENGTHS, "speakers", unknown), by_split)
+    if warning := unknown_speakers.sentence(facts):
+        yield f"> **Warning:** {cell(warning)}."
     if leaks := facts.get("leaks"):
         yield "Clips of other splits whose text, speaker, recording or samples are in train too:"
         names = ("text", "speaker", "recording", "audio")

@@ -1,5 +1,5 @@
 """What a source states of its recordings, so that a person sees at once whether it was understood:
-how many have a text, and who speaks in the first ones."""
+how many have a text, who speaks in the first ones, and of how many nobody knows who speaks."""
 
 from __future__ import annotations
 
@@ -11,25 +11,33 @@ import pyarrow.compute as pc
 
 from tasks.base.counting import counted
 from tasks.plugins import Dataset
+from tasks.settings.job import Job
+from tasks.settings.package import keeps_speakers_apart
 
 FIRST = 5  # recordings that are named
 
 
 @dataclass(slots=True)
 class Stated:
-    """Of one source. `asked`: its settings say how a path names the speaker."""
+    """Of one source. `asked`: its settings say how a path names the speaker; `apart`: splits are to
+    keep speakers apart that only the source names."""
 
     dataset: str
     asked: bool
+    apart: bool = False
     recordings: int = 0
     textless: int = 0
     nameless: int = 0
+    unknown: int = 0  # recordings of which the source does not name all speakers
     first_textless: list[str] = field(default_factory=list)
     first: list[tuple[str, str | None]] = field(default_factory=list)  # with their speakers
 
     @classmethod
-    def of(cls, dataset: Dataset) -> Stated:
-        return cls(dataset.name, getattr(dataset.settings, "speaker", "none") != "none")
+    def of(cls, dataset: Dataset, job: Job) -> Stated:
+        asked = getattr(dataset.settings, "speaker", "none") != "none"
+        heard = job.speakers.use != "none"
+        apart = keeps_speakers_apart(job.package.splits, job.package.disjoint)
+        return cls(dataset.name, asked, apart and not heard)
 
     def at(self, rows: pa.Table) -> None:
         """Rows of RECORDINGS of the source."""
@@ -43,6 +51,9 @@ class Stated:
             self.nameless += rows["speaker"].null_count
             head = rows.slice(0, FIRST - len(self.first))
             self.first += zip(head["path"].to_pylist(), head["speaker"].to_pylist(), strict=True)
+        if self.apart:
+            nameless = rows.filter(pc.is_null(rows["speaker"]))
+            self.unknown += len(nameless) - _with_named_segments(nameless["segments"])
 
     def sentences(self) -> Iterator[str]:
         """Where some recordings have a text and others none; and what paths say of speakers."""
@@ -57,6 +68,29 @@ class Stated:
                 f"Paths name the speaker of {self.recordings - self.nameless} {of}: "
                 f"{_shown(examples, self.recordings)}"
             )
+
+    def of_splits(self) -> str | None:
+        """That splits cannot keep all of its speakers apart, and the remedy."""
+        if not self.unknown:
+            return None
+        whose = "its speaker" if self.unknown == 1 else "their speakers"
+        verb = "does" if self.unknown == 1 else "do"
+        return (
+            f"{self.unknown} of {counted(self.recordings, 'recording')} of the source "
+            f"{self.dataset!r} {verb} not say who speaks: package.splits keeps {whose} apart by "
+            "recording only, so one person may be in two splits; name speakers in the source "
+            "(`speaker: parent_folder` of a folder), or set speakers.use=segments to find them"
+        )
+
+
+def _with_named_segments(segments: pa.ChunkedArray) -> int:
+    """How many recordings have segments all of which name a speaker."""
+    count = 0
+    for chunk in segments.chunks:
+        named = pc.is_valid(pc.struct_field(pc.list_flatten(chunk), "speaker"))
+        nameless = pc.unique(pc.list_parent_indices(chunk).filter(pc.invert(named)))
+        count += (pc.sum(pc.greater(pc.list_value_length(chunk), 0)).as_py() or 0) - len(nameless)
+    return count
 
 
 def _shown(first: list[str], count: int) -> str:

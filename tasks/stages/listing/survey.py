@@ -44,6 +44,7 @@ class Survey:
     reused: int = 0
     shared: list[Shared] = field(default_factory=list)  # recordings in two sources
     stated: list[str] = field(default_factory=list)  # what sources state of theirs, in sentences
+    unknown_speakers: list[str] = field(default_factory=list)  # where splits ask for them
     # Rows of `known`: those that have left the sources since the last listing, all that no source
     # lists now, and those that are still being written.
     gone: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -76,7 +77,7 @@ def survey(
     datasets = plugins.datasets(job.sources)
     shared = SharedRecordings([dataset.name for dataset in datasets])
     for number, dataset in enumerate(datasets):
-        stated = Stated.of(dataset)
+        stated = Stated.of(dataset, job)
         for batch in _listed(job, number, dataset, surveyed, home, run):
             stated.at(batch.rows)
             shared.at(batch.rows, number)
@@ -85,6 +86,8 @@ def survey(
             looking.listed[stale] = True
             surveyed.divided = np.concatenate([surveyed.divided, stale])
         surveyed.stated += stated.sentences()
+        if sentence := stated.of_splits():
+            surveyed.unknown_speakers.append(sentence)
     surveyed.shared = shared.found()
     looking.at_young()
     surveyed.fresh.close()

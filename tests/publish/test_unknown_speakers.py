@@ -1,0 +1,84 @@
+"""Splits keep speakers apart that somebody names. Of whom nobody knows, `plan`, the end of a run, the
+card and the report say so, with the remedy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.command import Site
+from tests.helpers import corpus
+
+WORDS = "one person may be in two"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    site = Site(tmp_path, "", history="none")
+    for name in ("anna", "bob", "cleo"):
+        corpus.make(site.source / name, 2)
+    corpus.add(site.source, 4, name="lone.wav")
+    return site
+
+
+def source(site: Site, **options: Any) -> list[dict[str, Any]]:
+    return [{"kind": "folder", "path": str(site.source), "name": "c", **options}]
+
+
+def told(site: Site, settings: Path, out: str) -> list[str]:
+    """What says it: of plan, run, card and report."""
+    plan = site.command("plan", settings).result
+    run = site.command("run", settings).result
+    places = {
+        "plan": json.dumps(plan.get("stated", [])),
+        "run": json.dumps(run),
+        "card": Path(run["dataset"], "README.md").read_text(),
+        "report": next((site.home / out / "runs").glob("*/report.html")).read_text(),
+    }
+    return [name for name, text in places.items() if WORDS in text]
+
+
+def test_unknown_speakers_are_told_where_splits_are_asked_for(site: Site) -> None:
+    splits = {"splits": {"dev": 0.3}}
+    everywhere = ["plan", "run", "card", "report"]
+    assert told(site, site.settings("plain", sources=source(site)), "plain") == []
+    file = site.settings("split", sources=source(site), package=splits)
+    assert told(site, file, "split") == everywhere
+    ended = site.command("plan", file)
+    assert ended.result["stated"] == [
+        "7 of 7 recordings of the source 'c' do not say who speaks: package.splits keeps their "
+        "speakers apart by recording only, so one person may be in two splits; name speakers in "
+        "the source (`speaker: parent_folder` of a folder), or set speakers.use=segments to find "
+        "them"
+    ]
+    loose = {**splits, "disjoint": ["recording"]}
+    assert told(site, site.settings("loose", sources=source(site), package=loose), "loose") == []
+
+
+def test_named_speakers_are_kept_apart(site: Site) -> None:
+    pattern = {"pattern": "^(?P<speaker>[^/]+)/"}
+    package = {"splits": {"dev": 0.3}}
+    file = site.settings("some", sources=source(site, speaker=pattern), package=package)
+    plan = site.command("plan", file).result["stated"]
+    assert [sentence.partition(":")[0] for sentence in plan] == [
+        "Paths name the speaker of 6 of 7 recordings of the source 'c'",
+        "1 of 7 recordings of the source 'c' does not say who speaks",
+    ]
+    (site.source / "lone.wav").unlink()
+    file = site.settings("all", sources=source(site, speaker="parent_folder"), package=package)
+    assert told(site, file, "all") == []
+
+
+def test_speakers_that_segments_name_are_known(site: Site) -> None:
+    (site.source / "lone.wav").unlink()
+    text = "0.1\t0.2\tANNA: one\n0.3\t0.4\tBOB: two\n"
+    for path in site.source.rglob("*.wav"):
+        path.with_suffix(".txt").write_text(text)
+    file = site.settings(
+        "named", sources=source(site), package={"splits": {"dev": 0.3}},
+        filter={"segmenter": {"use": "given"}},
+    )  # fmt: skip
+    assert "stated" not in site.command("plan", file).result

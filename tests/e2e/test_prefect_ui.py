@@ -85,7 +85,7 @@ def with_all_kinds(site: Site) -> dict[str, Any]:
         table,
         partial(tar, pattern="*.tar"),
     )
-    sources = []
+    sources: list[dict[str, Any]] = []
     for maker in makers:
         home = site.home / f"source{len(sources)}"
         home.mkdir()

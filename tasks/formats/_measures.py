@@ -1,4 +1,5 @@
-"""A clip's measures: columns that a trainer filters or weighs by."""
+"""A clip's measures: columns that a trainer filters or weighs by; and, where some clips are
+enhanced, which audio is packaged, and so which of the two clips' measures are those of it."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from tasks.base import shelves
 from tasks.base.schema import UTTERANCES, AnyRow
 from tasks.shard_store import enhanced
 
+AUDIO_IS = "audio_is"
 _TRANSCRIPT = (
     *("language_probability", "avg_logprob", "no_speech_probability", "compression_ratio"),
     *("words", "word_errors", "chars", "char_errors"),
@@ -23,7 +25,7 @@ _OF_SHELVES = {
 _OF_SHELVES |= {enhanced.after(column) for column in plugins.columns("filters", "dnsmos")}
 #: All measures of the plug-ins on the shelves, except the duration at the native rate: readers take
 #: a column of that name for the clip's own. Measures of plug-ins from elsewhere are not included.
-NAMES = (*_TRANSCRIPT, *sorted(_OF_SHELVES - {"duration"}))
+NAMES = (*_TRANSCRIPT, *sorted(_OF_SHELVES - {"duration"}), AUDIO_IS)
 
 
 def of(row: AnyRow) -> dict[str, object]:
@@ -31,6 +33,14 @@ def of(row: AnyRow) -> dict[str, object]:
     return {name: row[name] for name in NAMES if name in row}
 
 
+def audio_is(row: AnyRow) -> dict[str, object]:
+    """Which audio is packaged, where some clips are enhanced; an entry of formats without
+    measures."""
+    return {AUDIO_IS: row[AUDIO_IS]} if AUDIO_IS in row else {}
+
+
 def type_of(name: str) -> pa.DataType:
+    if name == AUDIO_IS:
+        return pa.string()
     index = UTTERANCES.get_field_index(name)
     return UTTERANCES.field(index).type if index >= 0 else pa.float64()

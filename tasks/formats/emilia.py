@@ -4,9 +4,10 @@ emilia/<split>/<name>/<name>_0.wav ...    16-bit mono, or MP3 of 128 kbit/s: sma
 emilia/<split>/<name>/<name>.json         entry i is of clip i, in the order of time:
     {"text", "start", "end" (s in the recording), "speaker", "language", "dnsmos", "id"}
 
-`id` is ours. `dnsmos` is the column `dnsmos_ovrl`, null where it was not measured. Emilia's
-diarisation names every speaker; where no speaker is known, it is `SPEAKER_00` here, the name that
-Emilia gives the first one of a recording. `<name>` is the end of dataset and path, and a hash of
+`id` is ours. `dnsmos` is the column `dnsmos_ovrl`, null where it was not measured, or
+`dnsmos_ovrl_enhanced` of an enhanced clip; an entry also has `audio_is` where some are enhanced.
+Emilia's diarisation names every speaker; where no speaker is known, it is `SPEAKER_00` here, the
+name that Emilia gives the first one of a recording. `<name>` is the end of dataset and path, and a hash of
 them: another recording never has it.
 """
 
@@ -29,17 +30,29 @@ from tasks import audio
 from tasks.base.arrays import Int64s
 from tasks.base.errors import ConfigError, ItemError
 from tasks.base.json_types import JsonObject
-from tasks.base.schema import UTTERANCES_FILE, ClipRow
-from tasks.formats import Bound, Output, OutputShard, ReaderLimits, ReadPcm, Rows, _clips, _wavs
+from tasks.base.schema import UTTERANCES_FILE, AnyRow, ClipRow
+from tasks.formats import (
+    Bound,
+    Output,
+    OutputShard,
+    ReaderLimits,
+    ReadPcm,
+    Rows,
+    _clips,
+    _measures,
+    _wavs,
+)
 from tasks.recording import Locator
 from tasks.settings import StageSettings, Threshold
+from tasks.shard_store import enhanced
 from tasks.storage import long_columns, sorted_keys, tables
 
 VERSION = 1
 LISTS = (".json",)
 ORDER = ("split", "recording", "start", "end", "id")
 COLUMNS = (*ORDER, "place", *_clips.COLUMNS)  # the rest is in the lists only
-LISTED = (*ORDER, "text", "speaker", "language", "dnsmos_ovrl")
+DNSMOS = {"original": "dnsmos_ovrl", "enhanced": enhanced.after("dnsmos_ovrl")}
+LISTED = (*ORDER, "text", "speaker", "language", *DNSMOS.values(), _measures.AUDIO_IS)
 SPEAKER = "SPEAKER_00"
 BATCH = 4096  # rows
 #: Amphion's `EmiliaDataset` (models/base/emilia_dataset.py) replaces a clip longer than
@@ -136,13 +149,15 @@ def _sorted(home: Path) -> Iterator[ClipRow]:
 
 
 def _entry(row: ClipRow) -> JsonObject:
+    columns: AnyRow = row
     return {
         "text": row["text"],
         "start": row["start"],
         "end": row["end"],
         "speaker": row["speaker"] or SPEAKER,
         "language": row["language"],
-        "dnsmos": row.get("dnsmos_ovrl"),
+        "dnsmos": columns.get(DNSMOS[row.get(_measures.AUDIO_IS, "original")]),
+        **_measures.audio_is(row),
         "id": row["id"],
     }
 

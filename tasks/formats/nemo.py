@@ -31,12 +31,13 @@ from tasks.formats import (
     Rows,
     _clips,
     _lists,
+    _measures,
     _tar,
     _tars,
 )
 
 VERSION = 2
-COLUMNS = ("id", "text", "language", "speaker", *_clips.COLUMNS)
+COLUMNS = ("id", "text", "language", "speaker", _measures.AUDIO_IS, *_clips.COLUMNS)
 NUMBERED = True  # `shard_id`
 PROVES_SAMPLES = True
 READ_BACK = (".json",)  # `finish` joins the manifests
@@ -83,6 +84,7 @@ def _lines(shard: OutputShard, rows: Rows, settings: Settings) -> bytes:
         }
         optional = {"lang": row["language"], "speaker": row["speaker"]}
         line |= {name: value for name, value in optional.items() if value}
+        line |= _measures.audio_is(row)
         lines.append(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
     return "".join(lines).encode()
 

@@ -19,14 +19,15 @@ import pyarrow as pa
 
 from tasks import storage
 from tasks.base.json_types import JsonObject
-from tasks.base.schema import ClipRow
-from tasks.formats import OutputShard, _clips, _lists, _wavs
+from tasks.base.schema import UTTERANCES_FILE, ClipRow
+from tasks.formats import OutputShard, _clips, _lists, _measures, _wavs
 from tasks.settings import StageSettings
+from tasks.storage import tables
 
 VERSION = 1
 LISTS = (".json",)
 COLUMNS = _wavs.COLUMNS
-LISTED = ("id", "text", "language", "speaker", "num_samples", "sample_rate")
+LISTED = ("id", "text", "language", "speaker", "num_samples", "sample_rate", _measures.AUDIO_IS)
 PROVES_SAMPLES = True
 ROOT = "{data_root}"
 UNKNOWN = "unknown"
@@ -42,7 +43,8 @@ write, check = _wavs.write, _wavs.check
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """The manifest of each split."""
-    for split, clips in _lists.clips(shards, home, LISTED):
+    known = tables.schema(home / UTTERANCES_FILE).names
+    for split, clips in _lists.clips(shards, home, [name for name in LISTED if name in known]):
         path = home / "speechbrain" / f"{split}.json"
         with path.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{line}\n" for line in _lines(clips))
@@ -62,13 +64,14 @@ def _lines(clips: Iterator[tuple[str, ClipRow]]) -> Iterator[str]:
 
 def _entry(path: str, row: ClipRow) -> JsonObject:
     seconds = _clips.duration(row["num_samples"], row["sample_rate"])
-    entry = {
+    entry: JsonObject = {
         "wav": f"{ROOT}/{path}",
         "duration": seconds,
         "length": seconds,
         "words": escaped(row["text"]),
         "spk_id": escaped(row["speaker"] or UNKNOWN),
     }
+    entry |= _measures.audio_is(row)
     return entry | ({"language": escaped(row["language"])} if row["language"] else {})
 
 

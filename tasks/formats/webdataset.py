@@ -24,7 +24,18 @@ from pathlib import Path
 import pyarrow as pa
 
 from tasks.base.schema import AnyRow, ClipRow
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _index, _lists, _tar, _tars
+from tasks.formats import (
+    Output,
+    OutputShard,
+    ReadPcm,
+    Rows,
+    _clips,
+    _index,
+    _lists,
+    _measures,
+    _tar,
+    _tars,
+)
 from tasks.settings import Threshold
 from tasks.shard_store import blobs
 from tasks.storage import write_atomic
@@ -35,7 +46,7 @@ FACTS = (
     *("id", "source_id", "dataset", "split", "recording", "start", "end"),
     *("num_samples", "sample_rate", "text", "text_source", "language", "speaker"),
 )
-COLUMNS = (*FACTS, "sha256", "sha256_enhanced")
+COLUMNS = (*FACTS, _measures.AUDIO_IS, "sha256", "sha256_enhanced")
 proves_samples, rates = _clips.proves_samples, _clips.rates
 HOLDS_BOTH = True
 
@@ -58,6 +69,7 @@ def facts(row: ClipRow) -> bytes:
     seconds = _clips.duration(row["num_samples"], row["sample_rate"])
     columns: AnyRow = row
     values = {**{name: columns[name] for name in FACTS}, "seconds": seconds}
+    values |= _measures.audio_is(columns)
     return json.dumps(values, ensure_ascii=False, allow_nan=False).encode()
 
 

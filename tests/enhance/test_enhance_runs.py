@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from tasks.base.errors import ConfigError
 from tasks.insight import report
 from tasks.insight.estimating import planning
 from tasks.publish.dataset import datacard
+from tasks.publish.upkeep import verify
 from tasks.publish.upkeep.needed import KeptSettings, unneeded
 from tasks.runs.executor import Here
 from tasks.settings import Plugin
@@ -137,6 +140,70 @@ def test_min_ovrl_drops_what_neither_clip_reaches(base: Path, out: Path) -> None
     best = {r["id"]: max(r["dnsmos_ovrl"], r["dnsmos_ovrl_enhanced"]) for r in rows}
     kept = {row["id"] for row in table(corpus.run(either)[0].path)}
     assert kept == {name for name, score in best.items() if score >= limit}
+
+
+NAMING = ("emilia", "hf_parquet", "lhotse_shar", "nemo", "speechbrain", "webdataset")
+
+
+def entries(version: Path, use: str) -> dict[str, dict[str, Any]]:
+    """What a format's lists say of each clip, by its id."""
+    home = version / use
+    if use == "hf_parquet":
+        tables = [pq.read_table(path) for path in home.rglob("*.parquet")]
+        found = [row for table in tables for row in table.to_pylist()]
+    elif use == "lhotse_shar":
+        files = map(gzip.open, home.rglob("cuts*.jsonl.gz"))
+        cuts = [json.loads(line) for file in files for line in file]
+        found = [{**cut["custom"], "id": cut["supervisions"][0]["id"]} for cut in cuts]
+    elif use == "webdataset":
+        found = []
+        for path in home.rglob("*.tar"):
+            with tarfile.open(path) as tar:
+                members = [m for m in tar if m.name.endswith(".json")]
+                files = [tar.extractfile(member) for member in members]
+                found += [json.load(file) for file in files if file]
+    elif use == "speechbrain":
+        found = [
+            {**entry, "id": name}
+            for path in home.glob("*.json") for name, entry in json.loads(path.read_text()).items()
+        ]  # fmt: skip
+    elif use == "emilia":
+        found = [each for path in home.rglob("*.json") for each in json.loads(path.read_text())]
+    else:
+        lines = {line for path in home.rglob("*.json*") for line in path.read_text().splitlines()}
+        found = [entry for entry in map(json.loads, lines) if "audio_filepath" in entry]
+    return {entry["id"]: entry for entry in found}
+
+
+def test_every_format_names_the_audio_that_it_holds(base: Path, out: Path) -> None:
+    """And, where it has measures, those of that audio."""
+    job = enhancing_job(base, out, keep_if_better=True, formats=[*NAMING, "wenet"])
+    version = corpus.run(job)[0].path
+    rows = {row["id"]: row for row in table(version)}
+    originals = table(corpus.run(enhancing_job(base, out, audio="original"))[0].path)
+    assert {row["audio_is"] for row in originals} == {"original"}
+    original = {row["id"]: row["sha256"] for row in originals}
+    kinds = {key: row["audio_is"] for key, row in rows.items()}
+    assert kinds == {
+        key: "original" if row["sha256"] == original[key] else "enhanced"
+        for key, row in rows.items()
+    }
+    assert {*kinds.values()} == {"original", "enhanced"}
+    for use in NAMING:
+        told = entries(version, use)
+        assert {key: entry["audio_is"] for key, entry in told.items()} == kinds, use
+    for key, entry in entries(version, "emilia").items():
+        column = "dnsmos_ovrl" if kinds[key] == "original" else "dnsmos_ovrl_enhanced"
+        assert entry["dnsmos"] == rows[key][column]
+    assert verify.verify(version) == []
+
+
+def test_nothing_is_said_of_it_where_nothing_is_enhanced(base: Path, tmp_path: Path) -> None:
+    job = corpus.job(base, out=tmp_path / "out", package={"formats": [*NAMING]})
+    version = corpus.run(job)[0].path
+    assert all("audio_is" not in row for row in table(version))
+    for use in NAMING:
+        assert all("audio_is" not in entry for entry in entries(version, use).values()), use
 
 
 @pytest.mark.parametrize("use", ["hf_parquet", "webdataset"])

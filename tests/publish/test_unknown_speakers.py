@@ -1,5 +1,5 @@
-"""Splits keep speakers apart that somebody names. Of whom nobody knows, `plan`, the end of a run, the
-card and the report say so, with the remedy."""
+"""Splits keep speakers apart that somebody names. Of whom nobody knows, `plan`, the end of a run,
+the card and the report say so, with the remedy."""
 
 from __future__ import annotations
 

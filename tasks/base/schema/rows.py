@@ -235,6 +235,7 @@ class ClipRow(UtteranceRow):
     beside_blob: NotRequired[str | None]
     beside_offset: NotRequired[int | None]
     sha256_enhanced: NotRequired[str | None]
+    audio_is: NotRequired[str]
     llm_text: NotRequired[str | None]
 
 

@@ -113,6 +113,7 @@ def _row(job: Job, shard: str, u: FinalUtterance, computed: Sequence[str]) -> An
         "beside_blob": clean["blob"] if clean else None,
         "beside_offset": clean["offset"] if clean else None,
         "sha256_enhanced": clean["sha256"] if clean else None,
+        "audio_is": "enhanced" if u.heard.packed["audio"] == u.cut.enhanced else "original",
     }
 
 
@@ -125,6 +126,9 @@ def row_schema(job: Job) -> pa.Schema:
     if job.transcribe.llm_text:
         doc = "what became of a language model's punctuation: taken, or why the text stayed"
         fields.append(pa.field("llm_text", pa.string(), metadata={"doc": doc, "unit": ""}))
+    if recipe.enhancing(job):
+        doc = "original or enhanced: which audio is packaged, whose hash is `sha256`"
+        fields.append(pa.field("audio_is", pa.string(), metadata={"doc": doc, "unit": ""}))
     if job.package.audio == "both":
         doc = "hash of the enhanced clip's PCM, whose length and rate are the same"
         fields.append(pa.field("sha256_enhanced", pa.string(), metadata={"doc": doc, "unit": ""}))

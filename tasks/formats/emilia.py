@@ -7,8 +7,8 @@ emilia/<split>/<name>/<name>.json         entry i is of clip i, in the order of 
 `id` is ours. `dnsmos` is the column `dnsmos_ovrl`, null where it was not measured, or
 `dnsmos_ovrl_enhanced` of an enhanced clip; an entry also has `audio_is` where some are enhanced.
 Emilia's diarisation names every speaker; where no speaker is known, it is `SPEAKER_00` here, the
-name that Emilia gives the first one of a recording. `<name>` is the end of dataset and path, and a hash of
-them: another recording never has it.
+name that Emilia gives the first one of a recording. `<name>` is the end of dataset and path, and a
+hash of them: another recording never has it.
 """
 
 from __future__ import annotations

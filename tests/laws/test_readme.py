@@ -13,6 +13,7 @@ from tasks import plugins
 from tasks.base import shelves
 from tasks.formats import FRAMES_PER_SECOND, metadata_csv
 from tasks.insight import report
+from tests import pages
 from tests.helpers import corpus
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +39,16 @@ def test_what_readers_drop() -> None:
 
 def test_the_size_of_a_report() -> None:
     assert f"one file below {report.BYTES // 1_000_000} MB" in OUT
+
+
+def test_every_script_of_a_page_is_run() -> None:
+    """Here, and by `tests/sources/test_sources.py` on a messy folder."""
+    scripts = [page for page in pages.pages() for _ in re.findall("```python", page.read_text())]
+    assert {page.relative_to(ROOT).as_posix() for page in scripts} == {
+        "tasks/plugins/README.md",
+        "tasks/sources/README.md",
+    }
+    assert len(scripts) == 2
 
 
 def test_the_filter_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

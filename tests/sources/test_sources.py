@@ -379,12 +379,49 @@ def test_the_list_of_the_page_gives_each_recording_the_text_beside_it(
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     for name, text in (("a/u", "Ünd so"), ("b/u", "weiter\n")):
         put(tmp_path / f"recordings/{name}.wav")
-        put(tmp_path / f"recordings/{name}.txt", text)
+        put(tmp_path / f"texts/{name}.txt", text)
     monkeypatch.chdir(tmp_path)
     exec(code, {})
     found = recs(listed("jsonl", tmp_path / "list.jsonl"))
     assert [item.text for item in found] == ["Ünd so", "weiter"]
     assert [Path(item.source_path).parent.name for item in found] == ["a", "b"]
+
+
+def test_the_list_of_the_page_is_made_in_a_messy_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What cannot stand in a list is named and left out; nothing else is lost."""
+    page = (Path(__file__).parents[2] / "tasks/sources/README.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    home, texts = tmp_path / "recordings", tmp_path / "texts"
+    for name in ("a.wav", "B.MP3", "deep/c d.flac", "deep/名.opus", "bom.m4a"):
+        put(home / name)
+        put(texts / Path(name).with_suffix(".txt"), name)
+    put(texts / "bom.txt", "\ufeffSaid in bom.m4a")
+    for name in ("textless.wav", "latin.wav", "folder.wav", "deep/dir.txt", "cover.jpg", ".hidden"):
+        put(home / name)
+    texts.joinpath("latin.txt").write_bytes("Grüße".encode("latin-1"))
+    (texts / "folder.txt").mkdir()
+    (home / "album.wav").mkdir()
+    (home / "gone.wav").symlink_to("nowhere")
+    (home / "loop").symlink_to(home)
+    foreign = os.fsencode(home) + b"/gr\xfc\xdfe.wav"
+    Path(os.fsdecode(foreign)).write_bytes(b"x")
+    Path(os.fsdecode(os.fsencode(texts) + b"/gr\xfc\xdfe.txt")).write_text("hello")
+    monkeypatch.chdir(tmp_path)
+    exec(code, {})
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == 4, told
+    names = ("folder", "gr\\udcfc\\udcdfe", "latin", "textless")
+    for line, name in zip(told, names, strict=True):
+        assert line.startswith("left out: ")
+        assert f"{name}.wav" in line
+    found = recs(listed("jsonl", tmp_path / "list.jsonl"))
+    assert [item.error for item in found] == [None] * 5
+    assert {Path(item.source_path).name: item.text for item in found} == {
+        "a.wav": "a.wav", "B.MP3": "B.MP3", "c d.flac": "deep/c d.flac", "名.opus": "deep/名.opus",
+        "bom.m4a": "Said in bom.m4a",
+    }  # fmt: skip
 
 
 def test_jsonl_nemo(tmp_path: Path) -> None:

@@ -300,6 +300,8 @@ def _step_into(place: Holder, key: str, assignment: str, default: JsonValue) -> 
         # What is missing is the default, where that is a list or a plug-in, else an empty mapping.
         whole = isinstance(default, list) or (isinstance(default, dict) and "use" in default)
         child = place.setdefault(key, default if whole else {})
+        if child is None:  # as a run notes a setting that was left out
+            place[key] = child = {}
     if not isinstance(child, dict | list):
         raise ConfigError(f"--set {assignment!r}: {key} is not a mapping")
     return child

@@ -56,6 +56,13 @@ EXAMPLES = {
     "package.splits": "{dev: 0.05, test: {hours: 2}}",
     "package.disjoint": "[speaker, recording, text]",
     "package.weights": "{podcasts: 0.5}",
+    "package.only": "{speaker: [anna, bob]}",
+    "package.without": "{language: [de]}",
+    **{
+        f"package.{setting}.{kind}": f"[{name}]"
+        for setting in ("only", "without")
+        for kind, name in (("speaker", "anna"), ("dataset", "podcasts"), ("language", "de"))
+    },
     "package.max_hours_per_speaker": "2",
     "package.removed_ok": "[podcasts]",
     "cluster.workers": "4",

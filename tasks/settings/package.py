@@ -33,6 +33,16 @@ class Split(StageSettings):
     )
 
 
+class ClipChoice(StageSettings):
+    """Clips by what they are: of one of the names, in each kind that has some."""
+
+    speaker: tuple[str, ...] = Threshold(
+        (), "Speakers, as in `utterances.parquet`; or `dataset/speaker`.", mark=WORDS
+    )
+    dataset: tuple[str, ...] = Threshold((), "Sources, by name.", mark=WORDS)
+    language: tuple[str, ...] = Threshold((), "Languages, by code.", mark=WORDS)
+
+
 def keeps_speakers_apart(splits: object, disjoint: Collection[str] | None) -> bool:
     """Whether there are splits of which no two may have a speaker in common."""
     return bool(splits) and (disjoint is None or "speaker" in disjoint)
@@ -129,6 +139,16 @@ class PackageSettings(StageSettings):
         {},
         "Share of a dataset's clips that is packaged, by its name; above 0, up to 1.",
         mark=WORDS,
+    )
+    only: ClipChoice | None = Threshold(
+        None,
+        "Package only clips of these: {speaker: […], dataset: […], language: […]}; of several "
+        "kinds, those that all of them name. The others are `not_chosen` in the ledger.",
+    )
+    without: ClipChoice | None = Threshold(
+        None,
+        "Package no clip of these: {speaker: […], dataset: […], language: […]}; of several kinds, "
+        "none that any of them names.",
     )
     max_hours_per_speaker: float | None = Threshold(
         None,

@@ -21,6 +21,7 @@ UNASKED_OF_PLUGINS = {
 }
 UNASKED = {
     **{"max_hours_per_speaker": None, "rttm": None, "disjoint": None},
+    **{"only": None, "without": None},
     **{"texts": "auto", "encoding": None, "speaker": "none", "channels": "mix"},
     **{"damaged": "drop", "non_finite": "fail", "channels_cancel": "fail"},
 }

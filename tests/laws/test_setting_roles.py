@@ -69,6 +69,8 @@ STAGES: dict[str, Entry] = {
     "package.splits": Entry(THRESHOLD, {"dev": 0.3}),
     "package.resplit": Entry(THRESHOLD, True),
     "package.weights": Entry(THRESHOLD, {"c": 0.9999}),
+    "package.only": Entry(THRESHOLD, {"dataset": ["c"]}),
+    "package.without": Entry(THRESHOLD, {"speaker": ["nobody"]}),
     "package.max_hours_per_speaker": Entry(THRESHOLD, 1.0),
     "package.tar_hours": Entry(THRESHOLD, 0.0001),
     "package.readers": Entry(THRESHOLD, 2),

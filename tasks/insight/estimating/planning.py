@@ -15,7 +15,7 @@ from tasks.insight.estimating.changes import Causes, Change, divided_since
 from tasks.insight.estimating.expected import Expected, lengths
 from tasks.insight.estimating.speaker_cap_forecast import PassingClips
 from tasks.publish import in_memory_version, safeguards
-from tasks.publish.choosing import weights
+from tasks.publish.choosing import clip_choice, weights
 from tasks.publish.unchanged import UpToDate
 from tasks.settings.job import Job
 from tasks.shard_store import enhanced, llm_answers, manifest, recipe, whole_job
@@ -309,8 +309,10 @@ class _Scan:
             self.stages[stage].add(1, seconds, causes, again)
 
     def leave_out_over_hours(self) -> None:
-        """Do not count clips beyond the cap on hours per speaker as packaged."""
-        if self.job.package.max_hours_per_speaker is not None:
+        """Do not count clips that are not chosen, or beyond the cap on hours per speaker, as
+        packaged."""
+        package = self.job.package
+        if package.max_hours_per_speaker is not None or clip_choice.asked(package):
             for clip_id in self._clips.within().over:
                 self.stay.pop(clip_id, None)
                 self.coming.pop(clip_id, None)

@@ -20,7 +20,7 @@ from tasks.accounting import summary
 from tasks.base.json_types import Reason
 from tasks.insight.estimating.sample import Member, member
 from tasks.publish import in_memory_version
-from tasks.publish.choosing import weights
+from tasks.publish.choosing import clip_choice, weights
 from tasks.publish.output_shards import format_shards, layout
 from tasks.publish.output_shards import plan as packaging_plan
 from tasks.settings.job import Job
@@ -125,8 +125,10 @@ def _known(job: Job, shard: str) -> Iterator[tuple[str, SampleResult]]:
             seen.scored += 1
             seen.words += utterance.heard.transcript["words"]
             seen.word_errors += utterance.heard.transcript["word_errors"] or 0
-        if packaged and weights.keeps(
-            job.package, utterance.cut.recording["dataset"], utterance.cut.id
+        if (
+            packaged
+            and clip_choice.chooses(job.package, utterance)
+            and weights.keeps(job.package, utterance.cut.recording["dataset"], utterance.cut.id)
         ):
             seen.kept += utterance.cut.seconds
     yield from results.items()

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple, TypedDict
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tasks.base.json_types import DatasetJson
 from tasks.base.schema import UTTERANCES
 from tasks.corpus import voices
 from tasks.publish import speakers
-from tasks.publish.choosing import selection, split_input
+from tasks.publish.choosing import clip_choice, selection, split_input
 from tasks.settings.job import Job
 from tasks.shard_store import recipe
 from tasks.shard_store.shard_view import ShardView
@@ -36,6 +37,8 @@ def may_choose_others(job: Job, before: Job | None, described: DatasetJson | Non
     then = described["settings"]["package"] if described else {}
     if described and then.get("disjoint") != (job.package.disjoint and [*job.package.disjoint]):
         return True
+    if described and not clip_choice.same(job.package, then):
+        return True
     if then.get("weights", {}) != job.package.weights:
         return True
     return bool(job.package.weights) and then.get("seed") != job.package.seed
@@ -49,6 +52,7 @@ class PassingClip(TypedDict):
     recording: str
     source_id: str | None
     speaker: str | None
+    language: str | None
     sha256: str
     num_samples: int
     sample_rate: int
@@ -77,6 +81,7 @@ class PassingClips:
             self._spoken += voices.rows(view)
 
     def add(self, utterance: FinalUtterance) -> None:
+        transcript = utterance.heard.transcript
         self._clips.append(
             {
                 "id": utterance.cut.id,
@@ -84,6 +89,7 @@ class PassingClips:
                 "recording": utterance.cut.recording["recording"],
                 "source_id": utterance.cut.source_id,
                 "speaker": utterance.cut.speaker,
+                "language": transcript["language"] if transcript else None,
                 "sha256": utterance.cut.audio,
                 "num_samples": utterance.cut.end - utterance.cut.start,
                 "sample_rate": utterance.cut.rate,
@@ -100,5 +106,7 @@ class PassingClips:
             [pa.Table.from_pylist(self._spoken, schema=voices.VOICES)],
             newest,
         )
-        kept, over = selection.within_hours(self._job, rows, newest)
-        return Within(kept, [clip["id"] for clip in over])
+        good = pa.array(clip_choice.chosen(self._job.package, rows))
+        left_out = rows["id"].filter(pc.invert(good)).to_pylist()
+        kept, over = selection.within_hours(self._job, rows.filter(good), newest)
+        return Within(kept, [*left_out, *(clip["id"] for clip in over)])

@@ -15,7 +15,7 @@ from tasks.corpus import outcome_table
 from tasks.filter import todo as cuts_lacking
 from tasks.insight.estimating.speaker_cap_forecast import PassingClips
 from tasks.publish import in_memory_version, leaks
-from tasks.publish.choosing import components, weights
+from tasks.publish.choosing import clip_choice, components, weights
 from tasks.settings.job import Job
 from tasks.shard_store import manifest, recipe
 from tasks.shard_store.chosen_rules import rules_of
@@ -93,8 +93,11 @@ def _split(job: Job) -> KeptClips:
 
 
 def _by_speaker(now: Job, then: Job) -> bool:
-    """Whether a job depends on speakers, or the two jobs link speakers differently."""
-    capped = any(job.package.max_hours_per_speaker is not None for job in (now, then))
+    """Whether a job depends on speakers or chooses clips, or the two link speakers differently."""
+    capped = any(
+        job.package.max_hours_per_speaker is not None or clip_choice.asked(job.package)
+        for job in (now, then)
+    )
     return capped or recipe.across_recordings(now) != recipe.across_recordings(then)
 
 

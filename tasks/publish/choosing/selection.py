@@ -1,6 +1,7 @@
 """Selects the clips to package, among those that passed all rules, and assigns their splits.
 
-First the dataset weights, then the hours per speaker, then the split assignment.
+First the choice by speaker, dataset and language, then the dataset weights, the hours per speaker
+and the split assignment.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tasks.base.logs import log
 from tasks.base.schema import Row
 from tasks.corpus import rejections
 from tasks.publish import previous_version, seeded_hash
-from tasks.publish.choosing import speaker_hours, split_allocation, splits, weights
+from tasks.publish.choosing import clip_choice, speaker_hours, split_allocation, splits, weights
 from tasks.publish.choosing.components import Sides, speakers_in
 from tasks.publish.choosing.split_by_list import ListDescriptions
 from tasks.publish.choosing.split_input import Candidates
@@ -39,6 +40,7 @@ class Selection(NamedTuple):
 
 def check(job: Job) -> None:
     """ConfigError for settings that are wrong, before anything is computed."""
+    clip_choice.check(job)
     weights.check(job)
     split_lists.read(job.package)
 
@@ -46,7 +48,8 @@ def check(job: Job) -> None:
 def selects(job: Job) -> bool:
     """Whether anything is selected among the clips that passed all rules."""
     package = job.package
-    return bool(package.splits or package.weights) or package.max_hours_per_speaker is not None
+    some = clip_choice.asked(package) or bool(package.splits or package.weights)
+    return some or package.max_hours_per_speaker is not None
 
 
 def select(

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from tasks.base.arrays import Bools, Int32s, Int64s, UInt64s
 from tasks.corpus import rejections
-from tasks.publish.choosing import speaker_hours, split_allocation, weights
+from tasks.publish.choosing import clip_choice, speaker_hours, split_allocation, weights
 from tasks.publish.choosing.components import KINDS, speakers_in
 from tasks.publish.choosing.split_by_list import MatchedList
 from tasks.publish.name_table import Names
@@ -20,9 +20,9 @@ from tasks.settings import PackageSettings, split_lists
 from tasks.storage.long_columns import joined
 from tasks.storage.sorted_keys import Order
 
-#: Columns of a row that splits and weights go by.
+#: Columns of a row that choice, splits and weights go by.
 COLUMNS = (
-    *("id", "dataset", "recording", "channel", "source_id", "speaker"),
+    *("id", "dataset", "recording", "channel", "source_id", "speaker", "language"),
     *("sha256", "num_samples", "sample_rate", "normalised"),
 )
 #: Of these, the columns that only splits go by.
@@ -30,14 +30,14 @@ NODES = ("dataset", "recording", "channel", "speaker", "sha256", "normalised")
 
 
 class Candidates(ExitStack):
-    """Clips that pass the weights: added in batches, read after `finish`."""
+    """Clips that pass choice and weights: added in batches, read after `finish`."""
 
     number: Int32s  # of each among all that were added
     length: Int64s  # µs
     order: Int32s  # of ids
     turn: UInt64s  # draw for the hours of their speaker
     published: Bools  # in the newest version
-    rejected: pa.Table  # REJECTED by weights, with their numbers
+    rejected: pa.Table  # REJECTED by choice and weights, with their numbers
 
     def __init__(self, settings: PackageSettings) -> None:
         super().__init__()
@@ -61,6 +61,10 @@ class Candidates(ExitStack):
         """The next clips (COLUMNS), and which of them are in the newest version."""
         numbers = np.arange(self._added, self._added + len(rows), dtype=np.int32)
         self._added += len(rows)
+        if clip_choice.asked(self._settings):
+            good = clip_choice.chosen(self._settings, rows)
+            self._rejected.append(rejections.rejected(numbers[~good], clip_choice.REASON))
+            rows, numbers, published = rows.filter(pa.array(good)), numbers[good], published[good]
         if self._settings.weights:
             draw, weight = weights.draws(self._settings, rows)
             out = draw >= weight

@@ -20,7 +20,7 @@ from tasks import storage
 from tasks.base.arrays import Bools, UInt64s
 from tasks.base.json_types import JsonObject
 from tasks.publish import previous_version, seeded_hash
-from tasks.publish.choosing import split_allocation, splits
+from tasks.publish.choosing import clip_choice, split_allocation, splits
 from tasks.publish.choosing.components import Sides
 from tasks.publish.outcomes.shard_batches import ShardBatch
 from tasks.publish.previous_version import Published
@@ -82,6 +82,8 @@ def _suffices(job: Job, newest: Path) -> bool:
         return False
     then: JsonObject = versions.described(newest)["settings"]["package"]
     if then.get("disjoint") != (package.disjoint and [*package.disjoint]):
+        return False
+    if not clip_choice.same(package, then):
         return False
     weights = then.get("weights", {})
     return then.get("seed") == package.seed and all(

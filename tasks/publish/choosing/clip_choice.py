@@ -1,0 +1,94 @@
+"""Chooses clips by speaker, dataset and language: `package.only` and `package.without`.
+
+What is not chosen is dropped as `package.not_chosen`, after all rules and before weights, hours per
+speaker and splits. It is kept in OUT: another choice computes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import plugins
+from tasks.base.arrays import Bools
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonObject
+from tasks.publish.choosing.components import speakers_in
+from tasks.settings import PackageSettings
+from tasks.settings.job import Job
+from tasks.settings.package import ClipChoice
+from tasks.shard_store.utterance import FinalUtterance
+
+REASON = "not_chosen"
+COLUMNS = ("dataset", "speaker", "language")
+_ROW = pa.schema({**dict.fromkeys(COLUMNS, pa.string()), "pending": pa.bool_()})
+
+
+def asked(package: PackageSettings) -> bool:
+    """Whether anything is chosen."""
+    return package.only is not None or package.without is not None
+
+
+def same(package: PackageSettings, then: Mapping[str, JsonObject]) -> bool:
+    """Whether the settings of a version, as dataset.json has them, choose alike."""
+    now = package.model_dump(mode="json")
+    return all(then.get(name) == now[name] for name in ("only", "without"))
+
+
+def check(job: Job) -> None:
+    """ConfigError for a dataset that is not among the sources."""
+    names = [dataset.name for dataset in plugins.datasets(job.sources)]
+    for setting in ("only", "without"):
+        choice: ClipChoice | None = getattr(job.package, setting)
+        for name in choice.dataset if choice else ():
+            if name not in names:
+                raise ConfigError(
+                    f"package.{setting}.dataset: there is no dataset {name!r}; there are: "
+                    f"{', '.join(names)}"
+                )
+
+
+def chosen(package: PackageSettings, rows: pa.Table) -> Bools:
+    """Which rows (COLUMNS) are packaged. A language that is still to be heard (rows with a true
+    `pending`) may be any."""
+    good = np.ones(len(rows), bool)
+    if package.only:
+        for kind in COLUMNS:
+            if names := getattr(package.only, kind):
+                good &= _named(rows, kind, names) | _unheard(rows, kind)
+    if package.without:
+        for kind in COLUMNS:
+            if names := getattr(package.without, kind):
+                good &= ~_named(rows, kind, names)
+    return good
+
+
+def chooses(package: PackageSettings, utterance: FinalUtterance) -> bool:
+    """Whether one clip is packaged, if its speaker is named by its source."""
+    if not asked(package):
+        return True
+    transcript = utterance.heard.transcript
+    row = {
+        "dataset": utterance.cut.recording["dataset"],
+        "speaker": utterance.cut.speaker,
+        "language": transcript["language"] if transcript else None,
+        "pending": transcript is None,
+    }
+    return bool(chosen(package, pa.Table.from_pylist([row], schema=_ROW))[0])
+
+
+def _named(rows: pa.Table, kind: str, names: tuple[str, ...]) -> Bools:
+    wanted = pa.array(names, pa.string())
+    named = pc.is_in(rows[kind], wanted)
+    if kind == "speaker":
+        named = pc.or_(named, pc.is_in(speakers_in(rows), wanted))
+    return np.asarray(named, bool)
+
+
+def _unheard(rows: pa.Table, kind: str) -> Bools:
+    if kind != "language" or "pending" not in rows.column_names:
+        return np.zeros(len(rows), bool)
+    return np.asarray(pc.and_(rows["pending"], pc.is_null(rows["language"])), bool)

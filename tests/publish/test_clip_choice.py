@@ -1,0 +1,117 @@
+"""`package.only` and `package.without`: clips by speaker, dataset and language, at no cost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.base.errors import ConfigError, NothingLeft
+from tasks.insight.estimating import planning, what_if
+from tasks.publish.choosing import selection
+from tasks.settings.job import Job
+from tests.faults.command import Site
+from tests.helpers import corpus
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("choice")
+    for number, name in enumerate(("anna", "anna", "bob", "cleo", "cleo")):
+        corpus.add(home / "one" / name, number)
+        corpus.add(home / "two" / name, number + 5)
+    corpus.add(home / "one", 3, seed=77, name="lone.wav")
+    corpus.run(asked(home))
+    return home
+
+
+def asked(home: Path, **package: Any) -> Job:
+    sources = [
+        {"kind": "folder", "path": str(home / name), "name": name, "language": language,
+         "speaker": {"pattern": "^(?P<speaker>[^/]+)/"}}
+        for name, language in (("one", "en"), ("two", "de"))
+    ]  # fmt: skip
+    return corpus.job(home, sources=sources, package=package)
+
+
+def rows(version: Path) -> list[dict[str, Any]]:
+    table: list[dict[str, Any]] = pq.read_table(version / "utterances.parquet").to_pylist()
+    return table
+
+
+CHOICES: list[tuple[dict[str, Any], int]] = [
+    ({"only": {"speaker": ["anna", "bob"]}}, 6),
+    ({"only": {"speaker": ["one/anna"]}}, 2),
+    ({"only": {"speaker": ["anna"], "language": ["de"]}}, 2),
+    ({"only": {"dataset": ["one"]}, "without": {"speaker": ["anna", "cleo"]}}, 2),
+    ({"without": {"language": ["de"]}}, 6),
+    ({"without": {"speaker": ["bob"], "dataset": ["two"]}}, 5),
+    ({"without": {"speaker": ["anna"]}, "splits": {"dev": 0.3}}, 7),
+    ({"without": {"speaker": ["anna"]}, "max_hours_per_speaker": 5}, 7),
+]
+
+
+@pytest.mark.parametrize(("package", "count"), CHOICES, ids=str)
+def test_what_is_chosen_is_packaged_and_nothing_is_computed(
+    base: Path, package: dict[str, Any], count: int
+) -> None:
+    """And what-if and plan say so before."""
+    now, then = asked(base), asked(base, **package)
+    corpus.run(now)
+    plan = planning.plan(then, now)
+    assert what_if.kept(now, then)[1]["items"] == count
+    published, counts = corpus.run(then)
+    assert plan.clips[1] == count
+    assert all(computed == 0 for name, (computed, _) in counts.items() if name != "package")
+    kept = rows(published.path)
+    assert len(kept) == count
+    only, without = package.get("only", {}), package.get("without", {})
+    for row in kept:
+        named = {**row, "speaker": row["speaker"]}
+        assert all(
+            named[kind] in names or f"{row['dataset']}/{named[kind]}" in names
+            for kind, names in only.items()
+        )
+        assert all(named[kind] not in names for kind, names in without.items())
+    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    gone = [row for row in ledger if row["outcome"] == "dropped"]
+    assert {(row["stage"], row["reason"]) for row in gone} == {("package", "not_chosen")}
+    assert len(gone) == 11 - count
+    again = corpus.run(then)[0]
+    assert not again.new
+    back, _ = corpus.run(now)
+    assert len(rows(back.path)) == 11
+
+
+def test_the_command(tmp_path: Path) -> None:
+    site = Site(tmp_path, "", history="none")
+    for name in ("anna", "bob"):
+        corpus.make(site.source / name, 3)
+    sources = [{"kind": "folder", "path": str(site.source), "speaker": "parent_folder"}]
+    site.command("run", site.settings("out", sources=sources))
+    estimated = site.command(
+        "estimate", site.settings("out", sources=sources, package={"only": {"speaker": ["bob"]}})
+    )
+    assert estimated.code == 0, estimated.error
+    told = site.command("what-if", tmp_path / "out", "--set", "package.only={speaker: [anna]}")
+    assert told.code == 0, told.error
+    assert (told.result["now"]["items"], told.result["then"]["items"]) == (6, 3)
+    told = site.command("what-if", tmp_path / "out", "--set", "package.without.speaker=[anna, bob]")
+    assert told.code == 0, told.error
+    assert told.result["then"]["items"] == 0
+
+
+def test_what_is_not_there(base: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no dataset 'three'; there are: one, two"):
+        selection.check(asked(base, only={"dataset": ["three"]}))
+    with pytest.raises(NothingLeft):
+        corpus.run(asked(base, only={"speaker": ["nobody"]}))
+
+
+def test_settings_of_before_stay_as_they_were(base: Path) -> None:
+    published, _ = corpus.run(asked(base))
+    told = json.loads((published.path / "dataset.json").read_text())["settings"]["package"]
+    assert not {"only", "without"} & told.keys()

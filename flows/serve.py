@@ -19,6 +19,7 @@ from flows.checks import check
 from flows.cluster import spawning
 from flows.flow_parameters import values
 from flows.settings import PrepareSettings, parse
+from tasks import storage
 from tasks.base import masking
 from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject
@@ -48,6 +49,8 @@ class Served:
     cron: str | None
     timezone: str | None
     paused: bool = False  # by a person, in the UI
+    metrics: str | None = None  # the address for Prometheus
+    alerts: bool = False  # whether runs that do not end well are told somewhere
 
 
 def serve(
@@ -58,12 +61,15 @@ def serve(
     ready: Callable[[Served], None],
     trust: bool = False,
     allow: Sequence[str] = (),
+    metrics: int | None = None,
+    alert: str | None = None,
 ) -> None:
     """Check everything, then serve until SIGINT or SIGTERM, which also cancel a running flow run.
 
     `ready` is called once runs can be requested. `trust`: whoever starts a run may name code and
-    files; `allow`: folders for sources and results beside those of the settings. ConfigError before
-    anything starts.
+    files; `allow`: folders for sources and results beside those of the settings; `metrics`: a port
+    at which the last run's metrics are served; `alert`: an address that hears of runs that do not
+    end well. ConfigError before anything starts.
     """
     check(settings)
     policy = None if trust else flow_parameters.policy(settings, allow)
@@ -71,13 +77,16 @@ def serve(
     if not name or any(letter in name for letter in FORBIDDEN):
         raise ConfigError(f"--name {name!r}: a name without any of {' '.join(FORBIDDEN)} is needed")
     schedule = schedule_of(cron, timezone)
-    from flows.server import history
+    from flows.server import alerts, history, metrics_endpoint
 
+    alerts.check(alert)
     zone = schedule.timezone if schedule else None
-    with _api() as (ui, opened, auth):
+    runs = storage.place(settings.out) / "runs"
+    with metrics_endpoint.serving(runs, metrics) as metrics_url, _api() as (ui, opened, auth):
         served = Served(f"prepare/{name}", ui, opened, auth, cron, zone)
+        served = replace(served, metrics=metrics_url, alerts=alert is not None)
         announce = partial(_tell, ready, served)
-        asyncio.run(_serve(policy, parameters, name, schedule, announce))
+        asyncio.run(_serve(policy, parameters, name, schedule, alert, announce))
         # Before the server ends, and outside of the loop: within one it would not wait.
         history.drain(timeout=10)
 
@@ -199,6 +208,7 @@ async def _serve(
     parameters: JsonObject,
     name: str,
     schedule: Schedule | None,
+    alert: str | None,
     ready: Callable[[bool], None],
 ) -> None:
     """`ready` is told whether a person has paused the schedule."""
@@ -208,7 +218,7 @@ async def _serve(
     from prefect.types.entrypoint import EntrypointType
 
     from flows.prepare import prepare
-    from flows.server import pauses
+    from flows.server import alerts, pauses
     from flows.server.server import quiet
 
     with quiet():
@@ -226,6 +236,7 @@ async def _serve(
             description="What `uttermill serve` runs; its settings are a form.",
             entrypoint_type=EntrypointType.MODULE_PATH,
         )
+        await alerts.set_up(deployment, name, alert)
         await _until_stopped(runner, partial(ready, any(former)))
         with suppress(PrefectException, HTTPError):  # a server that is gone plans nothing
             await pauses.pause_unserved(deployment)

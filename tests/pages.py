@@ -23,6 +23,7 @@ from pydantic_core import PydanticUndefined
 
 from flows.cli.arguments import parser as command_parser
 from flows.cli.printing import Exit
+from flows.run import prometheus
 from tasks import plugins
 from tasks.base import shelves
 from tasks.settings.base import FORMS
@@ -125,12 +126,22 @@ def exits(_: str) -> str:
     return "\n".join(["| exit code | means |", "|---|---|", *lines])
 
 
+def metric_names(_: str) -> str:
+    """Metrics for Prometheus."""
+    rows = [
+        f"| `{name}` | {', '.join(f'`{label}`' for label in labels)} | {_cell(meaning)} |"
+        for name, (labels, meaning) in prometheus.METRICS.items()
+    ]
+    return "\n".join(["| metric | labels | meaning |", "|---|---|---|", *rows])
+
+
 PARTS: dict[str, Callable[[str], str]] = {
     "shelf": shelf,
     "settings": settings_of,
     "modules": modules,
     "commands": commands,
     "exits": exits,
+    "metrics": metric_names,
 }
 
 

@@ -184,6 +184,12 @@ def _serving(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="folder or URL that runs may also read sources from and write to; repeat it for each",
     )
     serve.add_argument(
+        "--alert", metavar="URL", help="post to this address when a run does not end well (none)"
+    )
+    serve.add_argument(
+        "--metrics", type=_port, metavar="PORT", help="answer Prometheus here, on loopback (none)"
+    )
+    serve.add_argument(
         "--trust-parameters",
         action="store_true",
         help="let whoever starts a run name modules, files, servers and clusters",

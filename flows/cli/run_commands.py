@@ -83,7 +83,17 @@ def serve(args: argparse.Namespace) -> Exit:
 
     chosen = settings.read(args.settings, [], None, args.sets)
     name = Path(args.settings).stem if args.name is None else args.name
-    serving.serve(chosen, name, args.cron, args.timezone, ready, args.trust_parameters, args.allow)
+    serving.serve(
+        chosen,
+        name,
+        args.cron,
+        args.timezone,
+        ready,
+        args.trust_parameters,
+        args.allow,
+        args.metrics,
+        args.alert,
+    )
     return Exit.DONE
 
 

@@ -19,6 +19,7 @@ from typing import TextIO
 
 from flows.run import SETTINGS as SETTINGS
 from flows.run import SUMMARY as SUMMARY
+from flows.run import prometheus
 from flows.settings import PrepareSettings, parse
 from tasks import storage
 from tasks.base import masking
@@ -52,6 +53,7 @@ class Run:
 
     def finish(self, result: JsonObject) -> None:
         write_atomic(self.folder / SUMMARY, json.dumps(result, indent=1).encode())
+        prometheus.write_result(self.place.parent, self.folder, result)
 
     @contextmanager
     def failing(self) -> Iterator[None]:
@@ -63,6 +65,7 @@ class Run:
             record = {"error": masking.sentence(f"{error}" or type(error).__name__)}
             with suppress(OSError):  # of a full disk, which may be the error
                 write_atomic(self.folder / ERROR, json.dumps(record).encode())
+            prometheus.write_failure(self.place.parent)
             raise
 
 

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import stat
 import subprocess
@@ -593,3 +594,25 @@ def test_a_cluster_class_does_not_take_ctrl_c(imported: str, kept: bool) -> None
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(kept)
+
+
+def test_the_nightly_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
+    """As the page has it, but for the program's path and the user, which are not here."""
+    page = (INFRA / "nightly.md").read_text()
+    (unit,) = re.findall(r"```ini\n(.*?)```", page, re.DOTALL)
+    (line,) = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
+    words = shlex.split(line)
+    asked = command_parser().parse_args(words[1:])
+    assert (asked.command, asked.cron, asked.timezone) == ("serve", "0 2 * * *", "Europe/Berlin")
+    assert words[0] == "/opt/uttermill/bin/uttermill"
+    analyse = shutil.which("systemd-analyze")
+    if analyse is None:
+        pytest.skip("there is no systemd-analyze on this machine")
+    here = unit.replace(words[0], sys.executable).replace("User=uttermill", "User=root")
+    file = tmp_path / "uttermill.service"
+    file.write_text(here)
+    told = subprocess.run([analyse, "verify", file], capture_output=True, text=True, check=False)
+    assert (told.returncode, told.stderr) == (0, "")
+    file.write_text(here.replace("RestartSec=60", "RestartSeconds=60"))  # a control
+    told = subprocess.run([analyse, "verify", file], capture_output=True, text=True, check=False)
+    assert "RestartSeconds" in told.stderr

@@ -257,6 +257,10 @@ def serve(result: JsonObject) -> Iterator[Line]:
     if result["paused"]:
         yield "The schedule is paused, as it was left in Prefect's UI; resume it there."
     yield f"Form, runs and results: {result['open']}"
+    if result["alerts"]:
+        yield "Runs that do not end well are told to the address of --alert."
+    if result["metrics"]:
+        yield f"Metrics for Prometheus: {result['metrics']}"
     if result["auth"]:
         yield f"Password, for another browser or PREFECT_API_AUTH_STRING: {result['auth']}"
 

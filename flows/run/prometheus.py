@@ -1,0 +1,157 @@
+"""OUT/runs/uttermill.prom: the last run and the newest version as metrics for Prometheus.
+
+A text file for node_exporter's textfile collector, and what `serve --metrics PORT` answers. Each
+run writes it at its end; a run that fails keeps what the file says of the newest version, so
+that `uttermill_version_published_timestamp_seconds` is a heartbeat. METRICS documents all names.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from tasks import storage
+from tasks.accounting import metrics
+from tasks.base.errors import MillError
+from tasks.base.json_types import JsonObject
+from tasks.base.logs import log
+from tasks.storage import owners, tables
+
+NAME = "uttermill.prom"
+RUN, VERSION = "uttermill_run_", "uttermill_version_"
+#: Name: labels, meaning. All are gauges.
+METRICS: dict[str, tuple[tuple[str, ...], str]] = {
+    f"{RUN}success": ((), "1 if the last run ended well, 0 if it failed"),
+    f"{RUN}end_timestamp_seconds": ((), "when the last run ended, Unix time"),
+    f"{RUN}wall_seconds": ((), "how long the last run that ended well took, s"),
+    f"{RUN}new_recordings": ((), "recordings that the newest version has first from this run"),
+    f"{RUN}new_utterances": (("outcome",), "utterances of those: packaged, dropped, failed"),
+    f"{RUN}items": (("stage", "how"), "items of a stage that the run computed, or reused"),
+    f"{RUN}worker_seconds": (("stage",), "workers' time that a stage took, s"),
+    f"{RUN}queue_seconds": (("stage",), "time that calls of a stage waited for a worker, s"),
+    f"{RUN}real_time_factor": (("stage",), "workers' time of a stage for a second of its audio"),
+    f"{VERSION}number": ((), "number of the newest version"),
+    f"{VERSION}published_timestamp_seconds": ((), "when it was published, Unix time"),
+    f"{VERSION}recordings": (("state",), "recordings: in, or failed"),
+    f"{VERSION}utterances": (("outcome",), "utterances: in, packaged, dropped or failed"),
+    f"{VERSION}audio_seconds": (("outcome",), "audio: in, packaged, dropped, failed …, s"),
+    f"{VERSION}reason_items": (("reason",), "items that were dropped or failed for a reason"),
+    f"{VERSION}reason_seconds": (("reason",), "audio that was dropped or failed for it, s"),
+}
+
+#: A metric's name, its labels and its value.
+Sample = tuple[str, Mapping[str, str], float]
+
+
+def of_result(result: JsonObject, folder: Path, former: str, now: float) -> str:
+    """The file after a run that ended well. `result`: of `run --json`; `folder`: the run's, with
+    metrics.parquet; `former`: the file before; `now`: Unix time."""
+    samples = [*_of_run(result, now), *_of_calls(folder), *_of_version(result)]
+    if result["new_version"]:
+        samples.append((f"{VERSION}published_timestamp_seconds", {}, now))
+        former = ""
+    published = _lines(former, f"{VERSION}published_timestamp_seconds")
+    return _text(samples, published)
+
+
+def of_failure(former: str, now: float) -> str:
+    """The file after a run that failed."""
+    samples: list[Sample] = [(f"{RUN}success", {}, 0), (f"{RUN}end_timestamp_seconds", {}, now)]
+    return _text(samples, _lines(former, VERSION))
+
+
+def write_result(runs: Path, folder: Path, result: JsonObject) -> None:
+    """Write the file into OUT/runs. Without it, the run has still done its work."""
+    with _spared(runs):
+        text = of_result(result, folder, read(runs), time.time())
+        storage.write_atomic(runs / NAME, text.encode())
+
+
+def write_failure(runs: Path) -> None:
+    with _spared(runs):
+        storage.write_atomic(runs / NAME, of_failure(read(runs), time.time()).encode())
+
+
+def read(runs: Path) -> str:
+    """The file as it is; empty before the first run."""
+    path = runs / NAME
+    return storage.read(path).decode() if storage.exists(path) else ""
+
+
+@contextmanager
+def _spared(runs: Path) -> Iterator[None]:
+    """Within, what the file cannot be written for is a warning."""
+    try:
+        yield
+    except (MillError, OSError) as error:
+        log.warning("could not write %s: %s", runs / NAME, owners.words(error, runs))
+
+
+def _of_run(result: JsonObject, now: float) -> Iterator[Sample]:
+    yield f"{RUN}success", {}, 1
+    yield f"{RUN}end_timestamp_seconds", {}, now
+    yield f"{RUN}wall_seconds", {}, result["wall_seconds"]
+    yield f"{RUN}new_recordings", {}, result["new"]["recordings"]
+    for outcome in ("packaged", "dropped", "failed"):
+        yield f"{RUN}new_utterances", {"outcome": outcome}, result["new"][outcome]
+    for stage, entry in result["stages"].items():
+        for how in ("computed", "reused"):
+            yield f"{RUN}items", {"stage": stage, "how": how}, entry[f"items_{how}"]
+        yield f"{RUN}worker_seconds", {"stage": stage}, entry["seconds"]
+
+
+def _of_calls(folder: Path) -> Iterator[Sample]:
+    if not (folder / metrics.NAME).exists():
+        return
+    calls = tables.read(folder / metrics.NAME)
+    for stage in sorted(pc.unique(calls["stage"]).to_pylist()):
+        own = calls.filter(pc.equal(calls["stage"], stage))
+        sums = {
+            name: pc.sum(own[name]).as_py() or 0.0
+            for name in ("queue_seconds", "wall_seconds", "audio_seconds")
+        }
+        yield f"{RUN}queue_seconds", {"stage": stage}, sums["queue_seconds"]
+        if sums["audio_seconds"]:
+            factor = sums["wall_seconds"] / sums["audio_seconds"]
+            yield f"{RUN}real_time_factor", {"stage": stage}, factor
+
+
+def _of_version(result: JsonObject) -> Iterator[Sample]:
+    yield f"{VERSION}number", {}, result["version"]
+    for state, count in result["recordings"].items():
+        yield f"{VERSION}recordings", {"state": state}, count
+    for outcome, count in result["utterances"].items():
+        yield f"{VERSION}utterances", {"outcome": outcome}, count
+    for outcome, seconds in result["seconds"].items():
+        yield f"{VERSION}audio_seconds", {"outcome": outcome}, seconds
+    for reason, entry in result["reasons"].items():
+        yield f"{VERSION}reason_items", {"reason": reason}, entry["items"]
+        yield f"{VERSION}reason_seconds", {"reason": reason}, entry["seconds"]
+
+
+def _lines(text: str, prefix: str) -> list[str]:
+    """Lines of samples whose names begin so."""
+    return [line for line in text.splitlines() if line.startswith(prefix)]
+
+
+def _text(samples: Iterable[Sample], former: Iterable[str]) -> str:
+    """The exposition format of Prometheus: each metric's meaning, type and samples together."""
+    by_name: dict[str, list[str]] = {name: [] for name in METRICS}
+    for name, labels, value in samples:
+        told = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+        by_name[name].append(f"{name}{{{told}}} {value:.15g}" if told else f"{name} {value:.15g}")
+    for line in former:
+        by_name.setdefault(line.partition("{")[0].partition(" ")[0], []).append(line)
+    lines: list[str] = []
+    for name, own in by_name.items():
+        if own and name in METRICS:
+            lines += [f"# HELP {name} {METRICS[name][1]}", f"# TYPE {name} gauge", *own]
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

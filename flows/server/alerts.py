@@ -1,0 +1,77 @@
+"""`serve --alert URL`: a Prefect automation that posts to an address when a run does not end well.
+
+Failed (which a run that refuses to publish is, too), Crashed, TimedOut and Late are told. The
+automation and its webhook have names of their own, so that a later start replaces them and one
+without `--alert` removes them; both are shown in Prefect's UI, where they can be changed for the
+time that `serve` runs. The address, which may hold a token, is kept as a secret of Prefect.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from prefect.blocks.webhook import Webhook
+from prefect.client.orchestration import get_client
+from prefect.events.actions import CallWebhook
+from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
+from prefect.exceptions import ObjectNotFound
+
+from tasks.base.errors import ConfigError
+
+STATES = ("Failed", "Crashed", "TimedOut", "Late")
+#: JSON that Slack, Mattermost, Teams and their like show as a message, and that programs can read.
+PAYLOAD = (
+    '{"text": {{ ("uttermill: " ~ deployment.name ~ ", run " ~ flow_run.name ~ ": " ~ '
+    'flow_run.state.name ~ ". " ~ (flow_run.state.message or "")) | tojson }}, '
+    '"deployment": {{ deployment.name | tojson }}, "flow_run": {{ flow_run.id | string | tojson }},'
+    ' "run": {{ flow_run.name | tojson }}, "state": {{ flow_run.state.name | tojson }}, '
+    '"message": {{ (flow_run.state.message or "") | tojson }}}'
+)
+
+
+def check(url: str | None) -> None:
+    """ConfigError for an address that nothing can be posted to."""
+    parts = urlsplit(url or "http://none")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(
+            "--alert takes an address such as https://hooks.example.com/T0/B0; for e-mail, give "
+            "that of a service that sends what is posted to it"
+        )
+
+
+async def set_up(deployment: UUID, name: str, url: str | None) -> None:
+    """Make the automation of the deployment `name`, or remove it without an address."""
+    called = f"uttermill alert {name}"
+    block = f"uttermill-alert-{deployment}"
+    async with get_client() as client:
+        for automation in await client.read_automations_by_name(called):
+            await client.delete_automation(automation.id)
+        if url is None:
+            try:
+                known = await client.read_block_document_by_name(block, "webhook")
+                await client.delete_block_document(known.id)
+            except ObjectNotFound:
+                pass
+            return
+        # A webhook's type may not be known to a server that was just made.
+        await Webhook.aregister_type_and_schema(client=client)
+        webhook = Webhook(url=url, headers={"Content-Type": "application/json"})
+        document = await webhook.save(block, overwrite=True, client=client)
+        await client.create_automation(
+            AutomationCore(
+                name=called,
+                description="Made by `uttermill serve --alert`, anew at each start.",
+                trigger=EventTrigger(
+                    expect={f"prefect.flow-run.{state}" for state in STATES},
+                    match_related={
+                        "prefect.resource.id": f"prefect.deployment.{deployment}",
+                        "prefect.resource.role": "deployment",
+                    },
+                    for_each={"prefect.resource.id"},
+                    posture=Posture.Reactive,
+                    threshold=1,
+                ),
+                actions=[CallWebhook(block_document_id=document, payload=PAYLOAD)],
+            )
+        )

@@ -1,0 +1,108 @@
+"""`serve --alert URL`: what a local receiver hears of runs that do not end well."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from prefect import flow
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State, StateType
+
+from flows.server import alerts
+from tasks.base.errors import ConfigError
+from tests.faults.command import soon
+
+pytestmark = pytest.mark.server
+
+
+@contextmanager
+def receiver() -> Iterator[tuple[str, list[Any]]]:
+    """An address, and what is posted to it."""
+    heard: list[Any] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            size = int(self.headers["Content-Length"])
+            heard.append((self.path, json.loads(self.rfile.read(size))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/hook/token", heard
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@flow
+def nothing() -> None:
+    """Is never run."""
+
+
+async def deployed(name: str) -> UUID:
+    async with get_client() as client:
+        of_flow = await client.create_flow(nothing)
+        return await client.create_deployment(of_flow, name)
+
+
+async def ended(deployment: UUID, state: State[Any]) -> str:
+    async with get_client() as client:
+        run = await client.create_flow_run_from_deployment(deployment)
+        await client.set_flow_run_state(run.id, state, force=True)
+        return run.name
+
+
+@pytest.mark.usefixtures("prefect_api")
+def test_a_run_that_fails_is_told_once() -> None:
+    name = f"nightly-{uuid4().hex[:8]}"
+    deployment, other = (asyncio.run(deployed(each)) for each in (name, f"{name}-other"))
+    message = 'nothing is left "to package": {{ 1 }}\nsee the ledger'
+    failed = State[Any](type=StateType.FAILED, name="Failed", message=message)
+    with receiver() as (url, heard):
+        asyncio.run(alerts.set_up(deployment, name, "http://127.0.0.1:9/gone"))
+        asyncio.run(alerts.set_up(deployment, name, url))  # a later start replaces it
+        asyncio.run(ended(other, failed))
+        asyncio.run(ended(deployment, State[Any](type=StateType.COMPLETED, name="Completed")))
+        run = asyncio.run(ended(deployment, failed))
+        assert soon(lambda: heard, 60, every=0.5), "nothing was posted"
+        crashed = State[Any](type=StateType.CRASHED, name="Crashed", message="killed")
+        again = asyncio.run(ended(deployment, crashed))
+        assert soon(lambda: len(heard) > 1, 60, every=0.5)
+        asyncio.run(alerts.set_up(deployment, name, None))
+    assert [path for path, _ in heard] == ["/hook/token"] * 2
+    (_, first), (_, second) = heard
+    assert first["text"] == f"uttermill: {name}, run {run}: Failed. {message}"
+    assert (first["deployment"], first["run"], first["state"]) == (name, run, "Failed")
+    assert first["message"] == message
+    assert (second["run"], second["state"]) == (again, "Crashed")
+
+    async def left() -> int:
+        async with get_client() as client:
+            return len(await client.read_automations_by_name(f"uttermill alert {name}"))
+
+    assert asyncio.run(left()) == 0
+
+
+@pytest.mark.parametrize(
+    "url", ["mailto:me@example.com", "hooks.example.com", "http://", "file:///x"]
+)
+def test_addresses_that_nothing_is_posted_to(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"--alert takes an address such as https://"):
+        alerts.check(url)
+    alerts.check(None)
+    alerts.check("https://hooks.example.com/T0/B0")

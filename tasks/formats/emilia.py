@@ -156,7 +156,7 @@ def _entry(row: ClipRow) -> JsonObject:
         "end": row["end"],
         "speaker": row["speaker"] or SPEAKER,
         "language": row["language"],
-        "dnsmos": columns.get(DNSMOS[row.get(_measures.AUDIO_IS, "original")]),
+        "dnsmos": columns.get(DNSMOS[row.get("audio_is", "original")]),
         **_measures.audio_is(row),
         "id": row["id"],
     }

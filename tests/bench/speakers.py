@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,20 +30,24 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import soxr
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from tasks import audio
 from tasks.audio import Clip
 from tasks.base.arrays import RATE
 from tasks.corpus import identities, voices
 from tasks.diarizers import Turn, segments
 from tasks.filters import speaker_purity
+from tasks.recording import Locator
 from tasks.recording.turns import Voices
 from tasks.segmenters._at_turns import stretches
 from tasks.speech import embedding
 from tasks.speech.embedding import fbank
 from tests.bench import _conversations, _meetings, _turn_scores
 from tests.bench._conversations import Asked, Conversation, Floats
+from tests.helpers.sounding import by_ffmpeg
 
 BEDS = ("sb_noise1.wav", "sb_noise2.wav", "sb_noise3.wav", "moh_manolo_camp.wav")
 FIRST_SEED = 100  # the settings were chosen on other ones
@@ -155,17 +160,43 @@ def error_rate(corpus: Path, seconds: float) -> tuple[float, int]:
     return float(np.maximum(missed, false).min()), len(names)
 
 
-def across(corpus: Path) -> dict[str, Any]:
+#: What one person's recordings alternate between: FFmpeg's container, codec and rate; None: as
+#: they are.
+CODECS: dict[str, tuple[tuple[str, str, int] | None, ...]] = {
+    "": (None,),
+    "_m4a_mp3": (("ipod", "aac", 44_100), ("mp3", "libmp3lame", 44_100)),
+    "_opus_telephone": (("ogg", "libopus", 48_000), ("wav", "pcm_mulaw", 8_000), None),
+}
+
+
+def through(samples: Floats, way: tuple[str, str, int] | None) -> Floats:
+    """Samples at 16 kHz as they come out of a codec."""
+    if way is None:
+        return samples
+    container, codec, rate = way
+    resampled = soxr.resample(samples, RATE, rate).clip(-1, 1)[:, None]
+    with tempfile.NamedTemporaryFile(suffix=f".{container}") as file:
+        file.write(by_ffmpeg(container, codec, rate, resampled))
+        file.flush()
+        with audio.open_stream(Locator(file.name)) as stream:
+            decoded = np.concatenate([block[:, 0] for block in stream.blocks()])
+            back: Floats = soxr.resample(decoded, stream.rate, RATE).astype(np.float32)
+    return back
+
+
+def across(corpus: Path, ways: tuple[tuple[str, str, int] | None, ...]) -> dict[str, Any]:
     """Each clip of 2 s and more of the corpus's speakers as a recording: its voices, linked over
-    all recordings. Purity and coverage (of each speaker found the true speaker with most of it, and
-    the other way round) by how long they speak."""
+    all recordings, where each person's clips alternate between `ways`. Purity and coverage (of each
+    speaker found the true speaker with most of it, and the other way round) by how long they
+    speak."""
     rows, names = [], []
     for speaker, clips in _conversations.clips(corpus).items():
         for number, clip in enumerate(clips):
             if len(clip) >= LEAST_S * RATE:
                 name = f"{speaker}/{number}"
                 told: Any = {"recording": name, "content": name}
-                rows += voices.of_turns(told, diarized(clip)[0], RATE)
+                heard = through(clip, ways[number % len(ways)])
+                rows += voices.of_turns(told, diarized(heard)[0], RATE)
                 names.append(name)
     table = pa.Table.from_pylist(rows, schema=voices.VOICES)
     least = segments.Settings().threshold
@@ -261,7 +292,7 @@ def measured(corpus: Path, count: int, minutes: float) -> dict[str, Any]:
         "eer": {f"{short:.0f} s": rate for short, (rate, _) in rates.items()},
         "eer_clips": {f"{short:.0f} s": clips for short, (_, clips) in rates.items()},
         "x_real_time": seconds / cpu,
-        "across_recordings": across(corpus),
+        **{f"across_recordings{name}": across(corpus, ways) for name, ways in CODECS.items()},
         **({"long": long(pieces_of, minutes)} if minutes else {}),
     }
 

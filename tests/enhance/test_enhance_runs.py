@@ -152,8 +152,8 @@ def entries(version: Path, use: str) -> dict[str, dict[str, Any]]:
         tables = [pq.read_table(path) for path in home.rglob("*.parquet")]
         found = [row for table in tables for row in table.to_pylist()]
     elif use == "lhotse_shar":
-        files = map(gzip.open, home.rglob("cuts*.jsonl.gz"))
-        cuts = [json.loads(line) for file in files for line in file]
+        zipped = map(gzip.open, home.rglob("cuts*.jsonl.gz"))
+        cuts = [json.loads(line) for file in zipped for line in file]
         found = [{**cut["custom"], "id": cut["supervisions"][0]["id"]} for cut in cuts]
     elif use == "webdataset":
         found = []

@@ -24,6 +24,7 @@ from tasks.insight.report import (
     clip_choice,
     clip_table,
     clips,
+    disagreement,
     number_words,
     samples,
     uncertain_clips,
@@ -376,6 +377,7 @@ def test_labels_are_words() -> None:
     assert told("packaged", "longest") == "12.5 s"
     assert told("packaged", "by chance") == ""
     assert set(clip_table.KINDS) == {
+        *(f"differs most: {kind}" for kind in disagreement.KINDS),
         "worst",
         "just beyond",
         "just inside",

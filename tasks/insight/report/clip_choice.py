@@ -3,7 +3,8 @@
 Of a reason with a limit: the spans furthest beyond the limit, those just beyond it, and packaged
 clips just inside. Of a reason without one: the longest spans, then the least certain transcripts,
 or without transcripts random spans. Of the packaged clips: the least certain transcripts, those
-nearest to any limit, and random ones if these are too few. Failed recordings are drawn at random. A
+nearest to any limit, and random ones if these are too few. Failed recordings are drawn at random.
+Before all of these, the clips whose recogniser differs most from their reference. A
 uniform sample of a large corpus would show hardly any of these.
 
 One pass over the ledger keeps a few rows of each reason by four orders: whole columns of a ledger
@@ -25,11 +26,12 @@ from tasks.base.arrays import Bools, Float64s
 from tasks.insight.report import uncertain_clips
 from tasks.insight.report.ledger_facts import Ledger
 from tasks.insight.report.outcome_columns import Columns, flags_of, numbers_of
-from tasks.insight.report.uncertain_clips import PACKAGED, Side, Why, least
+from tasks.insight.report.uncertain_clips import DIFFERS, PACKAGED, Side, Why, least
 from tasks.storage import long_columns
 
 PER_REASON = 8  # clips; twice as many of the packaged ones
 IN_ALL = 80
+DIFFERING = 48  # clips, of which `disagreement` takes some of each kind
 COLUMNS = ("stage", "reason", "outcome", "value", "threshold", "start", "end")
 
 #: Rows of a ledger with what orders them.
@@ -131,7 +133,7 @@ def choose(ledger: Ledger, columns: Columns | None, seed: int) -> dict[int, list
     most = _quota({name: group.count for name, group in groups.items()})
     sides = uncertain_clips.sides_of(columns) if columns is not None else []
     doubts = {} if columns is None else _doubts(ledger, columns, groups, sides, most)
-    chosen: dict[int, list[Why]] = {}
+    chosen = {row: [why] for row, why in doubts.get(DIFFERS, [])}
     for name, group in groups.items():
         if group.failed:
             picks = _by_chance(name, group, most)
@@ -156,7 +158,7 @@ def _doubts(
     most: int,
 ) -> dict[str, Picks]:
     """Rows of the ledger that the table of outcomes adds to each group."""
-    picks_by_group: dict[str, Picks] = {}
+    picks_by_group = {DIFFERS: uncertain_clips.differing(columns, DIFFERING)}
     for name, group in groups.items():
         if name == PACKAGED:
             picks_by_group[name] = uncertain_clips.uncertain(columns, sides, most)

@@ -12,9 +12,9 @@ from typing import NotRequired, TypedDict
 from tasks import storage
 from tasks.base import masking
 from tasks.base.json_types import Summary
-from tasks.insight.report import clips, measure_charts, number_words
+from tasks.insight.report import clips, disagreement, measure_charts, number_words
 from tasks.insight.report.samples import Sample
-from tasks.insight.report.uncertain_clips import CERTAINTY, PACKAGED, Why
+from tasks.insight.report.uncertain_clips import CERTAINTY, DIFFERS, PACKAGED, Why
 from tasks.recording.guard import file_state
 from tasks.settings.job import Job
 
@@ -25,6 +25,7 @@ LEAST = 60.0  # but may always be this long, s
 
 #: Words for each `Why.kind`; of several about one limit, the first here is shown.
 KINDS = {
+    **{f"{DIFFERS}: {kind}": f"{DIFFERS}: {kind}" for kind in disagreement.KINDS},
     "worst": "worst",
     "just beyond": "just beyond",
     "longest": "longest",
@@ -169,7 +170,7 @@ def limit_text(why: Why, sample: Sample, about: Mapping[str, tuple[str, str]]) -
 
 
 def groups(counts: Summary, chosen: Sequence[Sample]) -> list[ClipSection]:
-    """The groups to choose from, the packaged first."""
+    """The groups to choose from: what differs most, by kind, then the packaged, then the others."""
     places_by_name: dict[str, list[int]] = {}
     kept: dict[str, list[int]] = {}
     for index, sample in enumerate(chosen):
@@ -178,7 +179,11 @@ def groups(counts: Summary, chosen: Sequence[Sample]) -> list[ClipSection]:
             kept.setdefault(group, []).append(index)
     items = {name: entry["items"] for name, entry in counts["reasons"].items()}
     items[PACKAGED] = counts["utterances"]["packaged"]
-    return [
+    differing: list[ClipSection] = [
+        {"name": name, "own": len(places), "total": None, "kept": 0, "places": json.dumps(places)}
+        for name, places in disagreement.sections(chosen)
+    ]
+    return differing + [
         {
             "name": name,
             "own": len(places),

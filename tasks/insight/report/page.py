@@ -26,6 +26,7 @@ from tasks.insight.report import (
     agreement,
     clip_table,
     clips,
+    disagreement,
     ledger_facts,
     measure_charts,
     number_words,
@@ -112,6 +113,7 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
     about = units(job)
     chosen = samples.choose(ledger, job.package.seed, columns)
     samples.look_up(job, chosen)
+    chosen = disagreement.first(chosen)
     steps = ledger_facts.funnel(asked.counts)
     _explain(job, steps)
     rows = [clip_table.row_of(sample, about) for sample in chosen]

@@ -15,6 +15,7 @@ from tasks.insight.report.outcome_columns import Columns
 from tasks.plugins.rules import Limit
 
 PACKAGED = "packaged"
+DIFFERS = "differs most"
 NEAR = 0.5  # of the range of the middle 90 % of values: the largest distance that is near
 #: Measures of a recogniser's certainty, and which end of each means doubt.
 CERTAINTY = (
@@ -31,7 +32,8 @@ class Why:
     """Why a span is shown among the clips of `group`, which is `packaged` or `stage.reason`."""
 
     group: str
-    kind: str  # worst, just beyond, just inside, least certain, near a limit, longest, by chance
+    kind: str  # worst, just beyond, just inside, least certain, near a limit, longest, by chance,
+    # differs most
     measure: str = ""  # column; empty if unknown
     value: float | None = None
     limit: float | None = None
@@ -129,6 +131,15 @@ def uncertain(
             if rank < len(order) and len(why_by_row) < count:
                 why_by_row.setdefault(*order[rank])
     return list(why_by_row.items())
+
+
+def differing(columns: Columns, count: int) -> list[tuple[int, Why]]:
+    """Rows whose recogniser's text has the most errors against their reference for its length, and
+    among equals the most errors, whatever became of them."""
+    rates = columns.values("wer")
+    errors = columns.values("word_errors")
+    rows = least(np.where(rates > 0, -rates, np.nan), count, -np.nan_to_num(errors))
+    return [(row, Why(DIFFERS, DIFFERS, "wer", float(rates[row]))) for row in rows]
 
 
 def least(values: Float64s, count: int, chance: Float64s | None = None) -> list[int]:

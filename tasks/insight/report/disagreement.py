@@ -1,0 +1,158 @@
+"""Clips whose reference and recogniser differ most, by what they differ in.
+
+    reference: "call extension four two one"   recognised: "call extension 481"   -> numbers
+
+The table of outcomes has how much they differ; in what, their texts tell. Clips of many kinds are
+worth more to a listener than many of one: each kind shows its first few.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from rapidfuzz.distance import Levenshtein
+
+from tasks import scoring
+from tasks.insight.report.samples import Sample
+from tasks.insight.report.uncertain_clips import DIFFERS
+
+Kind = Literal["language", "cut", "numbers", "names", "noise", "words"]
+#: In this order, which is that of their certainty: the first that fits counts.
+KINDS: tuple[Kind, ...] = ("language", "cut", "numbers", "names", "noise", "words")
+PER_KIND = 4
+MOST = 0.5  # of the edits: the least share that makes a kind
+LIKELY = 0.5  # probability of another language than the stated one
+SPEECH = 1.0  # s without words: the text is cut off
+#: Measures beyond these limits are those of noise: dB, MOS, probability, nats.
+NOISY_BELOW = {"nmf_snr": 10.0, "snr": 10.0, "dnsmos_ovrl": 2.0, "confidence": -0.7}
+NOISY_ABOVE = {"no_speech_probability": 0.5}
+READ = (*range(101), *range(200, 1001, 100), 10**6, 10**9)  # numbers whose words are known
+
+
+def first(samples: Sequence[Sample]) -> list[Sample]:
+    """The same samples: first those that differ most, by kind, PER_KIND of each; then the others
+    in their order. Those that would be shown for nothing else are left out beyond that number."""
+    by_kind: dict[Kind, list[Sample]] = {kind: [] for kind in KINDS}
+    for sample in samples:
+        if any(why.kind == DIFFERS for why in sample.whys) and sample.reference and sample.heard:
+            by_kind[kind_of(sample)].append(sample)
+    leading: list[Sample] = []
+    for kind, members in by_kind.items():
+        for sample in members[:PER_KIND]:
+            sample.whys = [replace(w, kind=f"{DIFFERS}: {kind}") if w.kind == DIFFERS else w
+                           for w in sample.whys]  # fmt: skip
+            leading.append(sample)
+    shown = {id(sample) for sample in leading}
+    others = [sample for sample in samples if id(sample) not in shown]
+    for sample in others:
+        sample.whys = [why for why in sample.whys if why.kind != DIFFERS]
+    return leading + [sample for sample in others if sample.whys]
+
+
+def sections(samples: Sequence[Sample]) -> Iterable[tuple[str, list[int]]]:
+    """(kind of `Why`, places of its samples) of each kind that is there."""
+    for kind in KINDS:
+        name = f"{DIFFERS}: {kind}"
+        places = [n for n, one in enumerate(samples) if any(why.kind == name for why in one.whys)]
+        if places:
+            yield name, places
+
+
+def kind_of(sample: Sample) -> Kind:
+    """What the reference and the recogniser's text of a sample differ in."""
+    reference, heard = sample.reference or "", sample.heard or ""
+    language = scoring.language_of(sample.row["language"], reference, None)
+    said, found = (scoring.words(scoring.normalise(t, language)) for t in (reference, heard))
+    values = sample.measures
+    contradicted = values.get("language_contradiction", 0.0) >= LIKELY
+    if contradicted or _script(reference) != _script(heard):
+        return "language"
+    regions = _regions(said, found)
+    least = max(MOST * sum(region.size for region in regions), 1.0)
+    if sum(region.cut for region in regions) >= least or any(
+        values.get(name, 0.0) >= SPEECH for name in ("speech_after_text", "speech_without_words")
+    ):
+        return "cut"
+    numbers, names = _number_words(language), _names(reference, language) | _names(heard, language)
+    if sum(region.size for region in regions if region.has(numbers)) >= least:
+        return "numbers"
+    if sum(region.size for region in regions if region.has(names)) >= least:
+        return "names"
+    noisy = any(values.get(name, limit) < limit for name, limit in NOISY_BELOW.items()) or any(
+        values.get(name, limit) > limit for name, limit in NOISY_ABOVE.items()
+    )
+    return "noise" if noisy else "words"
+
+
+class Region(NamedTuple):
+    """Words between two that both texts have, in each of them; `edge`: before the first such word,
+    or after the last."""
+
+    said: list[str]
+    found: list[str]
+    edge: bool
+
+    @property
+    def size(self) -> int:
+        return max(len(self.said), len(self.found))
+
+    @property
+    def cut(self) -> int:
+        """Words that only one of the texts has at its start or end."""
+        return self.size if self.edge and not (self.said and self.found) else 0
+
+    def has(self, members: frozenset[str]) -> bool:
+        """Whether one of the words is a member; figures are of all."""
+        return any(
+            word in members or any(map(str.isdigit, word)) for word in self.said + self.found
+        )
+
+
+def _regions(said: list[str], found: list[str]) -> list[Region]:
+    regions: list[Region] = []
+    start, heard = 0, 0
+    end = len(said), len(found)
+    blocks = [e for e in Levenshtein.opcodes(said, found) if e.tag == "equal"]
+    bounds = [(e.src_start, e.dest_start, e.src_end, e.dest_end) for e in blocks]
+    for place, (src, dest, after, heard_after) in enumerate([*bounds, (*end, *end)]):
+        edge = place in (0, len(bounds))
+        regions.append(Region(said[start:src], found[heard:dest], edge and bool(bounds)))
+        start, heard = after, heard_after
+    return [region for region in regions if region.size]
+
+
+@lru_cache(maxsize=64)
+def _number_words(language: str) -> frozenset[str]:
+    """Words in which the language reads numbers, without those of one letter."""
+    words = set[str]()
+    for number in READ:
+        read = scoring.figures_read(str(number), language)
+        words.update(scoring.words(scoring.normalise(read, "")))
+    return frozenset(word for word in words if len(word) > 1 or not word.isascii())
+
+
+def _names(text: str, language: str) -> frozenset[str]:
+    """Words with a capital that begins no sentence; none where most words have one, or where the
+    language writes nouns so."""
+    if language == "de":
+        return frozenset()
+    tokens = text.split()
+    after = ["."] + [token[-1] for token in tokens[:-1]]
+    capital = [
+        t for t, end in zip(tokens, after, strict=True) if t[:1].isupper() and end not in ".!?"
+    ]
+    if 2 * len(capital) > len(tokens):
+        return frozenset()
+    return frozenset(w for token in capital for w in scoring.words(scoring.normalise(token, "")))
+
+
+def _script(text: str) -> str:
+    """The script of most letters, as Unicode names them; kana and Han are one."""
+    names = Counter(unicodedata.name(c, "").split(" ")[0] for c in text if c.isalpha())
+    script = names.most_common(1)[0][0] if names else ""
+    return "CJK" if script in ("HIRAGANA", "KATAKANA") else script

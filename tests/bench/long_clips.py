@@ -1,18 +1,23 @@
 """Long clips and long recordings: whether the text is whole, beside faster-whisper's own two ways.
 
-    UTTERMILL_CORPUS=… python -m tests.bench.long_clips [clips] [recordings] [short] [verdict]
-        [--clips 210] [--seed 0] [--minutes 10] [--only de,es] [--noise 10]
-        [--without-batched] [--json]
+    UTTERMILL_CORPUS=… python -m tests.bench.long_clips
+        [clips] [recordings] [short] [verdict] [holes] [--clips 210] [--seed 0]
+        [--minutes 10] [--only de,es] [--noise 10] [--without-batched] [--json]
 
 clips:      clips of 15 to 30 s made of the corpus's sentences (`speech_mixtures.py`), each heard
             as one utterance: by our backend, by the engine's own loop, by its batched pipeline.
 recordings: short commands, sentences and a talk of 10 minutes each in one file, and the corpus's
             own long files (`long_recordings.py`): the whole line with the default cutting, beside
-            the loop with its VAD filter and the batched pipeline. "Clip by clip" also counts words
-            that went to a neighbouring clip.
+            the loop with its VAD filter and the batched pipeline. "Packaged": the texts that the
+            default rules let through, what they drop counts as deleted; with the seconds of
+            sentences that were dropped, by reason. "Clip by clip" also counts words that went to a
+            neighbouring clip.
 short:      40 LibriSpeech and 50 AISHELL utterances as they are (Chinese forced, simplified).
 verdict:    what `completeness` drops of the texts of those clips: as the first window gives them,
             and after what they leave out was heard again.
+holes:      the same clips, from whose first text one sentence inside was taken, as if Whisper had
+            skipped it: the words are aligned anew, so that they stretch as they do then. Whether
+            the sentence is heard again, or the text dropped; and whole texts that are heard again.
 
 Errors are counted with `tasks.scoring`; a character of a script without spaces is a word. CPU
 seconds are those of this process, which does everything in one thread; all ways share one loaded
@@ -40,10 +45,11 @@ from tasks.asr._whisper import loading, whole_clips
 from tasks.plugins.rules import judge
 from tasks.settings import Plugin
 from tasks.shard_store.chosen_rules import rules_of
-from tests.bench import long_recordings, speech_mixtures, transcribe
-from tests.bench.speech_mixtures import Mixture
+from tests.bench import _holes, long_recordings, speech_mixtures, transcribe
+from tests.bench.speech_mixtures import RATE, Mixture
 
-PARTS = ("clips", "recordings", "short", "verdict")
+PARTS = ("clips", "recordings", "short", "verdict", "holes")
+GONE = 0.25  # of a sentence's words: when fewer are right, nothing was heard for it
 LACKING = 0.15  # of its words: a text that lacks more is not whole
 LEAST = 0.9  # of the words that the loop covers
 GROUP = 12  # clips that one way takes before the next has its turn; batches need several
@@ -106,6 +112,22 @@ def words(text: str, language: str) -> list[str]:
     return scoring.words(normal)
 
 
+def gone(mixture: Mixture, heard: str) -> int:
+    """Sentences of three words or more for which nothing was heard."""
+    said = [words(sentence.text, mixture.language) for sentence in mixture.sentences]
+    every = [word for sentence in said for word in sentence]
+    wrong = set[int]()
+    for edit in Levenshtein.editops(every, words(heard, mixture.language)):
+        if edit.tag != "insert":
+            wrong.add(edit.src_pos)
+    count = first = 0
+    for sentence in said:
+        right = sum(place not in wrong for place in range(first, first + len(sentence)))
+        count += len(sentence) >= 3 and right < GONE * len(sentence)
+        first += len(sentence)
+    return count
+
+
 def ours(model: Any) -> Hear:
     backend = faster_whisper.Backend(faster_whisper.Settings(device="cpu", threads=1), model)
     return lambda group: [
@@ -158,6 +180,7 @@ def summary(
                 "clips": len(mixtures),
                 "wer": round(100 * sum(c.errors for c in counts) / words, 2),
                 "deletions": round(100 * sum(c.deleted for c in counts) / words, 2),
+                "gone": sum(gone(m, text) for m, text in zip(mixtures, way.texts, strict=True)),
                 "under_90": sum(
                     c.covered < LEAST * t.covered for c, t in zip(counts, theirs, strict=True)
                 ),
@@ -173,13 +196,15 @@ def summary(
 
 
 def show(rows: Sequence[dict[str, Any]], reference: str) -> None:
-    print(f"| {rows[0]['part']} | WER % | deletions % | under 90 % of the {reference}'s words "
-          "| CPU s | × | WER % by language |\n|---|---|---|---|---|---|---|")  # fmt: skip
+    print(f"| {rows[0]['part']} | WER % | deletions % | sentences gone "
+          f"| under 90 % of the {reference}'s words | CPU s | × | WER % by language |\n"
+          "|---|---|---|---|---|---|---|---|")  # fmt: skip
     for row in rows:
         languages = ", ".join(f"{code} {wer}" for code, wer in row["by_language"].items())
         print(
-            f"| {row['way']} | {row['wer']} | {row['deletions']} | {row['under_90']} of "
-            f"{row['clips']} | {row['cpu_seconds']} | {row['cpu_ratio']} | {languages} |",
+            f"| {row['way']} | {row['wer']} | {row['deletions']} | {row['gone']} "
+            f"| {row['under_90']} of {row['clips']} | {row['cpu_seconds']} | {row['cpu_ratio']} "
+            f"| {languages} |",
             flush=True,
         )
 
@@ -264,23 +289,36 @@ def recordings(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
 
 
 def _recording(mixture: Mixture, model: Any, args: argparse.Namespace) -> list[dict[str, Any]]:
-    placed: list[long_recordings.Placed] = []
+    heard: list[long_recordings.Heard] = []
 
     def ours(group: Sequence[Mixture]) -> list[str]:
-        placed.extend(long_recordings.line(group[0]))
-        return [" ".join(clip.text for clip in placed)]
+        heard.append(long_recordings.line(group[0]))
+        return [heard[0].text]
 
     ways = [Way("ours", ours), Way("loop", loop(model, vad_filter=True))]
     if not args.without_batched:
         ways.append(Way("batched", batched(model)))
     compare(ways, [mixture])
+    (line,) = heard
+    ways[0].cpu = line.cpu  # without the second run, which only takes the rules
     rows = summary(mixture.name, ways, [mixture], "loop")
     show(rows, "loop")
-    pairs = long_recordings.pairs(mixture, placed)
-    counts = [counted(said, heard, mixture.language) for said, heard in pairs]
-    errors, words = sum(c.errors for c in counts), sum(c.words for c in counts)
-    rows[0]["by_clip"] = round(100 * errors / words, 2)
-    print(f"  ours, clip by clip ({len(placed)} clips): {rows[0]['by_clip']} %", flush=True)
+    language = mixture.language
+    counts = [counted(*pair, language) for pair in long_recordings.pairs(mixture, line.clips)]
+    packaged = counted(mixture.text, line.packaged, language)
+    rows[0] |= {
+        "by_clip": round(100 * sum(c.errors for c in counts) / sum(c.words for c in counts), 2),
+        "packaged": round(100 * packaged.errors / packaged.words, 2),
+        "packaged_gone": gone(mixture, line.packaged),
+        "dropped_seconds": line.dropped,
+    }
+    print(f"  ours, clip by clip ({len(line.clips)} clips): {rows[0]['by_clip']} %\n"
+          f"  ours, packaged ({sum(clip.packaged for clip in line.clips)} clips): "
+          f"{rows[0]['packaged']} %, sentences gone {rows[0]['packaged_gone']}, seconds of "
+          f"sentences dropped {line.dropped or 'none'}", flush=True)  # fmt: skip
+    for clip in line.clips:
+        if not clip.packaged:
+            print(f"  dropped: {clip.start:.1f}-{clip.end:.1f} {clip.text}", flush=True)
     return rows
 
 
@@ -303,23 +341,65 @@ def verdict(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
 
 
 def _judged(heard: Sequence[tuple[Mixture, SpeechClip, Transcript]]) -> dict[str, str]:
-    rules = rules_of("text", (Plugin(use="completeness"),))
     dropped: dict[bool, list[bool]] = {True: [], False: []}
     for mixture, clip, transcript in heard:
         count = counted(mixture.text, transcript.text or "", mixture.language)
-        spoken = speech.within(clip.speech, 0.0, mixture.seconds)
-        values = {
-            "speech_after_text": speech.within(
-                clip.speech, transcript.text_end or 0.0, mixture.seconds
-            ),
-            "words_per_speech_second": count.heard / spoken,
-        }
         lacks = count.words - count.heard > LACKING * count.words
-        dropped[lacks].append(judge(values, rules) is not None)
+        dropped[lacks].append(_incomplete(clip, transcript))
     return {
         "lacking, dropped": f"{sum(dropped[True])} of {len(dropped[True])}",
         "whole, dropped": f"{sum(dropped[False])} of {len(dropped[False])}",
     }
+
+
+def _incomplete(clip: SpeechClip, transcript: Transcript) -> bool:
+    """Whether `completeness` drops a text."""
+    seconds = len(clip.samples) / speech.RATE
+    count = len(words(transcript.text or "", transcript.language or "en"))
+    values = {
+        "speech_after_text": speech.within(clip.speech, transcript.text_end or 0.0, seconds),
+        "words_per_speech_second": count / speech.within(clip.speech, 0.0, seconds),
+    }
+    return judge(values, rules_of("text", (Plugin(use="completeness"),))) is not None
+
+
+def holes(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
+    mixtures = [
+        m for m in speech_mixtures.clips(args.corpus, args.clips, args.seed) if len(m.sentences) > 2
+    ]
+    backend = faster_whisper.Backend(faster_whisper.Settings(device="cpu", threads=1), model)
+    windows = _holes.Skipping(backend._windows, model)
+    backend._windows = windows  # type: ignore[assignment]
+    row = dict.fromkeys(
+        ("clips", "seen", "gone", "gone and kept", "whole", "whole, heard again"), 0
+    )
+    for mixture in mixtures:
+        clip = SpeechClip(mixture.samples)
+        window = windows.first(clip)
+        if gone(mixture, window.heard.text) == 0:
+            row["whole"] += 1
+            row["whole, heard again"] += bool(whole_clips.begun(clip, window).missed())
+        bounds = [(start / RATE, end / RATE) for start, end in mixture.bounds]
+        inside = max(bounds[1:-1], key=lambda span: span[1] - span[0])
+        holed = windows.skip(clip, window, inside)
+        if holed is None or gone(mixture, holed.heard.text) <= gone(mixture, window.heard.text):
+            continue
+        row["clips"] += 1
+        seen = bool(whole_clips.begun(clip, holed).missed())
+        row["seen"] += seen
+        (transcript,) = backend.transcribe([clip])
+        lacking = gone(mixture, transcript.text or "") > gone(mixture, window.heard.text)
+        kept = lacking and not _incomplete(clip, transcript)
+        row["gone"] += lacking
+        row["gone and kept"] += kept
+        if not seen or lacking:
+            longest = max(holed.words or (), key=lambda word: word.end - word.start, default=None)
+            print(f"{mixture.name} {mixture.language}: {'seen' if seen else 'not seen'}, "
+                  f"{'gone' if lacking else 'there'}{', kept' if kept else ''}; skipped "
+                  f"{inside[0]:.1f}-{inside[1]:.1f} s, longest word {longest}",
+                  flush=True)  # fmt: skip
+    print(f"| {row} |", flush=True)
+    return [{"part": "holes", **row}]
 
 
 def main() -> None:
@@ -338,7 +418,13 @@ def main() -> None:
         parser.error("give UTTERMILL_CORPUS or --corpus, and parts of " + ", ".join(PARTS))
     model = loading.load(faster_whisper.Settings(device="cpu", threads=1))
     made: list[dict[str, Any]] = []
-    runs = {"clips": clips, "recordings": recordings, "short": short, "verdict": verdict}
+    runs = {
+        "clips": clips,
+        "recordings": recordings,
+        "short": short,
+        "verdict": verdict,
+        "holes": holes,
+    }
     for part, run in runs.items():
         if part in args.parts:
             made += run(args, model)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import soundfile as sf
 
-from tasks import pipeline
-from tasks.settings import FilterSettings
+from tasks import pipeline, transcribe
+from tasks.settings import FilterSettings, TranscribeSettings
 from tests.bench import speech_mixtures
 from tests.bench.corpus_speech import read
 from tests.bench.speech_mixtures import RATE, Mixture, Sentence
@@ -36,6 +38,25 @@ class Placed:
     start: float
     end: float
     text: str
+    packaged: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What the line heard in a file and what it spent, in CPU s, and the seconds of the file's
+    sentences that it dropped, by reason."""
+
+    clips: list[Placed]
+    cpu: float
+    dropped: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return " ".join(clip.text for clip in self.clips)
+
+    @property
+    def packaged(self) -> str:
+        return " ".join(clip.text for clip in self.clips if clip.packaged)
 
 
 def made(folder: Path, minutes: float) -> list[Mixture]:
@@ -86,9 +107,9 @@ def noisy(mixture: Mixture, snr: float, seed: int = 1) -> Mixture:
     return replace(mixture, name=name, samples=mixture.samples + noise)
 
 
-def line(mixture: Mixture, options: dict[str, Any] | None = None) -> list[Placed]:
-    """What the whole line hears in a file, by its defaults, clip by clip; clips that a verdict on
-    text drops count as heard, since the loop drops nothing either."""
+def line(mixture: Mixture, options: dict[str, Any] | None = None) -> Heard:
+    """What the whole line hears in a file by its defaults, clip by clip, and which of them
+    the default rules on texts let through: these compute nothing, so a second run takes them."""
     with tempfile.TemporaryDirectory() as name:
         source = Path(name) / "in"
         source.mkdir()
@@ -100,10 +121,29 @@ def line(mixture: Mixture, options: dict[str, Any] | None = None) -> list[Placed
             transcribe={"backend": backend, "verdicts": ()},
         )
         job = replace(job, filter=FilterSettings())  # its defaults, not those of the small tests
-        published, _ = pipeline.run_here(job)
-        rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
-        placed = [Placed(row["start"], row["end"], row["hypothesis"]) for row in rows]
-        return sorted(placed, key=lambda one: one.start)
+        transcribe.load(job)  # the loop's model is loaded, too
+        began = time.process_time()
+        every, _ = pipeline.run_here(job)
+        spent = time.process_time() - began
+        rows = pq.read_table(every.path / "utterances.parquet").to_pylist()
+        judged = replace(job, transcribe=TranscribeSettings(backend=job.transcribe.backend))
+        chosen, _ = pipeline.run_here(judged)
+        kept = set(pq.read_table(chosen.path / "utterances.parquet")["id"].to_pylist())
+        ledger = pq.read_table(chosen.path / "ledger.parquet").to_pylist()
+        clips = [Placed(r["start"], r["end"], r["hypothesis"], r["id"] in kept) for r in rows]
+        clips.sort(key=lambda clip: clip.start)
+        return Heard(clips, spent, _dropped(mixture, ledger))
+
+
+def _dropped(mixture: Mixture, ledger: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Seconds of sentences that lie in spans that were dropped or failed, by reason."""
+    seconds: dict[str, float] = defaultdict(float)
+    for row in ledger:
+        if row["outcome"] in ("dropped", "failed"):
+            for start, end in mixture.bounds:
+                shared = min(end / RATE, row["end"]) - max(start / RATE, row["start"])
+                seconds[f"{row['stage']}.{row['reason']}"] += max(0.0, shared)
+    return {reason: round(total, 2) for reason, total in sorted(seconds.items()) if total > 0}
 
 
 def pairs(mixture: Mixture, heard: Sequence[Placed]) -> list[tuple[str, str]]:

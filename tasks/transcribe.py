@@ -178,6 +178,8 @@ def _row(unit: Unit, heard: Transcript, clip: SpeechClip | None) -> TranscriptRo
         "detected_probability": heard.detected_probability,
         "speech_seconds": spoken,
         "speech_after_text": after_text,
+        "speech_without_words_start": None if heard.hole is None else heard.hole[0],
+        "speech_without_words": None if heard.hole is None else heard.hole[1],
         "word_times": None if heard.words is None else [_word(word) for word in heard.words],
     }
     return scoring.scored(row, unit.reference, unit.language)

@@ -3,8 +3,8 @@
 Clips of up to 30 s are transcribed several at once (`_whisper/windows.py`), those of one recording
 in shared windows and one after another (`_whisper/passages.py`), and speech that their texts leave
 out once more (`_whisper/whole_clips.py`). Longer clips go through the engine's long form one at a
-time (`_whisper/long_clips.py`). Clips of a batch have similar lengths and windows of one length; a
-forced language may have its own batch size.
+time (`_whisper/long_clips.py`), and what it leaves out once more, too. Clips of a batch have
+similar lengths and windows of one length; a forced language may have its own batch size.
 
 Nothing is ever downloaded: `model` is `base`, from two PyPI wheels, or a model on this machine.
 """
@@ -214,7 +214,7 @@ class Backend:
                 yield results
                 turn = following
 
-    def _hear(self, turn: list[Told]) -> list[Window | Transcript]:
+    def _hear(self, turn: list[Told]) -> list[Window | Hearing | Transcript]:
         asked, before = [request.asked for request, _ in turn], [context for _, context in turn]
         clip, language = asked[0]
         if is_long(clip):  # it is a turn of its own
@@ -222,8 +222,8 @@ class Backend:
         return list(self._windows.hear(asked, before=before))
 
 
-def _results(request: Request, heard: Window | Transcript) -> Iterator[ClipResult]:
-    if isinstance(heard, Transcript):
+def _results(request: Request, heard: Window | Hearing | Transcript) -> Iterator[ClipResult]:
+    if not isinstance(heard, Window):
         yield from ((index, heard) for index in request.clips)
     elif request.window is None:
         yield from ((index, begun(clip, heard)) for index, clip in request.clips.items())

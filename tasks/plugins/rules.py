@@ -7,7 +7,7 @@ makes `what-if` fast and lets the report draw the thresholds in.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 #: What a rule judges: values by column.
@@ -35,7 +35,8 @@ class Within:
 class Limit:
     """Reject where `column` is below `min` or above `max`; a null measure is never rejected, nor a
     row in which one of `unless` holds. It applies only to rows of `languages`, if any are given,
-    and to none of `other_than`."""
+    and to none of `other_than`. `place`: column with where in the clip the value was found, in s,
+    for the detail of a rejection."""
 
     column: str
     min: float | None = None
@@ -45,6 +46,7 @@ class Limit:
     unless: tuple[Within, ...] = ()
     languages: tuple[str, ...] = ()
     other_than: tuple[str, ...] = ()
+    place: str = ""
 
     def concerns(self, language: str | None) -> bool:
         return (not self.languages or language in self.languages) and (
@@ -107,5 +109,6 @@ def judge(values: Values, rules: Iterable[Rule]) -> Rejection | None:
         if rule.concerns(values.get("language")) and not any(
             within.holds(values) for within in rule.unless
         ):
-            return rejection
+            place = values.get(rule.place)
+            return rejection if place is None else replace(rejection, detail=f"at {place:.1f} s")
     return None

@@ -13,6 +13,7 @@ from tasks.settings import StageSettings, Threshold
 SHARED_COLUMNS = (
     *("text_chars", "wer", "cer", "language_probability", "avg_logprob"),
     *("no_speech_probability", "compression_ratio", "speech_after_text"),
+    "speech_without_words",
     *("words_per_speech_second", "language_vote", "language_contradiction", "recording_speech"),
 )
 

@@ -7,8 +7,9 @@ import pytest
 
 from tasks.asr import SpeechClip, Word
 from tasks.asr._whisper import whole_clips
+from tasks.asr._whisper.holes import Hole, holes
 from tasks.asr._whisper.results import BeamResult, Language, Window
-from tasks.asr._whisper.whole_clips import Hearing, uncovered
+from tasks.asr._whisper.whole_clips import Hearing
 from tasks.base.arrays import RATE
 from tests.helpers.stub_whisper import Ear, Span, heard
 
@@ -25,11 +26,13 @@ def words(*spans: Span) -> tuple[Word, ...]:
 
 
 SENTENCES = ((0.5, 6.0), (7.0, 13.0), (14.0, 20.0))
+#: Speech that one word of a sentence can be.
+SPEECH = ((0.5, 1.5), (7.0, 8.0), (14.0, 15.0))
 
 
 def test_a_text_that_stops_half_way_is_gone_on_with() -> None:
     ear = Ear(SENTENCES, many=1)
-    (found,) = heard(ear, [clip(20.5, *SENTENCES)])
+    (found,) = heard(ear, [clip(20.5, *SPEECH)])
     assert found.text == "w0.5 w7 w14"
     assert found.text_end == pytest.approx(20.0)
     assert ear.searches == [1, 1, 1]
@@ -37,7 +40,7 @@ def test_a_text_that_stops_half_way_is_gone_on_with() -> None:
 
 def test_spans_of_several_clips_share_a_batch() -> None:
     ear = Ear(SENTENCES, many=1)
-    found = heard(ear, [clip(20.5, *SENTENCES)] * 6, batch_size=4)
+    found = heard(ear, [clip(20.5, *SPEECH)] * 6, batch_size=4)
     assert [t.text for t in found] == ["w0.5 w7 w14"] * 6
     assert ear.searches[0] == 4
     assert max(ear.searches) <= 4, "batch_size holds for what is heard again, too"
@@ -47,12 +50,12 @@ def test_spans_of_several_clips_share_a_batch() -> None:
 
 def test_control_without_detected_speech_nothing_is_heard_again() -> None:
     ear = Ear(SENTENCES, many=1)
-    (found,) = heard(ear, [clip(20.5, SENTENCES[0])])
+    (found,) = heard(ear, [clip(20.5, SPEECH[0])])
     assert (found.text, ear.searches) == ("w0.5", [1])
 
 
 def test_what_was_passed_over_comes_in_at_its_place() -> None:
-    hearing = Hearing(clip(20.5, *SENTENCES), Language("en", 0.9))
+    hearing = Hearing(clip(20.5, *SPEECH), Language("en", 0.9))
     ends = words(SENTENCES[0], SENTENCES[2])
     hearing.parts.append((BeamResult("w0.5 w14", -0.2, 0.0, (1, 1)), ends))
     (span,) = hearing.missed()
@@ -76,7 +79,7 @@ def test_what_was_passed_over_comes_in_at_its_place() -> None:
     ],
 )
 def test_what_cannot_be_believed_is_left_out_and_not_asked_for_again(window: Window) -> None:
-    hearing = Hearing(clip(20.5, *SENTENCES[:2]), Language("en", 0.9))
+    hearing = Hearing(clip(20.5, *SPEECH[:2]), Language("en", 0.9))
     hearing.parts.append((BeamResult("w0.5", -0.2, 0.0, (1,)), words(SENTENCES[0])))
     (span,) = hearing.missed()
     hearing.add(span, window)
@@ -100,8 +103,79 @@ def test_words_without_times_are_taken_as_they_are() -> None:
     assert (made.text, made.words, made.text_end) == ("one two", None, None)
 
 
-def test_uncovered_speech_before_between_and_after() -> None:
+def test_holes_before_between_and_after() -> None:
     spoken: tuple[Span, ...] = ((0.0, 2.0), (3.0, 4.0), (5.0, 9.0))
-    assert uncovered(words((3.0, 4.0)), spoken, 9.0) == [(0.0, 3.0), (4.8, 9.0)]
-    assert uncovered(words((0.1, 1.9), (3.0, 4.0), (5.0, 8.5)), spoken, 9.0) == []
-    assert uncovered(words((0.0, 6.0)), spoken, 9.0) == [(6.0, 9.0)]  # cut in running speech
+    assert holes(words((3.0, 4.0)), spoken, 9.0) == [Hole(0.0, 3.0, 2.0), Hole(4.8, 9.0, 4.0)]
+    assert holes(words((0.1, 1.9), (3.0, 4.0), (5.0, 6.8), (6.8, 8.5)), spoken, 9.0) == []
+    assert holes(words((5.0, 6.0)), spoken, 9.0)[-1].span == (6.0, 9.0)  # cut in running speech
+
+
+def named(text: str, start: float, end: float) -> Word:
+    return Word(f" {text}", start, end, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("said", "spans"),
+    [
+        ([named("der", 0.0, 1.0), named("und", 1.0, 7.0), named("so", 7.0, 8.0)], [(1.0, 7.0)]),
+        # Two in a row, and one beside a gap, are one hole; a sound word parts two.
+        ([named("der", 0.0, 3.0), named("und", 3.0, 6.8), named("so", 6.8, 8.0)], [(0.0, 6.8)]),
+        ([named("der", 0.0, 3.0), named("und", 7.0, 8.0)], [(0.0, 7.0)]),
+        (
+            [named("a", 0.0, 3.0), named("und", 3.0, 4.0), named("c", 4.0, 8.0)],
+            [(0.0, 3.0), (4.0, 8.0)],
+        ),
+        # Long words, figures and letters that are said one by one take their time.
+        ([named("Wissenschaftlerinnen", 0.0, 3.0), named("62", 3.0, 5.0)], [(5.0, 8.0)]),
+        ([named("13475274309", 0.0, 8.0)], []),
+        ([named("MISDN", 0.0, 4.5), named("Kasten", 4.5, 6.5), named("Kasten", 6.5, 8.0)], []),
+    ],
+)
+def test_a_word_that_is_stretched_over_speech_is_a_hole(
+    said: list[Word], spans: list[Span]
+) -> None:
+    assert [hole.span for hole in holes(said, [(0.0, 8.0)], 8.0)] == spans
+    assert holes(said, [(0.0, 0.5), (7.5, 8.0)], 8.0) == []  # over silence it is none
+
+
+def stretched() -> Hearing:
+    """A text that skips the sentence from 7 to 13 s: its last word before is stretched over it."""
+    hearing = Hearing(clip(20.0, (0.0, 6.0), (7.0, 13.0), (14.0, 20.0)), Language("en", 0.9))
+    before = [named(f"a{n}", n, n + 1.0) for n in range(5)]
+    after = [named(f"c{n}", n, n + 1.0) for n in range(14, 20)]
+    said = (*before, named("end", 5.0, 14.0), *after)
+    text = "".join(word.word for word in said).strip()
+    hearing.parts.append((BeamResult(text, -0.2, 0.0, (1,) * len(said)), said))
+    return hearing
+
+
+def test_a_sentence_under_a_stretched_word_is_heard_again_in_its_place() -> None:
+    hearing = stretched()
+    (span,) = hearing.missed()
+    assert span == (5.0, 14.0)
+    again = [named("end", 0.0, 1.0), *(named(f"b{n}", n - 5.0, n - 4.0) for n in range(7, 13))]
+    window = Window(BeamResult("…", -0.3, 0.0, (1,) * 7), Language("en"), tuple(again))
+    hearing.add(span, window)
+    made = hearing.transcript(with_words=True)
+    assert made.text == "a0 a1 a2 a3 a4 end b7 b8 b9 b10 b11 b12 c14 c15 c16 c17 c18 c19"
+    assert made.hole == (0.0, 0.0)
+    assert not hearing.missed()
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        Window(BeamResult("end", -0.2, 0.0, (1,)), Language("en"), (named("end", 0.0, 9.0),)),
+        Window(BeamResult("", -0.2, 0.0), Language("en"), ()),
+        Window(BeamResult("a b", -1.4, 0.0, (1, 1)), Language("en"), words((0, 1), (1, 2))),
+    ],
+)
+def test_what_stays_a_hole_is_told_with_its_place(window: Window) -> None:
+    hearing = stretched()
+    hearing.add((5.0, 14.0), window)
+    assert hearing.missed() == []
+    made = hearing.transcript(with_words=False)
+    assert (made.text or "").startswith("a0 a1 a2 a3 a4 end c14")
+    start, missing = made.hole or (0.0, 0.0)
+    assert start == 5.0
+    assert missing == pytest.approx(7.0 - 1.1)

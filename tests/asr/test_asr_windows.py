@@ -241,12 +241,13 @@ def test_long_transcript() -> None:
         " Good  bye.", 10, 40, avg_logprob=-0.4, no_speech_prob=0.4, compression_ratio=1.5,
         tokens=[0] * 14,
     )  # fmt: skip
-    heard = long_clips.transcript([one, two], "en", 0.9)
+    heard = long_clips.joined([one, two])
     assert heard.text == "Hello there. Good bye."
     assert heard.avg_logprob == pytest.approx(-0.35)
-    assert heard.no_speech_probability == pytest.approx(0.3)
-    assert heard.compression_ratio == 1.5
-    assert long_clips.transcript([], "en", None).text == ""
+    assert heard.no_speech == pytest.approx(0.3)
+    assert heard.ratio == 1.5
+    assert len(heard.tokens) == 18
+    assert long_clips.joined([]).text == ""
 
 
 def test_a_piece_ends_where_a_window_would_reach_beyond() -> None:
@@ -284,10 +285,15 @@ def test_a_long_clip_is_heard_in_pieces_of_five_minutes() -> None:
     engine = LongEngine()
     samples = np.repeat(np.arange(900, dtype=np.float32), RATE)
     settings = faster_whisper.Settings(word_timestamps=True)
-    heard = long_clips.Long(engine, settings).hear(SpeechClip(samples), results.Language("en"))
+    long = SpeechClip(samples)
+    long.__dict__["speech"] = ((31.0, 34.0),)  # after the second word
+    hearing = long_clips.Long(engine, settings).hear(long, results.Language("en"))
+    assert hearing.missed() == [(30.8, 58.0)]
+    heard = hearing.transcript(with_words=True)
     assert engine.most == 300 * RATE
     assert [int(n) for n in (heard.text or "").split()] == list(range(0, 900, 29))
     assert heard.text_end == 900
+    assert heard.hole == pytest.approx((30.8, 3.0))
     assert heard.words is not None
     assert [w.start for w in heard.words] == pytest.approx(list(range(0, 900, 29)))
 

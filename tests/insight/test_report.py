@@ -180,7 +180,8 @@ def test_a_reason_names_each_limit_that_has_it(tmp_path: Path) -> None:
     page._explain(asked, steps)
     assert [step["meaning"] for step in steps] == [
         "error_rate_spaced above 0.6 or error_rate_unspaced above 0.8 or wer above 0.5",
-        "speech_after_text above 1 or words_per_speech_second below 0.4",
+        "speech_after_text above 1 or speech_without_words above 1"
+        " or words_per_speech_second below 0.4",
         "",
     ]
 

@@ -263,7 +263,8 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "unless_wer": Entry(THRESHOLD, 0.3),
     },
     "text.completeness": {
-        "max_speech_after_text": NUMBER, "min_words_per_speech_second": NUMBER,
+        "max_speech_after_text": NUMBER, "max_speech_without_words": NUMBER,
+        "min_words_per_speech_second": NUMBER,
         "unless_wer": Entry(THRESHOLD, 0.3),
     },
     "text.compression": {"max": NUMBER, "unless_wer": Entry(THRESHOLD, 0.3)},

@@ -11,7 +11,7 @@ from tasks.asr import SpeechClip, fake
 from tasks.base import shelves
 from tasks.base.errors import ConfigError
 from tasks.base.schema import TRANSCRIPTS
-from tasks.plugins.rules import Limit, Rule, Within, columns, judge
+from tasks.plugins.rules import Limit, Rejection, Rule, Within, columns, judge
 from tasks.settings import Plugin, TranscribeSettings, role
 from tasks.shard_store.text_values import DERIVED
 from tasks.text import ScoredTranscript
@@ -90,6 +90,11 @@ def reason(heard: ScoredTranscript, *verdicts: Plugin) -> str | None:
         ("logprob", {"min": -0.5}, {"avg_logprob": -0.6}, "low_logprob"),
         ("logprob", {"min": None}, {"avg_logprob": -9.0}, None),
         ("logprob", {}, {"avg_logprob": None}, None),
+        ("completeness", {}, {"speech_without_words": 1.0}, None),
+        ("completeness", {}, {"speech_without_words": 1.1}, "text_incomplete"),
+        ("completeness", {}, {"speech_without_words": 3.1, **CLOSE}, None),
+        ("completeness", {"max_speech_without_words": 4}, {"speech_without_words": 3.1}, None),
+        ("completeness", {}, {"speech_without_words": None}, None),  # an earlier release's text
         ("no_speech", {}, {"no_speech_probability": 0.9, "avg_logprob": -1.1}, "no_speech"),
         ("no_speech", {}, {"no_speech_probability": 0.9, "avg_logprob": -1.0}, None),
         ("no_speech", {}, {"no_speech_probability": 0.9, "avg_logprob": None}, "no_speech"),
@@ -120,6 +125,14 @@ def test_a_rejection_names_value_and_threshold() -> None:
     rejection = judge({"language": "en", "language_probability": 0.25}, rules("language"))
     assert rejection is not None
     assert (rejection.value, rejection.threshold) == (0.25, 0.6)
+
+
+def test_a_hole_in_a_text_is_told_with_its_place() -> None:
+    row = {"speech_without_words": 3.14, "speech_without_words_start": 12.76}
+    no = judge(row, rules("completeness"))
+    assert no == Rejection("text_incomplete", 3.14, 1.0, "at 12.8 s")
+    row["speech_without_words_start"] = None  # type: ignore[assignment]
+    assert judge(row, rules("completeness")) == Rejection("text_incomplete", 3.14, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,15 @@ next piece starts with that window: the windows are those of a single pass.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tasks.asr import SpeechClip, Transcript, Word
-from tasks.asr._whisper.results import APPENDED, PREPENDED, Language, ordered
+from tasks.asr import SpeechClip, Word
+from tasks.asr._whisper.results import APPENDED, PREPENDED, BeamResult, Language, ordered
 from tasks.asr._whisper.settings import Settings
+from tasks.asr._whisper.whole_clips import Hearing
 from tasks.asr._whisper.windows import LOOP_RATIO, LOOP_RETRY, SECONDS
 from tasks.base.arrays import RATE, Float32s
 
@@ -35,11 +36,12 @@ class Long:
     model: WhisperModel
     settings: Settings
 
-    def hear(self, clip: SpeechClip, language: Language) -> Transcript:
-        """One transcript. RuntimeError, ValueError or MemoryError when the engine refuses it."""
+    def hear(self, clip: SpeechClip, language: Language) -> Hearing:
+        """The clip's text with the times of its words. RuntimeError, ValueError or MemoryError when
+        the engine refuses it."""
         segments: list[Segment] = []
         words: list[Word] = []
-        ends: list[float] = []
+        aligned = True
         position = 0
         while position < len(clip.samples):
             piece = clip.samples[position : position + PIECE]
@@ -48,16 +50,11 @@ class Long:
             if position + len(piece) < len(clip.samples):
                 window_segments, step = whole_windows(window_segments, len(piece))
             segments += window_segments
-            ends = [position / RATE + segment.end for segment in window_segments] or ends
+            aligned &= all(segment.words is not None for segment in window_segments)
             words += list(_words(window_segments, position / RATE))
             position += step
-        times = ordered(words, len(clip.samples) / RATE) if self.settings.word_timestamps else None
-        return replace(
-            transcript(segments, language.code, language.probability, times),
-            text_end=min(max(ends, default=0.0), len(clip.samples) / RATE),
-            detected_language=language.detected,
-            detected_probability=language.detected_probability,
-        )
+        in_order = ordered(words, len(clip.samples) / RATE)
+        return Hearing(clip, language, [(joined(segments), in_order)], aligned)
 
     def _piece(self, samples: Float32s, language: str) -> list[Segment]:
         segments = self._segments(samples, language)
@@ -67,6 +64,13 @@ class Long:
         return segments
 
     def _segments(self, samples: Float32s, language: str, **options: Any) -> list[Segment]:
+        """Those of a piece, without words if the engine cannot align them."""
+        try:
+            return self._timed(samples, language, word_timestamps=True, **options)
+        except IndexError:  # as in `results.aligned`
+            return self._timed(samples, language, word_timestamps=False, **options)
+
+    def _timed(self, samples: Float32s, language: str, **options: Any) -> list[Segment]:
         segments, _ = self.model.transcribe(
             samples.astype(np.float32, copy=False),
             language=language,
@@ -75,7 +79,6 @@ class Long:
             condition_on_previous_text=False,  # else a loop continues to the end
             vad_filter=False,
             initial_prompt=self.settings.prompt_of(language),
-            word_timestamps=self.settings.word_timestamps,
             prepend_punctuations=PREPENDED,
             append_punctuations=APPENDED,
             **options,
@@ -96,31 +99,22 @@ def whole_windows(segments: list[Segment], samples: int) -> tuple[list[Segment],
     return kept, min(max(samples - WINDOW, last), samples)
 
 
-def transcript(
-    segments: list[Segment],
-    language: str,
-    probability: float | None,
-    words: tuple[Word, ...] | None = None,
-) -> Transcript:
-    """The engine's segments as one transcript; the engine itself leaves out silent windows.
+def joined(segments: list[Segment]) -> BeamResult:
+    """The engine's segments as one result; the engine itself leaves out silent windows.
 
     Log-probability: mean over tokens; no-speech: mean over time; compression ratio: the worst
     window's, since that of a long text grows with its length.
     """
     if not segments:
-        return Transcript("", language, probability, no_speech_probability=1.0, words=words)
+        return BeamResult("", 0.0, 1.0)
     tokens = [len(s.tokens) + 1 for s in segments]
     seconds = [max(s.end - s.start, 1e-3) for s in segments]
-    return Transcript(
-        text=" ".join("".join(s.text for s in segments).split()),
-        language=language,
-        language_probability=probability,
-        avg_logprob=float(np.average([s.avg_logprob for s in segments], weights=tokens)),
-        no_speech_probability=float(
-            np.average([s.no_speech_prob for s in segments], weights=seconds)
-        ),
-        compression_ratio=max(s.compression_ratio for s in segments),
-        words=words,
+    return BeamResult(
+        " ".join("".join(s.text for s in segments).split()),
+        float(np.average([s.avg_logprob for s in segments], weights=tokens)),
+        float(np.average([s.no_speech_prob for s in segments], weights=seconds)),
+        tuple(token for s in segments for token in s.tokens),
+        max(s.compression_ratio for s in segments),
     )
 
 

@@ -31,8 +31,10 @@ PASSAGE_SECONDS = 8 * WINDOW_SECONDS
 #: Most tokens of the text before a window. The engine searches prompts of one length together.
 TOKENS = 128
 
-#: Mean log-probability below which an utterance is transcribed again by itself.
+#: Mean log-probability below which an utterance is transcribed again by itself, and its least
+#: length: of shorter ones, whose neighbours help most, those heard alone were the worse.
 DOUBTFUL = -0.6
+DOUBTED_SECONDS = 2.0
 LEAST_PROBABILITY = 1e-6
 REACH = 0.3  # s that a phrase may reach into a neighbour of its utterance
 
@@ -121,10 +123,10 @@ def is_long(clip: SpeechClip) -> bool:
     return len(clip.samples) > SECONDS * RATE
 
 
-def told_after(window: Window | Transcript, before: Context | None) -> Context | None:
-    """What the window after this one is told; None where this one failed or its text is of no
-    use."""
-    if isinstance(window, Transcript):
+def told_after(window: Window | Hearing | Transcript, before: Context | None) -> Context | None:
+    """What the window after this one is told; None where this one failed, was a long clip, or its
+    text is of no use."""
+    if not isinstance(window, Window):
         return None
     heard = window.heard
     if heard.silent or heard.ratio > LOOP_RATIO or heard.avg_logprob < SILENCE_LOGPROB:
@@ -156,9 +158,8 @@ def apart(
         if spoken.code != window.language.code:
             hearing.language, hearing.foreign, hearing.again = spoken, True, True
             continue
-        sure = bool(words) and heard.avg_logprob >= DOUBTFUL
-        complete = not hearing.uncovered() and not hearing.drawn_out()
-        hearing.again = not (usable and sure and complete)
+        unsure = bool(words) and heard.avg_logprob < DOUBTFUL and hearing.seconds >= DOUBTED_SECONDS
+        hearing.again = not (usable and words and not unsure and not hearing.holes())
     return hearings
 
 

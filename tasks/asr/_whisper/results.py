@@ -44,10 +44,14 @@ class BeamResult:
     avg_logprob: float
     no_speech: float
     tokens: tuple[int, ...] = ()
+    worst_ratio: float | None = None
 
     @property
     def ratio(self) -> float:
-        """Bytes of UTF-8 per byte of its zlib stream; 0 for no text."""
+        """Bytes of UTF-8 per byte of its zlib stream, 0 for no text; of several windows the worst
+        one's."""
+        if self.worst_ratio is not None:
+            return self.worst_ratio
         data = self.text.encode()
         return len(data) / len(zlib.compress(data))
 

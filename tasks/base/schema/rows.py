@@ -158,6 +158,8 @@ class TranscriptRow(ScoresRow):
     language_probability: NotRequired[float | None]
     speech_seconds: NotRequired[float | None]
     speech_after_text: NotRequired[float | None]
+    speech_without_words: NotRequired[float | None]
+    speech_without_words_start: NotRequired[float | None]
     word_times: NotRequired[list[WordRow] | None]
     reference: NotRequired[str | None]
     reference_normalised: NotRequired[str | None]

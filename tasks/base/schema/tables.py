@@ -158,6 +158,8 @@ TRANSCRIPTS = pa.schema(
         *SCORES,
         column("speech_seconds", F64, "speech that the voice detector finds in the clip", "s"),
         column("speech_after_text", F64, "the part of it behind the last word", "s"),
+        column("speech_without_words", F64, "most of it in one stretch that no word covers", "s"),
+        column("speech_without_words_start", F64, "where in the clip that stretch begins", "s"),
         column("word_times", pa.list_(WORD), "words of `raw_text`; null: not asked for", "s"),
         column("reference", S, "the source's text, clean, that errors were counted against"),
         column("reference_normalised", S, "the same as it is compared"),

@@ -44,14 +44,17 @@ def first(samples: Sequence[Sample]) -> list[Sample]:
     leading: list[Sample] = []
     for kind, members in by_kind.items():
         for sample in members[:PER_KIND]:
-            sample.whys = [replace(w, kind=f"{DIFFERS}: {kind}") if w.kind == DIFFERS else w
-                           for w in sample.whys]  # fmt: skip
+            sample.whys = [_named(why, kind) for why in sample.whys]
             leading.append(sample)
     shown = {id(sample) for sample in leading}
     others = [sample for sample in samples if id(sample) not in shown]
     for sample in others:
         sample.whys = [why for why in sample.whys if why.kind != DIFFERS]
     return leading + [sample for sample in others if sample.whys]
+
+
+def _named(why: Why, kind: Kind) -> Why:
+    return replace(why, kind=f"{DIFFERS}: {kind}") if why.kind == DIFFERS else why
 
 
 def sections(samples: Sequence[Sample]) -> Iterable[tuple[str, list[int]]]:
@@ -67,12 +70,12 @@ def kind_of(sample: Sample) -> Kind:
     """What the reference and the recogniser's text of a sample differ in."""
     reference, heard = sample.reference or "", sample.heard or ""
     language = scoring.language_of(sample.row["language"], reference, None)
-    said, found = (scoring.words(scoring.normalise(t, language)) for t in (reference, heard))
+    texts = (scoring.words(scoring.normalise(text, language)) for text in (reference, heard))
     values = sample.measures
     contradicted = values.get("language_contradiction", 0.0) >= LIKELY
     if contradicted or _script(reference) != _script(heard):
         return "language"
-    regions = _regions(said, found)
+    regions = _regions(*texts)
     least = max(MOST * sum(region.size for region in regions), 1.0)
     if sum(region.cut for region in regions) >= least or any(
         values.get(name, 0.0) >= SPEECH for name in ("speech_after_text", "speech_without_words")
@@ -93,36 +96,36 @@ class Region(NamedTuple):
     """Words between two that both texts have, in each of them; `edge`: before the first such word,
     or after the last."""
 
-    said: list[str]
-    found: list[str]
+    spoken: list[str]
+    heard: list[str]
     edge: bool
 
     @property
     def size(self) -> int:
-        return max(len(self.said), len(self.found))
+        return max(len(self.spoken), len(self.heard))
 
     @property
     def cut(self) -> int:
         """Words that only one of the texts has at its start or end."""
-        return self.size if self.edge and not (self.said and self.found) else 0
+        return self.size if self.edge and not (self.spoken and self.heard) else 0
 
     def has(self, members: frozenset[str]) -> bool:
         """Whether one of the words is a member; figures are of all."""
         return any(
-            word in members or any(map(str.isdigit, word)) for word in self.said + self.found
+            word in members or any(map(str.isdigit, word)) for word in self.spoken + self.heard
         )
 
 
-def _regions(said: list[str], found: list[str]) -> list[Region]:
+def _regions(spoken: list[str], heard: list[str]) -> list[Region]:
     regions: list[Region] = []
-    start, heard = 0, 0
-    end = len(said), len(found)
-    blocks = [e for e in Levenshtein.opcodes(said, found) if e.tag == "equal"]
-    bounds = [(e.src_start, e.dest_start, e.src_end, e.dest_end) for e in blocks]
-    for place, (src, dest, after, heard_after) in enumerate([*bounds, (*end, *end)]):
-        edge = place in (0, len(bounds))
-        regions.append(Region(said[start:src], found[heard:dest], edge and bool(bounds)))
-        start, heard = after, heard_after
+    first, heard_first = 0, 0
+    equal = [block for block in Levenshtein.opcodes(spoken, heard) if block.tag == "equal"]
+    bounds = [(b.src_start, b.dest_start, b.src_end, b.dest_end) for b in equal]
+    ends = len(spoken), len(heard)
+    for place, (last, heard_last, after, heard_after) in enumerate([*bounds, (*ends, *ends)]):
+        edge = bool(bounds) and place in (0, len(bounds))
+        regions.append(Region(spoken[first:last], heard[heard_first:heard_last], edge))
+        first, heard_first = after, heard_after
     return [region for region in regions if region.size]
 
 

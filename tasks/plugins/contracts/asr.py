@@ -59,8 +59,10 @@ class Word:
 class Transcript:
     """A recogniser's result. Probabilities in 0..1; `avg_logprob` in nats per token; None: unknown.
     `text` is None if no recogniser ran, `words` if no times were requested. `text_end`: where the
-    last word ends, in seconds. `detected_language`: the recogniser's own choice, which a forced
-    language overrules. `error`: why this clip was refused."""
+    last word ends, in seconds. `hole`: where the longest stretch begins whose speech no word
+    accounts for, and the seconds of that speech, (0, 0) if there is none. `detected_language`: the
+    recogniser's own choice, which a forced language overrules. `error`: why this clip was
+    refused."""
 
     text: str | None
     language: str | None = None
@@ -71,6 +73,7 @@ class Transcript:
     error: str | None = None
     words: tuple[Word, ...] | None = None
     text_end: float | None = None
+    hole: tuple[float, float] | None = None
     detected_language: str | None = None
     detected_probability: float | None = None
 

@@ -255,6 +255,25 @@ def test_a_passage_is_divided_into_full_windows(lengths: list[int]) -> None:
         assert after is window or seconds + more > WINDOW_SECONDS
 
 
+def test_pauses_of_a_window_murmur_as_faintly_as_its_quietest_place() -> None:
+    rng = np.random.default_rng(7)
+    loud, quiet = (np.float32(level) for level in (0.1, 0.001))
+    speech = rng.standard_normal(5 * RATE).astype(np.float32) * loud
+    speech[2 * RATE : 3 * RATE] *= quiet / loud
+    pause = np.zeros(RATE, np.float32)
+    bounds = ((0, 5 * RATE), (6 * RATE, 11 * RATE), (12 * RATE, 12 * RATE))
+    passage = SharedWindow(np.concatenate([speech, pause, speech, pause]), bounds)
+    ((_, window),) = divided(passage)
+    murmur = window.samples[5 * RATE : 6 * RATE]
+    assert float(np.sqrt(np.mean(murmur**2))) == pytest.approx(quiet, rel=0.1)
+    assert np.array_equal(window.samples[: 5 * RATE], speech)
+    assert np.array_equal(window.samples, divided(passage)[0][1].samples)
+    # Where an utterance is digital silence itself, there is still a trace of it.
+    ((_, window),) = divided(replace(passage, samples=np.zeros_like(passage.samples)))
+    assert 0 < float(np.abs(window.samples[5 * RATE : 6 * RATE]).max()) < 1e-3
+    assert not window.samples[: 5 * RATE].any()
+
+
 def test_a_window_is_told_what_was_said_before_it() -> None:
     clips = clips_of(shared(*[14.0] * 5), speech=0.0)
     ear = Ear(LONG)

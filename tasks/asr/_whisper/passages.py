@@ -12,7 +12,7 @@ by themselves (`whole_clips.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import log
 
@@ -22,7 +22,7 @@ from tasks.asr import SharedWindow, SpeechClip, Transcript, Word
 from tasks.asr._whisper.results import SILENCE_LOGPROB, BeamResult, Context, Window
 from tasks.asr._whisper.whole_clips import Hearing
 from tasks.asr._whisper.windows import LOOP_RATIO, SECONDS, ForcedClip
-from tasks.base.arrays import RATE
+from tasks.base.arrays import RATE, Float32s
 from tasks.speech import Span
 
 #: Most audio of a window of several utterances, s: 30 less the silence that follows it.
@@ -36,6 +36,8 @@ TOKENS = 128
 DOUBTFUL = -0.6
 DOUBTED_SECONDS = 2.0
 LEAST_PROBABILITY = 1e-6
+FRAME = RATE // 50  # samples in which the level of an utterance is taken
+FAINTEST = 3e-5  # RMS of the noise between utterances, at least: -90 dB of full scale
 REACH = 0.3  # s that a phrase may reach into a neighbour of its utterance
 
 
@@ -115,8 +117,26 @@ def divided(passage: SharedWindow) -> list[tuple[range, SharedWindow]]:
     for places in divisions:
         first, last = bounds[places[0]][0], bounds[places[-1]][1]
         moved = tuple((bounds[n][0] - first, bounds[n][1] - first) for n in places)
-        windows.append((places, SharedWindow(passage.samples[first:last], moved)))
+        samples = _murmuring(passage.samples[first:last], moved)
+        windows.append((places, SharedWindow(samples, moved)))
     return windows
+
+
+def _murmuring(samples: Float32s, bounds: Sequence[tuple[int, int]]) -> Float32s:
+    """The samples of a window with faint noise between its utterances, as loud as their quietest
+    place: Whisper mishears more words beside digital silence, which no recording has."""
+    levels = [_quietest(samples[start:end]) for start, end in bounds if end - start >= FRAME]
+    noise = np.random.default_rng(0).standard_normal(len(samples), np.float32)
+    murmuring = noise * np.float32(max(min(levels, default=0.0), FAINTEST))
+    for start, end in bounds:
+        murmuring[start:end] = samples[start:end]
+    return murmuring
+
+
+def _quietest(samples: Float32s) -> float:
+    """RMS of the quietest twentieth of an utterance's frames."""
+    frames = samples[: len(samples) // FRAME * FRAME].reshape(-1, FRAME)
+    return float(np.quantile(np.sqrt(np.square(frames).mean(axis=1)), 0.05))
 
 
 def is_long(clip: SpeechClip) -> bool:

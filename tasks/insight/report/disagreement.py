@@ -19,7 +19,7 @@ from rapidfuzz.distance import Levenshtein
 
 from tasks import scoring
 from tasks.insight.report.samples import Sample
-from tasks.insight.report.uncertain_clips import DIFFERS
+from tasks.insight.report.uncertain_clips import DIFFERS, Why
 
 Kind = Literal["language", "cut", "numbers", "names", "noise", "words"]
 #: In this order, which is that of their certainty: the first that fits counts.

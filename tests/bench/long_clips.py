@@ -358,6 +358,7 @@ def _incomplete(clip: SpeechClip, transcript: Transcript) -> bool:
     count = len(words(transcript.text or "", transcript.language or "en"))
     values = {
         "speech_after_text": speech.within(clip.speech, transcript.text_end or 0.0, seconds),
+        "speech_without_words": transcript.hole[1] if transcript.hole else None,
         "words_per_speech_second": count / speech.within(clip.speech, 0.0, seconds),
     }
     return judge(values, rules_of("text", (Plugin(use="completeness"),))) is not None

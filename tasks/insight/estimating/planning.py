@@ -11,7 +11,7 @@ from tasks import corpus, plugins, shard
 from tasks.base.schema import RecordingRow
 from tasks.filter import todo as cuts_lacking
 from tasks.insight.estimating import removal_refusal, rewritten_clips, speaker_cap_forecast
-from tasks.insight.estimating.changes import Causes, Change, divided_since
+from tasks.insight.estimating.changes import Causes, Change, found_since
 from tasks.insight.estimating.expected import Expected, lengths
 from tasks.insight.estimating.speaker_cap_forecast import PassingClips
 from tasks.publish import in_memory_version, safeguards
@@ -85,14 +85,14 @@ class Plan:
 def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = True) -> Plan:
     """The work of a run of `job`; `before` is the job of the newest run, None before the first.
     `headers`: whether the lengths of new recordings are read. `listing`: whether the sources are
-    listed; otherwise they count as holding what the last run divided there."""
+    listed; otherwise they count as holding what the last run found there."""
     index = Index(job.out)
     index.warn_of_foreign()
     surveyed, listed = _surveyed(job, index, listing)
     shards = manifest.shards(job.out)
     newest = versions.newest(job.out)
     described = versions.described(newest) if newest else None
-    causes = Causes.of(divided_since(job, before, described), job)
+    causes = Causes.of(found_since(job, before, described), job)
     scan = _Scan(job, before, causes)
     # Without a version every clip is packaged, also where the stages before lack nothing.
     chosen_anew = newest is None or speaker_cap_forecast.may_choose_others(job, before, described)
@@ -123,7 +123,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
 
 
 def _surveyed(job: Job, index: Index, listing: bool) -> tuple[Survey, AsListed]:
-    """The sources compared with what OUT knows; without `listing`, as the last run divided them."""
+    """The sources compared with what OUT knows; without `listing`, as the last run found them."""
     # No wait for files that may still be growing: of those, nothing is read.
     quick = replace(job, shard=job.shard.model_copy(update={"settle_seconds": 0.0}))
     with temporary.scratch() as home:

@@ -109,9 +109,9 @@ def _of_calls(folder: Path) -> Iterator[Sample]:
         return
     calls = tables.read(folder / metrics.NAME)
     for stage in sorted(pc.unique(calls["stage"]).to_pylist()):
-        own = calls.filter(pc.equal(calls["stage"], stage))
+        of_stage = calls.filter(pc.equal(calls["stage"], stage))
         sums = {
-            name: pc.sum(own[name]).as_py() or 0.0
+            name: pc.sum(of_stage[name]).as_py() or 0.0
             for name in ("queue_seconds", "wall_seconds", "audio_seconds")
         }
         yield f"{RUN}queue_seconds", {"stage": stage}, sums["queue_seconds"]
@@ -142,14 +142,14 @@ def _text(samples: Iterable[Sample], former: Iterable[str]) -> str:
     """The exposition format of Prometheus: each metric's meaning, type and samples together."""
     by_name: dict[str, list[str]] = {name: [] for name in METRICS}
     for name, labels, value in samples:
-        told = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-        by_name[name].append(f"{name}{{{told}}} {value:.15g}" if told else f"{name} {value:.15g}")
+        pairs = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+        by_name[name].append(f"{name}{{{pairs}}} {value:.15g}" if pairs else f"{name} {value:.15g}")
     for line in former:
         by_name.setdefault(line.partition("{")[0].partition(" ")[0], []).append(line)
     lines: list[str] = []
-    for name, own in by_name.items():
-        if own and name in METRICS:
-            lines += [f"# HELP {name} {METRICS[name][1]}", f"# TYPE {name} gauge", *own]
+    for name, values in by_name.items():
+        if values and name in METRICS:
+            lines += [f"# HELP {name} {METRICS[name][1]}", f"# TYPE {name} gauge", *values]
     return "\n".join(lines) + "\n"
 
 

@@ -49,15 +49,15 @@ async def set_up(deployment: UUID, name: str, url: str | None) -> None:
             await client.delete_automation(automation.id)
         if url is None:
             try:
-                known = await client.read_block_document_by_name(block, "webhook")
-                await client.delete_block_document(known.id)
+                webhook = await client.read_block_document_by_name(block, "webhook")
+                await client.delete_block_document(webhook.id)
             except ObjectNotFound:
                 pass
             return
         # A webhook's type may not be known to a server that was just made.
         await Webhook.aregister_type_and_schema(client=client)
-        webhook = Webhook(url=url, headers={"Content-Type": "application/json"})
-        document = await webhook.save(block, overwrite=True, client=client)
+        posting = Webhook(url=url, headers={"Content-Type": "application/json"})
+        document = await posting.save(block, overwrite=True, client=client)
         await client.create_automation(
             AutomationCore(
                 name=called,

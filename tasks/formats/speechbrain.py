@@ -43,8 +43,8 @@ write, check = _wavs.write, _wavs.check
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """The manifest of each split."""
-    known = tables.schema(home / UTTERANCES_FILE).names
-    for split, clips in _lists.clips(shards, home, [name for name in LISTED if name in known]):
+    columns = tables.schema(home / UTTERANCES_FILE).names
+    for split, clips in _lists.clips(shards, home, [name for name in LISTED if name in columns]):
         path = home / "speechbrain" / f"{split}.json"
         with path.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{line}\n" for line in _lines(clips))

@@ -144,11 +144,13 @@ class PackageSettings(StageSettings):
         None,
         "Package only clips of these: {speaker: […], dataset: […], language: […]}; of several "
         "kinds, those that all of them name. The others are `not_chosen` in the ledger.",
+        title="Only",
     )
     without: ClipChoice | None = Threshold(
         None,
         "Package no clip of these: {speaker: […], dataset: […], language: […]}; of several kinds, "
         "none that any of them names.",
+        title="Without",
     )
     max_hours_per_speaker: float | None = Threshold(
         None,

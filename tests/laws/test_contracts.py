@@ -114,7 +114,11 @@ def test_a_format_depends_on_columns_that_there_are(use: str) -> None:
     asked = plugins.FORMATS.load(use)
     unknown = set(asked.COLUMNS) - set(schema.UTTERANCES.names)
     assert not set(asked.COLUMNS) & set(LAYOUT_COLUMNS)
-    unknown -= {"sha256_enhanced", *map(enhanced.after, plugins.columns("filters", "dnsmos"))}
+    unknown -= {
+        "sha256_enhanced",
+        "audio_is",
+        *map(enhanced.after, plugins.columns("filters", "dnsmos")),
+    }
     if unknown and not hasattr(plugins.module("formats", use), "derived"):
         assert unknown <= {
             column

@@ -62,7 +62,9 @@ def test_named_speakers_are_kept_apart(site: Site) -> None:
     pattern = {"pattern": "^(?P<speaker>[^/]+)/"}
     package = {"splits": {"dev": 0.3}}
     file = site.settings("some", sources=source(site, speaker=pattern), package=package)
-    plan = site.command("plan", file).result["stated"]
+    planned = site.command("plan", file)
+    assert planned.code == 0, planned.error
+    plan = planned.result["stated"]
     assert [sentence.partition(":")[0] for sentence in plan] == [
         "Paths name the speaker of 6 of 7 recordings of the source 'c'",
         "1 of 7 recordings of the source 'c' does not say who speaks",

@@ -240,7 +240,7 @@ def test_run_warns_each_time(
         assert f"warning: {warning}" in told.err.replace("\n", " ")
         assert f"warning: {warning}" in shown(result)
         assert "would drop 1 of 4 clips" in markdown(tmp_path, 1.0, (), result)
-        (folder,) = sorted((tmp_path / "out" / "runs").glob("*"))[-1:]
+        (folder,) = sorted((tmp_path / "out" / "runs").glob("r*"))[-1:]
         assert json.loads((folder / "summary.json").read_text())["reader_drops"] == [entry]
         page = (folder / "report.html").read_text()
         assert "would drop 1 of 4 clips of split train" in page

@@ -7,6 +7,7 @@ import io
 import os
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from typing import BinaryIO, TypeVar, cast
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from tasks import storage
 from tasks.base.errors import ItemError
-from tasks.recording import Locator
+from tasks.recording import Locator, stream_copy, zip_member
 from tasks.recording.parquet_tables import Table
 from tasks.recording.unreachable import item_error
 from tasks.storage import redirects, regular, urls
@@ -151,12 +152,50 @@ def as_file(locator: Locator) -> BinaryIO:
     """
     if locator.row is not None:
         return Held(_parquet_cell(locator))  # type: ignore[return-value]
+    if locator.packing == "zip":
+        return _zipped(locator)
+    if locator.packing is not None:
+        return _unpacked_member(locator)
     if locator.offset is not None:
         length = locator.length
         if storage.is_url(locator.path):
             return _fetched(locator.path, locator.offset, length)
         return SubFile(locator.path, locator.offset, TO_THE_END if length is None else length)  # type: ignore[return-value]
     return open_regular(locator.path)
+
+
+def unpacked(path: str, packing: str) -> stream_copy.Unpacked:
+    """A compressed tar as it is unpacked: seekable; `stream_copy` says what that takes."""
+    try:
+        return stream_copy.opened(path, packing, open_regular)
+    except FileNotFoundError as error:
+        raise ItemError("missing", "not there") from error
+    except OSError as error:
+        raise item_error(error) from error
+
+
+def _unpacked_member(locator: Locator) -> BinaryIO:
+    """A member of a compressed tar. ItemError if its end cannot be reached."""
+    file = unpacked(locator.path, locator.packing or "")
+    start, length = locator.offset or 0, locator.length or 0
+    if file.reached(start + length) < start + length:
+        raise file.wrong or ItemError("truncated", "the archive ends within it")
+    return Window(file, start, length)  # type: ignore[arg-type,return-value]
+
+
+def _zipped(locator: Locator) -> BinaryIO:
+    """A member of a ZIP archive, checked against its checksum."""
+    if storage.is_url(locator.path):
+        length = zip_member.HEADERS + (locator.length or 0)
+        file, locator = _fetched(locator.path, locator.offset, length), replace(locator, offset=0)
+    else:
+        file = open_regular(locator.path)
+    try:
+        return zip_member.opened(file, locator)
+    except OSError as error:
+        raise item_error(failure(file) or error) from error
+    finally:
+        file.close()
 
 
 def open_regular(path: str) -> BinaryIO:

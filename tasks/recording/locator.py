@@ -21,6 +21,9 @@ class Locator:
     None: all of them. `or_only`: where the file has one channel, it is the one that is meant.
     `apart` (the setting, apart or auto) and `every_track`: the file is to be divided when it is
     probed. `silenced`: samples that are NaN or infinite are read as zero; None: they are an error.
+    `packing`: `zip`, `gzip` or `zstd`.
+    Of a ZIP archive, `offset` is where the member's header is and `length` its bytes there; it
+    holds `unpacked` bytes of the checksum `crc`. In a compressed tar, both count unpacked bytes.
     """
 
     path: str
@@ -34,6 +37,9 @@ class Locator:
     apart: str | None = None
     every_track: bool | None = None
     silenced: bool | None = None
+    packing: str | None = None
+    unpacked: int | None = None
+    crc: int | None = None
 
     def dumps(self) -> str:
         """JSON without the fields that are None."""

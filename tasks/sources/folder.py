@@ -1,4 +1,4 @@
-"""A folder of audio files, at any depth, with the texts beside them; or one audio file.
+"""A folder of audio files and archives, at any depth, with the texts beside; or one such file.
 
 Recordings come in the byte order of their relative paths, under a URL too. Links to files are
 followed, and links to folders unless that would visit a folder twice: a link into the tree itself
@@ -29,8 +29,9 @@ from tasks.recording.names import display_text, recording_name, safe_name
 from tasks.settings import SourceSettings, StageSettings
 from tasks.settings.base import WORDS
 from tasks.sources import _text_encoding
+from tasks.sources._archives import Archive, is_archive
 from tasks.sources._beside.choice import Texts, TextsSettings
-from tasks.sources._beside.folders import AHEAD, FolderTexts
+from tasks.sources._beside.folders import AHEAD, FolderTexts, ReadFile
 from tasks.sources._lists import failed, of_file
 from tasks.sources._objects import Object, walk
 from tasks.sources._paths import RESULTS, is_results, results_above, skip_reason, source_root
@@ -39,12 +40,12 @@ from tasks.storage.local import stat_guard
 
 #: Kinds of sources that read one file, by its ending.
 _KINDS = {
-    ".tar": "tar",
     ".jsonl": "jsonl",
     ".parquet": "hf_parquet",
     **dict.fromkeys((".csv", ".tsv", ".json"), "table"),
 }
-_PACKED = (".zip", ".7z", ".rar", ".gz", ".tgz", ".bz2", ".xz", ".zst")
+_PACKED = (".7z", ".rar", ".gz", ".bz2", ".xz", ".zst")
+OTHER_ENDING = "extension"  # a file is left aside for it
 MOST_LOOKED = 50_000  # entries that are looked at to find branches
 
 #: A folder's relative path with its `/`, and whether what lies below belongs to it.
@@ -89,6 +90,11 @@ class Settings(SourceSettings):
     system_folders: bool = Field(
         False, description="Also read what lies in recycle bins, snapshots and thumbnail folders."
     )
+    archives: bool = Field(
+        True,
+        description="Read what lies in .zip, .tar, .tar.gz, .tgz and .tar.zst, in place; off: they "
+        "are skipped.",
+    )
 
 
 def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
@@ -112,6 +118,8 @@ def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
     name = os.path.basename(root)
     if stat.S_ISREG(status.st_mode) and known(name):
         return _alone(root, _recording(name, root, status), settings)
+    if stat.S_ISREG(status.st_mode) and _reads(name, settings):
+        return _archive(name, root, settings)
     raise ConfigError(
         f"source {display_text(settings.path)!r} is neither a folder nor an audio file{_hint(root)}"
     )
@@ -184,7 +192,7 @@ def _walk_apart(
             if reason := skip_reason(entry.name, settings.system_folders):
                 yield Ignored(recording_name(relative), reason)
             elif not _is_folder(entry):
-                yield _file(relative, entry, texts, settings)
+                yield from _files(relative, entry, texts, settings)
             elif entry.is_symlink() or os.stat(entry.path).st_dev != status.st_dev:
                 raise _Linked
             elif deep:
@@ -200,7 +208,7 @@ def _unlisted(relative: str, path: str, error: OSError) -> Recording:
 def _objects(root: str, settings: Settings) -> Iterator[Recording | Ignored]:
     if settings.texts == "none":
         for entry in walk(root, settings.system_folders):
-            yield entry if isinstance(entry, Ignored) else _of_object(entry, None, settings)
+            yield from [entry] if isinstance(entry, Ignored) else _of_object(entry, None, settings)
         return
     listed = list(walk(root, settings.system_folders))
     names: dict[str, list[str]] = {}
@@ -219,41 +227,52 @@ def _objects(root: str, settings: Settings) -> Iterator[Recording | Ignored]:
         for above, those in near.items():
             if above not in folders:
                 home = f"{root}/{above}/" if above else f"{root}/"
-                folders[above] = _texts(home, names.pop(above), settings)
+                folders[above] = _texts(home, names.pop(above), settings=settings)
             if texts := folders[above]:
                 texts.ahead(those)
         for entry in block:
             if isinstance(entry, Ignored):
                 yield entry
             else:
-                yield _of_object(entry, folders[entry.relative.rpartition("/")[0]], settings)
+                texts = folders[entry.relative.rpartition("/")[0]]
+                yield from _of_object(entry, texts, settings)
 
 
-def _of_object(entry: Object, texts: FolderTexts | None, settings: Settings) -> Recording | Ignored:
+def _of_object(
+    entry: Object, texts: FolderTexts | None, settings: Settings
+) -> Iterator[Recording | Ignored]:
     name = entry.relative.rpartition("/")[2]
     if aside := _aside(entry.relative, name, texts):
-        return aside
-    if not known(entry.relative):
-        return Ignored(recording_name(entry.relative), "extension")
-    path, locator = safe_name(entry.relative), Locator(entry.url)
-    recording = Recording(path, display_text(entry.url), locator, entry.size, entry.guard)
-    return _told(settings, texts, name, recording)
+        yield aside
+    elif known(entry.relative):
+        path, locator = safe_name(entry.relative), Locator(entry.url)
+        recording = Recording(path, display_text(entry.url), locator, entry.size, entry.guard)
+        yield _told(settings, texts, name, recording)
+    elif _reads(name, settings):
+        yield from _archive(entry.relative, entry.url, settings)
+    else:
+        yield Ignored(recording_name(entry.relative), OTHER_ENDING)
 
 
 def _object(url: str, settings: Settings) -> Iterator[Recording | Ignored]:
     name = os.path.basename(url)
+    if _reads(name, settings):
+        return _archive(name, url, settings)
     if not known(name):
         raise ConfigError(f"source {display_text(settings.path)!r} is not an audio file")
     return _alone(url, of_file(recording_name(name), url), settings)
 
 
-def _texts(home: str, names: Iterable[str], settings: Settings) -> FolderTexts | None:
+def _texts(
+    home: str, names: Iterable[str], read_file: ReadFile | None = None, *, settings: Settings
+) -> FolderTexts | None:
     """The texts of a folder's recordings; None if there are none. `home`: its path, with `/`."""
     if settings.texts == "none":
         return None
     chosen = TextsSettings() if settings.texts == "auto" else settings.texts
     tiers = (chosen.tier,) if isinstance(chosen.tier, str) else chosen.tier or ()
-    folder_texts = FolderTexts(home, names, Texts(chosen.ext, tiers, settings.encoding))
+    wanted = Texts(chosen.ext, tiers, settings.encoding)
+    folder_texts = FolderTexts(home, names, wanted, read_file)
     return folder_texts if folder_texts.any else None
 
 
@@ -265,7 +284,7 @@ def _alone(path: str, recording: Recording, settings: Settings) -> Iterator[Reco
     if settings.texts == "none":
         named = []
     near = [beside for beside in named if urls.named(f"{home}/{beside}")]
-    texts = _texts(f"{home}/", [name, *near], settings)
+    texts = _texts(f"{home}/", [name, *near], settings=settings)
     yield _told(settings, texts, name, recording)
     yield from filter(None, (_aside(beside, beside, texts) for beside in near))
 
@@ -343,7 +362,7 @@ def _listed(path: str, settings: Settings) -> Iterator[Entry]:
         for entry in entries
         if not skip_reason(entry.name, settings.system_folders) and not _is_folder(entry)
     )
-    return _with_texts(entries, _texts(f"{path.rstrip('/')}/", names, settings))
+    return _with_texts(entries, _texts(f"{path.rstrip('/')}/", names, settings=settings))
 
 
 def _with_texts(entries: list[os.DirEntry[str]], texts: FolderTexts | None) -> Iterator[Entry]:
@@ -382,7 +401,7 @@ def _walk(root: str, status: os.stat_result, settings: Settings) -> Iterator[Rec
             continue
         try:
             if not _is_folder(entry):
-                yield _file(relative, entry, texts, settings)
+                yield from _files(relative, entry, texts, settings)
                 continue
             if results_above(entry.path) if entry.is_symlink() else is_results(entry.path):
                 yield Ignored(recording_name(relative), RESULTS)
@@ -401,6 +420,28 @@ def _walk(root: str, status: os.stat_result, settings: Settings) -> Iterator[Rec
             yield _unlisted(relative, entry.path, error)
 
 
+def _files(
+    relative: str, entry: os.DirEntry[str], texts: FolderTexts | None, settings: Settings
+) -> Iterator[Recording | Ignored]:
+    """What a file holds: itself, or the members of an archive."""
+    item = _file(relative, entry, texts, settings)
+    left_aside = isinstance(item, Ignored) and item.reason == OTHER_ENDING
+    if left_aside and _reads(entry.name, settings):
+        yield from _archive(relative, entry.path, settings)
+    else:
+        yield item
+
+
+def _reads(name: str, settings: Settings) -> bool:
+    return settings.archives and is_archive(name)
+
+
+def _archive(relative: str, path: str, settings: Settings) -> Iterator[Recording | Ignored]:
+    texts = partial(_texts, settings=settings)
+    complete = partial(_told, settings)
+    return Archive(relative, path, settings.system_folders, texts, complete).listed()
+
+
 def _file(
     relative: str, entry: os.DirEntry[str], texts: FolderTexts | None, settings: Settings
 ) -> Recording | Ignored:
@@ -408,7 +449,7 @@ def _file(
         return aside
     is_link = entry.is_symlink()
     if not is_link and not known(entry.name):
-        return Ignored(recording_name(relative), "extension")
+        return Ignored(recording_name(relative), OTHER_ENDING)
     try:
         status = entry.stat()
     except OSError as error:  # a dangling link, or deleted since the folder was listed
@@ -418,7 +459,7 @@ def _file(
             detail = reason
         return failed(recording_name(relative), display_text(entry.path), entry.path, code, detail)
     if not known(entry.name):
-        return Ignored(recording_name(relative), "extension")
+        return Ignored(recording_name(relative), OTHER_ENDING)
     if not stat.S_ISREG(status.st_mode):
         return Ignored(recording_name(relative), "not_a_file")
     if is_link and results_above(entry.path):

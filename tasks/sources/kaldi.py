@@ -3,7 +3,8 @@ they exist.
 
 With `segments`, a recording carries its utterances; one without any carries an empty tuple, as
 Kaldi uses nothing of it. A fifth field of `segments` is a channel, from 0; in
-`reco2file_and_channel` channels are A and B, or numbers from 1. Pipes in `wav.scp` are never run.
+`reco2file_and_channel` channels are A and B, or numbers from 1. `wav.ark:1234` is read in place.
+Pipes in `wav.scp` are never run.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tasks.recording.locator import Channels, Locator
 from tasks.recording.names import display_text, recording_name, safe_name
 from tasks.settings import SourceSettings
 from tasks.settings.base import READ
+from tasks.sources import _arks
 from tasks.sources._channels import channels_field
 from tasks.sources._lists import (
     Entries,
@@ -169,7 +171,7 @@ def _recording(scp: str, root: str, tables: _Tables, key: str, written: str) -> 
     path = safe_name(key)
     source_path = display_path(scp)
     if written.endswith("|") or written.startswith("|") or written == "-":
-        return failed(path, source_path, scp, "unsupported", "a pipe in wav.scp is never run")
+        return failed(path, source_path, scp, "unsupported", _arks.PIPE)
     if not written.strip():  # a vertical tab, say, which Kaldi does not split at
         return failed(path, source_path, scp, "unreadable", "wav.scp names no file for this key")
     try:
@@ -177,9 +179,8 @@ def _recording(scp: str, root: str, tables: _Tables, key: str, written: str) -> 
     except ItemError as refusal:
         return failed(path, source_path, scp, refusal.code, refusal.detail)
     recording = of_file(path, file)
-    error = recording.error
-    if error and error[0] == "missing" and _ARCHIVE_OFFSET.search(written):
-        error = ("unsupported", "an offset into a Kaldi archive is not read")
+    if recording.error and recording.error[0] == "missing" and (place := _arks.place(file)):
+        recording = _arks.recording(path, place)
     segments = None if tables.segments is None else tuple(tables.segments.get(key, ()))
     return replace(
         recording,
@@ -188,7 +189,6 @@ def _recording(scp: str, root: str, tables: _Tables, key: str, written: str) -> 
         text=tables.text.get(key) if segments is None else None,
         speaker=tables.speaker.get(key),
         segments=segments,
-        error=error,
     )
 
 

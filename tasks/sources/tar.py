@@ -1,4 +1,4 @@
-"""WeNet or WebDataset shards: plain tars, whose audio is read in place and never extracted.
+"""WeNet or WebDataset shards: tars, whose audio is read in place and never extracted.
 
 `path` is one .tar, a folder or a glob of them, or a list with one tar per line. A sample is a run
 of consecutive members whose names agree up to the last dot (WeNet's rule): audio, `.txt`, `.json`.
@@ -10,15 +10,16 @@ from __future__ import annotations
 import posixpath
 import stat
 from dataclasses import dataclass, field
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, cast
 
 from pydantic import Field
 
 from tasks.base.errors import UNREACHABLE, ConfigError, ItemError
-from tasks.recording import Ignored, Locator, Recording, patient
+from tasks.recording import Ignored, Locator, Recording, container, patient
 from tasks.recording.file_kinds import compression, known
 from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, safe_name
+from tasks.recording.stream_copy import PACKINGS
 from tasks.settings import SourceSettings
 from tasks.settings.base import READ
 from tasks.sources._containers import containers
@@ -36,7 +37,7 @@ from tasks.sources._tarwalk import Member, head, is_tar, members
 from tasks.storage import bounds, urls
 
 _ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
-_COMPRESSED = "a {}-compressed tar cannot be read in parts; decompress it first"
+_COMPRESSED = "a tar in {} is not read; repack it with gzip or zstd"
 
 
 class Settings(SourceSettings):
@@ -58,9 +59,10 @@ def recordings(settings: Settings) -> Entries:
                 begin = head(file)
         except ItemError as error:
             raise ConfigError(f"source {display_text(path)!r}: {error.detail}") from None
-        if packed := compression(begin):
+        packed = compression(begin)
+        if packed and packed not in PACKINGS:
             raise ConfigError(f"source {display_text(path)!r}: {_COMPRESSED.format(packed)}")
-        if not path.lower().endswith(".tar") and not is_tar(begin):
+        if not packed and not path.lower().endswith(".tar") and not is_tar(begin):
             if b"\0" in begin:  # as in no text file
                 raise ConfigError(
                     f"source {display_text(path)!r} is neither a tar nor a list of tars"
@@ -113,10 +115,15 @@ def _archive(name: str, path: str) -> Entries:
         return
     try:
         with patient.opened(path) as file:
-            if packed := compression(head(file)):
-                yield failed(name, source_path, path, "unsupported", _COMPRESSED.format(packed))
-            else:
+            packed = compression(head(file))
+            if packed is None:
                 yield from _samples(name, path, file)
+        if packed in PACKINGS:
+            yield from _samples(
+                name, path, cast(BinaryIO, container.unpacked(path, packed)), packed
+            )
+        elif packed:
+            yield failed(name, source_path, path, "unsupported", _COMPRESSED.format(packed))
     except ItemError as error:
         yield unlisted(name, path, error)
 
@@ -132,8 +139,8 @@ class _Sample:
     about: dict[str, str | None] = field(default_factory=dict)
 
 
-def _samples(name: str, path: str, file: BinaryIO) -> Entries:
-    archive = _Archive(name, path, file, urls.guard(path, file))
+def _samples(name: str, path: str, file: BinaryIO, packing: str | None = None) -> Entries:
+    archive = _Archive(name, path, file, urls.guard(path), packing)
     sample = _Sample("")
     seen: set[str] = set()
     try:
@@ -150,9 +157,11 @@ def _samples(name: str, path: str, file: BinaryIO) -> Entries:
             yield from archive.take(sample, member, plain)
     except ItemError as error:
         yield from archive.finish(sample)
-        yield unlisted(name, path, error)
+        yield unlisted(name, path, getattr(file, "wrong", None) or error)
         return
     yield from archive.finish(sample)
+    if wrong := getattr(file, "wrong", None):
+        yield unlisted(name, path, wrong)
 
 
 def _left_out(member: Member, plain: str, seen: set[str]) -> str | None:
@@ -171,6 +180,7 @@ class _Archive:
     path: str
     file: BinaryIO
     guard: str
+    packing: str | None
 
     def member_name(self, plain: str) -> str:
         return f"{self.name}/{safe_name(plain)}"
@@ -202,6 +212,9 @@ class _Archive:
         except UnicodeDecodeError:
             raise ValueError("a text is not valid UTF-8") from None
 
+    def _place(self, member: Member) -> Locator:
+        return Locator(self.path, offset=member.offset, length=member.size, packing=self.packing)
+
     def finish(self, sample: _Sample) -> Entries:
         """The recordings of a complete sample; without audio, its texts as Ignored."""
         if not sample.audio:
@@ -212,7 +225,7 @@ class _Archive:
             yield Recording(
                 path=self.member_name(member.name),
                 source_path=f"{display_path(self.path)}!{display_text(member.name)}",
-                locator=Locator(self.path, offset=member.offset, length=member.size),
+                locator=self._place(member),
                 size=member.size,
                 guard=self.guard,
                 source_id=display_text(sample.key),

@@ -313,7 +313,7 @@ _SOURCE = dict.fromkeys(
     ("kind", "path", "name", "licence", "language", "expect_broken", "rttm", "track", "channels")
 )
 SOURCES: dict[str, set[str]] = {
-    "folder": {*_SOURCE, "system_folders", "texts", "encoding", "speaker"},
+    "folder": {*_SOURCE, "system_folders", "texts", "encoding", "speaker", "archives"},
     "kaldi": {*_SOURCE, "root"},
     "lhotse": {*_SOURCE, "root"},
     "jsonl": {*_SOURCE, "root", "columns"},

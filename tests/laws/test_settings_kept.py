@@ -51,7 +51,7 @@ SOURCES: dict[str, dict[str, Any]] = {
     "": {"name": "x", "licence": "CC0", "language": "es", "expect_broken": True, "rttm": "/r.rttm",
          "track": 1, "channels": "apart"},
     "folder": {"system_folders": True, "texts": "none", "encoding": "cp1251",
-               "speaker": "parent_folder"},
+               "speaker": "parent_folder", "archives": False},
     "kaldi": {"root": "/r"}, "lhotse": {"root": "/r"}, "tar": {"root": "/r"},
     "table": {"root": "/r", "layout": "table", "columns": {"audio": "a", "text": "t"},
               "separator": ";", "header": True, "encoding": "cp1251"},

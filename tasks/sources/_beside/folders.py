@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,6 +27,7 @@ READ, SECOND, ALONE, BAD, OTHER = (
     *("read_as_text", "second_text", "text_without_audio", BAD_TEXT, "no_transcript"),
 )
 
+ReadFile = Callable[[str, int], bytes]
 Reason = tuple[str, str]  # why a file is left aside, and more in words
 
 
@@ -41,11 +42,13 @@ class _Found:
 
 @dataclass(slots=True)
 class FolderTexts:
-    """`home`: the folder's path or URL, with `/`; `names`: of all files in it."""
+    """`home`: the folder's path or URL, with `/`; `names`: of all files in it; `read_file`: the
+    bytes of a file by path, up to a number, where it lies in an archive."""
 
     home: str
     names: Iterable[str]
     texts: Texts
+    read_file: ReadFile | None = None
     _recordings: dict[str, int] = field(default_factory=dict)  # stems, with how many have it
     _stems: dict[str, str] = field(default_factory=dict)  # of texts
     _near: dict[str, str] = field(default_factory=dict)  # endings that would make a text of a name
@@ -98,7 +101,7 @@ class FolderTexts:
             if stem in self._candidates and stem not in self._found
         ]
         self._early = {}
-        if len(first) >= LEAST:
+        if len(first) >= LEAST and self.read_file is None:
             threads = THREADS_OF_STORE if storage.is_url(self.home) else THREADS
             shares = [first[n::threads] for n in range(threads)]
             with ThreadPoolExecutor(threads) as pool:
@@ -109,7 +112,7 @@ class FolderTexts:
         contents = {}
         for name in names:
             try:
-                data = _bytes(self.home + name, EARLY_BYTES)
+                data = _bytes(self.home + name, EARLY_BYTES + 1)
             except (OSError, MillError):  # it is tried again in its turn, with patience
                 continue
             if len(data) <= EARLY_BYTES:
@@ -174,7 +177,9 @@ class FolderTexts:
         data = self._early.pop(name, None)
         if data is None:
             try:
-                data = unreachable.patience.read(partial(_checked, self.home + name))
+                data = unreachable.patience.read(
+                    partial(_checked, self.home + name, self.read_file or _bytes)
+                )
             except ValueError:
                 raise ItemError(BAD_TEXT, "no file can have this name") from None
         kind = kind_of(name)
@@ -182,15 +187,15 @@ class FolderTexts:
         return read(kind, data, stem, self.texts)
 
 
-def _checked(path: str) -> bytes:
+def _checked(path: str, read_file: ReadFile) -> bytes:
     """The bytes of a text. ItemError."""
     try:
-        return _bytes(path, MOST_BYTES)
+        return read_file(path, MOST_BYTES + 1)
     except (OSError, MillError) as error:
         raise unreachable.item_error(error) from error
 
 
 def _bytes(path: str, most: int) -> bytes:
-    """All bytes of a file or object, or one more than `most`."""
+    """All bytes of a file or object, or the first `most`."""
     with urls.streamed(path) as file:
-        return file.read(most + 1)
+        return file.read(most)

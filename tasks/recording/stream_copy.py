@@ -1,0 +1,173 @@
+"""Compressed tars, unpacked as far as they are read: in the file, their members have no place.
+
+A copy is a temporary file without a name. It grows while it is read, and all readers of a process
+share it, so that a process unpacks an archive once.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import shutil
+import tempfile
+import threading
+import weakref
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import BinaryIO, cast
+
+import pyarrow as pa
+
+from tasks.base.errors import UNREACHABLE, ItemError
+from tasks.recording.unreachable import item_error
+from tasks.storage import bounds, urls
+
+#: What is unpacked, as `file_kinds.compression` calls it.
+PACKINGS = ("gzip", "zstd")
+LEFT_FREE = 1 << 30  # bytes of the temporary folder's disk
+_CHECKED = 64 << 20  # bytes after which its room is looked at again
+_BLOCK = 1 << 16  # at most so much before damage is lost
+_COPIES = 2  # of a process at a time, beside those that are being read
+
+
+class _Copy:
+    """What has been unpacked of a file. `wrong`: why no more can be."""
+
+    def __init__(self, path: str, packing: str, open_file: Callable[[str], BinaryIO]) -> None:
+        self.size = 0
+        self.whole = False
+        self.wrong: ItemError | None = None
+        self._path, self._packing, self._open = path, packing, open_file
+        self._stream: BinaryIO | None = None
+        self._most = self._room = 0
+        self._lock = threading.Lock()
+        with tempfile.TemporaryFile() as file:
+            self._number = os.dup(file.fileno())
+        weakref.finalize(self, os.close, self._number)
+
+    def read(self, position: int, size: int) -> bytes:
+        self.reach(position + size)
+        return os.pread(self._number, size, position)
+
+    def reach(self, position: int | None) -> None:
+        """Unpack up to `position`, or to the end if None. ItemError if the file cannot be read now,
+        if there is no room, or if it expands too much."""
+        with self._lock:
+            while not self.whole and not self.wrong:
+                if position is not None and self.size >= position:
+                    break
+                try:
+                    self._grow()
+                except ItemError:
+                    self._start_again()
+                    raise
+                except (OSError, EOFError, zlib.error) as error:
+                    if isinstance(error, OSError) and error.errno is not None:
+                        self._start_again()
+                        raise item_error(error) from error
+                    what = (
+                        f"its {self._packing} stream is damaged after {self.size:,} unpacked bytes"
+                    )
+                    self.wrong = ItemError("truncated", f"{what} ({error}); get it again")
+
+    def _start_again(self) -> None:
+        """At the next try: a stream that failed has lost its place."""
+        self._stream = None
+        self.size = 0
+
+    def _grow(self) -> None:
+        if self._stream is None:
+            file = self._open(self._path)
+            weakref.finalize(self, file.close)
+            self._most, self._room = bounds.expanded(file.seek(0, os.SEEK_END)), 0
+            file.seek(0)
+            self._stream = _unpacking(file, self._packing)
+        if self.size >= self._room:
+            self._check_room()
+            self._room = self.size + _CHECKED
+        block = self._stream.read1(_BLOCK)  # type: ignore[attr-defined]
+        if self.size + len(block) > self._most:
+            what = f"it expands to more than {bounds.megabytes(self._most)}"
+            self.wrong = ItemError("expands", f"{what}; unpack it if that is right")
+        elif block:
+            os.pwrite(self._number, block, self.size)
+            self.size += len(block)
+        else:
+            self.whole = True
+
+    def _check_room(self) -> None:
+        folder = tempfile.gettempdir()
+        if shutil.disk_usage(folder).free < LEFT_FREE + _CHECKED:
+            what = f"no room in {folder} to unpack it; free some, set TMPDIR to a larger disk"
+            raise ItemError(UNREACHABLE, f"{what}, or unpack the archive")
+
+
+def _unpacking(file: BinaryIO, packing: str) -> BinaryIO:
+    if packing == "gzip":
+        return cast(BinaryIO, gzip.GzipFile(fileobj=file))
+    return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(file, "r"), packing))
+
+
+class Unpacked(io.RawIOBase):
+    """A compressed file as it is unpacked, to read and seek in. Its length is what can be unpacked;
+    `wrong` says why that is not all of it."""
+
+    def __init__(self, copy: _Copy) -> None:
+        super().__init__()
+        self._copy, self._at = copy, 0
+
+    @property
+    def wrong(self) -> ItemError | None:
+        return self._copy.wrong
+
+    def reached(self, position: int) -> int:
+        """Bytes that are unpacked, at least up to `position` if they can be."""
+        self._copy.reach(position)
+        return self._copy.size
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        if whence == os.SEEK_END:
+            self._copy.reach(None)
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._copy.size}[whence]
+        self._at = max(base + offset, 0)
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is None or size < 0:
+            self._copy.reach(None)
+            size = max(self._copy.size - self._at, 0)
+        data = self._copy.read(self._at, size)
+        self._at += len(data)
+        return data
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+_copies: OrderedDict[tuple[str, str], _Copy] = OrderedDict()
+_lock = threading.Lock()
+
+
+def opened(path: str, packing: str, open_file: Callable[[str], BinaryIO]) -> Unpacked:
+    """A compressed file as it is unpacked. OSError if it is not there."""
+    key = (path, urls.guard(path))
+    with _lock:
+        if key not in _copies:
+            _copies[key] = _Copy(path, packing, open_file)
+            while len(_copies) > _COPIES:
+                _copies.popitem(last=False)
+        _copies.move_to_end(key)
+        return Unpacked(_copies[key])

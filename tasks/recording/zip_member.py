@@ -1,0 +1,206 @@
+"""Members of ZIP archives: what the archive's directory says of them, and their bytes.
+
+The directory is read entry by entry. The standard library holds all of it, and refuses all of an
+archive for one name that it cannot read.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+import tempfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import BinaryIO, cast
+
+from tasks.base.errors import ItemError
+from tasks.recording.locator import Locator
+from tasks.storage.bounds import expanded
+
+_END = struct.Struct("<4s4H2LH")
+_END_64_PLACE = struct.Struct("<4sLQL")
+_END_64 = struct.Struct("<4sQ2H2L4Q")
+_ENTRY = struct.Struct("<4s6H3L5H2L")
+_HEADER = struct.Struct("<4s5H3L2H")
+_LONGEST_COMMENT = 1 << 16
+_STORED, _DEFLATED = 0, 8
+_METHODS = {9: "Deflate64", 12: "bzip2", 14: "LZMA", 93: "zstd", 95: "xz", 99: "AES encryption"}
+_ENCRYPTED = 1
+_LARGE = 0xFFFFFFFF  # the number stands in the entry's extra field
+_BLOCK = 1 << 20
+#: Bytes that a range needs beside the member's own.
+HEADERS = _HEADER.size + 2 * 0xFFFF
+_HELD = 64 << 20  # bytes of a member in memory; a larger one is unpacked into a file without a name
+DAMAGED = "its checksum in the archive is another: it is damaged; get the archive again"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A member by the archive's directory. `error`: (code, detail) of one that cannot be read."""
+
+    name: str
+    offset: int
+    packed: int
+    size: int
+    crc: int
+    kind: str  # file, folder or link
+    error: tuple[str, str] | None = None
+
+    def locator(self, path: str) -> Locator:
+        place = Locator(path, offset=self.offset, length=self.packed, packing="zip")
+        return replace(place, unpacked=self.size, crc=self.crc)
+
+
+def entries(file: BinaryIO, most: int) -> Iterator[Entry]:
+    """Members in the order of the directory. ItemError where it, or its rest, cannot be read, or
+    names more than `most` members."""
+    start, size, shift = _directory(file)
+    position, number = start, 0
+    while position < start + size:
+        number += 1
+        if number > most:
+            raise ItemError("unsupported", f"it names more than {most:,} members; unpack it")
+        file.seek(position)
+        head = file.read(_ENTRY.size)
+        if len(head) < _ENTRY.size or head[:4] != b"PK\x01\x02":
+            raise ItemError("unreadable", f"the archive's directory is damaged at byte {position}")
+        fields = _ENTRY.unpack(head)
+        lengths = fields[10:13]
+        rest = file.read(sum(lengths))
+        if len(rest) < sum(lengths):
+            raise ItemError("truncated", f"the archive's directory breaks off at byte {position}")
+        yield _entry(fields, rest[: lengths[0]], rest[lengths[0] : sum(lengths[:2])], shift)
+        position += _ENTRY.size + len(rest)
+
+
+def _directory(file: BinaryIO) -> tuple[int, int, int]:
+    """Where the directory begins, its bytes, and how far the archive begins after the file does."""
+    total = file.seek(0, os.SEEK_END)
+    low = max(total - _LONGEST_COMMENT - _END.size, 0)
+    file.seek(low)
+    tail = file.read(total - low)
+    place = tail.rfind(b"PK\x05\x06")
+    if place < 0 or len(tail) - place < _END.size:
+        raise ItemError("truncated", "a ZIP archive without its end: get it again")
+    *_, size, offset, _ = _END.unpack_from(tail, place)
+    end = low + place
+    if large := _large_end(file, end):
+        size, offset, end = large
+    shift = end - size - offset
+    if shift < 0:
+        raise ItemError("truncated", "the archive's directory reaches beyond its end: get it again")
+    return offset + shift, size, shift
+
+
+def _large_end(file: BinaryIO, end: int) -> tuple[int, int, int] | None:
+    """Size and offset of the directory and where the record lies that gives them in 64 bits; None
+    if there is none. It may stand further back than its place says, where something was put before
+    the archive."""
+    before = end - _END_64_PLACE.size
+    if before < _END_64.size:
+        return None
+    file.seek(before)
+    sign, _, where, _ = _END_64_PLACE.unpack(file.read(_END_64_PLACE.size))
+    if sign != b"PK\x06\x07":
+        return None
+    for place in (where, before - _END_64.size):
+        if place + _END_64.size <= before:
+            file.seek(place)
+            record = _END_64.unpack(file.read(_END_64.size))
+            if record[0] == b"PK\x06\x06":
+                return record[8], record[9], place
+    return None
+
+
+def _entry(fields: tuple[int, ...], name: bytes, extra: bytes, shift: int) -> Entry:
+    _, system, _, flags, method, _, _, crc, packed, size, *_ = fields
+    attributes, offset = fields[15:17]
+    size, packed, offset = _large(extra, size, packed, offset)
+    mode = attributes >> 16 if system >> 8 == 3 else 0  # by Unix
+    kind = "folder" if name.endswith(b"/") else "link" if stat.S_ISLNK(mode) else "file"
+    return Entry(
+        _name(name),
+        offset + shift,
+        packed,
+        size,
+        crc,
+        kind,
+        _refusal(flags, method, packed, size),
+    )
+
+
+def _name(name: bytes) -> str:
+    """Names are UTF-8, with or without the flag that says so; others keep their bytes."""
+    return name.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
+
+
+def _large(extra: bytes, size: int, packed: int, offset: int) -> tuple[int, int, int]:
+    """The three numbers, of which those that need 64 bits stand in the extra field."""
+    position = 0
+    while position + 4 <= len(extra):
+        tag, length = struct.unpack_from("<2H", extra, position)
+        if tag == 1:
+            count = min(length, len(extra) - position - 4) // 8
+            numbers = iter(struct.unpack_from(f"<{count}Q", extra, position + 4))
+            values = (size, packed, offset)
+            size, packed, offset = (next(numbers, v) if v == _LARGE else v for v in values)
+        position += 4 + length
+    return size, packed, offset
+
+
+def _refusal(flags: int, method: int, packed: int, size: int) -> tuple[str, str] | None:
+    if flags & _ENCRYPTED:
+        return "unsupported", "it is encrypted; unpack the archive"
+    if method not in (_STORED, _DEFLATED):
+        how = _METHODS.get(method, f"method {method}")
+        return "unsupported", f"it is packed with {how}, which is not read; unpack the archive"
+    if method == _STORED and size != packed:
+        return "unreadable", "the archive's directory gives it two sizes"
+    if size > expanded(packed):
+        what = f"{packed:,} bytes would expand to {size:,}; unpack the archive if that is right"
+        return "expands", what
+    return None
+
+
+def opened(file: BinaryIO, locator: Locator) -> BinaryIO:
+    """A member's bytes as a seekable file of its own. ItemError where they are damaged."""
+    file.seek(locator.offset or 0)
+    head = file.read(_HEADER.size)
+    if len(head) < _HEADER.size or head[:4] != b"PK\x03\x04":
+        raise ItemError("unreadable", "it is not where the archive's directory says; get it again")
+    _, _, _, method, *_, name, extra = _HEADER.unpack(head)
+    file.seek(name + extra, os.SEEK_CUR)
+    copy = tempfile.SpooledTemporaryFile(_HELD)  # noqa: SIM115 - the caller closes it
+    try:
+        crc = size = 0
+        for block in _blocks(file, method, locator.length or 0, locator.unpacked or 0):
+            crc, size = zlib.crc32(block, crc), size + len(block)
+            copy.write(block)
+        if size != locator.unpacked or crc != locator.crc:
+            raise ItemError("unreadable", DAMAGED)
+        copy.seek(0)
+        return cast(BinaryIO, copy)
+    except BaseException:
+        copy.close()
+        raise
+
+
+def _blocks(file: BinaryIO, method: int, packed: int, most: int) -> Iterator[bytes]:
+    """Unpacked blocks; at most a block more than `most` bytes."""
+    unpack = zlib.decompressobj(-zlib.MAX_WBITS) if method == _DEFLATED else None
+    left, given = packed, 0
+    while left and given <= most:
+        data = file.read(min(_BLOCK, left))
+        if not data:
+            return
+        left -= len(data)
+        while data and given <= most:
+            try:
+                block = unpack.decompress(data, _BLOCK) if unpack else data
+            except zlib.error:
+                raise ItemError("unreadable", DAMAGED) from None
+            data = unpack.unconsumed_tail if unpack else b""
+            given += len(block)
+            yield block

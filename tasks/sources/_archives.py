@@ -1,0 +1,205 @@
+"""Archives in a folder: their members are recordings, read in place, with the texts beside them.
+
+An archive is listed like a folder of its name, in the byte order of its members' names. Nothing is
+ever written under those: `../x.wav` is a name like others.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from tasks.base.errors import UNREACHABLE, ItemError
+from tasks.recording import (
+    Ignored,
+    Locator,
+    Recording,
+    patient,
+    stream_copy,
+    unreachable,
+    zip_member,
+)
+from tasks.recording.container import as_file, unpacked
+from tasks.recording.file_kinds import HEAD, compression, known
+from tasks.recording.guard import file_state
+from tasks.recording.names import display_text, safe_name
+from tasks.sources._beside.folders import FolderTexts, ReadFile
+from tasks.sources._lists import Entries, failed, unlisted
+from tasks.sources._paths import display_path, skip_reason
+from tasks.sources._tarwalk import members
+
+ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst")
+MOST = 1_000_000  # members: 300 MB of names and places
+IN_ARCHIVE = "archive_in_archive"
+
+#: The texts of a folder: of its path, the names in it, and what reads a file of it.
+TextsOf = Callable[[str, list[str], ReadFile], FolderTexts | None]
+#: A recording with its speaker and its text, by the name in its folder.
+Complete = Callable[[FolderTexts | None, str, Recording], Recording]
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """`size`: of its bytes, unpacked. `error`: (code, detail) of one that cannot be read."""
+
+    name: str
+    locator: Locator
+    size: int
+    kind: str
+    error: tuple[str, str] | None = None
+
+
+def is_archive(name: str) -> bool:
+    return name.lower().endswith(ENDINGS)
+
+
+@dataclass(frozen=True)
+class Archive:
+    """One archive: its name in the source, which its recordings' names begin with, and its path."""
+
+    name: str
+    path: str
+    system_folders: bool
+    texts_of: TextsOf
+    complete: Complete
+
+    def listed(self) -> Entries:
+        """Its recordings; what cannot be listed is one failed recording."""
+        name = safe_name(self.name)
+        state = file_state(self.path)
+        if state.error and state.error[0] != UNREACHABLE:
+            yield failed(name, display_path(self.path), self.path, *state.error)
+            return
+        if state.error:
+            yield unlisted(name, self.path, ItemError(*state.error))
+            return
+        members: list[_Member] = []
+        wrong = None
+        try:
+            for member in _members(self.path):
+                if len(members) >= MOST:
+                    wrong = ItemError("unsupported", f"more than {MOST:,} members; unpack it")
+                    break
+                members.append(member)
+        except ItemError as error:
+            wrong = error
+        yield from self._recordings(members, state.guard)
+        if wrong:
+            yield unlisted(name, self.path, wrong)
+
+    def _recordings(self, members: list[_Member], guard: str) -> Entries:
+        members.sort(key=lambda member: os.fsencode(member.name))
+        taken: list[_Member] = []
+        last = ""
+        for member in members:
+            if reason := self._skipped(member, last):
+                yield Ignored(self._named(member.name), reason)
+            elif member.kind == "file":
+                taken.append(member)
+                last = member.name
+        folders = self._folders(taken)
+        for member in taken:
+            above, name = posixpath.split(member.name)
+            texts = folders[above]
+            if aside := texts and texts.aside(name):
+                yield Ignored(self._named(member.name), *aside)
+            elif known(name):
+                yield self.complete(texts, name, self._recording(member, guard))
+            else:
+                reason = IN_ARCHIVE if is_archive(name) else "extension"
+                yield Ignored(self._named(member.name), reason)
+
+    def _skipped(self, member: _Member, last: str) -> str | None:
+        if member.kind not in ("file", "folder"):
+            return member.kind
+        if member.kind == "folder":
+            return None
+        parts = (part for part in member.name.split("/") if part != "..")
+        reason = next(filter(None, (skip_reason(p, self.system_folders) for p in parts)), None)
+        return reason or ("duplicate_name" if member.name == last else None)
+
+    def _folders(self, members: list[_Member]) -> dict[str, FolderTexts | None]:
+        """The texts of each folder in the archive."""
+        names: dict[str, list[str]] = {}
+        places = {}
+        for member in members:
+            above, name = posixpath.split(member.name)
+            names.setdefault(above, []).append(name)
+            if not known(name) and member.error is None:
+                places[member.name] = member.locator
+
+        def read(name: str, most: int) -> bytes:
+            try:
+                with as_file(places[name]) as file:
+                    return file.read(most)
+            except KeyError:
+                raise ItemError("unsupported", "it cannot be read in this archive") from None
+
+        return {
+            above: self.texts_of(f"{above}/" if above else "", those, read)
+            for above, those in names.items()
+        }
+
+    def _named(self, member: str) -> str:
+        return f"{safe_name(self.name)}/{safe_name(member)}"
+
+    def _recording(self, member: _Member, guard: str) -> Recording:
+        return Recording(
+            path=self._named(member.name),
+            source_path=f"{display_path(self.path)}!{display_text(member.name)}",
+            locator=member.locator,
+            size=member.size,
+            guard=guard,
+            error=member.error,
+        )
+
+
+def _members(path: str) -> Iterator[_Member]:
+    """Members in the archive's order. ItemError for the rest of it."""
+    with patient.opened(path) as file:
+        head = file.read(HEAD)
+        packing = compression(head)
+        if packing is None and path.lower().endswith(".zip"):
+            yield from _of_zip(path, file)
+        elif packing is None:
+            yield from _of_tar(path, file, None)
+        elif packing not in stream_copy.PACKINGS:
+            raise ItemError("unsupported", f"a tar in {packing}; repack it with gzip or zstd")
+    if packing in stream_copy.PACKINGS:
+        yield from of_packed_tar(path, packing)
+
+
+def _of_zip(path: str, file: BinaryIO) -> Iterator[_Member]:
+    entries = sorted(zip_member.entries(file, MOST), key=lambda entry: entry.offset)
+    end = 0
+    for entry in entries:
+        error = entry.error
+        if entry.offset < end and not error:
+            error = ("unreadable", "its bytes are those of another member, too: get it again")
+        end = max(end, entry.offset + entry.packed)
+        yield _Member(_plain(entry.name), entry.locator(path), entry.size, entry.kind, error)
+
+
+def _plain(name: str) -> str:
+    return posixpath.normpath(name) if name else ""
+
+
+def _of_tar(path: str, file: BinaryIO, packing: str | None) -> Iterator[_Member]:
+    for member in members(file):
+        kind = "file" if member.kind == "sparse" else member.kind
+        error = ("unsupported", "a sparse member") if member.kind == "sparse" else None
+        place = Locator(path, offset=member.offset, length=member.size, packing=packing)
+        yield _Member(_plain(member.name), place, member.size, kind, error)
+
+
+def of_packed_tar(path: str, packing: str) -> Iterator[_Member]:
+    file = unreachable.patience.read(lambda: unpacked(path, packing))
+    try:
+        yield from _of_tar(path, file, packing)  # type: ignore[arg-type]
+    except ItemError as error:
+        raise file.wrong or error from None
+    if file.wrong:
+        raise file.wrong

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from flows.explore import charts, clip, export, query, responses, reviewing
+from flows.explore import charts, clip, export, query, responses, reviewing, sandbox
 from flows.explore.access import Gate
 from flows.explore.corpus import Corpus, Gone, Items
 from flows.explore.loading import Column
@@ -71,6 +71,7 @@ class Explorer:
                 "columns": _columns(items.columns),
                 "recording_columns": _columns(query.RECORDINGS),
                 "facets": charts.facets(self.corpus, items),
+                "with_wer": bool(charts.measured(self.corpus, items, "wer")),
                 "limits": charts.limits(self.corpus.job()),
                 "utterances": described["utterances"],
                 "seconds": described["seconds"],
@@ -138,6 +139,11 @@ class Explorer:
         file.seek(first)
         return responses.Sent(file, size, "audio/wav", headers, status)
 
+    def sql(self, request: Request) -> Response:
+        """The answer of one SELECT; `sandbox` says what it may."""
+        text = request.query_params.get("sql", "")
+        return answer(sandbox.answer(self.corpus.copied(self._items(request)), text))
+
     def export(self, request: Request) -> Response:
         items, kind = self._items(request), request.path_params["kind"]
         if kind not in export.KINDS:
@@ -197,6 +203,8 @@ def make(explorer: Explorer) -> Gate:
         Route("/api/rows", e.of_items(query.rows)),
         Route("/api/recordings", e.of_items(query.recordings)),
         Route("/api/histogram", e.of_items(charts.histogram)),
+        Route("/api/hours", e.of_items(charts.hours)),
+        Route("/api/facets", e.of_items(charts.facets)),
         Route("/api/scatter", e.of_items(charts.scatter)),
         Route("/api/kept", e.of_items(charts.kept)),
         Route("/api/table", e.of_items(charts.table)),
@@ -205,6 +213,7 @@ def make(explorer: Explorer) -> Gate:
         Route("/api/audio/{item}", e.heavy(e.audio)),
         Route("/api/timeline", e.of_items(clip.timeline)),
         Route("/api/speech", e.heavy(e.speech)),
+        Route("/api/sql", e.heavy(e.sql)),
         Route("/api/export/{kind}", e.heavy(e.export)),
         Route("/api/reviews", e.reviews, methods=["GET"]),
         Route("/api/reviews", e.store_review, methods=["POST"]),

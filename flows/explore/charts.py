@@ -3,7 +3,6 @@ hours kept; words, characters, speakers; and two versions compared."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from tasks.settings import THRESHOLD, role
 from tasks.settings.job import Job
 
 BINS = 48
+EDGES = (0, 1, 2, 3, 5, 8, 12, 20, 30)  # s
 POINTS = 4000  # of a scatter, drawn by a hash of the id: the same each time
 CHART_GROUPS = ("outcome", "dataset", "language", "split")
 MOST_ROWS = 500  # rows of a table
@@ -54,7 +54,7 @@ def histogram(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
         low, high = least, most
     ends = {"least": least, "most": most, "n": n}
     where = f"{items.name} WHERE {chosen.sql} AND {column} IS NOT NULL AND isfinite({column})"
-    width = (high - low) / BINS or 1.0
+    width = (high - low) / BINS or max(abs(low), 1.0) / (10 * BINS)  # of equal values: a tenth
     counts = corpus.rows(
         f"SELECT greatest(least(floor(({column} - ?) / ?), {BINS - 1}), 0)::INT AS bin, "
         f"{identifier(by)} AS name, count(*) AS count, sum(seconds) / 3600 AS hours FROM {where} "
@@ -229,12 +229,39 @@ def compared(corpus: Corpus, now: Items, then: Items, asked: Parameters) -> Json
     return {"now": now.number, "then": then.number, "counts": counts, "rows": rows}
 
 
-def facets(corpus: Corpus, items: Items) -> Mapping[str, list[JsonObject]]:
-    """The values of each column that has few, with how many items have them."""
-    by_column = {}
-    for name in ("outcome", "reason", "dataset", "language", "split", "stage"):
+def facets(corpus: Corpus, items: Items, asked: Parameters = ()) -> JsonObject:
+    """The values of each column that has few, with how many items have them among those that the
+    filters of all other columns choose."""
+    by_column: JsonObject = {}
+    for name in ("outcome", "reason", "dataset", "speaker", "language", "split", "stage"):
+        others = [(key, value) for key, value in asked if key != f"in.{name}"]
+        chosen = query.choice(items.columns, others)
         by_column[name] = corpus.once(
             f"SELECT {identifier(name)} AS value, count(*) AS items FROM {items.name} "
-            f"WHERE {query.UTTERANCES} GROUP BY ALL ORDER BY items DESC, value LIMIT 100"
+            f"WHERE {chosen.sql} GROUP BY ALL ORDER BY items DESC, value LIMIT 100",
+            chosen.values,
         )
     return by_column
+
+
+def measured(corpus: Corpus, items: Items, name: str) -> int:
+    """How many items have a measure."""
+    if name not in items.columns:
+        return 0
+    counted = f"SELECT count({query.quoted(items.columns, name)}) AS n FROM {items.name}"
+    return int(corpus.once(counted)[0]["n"])
+
+
+def hours(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
+    """Hours by the duration of clips (`edges`, in s; the last bin is open) and by what became of
+    them: packaged, or the reason why not."""
+    chosen = query.choice(items.columns, asked)
+    places = " + ".join(f"(seconds >= {edge})::INT" for edge in EDGES[1:])
+    booked = "CASE WHEN outcome = 'packaged' THEN outcome ELSE stage || '.' || reason END"
+    rows = corpus.once(
+        f"SELECT bin, name, count(*) AS count, sum(seconds) / 3600 AS hours FROM (SELECT seconds, "
+        f"{places} AS bin, {booked} AS name FROM {items.name} WHERE {chosen.sql}) "
+        "WHERE seconds IS NOT NULL GROUP BY bin, name ORDER BY name <> 'packaged', name, bin",
+        chosen.values,
+    )
+    return {"edges": list(EDGES), "counts": rows}

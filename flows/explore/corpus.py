@@ -123,6 +123,8 @@ class Corpus:
         self._once = lru_cache(ANSWERS)(self.rows)
         self._words: dict[int, Vocabulary] = {}
         self._counting = threading.Lock()
+        self._copied: set[int] = set()
+        self._copying = threading.Lock()
         self._ahead: list[threading.Thread] = []
         self._asking = threading.Lock()
         self._cursors: set[DuckDBPyConnection] = set()
@@ -159,6 +161,27 @@ class Corpus:
                 self._items[number] = items = Items(number, name, columns, selection)
                 self._in_background(number, self._read_ahead, items)
         return self._items[number]
+
+    def copied(self, items: Items) -> Path:
+        """A database of its own with the table `items` of a version, and the views `ledger` (all of
+        it) and `utterances` (what is packaged), for `sandbox`; made on first use."""
+        place = self._home / f"sql-{items.number}.duckdb"
+        with self._copying:
+            if items.number not in self._copied:
+                with self.cursor() as cursor:
+                    cursor.execute(f"ATTACH {sql.literal(str(place))} AS copied")
+                    cursor.execute(
+                        f"CREATE TABLE copied.items AS SELECT item, {items.listed} "
+                        f"FROM {items.name} ORDER BY item"
+                    )
+                    cursor.execute("CREATE VIEW copied.ledger AS SELECT * FROM copied.items")
+                    cursor.execute(
+                        "CREATE VIEW copied.utterances AS SELECT * FROM copied.items "
+                        "WHERE outcome = 'packaged'"
+                    )
+                    cursor.execute("DETACH copied")
+                self._copied.add(items.number)
+        return place
 
     def begin(self, number: int) -> None:
         """Read a version in the background, before it is asked for."""

@@ -1,7 +1,7 @@
 // A histogram with its limits, a scatter of two measures, and limits to try.
 
 import * as api from "./api.js";
-import { histogram, scatter } from "./plots.js";
+import { durations, histogram, scatter } from "./plots.js";
 import { el, hours, number } from "./dom.js";
 import * as state from "./state.js";
 
@@ -10,11 +10,13 @@ const MOST = 6; // sliders
 
 export async function draw(node, about) {
   const measures = about.columns.filter((column) => column.kind === "number").map((column) => column.name);
-  const column = state.get("x", USUAL.find((name) => measures.includes(name)) ?? measures[0]);
-  const other = state.get("y", measures.find((name) => name !== column && USUAL.includes(name)) ?? measures[1]);
+  const score = about.with_wer && measures.includes("avg_logprob") ? "avg_logprob" : null;
+  const column = state.get("x", score ?? USUAL.find((name) => measures.includes(name)) ?? measures[0]);
+  const other = state.get("y", (score && "wer") ?? measures.find((name) => name !== column && USUAL.includes(name)) ?? measures[1]);
   const by = state.get("by", "outcome");
   const without = ["sort"];
-  const [bars, points] = await Promise.all([
+  const [lengths, bars, points] = await Promise.all([
+    api.get("hours", state.query({}, { without: [...without, "min.seconds", "max.seconds"] }), "lengths"),
     api.get("histogram", state.query({ column, by }, { without: [...without, `min.${column}`, `max.${column}`] }), "bars"),
     api.get("scatter", state.query({ x: column, y: other }, { without }), "points"),
   ]);
@@ -23,15 +25,18 @@ export async function draw(node, about) {
   const limits = about.limits.filter((limit) => limit.column === column);
   const meaning = about.columns.find((each) => each.name === column);
   const parts = {
-    bars: el("div", { class: "plot" }), points: el("div", { class: "plot" }), sliders: el("div", { class: "sliders" }),
+    lengths: el("div", { class: "plot" }), bars: el("div", { class: "plot" }), points: el("div", { class: "plot" }), sliders: el("div", { class: "sliders" }),
   };
+  const unit = (name) => about.columns.find((each) => each.name === name)?.unit;
   node.replaceChildren(
-    el("div", { class: "bar" }, el("h2", {}, "Charts"), pick("x", column, measures, "measure"), pick("y", other, measures, "against"), pick("by", by, ["outcome", "dataset", "language", "split"], "by")),
+    el("h2", { class: "bar" }, "Charts"), el("h3", {}, "Audio by length of clip, and what became of it"), parts.lengths,
+    el("div", { class: "bar" }, el("h3", {}, "Measures"), pick("x", column, measures, "measure"), pick("y", other, measures, "against"), pick("by", by, ["outcome", "dataset", "language", "split"], "by")),
     el("p", { class: "quiet" }, meaning?.doc ? `${meaning.doc}.` : "", bars.n ? ` ${number(bars.n)} clips; least ${number(bars.least, meaning?.unit)}, most ${number(bars.most, meaning?.unit)}.` : "", " Drag over a chart to choose its clips."),
     parts.bars, parts.points,
     el("h3", {}, "Other limits"), parts.sliders);
-  histogram(parts.bars, bars, limits, (low, high) => state.set({ view: "clips", [`min.${column}`]: low, [`max.${column}`]: high }));
-  scatter(parts.points, points, [column, other], (x, y) => state.set({ view: "clips", [`min.${column}`]: x[0], [`max.${column}`]: x[1], [`min.${other}`]: y[0], [`max.${other}`]: y[1] }));
+  durations(parts.lengths, lengths, (low, high) => state.set({ view: "clips", "min.seconds": low, "max.seconds": high }));
+  histogram(parts.bars, bars, limits, [column, unit(column)], (low, high) => state.set({ view: "clips", [`min.${column}`]: low, [`max.${column}`]: high }));
+  scatter(parts.points, points, [[column, unit(column)], [other, unit(other)]], (x, y) => state.set({ view: "clips", [`min.${column}`]: x[0], [`max.${column}`]: x[1], [`min.${other}`]: y[0], [`max.${other}`]: y[1] }));
   sliders(parts.sliders, about, column);
 }
 

@@ -1,7 +1,7 @@
 // One clip: audio with waveform and spectrogram, texts, what lies around it, and the decision.
 
 import * as api from "./api.js";
-import { move, retag, rowOf, show as go } from "./clips.js";
+import { fileOf, move, retag, rowOf, show as go, stop } from "./clips.js";
 import { el, number, time } from "./dom.js";
 import { shown } from "./diff.js";
 import * as loudness from "./loudness.js";
@@ -48,10 +48,12 @@ const on = {
 };
 
 function heading(row) {
-  return el("div", { class: "bar" },
-    el("h2", {}, el("span", { class: `tag o-${row.outcome}` }, row.outcome), row.outcome === "packaged" ? null : ` ${row.stage}.${row.reason}`),
+  return el("div", {}, el("div", { class: "bar" },
+    el("button", { type: "button", class: "play", "aria-label": "Play or pause", onclick: toggle }, "▶"),
+    el("h2", {}, el("bdi", { class: "file", title: row.source_path }, fileOf(row)), " ", el("span", { class: `tag o-${row.outcome}` }, row.outcome), row.outcome === "packaged" ? null : ` ${row.stage}.${row.reason}`),
     el("span", { class: "grow" }),
-    el("button", { type: "button", "aria-label": "Close the clip", onclick: () => state.set({ item: null }, { keepPage: true }) }, "×"));
+    el("button", { type: "button", "aria-label": "Close the clip", onclick: () => state.set({ item: null }, { keepPage: true }) }, "×")),
+    el("p", { class: "quiet id" }, el("bdi", {}, row.id ?? "no utterance"), ` · ${time(row.start ?? 0)}–${time(row.end ?? 0)}`));
 }
 
 function stage() {
@@ -62,6 +64,9 @@ function stage() {
   const board = el("div", { class: "board" }, wave, loud, picture, head);
   const told = el("p", { class: "quiet", id: "levels" });
   const both = el("label", {}, el("input", { type: "checkbox", id: "around", onchange: switched }), ` ${MARGIN} s before and after`);
+  const source = now.data.row.outcome === "packaged"
+    ? el("button", { type: "button", id: "source", "aria-pressed": "false", title: "Hear the packaged clip and the recording in turn, from the same place", onclick: compare }, "B: as recorded ", el("kbd", {}, "a"))
+    : null;
   Object.assign(now, { wave, loud, picture, head, board, told });
   board.addEventListener("click", (event) => {
     const length = now.player.duration;
@@ -69,7 +74,7 @@ function stage() {
     now.player.play();
   });
   follow(now);
-  return el("div", { class: "stage" }, board, el("div", { class: "bar" }, now.player, both), told);
+  return el("div", { class: "stage" }, board, el("div", { class: "bar" }, now.player, source, both), told);
 }
 
 function follow(mine) {
@@ -87,7 +92,11 @@ function follow(mine) {
 }
 
 const before = (row) => Math.min(MARGIN, row.start);
-const address = (more) => `api/audio/${now.item}?version=${now.version}${more ? "&around=1" : ""}`;
+const address = (more) => {
+  const row = now.data.row;
+  const span = now.source && !more ? `&start=${row.start}&end=${row.end}` : "";
+  return `api/audio/${now.item}?version=${now.version}${more ? "&around=1" : ""}${span}`;
+};
 
 async function load() {
   const mine = now;
@@ -124,12 +133,28 @@ function switched() {
   load().then(() => now?.player.play());
 }
 
+// A is what is packaged, enhanced and levelled as settings say; B is the same span of the recording.
+export function compare() {
+  const button = document.getElementById("source");
+  if (!button || !now) return;
+  now.source = !now.source;
+  button.setAttribute("aria-pressed", String(now.source));
+  button.firstChild.textContent = now.source ? "A: as packaged " : "B: as recorded ";
+  const { currentTime, paused } = now.player;
+  load().then(() => {
+    if (!now) return;
+    now.player.currentTime = currentTime;
+    if (!paused) now.player.play();
+  });
+}
+
 export function around() {
   document.getElementById("around")?.click();
 }
 
 export function toggle() {
   if (!now || now.player.hidden) return false;
+  stop();
   if (now.player.paused) now.player.play();
   else now.player.pause();
   return true;

@@ -6,7 +6,8 @@ import { grid, pageOf, pages } from "./grid.js";
 import * as review from "./review.js";
 import * as state from "./state.js";
 
-const USUAL = ["outcome", "reason", "seconds", "text", "wer", "language", "speaker", "dataset"];
+const USUAL = ["source_path", "outcome", "reason", "seconds", "text", "wer", "language", "speaker", "dataset"];
+const heard = new Audio(); // what the list plays
 let rows = [];
 let main = null;
 let known = null;
@@ -36,12 +37,35 @@ const usual = (about, some) => USUAL.filter((name) => name !== "wer" && name !==
 const redraw = () => draw(main, known);
 
 function tick(row) {
-  return el("input", { type: "checkbox", checked: marked.has(row.item), "aria-label": `select ${row.id ?? row.recording}`,
+  const box = el("input", { type: "checkbox", checked: marked.has(row.item), "aria-label": `select ${row.id ?? row.recording}`,
     onchange: (event) => { event.target.checked ? marked.add(row.item) : marked.delete(row.item); review.counted(marked); } });
+  return el("span", { class: "row-tools" }, box, row.seconds > 0 ? play(row) : null);
 }
+
+// Plays a clip, or stops it: one at a time.
+function play(row) {
+  const address = `api/audio/${row.item}?version=${known.version}`;
+  const button = el("button", { type: "button", class: "play", "aria-label": `play ${fileOf(row)}`, onclick: (event) => {
+    event.stopPropagation();
+    const again = heard.src.endsWith(address) && !heard.paused;
+    heard.pause();
+    if (again) return;
+    heard.src = address;
+    heard.onplaying = () => { button.textContent = "■"; };
+    heard.onpause = heard.onended = heard.onerror = () => { button.textContent = "▶"; };
+    heard.play().catch(() => {});
+  } }, "▶");
+  return button;
+}
+
+export const stop = () => heard.pause();
+
+// The last part of the path, which people know a recording by.
+export const fileOf = (row) => (row.source_path ?? row.recording ?? "").split("/").at(-1);
 
 export function cell(column, row) {
   const value = row[column.name];
+  if (column.name === "source_path") return [el("bdi", { title: value }, fileOf(row)), el("small", { class: "quiet", title: row.id }, row.id ?? "")];
   if (column.name === "outcome") {
     const person = review.of(row.id);
     return [el("span", { class: `tag o-${value}` }, value), person ? el("span", { class: "tag person", title: person.note || "" }, person.decision) : null];

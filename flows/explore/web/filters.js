@@ -1,14 +1,16 @@
 // The filters at the side: values to tick, ranges of measures, and what is chosen now.
 
+import * as api from "./api.js";
 import { el, number } from "./dom.js";
 import * as state from "./state.js";
 
-const TITLES = { outcome: "Outcome", reason: "Reason", dataset: "Dataset", language: "Language", split: "Split" };
+const TITLES = { outcome: "Outcome", reason: "Reason", dataset: "Dataset", speaker: "Speaker", language: "Language", split: "Split" };
 
 export function draw(node, about) {
   const open = new Set([...node.querySelectorAll("details[open]")].map((each) => each.dataset.name));
   const first = !node.children.length;
   if (first && innerWidth > 900) ["outcome", "reason"].forEach((name) => open.add(name));
+  recount(node);
   node.replaceChildren(
     chips(about),
     ...Object.entries(TITLES).map(([name, title]) => facet(name, title, about.facets[name] ?? [], open.has(name))),
@@ -17,6 +19,21 @@ export function draw(node, about) {
       el("input", { type: "checkbox", checked: state.get("spans") === "1", onchange: (e) => state.set({ spans: e.target.checked ? "1" : null }) }),
       " also pauses and unsegmented audio"),
   );
+}
+
+// The counts of a facet are those of the clips that the filters of all others choose.
+async function recount(node) {
+  try {
+    const facets = await api.get("facets", state.query(), "facets");
+    for (const box of node.querySelectorAll("details[data-name] li[data-value]")) {
+      const values = facets[box.closest("details").dataset.name] ?? [];
+      const row = values.find(({ value }) => (value ?? "") === box.dataset.value);
+      box.querySelector(".count").textContent = number(row?.items ?? 0);
+      box.classList.toggle("quiet", !row);
+    }
+  } catch (error) {
+    if (!api.overtaken(error)) throw error;
+  }
 }
 
 function chips() {
@@ -43,7 +60,7 @@ function facet(name, title, values, open) {
   return el("details", { open: open || chosen.size > 0, "data-name": name },
     el("summary", {}, title, chosen.size ? ` (${chosen.size})` : ""),
     el("ul", {}, values.map(({ value, items }) =>
-      el("li", {}, el("label", {},
+      el("li", { "data-value": value ?? "" }, el("label", {},
         el("input", { type: "checkbox", checked: chosen.has(value ?? ""), onchange: () => toggle(value ?? "") }),
         el("span", { class: `name o-${name === "outcome" ? value : ""}`, dir: "auto" }, value ?? "none"),
         el("span", { class: "count" }, number(items)))))));

@@ -12,9 +12,9 @@ export function grid({ columns, rows, total, label, cell, open, chosen, key, bef
   const body = el("tbody", {}, rows.map((row) => {
     const line = el("tr", { "data-key": key(row), "aria-selected": chosen(row) ? "true" : null },
       before ? el("td", { class: "tick" }, before(row)) : null,
-      columns.map((column) => el("td", { class: column.kind === "number" ? "n" : "t" }, cell(column, row))));
+      columns.map((column) => el("td", { class: `${column.kind === "number" ? "n" : "t"} c-${column.name}`, "data-name": column.name.replaceAll("_", " ") }, cell(column, row))));
     line.addEventListener("click", (event) => {
-      if (!event.target.closest("input, a") && !String(getSelection())) open(row);
+      if (!event.target.closest("input, a, .play") && !String(getSelection())) open(row);
     });
     return line;
   }));

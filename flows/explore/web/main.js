@@ -10,11 +10,13 @@ import { $, clock, el, fault, say } from "./dom.js";
 import * as filters from "./filters.js";
 import * as recording from "./recording.js";
 import * as recordings from "./recordings.js";
+import * as sql from "./sql.js";
+import * as views from "./views.js";
 import * as review from "./review.js";
 import * as state from "./state.js";
 
-const VIEWS = { clips, recordings, charts, corpus, compare, recording };
-const SHOWN = { clips: "Clips", recordings: "Recordings", charts: "Charts", corpus: "Corpus", compare: "Compare" };
+const VIEWS = { clips, recordings, charts, corpus, compare, sql, recording };
+const SHOWN = { clips: "Clips", recordings: "Recordings", charts: "Charts", corpus: "Corpus", compare: "Compare", sql: "SQL" };
 let about = null;
 
 // The whole address without the token as a parameter: what is in the bar can be sent on.
@@ -51,6 +53,7 @@ async function draw(names) {
       if (button.dataset.view === view) button.setAttribute("aria-current", "page");
       else button.removeAttribute("aria-current");
     }
+    views.draw($("saved"), about);
     $("q").value = state.get("q");
     $("regex").checked = state.get("regex") === "1";
     const onlyClip = names && [...names].every((name) => name === "item");
@@ -79,6 +82,7 @@ const KEYS = {
   u: () => clip.decide("undo"),
   e: (event) => { event.preventDefault(); clip.edit(); },
   x: () => clips.mark(),
+  a: () => clip.compare(),
   b: () => clip.around(),
   "?": () => $("help").showModal(),
   "/": (event) => { event.preventDefault(); $("q").focus(); },

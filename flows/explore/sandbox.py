@@ -1,0 +1,98 @@
+"""SQL that a person types, run where it can do no harm: on a read-only copy of a version's table,
+in a process of its own with limits of time, memory and rows, which reaches no file and no network.
+
+Run as a program it answers the JSON `{"path", "sql"}` on stdin with one JSON object on stdout.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tasks.base.errors import ConfigError
+from tasks.base.json_types import JsonObject
+
+SECONDS = 20  # of one query
+ROWS = 1000  # of its answer
+CHARACTERS = 8_000_000  # of the texts of its answer
+LONGEST = 20_000  # characters of a query
+MEMORY = "512MB"  # that DuckDB may take
+ADDRESSES = 4 << 30  # bytes of address space of the process
+_CONFIG: dict[str, Any] = {
+    "enable_external_access": False,
+    "memory_limit": MEMORY,
+    "threads": 2,
+    "temp_directory": "",
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+    "python_enable_replacements": False,
+    "lock_configuration": True,
+}
+
+
+def answer(database: Path, sql: str) -> JsonObject:
+    """`columns`, `rows` and whether there are `more`. ConfigError says what is wrong with a query,
+    or which limit it reached."""
+    if len(sql) > LONGEST:
+        raise ConfigError(f"a query has up to {LONGEST:,} characters")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "flows.explore.sandbox"],
+            input=json.dumps({"path": str(database), "sql": sql}),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+            cwd=Path(__file__).parents[2],
+        )
+    except subprocess.TimeoutExpired:
+        raise ConfigError(f"the query took more than {SECONDS} s; narrow it") from None
+    if done.returncode:
+        raise ConfigError(f"the query needs more than {MEMORY}; narrow it")
+    data: JsonObject = json.loads(done.stdout)
+    if "error" in data:
+        raise ConfigError(str(data["error"]))
+    return data
+
+
+def _asked(path: str, sql: str) -> JsonObject:
+    import duckdb
+
+    with duckdb.connect(path, read_only=True, config=_CONFIG) as database:
+        try:
+            statements = duckdb.extract_statements(sql)
+            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+                return {"error": "give one SELECT; nothing can be changed here"}
+            result = database.execute(statements[0])
+            columns = [{"name": c[0], "kind": str(c[1])} for c in result.description]
+            rows = [[_plain(value) for value in row] for row in result.fetchmany(ROWS + 1)]
+        except duckdb.OutOfMemoryException:
+            return {"error": f"the query needs more than {MEMORY}; narrow it"}
+        except duckdb.Error as error:
+            return {"error": str(error).partition("\n\nLINE")[0]}
+    if sum(len(value) for row in rows for value in row if isinstance(value, str)) > CHARACTERS:
+        return {"error": f"an answer holds up to {CHARACTERS:,} characters of text"}
+    return {"columns": columns, "rows": rows[:ROWS], "more": len(rows) > ROWS}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
+    resource.setrlimit(resource.RLIMIT_CPU, (2 * SECONDS, 2 * SECONDS))
+    asked = json.load(sys.stdin)
+    json.dump(_asked(asked["path"], asked["sql"]), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

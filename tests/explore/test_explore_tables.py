@@ -1,0 +1,97 @@
+"""Counts that follow the filters, audio by length and reason, and SQL that can do no harm."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from flows.explore import sandbox
+from tests.explore.test_explore import client, get, out, whole
+
+__all__ = ["client", "out", "whole"]  # fixtures
+
+
+def counts(facets: dict[str, Any], name: str) -> dict[str | None, int]:
+    return {row["value"]: row["items"] for row in facets[name]}
+
+
+def test_counts_of_facets_follow_the_filters(client: TestClient) -> None:
+    every = get(client, "/api/facets")
+    assert sum(counts(every, "outcome").values()) == 8
+    assert "speaker" in every
+    short = get(client, "/api/facets", **{"in.reason": "too_short"})
+    assert counts(short, "outcome") == {"dropped": 2}
+    assert counts(short, "reason") == counts(every, "reason"), "others may still be chosen"
+    searched = get(client, "/api/facets", q="NUMBER 3")
+    assert sum(counts(searched, "reason").values()) == 1
+
+
+def test_audio_by_length_and_reason(client: TestClient) -> None:
+    answer = get(client, "/api/hours")
+    rows = get(client, "/api/rows")
+    assert sum(each["hours"] for each in answer["counts"]) == pytest.approx(rows["hours"])
+    assert sum(each["count"] for each in answer["counts"]) == rows["total"]
+    assert answer["counts"][0]["name"] == "packaged"
+    assert {each["name"] for each in answer["counts"]} > {"filter.too_short", "shard.unreadable"}
+    assert max(each["bin"] for each in answer["counts"]) < len(answer["edges"])
+    kept = get(client, "/api/hours", **{"in.outcome": "packaged"})
+    assert {each["name"] for each in kept["counts"]} == {"packaged"}
+
+
+def asked(client: TestClient, sql: str, status: int = 200) -> dict[str, Any]:
+    return get(client, "/api/sql", status, sql=sql)
+
+
+def test_a_select_on_the_version(client: TestClient) -> None:
+    found = asked(client, "SELECT outcome, count(*) AS n FROM items GROUP BY 1 ORDER BY 1; -- all")
+    assert [column["name"] for column in found["columns"]] == ["outcome", "n"]
+    assert found["rows"] == [["dropped", 2], ["failed", 1], ["packaged", 5]]
+    assert asked(client, "SELECT count(*) FROM utterances")["rows"] == [[5]]
+    assert asked(client, "FROM ledger SELECT 'NaN'::DOUBLE, [1, 2] LIMIT 1")["rows"] == [
+        [None, "[1, 2]"]
+    ]
+
+
+def test_an_answer_has_so_many_rows(client: TestClient) -> None:
+    found = asked(client, "SELECT * FROM range(100000)")
+    assert (len(found["rows"]), found["more"]) == (sandbox.ROWS, True)
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("DROP TABLE items", "one SELECT"),
+        ("SELECT 1; SELECT 2", "one SELECT"),
+        ("INSERT INTO items SELECT * FROM items", "one SELECT"),
+        ("COPY items TO '/tmp/uttermill-copy.csv'", "one SELECT"),
+        ("ATTACH '/tmp/x.duckdb'", "one SELECT"),
+        ("SET memory_limit = '99GB'", "one SELECT"),
+        ("INSTALL httpfs", "one SELECT"),
+        ("PRAGMA version", ""),
+        ("", "one SELECT"),
+        ("SELECT 1) UNION (SELECT 2", "Parser Error"),
+        ("SELECT * FROM read_text('/etc/passwd')", "disabled"),
+        ("SELECT * FROM glob('/etc/*')", "disabled"),
+        ("SELECT * FROM '/etc/passwd'", "does not exist"),
+        ("SELECT * FROM read_csv('http://127.0.0.1:9/x.csv')", "disabled"),
+        ("SELECT nothing FROM items", "nothing"),
+        ("SELECT repeat('x', 3000000000)", "512MB"),
+        ("SELECT 'x' || repeat('y', 30000)" + " " * sandbox.LONGEST, "characters"),
+        ("SELECT repeat('y', 100000) FROM range(900)", "characters of text"),
+    ],
+)
+def test_what_sql_may_not_do(client: TestClient, sql: str, said: str) -> None:
+    assert said in asked(client, sql, 400)["error"]
+    assert not Path("/tmp/uttermill-copy.csv").exists()
+
+
+def test_a_query_ends(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "SECONDS", 3)
+    begun = time.monotonic()
+    sql = "SELECT count(*) FROM range(1000000) a, range(1000000) b, range(1000) c"
+    assert "took more than 3 s" in asked(client, sql, 400)["error"]
+    assert time.monotonic() - begun < 30

@@ -78,12 +78,29 @@ def explore(args: argparse.Namespace) -> Exit:
         answered = True
 
     try:
-        exploring.explore(_out(args.out), args.version, args.against, args.port, ready)
+        exploring.explore(_explored(args), args.version, args.against, args.port, ready)
     except KeyboardInterrupt:
         if not answered:
             raise
         return Exit.INTERRUPTED  # nothing is left to do again, and --json has had its one object
     return Exit.DONE
+
+
+def _explored(args: argparse.Namespace) -> Path:
+    """The OUT, or a folder that stands alone; a version in its OUT stands for both."""
+    from flows.explore.looking import alone
+    from tasks import storage
+    from tasks.storage import containment, versions
+
+    place = _place(args.out)
+    is_version = storage.query(place, versions.is_version)
+    if is_version and storage.query(place.parent.parent / "runs", storage.is_folder):
+        args.version = args.version or versions.number(place.resolve())
+        return _out(str(place.resolve().parent.parent))
+    if not alone(place):
+        return _out(args.out)
+    containment.check(place)
+    return place
 
 
 def review(args: argparse.Namespace) -> Exit:

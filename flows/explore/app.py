@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from flows.explore import charts, clip, export, query, responses, reviewing, sandbox
+from flows.explore import charts, clip, export, looking, query, responses, reviewing, sandbox
 from flows.explore.access import Gate
 from flows.explore.corpus import Corpus, Gone, Items
 from flows.explore.loading import Column
@@ -71,6 +71,7 @@ class Explorer:
                 "columns": _columns(items.columns),
                 "recording_columns": _columns(query.RECORDINGS),
                 "facets": charts.facets(self.corpus, items),
+                "read_only": self.corpus.read_only,
                 "with_wer": bool(charts.measured(self.corpus, items, "wer")),
                 "limits": charts.limits(self.corpus.job()),
                 "utterances": described["utterances"],
@@ -176,6 +177,8 @@ class Explorer:
         return await asyncio.wrap_future(self._storing.submit(self._stored, bytes(data), store))
 
     def _stored(self, data: bytes, store: Storing) -> Response:
+        if self.corpus.read_only:
+            raise ConfigError(looking.ONLY)
         given: JsonValue = parsed(data)
         if not isinstance(given, dict):
             raise ConfigError("send one JSON object")

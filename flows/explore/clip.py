@@ -225,7 +225,7 @@ def _tar(corpus: Corpus, items: Items, key: str) -> tuple[Int16s, int] | None:
     """The clip from the version's own tar."""
     version = corpus.place(items.number)
     table = storage.of(version).mounted(version / UTTERANCES_FILE)
-    if table is None:
+    if table is None or (corpus.read_only and not table.exists()):
         return None
     try:
         rows = corpus.rows(

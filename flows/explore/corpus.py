@@ -112,12 +112,15 @@ class Ended(MillError):
 
 
 class Corpus:
-    """An OUT as it is explored; `home` is a disposable local folder."""
+    """An OUT as it is explored; `home` is a disposable local folder. `readable`: the folders whose
+    tables are read, by default the OUT's."""
 
-    def __init__(self, out: Path, home: Path) -> None:
+    read_only = False
+
+    def __init__(self, out: Path, home: Path, readable: Sequence[Path] | None = None) -> None:
         self.out, self._home = out, home
         self.shards = Shards(out, self.job)
-        self._database = sql.connect(home, _inside(out))
+        self._database = sql.connect(home, _inside(out) if readable is None else readable)
         self._lock = threading.Lock()
         self._items: dict[int, Items] = {}
         self._once = lru_cache(ANSWERS)(self.rows)

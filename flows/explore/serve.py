@@ -11,6 +11,7 @@ from pathlib import Path
 
 from flows.explore import access, app
 from flows.explore.corpus import Corpus
+from flows.explore.looking import Looking, alone
 from flows.run import run_folder
 from tasks.base.errors import ConfigError, MillError
 
@@ -33,7 +34,7 @@ def explore(
     """Serve until SIGINT or SIGTERM; `ready` is told once the port is open. ConfigError if OUT
     holds no such version, or the port is taken."""
     with run_folder.scratch() as folder:
-        corpus = Corpus(out, folder)
+        corpus = Looking(out, folder) if alone(out) else Corpus(out, folder)
         try:
             chosen = _checked(corpus, version)
             if against is not None:

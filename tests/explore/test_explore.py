@@ -192,7 +192,7 @@ def test_searching_and_filtering(
         ("audio/99", {}, "no item 99"),
         ("audio/2", {"start": "1", "end": "0"}, "start must lie before end"),
         ("timeline", {"recording": "x"}, "no recording"),
-        ("export/exe", {}, "none of jsonl"),
+        ("export/exe", {}, "is not jsonl"),
         ("nothing", {}, "Not Found"),
     ],
 )

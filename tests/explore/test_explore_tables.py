@@ -23,7 +23,8 @@ def test_counts_of_facets_follow_the_filters(client: TestClient) -> None:
     every = get(client, "/api/facets")
     assert sum(counts(every, "outcome").values()) == 8
     assert "speaker" in every
-    short = get(client, "/api/facets", **{"in.reason": "too_short"})
+    reason: dict[str, Any] = {"in.reason": "too_short"}
+    short = get(client, "/api/facets", **reason)
     assert counts(short, "outcome") == {"dropped": 2}
     assert counts(short, "reason") == counts(every, "reason"), "others may still be chosen"
     searched = get(client, "/api/facets", q="NUMBER 3")
@@ -38,7 +39,8 @@ def test_audio_by_length_and_reason(client: TestClient) -> None:
     assert answer["counts"][0]["name"] == "packaged"
     assert {each["name"] for each in answer["counts"]} > {"filter.too_short", "shard.unreadable"}
     assert max(each["bin"] for each in answer["counts"]) < len(answer["edges"])
-    kept = get(client, "/api/hours", **{"in.outcome": "packaged"})
+    packaged: dict[str, Any] = {"in.outcome": "packaged"}
+    kept = get(client, "/api/hours", **packaged)
     assert {each["name"] for each in kept["counts"]} == {"packaged"}
 
 

@@ -26,7 +26,8 @@ async function open() {
   const version = state.get("version");
   if (!about || (version && Number(version) !== about.version)) {
     about = await api.get("about", new URLSearchParams(version ? { version } : {}), "about");
-    await review.refresh();
+    document.body.classList.toggle("read-only", about.read_only);
+    if (!about.read_only) await review.refresh();
     head();
   }
   return about;

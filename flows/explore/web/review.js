@@ -98,7 +98,7 @@ export function renew(data, on) {
 
 export function panel(data, on) {
   const row = data.row;
-  if (row.id === null) return el("div", { id: "review" });
+  if (row.id === null || document.body.classList.contains("read-only")) return el("div", { id: "review" });
   const made = of(row.id);
   const button = (decision, title, key) =>
     el("button", { type: "button", class: `d-${decision}`, "aria-pressed": made?.decision === decision ? "true" : "false", onclick: () => decide(row, decision, on) }, title, " ", el("kbd", {}, key));
@@ -123,6 +123,7 @@ export function panel(data, on) {
 
 // A decision on many: on what is selected, or on everything that the filters choose.
 export function bulk(total, marked, redraw) {
+  if (document.body.classList.contains("read-only")) return el("p", { class: "quiet" }, "For looking only: there is no OUT that would keep a decision.");
   const run = async (decision) => {
     try {
       fault(null);

@@ -40,7 +40,6 @@ from tasks.sources._paths import display_path, list_file, list_root, resolve, so
 from tasks.storage import urls
 
 SIDES = "reco2file_and_channel"
-_ARCHIVE_OFFSET = re.compile(r":\d+\Z")
 
 
 class Settings(SourceSettings):

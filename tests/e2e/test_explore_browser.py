@@ -48,6 +48,7 @@ VIEWS = {
     "corpus": "view=corpus&what=speaker",
     "words": "view=corpus&what=words",
     "compare": "view=compare&against=1",
+    "sql": "view=sql&sql=SELECT * FROM utterances",
 }
 
 
@@ -430,7 +431,9 @@ def test_sorting_filtering_and_the_address(pages: Pages, served: Served) -> None
 
 def test_charts_choose_clips(pages: Pages, served: Served) -> None:
     page = pages.page(served, "view=charts&x=duration&y=loudness")
-    box = page.locator(".plot canvas").first.bounding_box()
+    histogram = page.get_by_role("img", name="Histogram")
+    histogram.scroll_into_view_if_needed()
+    box = histogram.bounding_box()
     page.mouse.move(box["x"] + 60, box["y"] + 80)
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 90, steps=4)
@@ -443,6 +446,81 @@ def test_charts_choose_clips(pages: Pages, served: Served) -> None:
     page.get_by_label("duration min, exactly").fill("0.5")
     wait(page, "/With these limits: about/.test(document.querySelector('.kept').textContent)")
     assert "--set filter.filters.duration.min=0.5" in page.locator(".settings").inner_text()
+
+
+def test_lengths_choose_clips(pages: Pages, served: Served) -> None:
+    page = pages.page(served, "view=charts")
+    box = page.get_by_role("img", name="by duration of clips").bounding_box()
+    page.mouse.move(box["x"] + 70, box["y"] + 80)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 110, box["y"] + 90, steps=4)
+    page.mouse.up()
+    page.locator("table.grid").wait_for()
+    assert "max.seconds=1" in page.url
+
+
+def test_the_list_names_and_plays_clips(pages: Pages, served: Served) -> None:
+    page = pages.page(served, "view=clips&in.outcome=packaged")
+    row = page.locator("tbody tr").first
+    assert row.locator("bdi").first.inner_text().endswith(".wav")
+    assert row.locator("small").inner_text()
+    row.get_by_role("button", name="play").click()
+    wait(page, "document.querySelector('tbody .play').textContent === '■'")
+    row.get_by_role("button", name="play").click()
+    wait(page, "document.querySelector('tbody .play').textContent === '▶'")
+    assert page.locator("#clip").is_hidden()
+
+
+def test_as_packaged_and_as_recorded_in_turn(pages: Pages, served: Served) -> None:
+    page = pages.page(served, "view=clips&in.outcome=packaged")
+    page.locator("tbody tr td").nth(2).click()
+    page.locator("[data-ready]").wait_for()
+    assert page.locator("#clip .file").inner_text().endswith(".wav")
+    page.keyboard.press("a")
+    wait(page, "document.querySelector('#clip audio').src.includes('&start=')")
+    assert page.locator("#source").get_attribute("aria-pressed") == "true"
+    page.keyboard.press("a")
+    wait(page, "!document.querySelector('#clip audio').src.includes('&start=')")
+
+
+def test_counts_follow_the_filters(pages: Pages, served: Served) -> None:
+    page = pages.page(served, "view=clips")
+    kept = "#filters [data-name=reason] [data-value=packaged] .count"
+    assert page.locator(kept).inner_text() != "0"
+    page.get_by_label("dropped").check()
+    wait(page, f"document.querySelector('{kept}').textContent === '0'")
+
+
+def test_views_have_names(pages: Pages, served: Served) -> None:
+    context = pages.context()
+    page = pages.page(served, "view=clips&q=number", context)
+    page.locator("#saved summary").click()
+    page.get_by_label("Name of this view").fill("numbers <b>")
+    page.get_by_role("button", name="Save").click()
+    wait(page, "document.title.startsWith('numbers <b> – ')")
+    again = pages.page(served, "view=charts", context)
+    again.locator("#saved summary").click()
+    again.get_by_role("link", name="numbers <b>").click()
+    wait(again, "document.querySelector('#q').value === 'number'")
+
+
+def test_sql_and_its_refusals(pages: Pages, served: Served) -> None:
+    page = pages.page(served, "view=sql")
+    page.get_by_label("Query").fill("SELECT count(*) AS n FROM utterances")
+    page.keyboard.press("Control+Enter")
+    page.locator("#answer td").wait_for()
+    page.get_by_label("Query").fill("DROP TABLE items")
+    page.get_by_role("button", name="Run").click()
+    page.locator("#answer [role=alert]").wait_for()
+    pages.faults.clear()  # the browser tells of the answer 400
+
+
+def test_texts_are_seen_in_a_narrow_window(pages: Pages, served: Served) -> None:
+    page = pages.page(served, "view=clips&in.outcome=packaged", pages.context(width=400))
+    box = page.locator("td.c-text").first.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 400
+    assert box["width"] > 300
 
 
 def test_a_recording_over_time(pages: Pages, served: Served) -> None:

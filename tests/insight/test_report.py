@@ -45,6 +45,7 @@ from tasks.insight.report.outcome_columns import Columns
 from tasks.insight.report.samples import Sample
 from tasks.recording import Locator
 from tasks.settings.job import Cost, Job
+from tasks.storage import versions
 from tests.helpers import corpus
 
 EVIL = "</script><img src=x onerror=alert(1)>\"' & שלום \u202e"
@@ -89,7 +90,13 @@ def recorded(job: Job) -> Path:
     settings = PrepareSettings(sources=job.sources, out=str(job.out), **stages)
     with run_folder.record(job.out, settings) as run:
         published, _ = corpus.run(job)
-        run.finish({"dataset": str(published.path), "stages": {}, "wall_seconds": 1.5})
+        ended = {"dataset": str(published.path), "stages": {}, "wall_seconds": 1.5}
+        version = {"version": versions.number(published.path), "new_version": True}
+        counts: dict[str, Any] = {
+            name: {} for name in ("recordings", "utterances", "seconds", "reasons")
+        }
+        new = dict.fromkeys(("recordings", "packaged", "dropped", "failed"), 0)
+        run.finish({**ended, **version, **counts, "new": new})
         metrics.save(work(), run.folder / metrics.NAME)
     return run.folder
 

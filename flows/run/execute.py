@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from flows.checks import check
 from flows.cluster import worker_counts
-from flows.run import estimates, ledger_items, metrics, plans, report, run_folder
+from flows.run import estimates, ledger_items, metrics, plans, prometheus, report, run_folder
 from flows.settings import PrepareSettings
 from tasks import pipeline, storage
 from tasks.accounting import broken, summary
@@ -136,6 +136,7 @@ class Body:
         result["stragglers"] = measured.stragglers()
         result["wall_seconds"] = round(time.monotonic() - self.began, 3)
         self.run.finish(result)
+        prometheus.write_result(self.run.place.parent, self.run.folder, result)
         report.of_run(self.job, self.run.folder, result["new_version"], executor)
         if live is not None:
             live.finish(result, self.run.place / report.NAME)

@@ -53,7 +53,6 @@ class Run:
 
     def finish(self, result: JsonObject) -> None:
         write_atomic(self.folder / SUMMARY, json.dumps(result, indent=1).encode())
-        prometheus.write_result(self.place.parent, self.folder, result)
 
     @contextmanager
     def failing(self) -> Iterator[None]:

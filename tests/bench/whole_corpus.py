@@ -26,6 +26,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks import corpus, package
+from tasks.base import schema
 from tasks.base.schema import LEDGER_FILE
 from tasks.publish import previous_version, seeded_hash
 from tasks.publish.choosing import next_version
@@ -40,6 +41,7 @@ from tasks.publish.output_shards.layout import PlannedShard
 from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tasks.shard_store import whole_job
+from tasks.storage import tables
 from tests.bench import _scale_out, plan_million
 from tests.bench._measured import MIB
 from tests.bench.scale import in_process
@@ -131,6 +133,7 @@ def publish(job: Job, scratch: Path, gathered: dict[str, Any], frozen: dict[str,
     version = job.out / "datasets" / "v0001"
     version.mkdir(parents=True)
     files = _scale_out.save_tables(scratch, version)
+    tables.write_parquet(version / schema.UTTERANCES_FILE, schema.UTTERANCES.empty_table())
     described = {
         "fingerprint": gathered["fingerprint"],
         "balance": gathered["balance"],

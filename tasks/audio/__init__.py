@@ -14,6 +14,7 @@ from tasks.recording.container import digest
 
 if TYPE_CHECKING:
     from tasks.audio.encoding import (
+        MP3_LEAST,
         MP3_RATES,
         OPUS_PACKET,
         OPUS_RATES,
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
         write_flac_bytes,
         write_mp3_bytes,
         write_opus_bytes,
+        write_small_mp3_bytes,
     )
     from tasks.audio.stream import Stream, open_stream, picked, probe, read_mix, read_span
 
 _DECODING = {"Stream", "open_stream", "picked", "probe", "read_mix", "read_span"}
 _ENCODING = {
-    *("MP3_RATES", "OPUS_PACKET", "OPUS_RATES", "decode_int16"),
-    *("write_flac_bytes", "write_mp3_bytes", "write_opus_bytes"),
+    *("MP3_LEAST", "MP3_RATES", "OPUS_PACKET", "OPUS_RATES", "decode_int16"),
+    *("write_flac_bytes", "write_mp3_bytes", "write_opus_bytes", "write_small_mp3_bytes"),
 }
 
 

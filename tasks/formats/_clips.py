@@ -54,13 +54,18 @@ class EncodedSettings(StageSettings):
         "the length of a clip can be verified.",
     )
     bit_rate: int | None = Threshold(
-        None, "kbit/s of opus (default 32) or mp3 (default 128).", ge=6, le=320
+        None, "kbit/s of opus (default 32) or mp3 (default 128, at least 64).", ge=6, le=320
     )
 
     @model_validator(mode="after")
-    def _refuse_a_bit_rate_of_pcm(self) -> EncodedSettings:
+    def _refuse_what_no_file_can_hold(self) -> EncodedSettings:
         if self.bit_rate is not None and self.audio not in LOSSY:
             raise ValueError(f"bit_rate is for opus and mp3, and audio is {self.audio}")
+        if self.audio == "mp3" and 1000 * (self.bit_rate or LOSSY["mp3"]) < audio.MP3_LEAST:
+            raise ValueError(
+                "bit_rate: an MP3 of less than 64 kbit/s cannot say how long the clip is; take "
+                "64 or more, or opus"
+            )
         return self
 
     @property

@@ -138,7 +138,7 @@ def media(mono: Samples) -> Media:
     mono = mono.clip(-LOUDEST, LOUDEST)
     pcm = (mono * 32767).round().clip(-32768, 32767).astype(np.int16)
     return Media(
-        address("audio/mpeg", audio.write_mp3_bytes(pcm, RATE, BIT_RATE)),
+        address("audio/mpeg", audio.write_small_mp3_bytes(pcm, RATE, BIT_RATE)),
         address("image/png", png(spectrogram(mono))),
         len(mono) / RATE,
     )

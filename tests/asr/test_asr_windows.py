@@ -38,7 +38,7 @@ def texts(engine: StubWhisper, clips: list[SpeechClip], **options: Any) -> list[
 
 
 def test_texts_come_in_order_whatever_the_batch() -> None:
-    clips = [clip(n, seconds) for n, seconds in ((3, 2), (1, 6), (0, 1), (6, 30), (2, 4))]
+    clips = [clip(n, seconds) for n, seconds in ((3, 2), (1, 6), (0, 1.5), (6, 30), (2, 4))]
     wanted = ["three", "one", "", "six", "two"]
     for size in (1, 2, 8):
         engine = StubWhisper()
@@ -59,7 +59,7 @@ def test_a_clip_is_heard_in_the_shortest_window_with_room_behind_it() -> None:
 
 
 def test_windows_of_one_length_share_a_batch() -> None:
-    clips = [clip(n % 6 + 1, 1 + 4 * n) for n in range(8)]  # 1 to 29 s
+    clips = [clip(n % 6 + 1, 1.5 + 4 * n) for n in range(8)]  # to 29.5 s
     engine = StubWhisper()
     assert texts(engine, clips, batch_size=8) == [WORDS[n % 6 + 1] for n in range(8)]
     assert sorted(engine.searches) == sorted(map(engine.frames.count, set(engine.frames)))

@@ -82,7 +82,9 @@ class Beams(StubWhisper):
         (0.69, 0.0, 5),  # whatever the voice detector finds in it
         (SECONDS, 0.4, 5),
         (3.0, 0.6, 5),  # a word between silence
-        (3.0, 0.8, 1),
+        (3.0, 0.75, 5),  # as the detector rounds
+        (3.0, 0.85, 1),
+        (1.0, 0.0, 5),  # it may miss a word
         (3.0, 0.0, 1),  # silence
     ],
 )

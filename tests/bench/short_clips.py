@@ -2,12 +2,12 @@
 
     [UTTERMILL_CORPUS=…] python -m tests.bench.short_clips [--json] [--unstated] [--silence S]
 
-espeak-ng's words, cut as tightly as a detector may, some said twice on purpose; and
-the corpus's own digits, if there are any. "Before" takes the text with the best mean over its
-tokens, as for longer clips; "now" the words that are likeliest over all ways to write them. Counted
-are texts that are right, that repeat a word which was said once, that have more words than were
-said, and that have none. Languages are stated, or detected with `--unstated`;
-`--silence 0.5` leaves so much before each word, s, as looser cuts do.
+espeak-ng's words, cut as tightly as a detector may, some said twice on purpose; and the corpus's
+own digits, if there are any. "Before" takes the text with the best mean over its tokens, as for
+longer clips; "now" the words that are likeliest over all ways to write them. Counted are texts that
+are right, that repeat a word which was said once, that have more words than were said, and that
+have none. Languages are stated, or detected with `--unstated`; `--silence 0.5` leaves so much
+before each word, s, as looser cuts do.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def main() -> None:
             before = heard(backend, clips, not options.unstated)
         now = heard(backend, clips, not options.unstated)
     for name, counts in now.items():
-        row = {c: (before[name][c], counts[c]) for c in COLUMNS}
+        row = {c: (int(before[name][c]), int(counts[c])) for c in COLUMNS}
         if options.json:
             print(json.dumps({"clips": name, **row}), flush=True)
         else:

@@ -22,16 +22,19 @@ from tasks.base.arrays import RATE
 from tasks.plugins.contracts.text import words
 from tasks.scoring import said
 
-SECONDS = 0.7  # of speech
+SECONDS = 0.7  # of a clip
+DETECTED = 0.8  # of speech in a longer one: the detector rounds up
+UNDETECTED = 1.2  # of a clip in which it may have missed a word
 RARELY_TWICE = 3.0  # times as likely as once: else a word was said once
 
 
 def is_short(clip: SpeechClip) -> bool:
-    """Whether a clip that shares no window has so little speech; a longer one has some."""
+    """Whether a clip that shares no window has so little speech."""
     seconds = len(clip.samples) / RATE
     if clip.window is not None or seconds < SECONDS:
         return clip.window is None
-    return 0.0 < speech.within(clip.speech, 0.0, seconds) < SECONDS
+    spoken = speech.within(clip.speech, 0.0, seconds)
+    return spoken < DETECTED if spoken else seconds < UNDETECTED
 
 
 def likeliest(hypotheses: Sequence[BeamResult], language: str) -> BeamResult:

@@ -81,7 +81,7 @@ def gather(
     `chosen` is what `choosing.choose` returned, `digest` a hash of all rows of the ledger;
     `damaged` names tables of the newest version that cannot be read.
     """
-    batches = shard_batches.listed(job, scratch)
+    batches = shard_batches.listed(scratch)
     ledger = ledger_notes.portions(job.out, scratch)
     chosen_clips = corpus_clips.chosen(scratch)
     totals = summary.added(portion.totals for portion in ledger)

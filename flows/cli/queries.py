@@ -19,7 +19,7 @@ from tasks.base.errors import CODES, ConfigError
 from tasks.base.json_types import JsonObject
 from tasks.base.schema import LEDGER_FILE
 from tasks.insight.estimating.what_if import kept, with_same_texts
-from tasks.publish import in_memory_version
+from tasks.publish import foreseen
 from tasks.publish.choosing import weights
 from tasks.publish.dataset import datacard
 from tasks.publish.upkeep import prune as pruning
@@ -97,8 +97,7 @@ def _ledger(out: Path) -> tuple[Iterator[pa.Table], Path | None]:
     newest = versions.newest(out)
     if newest and storage.exists(last / run_folder.SUMMARY):
         return map(tables.read, tables.parts(newest / LEDGER_FILE)), newest
-    version = in_memory_version.of_shards(run_folder.settings_of(out).job(), manifest.shards(out))
-    return iter([version.ledger]), None
+    return foreseen.ledger(run_folder.settings_of(out).job(), manifest.shards(out)), None
 
 
 def what_if(out: Path, sets: Sequence[str]) -> JsonObject:

@@ -120,9 +120,12 @@ def _facts(path: Path) -> object:
 
 def request(job: Job, folder: Path) -> Request:
     """The request for a report: on the newest version, or on the work so far if there is none."""
+    import pyarrow as pa
+
     from tasks.accounting import metrics, summary
+    from tasks.base.schema import LEDGER
     from tasks.insight import report
-    from tasks.publish import in_memory_version
+    from tasks.publish import foreseen
     from tasks.shard_store import manifest
 
     ended = folder / SUMMARY
@@ -142,8 +145,10 @@ def request(job: Job, folder: Path) -> Request:
     )
     version = versions.newest(job.out)
     if version is None or not facts:
-        judged = in_memory_version.of_shards(job, manifest.shards(job.out))
-        return asked(ledger=judged.ledger, counts=summary.of_ledger(judged.ledger))
+        ledger = pa.concat_tables(
+            [LEDGER.empty_table(), *foreseen.ledger(job, manifest.shards(job.out))]
+        )
+        return asked(ledger=ledger, counts=summary.of_ledger(ledger))
     described = versions.described(version)
     return asked(
         ledger=version / LEDGER_FILE,

@@ -17,7 +17,6 @@ from tasks.publish.outcomes import shard_batches
 from tasks.settings.job import Job
 from tasks.storage import tables
 
-NAME = "decisions.parquet"
 #: Name of a part: of its shard batch, with a hash of corpus-wide rejections.
 PART = re.compile(rf"{shard_batches.KEY_NAME.pattern}(-[0-9a-f]{{16}})?")
 
@@ -33,7 +32,7 @@ def note(job: Job, scratch: Path, rejecting: Sequence[int], manifests: str | Non
     names = []
     with tables.arrow(scratch / corpus_rejections.FILE) as file:
         saved = pa.ipc.open_file(file)
-        for number, batch in enumerate(shard_batches.listed(job, scratch)):
+        for number, batch in enumerate(shard_batches.listed(scratch)):
             name, outcomes = batch.home.name, None
             if number in index_of_batch:
                 record_batch = saved.get_batch(index_of_batch[number])
@@ -42,7 +41,7 @@ def note(job: Job, scratch: Path, rejecting: Sequence[int], manifests: str | Non
                 name = f"{name}-{hashlib.sha256(text).hexdigest()[:16]}"
             names.append(f"{name}.parquet")
             if names[-1] not in existing:
-                data = batch.data(NAME)
+                data = batch.data(shard_batches.OUTCOMES)
                 if outcomes is not None:
                     table = pq.read_table(pa.BufferReader(data))
                     table = rejections.entered(table, "id", outcomes)

@@ -8,8 +8,7 @@ reads the rows replaces that by the speaker's name over all recordings.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -113,12 +112,3 @@ def content(codes: UInt64s, numbers: Int32s, names: list[str]) -> UInt64s:
     """Digests of rows that depend on the speakers' names too."""
     digests = row_digests.of_rows(pa.table({"speaker": pa.array([*names, None], pa.string())}))
     return codes * np.uint64(0x9E3779B97F4A7C15) ^ digests[numbers]
-
-
-def in_rows(job: Job, rows: pa.Table, voices: Iterable[pa.Table], newest: Path | None) -> pa.Table:
-    """Rows of a few shards with their speakers' names; holds all voices in memory."""
-    tables = [*voices]
-    linked = link(job, lambda: tables, newest, deque[pa.Table](maxlen=0).extend)
-    if linked is None:
-        return rows
-    return called(rows, names_of(linked.of(voices_of(rows)), pa.array(linked.names, pa.string())))

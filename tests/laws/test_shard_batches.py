@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tasks import pipeline
 from tasks.corpus import outcome_table
-from tasks.publish import in_memory_version
+from tasks.publish import foreseen
 from tasks.publish.outcomes import batch_outcomes, shard_batches
 from tasks.runs.executor import Here
 from tasks.settings.job import Job
@@ -84,18 +85,41 @@ class Counted(Here):
         return super().map(work, args)
 
 
-def test_parts_put_together_are_what_one_process_would_find(home: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("again", [False, True])
+def test_what_is_foreseen_is_what_a_run_publishes(home: Path, tmp_path: Path, again: bool) -> None:
+    """From the outcomes that a run left, and from those decided again; nothing is written."""
     job = corpus.job(home, out=tmp_path / "out", **chosen())
     published, _ = corpus.run(job)
     shards = sorted(manifest.shards(job.out))
     assert len(shards) > 2 * shard_batches.AT_ONCE
-    alone = in_memory_version.of_shards(replace(job, out=job.out), shards)
-    ledger = pq.read_table(published.path / "ledger.parquet")
-    assert ledger.equals(alone.ledger)
-    rows = pq.read_table(published.path / "utterances.parquet")
-    assert sorted(rows["id"].to_pylist()) == alone.rows["id"].to_pylist()
     table = pq.read_table(outcome_table.where(job))
-    assert table.sort_by("id").equals(alone.utterances.sort_by("id"))
+    if again:
+        shutil.rmtree(shard_batches.home(job.out))
+    before = sorted(job.out.rglob("*"))
+    names = ["id", "split", "speaker", "text", "sha256"]
+    with foreseen.version(job, shards) as version:
+        ledger, outcomes = (
+            pa.concat_tables(parts)
+            for parts in (version.ledger(), version.utterances(table.column_names))
+        )
+        clips = version.clips(names)
+    assert sorted(job.out.rglob("*")) == before
+    order = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
+    assert pq.read_table(published.path / "ledger.parquet").equals(ledger.sort_by(order))
+    rows = pq.read_table(published.path / "utterances.parquet", columns=names)
+    assert set(clips["split"].to_pylist()) == {"train", "test"}
+    assert clips.sort_by("id").equals(rows.sort_by("id"))
+    assert table.sort_by("id").equals(outcomes.sort_by("id"))
+
+
+def test_a_damaged_outcome_is_decided_again_and_stays_for_the_run(job: Job) -> None:
+    shards = sorted(manifest.shards(job.out))
+    sound = pa.concat_tables(foreseen.ledger(job, shards))
+    path = next(shard_batches.home(job.out).rglob("ledger.bin"))
+    corpus.flip(path, path.stat().st_size // 2)
+    flipped = path.read_bytes()
+    assert pa.concat_tables(foreseen.ledger(job, shards)).equals(sound)
+    assert path.read_bytes() == flipped
 
 
 def test_versions_do_not_tell_how_they_were_grouped(

@@ -15,7 +15,7 @@ import pytest
 from flows.cli import queries
 from tasks.corpus import outcome_table
 from tasks.insight.estimating import what_if
-from tasks.publish import in_memory_version
+from tasks.publish import foreseen
 from tasks.settings import Plugin, TranscribeSettings
 from tasks.settings.job import Job
 from tasks.shard_store.manifest import shards
@@ -117,7 +117,8 @@ def test_what_a_table_lacks_is_answered_from_the_shards(base: Path) -> None:
     assert outcome_table.where(few) is not None
     assert outcome_table.where(more) is None
     assert what_if.kept(few, more)[1]["items"] == 0
-    assert in_memory_version.of_shards(more, shards(more.out)).rows.num_rows == 0
+    with foreseen.version(more, shards(more.out)) as version:
+        assert version.clips(["id"]).num_rows == 0
 
 
 @pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set")

@@ -23,11 +23,12 @@ from tasks.base.json_types import JsonObject
 from tasks.base.schema import SPLITS
 from tasks.corpus import outcome_table, rejections
 from tasks.insight.estimating import what_if
-from tasks.publish import in_memory_version
+from tasks.publish import foreseen
 from tasks.publish.choosing import selection, split_allocation, split_input, splits, weights
 from tasks.publish.choosing.components import SplitTable
 from tasks.publish.upkeep.verify import split_faults, verify
 from tasks.settings import PackageSettings
+from tasks.settings.job import Job
 from tasks.shard_store import manifest
 from tasks.storage import tables
 from tests.helpers import corpus, fuzz
@@ -583,17 +584,22 @@ def test_late_verdicts_are_as_if_all_were_judged_again(
     done, _ = corpus.run(job)
     assert verify(done.path) == []
     shards = manifest.shards(job.out)
-    found = in_memory_version.of_shards(job, shards)
-    lost = found.ledger.filter(pc.equal(found.ledger["reason"], "weight"))
+    found = foretold(job, shards)
+    ledger = found[0]
+    lost = ledger.filter(pc.equal(ledger["reason"], "weight"))
     assert 0 < lost.num_rows < 12
-    overlap = rejections.overlapping(found.ledger).to_pylist()
+    overlap = rejections.overlapping(ledger).to_pylist()
     assert len(overlap) == 1
     assert overlap[0] in lost["recording"].to_pylist()
     monkeypatch.setattr(rejections, "overlapping", lambda ledger: pc.unique(ledger["recording"]))
-    whole = in_memory_version.of_shards(job, shards)
-    assert whole.ledger.equals(found.ledger)
-    assert whole.utterances.equals(found.utterances)
-    assert whole.rows.equals(found.rows)
+    assert foretold(job, shards) == found
+
+
+def foretold(job: Job, shards: list[str]) -> tuple[pa.Table, ...]:
+    """Ledger, outcomes of utterances, and clips."""
+    with foreseen.version(job, shards) as version:
+        tables = version.ledger(), version.utterances(["id", "outcome", "reason"])
+        return *map(pa.concat_tables, tables), version.clips(["id", "split", "sha256"])
 
 
 def test_the_channels_of_a_file_stay_together() -> None:

@@ -6,7 +6,6 @@ The nightly ones are made of a megabyte a row, and fail on `take` and `combine_c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,13 +17,10 @@ from tasks.corpus import identities
 from tasks.corpus.voices import VOICES
 from tasks.formats import _kaldi_lists, emilia
 from tasks.insight.report.ledger_facts import Ledger
-from tasks.publish import in_memory_version, row_digests
+from tasks.publish import row_digests
 from tasks.publish.choosing import corpus_clips
-from tasks.publish.outcomes import recording_digests, shard_outcomes
-from tasks.publish.outcomes.shard_outcomes import ShardOutcomes
-from tasks.shard_store import manifest
+from tasks.publish.outcomes import recording_digests
 from tasks.storage import long_columns
-from tests.helpers import corpus
 
 ROWS, LONG, CHUNKS = 64, 1 << 20, 34  # 2.1 GiB in all
 
@@ -102,7 +98,6 @@ def test_a_report_on_a_ledger_of_long_texts(long: pa.ChunkedArray) -> None:
     assert (last["utterance"], (last["detail"] or "")[:4]) == (f"u{count - 1}", f"{ROWS - 1:04d}")
 
 
-@pytest.mark.nightly
 def test_rows_of_all_groups(long: pa.ChunkedArray) -> None:
     class Group:
         def table(self, name: str, columns: Any) -> pa.Table:
@@ -121,7 +116,6 @@ def test_rows_of_all_groups(long: pa.ChunkedArray) -> None:
     assert found.schema.field("recording").type == pa.string()
 
 
-@pytest.mark.nightly
 def test_order_of_kaldis_names(long: pa.ChunkedArray) -> None:
     number = np.arange(len(long))
     found = _kaldi_lists.in_order(pa.table({"utterance": long, "number": number}))
@@ -129,7 +123,6 @@ def test_order_of_kaldis_names(long: pa.ChunkedArray) -> None:
     assert found.schema.field("utterance").type == pa.string()
 
 
-@pytest.mark.nightly
 def test_speakers_of_recordings_with_long_names() -> None:
     def parts() -> Iterator[pa.Table]:
         for part in range(CHUNKS):
@@ -144,36 +137,3 @@ def test_speakers_of_recordings_with_long_names() -> None:
     assert found["number"].to_pylist() == list(range(CHUNKS)) * ROWS
     assert found["content"].to_pylist() == [f"{n}" for n in range(ROWS) for _ in range(CHUNKS)]
     assert len(pc.unique(found["speaker"])) == ROWS
-
-
-@pytest.mark.nightly
-def test_all_utterances_judged_in_one_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    corpus.make(tmp_path / "in", 4)
-    job = corpus.job(tmp_path)
-    corpus.run(job)
-    real = shard_outcomes.of_shard(job, manifest.shards(job.out)[0])
-    held = texts()
-
-    def of_shard(job: Any, shard: str, *_: Any, **__: Any) -> ShardOutcomes:
-        def many(table: pa.Table, name: str, text: str) -> pa.Table:
-            rows = table.take(np.arange(ROWS) % len(table))
-            new = pa.array([f"{shard}-{n:03d}" for n in range(ROWS)])
-            for column, values in ((name, new), (text, held)):
-                at = rows.column_names.index(column)
-                rows = rows.set_column(at, rows.schema.field(column), values)
-            return rows
-
-        return real._replace(
-            rows=many(real.rows, "id", "source_path"),
-            ledger=many(real.ledger, "utterance", "source_path"),
-        )
-
-    monkeypatch.setattr(shard_outcomes, "of_shard", of_shard)
-    found = in_memory_version.of_shards(job, [f"s{n:02d}" for n in range(CHUNKS)])
-    ids = [f"s{n:02d}-{m:03d}" for n in range(CHUNKS) for m in range(ROWS)]
-    assert found.rows["id"].to_pylist() == ids
-    assert sorted(found.ledger["utterance"].to_pylist()) == ids
-    told = pc.utf8_slice_codeunits(found.rows["source_path"], 0, 4).to_pylist()
-    assert told == [f"{n:04d}" for n in range(ROWS)] * CHUNKS

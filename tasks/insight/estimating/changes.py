@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from tasks import plugins
 from tasks.base.json_types import DatasetJson, JsonValue, Reviews
+from tasks.publish.choosing import clip_choice
 from tasks.settings import THRESHOLD, role
 from tasks.settings.job import Job
 from tasks.shard_store import decisions, whole_job
@@ -153,6 +154,23 @@ def found_since(job: Job, before: Job | None, described: DatasetJson | None) -> 
     named = {change.setting for change in changes}
     models = [change for change in of_models(described, job) if change.setting not in named]
     return [*changes, *models, *of_people(described, job)]
+
+
+def may_choose_others(job: Job, before: Job | None, described: DatasetJson | None) -> bool:
+    """Whether a run may package other clips of a recording that has not changed, for no outcome
+    of its own. `before`: the job of the newest run; `described`: the newest version's dataset.json.
+    """
+    # Which speakers exceed the cap is known only once all clips are.
+    if any(asked and asked.package.max_hours_per_speaker is not None for asked in (job, before)):
+        return True
+    then = described["settings"]["package"] if described else {}
+    if described and then.get("disjoint") != (job.package.disjoint and [*job.package.disjoint]):
+        return True
+    if described and not clip_choice.same(job.package, then):
+        return True
+    if then.get("weights", {}) != job.package.weights:
+        return True
+    return bool(job.package.weights) and then.get("seed") != job.package.seed
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,10 @@ from itertools import groupby
 from tasks import corpus, plugins, shard
 from tasks.base.schema import RecordingRow
 from tasks.filter import todo as cuts_lacking
-from tasks.insight.estimating import removal_refusal, rewritten_clips, speaker_cap_forecast
-from tasks.insight.estimating.changes import Causes, Change, found_since
+from tasks.insight.estimating import removal_refusal, rewritten_clips
+from tasks.insight.estimating.changes import Causes, Change, found_since, may_choose_others
 from tasks.insight.estimating.expected import Expected, lengths
-from tasks.insight.estimating.speaker_cap_forecast import PassingClips
-from tasks.publish import in_memory_version, safeguards
+from tasks.publish import foreseen, safeguards
 from tasks.publish.choosing import clip_choice, weights
 from tasks.publish.unchanged import UpToDate
 from tasks.settings.job import Job
@@ -95,15 +94,15 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     causes = Causes.of(found_since(job, before, described), job)
     scan = _Scan(job, before, causes)
     # Without a version every clip is packaged, also where the stages before lack nothing.
-    chosen_anew = newest is None or speaker_cap_forecast.may_choose_others(job, before, described)
-    _known_shards(scan, shards, listed, None if chosen_anew else UpToDate(job, shards, index))
+    chosen_anew = newest is None or may_choose_others(job, before, described)
+    state = None if chosen_anew else UpToDate(job, shards, index)
+    listings = _known_shards(scan, shards, listed, state)
     scan.stages["shard"].reuse = surveyed.reused
     unread = _new_recordings(scan, listed, headers)
     scan.add_expected()
-    if scan.scanned and corpus.takes_part(job):
-        for name in in_memory_version.rejected_ids(job, shards):
-            scan.stay.pop(name, None)
-    scan.leave_out_over_hours()
+    capped = job.package.max_hours_per_speaker is not None or clip_choice.asked(job.package)
+    if scan.scanned and (capped or corpus.takes_part(job)):
+        scan.leave_out_rejected(shards, listings)
     gone = listed.removed()
     clips = _package(scan, gone | {row["recording"] for row in listed.fresh})
     removed = len(gone - {*listed.moved.values()})
@@ -133,9 +132,11 @@ def _surveyed(job: Job, index: Index, listing: bool) -> tuple[Survey, AsListed]:
 
 def _known_shards(
     scan: _Scan, shards: Sequence[str], listed: AsListed, complete: UpToDate | None
-) -> None:
-    """Count the shards; those that `complete` counts are not opened."""
+) -> dict[str, list[RecordingRow]]:
+    """Count the shards; those that `complete` counts are not opened. Returns the recordings of
+    shards that sources list otherwise than OUT."""
     fresh = {row["recording"] for row in listed.fresh}
+    listings = {}
     for name in shards:
         counts = complete.items(name) if complete and name in listed.unchanged else None
         if counts is not None:
@@ -145,7 +146,11 @@ def _known_shards(
         rows = listed.rows(name)
         scan.scanned |= {row["recording"] for row in rows if not row["present"]}  # no clips
         unread = fresh - listed.moved.keys()
-        scan.shard(name, [r for r in rows if r["present"] and r["recording"] not in unread])
+        rows = [r for r in rows if r["present"] and r["recording"] not in unread]
+        scan.shard(name, rows)
+        if name not in listed.unchanged:
+            listings[name] = rows
+    return listings
 
 
 def _new_recordings(scan: _Scan, listed: AsListed, headers: bool) -> int:
@@ -174,13 +179,11 @@ class _Scan:
         self.stay: dict[str, float] = {}  # s of utterances that are packaged as they are, by id
         self.coming: dict[str, float] = {}  # s of those that are still to be heard, by id
         self.unjudged = 0
-        self._clips = PassingClips(job)
         self._cut_before = _cut_before(job, before)
 
     def shard(self, name: str, rows: list[RecordingRow]) -> None:
         """Count a shard that may lack something; `rows`: its known recordings."""
         view = ShardView(self.job, name, stage.weights_of(self.job), listed=rows, again=True)
-        self._clips.shard(view)
         self.scanned |= {row["recording"] for row in rows}
         causes = self.causes.measures or self.causes.limits
         again = bool(causes) and bool(view.cuts)
@@ -278,10 +281,8 @@ class _Scan:
         compared |= utterance.llm_unanswered
         if outcome.outcome == "packaged" or measured_only or compared:
             self.stay[utterance.cut.id] = utterance.cut.seconds
-            self._clips.add(utterance)
         elif outcome.outcome == "pending":
             self.coming[utterance.cut.id] = utterance.cut.seconds
-            self._clips.add(utterance)
 
     def _convert(
         self, view: ShardView, utterance: FinalUtterance, reused: bool
@@ -308,12 +309,10 @@ class _Scan:
         else:
             self.stages[stage].add(1, seconds, causes, again)
 
-    def leave_out_over_hours(self) -> None:
-        """Do not count clips that are not chosen, or beyond the cap on hours per speaker, as
-        packaged."""
-        package = self.job.package
-        if package.max_hours_per_speaker is not None or clip_choice.asked(package):
-            for clip_id in self._clips.within().over:
+    def leave_out_rejected(self, shards: Sequence[str], listings: foreseen.Listings) -> None:
+        """Do not count clips as packaged that rules on the whole corpus reject."""
+        with foreseen.version(self.job, shards, listings) as version:
+            for clip_id in version.rejected():
                 self.stay.pop(clip_id, None)
                 self.coming.pop(clip_id, None)
 

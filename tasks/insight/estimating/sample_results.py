@@ -19,8 +19,9 @@ from tasks import storage
 from tasks.accounting import summary
 from tasks.base.json_types import Reason
 from tasks.insight.estimating.sample import Member, member
-from tasks.publish import in_memory_version
+from tasks.publish import foreseen
 from tasks.publish.choosing import clip_choice, weights
+from tasks.publish.outcomes import shard_outcomes
 from tasks.publish.output_shards import format_shards, layout
 from tasks.publish.output_shards import plan as packaging_plan
 from tasks.settings.job import Job
@@ -187,8 +188,10 @@ def plan(job: Job, shards: Sequence[str], staging: Path) -> TrialPlan:
     """
     bare = job.package.model_copy(update={"splits": {}, "weights": {}})
     job = replace(job, package=bare)
-    rows = in_memory_version.of_shards(job, shards).rows
-    rows = rows.take(pc.sort_indices(rows["sha256"]))
+    with foreseen.version(job, shards) as version:
+        rows = version.clips(shard_outcomes.row_schema(job).names)
+    rows = rows.filter(pc.is_valid(rows["blob"]))  # nothing that is still to be heard
+    rows = rows.sort_by([("sha256", "ascending"), ("id", "ascending")])
     seconds = summary.seconds_of(rows)
     rows = rows.filter(pa.array(np.cumsum(seconds) - seconds < PACKAGED)).combine_chunks()
     if not rows.num_rows:

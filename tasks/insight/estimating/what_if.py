@@ -11,15 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import corpus
+from tasks.accounting.ledger import PENDING
 from tasks.corpus import outcome_table
-from tasks.filter import todo as cuts_lacking
-from tasks.insight.estimating.speaker_cap_forecast import PassingClips
-from tasks.publish import in_memory_version, leaks
+from tasks.publish import foreseen, leaks
 from tasks.publish.choosing import clip_choice, components, weights
 from tasks.settings.job import Job
 from tasks.shard_store import manifest, recipe
 from tasks.shard_store.chosen_rules import rules_of
-from tasks.stages.stage import view_of
 from tasks.storage import tables
 
 
@@ -55,7 +53,7 @@ def kept(now: Job, then: Job) -> tuple[KeptClips, KeptClips]:
     settings of those are answered from the shards. So are limits that let in clips whose texts are
     stored, but not in the table: limits that were tightened since dropped them."""
     if _splitting(now) != _splitting(then):
-        return _split(now), _split(then)
+        return of_shards(now, splitting=True), of_shards(then, splitting=True)
     same = corpus.chosen(now) == corpus.chosen(then) and not _by_speaker(now, then)
     if same and outcome_table.where(now) is not None and outcome_table.where(then) is not None:
         columns = {"outcome", "stage", "reason", "heard", "seconds", "dataset"}
@@ -78,20 +76,6 @@ def _splitting(job: Job) -> tuple[object, ...]:
     return package.splits, package.disjoint, package.resplit
 
 
-def _split(job: Job) -> KeptClips:
-    """Like `of_shards`, without what splits leave out; and `leaks`."""
-    unsplit = of_shards(job)
-    rows = in_memory_version.of_shards(job, manifest.shards(job.out)).rows
-    seconds = float(pc.sum(pc.subtract(rows["end"], rows["start"])).as_py() or 0.0)
-    waiting = unsplit["not_yet_transcribed"]
-    return {
-        **unsplit,
-        "items": len(rows) + waiting["items"],
-        "hours": round(seconds / 3600 + waiting["hours"], 6),
-        "leaks": leaks.of_utterances(rows["split"].unique().to_pylist(), [rows]),
-    }
-
-
 def _by_speaker(now: Job, then: Job) -> bool:
     """Whether a job depends on speakers or chooses clips, or the two link speakers differently."""
     capped = any(
@@ -106,62 +90,53 @@ Sums = tuple[int, float, int, float, int]
 
 
 def _summed(job: Job, parts: Sequence[Sums]) -> KeptClips:
-    items, seconds, waiting, waiting_seconds, stored = (
-        zip(*parts, strict=True) if parts else [()] * 5
-    )
-    if any(stored):
-        return of_shards(job)
-    return _counted(sum(items), math.fsum(seconds), sum(waiting), math.fsum(waiting_seconds), 0)
+    return of_shards(job) if any(stored for *_, stored in parts) else _totals(parts)
+
+
+def _totals(parts: Sequence[Sums], unmeasured: int = 0) -> KeptClips:
+    items, seconds, waiting, waiting_seconds, _ = zip(*parts, strict=True) if parts else [()] * 5
+    later = math.fsum(waiting_seconds)
+    return {
+        "items": sum(items) + sum(waiting),
+        "hours": round((math.fsum(seconds) + later) / 3600, 6),
+        "not_yet_transcribed": {"items": sum(waiting), "hours": round(later / 3600, 6)},
+        "unmeasured": unmeasured,
+    }
 
 
 def _of_part(job: Job, table: pa.Table) -> Sums:
     draw, weight = weights.draws(job.package, table)
     good = outcome_table.passes(table, outcome_table.measured_rules(job))
     good = pc.and_(good, pc.invert(outcome_table.beyond_limits(table)))
+    good = pc.and_(good, pa.array(~(draw >= weight)))
     waiting = pc.and_(good, pc.invert(table["heard"]))
     texts = outcome_table.passes(table, rules_of("text", job.transcribe.verdicts))
-    packaged = pc.and_(pc.and_(good, pa.array(~(draw >= weight))), pc.and_(table["heard"], texts))
-
+    packaged = pc.and_(good, pc.and_(table["heard"], texts))
     stored = pc.sum(table[outcome_table.STORED].filter(waiting)).as_py()
     return *_sum(table, packaged), *_sum(table, waiting), stored or 0
 
 
-def of_shards(job: Job) -> KeptClips:
-    """The same as `kept`, from the manifests."""
-    unmeasured = 0
-    rejected = in_memory_version.rejected_ids(job, manifest.shards(job.out))
-    clips = PassingClips(job)
-    for shard in manifest.shards(job.out):
-        view = view_of(job, shard)
-        clips.shard(view)
-        unmeasured += sum(not unit.spared for unit in cuts_lacking(view)[0])
-        for utterance in view.transcribed():
-            outcome, dataset = utterance.outcome.outcome, utterance.cut.recording["dataset"]
-            if utterance.cut.id not in rejected and (
-                outcome == "pending"
-                or (outcome == "packaged" and weights.keeps(job.package, dataset, utterance.cut.id))
-            ):
-                clips.add(utterance)
-    kept = clips.within().kept
-    pending = kept["pending"]
-    counts = _counted(*_sum(kept, pc.invert(pending)), *_sum(kept, pending), unmeasured)
-    if recipe.across_recordings(job) is None:
+def of_shards(job: Job, splitting: bool = False) -> KeptClips:
+    """The same as `kept`, from the manifests; `splitting`: with `leaks`."""
+    with foreseen.version(job, manifest.shards(job.out)) as version:
+        parts = [_outcomes(table) for table in version.utterances(["outcome", "seconds"])]
+        unmeasured = sum(batch.facts.get("unmeasured", 0) for batch in version.batches)
+        counts = _totals(parts, unmeasured)
+        if recipe.across_recordings(job) is not None:
+            spoken = components.speakers_in(version.clips(("dataset", "speaker")))
+            counts["speakers"] = len(pc.unique(spoken.drop_null()))
+        if splitting:
+            clips = version.clips(leaks.COLUMNS)
+            counts["leaks"] = leaks.of_utterances(clips["split"].unique().to_pylist(), [clips])
         return counts
-    return {**counts, "speakers": len(pc.unique(components.speakers_in(kept).drop_null()))}
+
+
+def _outcomes(table: pa.Table) -> Sums:
+    packaged, waiting = (pc.equal(table["outcome"], name) for name in ("packaged", PENDING))
+    return *_sum(table, packaged), *_sum(table, waiting), 0
 
 
 def _sum(table: pa.Table, mask: pa.Array | pa.ChunkedArray) -> tuple[int, float]:
     """The chosen rows, and their seconds."""
     chosen = table["seconds"].filter(mask)
     return len(chosen), float(pc.sum(chosen).as_py() or 0.0)
-
-
-def _counted(
-    items: int, seconds: float, waiting: int, waiting_seconds: float, unmeasured: int
-) -> KeptClips:
-    return {
-        "items": items + waiting,
-        "hours": round((seconds + waiting_seconds) / 3600, 6),
-        "not_yet_transcribed": {"items": waiting, "hours": round(waiting_seconds / 3600, 6)},
-        "unmeasured": unmeasured,
-    }

@@ -48,7 +48,7 @@ class Choice:
 
 def choose(job: Job, scratch: Path) -> Choice:
     """Save the tables of the packaged clips and of the corpus-wide rejections in `scratch`."""
-    batches = shard_batches.listed(job, scratch)
+    batches = shard_batches.listed(scratch)
     newest = versions.newest(job.out)
     linked = speakers.link(
         job,

@@ -16,17 +16,16 @@ import pyarrow as pa
 from tasks import storage
 from tasks.base.arrays import Bools, Int32s, UInt64s
 from tasks.base.logs import log
-from tasks.base.schema import Row
 from tasks.corpus import rejections
-from tasks.publish import previous_version, seeded_hash
-from tasks.publish.choosing import clip_choice, speaker_hours, split_allocation, splits, weights
-from tasks.publish.choosing.components import Sides, speakers_in
+from tasks.publish import previous_version
+from tasks.publish.choosing import clip_choice, speaker_hours, splits, weights
+from tasks.publish.choosing.components import Sides
 from tasks.publish.choosing.split_by_list import ListDescriptions
 from tasks.publish.choosing.split_input import Candidates
 from tasks.settings import split_lists
 from tasks.settings.job import Job
 from tasks.settings.package import REST
-from tasks.storage import long_columns, sorted_keys, versions
+from tasks.storage import sorted_keys, versions
 
 
 class Selection(NamedTuple):
@@ -97,37 +96,16 @@ def select(
     )
 
 
-def within_hours(job: Job, rows: pa.Table, newest: Path | None) -> tuple[pa.Table, list[Row]]:
-    """The rows within the cap of their speakers; and the others, rejected as `speaker_hours` with
-    the speaker's hours up to the end of each."""
-    most = job.package.max_hours_per_speaker
-    if most is None:
-        return rows, []
-    speaker = long_columns.coded(speakers_in(rows)).indices.fill_null(-1)
-    ids = rows["id"].to_pylist()
-    published = PublishedIds(job, newest).holding(rows["id"])
-    length = split_allocation.microseconds(rows)
-    turns = speaker_hours.turns(job.package.seed, ids)
-    out, hours = speaker_hours.over(speaker.to_numpy(), turns, length, published, most)
-    over = rows.append_column("speaker_hours", pa.array(hours)).filter(pa.array(out))
-    return rows.filter(pa.array(~out)), over.to_pylist()
-
-
 class PublishedIds:
     """The utterances of the newest version, by the hashes of their ids."""
 
     def __init__(self, job: Job, newest: Path | None) -> None:
-        self._seed = str(job.package.seed)
         self._high = self._low = np.zeros(0, np.uint64)
         if newest is not None:
             described = versions.described(newest)
             published = previous_version.load(job.out, newest, described, job.package.seed)
             order = np.argsort(published.high)
             self._high, self._low = published.high[order], published.low[order]
-
-    def holding(self, ids: pa.ChunkedArray) -> Bools:
-        """Which of these ids are known; bool [ids]."""
-        return self.among(seeded_hash.keys(self._seed, ids.to_pylist()))
 
     def among(self, keys: UInt64s) -> Bools:
         """Which of these hashes (`seeded.keys`) are known; bool [keys]."""

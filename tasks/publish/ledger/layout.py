@@ -59,7 +59,7 @@ class LedgerPlan(NamedTuple):
 
 def plan(job: Job, scratch: Path, has_rejections: bool) -> LedgerPlan:
     """Save the workers' tasks; `has_rejections`: there are corpus-wide ones."""
-    batches = shard_batches.listed(job, scratch)
+    batches = shard_batches.listed(scratch)
     now = recordings_now(batches)
     if has_rejections:
         enter_outcomes(scratch, batches, now)

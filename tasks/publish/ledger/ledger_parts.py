@@ -46,7 +46,7 @@ def write(
         first, (last, count) = tasks[0].portion[0], tasks[-1].portion or (0, 1)
         size = shard_batches.SLICES
         slices = range(first * size // count, max(-(-(last + 1) * size // count), 1))
-        batches = shard_batches.listed(job, scratch)
+        batches = shard_batches.listed(scratch)
         pieces = [batches[number].ledger(slices) for number in plan["groups"]]
         if not plan["anew"]:
             wanted = tables.read_arrow(scratch / "ledger/wanted.arrow")[KEY].combine_chunks()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -12,12 +13,15 @@ import pyarrow.compute as pc
 
 from tasks import corpus, storage
 from tasks.base.errors import PASSING
+from tasks.base.schema import RecordingRow
+from tasks.filter import todo as cuts_lacking
 from tasks.publish import row_digests, seeded_hash, speakers
 from tasks.publish.outcomes import recording_digests, shard_outcomes
 from tasks.publish.outcomes.recording_digests import ACCOUNT, ACCOUNTED, KEY
 from tasks.publish.outcomes.shard_batches import (
     DIGESTS,
     KEYED,
+    OUTCOMES,
     PLACES,
     SLICES,
     VOICE,
@@ -27,18 +31,37 @@ from tasks.publish.outcomes.shard_batches import (
     slice_of,
 )
 from tasks.settings.job import Job
-from tasks.shard_store import recipe
+from tasks.shard_store import manifest, recipe
+from tasks.shard_store.shard_view import ShardView
+from tasks.stages.stage import weights_of
 from tasks.storage import tables
 
 
-def decide(job: Job, batch: ShardBatch) -> None:
-    """On a worker: decide the outcomes of a batch's utterances, and keep them."""
-    parts = [shard_outcomes.of_shard(job, shard, strict=True) for shard in batch.shards]
+def decide(
+    job: Job,
+    batch: ShardBatch,
+    strict: bool = True,
+    listings: Mapping[str, Sequence[RecordingRow]] | None = None,
+) -> None:
+    """On a worker: decide the outcomes of a batch's utterances, and keep them.
+
+    `strict`: see `shard_outcomes`; then a damaged manifest raises CorruptManifest, so that its
+    content is computed again. `listings`: recordings, as sources list them now, of shards where
+    that is not what OUT says.
+    """
+    damaged, weights = manifest.refuse if strict else manifest.leave, weights_of(job)
+    parts, unmeasured = [], 0
+    for shard in batch.shards:
+        listed = (listings or {}).get(shard)
+        view = ShardView(job, shard, weights, damaged, listed, again=listed is not None)
+        parts.append(shard_outcomes.of_shard(view, strict))
+        if not strict:
+            unmeasured += sum(not unit.spared for unit in cuts_lacking(view)[0])
     rows = pa.concat_tables([part.rows for part in parts]).combine_chunks()
     ledger = pa.concat_tables([part.ledger for part in parts])
     data = {
         "rows.arrow": arrow_bytes(rows),
-        "decisions.parquet": tables.parquet(
+        OUTCOMES: tables.parquet(
             pa.concat_tables([part.utterances for part in parts]),
             compression="zstd",
             write_statistics=False,
@@ -56,6 +79,7 @@ def decide(job: Job, batch: ShardBatch) -> None:
         "slices": slices,
         "rows": rows.num_rows,
         "ledger": ledger.num_rows,
+        "unmeasured": unmeasured,
         "changed": [
             shard
             for shard, part in zip(batch.shards, parts, strict=True)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tasks.accounting.ledger import PENDING
 from tasks.accounting.summary import REMOVED
 from tasks.base.arrays import UInt64s
 from tasks.base.schema import LEDGER
@@ -57,8 +58,8 @@ def of_ledger(ledger: pa.Table) -> pa.Table:
 
 
 def of_clips(ids: pa.ChunkedArray, ledger: pa.Table) -> tuple[UInt64s, UInt64s]:
-    """ACCOUNT and ACCOUNTED of the ledger's rows of packaged clips."""
-    rows = ledger.filter(pc.equal(ledger["outcome"], "packaged"))
+    """ACCOUNT and ACCOUNTED of the ledger's rows of clips that are packaged, or pending."""
+    rows = ledger.filter(pc.is_in(ledger["outcome"], pa.array(["packaged", PENDING])))
     rows = rows.take(pc.index_in(ids, rows["utterance"]))
     before = _before_outcome(rows)
     return before, _with_outcome(before, rows)

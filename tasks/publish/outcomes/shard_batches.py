@@ -25,10 +25,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tasks import corpus, storage
 from tasks.base.arrays import Int64s, UInt64s
@@ -45,7 +46,7 @@ FORMAT = 3  # of these files
 AT_ONCE = 8  # shards of a batch
 SLICES = 64  # of a ledger
 SMALL = 1 << 18  # bytes of a table
-LIST = "groups.json"
+LIST, OUTCOMES, DECIDED = "groups.json", "decisions.parquet", "decided"
 KEY_NAME = re.compile(r"[0-9a-f]{24}")  # of a batch's folder
 #: Columns of a row that are not part of its content: where it lies, and its split.
 PLACES = (*SOURCE_COLUMNS, *BESIDE_COLUMNS, *LAYOUT_COLUMNS, "split")
@@ -78,6 +79,7 @@ class BatchFacts(TypedDict):
     slices: list[tuple[int, int, int]]  # first byte, bytes and CRC-32 of each portion of the ledger
     rows: int
     ledger: int  # rows
+    unmeasured: NotRequired[int]  # recordings that lack cuts or measures
     changed: list[str]  # shards that the next run looks at again
 
 
@@ -127,6 +129,18 @@ class ShardBatch:
             raise self._damaged(name)
         return table
 
+    def outcomes(self, columns: Collection[str]) -> pa.Table:
+        """Columns of all utterances, packaged or not (`outcome_table.schema_of`)."""
+        data = pa.BufferReader(self.data(OUTCOMES))
+        return pq.read_table(data, columns=sorted(columns))
+
+    def is_sound(self) -> bool:
+        """Whether every file is as written."""
+        try:
+            return all(bool(self.data(name)) for name in self.facts["files"])
+        except (CorruptManifest, KeyError, TypeError):
+            return False
+
     def ledger(self, slices: range) -> pa.Table:
         """Ledger rows (KEYED) of some of the SLICES; the rows of a recording are adjacent."""
         spans = [span for span in self.facts["slices"][slices.start : slices.stop] if span[1]]
@@ -149,7 +163,7 @@ class ShardBatch:
 
 
 def home(out: Path) -> Path:
-    return out / "manifests" / "package" / "decided"
+    return out / "manifests" / "package" / DECIDED
 
 
 def kept_in(out: Path) -> list[str]:
@@ -184,14 +198,14 @@ def missing(some: Sequence[ShardBatch], out: Path) -> list[ShardBatch]:
 
 def list_in(scratch: Path, some: Sequence[ShardBatch]) -> None:
     """Write the batches of a run to a file, so that messages to workers stay small."""
-    entries = [(batch.home.name, batch.shards) for batch in some]
+    entries = [(str(batch.home), batch.shards) for batch in some]
     storage.of(scratch).write(scratch / LIST, json.dumps(entries).encode())
 
 
-def listed(job: Job, scratch: Path) -> list[ShardBatch]:
+def listed(scratch: Path) -> list[ShardBatch]:
     """The batches of the run, from that file."""
     entries = storage.read_json(scratch / LIST)
-    return [ShardBatch(home(job.out) / name, tuple(shards)) for name, shards in entries]
+    return [ShardBatch(storage.place(home), tuple(shards)) for home, shards in entries]
 
 
 def forget(out: Path, kept: Sequence[ShardBatch], changed: Collection[str]) -> None:

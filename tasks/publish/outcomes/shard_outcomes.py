@@ -16,15 +16,15 @@ from tasks.corpus import outcome_table, voices
 from tasks.publish.planned_columns import LAYOUT_COLUMNS, sources_of
 from tasks.recording.tracks import channel_of
 from tasks.settings.job import Job
-from tasks.shard_store import enhanced, hypotheses, llm_answers, manifest, recipe, text_values
+from tasks.shard_store import enhanced, hypotheses, llm_answers, recipe, text_values
+from tasks.shard_store.shard_view import ShardView
 from tasks.shard_store.utterance import FinalUtterance, Outcome
-from tasks.stages.stage import view_of
 
 VERSION = 2  # raise it when the same checkpoints get other outcomes
 
 
 class ShardOutcomes(NamedTuple):
-    rows: pa.Table  # to package; `row_schema`
+    rows: pa.Table  # to package, or pending; `row_schema`
     ledger: pa.Table  # LEDGER
     utterances: pa.Table  # all, with their measures; `outcome_table.schema_of`
     heard: pa.Table  # what corpus-wide rules are based on; `corpus.ROW`
@@ -32,24 +32,26 @@ class ShardOutcomes(NamedTuple):
 
 
 @process_memory.uncollected()
-def of_shard(job: Job, shard: str, strict: bool = False) -> ShardOutcomes:
+def of_shard(view: ShardView, strict: bool) -> ShardOutcomes:
     """Decide the outcomes of one shard.
 
     `strict` is for versions. What a run did not finish there, it could not: the file changed
-    meanwhile. A damaged manifest raises CorruptManifest, so that its content is computed again.
-    Otherwise both are pending.
+    meanwhile. Otherwise it is pending, and `rows` has it as far as it is known.
     """
-    view = view_of(job, shard, manifest.refuse if strict else manifest.leave)
+    job, shard = view.job, view.shard
     outcome, reason = ("failed", "changed") if strict else (ledger.PENDING, ledger.PENDING)
     utterances = []
     for utterance in view.transcribed():
-        if utterance.outcome.outcome == "pending":
+        if strict and utterance.outcome.outcome == ledger.PENDING:
             stopped = Outcome(outcome, utterance.outcome.stage, reason)
             utterance = replace(utterance, outcome=stopped)
         utterances.append(utterance)
     computed = (*text_values.DERIVED, *text_values.text_columns(job.transcribe.verdicts))
-    packaged = (u for u in utterances if u.outcome.outcome == "packaged")
-    rows = [_row(job, shard, u, computed) for u in packaged]
+    rows = [
+        _row(job, shard, u, computed) if u.outcome.outcome == "packaged" else _pending_row(u)
+        for u in utterances
+        if u.outcome.outcome in ("packaged", ledger.PENDING)
+    ]
     heard = corpus.rows(job, shard, utterances) if corpus.takes_part(job) else []
     spoken = voices.rows(view) if recipe.across_recordings(job) is not None else []
     return ShardOutcomes(
@@ -114,6 +116,24 @@ def _row(job: Job, shard: str, u: FinalUtterance, computed: Sequence[str]) -> An
         "beside_offset": clean["offset"] if clean else None,
         "sha256_enhanced": clean["sha256"] if clean else None,
         "audio_is": "enhanced" if u.heard.packed["audio"] == u.cut.enhanced else "original",
+    }
+
+
+def _pending_row(u: FinalUtterance) -> AnyRow:
+    """What the choice of clips goes by, of an utterance that is still to be heard."""
+    return {
+        "id": u.cut.id,
+        "source_id": u.cut.source_id,
+        "dataset": u.cut.recording["dataset"],
+        "split": "train",
+        "recording": u.cut.recording["recording"],
+        "source_path": u.cut.recording["source_path"],
+        "start": u.cut.start / u.cut.rate,
+        "end": u.cut.end / u.cut.rate,
+        "num_samples": u.cut.end - u.cut.start,
+        "sample_rate": u.cut.rate,
+        "speaker": u.cut.speaker,
+        "sha256": u.cut.audio,
     }
 
 

@@ -27,7 +27,7 @@ from tasks.storage.versions import Proved
 
 def scatter(job: Job, number: int, scratch: Path) -> None:
     """On a worker: sort the rows of some shard batches by the parts that need them."""
-    batches = shard_batches.listed(job, scratch)
+    batches = shard_batches.listed(scratch)
     wanted = tables.read_arrow(scratch / f"wanted/{number}.arrow")
     batch, row = wanted["group"].to_numpy(), wanted["row"].to_numpy()
     rows_by_batch = {

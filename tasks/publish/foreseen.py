@@ -1,0 +1,130 @@
+"""What a version of the results stored so far would hold, for commands that publish nothing.
+
+Decided by the functions of `package` itself, in a temporary folder: shard batches that a run left
+in OUT are taken as they are, the others are decided there. What is still to be computed is pending,
+and takes part as if it came to be packaged: in weights, hours per speaker and splits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.accounting.ledger import PENDING
+from tasks.base.schema import RecordingRow
+from tasks.corpus import rejections
+from tasks.publish import speakers
+from tasks.publish.choosing import corpus_clips, corpus_rejections, next_version
+from tasks.publish.ledger import rows as ledger_rows
+from tasks.publish.outcomes import (
+    batch_outcomes,
+    recording_digests,
+    shard_batches,
+    shard_outcomes,
+)
+from tasks.publish.outcomes.shard_batches import ShardBatch
+from tasks.publish.unchanged import UpToDate
+from tasks.settings.job import Job
+from tasks.shard_store.index import Index
+from tasks.storage import tables, temporary
+
+Listings = Mapping[str, Sequence[RecordingRow]]
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """The outcomes of all utterances of some shards, while its temporary folder is there."""
+
+    job: Job
+    scratch: Path
+    batches: Sequence[ShardBatch]
+    rejecting: Sequence[int]  # numbers of the batches with corpus-wide rejections
+
+    def clips(self, columns: Sequence[str]) -> pa.Table:
+        """The clips that would be packaged, pending ones too, in the order of the hashes of their
+        ids: columns of `shard_outcomes.row_schema`, with their splits and speakers."""
+        chosen = corpus_clips.chosen(self.scratch)
+        if not len(chosen.split):
+            return shard_outcomes.row_schema(self.job).empty_table().select(columns)
+        rows = corpus_clips.rows_of(self.batches, chosen.clips, columns)
+        if "speaker" in columns:
+            spoken = pa.array(chosen.speakers, pa.string())
+            rows = speakers.called(rows, speakers.names_of(chosen.clips.speaker, spoken))
+        if "split" in columns:
+            sides = pa.array(chosen.names).take(pa.array(chosen.split))
+            place = rows.schema.get_field_index("split")
+            rows = rows.set_column(place, rows.schema.field(place), sides)
+        return rows
+
+    def utterances(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Columns of `outcome_table.schema_of` of all utterances, a batch at a time; with outcomes
+        by corpus-wide rules, which reject pending ones too."""
+        for batch, outcomes in self._rejected():
+            table = batch.outcomes({*columns, "id", "outcome"})
+            stays = pc.equal(table["outcome"], PENDING)
+            if outcomes is not None:
+                late = pc.and_(stays, pc.is_in(table["id"], outcomes["id"]))
+                packaged = pc.if_else(late, "packaged", table["outcome"])
+                table = rejections.entered(_with(table, "outcome", packaged), "id", outcomes)
+            yield table.select(list(columns))
+
+    def ledger(self) -> Iterator[pa.Table]:
+        """The ledger, a batch at a time, whose recordings are whole and in order."""
+        for batch, outcomes in self._rejected():
+            rows = batch.ledger(range(shard_batches.SLICES))
+            rows = rows.drop_columns([recording_digests.KEY])
+            if outcomes is not None:
+                rows = ledger_rows.with_outcomes(rows, outcomes)
+            yield ledger_rows.in_order(rows)
+
+    def rejected(self) -> Iterator[str]:
+        """Ids of the utterances that rules on the whole corpus reject."""
+        for _, outcomes in self._rejected():
+            if outcomes is not None:
+                yield from outcomes["id"].to_pylist()
+
+    def _rejected(self) -> Iterator[tuple[ShardBatch, pa.Table | None]]:
+        """Each batch with its corpus-wide rejections (`rejections.OUTCOMES`), if it has any."""
+        saved = tables.arrow_batches(self.scratch / corpus_rejections.FILE)
+        for number, batch in enumerate(self.batches):
+            outcomes = None
+            if number in self.rejecting:
+                outcomes = pa.Table.from_batches([next(saved)]).select(rejections.OUTCOMES.names)
+            yield batch, outcomes
+
+
+@contextmanager
+def version(
+    job: Job, shards: Sequence[str], listings: Listings | None = None
+) -> Iterator[Foreseen]:
+    """The next version of some shards. `listings`: recordings, as sources list them now, of shards
+    where that is not what OUT says. RunError if two utterances have one id."""
+    listings = listings or {}
+    keys = UpToDate(job, shards, Index(job.out)).keys()
+    with temporary.scratch() as scratch:
+        batches = []
+        kept = {*shard_batches.kept_in(job.out)} if job.only is None else set[str]()
+        for batch in shard_batches.of_shards(job, {shard: keys[shard] for shard in shards}):
+            stays = batch.home.name in kept and not listings.keys() & {*batch.shards}
+            if not stays or not batch.is_sound():
+                batch = ShardBatch(scratch / shard_batches.DECIDED / batch.home.name, batch.shards)
+                batch_outcomes.decide(job, batch, strict=False, listings=listings)
+            batches.append(batch)
+        shard_batches.list_in(scratch, batches)
+        chosen = next_version.choose(job, scratch)
+        yield Foreseen(job, scratch, batches, chosen.rejecting)
+
+
+def ledger(job: Job, shards: Sequence[str]) -> Iterator[pa.Table]:
+    """The ledger of the work done so far: `Foreseen.ledger`."""
+    with version(job, shards) as whole:
+        yield from whole.ledger()
+
+
+def _with(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), name, values)

@@ -64,6 +64,7 @@ EXAMPLES = {
         for kind, name in (("speaker", "anna"), ("dataset", "podcasts"), ("language", "de"))
     },
     "package.max_hours_per_speaker": "2",
+    "package.memory": "4GB",
     "package.removed_ok": "[podcasts]",
     "cluster.workers": "4",
     "cluster.workers.min": "2",

@@ -13,13 +13,13 @@ from flows.explore.corpus import Corpus, Items
 from flows.explore.loading import SqlValue
 from flows.explore.query import Parameters
 from flows.explore.responses import parsed
-from flows.explore.sql import identifier
 from tasks import plugins
 from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject
 from tasks.plugins.rules import Limit
 from tasks.settings import THRESHOLD, role
 from tasks.settings.job import Job
+from tasks.storage.queries import identifier
 
 BINS = 48
 EDGES = (0, 1, 2, 3, 5, 8, 12, 20, 30)  # s

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from flows.explore import loading, sql
+from flows.explore import loading
 from flows.explore.loading import Column, SqlValue
 from flows.explore.selection import Selection, Vocabulary, vocabulary_of
-from flows.explore.sql import identifier
 from flows.run import run_folder
 from tasks import storage
 from tasks.base.errors import ConfigError, MillError
@@ -28,7 +27,8 @@ from tasks.settings.job import Job
 from tasks.shard_store import manifest
 from tasks.shard_store.utterance import FinalUtterance
 from tasks.stages.stage import view_of
-from tasks.storage import versions
+from tasks.storage import queries, versions
+from tasks.storage.queries import identifier
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -39,6 +39,7 @@ ANSWERS = 500  # results of `once` that stay cached
 BATCH = 50_000  # texts that are read at once
 ANSWER = 32_000_000  # characters of the texts of an answer, at most
 AUDIBLE = FilterSettings(non_finite="silence")  # whoever listens hears the rest
+DATABASE = "explore.duckdb"
 ROWS = 16  # that are fetched at once
 
 
@@ -120,7 +121,8 @@ class Corpus:
     def __init__(self, out: Path, home: Path, readable: Sequence[Path] | None = None) -> None:
         self.out, self._home = out, home
         self.shards = Shards(out, self.job)
-        self._database = sql.connect(home, _inside(out) if readable is None else readable)
+        folders = _inside(out) if readable is None else readable
+        self._database = queries.connect(home, folders, name=DATABASE)
         self._lock = threading.Lock()
         self._items: dict[int, Items] = {}
         self._once = lru_cache(ANSWERS)(self.rows)

@@ -12,10 +12,10 @@ from flows.explore import clip, query
 from flows.explore.corpus import Corpus, Gone, Items
 from flows.explore.query import Choice, Parameters
 from flows.explore.responses import written
-from flows.explore.sql import literal
 from tasks.audio import write_wav_bytes
 from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject
+from tasks.storage.queries import literal
 
 CLIPS = 2000  # of a zip, at most
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from flows.explore.sql import identifier, literal
 from tasks import plugins, storage
 from tasks.base import schema, shelves
 from tasks.base.errors import ConfigError
 from tasks.corpus import outcome_table
+from tasks.storage.queries import identifier, literal
 
 #: Columns of every item, in the order in which the page offers them.
 FIRST = (

@@ -22,10 +22,10 @@ from flows.explore import selection
 from flows.explore.corpus import Corpus, Items
 from flows.explore.loading import Column, SqlValue
 from flows.explore.selection import Places
-from flows.explore.sql import identifier, literal
 from tasks.accounting.ledger import PRECEDENCE
 from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject
+from tasks.storage.queries import identifier, literal
 
 Parameters = Sequence[tuple[str, str]]
 MOST = 1000  # rows of an answer

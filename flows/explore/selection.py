@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flows.explore.loading import Column, SqlValue
-from flows.explore.sql import identifier
 from tasks.base.arrays import Float64s, Int32s, Int64s
 from tasks.base.json_types import JsonObject
+from tasks.storage.queries import identifier
 
 Places = Int32s  # items, ascending
 #: What a column is sorted by, of every item: float64, NaN if it is null, or of a text int32 its

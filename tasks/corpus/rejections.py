@@ -22,7 +22,7 @@ from tasks.base.json_types import JsonObject
 from tasks.plugins.rules import Rejection
 from tasks.settings.job import Job
 from tasks.shard_store import decisions
-from tasks.storage.sorted_keys import Order
+from tasks.storage import queries
 
 #: What is rejected: the numbers of rows, or of clips, and why.
 REJECTED = pa.schema(
@@ -107,10 +107,7 @@ class TranscribedRows:
 
     def by_id(self) -> Int64s:
         """The numbers of the rows in the order of ids."""
-        with Order() as order:
-            for table in self.tables("id"):
-                order.add(table["id"])
-            return order.numbers()
+        return queries.order(table["id"] for table in self.tables("id"))
 
     def reject(self, rejections: Iterable[tuple[int, Rejection]]) -> Iterator[pa.Table]:
         """Reject these rows, apart from spared ones; returns REJECTED, in the order of rows."""

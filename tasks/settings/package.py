@@ -175,6 +175,12 @@ class PackageSettings(StageSettings):
         "Write all tars anew when the worst reader would get this fraction more than the mean.",
         ge=0,
     )
+    memory: str = Transient(
+        "1GB",
+        "Memory in which tables of the whole corpus are sorted and joined; beyond it, they lie in "
+        "the worker's temporary folder.",
+        pattern=r"^[0-9]+(\.[0-9]+)? ?(MB|MiB|GB|GiB)$",
+    )
     keep: int | None = Transient(
         30,
         "How many of the newest versions to keep: a run that publishes one removes the older ones. "

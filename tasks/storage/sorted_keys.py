@@ -24,7 +24,6 @@ Value = TypeVar("Value", bound=np.signedinteger)
 BATCH = 1 << 20  # keys that are looked up together
 CACHED = 1 << 16  # keys among which lookups are fast in any order
 
-CUT = 8  # bytes
 AT_ONCE = 1 << 18  # rows, about
 
 
@@ -86,46 +85,6 @@ def hashes(names: Iterable[str], head: str = "") -> UInt64s:
         state.update(name.encode())
         digests += state.digest()[:16]
     return np.frombuffer(bytes(digests), ">u8").astype(np.uint64).reshape(-1, 2)
-
-
-class Order(ExitStack):
-    """Texts, added some at a time.
-
-    A radix sort: texts are cut into words of eight bytes, with a temporary file for each position,
-    and sorted by these words as numbers, last position first: 40 bytes of memory a text.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._files: list[IO[bytes]] = []
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def add(self, texts: pa.Array | pa.ChunkedArray) -> None:
-        """The next texts, none of them null."""
-        whole = np.array(texts.cast(pa.large_binary()).to_pylist(), np.bytes_)
-        width = -(-max(whole.itemsize, 1) // CUT) * CUT
-        cuts = whole.astype(f"S{width}").view(">u8").reshape(len(whole), width // CUT)
-        for place in range(cuts.shape[1]):
-            if place == len(self._files):
-                self._files.append(self.enter_context(tempfile.TemporaryFile()))  # noqa: SIM115
-            # Where texts before were shorter, the file has a hole: zeros.
-            self._files[place].seek(CUT * self._count)
-            self._files[place].write(np.ascontiguousarray(cuts[:, place]).data)
-        self._count += len(whole)
-
-    def numbers(self) -> Int64s:
-        """The numbers of the texts in the order of their bytes; equal ones as they came."""
-        order = np.arange(self._count)
-        for file in reversed(self._files):
-            file.truncate(CUT * self._count)
-            file.seek(0)
-            cuts = np.frombuffer(file.read(), ">u8")[order].astype(np.uint64)
-            if (cuts[1:] < cuts[:-1]).any():
-                order = order[np.argsort(cuts, kind="stable")]
-        return order
 
 
 def bounds(sample: list[str], count: int) -> FixedBytes:

@@ -108,7 +108,7 @@ def _accounts(chance: np.random.Generator) -> pa.Table:
 def gather(job: Job, scratch: Path, chosen: Choice, digest: str) -> dict[str, Any]:
     """`package.gather` after these, with the counts of a ledger of one part."""
     told = {"sums": [], "recordings": {"c": (CLIPS, 0)}, "broken": {}}
-    every = (each.table("accounts.arrow") for each in shard_batches.listed(job, scratch))
+    every = (each.table("accounts.arrow") for each in shard_batches.listed(scratch))
     table = pa.concat_tables(every).replace_schema_metadata({"told": json.dumps(told)})
     name = f"{LEDGER_FILE}/part-00000.parquet"
     noted = Written(name, ("", 0), ledger_notes.save(job.out, table), [], {}, {})

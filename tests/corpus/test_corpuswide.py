@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.publish.upkeep.verify import verify
-from tasks.storage.sorted_keys import Order
+from tasks.storage import queries
 from tests.helpers import corpus, fuzz
 
 COPIES = {"use": "duplicate"}
@@ -163,9 +163,6 @@ def test_frozen_bounds_stay(voices: Path, monkeypatch: pytest.MonkeyPatch) -> No
 @fuzz.cases(50)
 @given(st.lists(st.lists(st.text("ab/é\U0001f600", max_size=20), max_size=8), max_size=6))
 def test_texts_in_files_are_ordered_as_their_bytes(parts: list[list[str]]) -> None:
-    with Order() as order:
-        for part in parts:
-            order.add(pa.array(part, pa.string()))
-        found = order.numbers().tolist()
+    found = queries.order(pa.array(part, pa.string()) for part in parts).tolist()
     whole = [text for part in parts for text in part]
     assert found == sorted(range(len(whole)), key=lambda n: whole[n].encode())

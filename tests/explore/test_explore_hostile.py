@@ -21,10 +21,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from flows.explore import export, loading, responses, sql
+from flows.explore import export, loading, responses
 from flows.explore.corpus import Corpus
 from tasks.base.errors import ConfigError
 from tasks.shard_store import decision_log
+from tasks.storage import queries
 from tests.explore.test_explore import client_of, make
 from tests.helpers import fuzz
 from tests.laws.test_import_rules import modules, name_of
@@ -416,7 +417,7 @@ def test_duckdb_is_opened_in_one_file() -> None:
         for path in modules(folder)
         if (uses := duckdb_uses(path.read_text()))
     }
-    assert found == {"flows/explore/sql.py": {"connect"}}
+    assert found == {"tasks/storage/queries.py": {"connect"}}
     assert duckdb_uses("from duckdb import connect as c") == {"connect"}
 
 
@@ -424,7 +425,9 @@ def test_duckdb_is_opened_in_one_file() -> None:
 @fuzz.cases(40)
 def test_an_identifier_and_a_literal_are_what_they_say(text: str) -> None:
     with duckdb.connect() as database:
-        found = database.execute(f"SELECT {sql.literal(text)} AS {sql.identifier(text or 'a')}")
+        found = database.execute(
+            f"SELECT {queries.literal(text)} AS {queries.identifier(text or 'a')}"
+        )
         assert found.fetchall() == [(text,)]
         assert found.description[0][0] == (text or "a")
 

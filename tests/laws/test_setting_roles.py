@@ -77,6 +77,7 @@ STAGES: dict[str, Entry] = {
     "package.rebalance": Entry(THRESHOLD, "full"),
     "package.rebalance_above": Entry(THRESHOLD, 0.5),
     "package.keep": Entry(TRANSIENT, 1),
+    "package.memory": Entry(TRANSIENT, "2GB"),
     "package.table_rows": Entry(THRESHOLD, 1),
     "package.refit": Entry(THRESHOLD, True),
     "package.max_failed_fraction": Entry(TRANSIENT, 0.5),

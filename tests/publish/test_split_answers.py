@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.base.schema import SPLITS
-from tasks.publish import name_table as names_module
 from tasks.publish.choosing import split_input, splits
-from tasks.publish.name_table import Names
+from tasks.publish.name_table import Names, Nodes
 from tasks.settings import PackageSettings
 from tests.helpers import fuzz
 
@@ -66,7 +65,6 @@ def called(who: int, recording: int) -> str | None:
 def test_answers_are_those_of_one_table(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(names_module, "BLOCK", 128)
     chance = np.random.default_rng(seed)
     first = rows(chance, 700)
     second = pa.concat_tables([first.slice(50), rows(chance, 300, 600)])
@@ -111,13 +109,17 @@ def assigned(table: pa.Table, settings: PackageSettings, before: pa.Table) -> tu
 def test_names_in_files_are_numbered_as_they_come(texts: list[str | None], chance: Any) -> None:
     order = [*range(len(texts))]
     chance.shuffle(order)
-    with Names() as names:
+    with Names(["text"]) as names:
         for at in range(0, len(texts), 7):
-            names.add(pa.array(texts[at : at + 7], pa.string()))
-        names.finish()
-        number, first = names.numbered(np.array(order, np.int32))
-        each = names.take(first).to_pylist()
+            names.add({"text": pa.array(texts[at : at + 7], pa.string())})
+        nodes = Nodes(names, ["text"], np.array(order, np.int32))
+        each = nodes.called(np.arange(len(nodes.kind))).to_pylist()
+        by_name = nodes.called(nodes.ordered(0)).to_pylist()
+        known = nodes.known(0, pa.array([*each, "c"], pa.string())).tolist()
+    [number] = nodes.of_row
     expected = list(dict.fromkeys(texts[n] for n in order if texts[n] is not None))
     assert each == expected
     numbers = [-1 if texts[n] is None else expected.index(texts[n]) for n in order]
     assert number.tolist() == numbers
+    assert by_name == sorted(expected, key=str.encode)
+    assert known == [*range(len(expected)), -1]

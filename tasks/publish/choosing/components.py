@@ -2,27 +2,25 @@
 
 A component is never divided between splits. Speakers, recordings and PCM are nodes of a graph; a
 row connects its own three. Texts are nodes too, which `text_splits.py` connects. Everything is
-columns; names lie in files (`names.py`).
+columns; names lie in a database (`name_table.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks.base.arrays import Bools, Int32s, Int64s, UInt64s
-from tasks.publish.name_table import Names, codes_of
+from tasks.base.arrays import Bools, Int32s
+from tasks.publish.name_table import Nodes
 from tasks.recording import ids
 from tasks.storage import sorted_keys
 
 KINDS = ("speaker", "recording", "pcm", "text")
 TEXT = KINDS.index("text")
-AT_ONCE = 1 << 21  # nodes that are looked up together
 
 Sides = NDArray[np.int16]  # indices of names of splits; -1: none
 #: The parts of a `splits.parquet`, in these columns.
@@ -39,61 +37,18 @@ def speakers_in(rows: pa.Table) -> pa.ChunkedArray:
     return pc.if_else(anywhere, speaker, qualified)
 
 
-class Nodes(NamedTuple):
-    """Speakers, recordings, PCM and texts, numbered in the order in which rows name them."""
-
-    names: tuple[Names, ...]  # of rows, by kind
-    kind: NDArray[np.int8]  # [nodes], index of KINDS
-    first: Int32s  # [nodes]: index of the node's name in `names`
-    of_row: Int32s  # [4, rows]; -1: there is none
-
-    def called(self, nodes: Int64s) -> pa.LargeStringArray:
-        """The names of some nodes, all of one kind."""
-        return self.names[self.kind[nodes[0]]].take(self.first[nodes])
-
-
-def nodes_of(names: tuple[Names, ...], rows: Int32s) -> Nodes:
-    """The nodes of some rows, in their order. `names`: of all rows, by kind."""
-    kinds, firsts = [], []
-    of_row = np.empty((len(KINDS), len(rows)), np.int32)
-    first_node = 0
-    for kind, column in enumerate(names):
-        number, first = column.numbered(rows)
-        of_row[kind] = np.where(number < 0, -1, number + first_node)
-        kinds.append(np.full(len(first), kind, np.int8))
-        firsts.append(first)
-        first_node += len(first)
-    return Nodes(names, np.concatenate(kinds), np.concatenate(firsts), of_row)
-
-
 def published_splits(nodes: Nodes, published: SplitTable, names: list[str]) -> Sides:
     """Each node's split in `splits.parquet`, as an index of `names`; -1: none yet."""
     split = np.full(len(nodes.kind), -1, np.int16)
-    codes = [_sorted_codes(nodes, number) for number in range(len(KINDS))]
     for table in published(["kind", "name", "split"]):
         side = pc.index_in(table["split"], pa.array(names, pa.string()))
         sides = side.fill_null(-1).to_numpy().astype(np.int16)
-        for kind, (high, low, node) in zip(KINDS, codes, strict=True):
+        for number, kind in enumerate(KINDS):
             of_kind = pc.equal(table["kind"], kind)
-            if len(high) and pc.any(of_kind).as_py():
-                position = sorted_keys.places_of(
-                    *codes_of(table["name"].filter(of_kind)), high, low
-                )
-                split[node[position[position >= 0]]] = sides[of_kind.to_numpy()][position >= 0]
+            if pc.any(of_kind).as_py():
+                node = nodes.known(number, table["name"].filter(of_kind))
+                split[node[node >= 0]] = sides[of_kind.to_numpy()][node >= 0]
     return split
-
-
-def _sorted_codes(nodes: Nodes, kind: int) -> tuple[UInt64s, UInt64s, Int32s]:
-    """The codes of the nodes of a kind, sorted, and the node of each."""
-    node = np.flatnonzero(nodes.kind == kind).astype(np.int32)
-    high, low = np.empty((2, len(node)), np.uint64)
-    for begin in range(0, len(node), AT_ONCE):
-        some = slice(begin, begin + AT_ONCE)
-        high[some], low[some] = nodes.names[kind].codes(nodes.first[node[some]])
-    order = np.argsort(high).astype(np.int32)  # a stable sort takes more memory
-    for column in (high, low, node):
-        column[:] = column[order]
-    return high, low, node
 
 
 def components_of(nodes: Nodes, split: Sides, kept: Bools) -> Int32s:

@@ -64,7 +64,7 @@ def choose(job: Job, scratch: Path) -> Choice:
     if selection.selects(job):
         stay = unchanged_clips.of(job, batches, newest, split >= 0, linked is not None)
         among = (split >= 0) & (stay.split < 0)
-        with split_input.Candidates(job.package) as passed:
+        with split_input.Candidates(job.package, job.scratch) as passed:
             _add_open(job, passed, batches, among, linked, newest)
             selected = selection.select(job, passed, newest, stay.lengths)
             if selected.splits is not None:

@@ -62,7 +62,7 @@ def select(
     if package.max_hours_per_speaker is not None:
         most = package.max_hours_per_speaker
         out, hours = speaker_hours.over(
-            clips.names[0].numbered(rows)[0],
+            clips.names.numbered("speaker", rows),
             clips.turn[rows],
             clips.length[rows],
             clips.published[rows],

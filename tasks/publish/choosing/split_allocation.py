@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from tasks.base.arrays import Bools, Int32s, Int64s
 from tasks.publish import seeded_hash
-from tasks.publish.choosing.components import KINDS, Nodes, Sides
+from tasks.publish.choosing.components import KINDS, Sides
+from tasks.publish.name_table import Nodes
 from tasks.settings import PackageSettings, Split
-from tasks.storage.sorted_keys import Order
 
 HOUR = 3_600_000_000  # µs
 BATCH = 1 << 18  # names that are looked at together
@@ -50,16 +50,13 @@ def order(seed: int, nodes: Nodes, component: Int32s, free: Bools) -> Int64s:
         node = nodes.of_row[kind][has]
         is_used = np.zeros(len(nodes.kind), bool)
         is_used[node] = True
-        used = np.flatnonzero(is_used)
-        with Order() as names:
-            for begin in range(0, len(used), BATCH):
-                names.add(nodes.called(used[begin : begin + BATCH]))
-            by_name = used[names.numbers()]
+        by_name = nodes.ordered(kind)
+        by_name = by_name[is_used[by_name]]
         rank = np.zeros(len(is_used), np.int32)
-        rank[by_name] = np.arange(len(used), dtype=np.int32)
-        least = np.full(len(first), len(used), np.int32)
+        rank[by_name] = np.arange(len(by_name), dtype=np.int32)
+        least = np.full(len(first), len(by_name), np.int32)
         np.minimum.at(least, component[has], rank[node])
-        named = least < len(used)
+        named = least < len(by_name)
         first[named] = by_name[least[named]]
         del has, node, is_used, rank, least
     chosen = first[first >= 0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,6 @@ from tasks.publish.choosing.split_by_list import MatchedList
 from tasks.publish.name_table import Names
 from tasks.settings import PackageSettings, split_lists
 from tasks.storage.long_columns import joined
-from tasks.storage.sorted_keys import Order
 
 #: Columns of a row that choice, splits and weights go by.
 COLUMNS = (
@@ -39,7 +39,7 @@ class Candidates(ExitStack):
     published: Bools  # in the newest version
     rejected: pa.Table  # REJECTED by choice and weights, with their numbers
 
-    def __init__(self, settings: PackageSettings) -> None:
+    def __init__(self, settings: PackageSettings, scratch: Path | None = None) -> None:
         super().__init__()
         self._settings = settings
         self._texts = bool(settings.splits) and (
@@ -47,15 +47,14 @@ class Candidates(ExitStack):
         )
         # Before a file is opened:
         self.listed = [MatchedList(split_list) for split_list in split_lists.read(settings)]
-        self._ids = self.enter_context(Order())
-        self.names = tuple(self.enter_context(Names()) for _ in KINDS)
+        self.names = self.enter_context(Names(("id", *KINDS), settings.memory, scratch))
         self._numbers, self._lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
         self._turns, self._published = [np.zeros(0, np.uint64)], [np.zeros(0, bool)]
         self._rejected = [rejections.REJECTED.empty_table()]
         self._added = 0
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self.names)
 
     def add(self, rows: pa.Table, published: Bools) -> None:
         """The next clips (COLUMNS), and which of them are in the newest version."""
@@ -74,29 +73,26 @@ class Candidates(ExitStack):
         for matched_list in self.listed:
             matched_list.add(len(self), rows)
         self._numbers.append(numbers)
-        self._ids.add(rows["id"])
         self._lengths.append(split_allocation.microseconds(rows))
         if self._settings.max_hours_per_speaker is not None:
             ids = rows["id"].to_pylist()
             self._turns.append(speaker_hours.turns(self._settings.seed, ids))
             self._published.append(published)
-        for names, column in zip(self.names, columns_of(rows, self._texts), strict=True):
-            names.add(column)
+        self.names.add({"id": rows["id"], **columns_of(rows, self._texts)})
 
     def finish(self) -> None:
         """All clips have been added."""
         self.rejected = pa.concat_tables(self._rejected)
         self.number, self.length = joined(self._numbers), joined(self._lengths)
         self.turn, self.published = joined(self._turns), joined(self._published)
-        for names in self.names:
-            names.finish()
-        self.order = self._ids.numbers().astype(np.int32)
+        self.order = self.names.ordered("id")
 
 
-def columns_of(rows: pa.Table, texts: bool = True) -> tuple[pa.ChunkedArray | pa.Array, ...]:
+def columns_of(rows: pa.Table, texts: bool = True) -> dict[str, pa.ChunkedArray | pa.Array]:
     """The names of each row's nodes (columns NODES), by kind; `texts`: null unless asked for."""
     text = texts_in(rows) if texts else pa.nulls(len(rows), pa.string())
-    return speakers_in(rows), _files_in(rows), rows["sha256"], text
+    names = speakers_in(rows), _files_in(rows), rows["sha256"], text
+    return dict(zip(KINDS, names, strict=True))
 
 
 def _files_in(rows: pa.Table) -> pa.ChunkedArray:

@@ -43,9 +43,10 @@ from tasks.base.counting import counted
 from tasks.base.errors import RunError
 from tasks.base.schema import SPLITS
 from tasks.publish.choosing import components, split_allocation, split_by_list, text_splits
-from tasks.publish.choosing.components import AT_ONCE, KINDS, TEXT, Sides, SplitTable
+from tasks.publish.choosing.components import KINDS, TEXT, Sides, SplitTable
 from tasks.publish.choosing.split_allocation import BATCH, HOUR
 from tasks.publish.choosing.split_input import Candidates
+from tasks.publish.name_table import Nodes
 from tasks.settings import PackageSettings, Split
 from tasks.settings.package import REST
 from tasks.storage import tables
@@ -55,6 +56,7 @@ FILE = "splits.parquet"
 DEFAULT = ("speaker", "recording", "pcm")  # and texts of read speech
 AUDIO = {"audio": "pcm"}  # of `package.disjoint`, as kinds
 NOWHERE = np.int16(-1)  # a split
+AT_ONCE = 1 << 21  # clips that are summed together
 
 
 class SplitAssignment(NamedTuple):
@@ -119,7 +121,7 @@ def assign(
     RunError if two lists name clips that belong together, or leave nothing for train.
     """
     names, kinds = _published_names(settings, before)
-    nodes = components.nodes_of(clips.names, rows)
+    nodes = Nodes(clips.names, KINDS, rows)
     length = clips.length[rows]
     text = _applied(settings, nodes, length, kinds)
     of_node = components.published_splits(nodes, before, names)
@@ -167,7 +169,7 @@ def assign(
 
 
 def _applied(
-    settings: PackageSettings, nodes: components.Nodes, length: Int64s, kinds: set[str]
+    settings: PackageSettings, nodes: Nodes, length: Int64s, kinds: set[str]
 ) -> Int32s | None:
     """Take the nodes out that may be in two splits, and texts, which connect later: those of each
     clip if they may not. `kinds`: what is in `splits.parquet`."""
@@ -198,7 +200,7 @@ def _published_names(settings: PackageSettings, before: SplitTable) -> tuple[lis
     return sorted(names), kinds
 
 
-def _parted(nodes: components.Nodes, of_node: Sides, splits: int) -> _Parting:
+def _parted(nodes: Nodes, of_node: Sides, splits: int) -> _Parting:
     """Components by what was published."""
     most, joining = _sides(nodes, of_node, splits)
     component = components.components_of(nodes, of_node, ~joining)
@@ -226,7 +228,7 @@ def _follow_lists(
 
 def _allocate(
     seed: int,
-    nodes: components.Nodes,
+    nodes: Nodes,
     parting: _Parting,
     length: Int64s,
     others: Int64s,
@@ -292,7 +294,7 @@ def _repeats(texts: _Texts, clips: Int64s, names: list[str]) -> pa.DictionaryArr
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(words))
 
 
-def _sides(nodes: components.Nodes, of_node: Sides, splits: int) -> tuple[Sides, Bools]:
+def _sides(nodes: Nodes, of_node: Sides, splits: int) -> tuple[Sides, Bools]:
     """The split that the nodes of each clip have (-1: none), and whether they have several."""
     count = nodes.of_row.shape[1]
     most, least = np.full(count, -1, np.int16), np.full(count, splits, np.int16)
@@ -303,7 +305,7 @@ def _sides(nodes: components.Nodes, of_node: Sides, splits: int) -> tuple[Sides,
     return most, most > least
 
 
-def _side(nodes: components.Nodes, of_node: Sides, kind: int) -> Sides:
+def _side(nodes: Nodes, of_node: Sides, kind: int) -> Sides:
     """For each clip, the split of its recording, speaker or samples (`kind`); -1: none."""
     side: Sides = np.append(of_node, np.int16(-1))[nodes.of_row[kind]]  # the last: where none is
     return side
@@ -320,7 +322,7 @@ def _summed(group: Sides | Int32s, length: Int64s, count: int) -> Int64s:
 
 
 def _table(
-    nodes: components.Nodes, of_node: Sides, split: Sides, before: SplitTable, names: list[str]
+    nodes: Nodes, of_node: Sides, split: Sides, before: SplitTable, names: list[str]
 ) -> Iterator[pa.Table]:
     """`before`, and the nodes that were assigned now."""
     for part in before(SPLITS.names):
@@ -340,7 +342,7 @@ def _table(
 
 
 def _joins(
-    nodes: components.Nodes, of_node: Sides, clips: Int64s, joining: Bools, names: list[str]
+    nodes: Nodes, of_node: Sides, clips: Int64s, joining: Bools, names: list[str]
 ) -> pa.DictionaryArray:
     """What each of these clips would join, in words."""
     direct = np.stack([_side(nodes, of_node, kind)[clips] for kind in range(len(KINDS))])

@@ -21,7 +21,7 @@ from tasks.publish import seeded_hash
 from tasks.publish.choosing import components, split_input, splits
 from tasks.publish.choosing.components import KINDS, SplitTable
 from tasks.publish.dataset import datacard
-from tasks.publish.name_table import Names
+from tasks.publish.name_table import Names, Nodes
 from tasks.publish.upkeep import reading_back
 from tasks.storage import sorted_keys, tables, versions
 
@@ -158,8 +158,7 @@ def split_faults(
     """Faults in the splits of a published version; `rows`: its parts (columns NODES
     and `split`); `disjoint`: the setting of the version."""
     faults = []
-    with Names() as speakers, Names() as recordings, Names() as pcm, Names() as texts:
-        columns = (speakers, recordings, pcm, texts)
+    with Names(KINDS) as named:
         names, kinds = set[str](), set[str]()
         for part in table(["kind", "split"]):
             names |= set(pc.unique(part["split"]).to_pylist())
@@ -167,16 +166,12 @@ def split_faults(
         wanted = splits.kinds_apart(disjoint, "text" in kinds)
         for part in rows():
             names |= set(pc.unique(part["split"]).to_pylist())
-            named = split_input.columns_of(part, "text" in wanted)
-            for column, values in zip(columns, named, strict=True):
-                column.add(values)
-        for column in columns:
-            column.finish()
+            named.add(split_input.columns_of(part, "text" in wanted))
         sides = sorted(names)
         coded = [pc.index_in(part["split"], pa.array(sides, pa.string())) for part in rows()]
         empty = np.zeros(0, np.int16)
         split = np.concatenate([empty, *(codes.to_numpy().astype(np.int16) for codes in coded)])
-        nodes = components.nodes_of(columns, np.arange(len(split), dtype=np.int32))
+        nodes = Nodes(named, KINDS, np.arange(len(split), dtype=np.int32))
         stored = components.published_splits(nodes, table, sides)
         for kind, row in zip(KINDS, nodes.of_row, strict=True):
             if kind not in wanted:

@@ -11,16 +11,19 @@ and it is ignored once the manifests have changed.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+import shutil
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tasks import plugins, storage
 from tasks.base.schema import AnyRow
 from tasks.plugins import rules
-from tasks.plugins.rules import Allowed, Rule
+from tasks.plugins.rules import Allowed, Limit, Rule, Within
 from tasks.settings import Plugin, role
 from tasks.settings.job import Job
 from tasks.shard_store import decisions, enhanced, whole_job
@@ -28,8 +31,12 @@ from tasks.shard_store.chosen_rules import rules_of
 from tasks.shard_store.index import Index
 from tasks.shard_store.text_values import text_columns
 from tasks.shard_store.utterance import FinalUtterance
-from tasks.storage import tables
+from tasks.storage import queries, tables
+from tasks.storage.queries import identifier, literal
 from tasks.text import SHARED_COLUMNS
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 SPARED = "spared"
 STORED = "text_stored"
@@ -177,47 +184,79 @@ def measured_rules(job: Job) -> tuple[Rule, ...]:
     return (*rules_of("filters", job.filter.all_filters), *enhanced.rules(job))
 
 
-def beyond_limits(table: pa.Table) -> pa.ChunkedArray:
-    """Rows whose outcome no limit can change: failed ones, texts that were never said, and rows
-    that corpus-wide rules reject (copies, outliers, splits); Boolean [rows]. From the columns
-    outcome, stage and reason."""
-    across = pc.and_(pc.equal(table["outcome"], "dropped"), pc.equal(table["stage"], "package"))
-    across = pc.and_(across, pc.not_equal(table["reason"], "weight"))
-    fixed = pc.or_(pc.equal(table["outcome"], "failed"), across)
-    return pc.or_(fixed, pc.fill_null(pc.equal(table["reason"], NOT_IN_AUDIO), False))
+@contextmanager
+def database(path: Path, memory: str = queries.MEMORY) -> Iterator[DuckDBPyConnection]:
+    """The table of outcomes in a place, in DuckDB: its view `outcomes`, whose rows keep their
+    order. duckdb.Error if a part is damaged."""
+    storage.refuse_links(path)  # DuckDB follows them
+    names = [part.name for part in tables.parts(path)]
+    with tempfile.TemporaryDirectory() as scratch:
+        copies = Path(scratch) / "parts"
+        with storage.of(path).reading(path, names, copies) as folder:
+            if not queries.is_readable(folder):
+                folder = shutil.copytree(folder, copies)
+            connection = queries.connect(Path(scratch), [folder], memory, threads=1)
+            parts = ", ".join(literal(str(folder / name)) for name in names)
+            connection.execute(f"CREATE VIEW outcomes AS SELECT * FROM read_parquet([{parts}])")
+            try:
+                yield connection
+            finally:
+                connection.close()
 
 
-def passes(table: pa.Table, asked: Iterable[Rule]) -> pa.ChunkedArray:
-    """Rows that no rule rejects, or that a person keeps, if the table has SPARED: `rules.judge`
-    over columns; Boolean [rows]."""
-    kept = pa.array([True] * table.num_rows, pa.bool_())
-    for rule in asked:
-        column = table[rule.column]
-        null = pc.is_null(column)
-        if isinstance(rule, Allowed):
-            good = pc.is_in(column, pa.array(rule.values, pa.string()))
-            good = pc.if_else(null, not rule.refuse_null, good)
-        else:
-            good = pc.or_(null, _inside(column, rule.min, rule.max))
-            if rule.languages:
-                in_languages = pc.is_in(table["language"], pa.array(rule.languages, pa.string()))
-                good = pc.or_(good, pc.invert(in_languages))
-            if rule.other_than:
-                spared = pc.is_in(table["language"], pa.array(rule.other_than, pa.string()))
-                good = pc.or_(good, spared)
-            for within in rule.unless:
-                good = pc.or_(good, _inside(table[within.column], within.min, within.max))
-        kept = pc.and_(kept, good)
-    if SPARED not in table.column_names:
-        return kept
-    return pc.or_(kept, pc.fill_null(table[SPARED], False))
+#: Rows whose outcome no limit can change: failed ones, texts that were never said, and rows that
+#: corpus-wide rules reject (copies, outliers, splits); SQL on the columns outcome, stage, reason.
+BEYOND_LIMITS = (
+    "(outcome = 'failed' OR (outcome = 'dropped' AND stage = 'package' AND reason <> 'weight') "
+    f"OR coalesce(reason = '{NOT_IN_AUDIO}', false))"
+)
 
 
-def _inside(column: pa.ChunkedArray, low: float | None, high: float | None) -> pa.ChunkedArray:
-    """Whether values are known and within the limits; Boolean [rows]."""
-    good = pc.is_valid(column)
-    if low is not None:
-        good = pc.and_(good, pc.fill_null(pc.greater_equal(column, low), False))
-    if high is not None:
-        good = pc.and_(good, pc.fill_null(pc.less_equal(column, high), False))
-    return good
+def passes(asked: Iterable[Rule]) -> str:
+    """SQL: rows that no rule rejects, as `rules.judge` has it, or that a person keeps."""
+    return f"(coalesce({SPARED}, false) OR ({' AND '.join(['true', *map(_passes, asked)])}))"
+
+
+def _passes(rule: Rule) -> str:
+    column = identifier(rule.column)
+    if isinstance(rule, Allowed):
+        return f"coalesce({_among(column, rule.values)}, {not rule.refuse_null})"
+    good = [f"{column} IS NULL", _inside(rule)]
+    if rule.languages:
+        good.append(f"NOT {_known(_among('language', rule.languages))}")
+    if rule.other_than:
+        good.append(_known(_among("language", rule.other_than)))
+    return f"({' OR '.join([*good, *map(_inside, rule.unless)])})"
+
+
+def _among(column: str, values: Sequence[str]) -> str:
+    """Whether a text is one of some; null for no text."""
+    return f"{column} IN ({', '.join(map(literal, values))})" if values else f"{column} <> {column}"
+
+
+def _inside(limit: Limit | Within) -> str:
+    """Whether a value is known and within the limits."""
+    column = identifier(limit.column)
+    terms = [f"{column} IS NOT NULL"]
+    if limit.min is not None:
+        terms.append(f"{column} >= '{limit.min!r}'::DOUBLE")
+    if limit.max is not None:
+        terms.append(f"{column} <= '{limit.max!r}'::DOUBLE")
+    return _known(" AND ".join(terms))
+
+
+def _known(term: str) -> str:
+    """The same, but false where it is unknown."""
+    return f"coalesce({term}, false)"
+
+
+def left_out_by_weight(job: Job) -> str:
+    """SQL: rows of datasets of which a share is packaged that were not drawn (columns dataset and
+    id), as `choosing.weights` draws them."""
+    draw = f"('0x' || left(sha256('{job.package.seed}:weight:' || id), 16))::UBIGINT::DOUBLE"
+    shares = (
+        f"(dataset = {literal(name)} AND {draw} / {float(2**64)!r} >= '{weight!r}'::DOUBLE)"
+        for name, weight in job.package.weights.items()
+        if weight < 1
+    )
+    return _known(" OR ".join(["false", *shares]))

@@ -41,6 +41,11 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def is_readable(folder: Path) -> bool:
+    """Whether DuckDB can open files there: its paths are texts."""
+    return str(folder).encode(errors="replace").decode() == str(folder)
+
+
 def connect(
     home: Path,
     readable: Iterable[Path] = (),
@@ -53,16 +58,16 @@ def connect(
     runs can change that."""
     import duckdb
 
-    folders = [str(home), *map(str, readable)]
-    try:
-        listed = ", ".join(literal(folder.encode().decode()) for folder in folders)
-    except UnicodeEncodeError:
-        raise ConfigError("the explorer needs a path of OUT in UTF-8; rename the folder") from None
+    folders = [home, *readable]
+    if not all(map(is_readable, folders)):
+        raise ConfigError("the explorer needs a path of OUT in UTF-8; rename the folder")
+    listed = ", ".join(literal(str(folder)) for folder in folders)
     config = {**CONFIG, "memory_limit": memory, "temp_directory": str(home)}
     if threads is not None:
         config["threads"] = threads
     database = duckdb.connect(name if name == ":memory:" else str(home / name), config=config)
     for setting in (
+        "parquet_metadata_cache = true",
         f"allowed_directories = [{listed}]",
         "enable_external_access = false",
         "lock_configuration = true",

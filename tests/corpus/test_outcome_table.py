@@ -14,8 +14,10 @@ from tasks import storage
 from tasks.corpus import outcome_table
 from tasks.insight.estimating import what_if
 from tasks.plugins import rules
+from tasks.plugins.rules import Within
 from tasks.settings import Plugin
 from tests.helpers import corpus
+from tests.helpers.outcomes import passing
 
 
 @pytest.fixture(scope="module")
@@ -82,22 +84,29 @@ def test_it_is_not_used_when_manifests_changed(tmp_path: Path) -> None:
 def test_rules_over_columns_are_those_over_rows() -> None:
     """Nulls, both limits, allowed values and refused nulls."""
     table = pa.table(
-        {"x": [None, -1.0, 0.0, 1.0, 2.0], "lang": ["en", None, "de", "en", "fr"]}
+        {
+            "x": [None, -1.0, 0.0, 1.0, 0.1 + 0.2], "lang": ["en", None, "de", "en", "fr"],
+            "y": [None, 2.0, None, 0.0, 1.0], "language": ["en", None, "de", "en", "fr"],
+            'x" OR true --': [0.0, -1.0, None, 1.0, -2.0],
+        }
     )  # fmt: skip
     for rule in (
         rules.Limit("x", 0.0, 1.0), rules.Limit("x", None, 0.5), rules.Limit("x", 0.5, None),
         rules.Limit("x"), rules.Allowed("lang", ("en", "fr"), "no"),
-        rules.Allowed("lang", ("en",), "no", refuse_null=True),
+        rules.Allowed("lang", ("en",), "no", refuse_null=True), rules.Allowed("lang", (), "no"),
+        rules.Allowed("lang", ("en' OR true --",), "no"), rules.Limit('x" OR true --', 0.0),
+        rules.Limit("x", 0.1 + 0.2, 1e300), rules.Limit("x", 5.0, unless=(Within("y", 1.0),)),
+        rules.Limit("x", 5.0, languages=("en",)), rules.Limit("x", 5.0, other_than=("en", "fr")),
     ):  # fmt: skip
         expected = [rules.judge(row, (rule,)) is None for row in table.to_pylist()]
-        assert outcome_table.passes(table, (rule,)).to_pylist() == expected
+        assert passing(table, (rule,)) == expected
 
 
 def test_rules_over_no_rows() -> None:
     """Each group of shards is a part of the table; one of broken recordings alone has no rows."""
     table = pa.table({"silence": pa.array([], pa.float64())})
     limit = rules.Limit("silence", max=0.5, high="silent")
-    assert outcome_table.passes(table, (limit,)).to_pylist() == []
+    assert passing(table, (limit,)) == []
 
 
 def test_texts_from_before_a_limit_was_tightened_count_as_they_are(tmp_path: Path) -> None:

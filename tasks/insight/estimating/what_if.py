@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import NotRequired, TypedDict
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,11 +14,12 @@ from tasks import corpus
 from tasks.accounting.ledger import PENDING
 from tasks.corpus import outcome_table
 from tasks.publish import foreseen, leaks
-from tasks.publish.choosing import clip_choice, components, weights
+from tasks.publish.choosing import clip_choice, components
 from tasks.settings.job import Job
 from tasks.shard_store import manifest, recipe
 from tasks.shard_store.chosen_rules import rules_of
-from tasks.storage import tables
+
+NOTHING = outcome_table.FIXED.empty_table()
 
 
 class Clips(TypedDict):
@@ -56,17 +57,12 @@ def kept(now: Job, then: Job) -> tuple[KeptClips, KeptClips]:
         return of_shards(now, splitting=True), of_shards(then, splitting=True)
     same = corpus.chosen(now) == corpus.chosen(then) and not _by_speaker(now, then)
     if same and outcome_table.where(now) is not None and outcome_table.where(then) is not None:
-        columns = {"outcome", "stage", "reason", "heard", "seconds", "dataset"}
-        columns |= {outcome_table.SPARED, outcome_table.STORED}
-        columns |= outcome_table.columns_asked(now) | outcome_table.columns_asked(then)
-        columns |= {"id"} if now.package.weights or then.package.weights else set()
         try:
-            table = tables.row_groups(outcome_table.place(now.out), sorted(columns))
-            parts = [(_of_part(now, part), _of_part(then, part)) for part in table]
-        except (OSError, pa.ArrowException):  # damaged: the manifests tell
+            with outcome_table.database(outcome_table.place(now.out)) as database:
+                before, after = (_kept(job, database) for job in (now, then))
+        except (OSError, duckdb.Error):  # damaged: the manifests tell
             return of_shards(now), of_shards(then)
-        before, after = ([sums[side] for sums in parts] for side in (0, 1))
-        return _summed(now, before), _summed(then, after)
+        return before or of_shards(now), after or of_shards(then)
     return of_shards(now), of_shards(then)
 
 
@@ -85,43 +81,32 @@ def _by_speaker(now: Job, then: Job) -> bool:
     return capped or recipe.across_recordings(now) != recipe.across_recordings(then)
 
 
-#: Items and seconds kept; those that lack a text in the table; how many of these have one stored.
-Sums = tuple[int, float, int, float, int]
-
-
-def _summed(job: Job, parts: Sequence[Sums]) -> KeptClips:
-    return of_shards(job) if any(stored for *_, stored in parts) else _totals(parts)
-
-
-def _totals(parts: Sequence[Sums], unmeasured: int = 0) -> KeptClips:
-    items, seconds, waiting, waiting_seconds, _ = zip(*parts, strict=True) if parts else [()] * 5
-    later = math.fsum(waiting_seconds)
-    return {
-        "items": sum(items) + sum(waiting),
-        "hours": round((math.fsum(seconds) + later) / 3600, 6),
-        "not_yet_transcribed": {"items": sum(waiting), "hours": round(later / 3600, 6)},
-        "unmeasured": unmeasured,
-    }
-
-
-def _of_part(job: Job, table: pa.Table) -> Sums:
-    draw, weight = weights.draws(job.package, table)
-    good = outcome_table.passes(table, outcome_table.measured_rules(job))
-    good = pc.and_(good, pc.invert(outcome_table.beyond_limits(table)))
-    good = pc.and_(good, pa.array(~(draw >= weight)))
-    waiting = pc.and_(good, pc.invert(table["heard"]))
-    texts = outcome_table.passes(table, rules_of("text", job.transcribe.verdicts))
-    packaged = pc.and_(good, pc.and_(table["heard"], texts))
-    stored = pc.sum(table[outcome_table.STORED].filter(waiting)).as_py()
-    return *_sum(table, packaged), *_sum(table, waiting), stored or 0
+def _kept(job: Job, outcomes: duckdb.DuckDBPyConnection) -> KeptClips | None:
+    """From the table of outcomes; None if a kept clip has a stored text that is not in there."""
+    measured = outcome_table.passes(outcome_table.measured_rules(job))
+    texts = outcome_table.passes(rules_of("text", job.transcribe.verdicts))
+    drawn = f"NOT {outcome_table.left_out_by_weight(job)}" if job.package.weights else "true"
+    items, seconds, waiting, later, stored = outcomes.execute(
+        "SELECT count(*) FILTER (heard), fsum(seconds) FILTER (heard), count(*) FILTER (NOT heard),"
+        f" fsum(seconds) FILTER (NOT heard), count(*) FILTER ({outcome_table.STORED} AND NOT heard)"
+        f" FROM outcomes WHERE {measured} AND NOT {outcome_table.BEYOND_LIMITS} AND {drawn} "
+        f"AND (NOT heard OR {texts})"
+    ).fetchall()[0]
+    return None if stored else _counted(items, seconds or 0.0, waiting, later or 0.0)
 
 
 def of_shards(job: Job, splitting: bool = False) -> KeptClips:
     """The same as `kept`, from the manifests; `splitting`: with `leaks`."""
     with foreseen.version(job, manifest.shards(job.out)) as version:
-        parts = [_outcomes(table) for table in version.utterances(["outcome", "seconds"])]
+        parts = version.utterances(["outcome", "seconds"])
+        outcomes = pa.concat_tables(parts) if version.batches else NOTHING
+        packaged, waiting = (
+            outcomes["seconds"].filter(pc.equal(outcomes["outcome"], name)).to_numpy()
+            for name in ("packaged", PENDING)
+        )
         unmeasured = sum(batch.facts.get("unmeasured", 0) for batch in version.batches)
-        counts = _totals(parts, unmeasured)
+        sums = len(packaged), math.fsum(packaged), len(waiting), math.fsum(waiting)
+        counts = _counted(*sums, unmeasured)
         if recipe.across_recordings(job) is not None:
             spoken = components.speakers_in(version.clips(("dataset", "speaker")))
             counts["speakers"] = len(pc.unique(spoken.drop_null()))
@@ -131,12 +116,12 @@ def of_shards(job: Job, splitting: bool = False) -> KeptClips:
         return counts
 
 
-def _outcomes(table: pa.Table) -> Sums:
-    packaged, waiting = (pc.equal(table["outcome"], name) for name in ("packaged", PENDING))
-    return *_sum(table, packaged), *_sum(table, waiting), 0
-
-
-def _sum(table: pa.Table, mask: pa.Array | pa.ChunkedArray) -> tuple[int, float]:
-    """The chosen rows, and their seconds."""
-    chosen = table["seconds"].filter(mask)
-    return len(chosen), float(pc.sum(chosen).as_py() or 0.0)
+def _counted(
+    items: int, seconds: float, waiting: int, later: float, unmeasured: int = 0
+) -> KeptClips:
+    return {
+        "items": items + waiting,
+        "hours": round((seconds + later) / 3600, 6),
+        "not_yet_transcribed": {"items": waiting, "hours": round(later / 3600, 6)},
+        "unmeasured": unmeasured,
+    }

@@ -7,7 +7,9 @@ needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import weakref
+from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -19,14 +21,12 @@ import pyarrow.compute as pc
 from tasks.base import schema
 from tasks.base.arrays import Bools, Float64s, Int32s, UInt8s
 from tasks.corpus import outcome_table
-from tasks.plugins import rules
 from tasks.plugins.rules import Rule
-from tasks.publish.choosing import weights
 from tasks.settings.job import Job
 from tasks.shard_store import enhanced
 from tasks.shard_store.chosen_rules import rules_of
 from tasks.shard_store.text_values import text_columns
-from tasks.storage import tables
+from tasks.storage import queries, tables
 
 GROUPS = 8  # datasets, and languages, with a chart of their own
 
@@ -58,7 +58,7 @@ def units(job: Job) -> dict[str, tuple[str, str]]:
 
 
 class Columns:
-    """Decisions on all utterances, and the measures behind them."""
+    """Decisions on all utterances, and the measures behind them, asked of DuckDB."""
 
     def __init__(self, job: Job, path: Path) -> None:
         self.job, self.path = job, path
@@ -66,34 +66,32 @@ class Columns:
         self.asked = shelf_rules(job)
         self._refused: dict[ShelfRule, UInt8s] = {}  # eight rows a byte
         self._last: tuple[str, Float64s] | None = None
+        opened = ExitStack()
+        outcomes = outcome_table.database(path, memory=job.package.memory)
+        self._outcomes = opened.enter_context(outcomes)
+        weakref.finalize(self, opened.close)
 
     def ids(self, rows: Sequence[int]) -> list[str]:
-        wanted = np.asarray(rows, np.int64)
-        names = np.empty(len(wanted), object)
-        first_row = 0
-        for part in self._parts("id"):
-            inside = np.flatnonzero((wanted >= first_row) & (wanted < first_row + len(part)))
-            names[inside] = part["id"].take(pa.array(wanted[inside] - first_row)).to_pylist()
-            first_row += len(part)
-        return list(names)
+        wanted = pa.table({"row": pa.array(rows, pa.int64()), "place": range(len(rows))})
+        numbered = "SELECT id, row_number() OVER () - 1 AS row FROM outcomes"
+        sql = f"SELECT id FROM given JOIN ({numbered}) USING (row) ORDER BY place"
+        names: list[str] = queries.joined(self._outcomes, wanted, sql)["id"].to_pylist()
+        return names
 
-    def _parts(self, *names: str) -> Iterator[pa.Table]:
-        """These columns, one part of the table at a time: the texts of all rows would take too much
-        memory."""
-        for part in tables.parts(self.path):
-            yield tables.read(part, columns=sorted(set(names)))
-
-    def _flags(self, of: Callable[[pa.Table], Bools], *names: str) -> Bools:
-        """The result of `of` for each row, from these columns."""
-        return np.concatenate([np.zeros(0, bool), *map(of, self._parts(*names))])
+    def _flags(self, sql: str) -> Bools:
+        """Whether a condition holds, for each row; false where it is unknown."""
+        answer = self._outcomes.execute(f"SELECT coalesce({sql}, false) AS flag FROM outcomes")
+        flags: Bools = np.asarray(answer.fetchnumpy()["flag"], bool)
+        return flags
 
     def values(self, name: str) -> Float64s:
         """A measure of each utterance, NaN for none; float64 [rows], read-only. The last one is
         cached: histogram and curves of a measure follow each other."""
         if self._last is None or self._last[0] != name:
             self._last = None  # before the next one is read: each is 80 MB of ten million rows
-            parts = [numbers_of(part[name]) for part in self._parts(name)]
-            self._last = name, np.concatenate([np.zeros(0), *parts])
+            sql = f"SELECT {queries.identifier(name)}::DOUBLE AS value FROM outcomes"
+            values = self._outcomes.execute(sql).fetchnumpy()["value"]
+            self._last = name, np.ma.filled(values, np.nan)
         return self._last[1]
 
     @cached_property
@@ -102,43 +100,30 @@ class Columns:
 
     @cached_property
     def packaged(self) -> Bools:
-        return self._flags(lambda t: flags_of(pc.equal(t["outcome"], "packaged")), "outcome")
+        return self._flags("outcome = 'packaged'")
 
     @cached_property
     def heard(self) -> Bools:
-        return self._flags(lambda t: flags_of(t["heard"]), "heard")
+        return self._flags("heard")
 
     @cached_property
     def blocked(self) -> Bools:
-        """Rows that no other limit would keep: `outcome_table.beyond_limits`, and those not drawn
-        by their dataset's weight."""
-
-        def drawn(t: pa.Table) -> Bools:
-            draw, weight = weights.draws(self.job.package, t)
-            return np.asarray(draw >= weight, bool)
-
-        columns = ("outcome", "stage", "reason")
-        flags = self._flags(lambda t: flags_of(outcome_table.beyond_limits(t)), *columns)
-        if any(weight < 1 for weight in self.job.package.weights.values()):
-            flags |= self._flags(drawn, "id", "dataset") & self.heard
-        return flags
+        """Rows that no other limit would keep: BEYOND_LIMITS, and those not drawn by their
+        dataset's weight."""
+        undrawn = outcome_table.left_out_by_weight(self.job)
+        return self._flags(f"{outcome_table.BEYOND_LIMITS} OR ({undrawn} AND heard)")
 
     def rejected(self, group: str) -> Bools:
         """Rows that were rejected for `stage.reason`."""
-        stage, _, reason = group.partition(".")
-
-        def rejected(t: pa.Table) -> Bools:
-            named = pc.and_(pc.equal(t["stage"], stage), pc.equal(t["reason"], reason))
-            return flags_of(pc.and_(named, pc.not_equal(t["outcome"], "packaged")))
-
-        return self._flags(rejected, "stage", "reason", "outcome")
+        name = queries.literal(group)
+        return self._flags(f"stage || '.' || reason = {name} AND outcome <> 'packaged'")
 
     def refused(self, asked: ShelfRule) -> Bools:
         """Rows that one rule rejects; a rule on text rejects only what was transcribed."""
         if asked not in self._refused:
-            needed = (*rules.columns(asked.rule), outcome_table.SPARED)
-            no = ~self._flags(lambda t: flags_of(outcome_table.passes(t, [asked.rule])), *needed)
-            self._refused[asked] = np.packbits(no & self.heard if asked.shelf == "text" else no)
+            concerned = "heard" if asked.shelf == "text" else "true"
+            no = self._flags(f"{concerned} AND NOT {outcome_table.passes([asked.rule])}")
+            self._refused[asked] = np.packbits(no)
         return np.unpackbits(self._refused[asked], count=len(self.seconds)).view(bool)
 
     @cached_property
@@ -168,16 +153,19 @@ class Columns:
         return [(kind, *group) for kind in ("dataset", "language") for group in self._largest(kind)]
 
     def _largest(self, kind: str) -> list[tuple[str | None, Int32s]]:
-        table = tables.read(self.path, columns=[kind], read_dictionary=[kind])
-        column = table.unify_dictionaries()[kind].combine_chunks()
-        names: list[str | None] = [*column.dictionary.to_pylist(), None]
-        codes = column.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)
-        hours = np.bincount(codes, self.seconds, len(names))
-        largest = sorted(range(len(names)), key=lambda i: (-hours[i], str(names[i])))
-        largest = [i for i in largest if hours[i] > 0][:GROUPS]
+        largest = self._outcomes.execute(
+            f"SELECT {kind}, fsum(seconds) AS length FROM outcomes GROUP BY {kind} "
+            f"HAVING length > 0 ORDER BY length DESC, coalesce({kind}, 'None') LIMIT {GROUPS}"
+        ).fetchall()
         if len(largest) < 2:
             return []
-        return [(names[i], np.flatnonzero(codes == i).astype(np.int32)) for i in largest]
+        named = [f"{kind} IS NOT DISTINCT FROM {_literal(name)}" for name, _ in largest]
+        rows = (np.flatnonzero(self._flags(sql)).astype(np.int32) for sql in named)
+        return [(name, some) for (name, _), some in zip(largest, rows, strict=True)]
+
+
+def _literal(name: str | None) -> str:
+    return "NULL" if name is None else queries.literal(name)
 
 
 def flags_of(column: pa.ChunkedArray) -> Bools:

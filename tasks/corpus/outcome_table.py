@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tasks import plugins, storage
+from tasks.base.errors import CorruptManifest
 from tasks.base.schema import AnyRow
 from tasks.plugins import rules
 from tasks.plugins.rules import Allowed, Limit, Rule, Within
@@ -187,19 +188,25 @@ def measured_rules(job: Job) -> tuple[Rule, ...]:
 @contextmanager
 def database(path: Path, memory: str = queries.MEMORY) -> Iterator[DuckDBPyConnection]:
     """The table of outcomes in a place, in DuckDB: its view `outcomes`, whose rows keep their
-    order. duckdb.Error if a part is damaged."""
-    storage.refuse_links(path)  # DuckDB follows them
-    names = [part.name for part in tables.parts(path)]
+    order. CorruptManifest if a part is damaged."""
+    import duckdb
+
+    parts = tables.parts(path)
+    home, names = parts[0].parent, [part.name for part in parts]
+    storage.refuse_links(home)  # DuckDB follows them
     with tempfile.TemporaryDirectory() as scratch:
         copies = Path(scratch) / "parts"
-        with storage.of(path).reading(path, names, copies) as folder:
-            if not queries.is_readable(folder):
+        with storage.of(home).reading(home, names, copies) as folder:
+            if queries.is_pattern(folder):
                 folder = shutil.copytree(folder, copies)
             connection = queries.connect(Path(scratch), [folder], memory, threads=1)
-            parts = ", ".join(literal(str(folder / name)) for name in names)
-            connection.execute(f"CREATE VIEW outcomes AS SELECT * FROM read_parquet([{parts}])")
+            files = ", ".join(literal(str(folder / name)) for name in names)
             try:
+                connection.execute(f"CREATE VIEW outcomes AS SELECT * FROM read_parquet([{files}])")
                 yield connection
+            except (duckdb.OperationalError, duckdb.InvalidInputException) as error:
+                why = str(error).partition("\n")[0]
+                raise CorruptManifest(f"{path} cannot be read: {why}", str(path)) from None
             finally:
                 connection.close()
 

@@ -15,6 +15,7 @@ MOST_FAULTS = 8  # that one message tells
 PATTERNS = {
     r"^[A-Za-z0-9_-]{0,40}$": "be at most 40 characters: letters A to Z, digits, _ and -",
     r"^[A-Za-z0-9_-]+$": "be letters A to Z, digits, _ and - only",
+    r"^[0-9]+(\.[0-9]+)? ?(MB|MiB|GB|GiB)$": "be a size, such as 500MB or 4GB",
     r"^[0-9a-f]{64}$": "be 64 hexadecimal digits in small letters",
 }
 #: Words that YAML reads as true and false, of which a person meant one.

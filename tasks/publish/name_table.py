@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tasks.base.arrays import Int32s, Int64s
 from tasks.storage import queries
@@ -55,29 +54,29 @@ class Nodes:
 
     def __init__(self, names: Names, kinds: Sequence[str], rows: Int32s) -> None:
         self._database = database = names.database
-        database.execute("CREATE OR REPLACE TABLE chosen (row INTEGER, place INTEGER)")
-        places = np.arange(len(rows), dtype=np.int32)
-        queries.add(database, "chosen", pa.table({"row": rows, "place": places}))
+        chosen = pa.table({"row": rows, "place": np.arange(len(rows), dtype=np.int32)})
         of_kinds = (
-            f"SELECT {number} AS kind, {kind} AS name, min(place) AS first FROM chosen "
+            f"SELECT {number} AS kind, {kind} AS name, min(place) AS first FROM given "
             f"JOIN named USING (row) WHERE {kind} IS NOT NULL GROUP BY {kind}"
             for number, kind in enumerate(kinds)
         )
-        database.execute(
-            "CREATE OR REPLACE TABLE nodes AS "
-            "SELECT (row_number() OVER (ORDER BY kind, first) - 1)::INTEGER AS node, kind, name "
-            f"FROM ({' UNION ALL '.join(of_kinds)})"
+        columns = ", ".join(f"coalesce({kind}_.node, -1)" for kind in kinds)
+        joins = " ".join(
+            f"LEFT JOIN nodes {kind}_ ON {kind}_.name = named.{kind} AND {kind}_.kind = {number}"
+            for number, kind in enumerate(kinds)
         )
-        self.kind = queries.column(database, "SELECT kind FROM nodes ORDER BY node").astype(np.int8)
-        self.of_row: Int32s = np.stack([self._of_rows(n, kind) for n, kind in enumerate(kinds)])
-
-    def _of_rows(self, number: int, kind: str) -> NDArray[np.int32]:
-        return queries.column(
-            self._database,
-            "SELECT coalesce(node, -1) FROM chosen JOIN named USING (row) "
-            f"LEFT JOIN nodes ON name = {kind} AND kind = ? ORDER BY place",
-            number,
-        ).astype(np.int32)
+        with queries.given(database, chosen):
+            database.execute(
+                "CREATE OR REPLACE TABLE nodes AS SELECT kind, name, "
+                "(row_number() OVER (ORDER BY kind, first) - 1)::INTEGER AS node "
+                f"FROM ({' UNION ALL '.join(of_kinds)})"
+            )
+            found = database.execute(
+                f"SELECT {columns} FROM given JOIN named USING (row) {joins} ORDER BY place"
+            ).fetchnumpy()
+        self.of_row: Int32s = np.stack([np.asarray(column, np.int32) for column in found.values()])
+        kind = queries.column(database, "SELECT kind FROM nodes ORDER BY node")
+        self.kind = kind.astype(np.int8)
 
     def ordered(self, kind: int) -> Int64s:
         """The nodes of a kind in the order of their names, as bytes."""
@@ -91,12 +90,12 @@ class Nodes:
             self._database, wanted, "SELECT name FROM given JOIN nodes USING (node) ORDER BY place"
         )["name"]
 
-    def known(self, number: int, names: pa.Array | pa.ChunkedArray) -> Int64s:
-        """The node of each of these names of a kind; -1 for an unknown one."""
-        given = pa.table({"name": names, "place": np.arange(len(names))})
+    def known(self, kinds: Int64s, names: pa.Array | pa.ChunkedArray) -> Int64s:
+        """The node of each of these names, of these kinds; -1 for an unknown one."""
+        wanted = pa.table({"kind": kinds, "name": names, "place": np.arange(len(names))})
         sql = (
-            "SELECT coalesce(node, -1) AS node FROM given LEFT JOIN nodes "
-            f"ON nodes.name = given.name AND kind = {number} ORDER BY place"
+            "SELECT coalesce(node, -1) AS node FROM given LEFT JOIN nodes USING (kind, name) "
+            "ORDER BY place"
         )
-        nodes: Int64s = queries.joined(self._database, given, sql)["node"].to_numpy()
+        nodes: Int64s = queries.joined(self._database, wanted, sql)["node"].to_numpy()
         return nodes

@@ -41,9 +41,9 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def is_readable(folder: Path) -> bool:
-    """Whether DuckDB can open files there: its paths are texts."""
-    return str(folder).encode(errors="replace").decode() == str(folder)
+def is_pattern(path: Path) -> bool:
+    """Whether DuckDB takes a path of Parquet files for a pattern."""
+    return not {*"*?[]{}"}.isdisjoint(str(path))
 
 
 def connect(
@@ -58,10 +58,11 @@ def connect(
     runs can change that."""
     import duckdb
 
-    folders = [home, *readable]
-    if not all(map(is_readable, folders)):
-        raise ConfigError("the explorer needs a path of OUT in UTF-8; rename the folder")
-    listed = ", ".join(literal(str(folder)) for folder in folders)
+    folders = [str(home), *map(str, readable)]
+    try:
+        listed = ", ".join(literal(folder.encode().decode()) for folder in folders)
+    except UnicodeEncodeError:
+        raise ConfigError("the explorer needs a path of OUT in UTF-8; rename the folder") from None
     config = {**CONFIG, "memory_limit": memory, "temp_directory": str(home)}
     if threads is not None:
         config["threads"] = threads

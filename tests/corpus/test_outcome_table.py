@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,24 @@ def test_the_table_says_what_the_manifests_say(
 def test_it_is_not_used_for_what_it_does_not_hold(base: Path, change: dict[str, Any]) -> None:
     assert outcome_table.where(job(base)) is not None
     assert outcome_table.where(job(base, **change)) is None
+
+
+@pytest.mark.parametrize("name", ["a[b]*?", "O'UT"])
+def test_any_path_of_out_is_asked(base: Path, tmp_path: Path, name: str) -> None:
+    shutil.copytree(base, tmp_path / name, symlinks=True)
+    chosen = job(tmp_path / name, filter=corpus.filters(min=1.3))
+    assert outcome_table.where(chosen) is not None
+    assert what_if.kept(chosen, chosen)[0] == what_if.of_shards(chosen)
+
+
+def test_a_damaged_table_is_answered_from_the_shards(base: Path, tmp_path: Path) -> None:
+    shutil.copytree(base, tmp_path / "c", symlinks=True)
+    chosen = job(tmp_path / "c")
+    [part] = outcome_table.place(chosen.out).iterdir()
+    data = part.read_bytes()
+    part.write_bytes(data[:4] + b"\xff" * 400 + data[404:])
+    assert outcome_table.where(chosen) is not None
+    assert what_if.kept(chosen, chosen)[0] == what_if.of_shards(chosen)
 
 
 def test_it_is_not_used_when_manifests_changed(tmp_path: Path) -> None:

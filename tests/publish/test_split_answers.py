@@ -115,7 +115,7 @@ def test_names_in_files_are_numbered_as_they_come(texts: list[str | None], chanc
         nodes = Nodes(names, ["text"], np.array(order, np.int32))
         each = nodes.called(np.arange(len(nodes.kind))).to_pylist()
         by_name = nodes.called(nodes.ordered(0)).to_pylist()
-        known = nodes.known(0, pa.array([*each, "c"], pa.string())).tolist()
+        known = nodes.known(np.zeros(len(each) + 1), pa.array([*each, "c"], pa.string())).tolist()
     [number] = nodes.of_row
     expected = list(dict.fromkeys(texts[n] for n in order if texts[n] is not None))
     assert each == expected

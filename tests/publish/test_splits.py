@@ -242,7 +242,7 @@ def clip_of(recording: int, speaker: int, samples: int) -> Clip:
     )  # fmt: skip
 
 
-@fuzz.cases(40)
+@fuzz.cases(15)
 @given(GROWTH, st.integers(0, 3), st.randoms(use_true_random=False))
 def test_random_growth(versions: list[set[tuple[int, int, int]]], seed: int, random: Any) -> None:
     """Nobody on two sides within a version, no id in two splits over all versions, and a clip that

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import NotRequired, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import corpus
 from tasks.accounting.ledger import PENDING
+from tasks.base.errors import CorruptManifest
 from tasks.corpus import outcome_table
 from tasks.publish import foreseen, leaks
 from tasks.publish.choosing import clip_choice, components
 from tasks.settings.job import Job
 from tasks.shard_store import manifest, recipe
 from tasks.shard_store.chosen_rules import rules_of
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 NOTHING = outcome_table.FIXED.empty_table()
 
@@ -60,7 +63,7 @@ def kept(now: Job, then: Job) -> tuple[KeptClips, KeptClips]:
         try:
             with outcome_table.database(outcome_table.place(now.out)) as database:
                 before, after = (_kept(job, database) for job in (now, then))
-        except (OSError, duckdb.Error):  # damaged: the manifests tell
+        except (OSError, CorruptManifest):  # damaged: the manifests tell
             return of_shards(now), of_shards(then)
         return before or of_shards(now), after or of_shards(then)
     return of_shards(now), of_shards(then)
@@ -81,7 +84,7 @@ def _by_speaker(now: Job, then: Job) -> bool:
     return capped or recipe.across_recordings(now) != recipe.across_recordings(then)
 
 
-def _kept(job: Job, outcomes: duckdb.DuckDBPyConnection) -> KeptClips | None:
+def _kept(job: Job, outcomes: DuckDBPyConnection) -> KeptClips | None:
     """From the table of outcomes; None if a kept clip has a stored text that is not in there."""
     measured = outcome_table.passes(outcome_table.measured_rules(job))
     texts = outcome_table.passes(rules_of("text", job.transcribe.verdicts))

@@ -43,11 +43,9 @@ def published_splits(nodes: Nodes, published: SplitTable, names: list[str]) -> S
     for table in published(["kind", "name", "split"]):
         side = pc.index_in(table["split"], pa.array(names, pa.string()))
         sides = side.fill_null(-1).to_numpy().astype(np.int16)
-        for number, kind in enumerate(KINDS):
-            of_kind = pc.equal(table["kind"], kind)
-            if pc.any(of_kind).as_py():
-                node = nodes.known(number, table["name"].filter(of_kind))
-                split[node[node >= 0]] = sides[of_kind.to_numpy()][node >= 0]
+        kind = pc.index_in(table["kind"], pa.array(KINDS)).fill_null(-1).to_numpy()
+        node = nodes.known(kind, table["name"])
+        split[node[node >= 0]] = sides[node >= 0]
     return split
 
 

@@ -71,10 +71,12 @@ class Nodes:
                 "(row_number() OVER (ORDER BY kind, first) - 1)::INTEGER AS node "
                 f"FROM ({' UNION ALL '.join(of_kinds)})"
             )
-            found = database.execute(
+            numbers = database.execute(
                 f"SELECT {columns} FROM given JOIN named USING (row) {joins} ORDER BY place"
             ).fetchnumpy()
-        self.of_row: Int32s = np.stack([np.asarray(column, np.int32) for column in found.values()])
+        self.of_row: Int32s = np.stack(
+            [np.asarray(column, np.int32) for column in numbers.values()]
+        )
         kind = queries.column(database, "SELECT kind FROM nodes ORDER BY node")
         self.kind = kind.astype(np.int8)
 

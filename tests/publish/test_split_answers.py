@@ -115,7 +115,8 @@ def test_names_in_files_are_numbered_as_they_come(texts: list[str | None], chanc
         nodes = Nodes(names, ["text"], np.array(order, np.int32))
         each = nodes.called(np.arange(len(nodes.kind))).to_pylist()
         by_name = nodes.called(nodes.ordered(0)).to_pylist()
-        known = nodes.known(np.zeros(len(each) + 1), pa.array([*each, "c"], pa.string())).tolist()
+        wanted = pa.array([*each, "c"], pa.string())
+        known = nodes.known(np.zeros(len(wanted), np.int64), wanted).tolist()
     [number] = nodes.of_row
     expected = list(dict.fromkeys(texts[n] for n in order if texts[n] is not None))
     assert each == expected

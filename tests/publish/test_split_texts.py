@@ -129,7 +129,8 @@ def placed(clips: list[Clip], where: dict[str, str], texts: dict[str, str]) -> A
 
     kept = [clip for clip in clips if where[clip[0]]]
     splits = pa.array([where[clip[0]] for clip in kept], pa.string())
-    return table(kept, texts).set_column(8, "split", splits)
+    rows = table(kept, texts)
+    return rows.set_column(rows.column_names.index("split"), "split", splits)
 
 
 def test_verify_finds_a_text_on_two_sides() -> None:

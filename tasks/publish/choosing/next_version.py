@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tasks import storage
 from tasks.base.arrays import Bools, Int64s
@@ -125,7 +126,8 @@ def _add_open(
         begin += len(some)
         if not some.any():
             continue
-        rows = batch.table("rows.arrow", split_input.COLUMNS).filter(pa.array(some))
+        rows = batch.table("rows.arrow", (*split_input.COLUMNS, "blob")).filter(pa.array(some))
+        rows = rows.append_column("pending", pc.is_null(rows["blob"]))  # of what is foreseen
         columns = ("high", "low", *([VOICE] if linked else []))
         digests = batch.table("digests.arrow", columns).filter(pa.array(some))
         if linked is not None:

@@ -17,7 +17,7 @@ from tasks import storage
 from tasks.base.arrays import Bools, Int32s, UInt64s
 from tasks.base.logs import log
 from tasks.corpus import rejections
-from tasks.publish import previous_version
+from tasks.publish import previous_version, seeded_hash
 from tasks.publish.choosing import clip_choice, speaker_hours, splits, weights
 from tasks.publish.choosing.components import Sides
 from tasks.publish.choosing.split_by_list import ListDescriptions
@@ -100,12 +100,17 @@ class PublishedIds:
     """The utterances of the newest version, by the hashes of their ids."""
 
     def __init__(self, job: Job, newest: Path | None) -> None:
+        self._seed = str(job.package.seed)
         self._high = self._low = np.zeros(0, np.uint64)
         if newest is not None:
             described = versions.described(newest)
             published = previous_version.load(job.out, newest, described, job.package.seed)
             order = np.argsort(published.high)
             self._high, self._low = published.high[order], published.low[order]
+
+    def holding(self, ids: pa.ChunkedArray) -> Bools:
+        """Which of these ids are known; bool [ids]."""
+        return self.among(seeded_hash.keys(self._seed, ids.to_pylist()))
 
     def among(self, keys: UInt64s) -> Bools:
         """Which of these hashes (`seeded.keys`) are known; bool [keys]."""

@@ -112,6 +112,7 @@ def _row(job: Job, shard: str, u: FinalUtterance, computed: Sequence[str]) -> An
 
 def _pending_row(u: FinalUtterance) -> AnyRow:
     """What the choice of clips goes by, of an utterance that is still to be heard."""
+    transcript = u.heard.transcript
     return {
         "id": u.cut.id,
         "source_id": u.cut.source_id,
@@ -125,6 +126,7 @@ def _pending_row(u: FinalUtterance) -> AnyRow:
         "num_samples": u.cut.end - u.cut.start,
         "sample_rate": u.cut.rate,
         "speaker": u.cut.speaker,
+        "language": transcript["language"] if transcript else None,
         "sha256": u.cut.audio,
     }
 

@@ -70,6 +70,7 @@ def make(job: Job, number: int) -> ShardBatch:
     held = {"accounts.arrow": _accounts(chance)}
     if job.package.splits:
         rows = plan_million.part(number * CLIPS, CLIPS)
+        rows = rows.append_column("blob", pa.array(["0" * 16 + ".pcm"] * CLIPS))
         keys = seeded_hash.keys(str(job.package.seed), rows["id"].to_pylist())
         columns |= {"high": keys[:, 0], "low": keys[:, 1]}
         columns["samples"] = rows["num_samples"].to_numpy()

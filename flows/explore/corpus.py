@@ -28,7 +28,7 @@ from tasks.shard_store import manifest
 from tasks.shard_store.utterance import FinalUtterance
 from tasks.stages.stage import view_of
 from tasks.storage import queries, versions
-from tasks.storage.queries import identifier
+from tasks.storage.queries import identifier, literal
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -174,7 +174,7 @@ class Corpus:
         with self._copying:
             if items.number not in self._copied:
                 with self.cursor() as cursor:
-                    cursor.execute(f"ATTACH {sql.literal(str(place))} AS copied")
+                    cursor.execute(f"ATTACH {literal(str(place))} AS copied")
                     cursor.execute(
                         f"CREATE TABLE copied.items AS SELECT item, {items.listed} "
                         f"FROM {items.name} ORDER BY item"

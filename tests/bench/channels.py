@@ -36,7 +36,7 @@ from tests.bench._conversations import Floats
 from tests.bench.corpus_speech import read, transcribed
 
 BLOCK = 65_536
-SEED = 500  # the limits were chosen on others
+SEED = 500  # the limit on speech was lowered after two misses on these; try others
 SPEAKERS = ("ls-1688", "ls-1998", "ls-2609", "ls-367")
 MOST = cross_talk.Settings().max or 1.0
 CROSS_TALK = (None, -20.0, -14.0)  # dB

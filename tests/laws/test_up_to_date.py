@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tasks import package, pipeline
-from tasks.publish import unchanged
+from tasks.plugins import source_code
 from tasks.publish.outcomes import shard_batches
 from tasks.publish.upkeep.verify import verify
 from tasks.runs.executor import Here
@@ -158,7 +158,7 @@ def test_other_settings_look_at_everything(
 def test_another_release_looks_at_everything(
     home: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unchanged, "_code", lambda: "another")
+    monkeypatch.setattr(source_code, "of_package", lambda: "another")
     corpus.run(asked(home))
     assert looks.shards == set(manifest.shards(home / "out"))
     assert looks.gathered == 1

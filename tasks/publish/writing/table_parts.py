@@ -113,8 +113,12 @@ def derived(
 def all_linkable(job: Job, newest: Path, described: DatasetJson) -> bool:
     """Whether the newest version has all formats as the current settings would write them, so that
     unchanged shards need no rows. Formats whose files contain their number may need rows anyway,
-    and so do tables of before that lack a column."""
-    if not {*UTTERANCES.names} <= {*tables.schema(newest / UTTERANCES_FILE).names}:
+    and so do tables of before that lack a column, or that cannot be read."""
+    try:
+        columns = tables.schema(newest / UTTERANCES_FILE).names
+    except (OSError, pa.ArrowInvalid):  # damaged: what it held is made again
+        return False
+    if not {*UTTERANCES.names} <= {*columns}:
         return False
     previous = PreviousVersion(newest, described, ())
     return all(

@@ -134,7 +134,7 @@ def publish(job: Job, scratch: Path, gathered: dict[str, Any], frozen: dict[str,
     version = job.out / "datasets" / "v0001"
     version.mkdir(parents=True)
     files = _scale_out.save_tables(scratch, version)
-    tables.write_parquet(version / schema.UTTERANCES_FILE, schema.UTTERANCES.empty_table())
+    tables.write_parquet(version / schema.UTTERANCES_FILE, [schema.UTTERANCES.empty_table()])
     described = {
         "fingerprint": gathered["fingerprint"],
         "balance": gathered["balance"],

@@ -1,4 +1,5 @@
-"""DuckDB: the one place that opens it, and that writes names and texts of others into SQL.
+"""DuckDB: the place that opens it for all but `flows/explore/sandbox.py`, where a person's SQL may
+do less; and the one that writes names and texts of others into SQL.
 
 Tables of the whole corpus are sorted, joined and grouped by it: beyond its limit of memory it
 works in temporary files. A column's name, a folder's and a text come from files that somebody else

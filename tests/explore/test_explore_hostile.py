@@ -410,14 +410,19 @@ def duckdb_uses(source: str) -> set[str]:
     return {u for u in used if not u.endswith(("Error", "Exception", "DuckDBPyConnection"))}
 
 
-def test_duckdb_is_opened_in_one_file() -> None:
+def test_duckdb_is_opened_in_one_file_and_in_the_sandbox() -> None:
+    """A person's SQL gets less than `queries.connect` gives: a copy that is only read, no folder,
+    no temporary files; and its process starts without pyarrow."""
     found = {
         name_of(path): uses
         for folder in ("flows", "tasks")
         for path in modules(folder)
         if (uses := duckdb_uses(path.read_text()))
     }
-    assert found == {"tasks/storage/queries.py": {"connect"}}
+    assert found == {
+        "tasks/storage/queries.py": {"connect"},
+        "flows/explore/sandbox.py": {"connect", "extract_statements", "StatementType"},
+    }
     assert duckdb_uses("from duckdb import connect as c") == {"connect"}
 
 

@@ -29,9 +29,9 @@ class Outcome:
     detail: str = ""
 
 
-UNMEASURED = Outcome("pending", "filter")
-UNCONVERTED = Outcome("pending", "resample")
-UNHEARD = Outcome("pending", "transcribe")
+UNMEASURED = Outcome("pending", "filter", "pending")
+UNCONVERTED = Outcome("pending", "resample", "pending")
+UNHEARD = Outcome("pending", "transcribe", "pending")
 
 
 def failed(stage: str, row: EnhancedRow | TranscriptRow) -> Outcome:

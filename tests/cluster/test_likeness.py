@@ -50,14 +50,16 @@ def test_what_counts(tmp_path: Path) -> None:
 def test_plug_ins_count_with_what_lies_beside_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "mine").mkdir()
+    (tmp_path / "lying_beside").mkdir()
     for name in ("__init__", "helper"):
-        (tmp_path / "mine" / f"{name}.py").write_text("")
-    (tmp_path / "mine/silence.py").write_text((ROOT / "tasks/filters/silence.py").read_text())
+        (tmp_path / "lying_beside" / f"{name}.py").write_text("")
+    (tmp_path / "lying_beside/silence.py").write_text(
+        (ROOT / "tasks/filters/silence.py").read_text()
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
-    job = corpus.job(tmp_path, filter={"filters": [{"use": "mine.silence"}]})
+    job = corpus.job(tmp_path, filter={"filters": [{"use": "lying_beside.silence"}]})
     before = likeness.of(job)
-    (tmp_path / "mine/helper.py").write_text("LIMIT = 3\n")
+    (tmp_path / "lying_beside/helper.py").write_text("LIMIT = 3\n")
     assert likeness.differences(before, likeness.of(job)) == [likeness.PLUGINS]
 
 

@@ -101,7 +101,8 @@ def wait(page: Any, condition: str) -> None:
 
 
 def test_a_clip_plays(page: Any) -> None:
-    audio = page.locator("tr[data-reason=packaged] audio").first
+    page.locator("select:has(option[value=packaged])").first.select_option("packaged")
+    audio = page.locator("tr[data-reason=packaged]:visible audio").first
     audio.scroll_into_view_if_needed()
     audio.evaluate("it => it.play()")
     wait(page, "[...document.querySelectorAll('audio')].some(a => a.currentTime > 0.05)")

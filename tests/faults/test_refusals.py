@@ -47,7 +47,7 @@ BAD: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     (
         "unknown setting",
         {"resample": {"rte": 8000}},
-        ("resample.rte", "rate, mono, resampler"),
+        ("resample.rte", "rate, mono, channels_cancel, resampler"),
     ),
     (
         "unknown key at the top",

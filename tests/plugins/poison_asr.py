@@ -33,4 +33,4 @@ class Backend:
                     yield Transcript("", error="it does not please")
                     continue
                 poison.harm(self.settings.how)
-            yield Transcript(f"{len(clip.samples)} samples", "en", 1.0, -0.1, 0.0, 1.0)
+            yield Transcript(f"{len(clip.samples) // 1000} samples", "en", 1.0, -0.1, 0.0, 1.0)

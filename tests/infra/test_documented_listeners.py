@@ -70,7 +70,7 @@ def test_every_command_is_known() -> None:
     assert found >= STARTED
     assert found - STARTED - quiet == set()
     assert {where.split()[0] for kind in (SCHEDULER, WORKER) for where, _ in started(kind)} == {
-        "infra/README.md", "compose", "k8s",
+        "infra/README.md", "infra/cloud.md", "compose", "k8s",
     }  # fmt: skip
 
 
@@ -83,7 +83,8 @@ def net() -> Iterator[Network]:
 def one(kind: tuple[str, str], place: str) -> str:
     """The command of a kind that a place has, for one worker."""
     ((_, words),) = started(kind, place)
-    for old, new in (("dask-scheduler", FIRST), ("$(DASK_WORKER_NAME)", "w")):
+    named = {"dask-scheduler": FIRST, "SCHEDULER": FIRST, "$(DASK_WORKER_NAME)": "w"}
+    for old, new in named.items():
         words = [word.replace(old, new) for word in words]
     if "--nworkers" in words:
         words[words.index("--nworkers") + 1] = "1"
@@ -122,6 +123,8 @@ def test_machines_by_hand(net: Network, tmp_path: Path) -> None:
     worker = listening(net, tmp_path, one(WORKER, "infra/README"), "Registered to")
     assert {host for host, _ in worker} == {SECOND, "127.0.0.1"}
     assert len(beyond(worker)) == 2  # nanny and worker
+    of_an_array = listening(net, tmp_path, one(WORKER, "infra/cloud"), "Registered to")
+    assert len(beyond(of_an_array)) == 2  # the same, on all addresses of its container
     # The settings of the page reach them, and nobody without a certificate does.
     (cluster,) = re.findall(r"^```\n(cluster:\n.*?)^```", page, re.M | re.S)
     (tmp_path / "settings.yaml").write_text(

@@ -1,4 +1,4 @@
-"""Two workers that tests share, until the input of their process ends.
+"""Three workers that tests share, until the input of their process ends.
 
 `python -m tests.helpers.shared_cluster FOLDER`
 
@@ -49,7 +49,8 @@ def serving(folder: Path, environment: Mapping[str, str] | None = None) -> Itera
 if __name__ == "__main__":
     # By default its workers say twice a second that they are alive.
     scheduler.heartbeat_interval = lambda n: 5.0
-    settings = ClusterSettings(workers=2, tls="none")  # for tests, by its address alone
+    # For tests, by its address alone. Two runs may hold a worker each, and the third has the rest.
+    settings = ClusterSettings(workers=3, tls="none")
     # Most of its runs use no engine; each one that does loads it then.
     with Cluster(settings, Path(sys.argv[1]), engines={}) as cluster:
         print(cluster.client.scheduler.address, flush=True)

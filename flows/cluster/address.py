@@ -6,8 +6,12 @@ import logging
 import re
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from socket import gaierror
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from distributed import Security
 
 FORM = re.compile(
     r"(?:(?:tcp|tls|ws|wss|ucx)://)?(?:\[[0-9a-fA-F:.]+\]|[^\s\[\]:/@?#]+):([0-9]{1,5})/?"
@@ -31,6 +35,8 @@ def _cause(address: str, error: BaseException) -> str:
         return "its certificate is not of the authority in cluster.tls.ca_file"
     if isinstance(error, ssl.SSLError):
         return f"what listens there refuses this TLS ({error.reason}); without TLS, give tcp://"
+    if isinstance(error, ValueError) and address.startswith("tls://"):  # Tornado's, before TLS
+        return "what listens there speaks first, or hangs up; without TLS, give tcp://"
     if isinstance(error, TypeError):
         return "it is something else that listens there, a worker, say"
     if isinstance(error, gaierror):
@@ -40,6 +46,22 @@ def _cause(address: str, error: BaseException) -> str:
     if isinstance(error, ConnectionResetError) and not address.startswith("tls://"):
         return "it hangs up; if it uses TLS, give tls:// and its certificates in cluster.tls"
     return str(error) or "it does not answer; is its port open to this machine?"
+
+
+def client(target: object, security: Security | None, patience: float) -> Any:
+    """A `distributed.Client` of a scheduler or cluster. One that fails to connect is closed before
+    its error is raised, within `patience` seconds: else it warns when Python removes it."""
+    import distributed
+
+    client_class: Any = distributed.Client  # untyped
+    made = client_class.__new__(client_class)
+    try:
+        made.__init__(target, set_as_default=False, security=security)
+    except BaseException:
+        with suppress(AttributeError, OSError, RuntimeError, TimeoutError):
+            made.close(timeout=patience)
+        raise
+    return made
 
 
 @contextmanager

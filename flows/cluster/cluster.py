@@ -267,15 +267,14 @@ class Cluster:
             try:
                 security = self._security()
                 target = self._address_or_cluster(security)
-                client_class: Any = distributed.Client  # untyped
-                self._client = client_class(target, set_as_default=False, security=security)
+                self._client = address.client(target, security, local.CLOSE_S)
                 if self._upkeep is not None:  # the client waits for jobs, and for refused ones, too
                     self._upkeep.start()
-            except (OSError, RuntimeError, TimeoutError, TypeError) as error:
+            except (OSError, RuntimeError, TimeoutError, TypeError, ValueError) as error:
                 if self.settings.kind == "address":
                     why = address.fault(str(self.settings.address), local.root(error))
                     raise RunError(why) from error
-                if isinstance(error, TypeError):
+                if isinstance(error, TypeError | ValueError) and not isinstance(error, OSError):
                     raise
                 raise RunError(f"the Dask cluster does not start: {local.root(error)}") from error
         ours = getattr(self._cluster, "scheduler", None)  # any class by name: it may have none

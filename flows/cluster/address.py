@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import re
 import ssl
+import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from socket import gaierror
@@ -57,11 +60,23 @@ def client(target: object, security: Security | None, patience: float) -> Any:
     made = client_class.__new__(client_class)
     try:
         made.__init__(target, set_as_default=False, security=security)
-    except BaseException:
+    except BaseException as error:
         with suppress(AttributeError, OSError, RuntimeError, TimeoutError):
             made.close(timeout=patience)
+        _close_streams(error)
         raise
     return made
+
+
+def _close_streams(error: BaseException) -> None:
+    """Close the sockets that Dask leaves open where TLS fails: frames of its errors hold them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        cause: BaseException | None = error
+        while cause is not None:
+            traceback.clear_frames(cause.__traceback__)
+            cause = cause.__cause__ or cause.__context__
+        gc.collect()
 
 
 @contextmanager

@@ -75,7 +75,9 @@ def open_gates(site: Site) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def workers(site: Site) -> Iterator[dict[str, Any]]:
     """`cluster` of runs that nobody kills: to start two workers takes a run 2 s of CPU."""
-    with shared_cluster.serving(site.home / "scratch", {gate.VARIABLE: str(site.gate)}) as there:
+    variables = {gate.VARIABLE: str(site.gate)}
+    # Two runs may hold a worker each, and the third has the rest.
+    with shared_cluster.serving(site.home / "scratch", variables, workers=3) as there:
         yield there
 
 

@@ -1,6 +1,6 @@
-"""Three workers that tests share, until the input of their process ends.
+"""Workers that tests share, until the input of their process ends.
 
-`python -m tests.helpers.shared_cluster FOLDER`
+`python -m tests.helpers.shared_cluster FOLDER WORKERS`
 
 In a process of its own, so that tests which look at threads, sockets and modules see none of it.
 """
@@ -30,11 +30,13 @@ SELDOM = {
 
 
 @contextmanager
-def serving(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[dict[str, Any]]:
+def serving(
+    folder: Path, environment: Mapping[str, str] | None = None, workers: int = 2
+) -> Iterator[dict[str, Any]]:
     """Start them, with more variables of the environment; the settings `cluster` of a run that
     works there."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.helpers.shared_cluster", str(folder)],
+        [sys.executable, "-m", "tests.helpers.shared_cluster", str(folder), str(workers)],
         cwd=ROOT, env={**os.environ, **SELDOM, **(environment or {})}, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
@@ -49,8 +51,8 @@ def serving(folder: Path, environment: Mapping[str, str] | None = None) -> Itera
 if __name__ == "__main__":
     # By default its workers say twice a second that they are alive.
     scheduler.heartbeat_interval = lambda n: 5.0
-    # For tests, by its address alone. Two runs may hold a worker each, and the third has the rest.
-    settings = ClusterSettings(workers=3, tls="none")
+    # For tests, by its address alone.
+    settings = ClusterSettings(workers=int(sys.argv[2]), tls="none")
     # Most of its runs use no engine; each one that does loads it then.
     with Cluster(settings, Path(sys.argv[1]), engines={}) as cluster:
         print(cluster.client.scheduler.address, flush=True)

@@ -57,15 +57,15 @@ def client(target: object, security: Security | None, patience: float) -> Any:
     import distributed
 
     client_class: Any = distributed.Client  # untyped
-    made = client_class.__new__(client_class)
+    dask_client = client_class.__new__(client_class)
     try:
-        made.__init__(target, set_as_default=False, security=security)
+        dask_client.__init__(target, set_as_default=False, security=security)
     except BaseException as error:
         with suppress(AttributeError, OSError, RuntimeError, TimeoutError):
-            made.close(timeout=patience)
+            dask_client.close(timeout=patience)
         _close_streams(error)
         raise
-    return made
+    return dask_client
 
 
 def _close_streams(error: BaseException) -> None:

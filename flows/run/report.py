@@ -12,7 +12,6 @@ import os
 import pickle
 import subprocess
 import sys
-import traceback
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -95,11 +94,6 @@ def write(job: Job, folder: Path) -> Path:
         lines = done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
         raise RunError(f"making the report ended with status {done.returncode}: {lines[-1]}")
     return folder / NAME
-
-
-def _last_words(error: Exception) -> str:
-    known = isinstance(error, MillError)
-    return str(error) if known else "".join(traceback.format_exception(error))
 
 
 def _same_as_before(out: Path, folder: Path) -> bool:
@@ -198,6 +192,6 @@ def main() -> None:
     process_memory.search_as_usual()  # `report.PROGRAM` made it seldom
     try:
         make(job, folder)
-    except Exception as error:
-        print(_last_words(error), file=sys.stderr, flush=True)
+    except MillError as error:
+        print(error, file=sys.stderr, flush=True)
         os._exit(1)  # at a usual exit libraries may tell what is not freed, after these words

@@ -21,7 +21,7 @@ from tasks.shard_store import enhanced, llm_answers, manifest, recipe, whole_job
 from tasks.shard_store.index import Index
 from tasks.shard_store.shard_view import ShardView
 from tasks.shard_store.stored_shard import samples_of
-from tasks.shard_store.utterance import FinalUtterance, Outcome
+from tasks.shard_store.utterance import UNMEASURED, FinalUtterance, Outcome
 from tasks.stages import stage
 from tasks.stages.contract import STAGES
 from tasks.stages.listing import divisions
@@ -30,7 +30,6 @@ from tasks.stages.listing.pending_listing import AsListed
 from tasks.stages.listing.survey import Survey
 from tasks.storage import temporary, versions
 
-UNJUDGED = Outcome("pending", "filter")
 #: What decides which clips there are: a plan in which they have work predicts the rest.
 HEARD = STAGES[:-1]
 SOURCES = "sources"  # the cause of work on recordings that are new or changed
@@ -200,7 +199,7 @@ class _Scan:
         seen: set[str] = set()
         for _, group in groupby(view.transcribed(), key=lambda u: u.cut.recording["recording"]):
             utterances = [*group]
-            unjudged = [u for u in utterances if u.outcome == UNJUDGED]
+            unjudged = [u for u in utterances if u.outcome == UNMEASURED]
             self.unjudged += len(unjudged)
             heard = {u.cut.company for u in unjudged if u.cut.company}
             for utterance in utterances:

@@ -97,15 +97,16 @@ def test_what_is_no_scheduler_of_ours(case: str, words: str, sites: Sites, tmp_p
     settings = ClusterSettings(kind="address", **given[case])
     import dask.config
 
+    # Dask tries a refused port again until then; a busy machine may not try once in two seconds.
+    patience = "6s" if case == "nothing" else "2s"
     with (
-        dask.config.set({"distributed.comm.timeouts.connect": "2s"}),
+        dask.config.set({"distributed.comm.timeouts.connect": patience}),
         Cluster(settings, tmp_path / "s") as cluster,
         pytest.raises(RunError) as raised,
     ):
         _ = cluster.client
     assert str(raised.value).startswith(f"no Dask scheduler at {settings.address} (cluster.address")
-    late = case == "nothing" and "it does not answer" in str(raised.value)  # on a busy machine
-    assert words in str(raised.value) or late
+    assert words in str(raised.value)
     assert "\n" not in str(raised.value)
 
 

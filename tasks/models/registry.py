@@ -118,6 +118,22 @@ DNSMOS = Model(
     package="speechmos",
     folder="dnsmos_models",
 )
+SWIFT_F0 = Model(
+    "swift-f0",
+    "fundamental frequency of speech (Swift-F0)",
+    "PyPI swift-f0 0.3.0",
+    "MIT",
+    ("the filter pitch",),
+    (
+        File(
+            "model.onnx",
+            "6385e8c2ebc3872e82c9ff5946228de44cd3be77a750ea53698b7dbfe94b0a22",
+            135_090,
+        ),
+    ),
+    "pip install 'uttermill[pitch]'",
+    package="swift_f0",
+)
 MOONSHINE = Model(
     "moonshine-tiny-en",
     "speech recognition in English (Moonshine tiny)",
@@ -228,7 +244,17 @@ GTCRN = Model(
         ),
     ),
 )
-MODELS = WHISPER_BASE, SILERO, DNSMOS, MOONSHINE, SEGMENTATION, CAMPPLUS, DEEPFILTER, GTCRN
+MODELS = (
+    WHISPER_BASE,
+    SILERO,
+    DNSMOS,
+    SWIFT_F0,
+    MOONSHINE,
+    SEGMENTATION,
+    CAMPPLUS,
+    DEEPFILTER,
+    GTCRN,
+)
 
 WHEELS = (
     Wheel(

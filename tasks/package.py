@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tasks import plugins, storage
+from tasks import storage
 from tasks.accounting import summary
 from tasks.base.arrays import UInt64s
 from tasks.base.errors import RunError
@@ -228,7 +228,7 @@ def fingerprint(job: Job, chosen_clips: corpus_clips.Chosen, ledger: str, chosen
     for codes in (chosen_clips.clips.high, chosen_clips.clips.low, chosen_clips.clips.content):
         state.update(codes.data)
     state.update(chosen_clips.split.data)
-    formats = {p.use: plugins.FORMATS.load(p.use).VERSION for p in job.package.formats}
+    formats = {p.use: whole_job.format_version(p) for p in job.package.formats}
     settings = whole_job.settings_of(job)
     what: list[object] = [
         PACKAGE_VERSION,

@@ -162,7 +162,8 @@ class DatasetJson(Summary, Composition):
     balance: Balance
     frozen: JsonObject  # by plug-in
     split_lists: dict[str, ListDescription]
-    formats: dict[str, int]  # their versions
+    formats: dict[str, int | str]  # their versions; with the hash of a model that they compute with
+    features: NotRequired[JsonObject]  # what they compute, by format
     licences: dict[str, str | None]  # of the datasets
     weights_licences: dict[str, str | None]
     models: NotRequired[list[ModelLicence]]

@@ -21,8 +21,7 @@ from tasks.base.arrays import RATE, Bools, Float32s, Int64s
 from tasks.models import model_files, registry
 from tasks.models.onnx_session import session
 from tasks.speech import embedding
-from tasks.speech.embedding import BINS, fbank
-from tasks.speech.embedding import HOP as MEL_HOP
+from tasks.speech.embedding import BINS, FBANK, fbank
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -93,7 +92,7 @@ def _session(folder: str | None) -> onnxruntime.InferenceSession:
 
 def samples_of(hop_seconds: float) -> int:
     """From window to window, in samples: whole frames of log mel energies."""
-    return round(hop_seconds * RATE / MEL_HOP) * MEL_HOP
+    return round(hop_seconds * RATE / FBANK.hop) * FBANK.hop
 
 
 class Windows:
@@ -138,7 +137,7 @@ class Windows:
             end = len(samples) - i * hop if last and i == count - 1 else WINDOW
             activity = active[i].copy()
             activity[frame_of(end / RATE) :] = False  # no speech in the padding
-            heard = features[i * hop // MEL_HOP :][:MELS]
+            heard = features[i * hop // FBANK.hop :][:MELS]
             voices = self._voices(heard, activity, self._next == 0, last and i == count - 1)
             packed = np.packbits(activity).tobytes()
             yield Window(self._next, packed, tuple(voices), both[i, ::2].tobytes())

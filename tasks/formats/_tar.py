@@ -22,10 +22,10 @@ SMALL = 4096  # bytes; smaller parts of a member are joined before they are writ
 CHUNK = 1 << 15  # bytes per write: writes of 64 KiB take Linux 1.5 times as long
 
 
-def key(utterance: str) -> str:
-    """An id as the stem of a member's name; an id that leaves no room for a suffix is shortened and
-    gets a hash."""
-    if len(utterance) <= LONGEST_NAME - LONGEST_SUFFIX:
+def key(utterance: str, suffix: int = LONGEST_SUFFIX) -> str:
+    """An id as the stem of members' names; an id that leaves no room for the longest suffix (bytes,
+    with its dot) is shortened and gets a hash."""
+    if len(utterance) <= LONGEST_NAME - suffix:
         return utterance
     return f"{utterance[:70]}-{hashlib.sha256(utterance.encode()).hexdigest()[:16]}"
 

@@ -64,17 +64,18 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return [tar, f"{tar}{_index.SUFFIX}"] if settings.energon else [tar]
 
 
-def facts(row: ClipRow) -> bytes:
-    """`<key>.json` of a row; `start`, `end` (in the recording) and `seconds` in s."""
+def facts(row: ClipRow, *more: str) -> bytes:
+    """`<key>.json` of a row; `start`, `end` (in the recording) and `seconds` in s. `more`: further
+    columns."""
     seconds = _clips.duration(row["num_samples"], row["sample_rate"])
     columns: AnyRow = row
     values = {**{name: columns[name] for name in FACTS}, "seconds": seconds}
-    values |= _measures.audio_is(columns)
+    values |= _measures.audio_is(columns) | {name: columns[name] for name in more}
     return json.dumps(values, ensure_ascii=False, allow_nan=False).encode()
 
 
 def _members(row: ClipRow, suffix: _clips.Suffix) -> dict[str, bytes | ClipRow]:
-    key = _tar.key(row["id"])
+    key = _tar.key(row["id"], *(len(f".enhanced.{suffix}") for _ in blobs.beside(row)))
     return {
         f"{key}.json": facts(row),
         f"{key}.txt": row["text"].encode(),

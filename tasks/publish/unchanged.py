@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from tasks import plugins
 from tasks.base.json_types import Balance, Summary
 from tasks.plugins import source_code
 from tasks.publish.dataset import datacard
@@ -122,7 +121,7 @@ class UpToDate:
         return digest(
             [self._keys[shard] for shard in self._shards],
             package.model_dump(mode="json"),
-            [plugins.FORMATS.load(plugin.use).VERSION for plugin in package.formats],
+            [whole_job.format_version(plugin) for plugin in package.formats],
             self._lists,
             [source.model_dump(mode="json") for source in self._job.sources],
             whole_job.settings_of(self._job),

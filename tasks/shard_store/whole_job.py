@@ -171,6 +171,13 @@ def settings_of_plugin(shelf: str, plugin: Plugin) -> JsonObject:
     return {"use": plugin.use, **asked}
 
 
+def format_version(plugin: Plugin) -> int | str:
+    """What a format's files depend on beside its settings: its version, and its model."""
+    module, settings = plugins.FORMATS.resolve(plugin)
+    identity = module.identity(settings)
+    return module.VERSION if identity is None else f"{module.VERSION} {identity}"
+
+
 def _all(shelf: str, chosen: Iterable[Plugin]) -> list[JsonObject]:
     return [settings_of_plugin(shelf, plugin) for plugin in chosen]
 

@@ -178,6 +178,10 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "filters.nmf_snr": {"min": NUMBER, "max": NUMBER},
     "filters.alignment": {"min": NUMBER, "max": Entry(THRESHOLD, 0.9)},
     "filters.snr": {"min": NUMBER, "max": NUMBER},
+    "filters.pitch": {
+        "min_median": NUMBER, "max_median": NUMBER, "min_range": NUMBER, "max_range": NUMBER,
+        "min_voiced": NUMBER, "max_voiced": NUMBER,
+    },
     "filters.dnsmos": {
         "device": Entry(TRANSIENT, "cuda"),
         "precision": Entry(RECIPE, "int8"),
@@ -294,6 +298,10 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "max_gap": Entry(THRESHOLD, 1.0),
     },
     "formats.emilia": {"audio": Entry(THRESHOLD, "mp3")},
+    # Tokens need a codec; `test_format_features.py` has one.
+    "formats.features": {"arrays": Entry(THRESHOLD), "like": Entry(THRESHOLD, "wenet"),
+                         "bins": Entry(THRESHOLD, 40), "codec_onnx": Entry(TRANSIENT),
+                         "codec_rate": Entry(THRESHOLD, 16_000)},
     "formats.hf_parquet": {"audio": Entry(THRESHOLD, "flac"), "bit_rate": Entry(THRESHOLD)},
     "formats.kaldi": {},
     "formats.lhotse_shar": {"audio": Entry(THRESHOLD, "flac"), "bit_rate": Entry(THRESHOLD),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, Protocol
 
 from tasks import storage
+from tasks.base.json_types import JsonObject
 from tasks.base.schema import ClipRow
 from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
 
@@ -194,6 +195,10 @@ class Format(FormatModule, LoadedPlugin, Protocol):
     def reader(self, settings: PluginSettings) -> ReaderLimits | None:
         """READER, where it depends on the settings."""
         return self.READER
+
+    def described(self, settings: PluginSettings, rate: int) -> JsonObject:
+        """What dataset.json says, under `features`, of what it computes of clips at `rate` Hz."""
+        return {}
 
     def derived(self, rows: pa.Table, settings: PluginSettings) -> dict[str, pa.Array]:
         """Columns from ALL rows of the version, one value a row, such as a clip's place in its

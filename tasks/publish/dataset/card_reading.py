@@ -68,6 +68,21 @@ for sample in webdataset.WebDataset(tars, shardshuffle=False):
     print(sample["__key__"], len(samples) / rate, sample["txt"].decode())
 """,
     ),
+    "features": (
+        "python",
+        """\
+import glob
+import io
+
+import numpy
+import webdataset
+
+tars = sorted(glob.glob("features/{split}/*.tar"))
+for sample in webdataset.WebDataset(tars, shardshuffle=False):
+    arrays = {{k: numpy.load(io.BytesIO(v)) for k, v in sample.items() if k.endswith(".npy")}}
+    print(sample["__key__"], {{k: a.shape for k, a in arrays.items()}}, sample["txt"].decode())
+""",
+    ),
     "lhotse_shar": (
         "python",
         """\

@@ -121,7 +121,7 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
         "balance": gathered.balance,
         "frozen": gathered.frozen,
         "split_lists": gathered.split_lists,
-        "formats": {p.use: plugins.FORMATS.load(p.use).VERSION for p in job.package.formats},
+        "formats": {p.use: whole_job.format_version(p) for p in job.package.formats},
         "licences": masking.value(
             {d.name: d.settings.licence for d in plugins.datasets(job.sources)}
         ),
@@ -134,11 +134,23 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
         facts["mixed"] = differences
     if gathered.leaks:
         facts["leaks"] = gathered.leaks
+    if features := _features(job):
+        facts["features"] = features
     if models := _models(job):
         facts["models"] = models
     if reviews := decisions.described(job):
         facts["reviews"] = reviews
     return facts
+
+
+def _features(job: Job) -> JsonObject:
+    """What formats compute of the clips; nothing of those that hold audio alone."""
+    resolved = {plugin.use: plugins.FORMATS.resolve(plugin) for plugin in job.package.formats}
+    described = {
+        use: module.described(settings, job.resample.rate)
+        for use, (module, settings) in resolved.items()
+    }
+    return {use: facts for use, facts in described.items() if facts}
 
 
 def _models(job: Job) -> list[ModelLicence]:

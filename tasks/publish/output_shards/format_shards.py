@@ -38,8 +38,7 @@ class PreviousVersion:
 
     def has_format(self, plugin: Plugin) -> bool:
         """Whether it holds the format in the same version and with the same settings."""
-        module = plugins.FORMATS.load(plugin.use)
-        if self.described["formats"].get(plugin.use) != module.VERSION:
+        if self.described["formats"].get(plugin.use) != whole_job.format_version(plugin):
             return False
         try:
             then = whole_job.settings_of_plugin(

@@ -7,10 +7,12 @@ stored: `tasks.shard_store` applies the limits to the measures at every run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+
+import pyarrow as pa
 
 from tasks.accounting import ledger
 from tasks.audio import Clip
@@ -25,7 +27,8 @@ from tasks.recording.turns import Turn
 from tasks.segmenters import KnownSpans, Segmenter, Span
 from tasks.settings import Plugin
 from tasks.settings.job import Job
-from tasks.shard_store import chosen_rules, cuts, recipe, shard_view
+from tasks.shard_store import chosen_rules, cuts, decisions, recipe, recuts, shard_view
+from tasks.shard_store.decision_log import Decision
 from tasks.shard_store.stored_shard import samples_of
 from tasks.stages import cut_rows, cutting, handover, measuring, recording_turns, whole_transcript
 from tasks.stages.contract import OfRecording
@@ -45,6 +48,7 @@ class Unit(OfRecording):
     stored: frozenset[str] = frozenset()  # recipes of the shard's PCM, which needs no handover
     decoded: int = 0  # samples of the whole recording, if its cuts are known
     faults: tuple[Fault, ...] = ()  # its faults, if its cuts are known
+    recut: frozenset[cuts.Key] = frozenset()  # which of `spans` a person cut again
     turned: str | None = None  # recipe of its turns; None: no diarization
     turns: tuple[Turn, ...] | None = None  # None: not known yet
 
@@ -81,14 +85,23 @@ def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
         speaks = shard.turned(recording)
         if cut is None or not cut.known:
             stored = frozenset(shard.audio) if stored is None else stored
-            units.append(Unit(recording, name, None, stored, 0, (), *speaks))
+            units.append(Unit(recording, name, None, stored, 0, (), frozenset(), *speaks))
             continue
         if cut.error_code:
             reused += 1
             continue
-        if spans := _lacking(cut, shard):
+        if spans := _lacking(cut, shard.filter_columns, shard.job.filter.measure_all):
             units.append(
-                Unit(recording, name, spans, frozenset(), cut.decoded, cut.faults, *speaks)
+                Unit(
+                    recording,
+                    name,
+                    spans,
+                    frozenset(),
+                    cut.decoded,
+                    cut.faults,
+                    frozenset(cut.recut),
+                    *speaks,
+                )
             )
         else:
             reused += 1
@@ -96,14 +109,14 @@ def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
 
 
 def _lacking(
-    cut: cuts.Cut, shard: shard_view.ShardView
+    cut: cuts.Cut, columns: cuts.FilterColumns, measure_all: bool
 ) -> tuple[tuple[Span, tuple[Plugin, ...]], ...]:
     """Utterances of a known cut that lack measures, with the filters that they lack."""
     lacking = []
     for s in cut.spans:
         if s["kind"] == "utterance" and s["end"] > s["start"]:
             key = s["start"], s["end"], s["given"]
-            if missing := cut.lacks(key, shard.filter_columns, shard.job.filter.measure_all):
+            if missing := cut.lacks(key, columns, measure_all):
                 span = Span(s["start"], s["end"], "utterance", s["given"], match=s.get("match"))
                 lacking.append((span, missing))
     return tuple(lacking)
@@ -111,12 +124,35 @@ def _lacking(
 
 def compute(units: list[Unit], job: Job) -> Iterator[list[CutRow]]:
     """Rows of each unit, in order. A bad recording gives the row of its failure."""
-    chosen = Chosen.of(job)
+    chosen, cut_again = Chosen.of(job), recuts.asked(decisions.of(job))
     for unit in units:
         try:
-            yield unreachable.patience.read(partial(_rows, unit, chosen))
+            rows = unreachable.patience.read(partial(_rows, unit, chosen))
+            if cut_again and (again := _cut_again(unit, rows, job, cut_again)):
+                rows = [*rows, *unreachable.patience.read(partial(_rows, again, chosen))]
+            yield rows
         except ItemError as error:
             yield failure(unit, error.code, error.detail, error.decoded, error.rate)
+
+
+def _cut_again(
+    unit: Unit, rows: list[CutRow], job: Job, asked: Mapping[str, Decision]
+) -> Unit | None:
+    """The clips of a recording cut anew that a person cut again; None if there are none."""
+    if unit.spans is not None:
+        return None
+    by_recipe: dict[str, cuts.Cut] = {}
+    stored = pa.Table.from_pylist(rows, schema=SCHEMA).to_pylist()  # as a part gives them back
+    cuts.merge(by_recipe, stored, {plugin.use for plugin in job.filter.all_filters}, False)
+    cut = by_recipe.get(unit.cut, cuts.Cut())
+    cut = recuts.applied(cut, unit.recording, cuts.segments_of(unit.recording), asked)
+    if not cut.recut:
+        return None
+    columns = cuts.filter_columns(job.filter.all_filters)
+    spans = _lacking(cut, columns, job.filter.measure_all)
+    return replace(
+        unit, spans=spans, decoded=cut.decoded, faults=cut.faults, recut=frozenset(cut.recut)
+    )
 
 
 def _rows(unit: Unit, chosen: Chosen) -> list[CutRow]:
@@ -258,5 +294,8 @@ class _Cutter:
                 if self._known is None and judge(result.measures, self._chosen.rules) is not None:
                     self._writer.drop(start, end)
             voice = recording_turns.voice_of(span, self._turns)
-            rows.append(cut_rows.of_span(unit.cut, unit.name, facts, span, result, voice))
+            row = cut_rows.of_span(unit.cut, unit.name, facts, span, result, voice)
+            if (span.start, span.end, span.given) in unit.recut:
+                row["kind"] = cuts.RECUT
+            rows.append(row)
         return rows

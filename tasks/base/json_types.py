@@ -148,6 +148,7 @@ class Reviews(TypedDict):
     keep: int
     drop: int
     retext: int
+    recut: NotRequired[int]
     sha256: str
 
 

@@ -91,7 +91,8 @@ class Codec:
         """Tokens [codebooks, frames] of samples [n] in ±1 at `rate` Hz."""
         if self._audio() == "feats":
             step = MEL_SECONDS * self.rate
-            parts = [samples[at : at + step] for at in range(0, max(len(samples), 1), step)]
+            starts = range(0, max(len(samples), 1), step)
+            parts = [samples[start : start + step] for start in starts]
             return np.concatenate([self._run(part) for part in parts], axis=1)
         return self._run(samples)
 
@@ -142,16 +143,16 @@ def _codec(folder: str, rate: int | None) -> Codec:
         raise ConfigError(f"{SETTING}: {folder} is not a folder on this machine")
     graphs = next((g for p in GRAPHS if (g := sorted(home.glob(p)))), [])
     if len(graphs) != 1:
-        held = "no ONNX graph" if not graphs else f"{len(graphs)} graphs"
-        raise ConfigError(f"{SETTING}: {folder} has {held}; leave the encoder's alone in it")
-    known = rate or _stated_rate(home)
-    if known is None and graphs[0].name.startswith("speech_tokenizer"):
-        known = RATE
-    if known is None:
+        content = "no ONNX graph" if not graphs else f"{len(graphs)} graphs"
+        raise ConfigError(f"{SETTING}: {folder} has {content}; leave the encoder's alone in it")
+    codec_rate = rate or _stated_rate(home)
+    if codec_rate is None and graphs[0].name.startswith("speech_tokenizer"):
+        codec_rate = RATE
+    if codec_rate is None:
         raise ConfigError(
             f"{SETTING}: nothing in {folder} says the codec's sample rate; set codec_rate"
         )
-    return Codec(graphs[0], known)
+    return Codec(graphs[0], codec_rate)
 
 
 def _stated_rate(home: Path) -> int | None:

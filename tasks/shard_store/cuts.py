@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,12 +19,14 @@ from tasks.recording.turns import Turn
 from tasks.settings import Plugin
 from tasks.settings.stages import DAMAGE
 from tasks.shard_store.chosen_rules import cheap_rules, costly
+from tasks.shard_store.decision_log import Decision
 
 #: Most that a source's segment may end beyond its recording, s: its times are rounded, and an AAC
 #: header counts up to 132 ms of padding. No word is so short. Kaldi's `extract-segments` allows
 #: 0.5 s, Lhotse 0.025 s.
 MOST_BEYOND = 0.15
 TURNS = "turns"  # kind of the row of a recording's turns
+RECUT = "recut"  # kind of rows with measures of clips that a person cut again: no spans of the cut
 
 Key = tuple[int, int, int | None]  # start, end, index of the source's segment
 
@@ -61,6 +63,7 @@ class Cut:
     spans: list[CutRow] = field(default_factory=list)
     measures: dict[Key, dict[str, float | None]] = field(default_factory=dict)
     fingerprints: dict[Key, dict[str, bytes]] = field(default_factory=dict)
+    recut: Mapping[Key, Decision] = field(default_factory=dict)  # clips that a person cut again
 
     def within(self, limits: Limits, channels: int, size: int) -> Cut | None:
         """The same, or the refusal of a recording beyond a limit of today. None where it was
@@ -137,6 +140,15 @@ def segments_of(recording: RecordingRow) -> tuple[Segment, ...] | None:
     return (Segment(0.0, length, name, text, recording["speaker"], recording["language"]),)
 
 
+def segment_of(span: CutRow, rate: int, given: Sequence[Segment] | None) -> Segment | None:
+    """The source's segment for a span, or the sentence that was found there."""
+    if given is not None and span["given"] is not None:
+        return given[span["given"]]
+    if (text := span.get("text")) is None:
+        return None
+    return Segment(span["start"] / rate, span["end"] / rate, text=text)
+
+
 def speakers_of(recording: RecordingRow) -> tuple[Segment, ...] | None:
     """Who speaks according to the source: its RTTM file, else its segments."""
     if (turns := recording.get("rttm")) is None:
@@ -197,9 +209,9 @@ def merge(
                 cut.error_code, cut.error_detail = row["error_code"], row["error_detail"]
                 cut.notes = tuple(row.get("notes") or ())
                 cut.faults = tuple(Fault(**fault) for fault in row.get("faults") or ())
-            else:
+            elif row["kind"] != RECUT:
                 cut.spans.append(row)
-        if row["kind"] == "utterance":
+        if row["kind"] in ("utterance", RECUT):
             measured = {k: v for k, v in (row["measures"] or []) if k in columns}
             key = row["start"], row["end"], row["given"]
             cut.measures.setdefault(key, {}).update(measured)

@@ -2,6 +2,10 @@
 
     {"id": "…", "decision": "keep", "who": "ada", "when": "2026-01-31T12:00:00Z", "note": "…"}
     {"id": "…", "decision": "retext", "text": "the right words", …}
+    {"id": "…", "decision": "recut", "start": 12.25, "end": 15.5, …}
+
+`recut` moves the boundaries of a clip, s from the recording's first sample; what is cut then has an
+id of its own, and its rules are applied anew, unless a `text` says that it is wanted.
 
 Of several decisions on one utterance the last counts; `undo` leaves it to the settings again.
 Writers take a lock and append in one write, so that several at once lose nothing, and what a run
@@ -14,7 +18,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,10 +28,12 @@ from tasks.storage import append_log, containment
 
 NAME = containment.DECISIONS_FILE
 FOLDER = "reviews"  # of a bucket
-DECISIONS = ("keep", "drop", "retext", "undo")
+DECISIONS = ("keep", "drop", "retext", "recut", "undo")
 RETEXT = ("re-text", "text")  # other words for `retext`
 SAME = {"why": "note", "utterance": "id"}  # other names of keys
 HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair: no text in UTF-8 holds one
+TIMES = ("start", "end")
+SHORTEST, MOST = 0.1, 1e7  # s, of a clip that is cut again, and of a time
 LONGEST = 20_000  # characters of a text or a note
 
 
@@ -42,17 +48,22 @@ class Decision:
     note: str = ""
     who: str = ""
     when: str = ""
+    start: float | None = None
+    end: float | None = None
 
     @property
     def keeps(self) -> bool:
         """Whether no rule drops the utterance: who wrote its text wants it kept."""
-        return self.decision in ("keep", "retext")
+        return self.decision == "keep" or bool(self.text)
 
     @property
     def words(self) -> str:
         """The decision for the ledger, without the time."""
-        done = {"keep": "kept", "drop": "dropped", "retext": "text written"}[self.decision]
-        return f"{done} by {self.who or 'a person'}{f': {self.note}' if self.note else ''}"
+        note = f": {self.note}" if self.note else ""
+        return f"{_DONE[self.decision]} by {self.who or 'a person'}{note}"
+
+
+_DONE = {"keep": "kept", "drop": "dropped", "retext": "text written", "recut": "cut again"}
 
 
 def path(out: Path) -> Path:
@@ -74,6 +85,7 @@ def checked(given: JsonObject, when: str, place: str = "") -> Decision:
     fields = set(Decision.__dataclass_fields__)
     if unknown := sorted(set(given) - fields):
         raise ConfigError(f"{prefix}unknown key {unknown[0]!r}; use {', '.join(sorted(fields))}")
+    times = {name: _seconds(given.pop(name), prefix, name) for name in TIMES if name in given}
     for name, value in given.items():
         if value is not None and not isinstance(value, str):
             raise ConfigError(f"{prefix}{name} must be a text")
@@ -85,13 +97,31 @@ def checked(given: JsonObject, when: str, place: str = "") -> Decision:
             raise ConfigError(f"{prefix}{name} is longer than {LONGEST} characters")
     values = {name: value for name, value in given.items() if value is not None}
     decision = Decision(**{"id": "", "decision": "", "when": when, **values})
+    decision = replace(decision, start=times.get("start"), end=times.get("end"))
     if not decision.id:
         raise ConfigError(f"{prefix}it names no utterance; give its id")
     if decision.decision not in DECISIONS:
         raise ConfigError(f"{prefix}decision is {decision.decision!r}; use {', '.join(DECISIONS)}")
-    if (decision.decision == "retext") != bool((decision.text or "").strip()):
+    written = bool((decision.text or "").strip())
+    if written != (decision.decision == "retext") and decision.decision != "recut":
         raise ConfigError(f"{prefix}give a text with the decision retext, and only with it")
+    start, end = decision.start, decision.end
+    if decision.decision != "recut" and (start is not None or end is not None):
+        raise ConfigError(f"{prefix}start and end belong to the decision recut")
+    if decision.decision == "recut" and (start is None or end is None or end - start < SHORTEST):
+        raise ConfigError(
+            f"{prefix}recut needs start and end in seconds, {SHORTEST} s apart at least"
+        )
     return decision
+
+
+def _seconds(value: object, prefix: str, name: str) -> float | None:
+    """A time of a recording; ConfigError if it is none."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < MOST:
+        raise ConfigError(f"{prefix}{name} must be a number of seconds from 0 up")
+    return float(value)
 
 
 def append(out: Path, decisions: Sequence[Decision]) -> None:
@@ -103,7 +133,7 @@ def append(out: Path, decisions: Sequence[Decision]) -> None:
 
 
 def _line(decision: Decision) -> bytes:
-    values = {name: value for name, value in asdict(decision).items() if value}
+    values = {name: value for name, value in asdict(decision).items() if value not in ("", None)}
     return json.dumps(values, ensure_ascii=False).encode() + b"\n"
 
 

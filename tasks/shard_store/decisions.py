@@ -55,7 +55,10 @@ def identity(job: Job) -> str:
     by_id = of(job)
     if not by_id:
         return ""
-    what = [[d.id, d.decision, d.text, d.who, d.note] for _, d in sorted(by_id.items())]
+    what = [
+        [d.id, d.decision, d.text, d.who, d.note, *([d.start, d.end] if d.end else [])]
+        for _, d in sorted(by_id.items())
+    ]
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()
 
 
@@ -65,9 +68,12 @@ def described(job: Job) -> Reviews | None:
     if not by_id:
         return None
     kinds = Counter(decision.decision for decision in by_id.values())
-    return {
+    reviews: Reviews = {
         "keep": kinds["keep"],
         "drop": kinds["drop"],
         "retext": kinds["retext"],
         "sha256": identity(job),
     }
+    if kinds["recut"]:
+        reviews["recut"] = kinds["recut"]
+    return reviews

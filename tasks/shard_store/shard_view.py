@@ -19,7 +19,6 @@ from tasks.recording import Segment, faults
 from tasks.recording.part_texts import PartTexts
 from tasks.shard_store import (
     cuts,
-    decisions,
     enhanced,
     hypotheses,
     llm_answers,
@@ -27,8 +26,14 @@ from tasks.shard_store import (
     shared_windows,
 )
 from tasks.shard_store.chosen_rules import filter_rules, rules_of
-from tasks.shard_store.cuts import MOST_BEYOND, Cut, no_samples, seconds_beyond, segments_of
-from tasks.shard_store.decision_log import Decision
+from tasks.shard_store.cuts import (
+    MOST_BEYOND,
+    Cut,
+    no_samples,
+    seconds_beyond,
+    segment_of,
+    segments_of,
+)
 from tasks.shard_store.shared_windows import Company
 from tasks.shard_store.stored_shard import StoredShard, samples_of
 from tasks.shard_store.text_values import TextValues
@@ -50,11 +55,6 @@ PERSON = "person"  # reason of utterances that a person dropped
 
 class ShardView(StoredShard):
     """A shard's stored results, with the outcome of each utterance after each stage."""
-
-    @cached_property
-    def people(self) -> Mapping[str, Decision]:
-        """Decisions by people, by utterance id."""
-        return decisions.of(self.job)
 
     @cached_property
     def filter_columns(self) -> cuts.FilterColumns:
@@ -115,7 +115,7 @@ class ShardView(StoredShard):
         companies: Mapping[tuple[int, int], Company],
     ) -> CutUtterance:
         start, end, index, part = span["start"], span["end"], span["given"], span.get("turn")
-        segment, rate = _segment(span, cut.rate, given), cut.rate
+        segment, rate = segment_of(span, cut.rate, given), cut.rate
         # A text about the recording's first seconds alone is not that of the whole.
         all_given = given is None or recording["segments"] is not None
         audio = self.audio_recipe(samples_of(recording, self.job.filter), start, end)
@@ -138,7 +138,8 @@ class ShardView(StoredShard):
             self._voice(recording, span),
         )
         if self.people:
-            return replace(utterance, person=self.people.get(utterance.id))
+            recut = cut.recut.get((start, end, index))
+            return replace(utterance, person=self.people.get(utterance.id) or recut)
         return utterance
 
     @cached_property
@@ -286,12 +287,3 @@ class ShardView(StoredShard):
         if person is not None and person.decision == "drop":
             return Outcome("dropped", "package", PERSON, detail=person.words)
         return Outcome("packaged", "package", "packaged", detail=person.words if person else "")
-
-
-def _segment(span: CutRow, rate: int, given: Sequence[Segment] | None) -> Segment | None:
-    """The source's segment for a span, or the sentence that was found there."""
-    if given is not None and span["given"] is not None:
-        return given[span["given"]]
-    if (text := span.get("text")) is None:
-        return None
-    return Segment(span["start"] / rate, span["end"] / rate, text=text)

@@ -5,7 +5,7 @@ Nothing here computes more than a hash.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 
 from tasks.base.schema import EnhancedRow, RecordingRow, TranscriptRow
@@ -15,8 +15,9 @@ from tasks.recording.tracks import channels_of, may_be_non_finite, track_of
 from tasks.recording.turns import Turn
 from tasks.settings import FilterSettings, Plugin
 from tasks.settings.job import Job
-from tasks.shard_store import blobs, cuts, hypotheses, manifest, passing, recipe
+from tasks.shard_store import blobs, cuts, decisions, hypotheses, manifest, passing, recipe, recuts
 from tasks.shard_store.cuts import Cut, segments_of, speakers_of
+from tasks.shard_store.decision_log import Decision
 from tasks.shard_store.utterance import HeardUtterance
 
 KEPT = 4096  # recipes of cuts: more than a shard has recordings, and each stage asks for each
@@ -136,7 +137,19 @@ class StoredShard:
         if no is not None:
             return Cut.refused(no, rate or 0)
         cut = self.cuts.get(self.cut_recipe(recording))
-        return cut and cut.within(self._limits, channels, size)
+        cut = cut and cut.within(self._limits, channels, size)
+        if cut is None or not self._recuts:
+            return cut
+        return recuts.applied(cut, recording, segments_of(recording), self._recuts)
+
+    @cached_property
+    def people(self) -> Mapping[str, Decision]:
+        """Decisions by people, by utterance id."""
+        return decisions.of(self.job)
+
+    @cached_property
+    def _recuts(self) -> Mapping[str, Decision]:
+        return recuts.asked(self.people)
 
     @cached_property
     def _limits(self) -> Limits:

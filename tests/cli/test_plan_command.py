@@ -408,7 +408,7 @@ def test_decisions_by_people_are_a_cause(file: Path, capsys: pytest.CaptureFixtu
     ledger = pq.read_table(out / "datasets/v0002/ledger.parquet").to_pylist()
     ids = {Path(row["recording"]).stem: row["utterance"] for row in ledger}
 
-    def foreseen(decision: str, name: str, **more: str) -> dict[str, Any]:
+    def foreseen(decision: str, name: str, **more: Any) -> dict[str, Any]:
         """The plan after a person decided; then a run."""
         decision_log.append(out, [Decision(ids[name], decision, **more)])
         plan = told(capsys, "plan", str(file), "--set", *short)

@@ -239,6 +239,27 @@ def test_by_keyboard_alone(pages: Pages, served: Served) -> None:
     assert page.locator("dialog[open]").count() == 1
 
 
+def test_boundaries_are_moved(pages: Pages, served: Served) -> None:
+    """By hand, and to where the player is; `explore/test_recut.py` has the run after that."""
+    page = pages.page(served, "view=clips&in.outcome=packaged")
+    page.keyboard.press("j")
+    page.locator("[data-ready]").wait_for()
+    page.locator("#edges summary").click()
+    start, end = (page.locator(f"#{name}") for name in ("start", "end"))
+    whole = float(end.input_value())
+    page.evaluate("() => { document.querySelector('#clip audio').currentTime = 0.25; }")
+    page.get_by_role("button", name="start here").click()
+    end.fill(f"{whole - 0.05:.3f}")
+    picture(page, "boundaries")
+    page.get_by_role("button", name="Save the boundaries").click()
+    page.locator(".person-says", has_text="recut").wait_for()
+    decision = decision_log.read(decision_log.stored(served.out))[-1]
+    assert decision.decision == "recut"
+    assert decision.start == pytest.approx(0.25, abs=0.02)
+    assert decision.end == pytest.approx(whole - 0.05, abs=0.001)
+    assert start.input_value() == f"{decision.start:.3f}"
+
+
 #: The first decision takes 0.3 s to the server, as over a slow line.
 SLOW_FIRST = """() => {
   const whole = window.fetch;

@@ -56,7 +56,7 @@ def texts(job: Job) -> dict[str, tuple[str, str]]:
     return {Path(row["recording"]).stem: (row["text"], row["text_source"]) for row in rows}
 
 
-def decide(job: Job, name: str, decision: str, **more: str) -> None:
+def decide(job: Job, name: str, decision: str, **more: Any) -> None:
     key = ledger(job)[name]["utterance"]
     decision_log.append(job.out, [Decision(key, decision, when=WHEN, **more)])
 
@@ -302,7 +302,7 @@ def test_a_line_that_a_crash_cut_short(tmp_path: Path) -> None:
     ("given", "said"),
     [
         ({"decision": "keep"}, "names no utterance"),
-        ({"id": "a"}, "use keep, drop, retext, undo"),
+        ({"id": "a"}, "use keep, drop, retext, recut, undo"),
         ({"id": "a", "decision": "maybe"}, "'maybe'"),
         ({"id": "a", "decision": "retext"}, "give a text"),
         ({"id": "a", "decision": "drop", "text": "x"}, "give a text"),

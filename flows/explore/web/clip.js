@@ -40,6 +40,7 @@ export async function draw(node, about) {
 
 // What follows a decision.
 const on = {
+  place: () => now.data.row.start + now.player.currentTime - (now.around ? before(now.data.row) : 0), // s in the recording
   asked: () => move(1), // the next clip can be heard while this one's decision is stored
   stored: (row) => {
     retag(row);

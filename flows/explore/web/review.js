@@ -1,10 +1,10 @@
-// Decisions by people: keep, drop or another text, stored at once.
+// Decisions by people: keep, drop, another text or other boundaries, stored at once.
 
 import * as api from "./api.js";
 import { $, el, fault, number, say } from "./dom.js";
 import * as state from "./state.js";
 
-const WORDS = { keep: "kept", drop: "dropped", retext: "given another text", undo: "left to the settings again" };
+const WORDS = { keep: "kept", drop: "dropped", retext: "given another text", recut: "cut again at the next run", undo: "left to the settings again" };
 const known = new Map(); // newest decision by id
 let next = 0; // line of the file that is read next
 let asking = null;
@@ -112,13 +112,27 @@ export function panel(data, on) {
       fault(error);
     }
   };
+  const edge = (name, label) => el("input", { id: name, type: "number", step: 0.01, min: 0, "aria-label": label, defaultValue: (made?.[name] ?? row[name]).toFixed(3) });
+  const edges = [edge("start", "Start, s in the recording"), edge("end", "End, s in the recording")];
+  const here = (input) => el("button", { type: "button", title: "Where the player is", onclick: () => { input.value = on.place().toFixed(3); } }, `${input.id} here`);
+  const recut = async () => {
+    try {
+      fault(null);
+      const [start, end] = edges.map((input) => input.valueAsNumber);
+      await store([row.id], "recut", { start, end, ...(made?.text ? { text: made.text } : {}), ...note(row) });
+      on.stored(row);
+    } catch (error) {
+      fault(error);
+    }
+  };
   text.addEventListener("keydown", (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && save());
   return el("div", { id: "review", "data-item": row.item },
     el("div", { class: "bar" }, button("keep", "Keep", "y"), button("drop", "Drop", "n"), made ? button("undo", "Undo", "u") : null,
       el("input", { id: "note", placeholder: "note", "aria-label": "Note on the decision", defaultValue: made?.note ?? "" }),
       el("input", { id: "who", placeholder: "your name", "aria-label": "Your name", value: who(), onchange: (event) => localStorage.setItem("who", event.target.value) })),
     el("details", {}, el("summary", {}, "Another text ", el("kbd", {}, "e")), text, el("button", { type: "button", onclick: save }, "Save the text")),
-    made ? el("p", { class: "person-says" }, `${made.who || "Somebody"} decided: ${made.decision}${made.text ? ` “${made.text}”` : ""}${made.note ? ` – ${made.note}` : ""} (${made.when}). The next run applies it.`) : null);
+    el("details", { id: "edges" }, el("summary", {}, "Other boundaries"), el("div", { class: "bar" }, edges.flatMap((input) => [input, here(input)]), el("button", { type: "button", onclick: recut }, "Save the boundaries"))),
+    made ? el("p", { class: "person-says" }, `${made.who || "Somebody"} decided: ${made.decision}${made.text ? ` “${made.text}”` : ""}${made.end ? ` ${number(made.start)}–${number(made.end)} s` : ""}${made.note ? ` – ${made.note}` : ""} (${made.when}). The next run applies it.`) : null);
 }
 
 // A decision on many: on what is selected, or on everything that the filters choose.

@@ -18,7 +18,14 @@ from tasks import plugins
 from tasks.base import masking
 from tasks.base.counting import counted
 from tasks.base.errors import CODES
-from tasks.base.json_types import DatasetJson, Durations, PackagedHours, SpeakerHours, SplitFacts
+from tasks.base.json_types import (
+    DatasetJson,
+    Durations,
+    PackagedHours,
+    Reviews,
+    SpeakerHours,
+    SplitFacts,
+)
 from tasks.publish.dataset import card_header, card_reading, unknown_speakers
 
 AMOUNTS = ("utterances", "hours")  # of `_amounts`
@@ -123,9 +130,14 @@ def _funnel(facts: DatasetJson) -> Iterator[str]:
         yield (
             f"People decided on {reviews['keep'] + reviews['drop'] + reviews['retext']:,} "
             f"utterances, whatever the limits say: {reviews['keep']:,} kept, {reviews['drop']:,} "
-            f"dropped, {reviews['retext']:,} given another text. The ledger's `detail` names who "
-            "and why."
+            f"dropped, {reviews['retext']:,} given another text. "
+            f"{_cut_again(reviews)}The ledger's `detail` names who and why."
         )
+
+
+def _cut_again(reviews: Reviews) -> str:
+    count = reviews.get("recut", 0)
+    return f"{count:,} were cut again by people, and judged anew. " if count else ""
 
 
 def _making(facts: DatasetJson) -> Iterator[str]:

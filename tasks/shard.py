@@ -40,9 +40,12 @@ def probe(job: Job, listing: Path, low: int, high: int, isolate: bool = False) -
     """On a worker: read header and digest of rows `low` to `high`; returns the path of the result.
     With `isolate` each runs in a disposable process: one that kills it is quarantined."""
     from tasks.stages import isolate as isolation
+    from tasks.stages import known_good
     from tasks.stages import probe as probing  # decodes: heavy to import, and only workers do it
 
     units = [OfRecording(row) for row in tables.read(listing).slice(low, high - low).to_pylist()]
+    if not isolate:
+        known_good.check("probe", job, units)
     results = isolation.results("probe", job, units) if isolate else probing.compute(units, job)
     target = listing.with_name(f"{listing.stem}-{low:09d}.parquet")
     rows = [row for rows in results for row in rows]

@@ -6,7 +6,7 @@ language, the recogniser's own scores, and exact error counts against the source
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import groupby
 
@@ -16,7 +16,7 @@ from tasks.base.errors import shortened
 from tasks.base.schema import TRANSCRIPTS, TranscriptRow, WordRow
 from tasks.plugins import backends
 from tasks.plugins.contracts import asr
-from tasks.plugins.contracts.asr import Backend, ChunkedBackend
+from tasks.plugins.contracts.asr import ChunkedBackend
 from tasks.served import llm_text
 from tasks.settings import Plugin
 from tasks.settings.job import Job
@@ -122,7 +122,7 @@ _writer = lru_cache(maxsize=1)(llm_text.Writer)
 
 def _heard_by(plugin: Plugin, units: list[Unit], job: Job) -> Iterator[list[TranscriptRow]]:
     """One row per unit, in order, by one recogniser."""
-    backend = _backend(plugin, job.transcribe.recognisers)
+    backend = backends.kept(plugin, job.transcribe.recognisers)
     listens = backend.RATE == speech.RATE and plugins.ASR.load(plugin.use).LISTENS
     most = backend.chunk_seconds if isinstance(backend, ChunkedBackend) else CHUNK_SECONDS
     for chunk in chunks(units, most):
@@ -133,7 +133,7 @@ def _heard_by(plugin: Plugin, units: list[Unit], job: Job) -> Iterator[list[Tran
 
 def load(job: Job) -> None:
     """Load the model now instead of with the first chunk."""
-    _backend(job.transcribe.backend, job.transcribe.recognisers)
+    backends.kept(job.transcribe.backend, job.transcribe.recognisers)
 
 
 def failure(unit: Unit, code: str, detail: str) -> list[TranscriptRow]:
@@ -145,20 +145,6 @@ def failure(unit: Unit, code: str, detail: str) -> list[TranscriptRow]:
             "error_detail": shortened(detail),
         }
     ]
-
-
-#: The models of this worker process, by plug-in: not by its JSON, which hides secrets.
-_models: dict[Plugin, Backend] = {}
-
-
-def _backend(plugin: Plugin, chosen: Sequence[Plugin]) -> Backend:
-    """The model of a recogniser: loaded and warmed up once, then kept as long as the settings name
-    it."""
-    for other in _models.keys() - set(chosen):
-        del _models[other]
-    if plugin not in _models:
-        _models[plugin] = backends.loaded(plugin)
-    return _models[plugin]
 
 
 def _row(unit: Unit, heard: Transcript, clip: SpeechClip | None) -> TranscriptRow:

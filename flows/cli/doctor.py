@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,11 @@ from flows.settings import read
 from tasks import storage
 from tasks.base.errors import RunError
 from tasks.base.json_types import JsonObject
+from tasks.plugins import source_code
+from tasks.runs import likeness
+from tasks.settings.job import Job
+
+LONGEST_S = 600.0  # that a worker may take to load and try what a job computes with
 
 #: What its workers load: any engine.
 ENGINES: dict[str, str] | None = None
@@ -34,10 +39,12 @@ ENGINES: dict[str, str] | None = None
 @dataclass(frozen=True)
 class Places:
     """Sources that exist here, which each worker must see at the same path; and OUT, which each
-    must be able to write to. None: it is in an object store, or not asked about."""
+    must be able to write to. None: it is in an object store, or not asked about. `job`: what
+    workers are to compute there."""
 
     sources: tuple[str, ...] = ()
     out: Path | None = None
+    job: Job | None = field(default=None, compare=False)
 
 
 def checkup(settings: ClusterSettings, places: Places) -> list[Finding]:
@@ -59,6 +66,8 @@ def checkup(settings: ClusterSettings, places: Places) -> list[Finding]:
             seen = {folder: ask(os.path.exists, folder) for folder in places.sources}
             out = [_out(places.out, ask)] if places.out else []
             scheduler = _scheduler(cluster.client)
+            reporting = [a for a, answer in answers.items() if not isinstance(answer, Exception)]
+            of_job = [*_of_job(cluster.client, reporting, places.job, settings)]
     except RunError as error:
         return [Finding("workers", False, str(error))]
     finally:
@@ -81,8 +90,31 @@ def checkup(settings: ClusterSettings, places: Places) -> list[Finding]:
         doctor_checks.scheduler(scheduler, dask_config.scheduler(settings.patience)),
         *([doctor_checks.folders(seen)] if seen else []),
         *out,
+        *of_job,
     ]
     return [doctor_checks.joined(workers, wanted), *silent, *of_workers, *proven, pins, *both]
+
+
+def _of_job(
+    client: Any, workers: Sequence[str], job: Job | None, settings: ClusterSettings
+) -> Iterator[Finding]:
+    """Whether what the job computes with runs on each worker, and is the same there as here."""
+    if job is None:
+        return
+    calls = {
+        address: client.submit(doctor_facts.computing, job, workers=[address], pure=False)
+        for address in workers
+    }
+    computing: dict[str, doctor_facts.Computing] = {}
+    for address, call in calls.items():
+        try:
+            computing[address] = call.result(timeout=LONGEST_S)
+        except Exception as error:  # of the worker: whatever it is comes from there
+            yield Finding(address, False, f"it cannot say what it computes with: {error}")
+    yield doctor_checks.models(computing)
+    if settings.kind != "local":  # its workers are processes of this installation
+        ours, files = likeness.of(job), source_code.by_file(job)
+        yield doctor_checks.alike(computing, ours, files, settings.mixed)
 
 
 def _out(out: Path, ask: Callable[..., Any]) -> Finding:
@@ -123,9 +155,10 @@ def chosen(path: str | None, sets: Sequence[str]) -> tuple[ClusterSettings, Plac
         # Any source and OUT will do: only the cluster is used.
         return read(None, ["."], ".", sets).cluster, Places()
     settings = read(path, [], None, sets)
-    out = settings.job().out
+    job = settings.job()
     sources = tuple(s.path for s in settings.sources if os.path.exists(s.path))
-    return settings.cluster, Places(sources, None if storage.of(out).remote else out)
+    out = None if storage.of(job.out).remote else job.out
+    return settings.cluster, Places(sources, out, job)
 
 
 def doctor(args: argparse.Namespace, settings: ClusterSettings, places: Places) -> Exit:

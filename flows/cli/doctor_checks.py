@@ -6,19 +6,21 @@ Being pure, they can be tested on facts of faulty workers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from flows.cluster import gpus
-from flows.cluster.doctor_facts import ENGINES, Facts, versions
+from flows.cluster.doctor_facts import ENGINES, Computing, Facts, versions
 from flows.cluster.worker_counts import CPU, GPU, Needs, in_gb
 from tasks.base import memory_limits
 from tasks.base.counting import counted
 from tasks.base.json_types import JsonObject
+from tasks.runs import likeness
 from tasks.stages.spawn_check import started_afresh
 
 LEAST_FREE = 1_000_000_000
+MOST_NAMED = 3  # files whose code differs
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,52 @@ def scheduler(config: JsonObject, ours: JsonObject) -> Finding:
     ]
     good = f"{len(ours)} settings as in infra/dask.yaml"
     return _finding("scheduler", faults, good, "start it with infra/dask.yaml as DASK_CONFIG")
+
+
+def models(computing: Mapping[str, Computing]) -> Finding:
+    """What the job computes with runs on every worker, on a clip that is known to be good."""
+    faults = [
+        f"{address}: {fault}"
+        for address, own in computing.items()
+        for fault in own.rehearsal.faults
+    ]
+    longest: dict[str, float] = {}
+    for own in computing.values():
+        for name, seconds in own.rehearsal.ran:
+            longest[name] = max(seconds, longest.get(name, 0.0))
+    good = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in longest.items())
+    return Finding("engines", not faults, "; ".join(faults) or f"run on a good clip: {good}")
+
+
+def alike(
+    computing: Mapping[str, Computing],
+    ours: likeness.Likeness,
+    files: Mapping[str, str],
+    mixed: bool,
+) -> Finding:
+    """Every worker would compute the same data as this machine; `files`: hashes of code here. Who
+    would not may work where `mixed` lets it, but not with other weights."""
+    others = {
+        address: _with_files(unlike, files, own.files)
+        for address, own in computing.items()
+        if (unlike := likeness.differences(ours, own.likeness))
+    }
+    faults = [f"{address} has other {', '.join(unlike)}" for address, unlike in others.items()]
+    if mixed and faults and not any(likeness.WEIGHTS in unlike for unlike in others.values()):
+        return Finding("same data", True, f"{'; '.join(faults)}: let in by cluster.mixed")
+    good = "each worker has this code, these libraries, weights and kind of processor"
+    return _finding("same data", faults, good, "install there what is here, or cluster.mixed: true")
+
+
+def _with_files(
+    unlike: Sequence[str], ours: Mapping[str, str], theirs: Mapping[str, str]
+) -> list[str]:
+    """Differences, with the files in which code differs."""
+    names = sorted(name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name))
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    files = f" ({', '.join(names[:MOST_NAMED])}{more})"
+    of_code = (likeness.CODE, likeness.PLUGINS)
+    return [f"{what}{files}" if what in of_code and names else what for what in unlike]
 
 
 def folders(seen: Mapping[str, JsonObject]) -> Finding:

@@ -151,8 +151,8 @@ class Admission:
             if isinstance(theirs, Exception):
                 faults[address] = f"it cannot say what it computes with: {theirs}"
             elif unlike := likeness.differences(ours, cast(likeness.Likeness, theirs)):
-                faults[address] = None if computing.mixed else other_data(unlike)
-                if computing.mixed:
+                faults[address] = other_data(unlike, computing.mixed)
+                if faults[address] is None:
                     mixed.record(computing.job.out, unlike)
             else:
                 faults[address] = None
@@ -177,7 +177,15 @@ class Admission:
             return {address: answer for one in alone for address, answer in one.items()}
 
 
-def other_data(unlike: Sequence[str]) -> str:
+def other_data(unlike: Sequence[str], mixed: bool = False) -> str | None:
+    """The fault of a worker that differs in this; None if it may work where workers are `mixed`."""
+    if mixed and likeness.WEIGHTS in unlike:
+        return (
+            f"its results would lie under other names, where this run does not look, as it has "
+            f"other {likeness.WEIGHTS}; install there those of here"
+        )
+    if mixed:
+        return None
     return (
         f"other data would come of it, as it has other {', '.join(unlike)}; install there what is "
         "here, or set cluster.mixed: true"

@@ -13,13 +13,19 @@ import tempfile
 import types
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from distributed import get_worker
 
 from flows.cluster import gpus
 from flows.cluster.dask_config import DASK_CONFIG
+from flows.cluster.worker import adapted
 from flows.cluster.worker_counts import GPU
 from tasks.base.json_types import JsonObject
-from tasks.plugins import gpu
+from tasks.plugins import gpu, source_code
+from tasks.runs import likeness
+from tasks.settings.job import Job
+from tasks.stages import isolate
 from tasks.stages.spawn_check import command_line
 
 if TYPE_CHECKING:
@@ -90,6 +96,23 @@ def gather(dask_worker: Worker) -> JsonObject:
     facts["temp"], facts["temp_fault"] = _temporary()
     facts["free"] = shutil.disk_usage(facts["temp"]).free
     return facts
+
+
+class Computing(NamedTuple):
+    """What a worker would compute a job with, and how that ran on a clip that is known to be good.
+    `files`: hashes of its code by file."""
+
+    likeness: likeness.Likeness
+    files: Mapping[str, str]
+    rehearsal: isolate.Rehearsal
+
+
+def computing(job: Job) -> Computing:
+    """On a worker, as a task: it may take a minute, in which the worker has to answer others.
+    ConfigError for a model that is missing."""
+    worker = get_worker()
+    alike = likeness.of(job)
+    return Computing(alike, source_code.by_file(job), isolate.rehearse(adapted(job, worker)))
 
 
 def versions() -> dict[str, str]:

@@ -28,6 +28,7 @@ import scipy.fft
 from tasks.audio import Clip
 from tasks.base.arrays import Float32s, Float64s
 from tasks.filters import _derived as derived
+from tasks.models import registry
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
@@ -52,6 +53,10 @@ class Settings(StageSettings):
 
     min: float | None = Threshold(None, "Smallest kept, dB.")
     max: float | None = Threshold(None, "Largest kept, dB.")
+
+
+def model_bytes(settings: Settings) -> int:
+    return registry.SILERO.size
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

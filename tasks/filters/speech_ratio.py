@@ -12,6 +12,7 @@ from pydantic import Field
 
 from tasks.audio import Clip
 from tasks.filters import _derived as derived
+from tasks.models import registry
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
@@ -27,6 +28,10 @@ class Settings(StageSettings):
     )
     min: float | None = Threshold(None, "Smallest share kept.", ge=0, le=1)
     max: float | None = Threshold(None, "Largest share kept.", ge=0, le=1)
+
+
+def model_bytes(settings: Settings) -> int:
+    return registry.SILERO.size
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

@@ -1,6 +1,8 @@
-"""Loads a recogniser's model in the process that uses it."""
+"""Loads recognisers' models in the process that uses them."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from tasks.plugins import gpu
 from tasks.plugins.contracts.asr import Backend, WarmedBackend
@@ -17,3 +19,16 @@ def loaded(plugin: Plugin) -> Backend:
     if isinstance(backend, WarmedBackend):
         backend.warm()
     return backend
+
+
+#: The models of this worker process, by plug-in: not by its JSON, which hides secrets.
+_kept: dict[Plugin, Backend] = {}
+
+
+def kept(plugin: Plugin, chosen: Collection[Plugin]) -> Backend:
+    """A recogniser's model: `loaded` once, then kept as long as the settings choose it."""
+    for other in _kept.keys() - {*chosen}:
+        del _kept[other]
+    if plugin not in _kept:
+        _kept[plugin] = loaded(plugin)
+    return _kept[plugin]

@@ -23,8 +23,23 @@ def of_package() -> str:
 
 def of_own_plugins(job: Job) -> list[str]:
     """Hashes of plug-ins from outside this package, and of the modules beside them."""
+    return [_of_file(path) for path in _own_files(job)]
+
+
+def by_file(job: Job) -> dict[str, str]:
+    """Hash of each file of this package, by its path in it, and of each of `of_own_plugins`."""
+    home = Path(__file__).parents[1]
+    ours = {str(path.relative_to(home.parent)): path for path in home.rglob("*.py")}
+    named = ours | {f"{path.parent.name}/{path.name}": path for path in _own_files(job)}
+    return {name: _of_file(path) for name, path in named.items()}
+
+
+def _own_files(job: Job) -> list[Path]:
     named = [(shelf, plugin.use) for shelf, plugin in engines.chosen(job) if "." in plugin.use]
     modules = {module(shelf, use).__file__ or "" for shelf, use in named}
     homes = {Path(file).parent for file in modules - {""}}
-    files = sorted(path for home in homes for path in home.glob("*.py"))
-    return [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+    return sorted(path for home in homes for path in home.glob("*.py"))
+
+
+def _of_file(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

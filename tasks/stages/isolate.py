@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
+from itertools import pairwise
 from multiprocessing.connection import Connection
 from typing import NamedTuple, TypeVar
 
@@ -28,7 +29,7 @@ import psutil
 
 from tasks.base import environment, memory_limits
 from tasks.base.counting import counted
-from tasks.base.errors import KILLED, KilledFromOutside, RunError
+from tasks.base.errors import KILLED, KilledFromOutside, MillError, RunError
 from tasks.base.logs import log
 from tasks.base.schema import AnyRow
 from tasks.settings.job import Job
@@ -43,8 +44,6 @@ MOST_KILLED = 3  # units in a row: whatever kills them has nothing to do with th
 SPARE = 0.8  # share of the memory limit below which a unit had memory to spare
 
 Result = TypeVar("Result")
-#: Stages whose models have run on a known good clip, as this worker asked.
-_tried: set[str] = set()
 _alone: ContextVar[bool] = ContextVar("alone", default=False)
 _resigned: ContextVar[bool] = ContextVar("resigned", default=False)
 
@@ -120,6 +119,31 @@ def results(stage: str, job: Job, units: Sequence[contract.Work]) -> Iterator[Se
     yield from _failures(stage, deaths, job)
 
 
+class Rehearsal(NamedTuple):
+    """What ran on a known good clip, each with its seconds; and sentences about what does not."""
+
+    ran: tuple[tuple[str, float], ...]
+    faults: tuple[str, ...]
+
+
+def rehearse(job: Job) -> Rehearsal:
+    """Run whatever the job computes with on a clip that is known to be good, in processes apart:
+    for each stage, to the first that crashes or fails."""
+    ran: list[tuple[str, float]] = []
+    faults: list[str] = []
+    for stage in ("probe", *contract.PER_SHARD):
+        with _Child(stage, job, None) as child:
+            try:
+                code, detail = child.begin()
+            except MillError as error:
+                code, detail = None, str(error)
+            if code or detail:
+                faults.append(f"{stage}: {detail}" if code else detail)
+            spans = zip(child.trials, pairwise(child.began), strict=False)
+            ran += [(trial.name, end - begin) for trial, (begin, end) in spans]
+    return Rehearsal(tuple(ran), tuple(faults))
+
+
 def _failures(stage: str, deaths: Sequence[_Death], job: Job) -> Iterator[Sequence[AnyRow]]:
     """The rows of units that were killed one after another, and not the next one. A single one with
     memory to spare is to blame itself."""
@@ -145,13 +169,16 @@ def _again_and_again(stage: str, deaths: Sequence[_Death]) -> str:
 
 
 class _Child:
-    """One disposable process that works through units in order."""
+    """One disposable process that works through units in order. None: it tries what any unit of
+    the stage may need, and ends."""
 
-    def __init__(self, stage: str, job: Job, units: Sequence[contract.Work]) -> None:
+    def __init__(self, stage: str, job: Job, units: Sequence[contract.Work] | None) -> None:
         self.job = job
         self.stage = stage
         self.ready = False
-        self.trying = ""  # what it runs on a known good clip
+        self.trials = known_good.untried(stage, job, units)
+        self.trying: known_good.Trial | None = None  # what it runs on a known good clip
+        self.began: list[float] = []  # when it began each of them, and ended (monotonic s)
         self.peak = 0  # bytes of resident memory, as seen every POLL
         self._kills = memory_limits.kills()
         reading, writing = os.pipe()
@@ -168,30 +195,39 @@ class _Child:
         assert self.process.stdin
         # A broken pipe: it died at once, which `next` notices, and names the first unit.
         with suppress(BrokenPipeError), self.process.stdin as task:
-            pickle.dump((stage, job, units, stage not in _tried), task)
+            pickle.dump((stage, job, units, [trial.key for trial in self.trials]), task)
 
     def next(self) -> tuple[Sequence[AnyRow], str | None, str]:
         """(rows, None, "") or ([], code, detail) of the next unit."""
-        while not self.ready:  # the start of the interpreter is not counted against the first unit
-            answer, code, detail = self._answer(max(START, self.job.item_timeout))
-            if code == "crashed" and self.trying:
-                how = ended(self.process.returncode)
-                raise RunError(
-                    f"{self.trying} crashes on a clip that is known to be good ({how}), so no item "
-                    "is to blame: what it is made of does not run on this machine, or is damaged; "
-                    "install it again, or choose another one"
-                )
+        if not self.ready:  # the start of the interpreter is not counted against the first unit
+            code, detail = self.begin()
             if code:
                 return [], code, detail
-            self.ready = not isinstance(answer, str)
-            self.trying = answer if isinstance(answer, str) else ""
-            if self.ready:
-                _tried.add(self.stage)
         rows, code, detail = self._answer(self.job.item_timeout)
-        assert not isinstance(rows, str)
+        assert not isinstance(rows, int)
         return rows, code, detail
 
-    def _answer(self, seconds: float) -> tuple[Sequence[AnyRow] | str, str | None, str]:
+    def begin(self) -> tuple[str | None, str]:
+        """Wait until it has tried what the stage computes with. (None, ""), or how it ended before
+        it tried anything or by a kill; RunError when what it tried ended it."""
+        while not self.ready:
+            answer, code, detail = self._answer(max(START, self.job.item_timeout))
+            if code and self.trying and code != KILLED:
+                if code == "crashed":
+                    detail = ended(self.process.returncode)
+                fate = "crashes" if code == "crashed" else "does not end"
+                raise RunError(known_good.blamed(self.trying, fate, detail))
+            if code:
+                return code, detail
+            self.began.append(time.monotonic())
+            if isinstance(answer, int):
+                self.trying = self.trials[answer]
+            else:
+                self.ready = True
+                known_good.passed(self.trials)
+        return None, ""
+
+    def _answer(self, seconds: float) -> tuple[Sequence[AnyRow] | int, str | None, str]:
         deadline = time.monotonic() + seconds
         while not self.answers.poll(POLL):
             if time.monotonic() > deadline:
@@ -242,14 +278,18 @@ def main() -> None:
     spawn_check.die_first(spawn_check.OF_ISOLATED)
     answers = Connection(os.dup(1), readable=False)
     os.dup2(2, 1)  # a library's output must not end up between the answers
-    stage, job, units, first = pickle.load(sys.stdin.buffer)
+    stage, job, units, wanted = pickle.load(sys.stdin.buffer)
     module = contract.worker(stage)
-    for name, trial in known_good.trials(stage, job) if first else ():
-        answers.send(name)
-        with suppress(Exception):  # whatever it raises, an item says better
-            trial()
+    untried = {trial.key: trial for trial in known_good.untried(stage, job, units)}
+    for number, key in enumerate(wanted):
+        answers.send(number)
+        try:
+            known_good.attempt(untried[key])
+        except Exception as error:  # the parent raises it
+            answers.send_bytes(_pickled(error))
+            return
     answers.send([])
-    for unit in units:
+    for unit in units or ():
         try:
             answer: Sequence[AnyRow] | BaseException = next(iter(module.compute([unit], job)))
         except Exception as error:  # our bug, or a damaged blob: the parent raises it

@@ -1,63 +1,226 @@
 """Runs what a stage computes with on a clip that any of it can take.
 
-What kills the process there is broken on this machine, and no item is to blame."""
+What crashes, fails or hangs there does not run on this machine, and no item is to blame. A worker
+tries each model once, before its first item; a process that isolates items tries everything.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from tasks import plugins
 from tasks.audio import Clip
-from tasks.base.arrays import Float32s
+from tasks.base.arrays import RATE, Float32s
+from tasks.base.errors import ItemError, MillError, RunError
+from tasks.base.logs import log
 from tasks.plugins import backends
-from tasks.plugins.contracts.asr import SpeechClip
-from tasks.settings import Plugin
+from tasks.plugins.contracts.asr import Backend, SpeechClip
+from tasks.plugins.contracts.base import LoadedPlugin
+from tasks.plugins.contracts.enhance import EnhancerPlugin
+from tasks.settings import Plugin, StageSettings
 from tasks.settings.job import Job
+from tasks.settings.servers import ServerSettings
+from tasks.shard_store import enhanced
 from tasks.stages import measuring
+from tasks.stages.asr_units import Unit
+from tasks.stages.contract import Work
 
-RATE, SECONDS = 16000, 1.37  # s: no length that an item is likely to have
-Trial = tuple[str, Callable[[], object]]
+SECONDS = 1.87  # s: no length that an item is likely to have
+REPEATED = 3  # times: a voice long enough for a diarizer
+Key = tuple[str, Plugin | None]
+Heard = TypeVar("Heard", covariant=True)
 
 
-def trials(stage: str, job: Job) -> Iterator[Trial]:
-    """What the stage computes with, by its name for people, and a call that runs it."""
-    if stage == "filter":
-        segmenter, settings = plugins.SEGMENTERS.resolve(job.filter.segmenter)
-        if segmenter.hears(settings) is None:
-            cut = partial(_cut, lambda: segmenter.start(settings, RATE, ()))
-            yield f"the segmenter {job.filter.segmenter.use}", cut
-        for step in measuring.steps(job.filter.filters):
-            if not step.after_all:
-                clip = Clip.of(sound(RATE), RATE, SECONDS)
-                yield f"the filter {step.plugin.use}", partial(step.measure, clip, step.settings)
+class Listener(Protocol[Heard]):
+    """A segmenter or a diarizer."""
+
+    def push(self, block: Float32s) -> object: ...
+    def finish(self) -> Heard: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A plug-in by its name for people, and a call that runs it. `model`: it computes with one;
+    `libraries`: those that it imports when it is first used."""
+
+    name: str
+    plugin: Plugin | None
+    run: Callable[[], object]
+    model: bool
+    libraries: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        return self.name, self.plugin
+
+
+#: What has run in this process, or in one that it started.
+_passed: set[Key] = set()
+
+
+def check(stage: str, job: Job, units: Sequence[Work]) -> None:
+    """Try each model that the stage needs for these units and that was not tried in this process.
+    RunError that names the one that fails."""
+    for trial in trials(stage, job, units):
+        if trial.model and trial.key not in _passed:
+            attempt(trial)
+            _passed.add(trial.key)
+
+
+def attempt(trial: Trial) -> None:
+    """Run it. RunError if a model raises what no clip of speech is a reason for."""
+    if not trial.model:
+        with suppress(Exception):  # of code that gets clips alone: an item says it better
+            trial.run()
+        return
+    try:
+        trial.run()
+    except ItemError:  # it may refuse a clip, this one too
+        pass
+    except (MillError, MemoryError):
+        raise
+    except Exception as error:  # of any library
+        raise RunError(blamed(trial, "fails", f"{type(error).__name__}: {error}")) from error
+
+
+def blamed(trial: Trial, fate: str, how: str) -> str:
+    """A sentence about one that crashes or fails."""
+    made_of = f" ({', '.join(trial.libraries)})" if trial.libraries else ""
+    return (
+        f"{trial.name} {fate} on a clip that is known to be good ({how}), so no item is to blame: "
+        f"what it is made of{made_of} does not run on {platform.node()}, or is damaged; install "
+        "it again, or choose another one"
+    )
+
+
+def untried(stage: str, job: Job, units: Sequence[Work] | None) -> list[Trial]:
+    """All trials of a stage that have not passed."""
+    return [trial for trial in trials(stage, job, units) if trial.key not in _passed]
+
+
+def passed(done: Sequence[Trial]) -> None:
+    """Another process of this machine has run them."""
+    _passed.update(trial.key for trial in done)
+
+
+def trials(stage: str, job: Job, units: Sequence[Work] | None = None) -> Iterator[Trial]:
+    """What the stage computes with; `units`: only what these need. Servers are not asked."""
+    if stage == "probe":
+        if any(source.options.get("channels") == "auto" for source in job.sources):
+            from tasks import speech  # as below: the process of a run has no use for it
+
+            yield Trial("the voice detector", None, partial(speech.spans, sound(RATE)), True)
+    elif stage == "filter":
+        yield from _of_filter(job)
     elif stage == "resample":
-        resampler, chosen = plugins.RESAMPLERS.resolve(job.resample.resampler)
-        convert = partial(resampler.resample, sound(44100), 44100, job.resample.rate, chosen)
-        yield f"the resampler {job.resample.resampler.use}", convert
+        yield from _of_resample(job)
     elif stage == "transcribe":
-        for plugin in job.transcribe.recognisers:
-            yield f"the recogniser {plugin.use}", partial(_hear, plugin)
+        chosen = job.transcribe.recognisers
+        needed = range(len(chosen)) if units is None else _recognisers(units)
+        for number in needed:
+            yield from _recogniser(chosen[number], partial(backends.kept, chosen[number], chosen))
 
 
 def sound(rate: int) -> Float32s:
-    """Noise in syllables, float32 [SECONDS * rate], the same each time."""
-    count = round(SECONDS * rate)
-    noise = np.random.default_rng(0).standard_normal(count).clip(-3, 3)
-    syllables = 0.35 + 0.3 * np.sin(2 * np.pi * 4 * np.arange(count) / rate)
-    samples: Float32s = (0.15 * syllables * noise).astype(np.float32)
+    """A hoarse voice, in syllables: float32 [SECONDS * rate], the same each time."""
+    time = np.arange(round(SECONDS * rate)) / rate
+    noise = np.random.default_rng(0).standard_normal(len(time)).clip(-3, 3)
+    pitch = 120 + 15 * np.sin(2 * np.pi * 1.3 * time)
+    buzz = sum(
+        np.exp(-(((n * 120 - 600) / 700) ** 2)) * np.sin(2 * np.pi * n * np.cumsum(pitch) / rate)
+        for n in range(1, 25)
+    )
+    syllables = 0.35 + 0.3 * np.sin(2 * np.pi * 4 * time)
+    samples: Float32s = (syllables * (0.2 * buzz + 0.02 * noise)).astype(np.float32)
     return samples
 
 
-def _cut(start: Callable[[], plugins.contracts.segmenters.Segmenter]) -> None:
-    segmenter = start()
-    segmenter.push(sound(RATE)[:, None])
-    segmenter.finish()
+def _of_filter(job: Job) -> Iterator[Trial]:
+    segmenter, settings = plugins.SEGMENTERS.resolve(job.filter.segmenter)
+    hears = segmenter.hears(settings)
+    if hears is not None:
+        from tasks.stages import whole_transcript
+
+        yield from _recogniser(hears, partial(whole_transcript.backend_of, hears))
+    else:
+        cut = partial(pushed, lambda: segmenter.start(settings, RATE, ()))
+        yield _trial("segmenter", job.filter.segmenter, segmenter, settings, cut)
+    if job.speakers.use != "none":
+        diarizer, of_turns = plugins.DIARIZERS.resolve(job.speakers)
+        turns = partial(pushed, lambda: diarizer.start(of_turns, RATE, ()))
+        yield _trial("diarizer", job.speakers, diarizer, of_turns, turns)
+    for step in measuring.steps(job.filter.all_filters):
+        if not step.after_all:
+            yield _filter(step.plugin)
 
 
-def _hear(plugin: Plugin) -> None:
-    backend = backends.loaded(plugin)
-    if backend.RATE is not None:
-        list(backend.transcribe([SpeechClip(sound(backend.RATE))]))
+def _of_resample(job: Job) -> Iterator[Trial]:
+    resampler, chosen = plugins.RESAMPLERS.resolve(job.resample.resampler)
+    convert = partial(resampler.resample, sound(44100), 44100, job.resample.rate, chosen)
+    yield _trial("resampler", job.resample.resampler, resampler, chosen, convert)
+    if job.enhance.use != "none":
+        enhancer, settings = plugins.ENHANCE.resolve(job.enhance)
+        yield _trial(
+            "enhancer", job.enhance, enhancer, settings, lambda: _enhance(enhancer, settings)
+        )
+        yield _filter(enhanced.scorer(job))
+
+
+def _recognisers(units: Sequence[Work]) -> list[int]:
+    """Numbers of the recognisers that hear these units."""
+    heard = {unit.backend for unit in units if isinstance(unit, Unit) and unit.request is None}
+    return sorted(heard)
+
+
+def _recogniser(plugin: Plugin, load: Callable[[], Backend]) -> Iterator[Trial]:
+    module, settings = plugins.ASR.resolve(plugin)
+    if module.Backend.RATE is not None and not isinstance(settings, ServerSettings):
+        hear = partial(_hear, plugin, load)
+        yield _trial("recogniser", plugin, module, settings, hear, module.LISTENS)
+
+
+def _filter(plugin: Plugin) -> Trial:
+    module, settings = plugins.FILTERS.resolve(plugin)
+    clip = Clip.of(sound(RATE), RATE, SECONDS)
+    return _trial("filter", plugin, module, settings, partial(module.measure, clip, settings))
+
+
+def _trial(
+    kind: str,
+    chosen: Plugin,
+    module: LoadedPlugin,
+    settings: StageSettings,
+    run: Callable[[], object],
+    listens: bool = False,
+) -> Trial:
+    model = listens or bool(module.identity(settings) or module.model_bytes(settings))
+    return Trial(f"the {kind} {chosen.use}", chosen, run, model, tuple(module.ENGINES))
+
+
+def pushed(start: Callable[[], Listener[Heard]]) -> Heard:
+    """What one that was just started makes of the end of the sound."""
+    listener = start()
+    listener.push(np.tile(sound(RATE), REPEATED)[:, None])
+    return listener.finish()
+
+
+def _enhance(enhancer: EnhancerPlugin, settings: StageSettings) -> None:
+    stream = enhancer.start(settings)
+    stream.push(sound(enhancer.RATE))
+    stream.finish()
+
+
+def _hear(plugin: Plugin, load: Callable[[], Backend]) -> None:
+    backend = load()
+    (heard,) = backend.transcribe([SpeechClip(sound(backend.RATE or RATE))])
+    if heard.error:
+        log.warning(
+            "the recogniser %s refuses a clip that is known to be good: %s", plugin.use, heard.error
+        )

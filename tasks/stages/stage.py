@@ -103,7 +103,7 @@ def _round(stage: str, job: Job, shard: str, isolate: bool, progress: Progress |
         units, reused = module.todo(view_of(job, shard, manifest.repair_results, again=True))
     if progress:
         progress.ahead(sum(unit.seconds for unit in units))
-    load = _load(module, job) if units and not isolate else 0.0
+    load = _load(stage, module, units, job) if units and not isolate else 0.0
     results = _results(stage, module, units, job, isolate)
     seconds = 0.0
     clock = Clock(stage)
@@ -130,10 +130,13 @@ def _round(stage: str, job: Job, shard: str, isolate: bool, progress: Progress |
     return Done(stage, shard, computed, reused, seconds, wall, load, spent)
 
 
-def _load(module: Stage[Unit], job: Job) -> float:
-    """Seconds that loading the stage's model took."""
+def _load(stage: str, module: Stage[Unit], units: list[Unit], job: Job) -> float:
+    """Seconds that loading the stage's models took, and trying each once."""
+    from tasks.stages import known_good
+
     began = time.monotonic()
     module.load(job)
+    known_good.check(stage, job, units)
     return time.monotonic() - began
 
 

@@ -51,7 +51,7 @@ def heard(
     """Everything that the recogniser hears in a recording; `emitting`: its emissions, no words.
     ItemError when it cannot be decoded to its end, or when the recogniser gives no times of words.
     """
-    backend = _backend(recogniser)
+    backend = backend_of(recogniser)
     if emitting:
         return _emitted(locator, backend, recogniser, language, limits)
     words: list[TimedWord] = []
@@ -184,4 +184,4 @@ def _batches(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
 
 
 #: The model of this worker process for whole recordings.
-_backend = lru_cache(maxsize=1)(backends.loaded)
+backend_of = lru_cache(maxsize=1)(backends.loaded)

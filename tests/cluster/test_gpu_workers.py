@@ -189,8 +189,8 @@ def test_stages_run_where_they_belong_and_overlap(
     # The culprit crashes two workers, and then a disposable process of a third: all pinned.
     crashed = [line for line in begun if abs(line["seconds"] - culprit) < 0.01]
     assert (len(crashed), len(heard)) == (3, count - 1)
-    # That process first heard a clip that is known to be good, to tell a broken recogniser.
-    assert [line["pid"] for line in tried if line["ended"]] == [crashed[-1]["pid"]]
+    # Each process first heard a clip that is known to be good, to tell a broken recogniser.
+    assert {line["pid"] for line in begun} <= {line["pid"] for line in tried if line["ended"]}
     assert {line["visible"] for line in crashed} <= DEVICES
     assert crashed[-1]["parent"] in {
         worker["pid"] for worker in cluster.client.run(on_worker.look).values()

@@ -95,6 +95,14 @@ def test_who_computes_other_data_gets_no_work(tmp_path: Path) -> None:
     assert let.of(["a", "b", "c", "d"]) == ["a", "b"]
     assert mixed.recorded(job.out) == [f"numpy 1 (here {ours['numpy']})"]
 
+    # What it stores would never be found: its recipes are other ones.
+    weights = Client(a=ours, b={**ours, likeness.WEIGHTS: "other"})
+    let = Admission(weights, None, Computing(job, mixed=True))
+    assert let.of(["a", "b"]) == ["a"]
+    (told,) = let.refused(["a", "b"])
+    assert told.startswith("b: its results would lie under other names, where this run does not")
+    assert "weights" not in str(mixed.recorded(job.out))
+
 
 def test_what_was_mixed_is_kept(tmp_path: Path) -> None:
     assert mixed.recorded(tmp_path) == []

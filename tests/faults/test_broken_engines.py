@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,14 @@ import pytest
 
 from flows.cli import doctor
 from flows.cluster.settings import ClusterSettings
+from tasks import pipeline
 from tasks.base.errors import RunError
+from tasks.plugins import DIARIZERS
 from tasks.runs import libraries
+from tasks.settings import Plugin
+from tasks.settings.transcribe import TranscribeSettings
 from tasks.stages import isolate, known_good
+from tasks.stages.asr_units import Unit
 from tasks.stages.spawn_check import ended
 from tests.faults.command import Site
 from tests.helpers import corpus
@@ -57,14 +64,25 @@ def test_doctor_names_the_library(
     assert finding["detail"].startswith(NAMED)
 
 
-#: Of a recogniser and of a filter that die whatever they get, and when.
+def recogniser(name: str, how: str, seconds: float = 0) -> dict[str, Any]:
+    """Settings of one that misbehaves on clips of this length, or on all."""
+    return {"transcribe": {"backend": {"use": name, "how": how, "seconds": seconds}}}
+
+
+def measuring(name: str, how: str) -> dict[str, Any]:
+    return {"filter": {"filters": [{"use": name, "how": how, "seconds": 0}]}}
+
+
+#: Recognisers and filters, with models and without, that die whatever they get.
 BROKEN: dict[str, dict[str, Any]] = {
-    "the recogniser tests.plugins.poison_asr": {
-        "transcribe": {"backend": {"use": "tests.plugins.poison_asr", "how": "segv", "seconds": 0}}
-    },
-    "the filter tests.plugins.poison": {
-        "filter": {"filters": [{"use": "tests.plugins.poison", "how": "segv", "seconds": 0}]}
-    },
+    "the recogniser tests.plugins.poison_asr": recogniser("tests.plugins.poison_asr", "segv"),
+    "the recogniser tests.plugins.poison_model": recogniser("tests.plugins.poison_model", "segv"),
+    "the filter tests.plugins.poison": measuring("tests.plugins.poison", "segv"),
+    "the filter tests.plugins.poison_weights": measuring("tests.plugins.poison_weights", "segv"),
+}
+FAILING = {
+    "the recogniser tests.plugins.poison_model": recogniser("tests.plugins.poison_model", "bug"),
+    "the filter tests.plugins.poison_weights": measuring("tests.plugins.poison_weights", "bug"),
 }
 
 
@@ -82,31 +100,109 @@ def test_a_model_that_crashes_on_a_good_clip_blames_no_item(bare: Site, name: st
     assert mended.result["recordings"] == {"in": 3, "failed": 0}
 
 
+@pytest.mark.parametrize("name", FAILING)
+def test_a_model_that_fails_on_a_good_clip_blames_no_item(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Not even one that gives each item an error of its own."""
+    monkeypatch.setattr(known_good, "_passed", set())
+    corpus.make(tmp_path / "in", 2)
+    job = corpus.job(tmp_path, out=tmp_path / "out", **FAILING[name])
+    with pytest.raises(RunError) as told:
+        pipeline.run_here(job)
+    assert str(told.value).startswith(
+        f"{name} fails on a clip that is known to be good (ValueError: our own bug), so no item is"
+    )
+    assert not list((tmp_path / "out").glob("manifests/transcribe/*"))
+
+
+def test_a_model_is_tried_once_a_process_and_nothing_else_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+    monkeypatch.setattr(known_good, "_passed", set())
+    monkeypatch.setattr(known_good, "attempt", lambda trial: tried.append(trial.name))
+    corpus.make(tmp_path / "in", 2)
+    plain = corpus.job(tmp_path, out=tmp_path / "plain", shard={"hours": 1e-5})
+    pipeline.run_here(plain)
+    assert tried == []
+    poisoned = recogniser("tests.plugins.poison_model", "nothing")
+    job = corpus.job(tmp_path, out=tmp_path / "out", shard={"hours": 1e-5}, **poisoned)
+    pipeline.run_here(job)
+    pipeline.run_here(job)
+    assert tried == ["the recogniser tests.plugins.poison_model"]
+
+
 def test_what_a_stage_is_tried_with(tmp_path: Path) -> None:
     job = corpus.job(tmp_path)
     for stage, count in (("filter", 3), ("resample", 1), ("transcribe", 1), ("probe", 0)):
         trials = [*known_good.trials(stage, job)]
         assert len(trials) == count
-        for _, trial in trials:
-            trial()
+        assert not any(trial.model for trial in trials)
+        for trial in trials:
+            trial.run()
 
 
-def test_a_worker_tries_a_stage_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_that_has_a_model_is_tried(tmp_path: Path) -> None:
     job = corpus.job(
-        tmp_path, transcribe=BROKEN["the recogniser tests.plugins.poison_asr"]["transcribe"]
-    )
-    monkeypatch.setattr(isolate, "_tried", set())
-    unit: Any = Named("u")
-    with pytest.raises(RunError, match="is known to be good"):
-        next(isolate.results("transcribe", job, [unit]))
-    monkeypatch.setattr(isolate, "_tried", {"transcribe"})
-    with isolate._Child("transcribe", job, []) as child:
-        assert child.next()[1] == "crashed", "it has no unit, and ended"
-        assert child.trying == ""
+        tmp_path,
+        sources=({"kind": "folder", "path": str(tmp_path), "channels": "auto"},),
+        filter={"segmenter": {"use": "vad"}, "filters": [
+            {"use": "snr"}, {"use": "dnsmos"}, {"use": "speaker_purity"}, {"use": "duration"},
+        ]},
+    )  # fmt: skip
+    heard = [{"use": "moonshine"}, {"use": "fake"}, {"use": "openai_api"}]
+    job = replace(
+        job, speakers=Plugin(use="segments"), enhance=Plugin(use="gtcrn"),
+        transcribe=TranscribeSettings.model_validate({"backends": heard}),
+    )  # fmt: skip
+    models = {
+        stage: [trial.name for trial in known_good.trials(stage, job) if trial.model]
+        for stage in ("probe", "filter", "resample", "transcribe")
+    }
+    assert models == {
+        "probe": ["the voice detector"],
+        "filter": [
+            "the segmenter vad", "the diarizer segments", "the filter snr", "the filter dnsmos",
+            "the filter speaker_purity",
+        ],
+        "resample": ["the enhancer gtcrn", "the filter dnsmos"],
+        "transcribe": ["the recogniser moonshine"],
+    }  # fmt: skip
 
 
-class Named:
-    """A unit that is never computed."""
+def test_the_voice_is_one_to_a_diarizer() -> None:
+    """So that its embedding runs, too."""
+    diarizer = DIARIZERS.load("segments")
+    (turn,) = known_good.pushed(lambda: diarizer.start(diarizer.Settings(), 16000, ()))
+    assert turn.voice
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+
+def test_what_hangs_or_takes_all_memory_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_good, "_passed", set())
+    monkeypatch.setattr(isolate, "START", 8.0)
+    pcm: Any = {"recording": "c/r00.wav"}
+    unit = Unit("a", pcm, "shard-000000", None, None)
+    for how, words in ("hang", "no result within"), ("memory", "its process grew beyond"):
+        job = corpus.job(
+            tmp_path, item_timeout=5.0, memory_limit=600 << 20,
+            **recogniser("tests.plugins.poison_model", how),
+        )  # fmt: skip
+        sentence = f"does not end on a clip that is known to be good ({words}"
+        with pytest.raises(RunError, match=re.escape(sentence)):
+            next(isolate.results("transcribe", job, [unit]))
+
+
+def test_a_rehearsal_says_what_ran_and_what_did_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_good, "_passed", set())
+    job = corpus.job(tmp_path, **BROKEN["the recogniser tests.plugins.poison_model"])
+    ran, faults = isolate.rehearse(job)
+    assert [name for name, _ in ran] == [
+        *(trial.name for stage in ("filter", "resample") for trial in known_good.trials(stage, job))
+    ]
+    (fault,) = faults
+    assert "poison_model crashes on a clip that is known to be good (signal 11 (SIGSEGV))" in fault

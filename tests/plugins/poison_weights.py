@@ -1,0 +1,26 @@
+"""`poison` as a filter with a model: workers try it before their first clip."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tasks.audio import Clip
+from tasks.settings import THRESHOLD
+from tests.plugins import poison
+
+VERSION = 1
+COLUMNS = {"poison_weights": ("1", "twice the length")}
+
+
+class Settings(poison.Settings):
+    max: float | None = Field(None, json_schema_extra=THRESHOLD)
+
+
+def identity(settings: Settings) -> str:
+    return "weights"
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    if settings.seconds == 0:
+        poison.harm(settings.how)
+    return {"poison_weights": 2 * clip.seconds}

@@ -23,10 +23,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str] | None) -> int:
+    from flows.cli import process_setup
+
     try:
-        from flows.cli.command_line import main as command
-    except KeyboardInterrupt:  # before anything has begun
+        with process_setup.ended_at_once():
+            from flows.cli.command_line import main as command
+        code = command(argv)
+    except KeyboardInterrupt:  # before the command has begun, or when it has ended
         from flows.cli.printing import Exit
 
-        return Exit.INTERRUPTED
-    return command(argv)
+        code = Exit.INTERRUPTED
+    # Where an interrupt came while a library executed a string, as it does for a class that it
+    # makes, `python -m` would end by SIGINT in place of this code; executing one forgets that.
+    exec("")
+    return code

@@ -134,6 +134,7 @@ def _run(args: argparse.Namespace, heard: process_setup.Heard, is_own_process: b
 
 
 def _interrupted(args: argparse.Namespace, heard: process_setup.Heard) -> Exit:
+    heard.over = True
     return _fail(args, INTERRUPTED, Exit.TERMINATED if heard.terminated else Exit.INTERRUPTED)
 
 

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import weakref
 from _thread import interrupt_main
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -78,19 +79,52 @@ def _into_nothing(descriptor: int) -> None:
     os.close(nothing)
 
 
+@contextmanager
+def ended_at_once() -> Iterator[None]:
+    """Within, which is where only modules are imported, Ctrl-C ends this process without another
+    word: there is nothing to clean up, and a library in C that is interrupted while it is loaded
+    may crash. Does nothing where somebody else decides what Ctrl-C does."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda number, frame: os._exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @dataclass
 class Heard:
-    """Which signal interrupted the command."""
+    """Which signal interrupted the command, and whether it has ended."""
 
     terminated: bool = False  # by SIGTERM, not by Ctrl-C
+    over: bool = False
+
+    def again(self, number: int) -> None:
+        """Interrupt the main thread a moment later, unless the command has ended by then."""
+        later = threading.Timer(AGAIN_SECONDS, self._unless_over, [number])
+        later.daemon = True
+        later.start()
+
+    def _unless_over(self, number: int) -> None:
+        if not self.over:
+            interrupt_main(number)
+
+
+class _KeyboardInterrupt(KeyboardInterrupt):
+    """One whose end is noticed: Python's own has no weak references."""
 
 
 @contextmanager
 def interrupts_heard() -> Iterator[Heard]:
     """Within, both raise KeyboardInterrupt in the main thread, where this must be called."""
     heard = Heard()
-    with _by_sigterm(heard), _never_lost(heard):
-        yield heard
+    with _by_signals(heard), _never_told(heard):
+        try:
+            yield heard
+        finally:
+            heard.over = True
 
 
 def was_interrupt(error: BaseException) -> bool:
@@ -105,37 +139,45 @@ def was_interrupt(error: BaseException) -> bool:
 
 
 @contextmanager
-def _by_sigterm(heard: Heard) -> Iterator[None]:
-    """SIGTERM ends a command as Ctrl-C does, also where SIGINT is ignored (`nohup … &`)."""
+def _by_signals(heard: Heard) -> Iterator[None]:
+    """SIGTERM ends a command as Ctrl-C does, also where SIGINT is ignored (`nohup … &`).
+
+    Either is raised again where it was lost. Python drops what comes in a finalizer or in a
+    callback of the garbage collector (distributed has one, and importing Prefect calls it often),
+    and some libraries have an `except:` around what they import. The exception's own end tells:
+    until the command ends, whoever handles it holds it.
+    """
 
     def interrupt(number: int, frame: object) -> None:
-        heard.terminated = True
-        raise KeyboardInterrupt
+        heard.terminated = number == signal.SIGTERM
+        error = _KeyboardInterrupt()
+        weakref.finalize(error, heard.again, number).atexit = False
+        try:
+            raise error
+        finally:
+            del error  # else its traceback, which has this frame, would hold it
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    numbers = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        numbers.append(signal.SIGINT)
+    before = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
-def _never_lost(heard: Heard) -> Iterator[None]:
-    """An interrupt that Python drops is raised again a moment later.
-
-    It drops one that comes in a finalizer or in a callback of the garbage collector; distributed
-    has such a callback, and importing Prefect calls it often.
-    """
+def _never_told(heard: Heard) -> Iterator[None]:
+    """An interrupt that Python drops is not printed; Python's own is raised again."""
     before = sys.unraisablehook
 
     def hook(unraisable: UnraisableHookArgs) -> None:
-        if unraisable.exc_type is not KeyboardInterrupt:
+        if unraisable.exc_type is KeyboardInterrupt:
+            heard.again(signal.SIGINT)
+        elif unraisable.exc_type is not _KeyboardInterrupt:
             before(unraisable)
-            return
-        number = signal.SIGTERM if heard.terminated else signal.SIGINT
-        again = threading.Timer(AGAIN_SECONDS, interrupt_main, [number])
-        again.daemon = True
-        again.start()
 
     sys.unraisablehook = hook
     try:

@@ -47,6 +47,7 @@ from tasks.settings.job import Job
 if TYPE_CHECKING:
     from distributed import Security
 
+SOON_S = 0.3  # s in which a start that is almost done ends
 CLOSE_S = 5.0  # s that the end waits for a start that goes on in another thread
 THREADS, OWN_THREADS = 8, 12  # that a worker starts, and that its cluster starts here
 
@@ -90,6 +91,7 @@ class Cluster:
         self._placement: Placement | None = None
         self._open = ExitStack()  # undone when the workers have ended
         self._closing = threading.Event()
+        self._starting = local.Starting()
         self._failure: RunError | None = None  # of the start, which is not tried twice
         self._upkeep: Upkeep | None = None
         self._demand: Callable[[], int] = lambda: 0
@@ -220,7 +222,10 @@ class Cluster:
     def close(self) -> None:
         """End all workers within seconds, whatever they do, and remove their files. Idempotent."""
         self._closing.set()  # ends a wait for workers, which holds the lock
-        if self._lock.acquire(timeout=CLOSE_S):
+        if not (free := self._lock.acquire(timeout=SOON_S)):
+            self._starting.abandon()  # its workers are being started, in another thread
+            free = self._lock.acquire(timeout=CLOSE_S)
+        if free:
             try:
                 self._end()
             finally:
@@ -329,6 +334,7 @@ class Cluster:
             security,
             self.settings.dashboard,
             self._engines,
+            self._starting,
         )
         return self._cluster
 

@@ -72,13 +72,31 @@ def _key_file(path: Path, content: bytes) -> str:
     return str(path)
 
 
+class Starting:
+    """The start of a local cluster, which another thread may end. `before`: the clusters that this
+    process had, so that the new one is known; None: it has not begun."""
+
+    def __init__(self) -> None:
+        self.before: set[SpecCluster] | None = None
+        self.abandoned = False
+
+    def abandon(self) -> None:
+        self.abandoned = True
+        if self.before is not None:
+            from distributed import SpecCluster
+
+            cluster_class: Any = SpecCluster  # untyped
+            abandon(set(cluster_class._instances) - self.before)
+
+
 def start(
     fleet: Fleet,
     memory: int,
     folder: Path,
     security: Security | None,
     dashboard: bool,
-    engines: Mapping[str, str] | None = None,
+    engines: Mapping[str, str] | None,
+    starting: Starting,
 ) -> SpecCluster:
     """A `distributed.SpecCluster` on the loopback. `memory`: bytes per worker; `engines`: what
     workers load. RunError where that kills them.
@@ -101,7 +119,7 @@ def start(
     scheduler = {"cls": kind, "options": {**both, **pages}}
     workers = specs(fleet, **both, nthreads=1, worker_class=nodes.Worker, memory_limit=memory)
     cluster_class: Any = distributed.SpecCluster  # untyped
-    before = set(cluster_class._instances)
+    starting.before = set(cluster_class._instances)
     for tries in reversed(range(STARTS)):
         try:
             cluster: SpecCluster = cluster_class(
@@ -109,13 +127,13 @@ def start(
             )
             return cluster
         except RuntimeError as error:
-            if not tries or str(root(error)) != KILLED:
+            if starting.abandoned or not tries or str(root(error)) != KILLED:
                 raise
             if why := libraries.fatal(engines):
                 raise RunError(why) from None
             log.warning("a worker was killed while it started; all workers start again")
         except BaseException:  # an interrupt: only Dask's own list knows what has started
-            abandon(set(cluster_class._instances) - before)
+            starting.abandon()
             raise
     raise AssertionError("unreachable")
 

@@ -8,13 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 from pydantic import BaseModel, model_serializer
 
 from flows import cli
-from flows.cli import process_setup, queries
+from flows.cli import command_line, process_setup, queries
 from tests.helpers.signals import interruptible, uninterruptible
 
 
@@ -55,6 +55,39 @@ def test_an_interrupt_during_a_garbage_collection_ends_the_work(number: signal.S
     assert sys.unraisablehook is before
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_that_a_library_swallows_comes_again(number: signal.Signals) -> None:
+    def swallowing() -> None:
+        with suppress(BaseException):  # `try: import … except: pass`
+            signal.raise_signal(number)
+        long_work()
+
+    with (
+        interruptible(),
+        process_setup.interrupts_heard() as heard,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        swallowing()
+    assert heard.terminated is (number == signal.SIGTERM)
+
+
+def test_an_interrupt_comes_once_where_it_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What handles it is not interrupted again, nor what comes after the command."""
+    again: list[int] = []
+    monkeypatch.setattr(process_setup, "interrupt_main", again.append)
+    with interruptible():
+        try:
+            with process_setup.interrupts_heard():
+                try:
+                    signal.raise_signal(signal.SIGINT)
+                finally:
+                    time.sleep(3 * process_setup.AGAIN_SECONDS)
+        except KeyboardInterrupt:
+            pass
+        time.sleep(3 * process_setup.AGAIN_SECONDS)
+    assert again == []
+
+
 def test_sigterm_during_a_garbage_collection_where_sigint_is_ignored() -> None:
     with (
         uninterruptible(),
@@ -91,7 +124,7 @@ module = sys.argv.pop()
 class Interrupting(MetaPathFinder):
     def find_spec(self, name, path, target=None):
         if name == module:
-            signal.raise_signal(signal.SIGINT)
+            exec("signal.raise_signal(signal.SIGINT)")  # as libraries make classes
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.meta_path.insert(0, Interrupting())
@@ -126,6 +159,14 @@ def test_an_interrupt_that_a_library_turned_into_an_error(
     monkeypatch.setattr(queries, "columns", lambda: Settings().model_dump())
     assert cli.main(["schema"]) == 130
     assert capsys.readouterr().err == "uttermill: interrupted; run it again to continue from here\n"
+
+
+def test_an_interrupt_while_arguments_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command_line, "parser", interrupted)
+    assert cli.main(["schema"]) == 130
 
 
 def test_control_another_error_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

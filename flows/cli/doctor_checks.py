@@ -194,12 +194,12 @@ def models(computing: Mapping[str, Computing]) -> Finding:
     """What the job computes with runs on every worker, on a clip that is known to be good."""
     faults = [
         f"{address}: {fault}"
-        for address, own in computing.items()
-        for fault in own.rehearsal.faults
+        for address, answer in computing.items()
+        for fault in answer.rehearsal.faults
     ]
     longest: dict[str, float] = {}
-    for own in computing.values():
-        for name, seconds in own.rehearsal.ran:
+    for answer in computing.values():
+        for name, seconds in answer.rehearsal.ran:
             longest[name] = max(seconds, longest.get(name, 0.0))
     good = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in longest.items())
     return Finding("engines", not faults, "; ".join(faults) or f"run on a good clip: {good}")
@@ -214,9 +214,9 @@ def alike(
     """Every worker would compute the same data as this machine; `files`: hashes of code here. Who
     would not may work where `mixed` lets it, but not with other weights."""
     others = {
-        address: _with_files(unlike, files, own.files)
-        for address, own in computing.items()
-        if (unlike := likeness.differences(ours, own.likeness))
+        address: _with_files(unlike, files, answer.files)
+        for address, answer in computing.items()
+        if (unlike := likeness.differences(ours, answer.likeness))
     }
     faults = [f"{address} has other {', '.join(unlike)}" for address, unlike in others.items()]
     if mixed and faults and not any(likeness.WEIGHTS in unlike for unlike in others.values()):

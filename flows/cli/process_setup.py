@@ -101,13 +101,13 @@ class Heard:
     terminated: bool = False  # by SIGTERM, not by Ctrl-C
     over: bool = False
 
-    def again(self, number: int) -> None:
+    def again(self, number: signal.Signals) -> None:
         """Interrupt the main thread a moment later, unless the command has ended by then."""
         later = threading.Timer(AGAIN_SECONDS, self._unless_over, [number])
         later.daemon = True
         later.start()
 
-    def _unless_over(self, number: int) -> None:
+    def _unless_over(self, number: signal.Signals) -> None:
         if not self.over:
             interrupt_main(number)
 
@@ -151,7 +151,7 @@ def _by_signals(heard: Heard) -> Iterator[None]:
     def interrupt(number: int, frame: object) -> None:
         heard.terminated = number == signal.SIGTERM
         error = _KeyboardInterrupt()
-        weakref.finalize(error, heard.again, number).atexit = False
+        weakref.finalize(error, heard.again, signal.Signals(number)).atexit = False
         try:
             raise error
         finally:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 from pydantic import BaseModel, model_serializer
@@ -144,6 +146,32 @@ def test_an_interrupt_while_the_command_still_imports_prints_no_traceback(module
     assert ended.returncode == 130
     assert "Traceback" not in ended.stderr
     assert ended.stdout == ""
+
+
+INTERRUPTED_CLASS = """
+import signal, sys
+from flows.cli import command_line, main
+
+def making_a_class(args):
+    exec("signal.raise_signal(signal.SIGINT)")  # as `dataclass` does
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+command_line.COMMANDS["schema"] = making_a_class
+sys.argv.append("schema")
+sys.exit(main())
+"""
+
+
+def test_an_interrupt_while_a_class_is_made_ends_by_the_exit_code(tmp_path: Path) -> None:
+    """`python -m` ended by SIGINT there, behind the sentence."""
+    (tmp_path / "interrupted.py").write_text(INTERRUPTED_CLASS)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    ended = subprocess.run(
+        [sys.executable, "-m", "interrupted"], capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    assert ended.returncode == 130
+    assert ended.stderr == "uttermill: interrupted; run it again to continue from here\n"
 
 
 def test_an_interrupt_that_a_library_turned_into_an_error(

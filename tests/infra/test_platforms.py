@@ -25,10 +25,14 @@ def test_every_platform_has_wheels() -> None:
 WINDOWS = "import sys; sys.platform = 'win32'; {}"
 
 
+NO_FCNTL = "import sys; sys.modules['fcntl'] = None; {}"
+
+
+@pytest.mark.parametrize("without", [WINDOWS, NO_FCNTL])
 @pytest.mark.parametrize("module", ["tasks", "tasks.storage.lock", "tasks.api"])
-def test_windows_is_told_of_wsl_at_import(module: str) -> None:
+def test_windows_is_told_of_wsl_at_import(module: str, without: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", WINDOWS.format(f"import {module}")],
+        [sys.executable, "-c", without.format(f"import {module}")],
         capture_output=True, text=True, cwd=ROOT, check=False,
     )  # fmt: skip
     assert done.returncode == 1

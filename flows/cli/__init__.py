@@ -28,12 +28,8 @@ def _main(argv: Sequence[str] | None) -> int:
     try:
         with process_setup.ended_at_once():
             from flows.cli.command_line import main as command
-        code = command(argv)
+        return command(argv)
     except KeyboardInterrupt:  # before the command has begun, or when it has ended
         from flows.cli.printing import Exit
 
-        code = Exit.INTERRUPTED
-    # Where an interrupt came while a library executed a string, as it does for a class that it
-    # makes, `python -m` would end by SIGINT in place of this code; executing one forgets that.
-    exec("")
-    return code
+        return Exit.INTERRUPTED

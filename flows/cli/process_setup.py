@@ -113,7 +113,9 @@ class Heard:
 
 
 class _KeyboardInterrupt(KeyboardInterrupt):
-    """One whose end is noticed: Python's own has no weak references."""
+    """One whose end is noticed: Python's own has no weak references. And where that comes while a
+    library executes a string, as it does for a class that it makes, `python -m` ends by SIGINT
+    later, whatever became of it."""
 
 
 @contextmanager

@@ -54,7 +54,7 @@ def test_who_computes_other_data_is_told_with_what() -> None:
     told = doctor_checks.alike(workers, OURS, FILES, mixed=True)
     assert told.ok
     assert told.detail.endswith(": let in by cluster.mixed")
-    workers["d"] = computing(**{likeness.WEIGHTS: "two"})
+    workers["d"] = Computing({**OURS, likeness.WEIGHTS: "two"}, FILES, RAN)
     assert not doctor_checks.alike(workers, OURS, FILES, mixed=True).ok
     assert doctor_checks.alike({"a": computing()}, OURS, FILES, mixed=False).ok
 

@@ -78,7 +78,7 @@ def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
     """Recordings that lack cuts or measures, and how many lack nothing."""
     units, reused = [], 0
     stored: frozenset[str] | None = None  # one set for all units, and only if there are any
-    for recording in shard.recordings:
+    for recording in shard.processed:
         if recording["error_code"]:
             continue
         name, cut = shard.cut_recipe(recording), shard.cut_of(recording)

@@ -26,7 +26,7 @@ from tasks.settings.job import Done, Job
 from tasks.shard_store import decisions, manifest
 from tasks.shard_store.index import Index
 from tasks.stages import quarantine, stage
-from tasks.stages.listing import divisions, once, overlapping_sources, rehash
+from tasks.stages.listing import copies, divisions, once, overlapping_sources, rehash
 from tasks.storage import containment
 
 
@@ -231,7 +231,8 @@ def _sharded(job: Job, executor: Executor, scratch: Path, begun: Begun) -> Shard
     shards = sorted(seconds, key=lambda name: (-seconds[name], name))
     listed = shard.broken_of(job, survey, safeguards.exempt(job))
     away = shard.unreachable_of(job, survey)
-    stated = [*survey.stated, *divisions.sentences(job.out, plugins.datasets(job.sources))]
+    divided = divisions.sentences(job.out, plugins.datasets(job.sources))
+    stated = [*survey.stated, *divided, *copies.in_words(survey.copies)]
     return Sharded(shards, done, index, survey.ignored, survey.left, seconds, listed, away, stated)
 
 

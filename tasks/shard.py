@@ -26,8 +26,8 @@ from tasks.settings.job import Job
 from tasks.shard_store import manifest, passing
 from tasks.shard_store.index import Index
 from tasks.stages.contract import OfRecording
-from tasks.stages.listing import file_parts, fingerprints, known_recordings, row_files
-from tasks.stages.listing.known_recordings import Columns, KnownRecordings
+from tasks.stages.listing import copies, file_parts, fingerprints, known_recordings, row_files
+from tasks.stages.listing.known_recordings import Columns
 from tasks.stages.listing.row_files import LISTED, PLACE, merged
 from tasks.stages.listing.shard_choice import in_shards, shards_of
 from tasks.stages.listing.survey import Survey as Survey
@@ -77,9 +77,9 @@ def commit(job: Job, surveyed: Survey, results: Sequence[Path], index: Index) ->
             for number in np.unique(rows[PLACE].to_numpy()):
                 shard_rows = rows.filter(pc.equal(rows[PLACE], pa.scalar(number, pa.int32())))
                 touched.discard(int(number))
-                changed[int(number)] = _commit(job, had, int(number), shard_rows, gone)
+                changed[int(number)] = _commit(job, surveyed, int(number), shard_rows, gone)
     for number in sorted(touched):
-        changed[number] = _commit(job, had, number, None, gone)
+        changed[number] = _commit(job, surveyed, number, None, gone)
     if changed:
         had.replaced(changed)
         # Lost files were reported, and superseded ones are not missing.
@@ -91,16 +91,18 @@ def commit(job: Job, surveyed: Survey, results: Sequence[Path], index: Index) ->
 
 
 def _commit(
-    job: Job, had: KnownRecordings, number: int, rows: pa.Table | None, gone: FixedBytes
+    job: Job, surveyed: Survey, number: int, rows: pa.Table | None, gone: FixedBytes
 ) -> Columns:
     """Commit a shard with its new rows, and without those that are gone."""
+    had = surveyed.known
     shard = had.shards[number]
     before = manifest.listed(job.out, shard, manifest.refuse).to_pylist()
-    if before:
-        table = pa.Table.from_pylist(merged(before, rows, gone), schema=RECORDINGS)
-    else:
-        assert rows is not None
-        table = rows.select(RECORDINGS.names)
+    known = copies.former(before)
+    listed = merged(before, rows, gone)
+    if job.filter.duplicate_files == "drop":
+        copies.mark(listed, known)
+        surveyed.copies += copies.new(listed, known)
+    table = pa.Table.from_pylist(listed, schema=RECORDINGS)
     path = manifest.commit(job.out, "shard", shard, table, RECORDINGS, {})
     manifest.supersede(job.out, shard, path)
     return known_recordings.note(had, number, table)

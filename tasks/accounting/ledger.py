@@ -73,6 +73,9 @@ def of_shard(
         by_recording.setdefault(utterance.cut.recording["recording"], []).append(utterance)
     rows: list[LedgerRow] = []
     for recording in view.recordings:
+        if (original := view.originals.get(recording["recording"])) is not None:
+            rows.append(_of_copy(recording, original, view.cut_of(original), uncut))
+            continue
         its_utterances = by_recording.get(recording["recording"], [])
         rows += _of_recording(recording, view.cut_of(recording), its_utterances, uncut)
     return rows
@@ -120,6 +123,17 @@ def _of_recording(
     ]
     check(recording["recording"], cut.decoded, rows)
     return rows
+
+
+def _of_copy(
+    recording: RecordingRow, original: RecordingRow, cut: Cut | None, uncut: Outcome
+) -> LedgerRow:
+    """The row of a copy: as many samples as were decoded of its original."""
+    if cut is None or not cut.known:
+        return _row(recording, 0, 0, 0, 1, uncut)
+    detail = f"the same bytes as {original['source_path']}"
+    outcome = Outcome("dropped", "filter", "duplicate", detail=detail)
+    return _row(recording, 0, cut.decoded, cut.decoded, cut.rate or 1, outcome)
 
 
 def assigned_again(rows: Sequence[LedgerRow]) -> list[LedgerRow]:

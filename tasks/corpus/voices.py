@@ -41,7 +41,7 @@ class VoiceRow(TypedDict):
 def rows(view: ShardView) -> list[VoiceRow]:
     """The voices of a shard's recordings, whatever the outcome of their utterances."""
     voice_rows = []
-    for recording in view.recordings:
+    for recording in view.processed:
         cut = view.cut_of(recording)
         if cut is None or cut.error_code or _stated(recording):
             continue

@@ -18,6 +18,7 @@ from tasks.settings import split_lists
 from tasks.settings.job import Done, Job
 from tasks.shard_store import decisions, whole_job
 from tasks.shard_store.index import Index, Notes, digest
+from tasks.shard_store.stored_shard import tells_datasets_apart
 from tasks.stages import stage
 from tasks.storage import versions
 
@@ -47,6 +48,7 @@ class UpToDate:
             source_code.of_package(),
             source_code.of_own_plugins(job),
             decisions.identity(job),
+            *(["copies by dataset"] if tells_datasets_apart(job.package) else []),
         )
         self._lists: list[str] = []
         self._keys = self._now(self._shards)

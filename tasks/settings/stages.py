@@ -158,6 +158,11 @@ class FilterSettings(StageSettings):
         description="fail: a recording with a sample that is NaN or infinite is not used; silence: "
         "such samples are taken as zero.",
     )
+    duplicate_files: Literal["drop", "keep"] = Threshold(
+        "drop",
+        "drop: a new recording with the bytes of another is not processed again, unless its source "
+        "states another text, speaker, language or other spans; keep: it is.",
+    )
     max_hours: float = Threshold(
         48.0, "Longest recording, hours; a longer one fails as `too_long`.", gt=0, le=100_000
     )

@@ -67,7 +67,7 @@ class ShardView(StoredShard):
     def filtered(self) -> Iterator[CutUtterance]:
         """Utterances of all cut recordings, each with its outcome after the filter stage."""
         rules = filter_rules(self.job.filter.all_filters)
-        for recording in self.recordings:
+        for recording in self.processed:
             cut = self.cut_of(recording)
             if cut is None or cut.error_code:
                 continue

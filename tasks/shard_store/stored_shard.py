@@ -13,7 +13,7 @@ from tasks.recording import Segment
 from tasks.recording.limits import Limits
 from tasks.recording.tracks import channels_of, may_be_non_finite, track_of
 from tasks.recording.turns import Turn
-from tasks.settings import FilterSettings, Plugin
+from tasks.settings import FilterSettings, PackageSettings, Plugin
 from tasks.settings.job import Job
 from tasks.shard_store import blobs, cuts, decisions, hypotheses, manifest, passing, recipe, recuts
 from tasks.shard_store.cuts import Cut, segments_of, speakers_of
@@ -83,6 +83,26 @@ class StoredShard:
             rows = parts[-1].table.to_pylist() if parts else []
         only = self.job.only
         return [r for r in rows if r["present"] and (only is None or r["recording"] in only)]
+
+    @cached_property
+    def originals(self) -> dict[str, RecordingRow]:
+        """The recording that is processed instead, by the name of each copy. Copies in another
+        source are none where `package` chooses or weighs by source."""
+        if self.job.filter.duplicate_files == "keep":
+            return {}
+        by_name = {row["recording"]: row for row in self.recordings}
+        named = ((row, by_name.get(row.get("copy_of") or "")) for row in self.recordings)
+        apart = tells_datasets_apart(self.job.package)
+        return {
+            row["recording"]: original
+            for row, original in named
+            if original is not None and not (apart and original["dataset"] != row["dataset"])
+        }
+
+    @property
+    def processed(self) -> list[RecordingRow]:
+        """Recordings without copies."""
+        return [row for row in self.recordings if row["recording"] not in self.originals]
 
     def cut_recipe(self, recording: RecordingRow) -> str:
         given = segments_of(recording)
@@ -206,6 +226,12 @@ class StoredShard:
         if not self.job.transcribe.backends:
             return ()
         return hypotheses.recipes(self.job.transcribe, self.weights, utterance)
+
+
+def tells_datasets_apart(package: PackageSettings) -> bool:
+    """Whether `package` treats sources differently: then each has its own copies."""
+    chosen = any(choice and choice.dataset for choice in (package.only, package.without))
+    return chosen or bool(package.weights)
 
 
 def _channels(recording: RecordingRow) -> int:

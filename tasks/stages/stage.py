@@ -66,7 +66,7 @@ def pending(stage: str, job: Job, shard: str) -> tuple[int, int]:
     """
     view = view_of(job, shard, manifest.repair_results, again=True)
     if stage == PER_SHARD[0] and not manifest.files(job.out, stage, shard):
-        return sum(not row["error_code"] for row in view.recordings), 0
+        return sum(not row["error_code"] for row in view.processed), 0
     units, reused = contract.find(stage).todo(view)
     return sum(unit.items for unit in units), reused
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,8 @@ def broken(folder: Path, count: int) -> None:
 
 def arrive(home: Path, good: int, bad: int) -> None:
     """Files of the second night beside those of the first."""
-    corpus.make(home / "later", good)
-    for path in (home / "later").rglob("*.wav"):
-        shutil.copy(path, home / "in" / f"new-{path.name}")
+    for number in range(good):
+        corpus.add(home / "in", number, seed=100 + number, name=f"new-r{number:02d}.wav")
     broken(home / "in", bad)
 
 

@@ -101,7 +101,8 @@ def run(out: Path, *sources: dict[str, Any]) -> tuple[Published, dict[str, Any]]
     """The whole line in this process, with what commands need to look at it."""
     chosen = settings.parse({
         "sources": list(sources), "out": str(out), "shard": {"settle_seconds": 0},
-        "filter": {"segmenter": {"use": "whole"}}, "transcribe": {"backend": {"use": "fake"}},
+        "filter": {"segmenter": {"use": "whole"}, "duplicate_files": "keep"},
+        "transcribe": {"backend": {"use": "fake"}},
     })  # fmt: skip
     job = checks.check(chosen)
     with run_folder.record(out, chosen) as record:

@@ -40,6 +40,7 @@ STAGES: dict[str, Entry] = {
     "filter.segmenter": Entry(RECIPE, {"use": "auto"}),
     "filter.filters": Entry(RECIPE, [{"use": "duration"}, {"use": "file_size"}]),
     "filter.damaged": Entry(THRESHOLD, "keep"),
+    "filter.duplicate_files": Entry(THRESHOLD, "keep"),
     "filter.non_finite": Entry(RECIPE, "silence"),
     "filter.max_hours": Entry(THRESHOLD, 47.0),
     "filter.max_expansion": Entry(THRESHOLD, 2999.0),

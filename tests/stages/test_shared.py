@@ -107,8 +107,8 @@ def test_plan_and_run_name_them(tmp_path: Path, caplog: pytest.LogCaptureFixture
     two = folder(tmp_path / "in", "a"), folder(tmp_path / "in/deep", "b")
     says = (
         f"2 recordings of the source 'b' are in the source 'a', too, such as {tmp_path}/in/deep/"
-        "r00.wav: their audio is packaged twice; take them out of one of the sources, or add the "
-        "filter duplicate, which keeps one copy"
+        "r00.wav: what is new is processed once (filter.duplicate), unless they state other texts, "
+        "speakers, languages or spans; the filter duplicate keeps one copy of each clip"
     )
     plan = plans.of(chosen(tmp_path, *two))
     assert [each["says"] for each in plan["shared"]] == [says]
@@ -117,6 +117,12 @@ def test_plan_and_run_name_them(tmp_path: Path, caplog: pytest.LogCaptureFixture
     with caplog.at_level(logging.WARNING, "uttermill"):
         published, _ = corpus.run(job(tmp_path, *two))
     assert caplog.messages == [says]
+    assert published.summary["utterances"]["packaged"] == 2
+    caplog.clear()
+    keep = {**corpus.filters(), "duplicate_files": "keep"}
+    with caplog.at_level(logging.WARNING, "uttermill"):
+        published, _ = corpus.run(job(tmp_path, *two, filter=keep))
+    assert ": their audio is packaged twice; take them out" in caplog.messages[0]
     assert published.summary["utterances"]["packaged"] == 4
     caplog.clear()
     once = corpus.filters({"use": "duplicate"})

@@ -58,6 +58,7 @@ class RecordingRow(TypedDict):
     channels: NotRequired[list[int] | None]
     parts: NotRequired[int | None]
     division: NotRequired[str | None]
+    copy_of: NotRequired[str | None]
     source_id: str | None
     text: str | None
     speaker: str | None

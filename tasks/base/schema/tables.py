@@ -82,6 +82,7 @@ RECORDINGS = pa.schema(
         column("channels", pa.list_(pa.int32()), "channels that are heard, from 0; null: all"),
         column("parts", pa.int32(), "recordings that its file was divided into; null: it is whole"),
         column("division", S, "whether its channels hold different voices, in words"),
+        column("copy_of", S, "recording of the same bytes that is processed instead; null: none"),
         column("source_id", S, "the source's own key"),
         column("text", S, "reference text of the whole recording"),
         column("speaker", S, "speaker of the whole recording"),

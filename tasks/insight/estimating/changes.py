@@ -103,7 +103,7 @@ def _is_threshold(change: Change, shelf_by_prefix: Mapping[str, tuple[str, str]]
     head = max(filter(change.setting.startswith, shelf_by_prefix), key=len, default=None)
     if head is None:
         gone = change.after is None  # a filter that measures nothing now
-        return gone or change.setting == "filter.damaged"
+        return gone or change.setting in ("filter.damaged", "filter.duplicate_files")
     key = change.setting.removeprefix(head).split(".")[0]
     fields = plugins.load(*shelf_by_prefix[head]).Settings
     return key in fields.model_fields and role(fields, key) == THRESHOLD["role"]

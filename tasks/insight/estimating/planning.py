@@ -3,14 +3,14 @@ Recordings that are already cut are counted exactly, the others predicted (`expe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from tasks import corpus, plugins, shard
 from tasks.base.schema import RecordingRow
 from tasks.filter import todo as cuts_lacking
-from tasks.insight.estimating import removal_refusal, rewritten_clips
+from tasks.insight.estimating import new_copies, removal_refusal, rewritten_clips
 from tasks.insight.estimating.changes import Causes, Change, found_since, may_choose_others
 from tasks.insight.estimating.expected import Expected, lengths
 from tasks.publish import foreseen, safeguards
@@ -24,7 +24,8 @@ from tasks.shard_store.stored_shard import samples_of
 from tasks.shard_store.utterance import UNMEASURED, FinalUtterance, Outcome
 from tasks.stages import stage
 from tasks.stages.contract import STAGES
-from tasks.stages.listing import divisions
+from tasks.stages.listing import copies, divisions
+from tasks.stages.listing.copies import NewCopy
 from tasks.stages.listing.overlapping_sources import Shared
 from tasks.stages.listing.pending_listing import AsListed
 from tasks.stages.listing.survey import Survey
@@ -97,7 +98,8 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     state = None if chosen_anew else UpToDate(job, shards, index)
     listings = _known_shards(scan, shards, listed, state)
     scan.stages["shard"].reuse = surveyed.reused
-    unread = _new_recordings(scan, listed, headers)
+    copied = new_copies.among(job, listed.fresh, surveyed.known) if headers else {}
+    unread = _new_recordings(scan, listed, headers, copied)
     scan.add_expected()
     capped = job.package.max_hours_per_speaker is not None or clip_choice.asked(job.package)
     if scan.scanned and (capped or corpus.takes_part(job)):
@@ -114,7 +116,9 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     unusable = [row for row in listed.fresh if row["error_code"]]
     sentences = (f"{r['source_path']} ({r['error_code']}: {r['error_detail']})" for r in unusable)
     divided = divisions.sentences(job.out, plugins.datasets(job.sources))
-    from_sources = surveyed.shared, [*surveyed.stated, *divided, *surveyed.unknown_speakers]
+    same = copies.in_words([*copied.values()])
+    stated = [*surveyed.stated, *divided, *same, *surveyed.unknown_speakers]
+    from_sources = surveyed.shared, stated
     return Plan(
         *totals, *from_sources, scan.unjudged, refusal, len(unusable), next(sentences, None)
     )
@@ -152,12 +156,15 @@ def _known_shards(
     return listings
 
 
-def _new_recordings(scan: _Scan, listed: AsListed, headers: bool) -> int:
-    """Count recordings that are new or changed; returns bytes of those whose `headers` stay
-    unread."""
+def _new_recordings(
+    scan: _Scan, listed: AsListed, headers: bool, copied: Mapping[str, NewCopy]
+) -> int:
+    """Count recordings that are new or changed, without those that are `copied`; returns bytes of
+    those whose `headers` stay unread."""
     header = lengths(listed.fresh) if headers else {}
     scan.stages["shard"].add(len(listed.fresh), sum(header.values()), [SOURCES], again=False)
-    new = [row for row in listed.fresh if row["recording"] not in listed.moved]
+    known = listed.moved.keys() | copied.keys()
+    new = [row for row in listed.fresh if row["recording"] not in known]
     for row in new:
         if (seconds := header.get(row["recording"])) is not None:
             scan.stages["filter"].add(1, seconds, [SOURCES], again=False)

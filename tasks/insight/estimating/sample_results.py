@@ -101,7 +101,7 @@ def _known(job: Job, shard: str) -> Iterator[tuple[str, SampleResult]]:
     if not view.cuts:
         return
     results: dict[str, SampleResult] = {}
-    for row in view.recordings:
+    for row in view.processed:
         cut = view.cut_of(row)
         if cut is not None and cut.known:
             results[row["recording"]] = seen = SampleResult()

@@ -64,15 +64,15 @@ class _View(ShardView):
 
     @cached_property
     def wanted_cuts(self) -> set[str]:
-        return {self.cut_recipe(row) for row in self.recordings if not row["error_code"]}
+        return {self.cut_recipe(row) for row in self.processed if not row["error_code"]}
 
     @cached_property
     def wanted_turns(self) -> set[str | None]:
-        return {self.turned(row)[0] for row in self.recordings if not row["error_code"]} - {None}
+        return {self.turned(row)[0] for row in self.processed if not row["error_code"]} - {None}
 
     @cached_property
     def uncut(self) -> int:
-        cuts = (self.cut_of(row) for row in self.recordings if not row["error_code"])
+        cuts = (self.cut_of(row) for row in self.processed if not row["error_code"])
         return sum(cut is None or not cut.known for cut in cuts)
 
     @cached_property

@@ -58,6 +58,12 @@ def listed(row: AnyRow) -> str:
     return recipe.digest(given | {n: row[n] for n in later if row.get(n) is not None})
 
 
+def heads_of(keys: FixedBytes) -> UInt64s:
+    """What `heads` gives of the digests of which these are `contents`."""
+    first: UInt64s = np.ascontiguousarray(keys).view(">u8").reshape(-1, 2)[:, 0].astype(np.uint64)
+    return first
+
+
 class Seen:
     """Seen keys, in sorted runs that are merged when they have grown to similar sizes."""
 

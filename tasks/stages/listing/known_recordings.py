@@ -1,4 +1,4 @@
-"""The recordings that an OUT knows, as columns of hashes: 41 bytes each.
+"""The recordings that an OUT knows, as columns of hashes: 49 bytes each.
 
     OUT/manifests/known/<sha256[:16]>.parquet    them, with the parts that they were read from
 
@@ -35,7 +35,7 @@ PARTS = 3  # bits before the number of the parts of its file, of which there are
 MOST_PARTS = 31
 LEAST = 20_000  # recordings; reading fewer takes no longer than writing the cache
 BYTES_A_SECOND = 16000  # of a recording whose header does not tell its length: 128 kbit/s
-FORMAT = 2
+FORMAT = 3
 ROOT = "manifests/shard"
 
 SCHEMA = pa.schema(
@@ -45,6 +45,7 @@ SCHEMA = pa.schema(
         ("head", pa.uint64()),
         ("shard", pa.int32()),
         ("flags", pa.uint8()),
+        ("content", pa.uint64()),
     ]
 )
 
@@ -57,6 +58,7 @@ class Columns(NamedTuple):
     heads: UInt64s
     shard: Int32s  # number in `KnownRecordings.shards`
     flags: UInt8s
+    contents: UInt64s  # of the bytes; 0: unknown
 
     def where(self, chosen: NDArray[Any]) -> Columns:
         return Columns(*(column[chosen] for column in self))
@@ -129,11 +131,12 @@ def of(out: Path, index: Index, damaged: manifest.OnDamage = manifest.leave) -> 
         if file and len(table := manifest.listed_in(out, name, file, damaged)):
             columns.append(note(recordings, number, table))
         elif name in cached:
-            keys, states, heads, shard, flags = noted.columns.where(
+            keys, states, heads, shard, flags, contents = noted.columns.where(
                 noted.columns.shard == cached[name]
             )
             shard, none = np.full_like(shard, number), np.zeros_like
-            columns.append(Columns(keys, none(states), heads, shard, none(flags)))
+            facts = none(states), heads, shard, none(flags), none(contents)
+            columns.append(Columns(keys, *facts))
     recordings.columns = _sorted(columns)
     return recordings
 
@@ -157,7 +160,10 @@ def note(recordings: KnownRecordings, number: int, table: pa.Table) -> Columns:
         flags |= np.minimum(parts, MOST_PARTS) << PARTS
     batch = entries.of_table(table)
     shard = np.full(len(table), number, np.int32)
-    return Columns(batch.keys, batch.states, batch.heads, shard, flags.astype(np.uint8))
+    sound = pc.if_else(pc.is_null(table["error_code"]), table["content"], None)
+    contents = fingerprints.heads(digest or "0" for digest in sound.to_pylist())
+    hashes = batch.keys, batch.states, batch.heads
+    return Columns(*hashes, shard, flags.astype(np.uint8), contents)
 
 
 def parts_of(flags: UInt8s) -> UInt8s:
@@ -245,4 +251,5 @@ def _empty() -> Columns:
         np.zeros(0, np.uint64),
         np.zeros(0, np.int32),
         np.zeros(0, np.uint8),
+        np.zeros(0, np.uint64),
     )

@@ -116,6 +116,11 @@ def outcome(job: Job) -> str:
     """What a run does with recordings that two sources list."""
     if any(plugin.use == "duplicate" for plugin in job.filter.filters):
         return "the filter duplicate keeps one copy of each clip"
+    if job.filter.duplicate_files == "drop":
+        return (
+            "what is new is processed once (filter.duplicate), unless they state other texts, "
+            "speakers, languages or spans; the filter duplicate keeps one copy of each clip"
+        )
     return (
         "their audio is packaged twice; take them out of one of the sources, "
         "or add the filter duplicate, which keeps one copy"

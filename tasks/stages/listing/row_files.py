@@ -115,4 +115,5 @@ def with_probed(row: RecordingRow, old: RecordingRow) -> RecordingRow:
         "channels": old.get("channels"),
         "parts": old.get("parts"),
         "division": old.get("division"),
+        "copy_of": old.get("copy_of"),
     }

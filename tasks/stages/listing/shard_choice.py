@@ -61,11 +61,42 @@ def shards_of(job: Job, surveyed: Survey, results: Sequence[Path], gone: FixedBy
     numbers = np.concatenate(given)
     if places:
         new = np.concatenate(places)
-        numbers[new] = _known_bytes(job.out, surveyed.known, np.concatenate(contents), gone)
+        bytes_of = np.concatenate(contents)
+        numbers[new] = _known_bytes(job.out, surveyed.known, bytes_of, gone)
         rest = np.flatnonzero(numbers[new] < 0)
-        titles = long_columns.take(pa.concat_tables(names), rest)["recording"]
-        numbers[new[rest]] = _new_shards(job, surveyed.known, np.concatenate(seconds)[rest], titles)
+        if job.filter.duplicate_files == "drop":
+            numbers[new[rest]] = with_bytes(surveyed.known, bytes_of[rest])
+            rest = rest[numbers[new[rest]] < 0]
+        first, group = _groups(job, bytes_of[rest])
+        titles = long_columns.take(pa.concat_tables(names), rest[first])["recording"]
+        lengths = np.concatenate(seconds)[rest[first]]
+        numbers[new[rest]] = _new_shards(job, surveyed.known, lengths, titles)[group]
     return numbers
+
+
+def with_bytes(had: KnownRecordings, wanted: FixedBytes) -> Int64s:
+    """For each content in `wanted`, the number of the first shard that has a recording of the same
+    bytes; -1: none."""
+    columns = had.columns.where(had.columns.flags & known_recordings.PRESENT > 0)
+    order = np.lexsort((columns.shard, columns.contents))
+    looked = fingerprints.heads_of(wanted)
+    shards = sorted_keys.value_of(columns.contents[order], columns.shard[order], looked)
+    return np.where(looked == 0, -1, shards).astype(np.int64)
+
+
+def _groups(job: Job, contents: FixedBytes) -> tuple[Int64s, Int64s]:
+    """Recordings of the same bytes share a shard: the first of each such group, and for every
+    recording the place of its group among those."""
+    every = np.arange(len(contents))
+    if job.filter.duplicate_files == "keep":
+        return every, every
+    heads = fingerprints.heads_of(contents)
+    alone = every.astype(np.uint64)  # what could not be read
+    _, first, group = np.unique(
+        np.where(heads == 0, alone, heads), return_index=True, return_inverse=True
+    )
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[group]
 
 
 def _of_parts(had: KnownRecordings, table: pa.Table, place: Int64s) -> Int64s:
@@ -105,18 +136,30 @@ def _known_bytes(
     away = (columns.flags & known_recordings.PRESENT == 0) | (
         sorted_keys.index_in(leaving, columns.keys) >= 0
     )
-    content_keys, where = [], []
+    content_keys: list[FixedBytes] = []
+    where: list[Int64s] = []
+    copy_keys: list[FixedBytes] = []  # they come last: nothing was computed of them
+    copies_where: list[Int64s] = []
     for number in np.unique(columns.shard[away]):
         table = manifest.listed(out, had.shards[number], manifest.refuse)
         names = fingerprints.keys(table["recording"].to_pylist())
         stays = table["present"].to_numpy() & (sorted_keys.index_in(leaving, names) < 0)
         sound = pc.is_null(table["error_code"]).to_numpy()
-        hashes = table.filter(pa.array(~stays & sound))["content"].drop_null().to_pylist()
-        content_keys.append(fingerprints.contents(hashes))
-        where.append(np.full(len(hashes), number, np.int64))
+        leaves = table.filter(pa.array(~stays & sound))
+        copied = np.zeros(len(leaves), bool)
+        if "copy_of" in leaves.column_names:
+            copied = leaves["copy_of"].is_valid().to_numpy()
+        for keys_of, shards_of_keys, chosen in (
+            (content_keys, where, ~copied),
+            (copy_keys, copies_where, copied),
+        ):
+            hashes = leaves.filter(pa.array(chosen))["content"].drop_null().to_pylist()
+            keys_of.append(fingerprints.contents(hashes))
+            shards_of_keys.append(np.full(len(hashes), number, np.int64))
     if not content_keys:
         return home
-    keys, shards = np.concatenate(content_keys), np.concatenate(where)
+    keys = np.concatenate([*content_keys, *copy_keys])
+    shards = np.concatenate([*where, *copies_where])
     keys, first = np.unique(keys, return_index=True)  # the first shard that knows it
     match = sorted_keys.index_in(keys, wanted)
     match[wanted == b""] = -1

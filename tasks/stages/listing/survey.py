@@ -20,6 +20,7 @@ from tasks.shard_store import manifest
 from tasks.shard_store.index import Index
 from tasks.stages.listing import file_parts, fingerprints, on_workers, once
 from tasks.stages.listing import known_recordings as known
+from tasks.stages.listing.copies import NewCopy
 from tasks.stages.listing.entries import Batch
 from tasks.stages.listing.known_recordings import MAY_BE_TRIED, PASSING, PRESENT, KnownRecordings
 from tasks.stages.listing.overlapping_sources import Shared, SharedRecordings
@@ -52,6 +53,7 @@ class Survey:
     failed: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     # And those of files that are divided into recordings anew, some of which may be no more.
     divided: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    copies: list[NewCopy] = field(default_factory=list)  # as `commit` finds
 
     @property
     def ignored(self) -> dict[str, int]:

@@ -1,0 +1,118 @@
+"""Which recordings of a shard are copies: files of the same bytes, of which one is processed.
+
+A copy lies in the shard of the recording that it equals, so the shard accounts for its seconds by
+what was decoded of that one. It says no more of itself than that one does: the same spans, and the
+same text, speaker, language and turns, or none. What differs is a recording in its own right.
+
+Only what is new is marked, so that an OUT of before keeps its clips; and what was marked, once its
+original is gone: the first of the copies takes its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from tasks.base.counting import counted
+from tasks.base.schema import RecordingRow
+from tasks.shard_store.stored_shard import part_of
+
+#: What a copy may leave unsaid.
+STATED = ("text", "speaker", "language", "rttm", "rttm_error")
+
+
+class Former(NamedTuple):
+    """What the shard knew of a recording before."""
+
+    content: str | None
+    present: bool
+    copy_of: str | None
+
+
+def former(rows: Iterable[RecordingRow]) -> dict[str, Former]:
+    return {
+        row["recording"]: Former(row.get("content"), row["present"], row.get("copy_of"))
+        for row in rows
+    }
+
+
+class NewCopy(NamedTuple):
+    path: str  # for people, as that of its original
+    original: str
+    recording: str
+
+
+def new(rows: Sequence[RecordingRow], before: Mapping[str, Former]) -> Iterator[NewCopy]:
+    """Which of some marked rows were none before."""
+    paths = {row["recording"]: row["source_path"] for row in rows}
+    for row in rows:
+        then = before.get(row["recording"])
+        if (of := row.get("copy_of")) and not (then and then.copy_of):
+            yield NewCopy(row["source_path"], paths[of], row["recording"])
+
+
+def in_words(found: Sequence[NewCopy]) -> Iterator[str]:
+    """A sentence on new copies, if there are any."""
+    if found:
+        first = min(found)
+        verb, same = ("has", "another") if len(found) == 1 else ("have", "others")
+        yield (
+            f"{counted(len(found), 'new recording')} {verb} the bytes of {same} and "
+            f"{'is' if len(found) == 1 else 'are'} not processed again (filter.duplicate), such as "
+            f"{first.path}, which equals {first.original}; filter.duplicate_files: keep does"
+        )
+
+
+def mark(rows: Iterable[RecordingRow], before: Mapping[str, Former]) -> None:
+    """Set `copy_of` in the rows of one shard. `before`: what it knew until now."""
+    groups: dict[str, list[RecordingRow]] = {}
+    for row in rows:
+        marked, row["copy_of"] = row.get("copy_of"), None
+        if row["present"] and not row["error_code"] and row.get("content"):
+            row["copy_of"] = marked
+            groups.setdefault(part_of(row), []).append(row)
+    for group in groups.values():
+        if len(group) > 1:
+            _mark_group(group, before)
+        else:
+            group[0]["copy_of"] = None
+
+
+def _mark_group(group: list[RecordingRow], before: Mapping[str, Former]) -> None:
+    """Mark those of some recordings of the same bytes that are copies."""
+    stays: list[RecordingRow] = []
+    back: list[RecordingRow] = []
+    fresh: list[RecordingRow] = []
+    for row in group:
+        then = before.get(row["recording"])
+        if then is None or then.content != row["content"] or then.copy_of:
+            fresh.append(row)
+        else:
+            (stays if then.present else back).append(row)
+        row["copy_of"] = None
+    # What has come back is a copy only of one that took its place meanwhile.
+    originals = [*stays]
+    for row in back:
+        row["copy_of"] = _original(row, stays)
+        if row["copy_of"] is None:
+            originals.append(row)
+    for row in sorted(fresh, key=lambda row: _order(row, before)):
+        row["copy_of"] = _original(row, originals)
+        if row["copy_of"] is None:
+            originals.append(row)
+
+
+def _order(row: RecordingRow, before: Mapping[str, Former]) -> tuple[bool, int, str]:
+    """Known ones first, then those that say more."""
+    unsaid = sum(row.get(name) is None for name in STATED)
+    return row["recording"] not in before, unsaid, row["recording"]
+
+
+def _original(row: RecordingRow, originals: Iterable[RecordingRow]) -> str | None:
+    return next((o["recording"] for o in originals if _covers(o, row)), None)
+
+
+def _covers(original: RecordingRow, row: RecordingRow) -> bool:
+    """Whether `original` says all that `row` says."""
+    spans = all(original.get(name) == row.get(name) for name in ("segments", "length"))
+    return spans and all(row.get(name) in (None, original.get(name)) for name in STATED)

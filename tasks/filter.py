@@ -229,6 +229,8 @@ class _Cutter:
         """Open the recording; its spans, utterances with their samples."""
         unit, known_spans = self._unit, self._known
         segmenter, settings = self._chosen.segmenter, self._chosen.settings
+        if not unit.recording["text"]:
+            settings = segmenter.without_text(settings)
         given = cuts.segments_of(unit.recording) or ()
         voices = recording_turns.voices(self._turns, self._chosen.job)
 

@@ -107,7 +107,12 @@ def _settings(args: argparse.Namespace) -> PrepareSettings:
         raise ConfigError("give SETTINGS.yaml or --source, not both")
     if args.settings is None and args.out is None:
         raise ConfigError("--source needs --out DIR, where the dataset goes")
-    return settings.read(args.settings, args.sources, args.out, args.sets)
+    chosen = settings.read(args.settings, args.sources, args.out, args.sets)
+    if not args.sources:
+        return chosen
+    from flows.cli import folder_run
+
+    return folder_run.fitted(chosen)
 
 
 def agreed(settings: PrepareSettings, yes: bool) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from tasks.base.arrays import Float32s
+from tasks.base.json_types import JsonObject
 from tasks.recording import Segment
 from tasks.recording.turns import Voices
 from tasks.segmenters import Segmenter, Span, vad
@@ -25,6 +26,24 @@ class Settings(SpeechSettings):
     """
 
     whole_up_to: float = Field(30.0, ge=0, le=3600, description="Longest recording taken whole, s.")
+    whole_without_text_up_to: float | None = Field(
+        None,
+        ge=0,
+        le=3600,
+        description="Longest recording without a text of its own that is taken whole, s; default: "
+        "whole_up_to. A text is that of the whole recording, and lost where it is cut.",
+    )
+
+    def recipe(self) -> JsonObject:
+        told = super().recipe()
+        if self.whole_without_text_up_to is None:
+            del told["whole_without_text_up_to"]
+        return told
+
+
+def without_text(settings: Settings) -> Settings:
+    longest = settings.whole_without_text_up_to
+    return settings if longest is None else settings.model_copy(update={"whole_up_to": longest})
 
 
 class Undecided:

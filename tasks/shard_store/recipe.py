@@ -171,6 +171,8 @@ def of_cut(
         what.append([turns, cutting_at_turns(speakers)])
     if text and module.hears(settings) is not None:
         what.append(["text", text, language])
+    elif text and module.without_text(settings) != settings:
+        what.append("has text")
     if module.LISTENS and channels > 1:
         what.append(HEARD)
     return digest("cut", FILTER_VERSION, DECODE_VERSION, shelf, *what)

@@ -146,7 +146,8 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "max_seconds": Entry(RECIPE, 20.0),
     },
     "segmenters.vad": {**_VAD, "merge": Entry(RECIPE, "emilia")},
-    "segmenters.auto": {**_VAD, "whole_up_to": Entry(RECIPE, 20.0)},
+    "segmenters.auto": {**_VAD, "whole_up_to": Entry(RECIPE, 20.0),
+                        "whole_without_text_up_to": Entry(RECIPE, 10.0)},
     "segmenters.applio": {
         "mode": Entry(RECIPE, "simple"), "threshold_db": Entry(RECIPE, -40.0),
         "min_length_ms": Entry(RECIPE, 2000), "min_interval_ms": Entry(RECIPE, 300),

@@ -97,6 +97,10 @@ class SegmenterPlugin(SegmenterModule, LoadedPlugin, Protocol):
         """Whether the speakers of given segments move its cuts: they are in the recipe then."""
         return False
 
+    def without_text(self, settings: PluginSettings) -> PluginSettings:
+        """The settings by which it cuts a recording that has no text of its own."""
+        return settings
+
     def hears(self, settings: PluginSettings) -> Plugin | None:
         """The recogniser that is to hear a recording with a text before it is cut, for
         `start_heard`; None: `start` is enough."""

@@ -41,6 +41,11 @@ class Stretches(NamedTuple):
     short: list[Range]
     edges: list[Range]
 
+    @property
+    def beside(self) -> dict[str, list[Range]]:
+        """What lies beside the kept ones, by the reason why it is `unsegmented`."""
+        return {"overlap": self.both, "short_turn": self.short, "turn_edge": self.edges}
+
 
 def stretches(voices: Voices, rate: int) -> Stretches:
     both = merged([*overlap(voices.turns), *doubtful(voices.turns, voices.second)])
@@ -99,8 +104,7 @@ class AtTurns:
     def __init__(self, voices: Voices, rate: int, begin: Callable[[], Segmenter]) -> None:
         divided = stretches(voices, rate)
         self._waiting = deque(divided.kept)
-        self._reasons = {"overlap": divided.both, "short_turn": divided.short}
-        self._reasons["turn_edge"] = divided.edges
+        self._reasons = divided.beside
         self._begin = begin
         self._open: tuple[Stretch, Segmenter] | None = None
         self._count = 0  # samples pushed

@@ -194,11 +194,12 @@ def at_turns(
 
 
 def _at_emilia_turns(settings: Settings, rate: int, voices: Voices) -> Segmenter:
-    kept = stretches(voices, rate).kept
+    divided = stretches(voices, rate)
+    kept = divided.kept
     turns = [Segment(s.start / rate, s.end / rate, speaker=str(s.speaker)) for s in kept]
     if not turns:
         return Vad(settings, rate)
-    return EmiliaSegmenter(settings, rate, turns, [s.speaker for s in kept])
+    return EmiliaSegmenter(settings, rate, turns, [s.speaker for s in kept], divided.beside)
 
 
 def start(settings: SpeechSettings, rate: int, given: Sequence[Segment]) -> Segmenter:

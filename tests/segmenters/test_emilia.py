@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tasks.recording import Segment
+from tasks.recording.turns import Turn, Voices
 from tasks.segmenters import Span, auto, vad
 from tasks.segmenters._emilia.largest_gap import LargestGapSplitter
 from tasks.segmenters._emilia.silero_timestamps import SileroTimestamps
@@ -366,3 +367,19 @@ def test_any_turns_give_what_the_rules_say(
     assert [(s.start, s.end) for s in spans if s.kind == "utterance" and s.end > s.start] == (
         expected
     )
+
+
+def test_what_a_diarizer_found_beside_its_turns_keeps_its_name() -> None:
+    """The music before the first voice is no speech; there are no segments that it lies outside."""
+    a, b, c = (
+        Turn(round(low * RATE), round(high * RATE), speaker)
+        for low, high, speaker in ((60, 70, 0), (68, 80, 1), (85, 85.2, 0))
+    )
+    voices = Voices((a, b, c), shortest=RATE // 2)
+    spans = run(vad.at_turns(vad.Settings(merge="emilia"), RATE, (), voices), blank(100), 4096)
+    told = sorted((s.start / RATE, s.end / RATE, s.reason or s.kind) for s in spans)
+    assert told == [
+        *((0, 59.5, "non_speech"), (59.5, 68, "utterance"), (68, 70, "overlap")),
+        *((70, 80.5, "utterance"), (80.5, 85, "non_speech"), (85, 85.2, "short_turn")),
+        (85.2, 100, "non_speech"),
+    ]

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tasks.base.arrays import Float32s
 from tasks.recording import Segment
@@ -34,7 +34,8 @@ Range = tuple[int, int]
 
 class EmiliaSegmenter:
     """The segmenter `vad` with `merge: emilia`. `voices`: if the turns are a diarizer's, the
-    speaker of each; spans then have it in place of the turn."""
+    speaker of each; spans then have it in place of the turn. `between`: what the diarizer found
+    beside its turns, by reason; all else is no speech, such as the music before the first one."""
 
     def __init__(
         self,
@@ -42,7 +43,9 @@ class EmiliaSegmenter:
         rate: int,
         given: Sequence[Segment],
         voices: Sequence[int] | None = None,
+        between: Mapping[str, list[Range]] | None = None,
     ) -> None:
+        self._between = between or {}
         self._settings, self._rate, self._voices = settings, rate, voices
         self._count = 0  # samples pushed
         self._segments, turns = _turns(settings, rate, given)
@@ -93,9 +96,13 @@ class EmiliaSegmenter:
         kinds: list[tuple[Kind, str | None, list[Range]]] = [
             ("unsegmented", "below_min_seconds", self._too_short),
             ("non_speech", None, self._turn_ranges),
-            ("unsegmented", "overlap", self._segments),
-            ("unsegmented", "outside_segments", [(0, self._count)]),
+            *(("unsegmented", reason, ranges) for reason, ranges in self._between.items()),
         ]
+        if self._voices is not None:
+            kinds.append(("non_speech", None, [(0, self._count)]))
+        else:
+            kinds.append(("unsegmented", "overlap", self._segments))
+            kinds.append(("unsegmented", "outside_segments", [(0, self._count)]))
         covered = self._utterances
         for kind, reason, ranges in kinds:
             outside = complement([r for r in ranges if r[0] < r[1]], self._count)

@@ -1,7 +1,8 @@
-"""How long the clips of a run from `--source` are: as long as the trainer's usual reader takes.
+"""What a run from `--source` takes where nothing is set: clips as long as the trainer's usual reader
+takes, and one speaker across codecs.
 
-Which that is follows from the formats. A settings file says it itself, as `init` writes it. What an
-OUT holds is never cut again for it: its first run decides.
+Which reader that is follows from the formats. A settings file says it itself, as `init` writes it.
+What an OUT holds is neither cut nor named again for it: its first run decides.
 """
 
 from __future__ import annotations
@@ -23,30 +24,46 @@ CHARACTERS_A_SECOND = 20.0
 #: What a run without these settings takes.
 LONGEST, TARGET = 30.0, 10.0
 WITHOUT_TEXT = "whole_without_text_up_to"
+#: Least mean cosine of the voices of one speaker: 0.55 makes two people of one whose recordings
+#: alternate between m4a and mp3, 0.45 makes one of two on the telephone
+#: (`tests.bench.speaker_codecs`).
+ACROSS_CODECS = 0.5
 
 
 def fitted(settings: PrepareSettings) -> PrepareSettings:
-    """The settings with the lengths that suit their formats, unless some are set."""
-    segmenter = settings.filter.segmenter
-    if segmenter.use != "auto" or {*SHORTER, WITHOUT_TEXT} & segmenter.options.keys():
-        return settings
-    lengths = _lengths(settings)
-    if not lengths:
-        return settings
-    cut = Plugin.model_validate({**segmenter.model_dump(), **lengths})
-    chosen = settings.filter.model_copy(update={"segmenter": cut})
-    return settings.model_copy(update={"filter": chosen})
-
-
-def _lengths(settings: PrepareSettings) -> dict[str, float]:
+    """The settings with the lengths that suit their formats, and the threshold of speakers, where
+    they are not set."""
     out = settings.job().out
     before = run_folder.known_settings(out) or run_folder.estimated_settings(out)
+    if before is None and versions.newest(out) is not None:
+        return settings
+    segmenter, speakers = settings.filter.segmenter, settings.speakers
+    if segmenter.use == "auto" and not {*SHORTER, WITHOUT_TEXT} & segmenter.options.keys():
+        cut = _with(segmenter, _lengths(settings, before))
+        chosen = settings.filter.model_copy(update={"segmenter": cut})
+        settings = settings.model_copy(update={"filter": chosen})
+    if speakers.use == "segments" and "threshold" not in speakers.options:
+        named = _with(speakers, _threshold(before))
+        settings = settings.model_copy(update={"speakers": named})
+    return settings
+
+
+def _with(plugin: Plugin, options: dict[str, float]) -> Plugin:
+    return Plugin.model_validate({**plugin.model_dump(), **options}) if options else plugin
+
+
+def _threshold(before: PrepareSettings | None) -> dict[str, float]:
+    nobody = before is None or before.speakers.use != "segments"  # has a name yet
+    if nobody or (before and before.speakers.options.get("threshold") == ACROSS_CODECS):
+        return {"threshold": ACROSS_CODECS}
+    return {}
+
+
+def _lengths(settings: PrepareSettings, before: PrepareSettings | None) -> dict[str, float]:
     if before is not None:
         had = before.filter.segmenter
         names = (*SHORTER, WITHOUT_TEXT) if WITHOUT_TEXT in had.options else ()
         return {name: had.options[name] for name in names if name in had.options}
-    if versions.newest(out) is not None:
-        return {}
     longest = min(_longest(settings.package.formats), default=(LONGEST, ""))
     if longest[0] >= LONGEST:
         return {}

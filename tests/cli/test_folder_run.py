@@ -12,6 +12,8 @@ import soundfile as sf
 
 from flows import settings
 from flows.cli import folder_run
+from flows.run import run_folder
+from tasks.diarizers import segments
 from tasks.segmenters import auto
 from tests.faults.command import Site
 from tests.helpers import corpus
@@ -46,6 +48,23 @@ def test_lengths_follow_the_format(
     tmp_path: Path, sets: tuple[str, ...], options: dict[str, Any]
 ) -> None:
     assert segmenter(tmp_path, *sets) == options
+
+
+def test_one_speaker_across_codecs(tmp_path: Path) -> None:
+    def threshold(*sets: str) -> object:
+        chosen = settings.read(None, [str(tmp_path / "in")], str(tmp_path / "out"), sets)
+        return folder_run.fitted(chosen).speakers.options.get("threshold")
+
+    (tmp_path / "in").mkdir()
+    speakers = "speakers.use=segments"
+    assert threshold() is None
+    assert threshold(speakers) == folder_run.ACROSS_CODECS < segments.Settings().threshold
+    assert threshold(speakers, "speakers.threshold=0.6") == 0.6
+    # What was named by the former default keeps its names.
+    old = settings.read(None, [str(tmp_path / "in")], str(tmp_path / "out"), [speakers])
+    with run_folder.record(tmp_path / "out", old) as record:
+        record.finish({})
+    assert threshold(speakers) is None
 
 
 def talk(path: Path, seconds: float) -> None:

@@ -1,5 +1,5 @@
-"""What a run from `--source` takes where nothing is set: clips as long as the trainer's usual reader
-takes, and one speaker across codecs.
+"""What a run from `--source` takes where nothing is set: clips as long as the trainer's usual
+reader takes, and one speaker across codecs.
 
 Which reader that is follows from the formats. A settings file says it itself, as `init` writes it.
 What an OUT holds is neither cut nor named again for it: its first run decides.

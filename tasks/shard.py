@@ -97,11 +97,11 @@ def _commit(
     had = surveyed.known
     shard = had.shards[number]
     before = manifest.listed(job.out, shard, manifest.refuse).to_pylist()
-    known = copies.former(before)
+    former = copies.former(before)
     listed = merged(before, rows, gone)
     if job.filter.duplicate_files == "drop":
-        copies.mark(listed, known)
-        surveyed.copies += copies.new(listed, known)
+        copies.mark(listed, former)
+        surveyed.copies += copies.new(listed, former)
     table = pa.Table.from_pylist(listed, schema=RECORDINGS)
     path = manifest.commit(job.out, "shard", shard, table, RECORDINGS, {})
     manifest.supersede(job.out, shard, path)

@@ -35,10 +35,10 @@ class Settings(SpeechSettings):
     )
 
     def recipe(self) -> JsonObject:
-        told = super().recipe()
+        values = super().recipe()
         if self.whole_without_text_up_to is None:
-            del told["whole_without_text_up_to"]
-        return told
+            del values["whole_without_text_up_to"]
+        return values
 
 
 def without_text(settings: Settings) -> Settings:

@@ -83,7 +83,7 @@ def test_a_recording_without_a_text_is_cut_and_one_with_a_text_stays(tmp_path: P
     site = Site(tmp_path, "", history="none")
     sets = [f"--set={name}" for name in ("transcribe.backend.use=fake", "shard.settle_seconds=0")]
     local = ["--set=cluster.workers=1", "--set=history=none", "--set=filter.filters=[]"]
-    where = ["--source", tmp_path / "in", "--out", tmp_path / "out"]
+    where = ["--source", str(tmp_path / "in"), "--out", str(tmp_path / "out")]
     done = site.command("run", *where, *sets, *local)
     assert done.code == 0, done.stderr
     ledger = pq.read_table(tmp_path / "out/datasets/v0001/ledger.parquet").to_pylist()

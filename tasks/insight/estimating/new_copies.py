@@ -36,13 +36,13 @@ def among(job: Job, fresh: Sequence[RecordingRow], had: KnownRecordings) -> dict
     hashed = list(filter(None, map(_hashed, sound)))
     contents = fingerprints.contents(row["content"] for row in hashed)
     numbers = shard_choice.with_bytes(had, contents)
-    known: list[RecordingRow] = []
+    others: list[RecordingRow] = []
     for number in np.unique(numbers[numbers >= 0]):
-        known += manifest.listed(job.out, had.shards[number]).to_pylist()
+        others += manifest.listed(job.out, had.shards[number]).to_pylist()
     names = {row["recording"] for row in hashed}
-    known = [row for row in known if row["recording"] not in names]
-    before = copies.former(known)
-    rows = [*known, *hashed]
+    others = [row for row in others if row["recording"] not in names]
+    before = copies.former(others)
+    rows = [*others, *hashed]
     copies.mark(rows, before)
     return {copy.recording: copy for copy in copies.new(rows, before) if copy.recording in names}
 

@@ -163,8 +163,8 @@ def _new_recordings(
     those whose `headers` stay unread."""
     header = lengths(listed.fresh) if headers else {}
     scan.stages["shard"].add(len(listed.fresh), sum(header.values()), [SOURCES], again=False)
-    known = listed.moved.keys() | copied.keys()
-    new = [row for row in listed.fresh if row["recording"] not in known]
+    same_bytes = listed.moved.keys() | copied.keys()
+    new = [row for row in listed.fresh if row["recording"] not in same_bytes]
     for row in new:
         if (seconds := header.get(row["recording"])) is not None:
             scan.stages["filter"].add(1, seconds, [SOURCES], again=False)

@@ -51,15 +51,17 @@ def new(rows: Sequence[RecordingRow], before: Mapping[str, Former]) -> Iterator[
             yield NewCopy(row["source_path"], paths[of], row["recording"])
 
 
-def in_words(found: Sequence[NewCopy]) -> Iterator[str]:
+def in_words(new_copies: Sequence[NewCopy]) -> Iterator[str]:
     """A sentence on new copies, if there are any."""
-    if found:
-        first = min(found)
-        verb, same = ("has", "another") if len(found) == 1 else ("have", "others")
+    if new_copies:
+        first = min(new_copies)
+        one = len(new_copies) == 1
+        have, are = ("has", "is") if one else ("have", "are")
         yield (
-            f"{counted(len(found), 'new recording')} {verb} the bytes of {same} and "
-            f"{'is' if len(found) == 1 else 'are'} not processed again (filter.duplicate), such as "
-            f"{first.path}, which equals {first.original}; filter.duplicate_files: keep does"
+            f"{counted(len(new_copies), 'new recording')} {have} the bytes of "
+            f"{'another' if one else 'others'} and {are} not processed again "
+            f"(filter.duplicate), such as {first.path}, which equals {first.original}; "
+            "filter.duplicate_files: keep does"
         )
 
 

@@ -117,7 +117,7 @@ def _parquet(
 
 
 LEDGER_APART = frozenset(
-    ("utterance", "samples", "overlap_samples", "language", "sample_rate", "recording")
+    ("utterance", "samples", "overlap_samples", "language", "sample_rate", "recording", "channel")
 )
 #: Columns without which nothing of a version can be shown.
 LEDGER_NEEDS = {"recording", "utterance", "start", "end", "seconds", "sample_rate", "outcome"}
@@ -205,8 +205,9 @@ def _select(views: Mapping[str, Types], ledger: str) -> str:
     for column, kind in u.items():
         if column not in SKIPPED | {"start", "end"} | kinds.keys():
             add(column, kind, f"u.{identifier(column)}")
-    if "language" in views["ledger"]:
-        add("language", TEXT, "l.language")
+    for column, kind in (("language", TEXT), ("channel", NUMBER)):
+        if column in views["ledger"]:
+            add(column, kind, f"l.{column}")
     if {"words", "word_errors", "chars", "char_errors"} <= u.keys():
         add("wer", NUMBER, "u.word_errors / nullif(u.words, 0)")
         add("cer", NUMBER, "u.char_errors / nullif(u.chars, 0)")

@@ -14,8 +14,9 @@ import pyarrow as pa
 from flows.run import run_folder
 from tasks import storage
 from tasks.base.json_types import JsonObject
+from tasks.base.schema import LEDGER
 from tasks.stages.listing.skipped import LeftAside
-from tasks.storage import write_atomic
+from tasks.storage import tables, write_atomic
 
 NAME = "left_aside.csv"  # in OUT/runs/<id>/
 LEFT_ASIDE = "left_aside"  # outcome of a file that never became an item
@@ -34,7 +35,10 @@ COLUMNS = (
     "value",
     "threshold",
     "detail",
+    "channel",
+    "track",
 )
+_SCHEMA = pa.schema([LEDGER.field(name) for name in (*COLUMNS, "dataset")])
 
 
 def write_skipped(folder: Path, skipped: Iterable[LeftAside]) -> None:
@@ -70,7 +74,7 @@ def rows(
     spans = (
         row
         for part in ledger
-        for batch in part.select([*COLUMNS, "dataset"]).to_batches(max_chunksize=4096)
+        for batch in tables.conformed(part, _SCHEMA).to_batches(max_chunksize=4096)
         for row in batch.to_pylist()
     )
     for row in chain(spans, map(_skipped, skipped)):

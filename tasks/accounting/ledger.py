@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from tasks.base.errors import ConservationError
 from tasks.base.schema import LedgerRow, RecordingRow
-from tasks.recording.tracks import NOT_READ
+from tasks.recording.tracks import not_read, part_of
 from tasks.shard_store.cuts import Cut
 from tasks.shard_store.shard_view import ShardView
 from tasks.shard_store.utterance import FinalUtterance, Outcome
@@ -27,6 +27,7 @@ _RANKS = (PENDING, *PRECEDENCE)
 #: A recording that has any of these has not failed as a whole.
 SOUND = ("packaged", "dropped", PENDING)
 CHANGED = Outcome("failed", "filter", "changed")
+TRACK_NOT_READ = "track_not_read"
 
 
 def check_cover(name: str, decoded: int, spans: Iterable[tuple[int, int]]) -> None:
@@ -107,9 +108,9 @@ def _of_recording(
     ]
     # Their samples were never decoded: they are named, with 0 s.
     gaps += [
-        (0, 0, Outcome("unsegmented", "shard", "track_not_read", detail=note), None)
+        (0, 0, Outcome("unsegmented", "shard", TRACK_NOT_READ, detail=note), None)
         for note in cut.notes
-        if note.startswith(NOT_READ)
+        if not_read(note) is not None
     ]
     if division := recording.get("division"):
         reason = "channels_mixed" if recording.get("parts") is None else "channels_apart"
@@ -183,6 +184,9 @@ def _row(
     utterance: FinalUtterance | None = None,
 ) -> LedgerRow:
     language = recording["language"]
+    track, channel = part_of(recording)
+    if outcome.reason == TRACK_NOT_READ:
+        track, channel = not_read(outcome.detail) or None, None
     if utterance is not None:
         heard = utterance.heard.transcript
         language = (heard.get("language") if heard else None) or utterance.cut.language
@@ -191,6 +195,8 @@ def _row(
         "source_path": recording["source_path"],
         "dataset": recording["dataset"],
         "utterance": utterance.cut.id if utterance else None,
+        "channel": channel,
+        "track": track,
         "start": start / rate,
         "end": end / rate,
         "samples": samples,

@@ -16,13 +16,14 @@ import pyarrow.compute as pc
 from tasks.base.arrays import UInt64s
 from tasks.storage import long_columns
 
-#: Columns of numbers that count where they hold one: versions of before lack them.
-LATER = {"channel"}
+#: Columns of numbers that count where they hold one, as versions of before lack them; with what tells
+#: a number in one from the same in another.
+LATER = {"channel": 0, "track": 1 << 32}
 
 
 def of_rows(table: pa.Table) -> UInt64s:
     """A digest of each row, with the names of its columns; uint64 [rows]."""
-    names = sorted(set(table.column_names) - LATER)
+    names = sorted({*table.column_names} - LATER.keys())
     numbers, texts = _divided(table, names)
     start = hashlib.blake2b("\0".join(names).encode(), digest_size=8)
     width = 8 * len(numbers)
@@ -34,10 +35,16 @@ def of_rows(table: pa.Table) -> UInt64s:
         state.update(repr(values).encode())
         digests += state.digest()
     codes = np.frombuffer(bytes(digests), "<u8").astype(np.uint64)
-    for name in sorted(LATER.intersection(table.column_names)):
-        valued = pc.is_valid(table[name]).to_numpy(zero_copy_only=False)
-        codes = np.where(valued, mixed(codes ^ mixed(_bits(table[name]))), codes)
+    for name in (name for name in LATER if name in table.column_names):
+        codes = _with_later(codes, table, name)
     return codes
+
+
+def _with_later(codes: UInt64s, table: pa.Table, name: str) -> UInt64s:
+    """Digests that a column of LATER changes where it holds a number."""
+    valued = pc.is_valid(table[name]).to_numpy(zero_copy_only=False)
+    numbers = _bits(table[name]) ^ np.uint64(LATER[name])
+    return np.where(valued, mixed(codes ^ mixed(numbers)), codes)
 
 
 def _divided(
@@ -73,6 +80,9 @@ def folded(start: UInt64s, table: pa.Table, names: Sequence[str]) -> UInt64s:
     [rows]. Each text is hashed once, so columns of few values cost next to nothing."""
     digests = start
     for name in names:
+        if name in LATER:
+            digests = _with_later(digests, table, name)
+            continue
         column = table[name]
         null = pc.is_null(column).to_numpy(zero_copy_only=False)
         if _is_number(column.type):

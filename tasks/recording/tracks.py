@@ -6,6 +6,7 @@ Both are found once, when a recording is probed. The track is kept in its format
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from tasks.base.schema import RecordingRow
@@ -13,6 +14,7 @@ from tasks.recording.locator import Channels, Locator
 from tasks.settings import FilterSettings
 
 NOT_READ = "its audio track"  # the note on a track begins so
+_NOT_READ = re.compile(rf"{NOT_READ} (\d+)")
 
 
 def noted(form: str, track: int) -> str:
@@ -34,6 +36,23 @@ def channel_of(row: RecordingRow) -> int | None:
     """The one channel that is heard; None: several, or all of the file."""
     channels = channels_of(row)
     return channels[0] if channels is not None and len(channels) == 1 else None
+
+
+def part_of(row: RecordingRow) -> tuple[int | None, int | None]:
+    """(track, channel) of its file that a recording is: None for the first track, and for a mix.
+    One that cannot be probed is what its source asked for."""
+    track, channel = track_of(row) or None, channel_of(row)
+    if row["error_code"] is None or (track, channel) != (None, None):
+        return track, channel
+    where = Locator.loads(row["locator"])
+    channels = where.channels or ()
+    return where.track or None, channels[0] if len(channels) == 1 else None
+
+
+def not_read(note: str) -> int | None:
+    """The track of a note that says that it is not read; None for another note."""
+    number = _NOT_READ.match(note)
+    return int(number[1]) if number else None
 
 
 def locator_of(row: RecordingRow, settings: FilterSettings) -> Locator:

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -17,7 +18,7 @@ from tasks.accounting.summary import REMOVED
 from tasks.base.errors import RunError
 from tasks.base.schema import LEDGER, LEDGER_FILE
 from tasks.corpus import rejections
-from tasks.publish import previous_version
+from tasks.publish import previous_version, row_digests
 from tasks.publish.ledger import layout as ledger_layout
 from tasks.publish.ledger import rows as ledger_rows
 from tasks.publish.outcomes import recording_digests
@@ -167,3 +168,21 @@ def test_a_verdict_changes_the_digest_of_its_recording_alone() -> None:
         expected[key] = (expected[key] + int(change)) % 2**64
     assert dict(zip(*(after[n].to_pylist() for n in ("key", "digest")), strict=True)) == expected
     assert before["digest"].to_pylist() != after["digest"].to_pylist()
+
+
+def test_a_column_that_is_new_changes_only_the_digests_of_rows_that_hold_something() -> None:
+    """So that ledgers of before, which lack it, stay as they are."""
+    row = {**dict.fromkeys(LEDGER.names), "recording": "a", "overlap_samples": 0}
+    parts = [{**row, "track": track, "channel": channel}
+             for track, channel in ((None, None), (None, 0), (None, 1), (1, None), (1, 1))]  # fmt: skip
+    names = [name for name in recording_digests.BEFORE if name not in row_digests.LATER]
+
+    def folded(rows: list[dict[str, Any]], columns: list[str]) -> list[int]:
+        table = pa.Table.from_pylist(rows, schema=LEDGER)
+        start = np.zeros(len(rows), np.uint64)
+        digests: list[int] = row_digests.folded(start, table, columns).tolist()
+        return digests
+
+    plain = folded(parts[:1], names)
+    assert folded(parts[:1], recording_digests.BEFORE) == plain
+    assert len({*folded(parts, recording_digests.BEFORE)}) == len(parts)

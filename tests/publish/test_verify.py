@@ -166,6 +166,25 @@ def test_changed_rows_under_a_right_hash(version: Path, column: str) -> None:
     assert verify(version)
 
 
+def test_a_channel_that_the_ledger_and_the_clip_differ_in(version: Path) -> None:
+    """In the ledger of a clip; where the ledger says nothing, as it did before, it is no fault."""
+    path = version / "ledger.parquet"
+    table = pq.read_table(path)
+
+    def faults(channel: int | None) -> list[str]:
+        index = table.schema.get_field_index("channel")
+        channels = pa.array([channel] * len(table), pa.int32())
+        pq.write_table(table.set_column(index, table.schema.field(index), channels), path)
+        reseal(version)
+        return verify(version)
+
+    assert faults(None) == []
+    assert faults(1) == ["utterances.parquet and the ledger differ in the channel of a clip"]
+    pq.write_table(table.drop_columns(["channel", "track"]), path)
+    reseal(version)
+    assert verify(version) == []
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"files": 3}', '{"files": {}}'])
 def test_damaged_description_is_a_fault_not_a_traceback(version: Path, text: str) -> None:
     (version / "dataset.json").write_text(text)

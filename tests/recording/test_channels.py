@@ -136,6 +136,9 @@ def test_each_channel_is_packaged_with_its_own_sound_and_text(
     assert len({row["id"] for row in rows}) == len({row["recording"] for row in rows}) == 2
     ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
     assert sum(row["samples"] for row in ledger) == 2 * round(SECONDS * RATE)
+    assert {row["utterance"]: row["channel"] for row in ledger if row["utterance"]} == {
+        row["id"]: row["channel"] for row in rows
+    }
     assert verify.verify(published.path) == []
     again, stages = corpus.run(job)
     assert again.path == published.path

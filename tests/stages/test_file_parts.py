@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
+from flows.cli.show import results
+from flows.run import ledger_items
 from tasks.settings import Plugin, Source
 from tests.audio.test_tracks import film, tone
 from tests.helpers import corpus
@@ -165,6 +167,44 @@ def test_other_values_are_refused(tmp_path: Path, option: str, value: object) ->
         plugins.resolve_source(
             Source.model_validate({"kind": "folder", "path": str(tmp_path), option: value})
         )
+
+
+def test_the_ledger_says_of_which_track_and_channel_each_span_is(tmp_path: Path) -> None:
+    sides(tmp_path / "in/call.wav", 1, 2)
+    film(tmp_path / "in/film.mkv", [tone(300), tone(500), tone(700)], default=1)
+    broken = tmp_path / "in/broken.wav"
+    broken.write_bytes(b"no audio, but long enough to be some")
+    published, _ = corpus.run(job(tmp_path, channels="apart", expect_broken=True))
+    table = pq.read_table(published.path / "ledger.parquet")
+    parts = {
+        (Path(row["source_path"]).name, row["reason"], row["track"], row["channel"])
+        for row in table.to_pylist()
+    }
+    assert parts == {
+        ("call.wav", "packaged", None, 0), ("call.wav", "packaged", None, 1),
+        ("film.mkv", "packaged", 1, None), ("film.mkv", "track_not_read", None, None),
+        ("film.mkv", "track_not_read", 2, None), ("broken.wav", "unreadable", None, None),
+    }  # fmt: skip
+    items = [*ledger_items.rows([table], ())]
+    shown = [line for line in results.items({"items": items}) if "packaged" in str(line)]
+    assert [str(line).partition("/in/")[2].partition(" s  ")[0] for line in shown] == [
+        "call.wav channel 0 0.00-2.00", "call.wav channel 1 0.00-2.00",
+        "film.mkv track 1 0.00-4.00",
+    ]  # fmt: skip
+    before = table.drop_columns(["channel", "track"])  # as earlier releases wrote it
+    assert [(row["source_path"], row["channel"]) for row in ledger_items.rows([before], ())] == [
+        (row["source_path"], None) for row in items
+    ]
+
+
+def test_a_recording_that_cannot_be_probed_is_of_the_channel_that_was_asked_for(
+    tmp_path: Path,
+) -> None:
+    sides(tmp_path / "in/call.wav", 1, 2)
+    (tmp_path / "in/broken.wav").write_bytes(b"no audio, but long enough to be some")
+    published, _ = corpus.run(job(tmp_path, channels=1, expect_broken=True))
+    rows = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    assert {row["outcome"]: row["channel"] for row in rows} == {"failed": 1, "packaged": 1}
 
 
 def test_a_text_that_comes_or_goes_decides_anew(tmp_path: Path) -> None:

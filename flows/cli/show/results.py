@@ -43,11 +43,12 @@ def ledger(result: JsonObject) -> Iterator[Line]:
 def items(result: JsonObject) -> Iterator[Line]:
     """One line per item: paths are long, and a table would cut them."""
     for row in result["items"]:
+        parts = (f" {name} {row[name]}" for name in ("track", "channel") if row[name] is not None)
         span = "" if row["start"] is None else f" {row['start']:.2f}-{row['end']:.2f} s"
         value = "" if row["value"] is None else f" ({row['value']:g}, limit {row['threshold']:g})"
         detail = f": {row['detail']}" if row["detail"] else ""
         line = f"{row['outcome']} {row['stage']}.{row['reason']}{value}{detail}"
-        yield f"{row['source_path']}{span}  {line}"
+        yield f"{row['source_path']}{''.join(parts)}{span}  {line}"
     yield f"{counted(len(result['items']), 'item')}."
 
 

@@ -178,6 +178,8 @@ class LedgerRow(TypedDict):
     source_path: str
     dataset: str
     utterance: str | None
+    channel: NotRequired[int | None]
+    track: NotRequired[int | None]
     start: float
     end: float
     samples: int

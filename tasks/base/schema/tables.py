@@ -182,6 +182,8 @@ LEDGER = pa.schema(
         column("source_path", S, "original path"),
         column("dataset", S, "name of the source"),
         column("utterance", S, "id, where the span is an utterance"),
+        column("channel", pa.int32(), "channel of the file, from 0; null: the mix of all"),
+        column("track", pa.int32(), "audio track of the file, from 0; null: the first"),
         column("start", F64, "start of the span", "s"),
         column("end", F64, "end of the span", "s"),
         column("samples", I64, "samples that this row accounts for", "samples at native rate"),

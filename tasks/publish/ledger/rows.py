@@ -12,7 +12,7 @@ from tasks.corpus import rejections
 from tasks.storage import long_columns
 
 #: Columns that are kept of a recording that has left its source.
-NAMES = ("recording", "source_path", "dataset", "sample_rate")
+NAMES = ("recording", "source_path", "dataset", "channel", "track", "sample_rate")
 _ORDER = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
 
 

@@ -41,6 +41,7 @@ from tasks.publish.planned_columns import BESIDE_COLUMNS, LAYOUT_COLUMNS, SOURCE
 from tasks.settings.job import Job
 from tasks.shard_store import blobs, recipe
 from tasks.shard_store.recipe import digest
+from tasks.storage import tables
 
 FORMAT = 3  # of these files
 AT_ONCE = 8  # shards of a batch
@@ -154,7 +155,8 @@ class ShardBatch:
             part = memoryview(data)[begin - low : begin - low + size]
             if zlib.crc32(part) != crc:
                 raise self._damaged("ledger.bin")
-            parts.append(pa.ipc.open_stream(pa.py_buffer(part), options=_ALONE).read_all())
+            table = pa.ipc.open_stream(pa.py_buffer(part), options=_ALONE).read_all()
+            parts.append(tables.conformed(table, KEYED))
         return pa.concat_tables(parts)
 
     def _damaged(self, name: str) -> CorruptManifest:

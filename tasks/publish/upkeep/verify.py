@@ -92,6 +92,7 @@ def _tables(version: Path, described: DatasetJson) -> list[str]:
             faults.append(f"dataset.json's {name} are not those of the ledger")
     if abs(sum(counts["seconds"][name] for name in PRECEDENCE) - counts["seconds"]["in"]) > 1e-3:
         faults.append("the ledger's outcomes do not add up to what came in")
+    faults += _channels(version)
     faults += _ids(version)  # which frees its tables before those of the splits are made
     if splits.FILE in described["files"]:
         stored = tables.schema(version / UTTERANCES_FILE).names  # early versions lack some
@@ -118,6 +119,33 @@ def _ids(version: Path) -> list[str]:
     if not np.array_equal(ids[~twice], packaged[~_repeated(packaged)]):
         faults.append("utterances.parquet and the ledger differ in what was packaged")
     return faults
+
+
+def _channels(version: Path) -> list[str]:
+    """Faults of channels: where the ledger names a packaged clip's, the clip's row has the same.
+    Parts of before name none."""
+    told, stated = (
+        _keys(_sides(part, name) for part in tables.row_groups(version / file, columns))
+        for file, name, columns in (
+            (LEDGER_FILE, "utterance", ["utterance", "outcome", "channel"]),
+            (UTTERANCES_FILE, "id", ["id", "channel"]),
+        )
+    )
+    places = sorted_keys.places_of(told[:, 0], told[:, 1], stated[:, 0], stated[:, 1])
+    if (places < 0).any():
+        return ["utterances.parquet and the ledger differ in the channel of a clip"]
+    return []
+
+
+def _sides(part: pa.Table, name: str) -> pa.Table:
+    """What tells each packaged clip that is of one channel, and that channel."""
+    if "channel" not in part.column_names:
+        return part.select([name]).slice(0, 0)
+    if "outcome" in part.column_names:
+        part = part.filter(pc.equal(part["outcome"], "packaged"))
+    part = part.filter(pc.is_valid(part["channel"]))
+    channels = pc.cast(part["channel"], pa.string())
+    return pa.table({name: pc.binary_join_element_wise(part[name], channels, "#")})
 
 
 SPLITTING = (*split_input.NODES, "split")

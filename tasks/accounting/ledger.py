@@ -27,7 +27,7 @@ _RANKS = (PENDING, *PRECEDENCE)
 #: A recording that has any of these has not failed as a whole.
 SOUND = ("packaged", "dropped", PENDING)
 CHANGED = Outcome("failed", "filter", "changed")
-TRACK_NOT_READ = "track_not_read"
+TRACK_NOT_READ, CHANNELS_APART = "track_not_read", "channels_apart"
 
 
 def check_cover(name: str, decoded: int, spans: Iterable[tuple[int, int]]) -> None:
@@ -113,7 +113,7 @@ def _of_recording(
         if not_read(note) is not None
     ]
     if division := recording.get("division"):
-        reason = "channels_mixed" if recording.get("parts") is None else "channels_apart"
+        reason = "channels_mixed" if recording.get("parts") is None else CHANNELS_APART
         gaps.append((0, 0, Outcome("unsegmented", "shard", reason, detail=division), None))
     gaps.sort(key=lambda g: (_RANKS.index(g[2].outcome), g[0], g[1]))
     every = [*spans, *gaps]
@@ -187,6 +187,8 @@ def _row(
     track, channel = part_of(recording)
     if outcome.reason == TRACK_NOT_READ:
         track, channel = not_read(outcome.detail) or None, None
+    if outcome.reason == CHANNELS_APART:
+        channel = None  # it is of the whole file
     if utterance is not None:
         heard = utterance.heard.transcript
         language = (heard.get("language") if heard else None) or utterance.cut.language

@@ -18,6 +18,7 @@ from flows.demo.corpus import ENGLISH, Line, speak
 from flows.demo.voice import RATE as VOICE_RATE
 from tasks.audio.types import Sides
 from tasks.base.arrays import RATE, Float32s
+from tasks.insight.estimating import channel_sample, planning
 from tasks.speech import sides
 from tests.bench import _calls
 from tests.helpers import corpus
@@ -112,6 +113,13 @@ def test_a_run_says_what_it_found(tmp_path: Path) -> None:
     job = corpus.job(
         tmp_path, sources=[source], filter={"segmenter": {"use": "whole"}, "filters": ()}
     )
+    [sample] = [s for s in planning.plan(job, None).stated if s.startswith("Channels")]
+    assert sample.startswith(
+        "Channels of the source 'c': of 3 of its 3 new files that were looked at, 1 is read apart, "
+        "such as call.wav: they hold different voices (one alone is heard in"
+    )
+    assert "; 1 is mixed, such as room.wav: " in sample
+    assert sample.endswith("; 1 is of one channel; the run decides for each file")
     published, _ = corpus.run(job)
     rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
     assert {row["recording"]: (row["channel"], row["speaker"]) for row in rows} == {
@@ -122,7 +130,28 @@ def test_a_run_says_what_it_found(tmp_path: Path) -> None:
     said: dict[str, Any] = {row["reason"]: row for row in ledger if row["stage"] == "shard"}
     assert said.keys() == {"channels_apart", "channels_mixed"}
     assert said["channels_apart"]["recording"] == "c/call.wav#0"
+    assert said["channels_apart"]["channel"] is None
     assert "they hold different voices" in said["channels_apart"]["detail"]
     assert said["channels_mixed"]["recording"] == "c/room.wav"
     assert said["channels_mixed"]["samples"] == 0
     assert all(computed == 0 for computed, _ in corpus.run(job)[1].values())
+    known = [s for s in planning.plan(job, job).stated if s.startswith("Channels")]
+    assert [s.partition(",")[0] for s in known] == [
+        "Channels of 1 file of the source 'c' are read apart",
+        "Channels of 1 file of the source 'c' are mixed",
+    ]
+
+
+def test_a_plan_that_cannot_look_in_time_says_how_the_run_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in").mkdir()
+    sf.write(tmp_path / "in/call.wav", CALLS["cross_talk"](), RATE)
+    source = {"kind": "folder", "path": str(tmp_path / "in"), "name": "c", "channels": "auto"}
+    job = corpus.job(tmp_path, sources=[source])
+    monkeypatch.setattr(channel_sample, "PATIENCE", 0.0)
+    [sentence] = [s for s in planning.plan(job, None).stated if s.startswith("Channels")]
+    assert sentence == (
+        "Channels of 1 new file of the source 'c' are not looked at yet: the run reads a file's "
+        "channels apart where one alone is heard in most of its speech, else their mix"
+    )

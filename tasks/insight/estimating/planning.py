@@ -10,7 +10,12 @@ from itertools import groupby
 from tasks import corpus, plugins, shard
 from tasks.base.schema import RecordingRow
 from tasks.filter import todo as cuts_lacking
-from tasks.insight.estimating import new_copies, removal_refusal, rewritten_clips
+from tasks.insight.estimating import (
+    channel_sample,
+    new_copies,
+    removal_refusal,
+    rewritten_clips,
+)
 from tasks.insight.estimating.changes import Causes, Change, found_since, may_choose_others
 from tasks.insight.estimating.expected import Expected, lengths
 from tasks.publish import foreseen, safeguards
@@ -115,7 +120,9 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
         refusal = safeguards.nothing_left_in_words(job)
     unusable = [row for row in listed.fresh if row["error_code"]]
     sentences = (f"{r['source_path']} ({r['error_code']}: {r['error_detail']})" for r in unusable)
-    divided = divisions.sentences(job.out, plugins.datasets(job.sources))
+    datasets = plugins.datasets(job.sources)
+    divided = [*divisions.sentences(job.out, datasets)]
+    divided += channel_sample.sentences(listed.fresh, datasets) if headers else ()
     same = copies.in_words([*copied.values()])
     stated = [*surveyed.stated, *divided, *same, *surveyed.unknown_speakers]
     from_sources = surveyed.shared, stated

@@ -62,7 +62,7 @@ def of_file(row: RecordingRow, locator: Locator) -> list[RecordingRow]:
             continue
         apart = locator.apart is not None and header.channels > 1
         if apart and locator.apart == "auto":
-            answer = MIXED_TEXT if described else _looked_at(where, header)
+            answer = MIXED_TEXT if described else looked_at(where, header)
             apart = answer.apart
             divisions.append(str(answer))
         if apart:
@@ -82,7 +82,7 @@ def of_file(row: RecordingRow, locator: Locator) -> list[RecordingRow]:
     return rows
 
 
-def _looked_at(where: Locator, header: Header) -> Sides:
+def looked_at(where: Locator, header: Header) -> Sides:
     """Whether the channels of a file hold different voices."""
     from tasks.speech import sides  # the voice detector, which only workers need
 

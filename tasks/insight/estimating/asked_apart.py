@@ -1,0 +1,48 @@
+"""Asks a process of its own about recordings: a file may kill or hang its reader, and a forecast
+must not end a run before it has begun."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+
+from tasks.base import environment
+from tasks.base.json_types import JsonValue
+from tasks.recording import Locator
+
+
+def answers(module: str, locators: Sequence[str], patience: float) -> list[JsonValue]:
+    """What `serve` of a module's process says of each recording, in their order; fewer where the
+    process died or took more than `patience` seconds.
+
+    `locators`: as `Locator.dumps` writes them.
+    """
+    if not locators:
+        return []
+    lines = "".join(f"{json.dumps(locator)}\n" for locator in locators)
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", module],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment.of_child(),
+    ) as child:
+        limit = threading.Timer(patience, child.kill)
+        limit.start()
+        try:
+            printed, _ = child.communicate(lines)
+        finally:
+            limit.cancel()
+            child.kill()
+    whole = printed[: printed.rfind("\n") + 1]  # an incomplete last line is not an answer
+    return [json.loads(line) for line in whole.splitlines()]
+
+
+def serve(answer: Callable[[Locator], JsonValue]) -> None:
+    """In the child: a line of JSON for each locator on stdin."""
+    for line in sys.stdin:
+        print(json.dumps(answer(Locator.loads(json.loads(line)))), flush=True)

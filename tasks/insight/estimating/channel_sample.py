@@ -1,0 +1,81 @@
+"""What `channels: auto` will find, by some of the new files of each source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypedDict, cast
+
+from tasks import audio
+from tasks.base.counting import counted
+from tasks.base.errors import ItemError
+from tasks.base.schema import RecordingRow
+from tasks.insight.estimating import asked_apart
+from tasks.plugins import Dataset
+from tasks.recording import Locator
+from tasks.stages.listing import file_parts
+
+SAMPLE = 6  # files of a source, spread over its new ones
+PATIENCE = 10.0  # s for those of all sources
+
+
+class Looked(TypedDict):
+    """What was found in a file; `apart`: None where there is one channel alone."""
+
+    apart: bool | None
+    says: str
+
+
+def sentences(fresh: Sequence[RecordingRow], datasets: Sequence[Dataset]) -> Iterator[str]:
+    """For each source with `channels: auto` and new files: what was found in the first few."""
+    names = [dataset.name for dataset in datasets if dataset.settings.channels == "auto"]
+    new = {name: [r for r in fresh if r["dataset"] == name and _undecided(r)] for name in names}
+    samples = {name: rows[:: -(-len(rows) // SAMPLE) or 1] for name, rows in new.items()}
+    asked = [row for rows in samples.values() for row in rows]
+    found = asked_apart.answers(__name__, [row["locator"] for row in asked], PATIENCE)
+    answers = dict(zip((row["recording"] for row in asked), found, strict=False))
+    for name, rows in samples.items():
+        looked = [(r["path"], a) for r in rows if (a := answers.get(r["recording"])) is not None]
+        if rows:
+            yield _sentence(name, len(new[name]), cast(list[tuple[str, Looked]], looked))
+
+
+def _undecided(row: RecordingRow) -> bool:
+    """Whether a row is a file whose channels are still to be looked at; what has a text stays a
+    mix."""
+    described = bool(row["text"] or row["segments"])
+    return '"apart": "auto"' in row["locator"] and row["error_code"] is None and not described
+
+
+def _sentence(name: str, count: int, looked: Sequence[tuple[str, Looked]]) -> str:
+    if not looked:
+        return (
+            f"Channels of {counted(count, 'new file')} of the source {name!r} are not looked at "
+            "yet: the run reads a file's channels apart where one alone is heard in most of its "
+            "speech, else their mix"
+        )
+    verdicts = []
+    for apart, verb in ((True, "read apart"), (False, "mixed"), (None, "of one channel")):
+        lines = [f"{path}: {found['says']}" for path, found in looked if found["apart"] is apart]
+        if lines:
+            example = "" if apart is None else f", such as {min(lines)}"
+            verdicts.append(f"{len(lines)} {'is' if len(lines) == 1 else 'are'} {verb}{example}")
+    return (
+        f"Channels of the source {name!r}: of {len(looked)} of its {counted(count, 'new file')} "
+        f"that were looked at, {'; '.join(verdicts)}; the run decides for each file"
+    )
+
+
+def look(locator: Locator) -> Looked | None:
+    """None if the file cannot be read."""
+    try:
+        header = audio.probe(locator)
+        if header.channels < 2:
+            return {"apart": None, "says": ""}
+        sides = file_parts.looked_at(locator, header)
+    except (ItemError, OSError):
+        return None
+    return {"apart": sides.apart, "says": str(sides)}
+
+
+if __name__ == "__main__":
+    asked_apart.serve(look)

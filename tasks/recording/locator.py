@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from operator import attrgetter
 
 #: Numbers of a file's channels, from 0, in order.
 Channels = tuple[int, ...]
@@ -43,6 +44,8 @@ class Locator:
 
     def dumps(self) -> str:
         """JSON without the fields that are None."""
+        if _BESIDES(self) == _NONE:  # most of them
+            return f'{{"path": {json.encoder.encode_basestring_ascii(self.path)}}}'
         fields = ((name, getattr(self, name)) for name in self.__slots__)
         return json.dumps({name: value for name, value in fields if value is not None})
 
@@ -52,6 +55,11 @@ class Locator:
         if "channels" in fields:
             fields["channels"] = tuple(fields["channels"])
         return cls(**fields)
+
+
+#: What a locator says besides its path.
+_BESIDES = attrgetter(*Locator.__slots__[1:])
+_NONE = (None,) * len(Locator.__slots__[1:])
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,8 @@ def safe_name(raw: str) -> str:
 
     A name that had to change gets a hash of the original.
     """
+    if raw and "//" not in raw and "/." not in f"/{raw}" and raw[0] != "/" != raw[-1]:
+        return recording_name(raw)
     kept = "/".join(part for part in raw.split("/") if part not in ("", ".", ".."))
     if raw and kept == raw:
         return recording_name(raw)

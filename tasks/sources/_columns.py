@@ -34,13 +34,17 @@ SHOWN = 20  # names in a message, and characters of a value
 
 #: Words in a name that promise a role. A column of times says nothing of use without a start.
 _HINTS = {
-    "text": re.compile(r"text|sentence|transcri|utterance$|subtitle|caption|lyrics|txt"),
+    "text": re.compile(
+        r"(?!.*_id$).*(?:text|sentence|transcri|utterance$|subtitle|caption|lyrics|txt)"
+    ),
     "id": re.compile(r"^(?:.*_)?(?:id|key|uid|uttid)$"),
     "start": re.compile(r"(?:^|_)(?:start|begin|onset|offset|from)(?:_|$)"),
     "end": re.compile(r"(?:^|_)(?:end|stop|to)(?:_|$)"),
     "speaker": re.compile(r"speaker|(?:^|_)spk|client_id|voice|reader"),
     "language": re.compile(r"(?:^|_)lang|language|locale"),
 }
+#: Values of a column that says yes or no: `is_gold_transcript`.
+_FLAGS = frozenset(("true", "false", "yes", "no"))
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 
 
@@ -98,6 +102,8 @@ def _looks_like(name: str, values: Sequence[object]) -> str | None:
         return None
     scalars = [value for value in values if isinstance(value, str | int | float)]
     if 2 * len(scalars) <= len(values):
+        return None
+    if {str(value).lower() for value in scalars} <= _FLAGS:
         return None
     hinted = next((role for role, hint in _HINTS.items() if hint.search(words)), None)
     return named or hinted or ("text" if _are_texts(scalars) else None)

@@ -86,7 +86,7 @@ def _labels(schema: pa.Schema, name: str | None) -> tuple[str, ...]:
 
 
 def head_of(table: Table, names: Sequence[str] | None = None) -> list[dict[str, object]]:
-    """The first rows of some columns, or of all that hold texts or whole numbers; none if they
+    """The first rows of some columns, or of all that hold texts or numbers; none if they
     cannot be read."""
     chosen = names or [field.name for field in table.schema if _is_value(field.type)][:MOST_COLUMNS]
     try:
@@ -119,7 +119,7 @@ def values(column: pa.Array) -> list[object]:
 
 
 def _first(schema: pa.Schema, names: tuple[str, ...]) -> str | None:
-    """The first of these columns that holds strings or integers."""
+    """The first of these columns that holds strings or numbers."""
     return next((n for n in names if n in schema.names and _is_value(schema.field(n).type)), None)
 
 
@@ -135,6 +135,6 @@ def _has_path(kind: pa.StructType) -> bool:
 
 
 def _is_value(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)
-    )
+    types = pa.types  # pandas has floats where a whole number may be missing
+    number = types.is_integer(kind) or types.is_floating(kind)
+    return bool(types.is_string(kind) or types.is_large_string(kind) or number)

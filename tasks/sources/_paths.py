@@ -178,8 +178,10 @@ def listed_name(path: str, written: str, root: str) -> str:
     if storage.is_url(path):
         inside = path.startswith(root.rstrip("/") + "/")
         return safe_name(path[len(root.rstrip("/")) + 1 :] if inside else path.split("/", 3)[3])
-    path = os.path.normpath(path)
     prefix = root.rstrip("/") + "/"
+    if path.startswith(prefix) and "/." not in path and "//" not in path:
+        return safe_name(path[len(prefix) :])
+    path = os.path.normpath(path)
     if path.startswith(prefix):
         return safe_name(path[len(prefix) :])
     if os.path.isabs(written):

@@ -30,6 +30,7 @@ from tasks.settings import SourceSettings, StageSettings
 from tasks.settings.base import WORDS
 from tasks.sources import _text_encoding
 from tasks.sources._archives import Archive, is_archive
+from tasks.sources._beside import tables
 from tasks.sources._beside.choice import Texts, TextsSettings
 from tasks.sources._beside.folders import AHEAD, FolderTexts, ReadFile
 from tasks.sources._lists import failed, of_file
@@ -42,7 +43,7 @@ from tasks.storage.local import stat_guard
 _KINDS = {
     ".jsonl": "jsonl",
     ".parquet": "hf_parquet",
-    **dict.fromkeys((".csv", ".tsv", ".json"), "table"),
+    **dict.fromkeys((".csv", ".tsv", ".psv", ".txt", ".json"), "table"),
 }
 _PACKED = (".7z", ".rar", ".gz", ".bz2", ".xz", ".zst")
 OTHER_ENDING = "extension"  # a file is left aside for it
@@ -125,12 +126,20 @@ def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
     )
 
 
+def notes(settings: Settings) -> list[str]:
+    """Lists in the folder that name its recordings, and are not read."""
+    root, status = source_root(settings.path)
+    is_local = stat.S_ISDIR(status.st_mode) and not storage.is_url(root)
+    return [*tables.sentences(root)] if is_local and settings.texts != "none" else []
+
+
 def _hint(path: str) -> str:
     """What to do about a file that is no folder; empty where its name does not tell."""
     ending = os.path.splitext(path)[1].lower()
     if ending in _PACKED:
         return "; unpack it first"
-    return f"; give the source kind: {_KINDS[ending]}" if ending in _KINDS else ""
+    may_be = "if it is a list, " if ending == ".txt" else ""
+    return f"; {may_be}give the source kind: {_KINDS[ending]}" if ending in _KINDS else ""
 
 
 def branches(settings: Settings, least: int) -> Sequence[Branch] | None:

@@ -118,6 +118,8 @@ def notes(settings: Settings) -> list[str]:
     head = _head(text_list(settings.path))
     columns = _columns_of(head, _given(settings))
     used = {name for names in columns.values() for name in names}
+    keys = {name for record in head for name in record}
+    columns = {r: tuple(n for n in names if n in keys) or names for r, names in columns.items()}
     audio = columns.get("audio", ("wav",))[0]
     pattern = f"columns: {{{{audio: {audio}, {{role}}: {{name}}, …}}}}"
     return _notes.of_columns(head, columns, used, "key", pattern) if columns else []

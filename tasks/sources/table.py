@@ -145,8 +145,15 @@ def notes(settings: Settings) -> list[str]:
     sentences = list(layout.says)
     for part in layout.parts[:LOOKED_PARTS]:
         used = {name for names in part.roles.values() for name in names}
-        sentences += _notes.of_columns(part.records.head, part.roles, used, "column")
+        takes = "" if layout.layout == "table" else _as_table(part.file)
+        sentences += _notes.of_columns(part.records.head, part.roles, used, "column", takes)
     return [*dict.fromkeys(sentences)]
+
+
+def _as_table(file: str) -> str:
+    """What takes a column of a layout's file, whose columns are the layout's: a pattern."""
+    path = display_text(file).replace("{", "{{").replace("}", "}}")
+    return f"kind: table, path: {path}, columns: {{{{{{role}}: {{name}}}}}}"
 
 
 def _found(settings: Settings) -> Found:
@@ -198,6 +205,15 @@ def _plain(path: str, settings: Settings) -> Found:
     moved, present = placed(part, root, FOLDERS)
     layout = of_parts("table", "table", root, [moved if present else part], whole=False)
     return replace(layout, says=(f"{layout.says[0]} ({how})",))
+
+
+def names_audio(path: str) -> bool:
+    """Whether one of the first rows of a table names audio that is there. ConfigError if it is no
+    table of audio."""
+    layout = _plain(path, Settings(path=path))
+    part = layout.parts[0]
+    names = (record.get(part.roles["audio"][0]) for record in part.records.head[:LOOKED])
+    return any(isinstance(n, str) and is_there(layout.root, part.place.path(n)) for n in names)
 
 
 def _objects(path: str) -> Records | None:

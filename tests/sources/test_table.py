@@ -217,6 +217,60 @@ def test_columns_that_are_not_taken_are_named_once(tmp_path: Path) -> None:
     ]
 
 
+def test_a_column_of_yes_and_no_or_of_ids_is_no_text(tmp_path: Path) -> None:
+    rows = ["path,text,is_gold_transcript,sentence_id"]
+    rows += [f"{name},x{name},{name == 'a.wav'},s{name}" for name in AB]
+    assert notes("table", made(tmp_path, "\n".join(rows)))[1:] == [
+        "the column 'sentence_id' looks like an id and is not taken; `columns: {id: sentence_id}` "
+        "takes it"
+    ]
+
+
+def test_a_column_of_a_layouts_file_is_taken_by_a_table_of_it(tmp_path: Path) -> None:
+    """The columns of a layout are the layout's."""
+    rows = ["file_name,text,my_transcript", "a.wav,x,one two", "b.wav,y,three four"]
+    path = made(tmp_path, "\n".join(rows), name="metadata.csv")
+    [_, sentence] = notes("table", tmp_path)
+    takes = f"kind: table, path: {path}, columns: {{text: my_transcript}}"
+    assert f"`{takes}` takes it in place of 'text'" in sentence
+    assert texts(path, columns={"text": "my_transcript"}) == {
+        "a.wav": "one two", "b.wav": "three four",
+    }  # fmt: skip
+
+
+def test_the_key_that_a_list_has_is_the_one_that_is_named_as_taken(tmp_path: Path) -> None:
+    [sentence] = notes("jsonl", jsonl(tmp_path / "x.jsonl", {"wav": "a", "text": "x", "txt_2": 1}))
+    assert sentence.endswith("takes it in place of 'text'")
+
+
+def test_speakers_that_pandas_wrote_as_floats_in_parquet(tmp_path: Path) -> None:
+    """A column of whole numbers in which one is missing."""
+    cells = [{"path": None, "bytes": b"x"}] * 2
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"audio": cells, "speaker_id": [12.0, float("nan")]}), path)
+    assert [r.speaker for r in recs(listed("hf_parquet", path))] == ["12", None]
+
+
+def test_a_folder_says_which_lists_name_its_recordings(tmp_path: Path) -> None:
+    csv_path = made(tmp_path, "filename,label,said\na.wav,x,one two\nb.wav,y,three\n", name="l.csv")
+    put(tmp_path / "about.tsv", "year\tplace\n1999\there\n")
+    put(tmp_path / "other.csv", "path,text\nelsewhere.wav,x\n")
+    put(tmp_path / "data/train/wav.scp", "u a.wav\n")
+    assert sorted(notes("folder", tmp_path)) == [
+        f"data/train/wav.scp names recordings and is not read; `--source {tmp_path}/data/train` "
+        "takes them, with their texts",
+        f"l.csv names recordings and is not read; `--source {csv_path}` takes them, with their "
+        "texts",
+    ]
+    assert notes("folder", tmp_path, texts="none") == []
+
+
+def test_a_list_that_is_no_folder_is_told_its_kind(tmp_path: Path) -> None:
+    path = put(tmp_path / "train.txt", "a.wav|one two\n")
+    with pytest.raises(ConfigError, match="if it is a list, give the source kind: table"):
+        listed("folder", path)
+
+
 def test_keys_that_are_not_taken_are_named_once(tmp_path: Path) -> None:
     rows = [{"audio_filepath": "a.wav", "text": "x", "id": n, "transcript_2": "y"} for n in "ab"]
     assert notes("jsonl", jsonl(tmp_path / "x.jsonl", *rows)) == [

@@ -569,3 +569,10 @@ def test_speakers_by_path(tmp_path: Path) -> None:
         speakers({"pattern": "(.*)/"})
     with pytest.raises(ConfigError, match=r"speaker.*not a regular expression"):
         speakers({"pattern": "(?P<speaker>"})
+
+
+def test_turns_beside_a_recording_are_named_as_read(tmp_path: Path) -> None:
+    put(tmp_path / "call.wav")
+    put(tmp_path / "call.rttm", "SPEAKER call 1 0.0 1.0 <NA> <NA> anna <NA> <NA>\n")
+    put(tmp_path / "orphan.rttm", "SPEAKER x 1 0.0 1.0 <NA> <NA> anna <NA> <NA>\n")
+    assert reasons(listed(tmp_path)) == {"call.rttm": "read_as_turns", "orphan.rttm": "extension"}

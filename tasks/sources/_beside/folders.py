@@ -26,6 +26,7 @@ EARLY_BYTES = 64 << 10  # a larger text is read when it is its turn: so few are 
 READ, SECOND, ALONE, BAD, OTHER = (
     *("read_as_text", "second_text", "text_without_audio", BAD_TEXT, "no_transcript"),
 )
+TURNS, TURNS_SAY = "read_as_turns", "who speaks when, for `channels` and `speakers: {use: given}`"
 
 ReadFile = Callable[[str, int], bytes]
 Reason = tuple[str, str]  # why a file is left aside, and more in words
@@ -51,6 +52,7 @@ class FolderTexts:
     read_file: ReadFile | None = None
     _recordings: dict[str, int] = field(default_factory=dict)  # stems, with how many have it
     _stems: dict[str, str] = field(default_factory=dict)  # of texts
+    _turns: set[str] = field(default_factory=set)  # names of RTTM files
     _near: dict[str, str] = field(default_factory=dict)  # endings that would make a text of a name
     _candidates: dict[str, list[str]] = field(default_factory=dict)  # by stem, best first
     _found: dict[str, _Found] = field(default_factory=dict)
@@ -66,6 +68,8 @@ class FolderTexts:
             if known(name):
                 stem = os.path.splitext(name)[0]
                 self._recordings[stem] = self._recordings.get(stem, 0) + 1
+        stems = ((name, os.path.splitext(name)) for name in names)
+        self._turns = {n for n, (s, end) in stems if end == ".rttm" and s in self._recordings}
         ranked: dict[str, list[tuple[int, str]]] = {}
         for name in names:
             for rank, stem in self._stems_of(name):
@@ -80,8 +84,8 @@ class FolderTexts:
 
     @property
     def any(self) -> bool:
-        """Whether any recording has a text, or nearly."""
-        return bool(self._candidates or self._near)
+        """Whether any recording has a text, or nearly, or turns."""
+        return bool(self._candidates or self._near or self._turns)
 
     def _stems_of(self, name: str) -> Iterable[tuple[int, str]]:
         """Stems of recordings whose text a file may be, with the rank of its ending."""
@@ -143,6 +147,8 @@ class FolderTexts:
         if stem is not None:
             self._resolved(stem)
             return self._reasons.pop(name)
+        if name in self._turns:
+            return TURNS, TURNS_SAY
         if name in self._near:
             return ALONE, f"`texts: {{ext: {display_text(self._near[name])}}}` reads it"
         if self._candidates and [*self._stems_of(name)]:

@@ -20,7 +20,7 @@ from tasks.storage import urls
 Roles = Mapping[str, tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Described:
     """One row by role, as it is written; `audio` from the layout's root. Times in seconds."""
 

@@ -40,19 +40,18 @@ sqi sq srp sr sun su swa sw swe sv swh sw tam ta tat tt tel te tgk tg tgl tl tha
 tur tr ukr uk urd ur uzb uz vie vi wel cy yid yi yor yo zho zh
 """
 #: All of ISO 639-1, and the former codes of Hebrew, Indonesian, Yiddish, Moldavian and Javanese.
-_TWO_LETTERS = frozenset(
-    """
+_TWO_LETTERS = """
 aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de
 dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id
 ie ig ii ik in io is it iu iw ja ji jv jw ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li
 ln lo lt lu lv mg mh mi mk ml mn mo mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa
 pi pl ps pt qu rm rn ro ru rw sa sc sd se sg sh si sk sl sm sn so sq sr ss st su sv sw ta te tg th
 ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
-""".split()
-)
+"""
 _PAIR = re.compile(r"(\w+)\s+(\w+)")
 _CODE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{1,8})*")
 OF_NAMES: dict[str, str] = dict(_PAIR.findall(_NAMES))
+_LISTED = frozenset(_TWO_LETTERS.split())
 _SHORTER: dict[str, str] = dict(_PAIR.findall(_THREE_LETTERS))
 WHISPER = tuple(sorted({*OF_NAMES.values()}))
 #: Whisper's only code that is not ISO 639's.
@@ -91,7 +90,7 @@ def read(language: str) -> str | None:
         return ""
     if not _CODE.fullmatch(language) or language.lower() in OF_NAMES:
         return suggestion(language)
-    if len(plain) == 2 and plain not in _TWO_LETTERS:
+    if len(plain) == 2 and plain not in _LISTED:
         return None
     if plain in _BOTH or plain not in _SHORTER:
         return language

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from tasks.base.arrays import UInt64s
 from tasks.storage import long_columns
 
-#: Columns of numbers that count where they hold one, as versions of before lack them; with what tells
-#: a number in one from the same in another.
+#: Columns of numbers that count where they hold one, as versions of before lack them; with what
+#: tells a number in one from the same in another.
 LATER = {"channel": 0, "track": 1 << 32}
 
 

@@ -173,8 +173,8 @@ def test_a_verdict_changes_the_digest_of_its_recording_alone() -> None:
 def test_a_column_that_is_new_changes_only_the_digests_of_rows_that_hold_something() -> None:
     """So that ledgers of before, which lack it, stay as they are."""
     row = {**dict.fromkeys(LEDGER.names), "recording": "a", "overlap_samples": 0}
-    parts = [{**row, "track": track, "channel": channel}
-             for track, channel in ((None, None), (None, 0), (None, 1), (1, None), (1, 1))]  # fmt: skip
+    numbers = ((None, None), (None, 0), (None, 1), (1, None), (1, 1))
+    parts = [{**row, "track": track, "channel": channel} for track, channel in numbers]
     names = [name for name in recording_digests.BEFORE if name not in row_digests.LATER]
 
     def folded(rows: list[dict[str, Any]], columns: list[str]) -> list[int]:

@@ -207,7 +207,8 @@ def test_folder_takes_one_file_and_special_files(tmp_path: Path) -> None:
     file = put(tmp_path / "a.Wav")
     assert [r.path for r in recs(listed("folder", file))] == ["a.Wav"]
     for name, remedy in (
-        ("a.txt", "; if it is a list, give the source kind: table"), ("a.xyz", ""), ("a.jsonl", "; give the source kind: jsonl"), ("a.7Z", "; unpack it first")
+        ("a.txt", "; if it is a list, give the source kind: table"), ("a.xyz", ""),
+        ("a.jsonl", "; give the source kind: jsonl"), ("a.7Z", "; unpack it first")
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=f"neither a folder nor an audio file{remedy}$"):
             listed("folder", put(tmp_path / name))

@@ -42,7 +42,7 @@ def answers(module: str, locators: Sequence[str], patience: float) -> list[JsonV
     return [json.loads(line) for line in whole.splitlines()]
 
 
-def serve(answer: Callable[[Locator], JsonValue]) -> None:
-    """In the child: a line of JSON for each locator on stdin."""
+def serve(answer: Callable[[Locator], object]) -> None:
+    """In the child: a line of JSON, of what `answer` gives, for each locator on stdin."""
     for line in sys.stdin:
         print(json.dumps(answer(Locator.loads(json.loads(line)))), flush=True)

@@ -26,8 +26,8 @@ _POINTS = re.compile(
 #: Standard, section 7.4); no language of the script has a letter of it but ѐ and ѝ, which are left.
 _STRESS = re.compile("(?<=[\u0400-\u052f])[\u0300\u0301]")
 #: Letters of one form: Yiddish digraphs, which are typed as one key or two (Unicode Standard,
-#: section 9.1), geresh, for which keyboards have the apostrophe, and U+02BB, the apostrophe of Uzbek
-#: and Hawaiian (section 6.2).
+#: section 9.1), geresh, for which keyboards have the apostrophe, and U+02BB, the apostrophe of
+#: Uzbek and Hawaiian (section 6.2).
 _DIGRAPHS = {"׳": "'", "װ": "וו", "ױ": "וי", "ײ": "יי", "ʻ": "'"}
 
 

@@ -31,8 +31,8 @@ def sentences(fresh: Sequence[RecordingRow], datasets: Sequence[Dataset]) -> Ite
     new = {name: [r for r in fresh if r["dataset"] == name and _undecided(r)] for name in names}
     samples = {name: rows[:: -(-len(rows) // SAMPLE) or 1] for name, rows in new.items()}
     asked = [row for rows in samples.values() for row in rows]
-    found = asked_apart.answers(__name__, [row["locator"] for row in asked], PATIENCE)
-    answers = dict(zip((row["recording"] for row in asked), found, strict=False))
+    given = asked_apart.answers(__name__, [row["locator"] for row in asked], PATIENCE)
+    answers = dict(zip((row["recording"] for row in asked), given, strict=False))
     for name, rows in samples.items():
         looked = [(r["path"], a) for r in rows if (a := answers.get(r["recording"])) is not None]
         if rows:
@@ -55,7 +55,7 @@ def _sentence(name: str, count: int, looked: Sequence[tuple[str, Looked]]) -> st
         )
     verdicts = []
     for apart, verb in ((True, "read apart"), (False, "mixed"), (None, "of one channel")):
-        lines = [f"{path}: {found['says']}" for path, found in looked if found["apart"] is apart]
+        lines = [f"{path}: {answer['says']}" for path, answer in looked if answer["apart"] is apart]
         if lines:
             example = "" if apart is None else f", such as {min(lines)}"
             verdicts.append(f"{len(lines)} {'is' if len(lines) == 1 else 'are'} {verb}{example}")

@@ -124,14 +124,14 @@ def _ids(version: Path) -> list[str]:
 def _channels(version: Path) -> list[str]:
     """Faults of channels: where the ledger names a packaged clip's, the clip's row has the same.
     Parts of before name none."""
-    told, stated = (
+    of_ledger, of_clips = (
         _keys(_sides(part, name) for part in tables.row_groups(version / file, columns))
         for file, name, columns in (
             (LEDGER_FILE, "utterance", ["utterance", "outcome", "channel"]),
             (UTTERANCES_FILE, "id", ["id", "channel"]),
         )
     )
-    places = sorted_keys.places_of(told[:, 0], told[:, 1], stated[:, 0], stated[:, 1])
+    places = sorted_keys.places_of(*of_ledger.T, *of_clips.T)
     if (places < 0).any():
         return ["utterances.parquet and the ledger differ in the channel of a clip"]
     return []

@@ -20,13 +20,13 @@ KALDI = "wav.scp"
 
 def sentences(root: str) -> Iterator[str]:
     """What takes each list, with its texts, that names audio which is there."""
-    told = 0
+    count = 0
     for path in _lists(root):
-        if told == MOST_LISTS:
+        if count == MOST_LISTS:
             return
         source = os.path.dirname(path) if os.path.basename(path) == KALDI else path
         if _names_audio(path):
-            told += 1
+            count += 1
             yield (
                 f"{display_text(os.path.relpath(path, root))} names recordings and is not read; "
                 f"`--source {display_text(shlex.quote(source))}` takes them, with their texts"

@@ -207,16 +207,18 @@ def test_folder_takes_one_file_and_special_files(tmp_path: Path) -> None:
     file = put(tmp_path / "a.Wav")
     assert [r.path for r in recs(listed("folder", file))] == ["a.Wav"]
     for name, remedy in (
-        ("a.txt", "; if it is a list, give the source kind: table"), ("a.xyz", ""),
+        ("a.txt", "; if it is a list, give the source kind: table"), ("b.xyz", ""),
         ("a.jsonl", "; give the source kind: jsonl"), ("a.7Z", "; unpack it first")
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=f"neither a folder nor an audio file{remedy}$"):
             listed("folder", put(tmp_path / name))
         if remedy:
             (tmp_path / name).unlink()
+    put(tmp_path / "a.txt")
     os.mkfifo(tmp_path / "pipe.wav")
-    reasons = ignored(listed("folder", tmp_path))
-    assert reasons == {"pipe.wav": "not_a_file", "a.txt": "read_as_text"}
+    assert ignored(listed("folder", tmp_path)) == {
+        "pipe.wav": "not_a_file", "a.txt": "read_as_text", "b.xyz": "extension",
+    }  # fmt: skip
 
 
 def test_folder_takes_a_deep_tree(tmp_path: Path) -> None:

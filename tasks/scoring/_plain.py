@@ -13,9 +13,17 @@ UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 )
 UNSPACED_CHARACTER = re.compile(f"[{UNSPACED}]")
+#: Marks that belong to the letter before: vowels of Devanagari and other Indic scripts, points of
+#: Arabic and Hebrew. Without them Python's \\w parts each word in two: सौ.
+MARKS = "\u200d" + "".join(
+    mark
+    for first, last in ((0x300, 0x2000), (0xA660, 0xAC00))
+    for mark in map(chr, range(first, last))
+    if unicodedata.category(mark)[0] == "M" and not UNSPACED_CHARACTER.match(mark)
+)
 #: A letter or figure of a script with spaces: Latin letters inside Chinese or before a Korean
 #: particle are words of their own.
-CHAR = rf"[^\W_{UNSPACED}\uac00-\ud7a3]"
+CHAR = rf"(?:[^\W_{UNSPACED}\uac00-\ud7a3]|[{MARKS}])"
 TOKEN = re.compile(f"{CHAR}+")
 _JOINED_SCRIPT = re.compile(f"[{UNSPACED}\uac00-\ud7a3]")
 _AROUND = re.compile(rf"\s*([{UNSPACED}])\s*")
@@ -24,19 +32,23 @@ _LOOSE_APOSTROPHE = re.compile(r"(?<!\w)'|'(?!\w)")
 JOINERS = re.compile("[\u200c\u200d]")
 _ONE_BY_ONE = re.compile(r"(?<![\d.])\d(?: \d(?![\d.%]))+")
 _DIGITS = re.compile(r"\d+")
+_FRACTION = re.compile("[¼-¾⅐-⅞]")
+_ARABIC_SIGNS = str.maketrans("٪٫٬", "%.,")
 #: Turkish and Azeri have a dotless i, which casefold() does not know.
 _DOTLESS = {"tr", "az"}
 
 
 def compatible(text: str) -> str:
     """One form of apostrophes, of full-width and other compatibility characters, of decimal digits:
-    "Ｉｔ’s ٣" -> "It's 3"."""
+    "Ｉｔ’s ٣٫٥٪" -> "It's 3.5%"."""
     # Apostrophes before NFKC, which makes a space with an accent of an acute one, and that of ŉ
     # after it, before numbers are read beside it.
-    text = unicodedata.normalize("NFKC", text.translate(_APOSTROPHES)).replace("ʼ", "'")
+    text = _FRACTION.sub(r" \g<0>", text.translate(_APOSTROPHES))  # NFKC of 5½ is 51⁄2
+    text = unicodedata.normalize("NFKC", text).replace("ʼ", "'")
     if text.isascii():
         return text
-    return _DIGITS.sub(lambda m: "".join(str(int(digit)) for digit in m[0]), text)
+    text = _DIGITS.sub(lambda m: "".join(str(int(digit)) for digit in m[0]), text)
+    return text.translate(_ARABIC_SIGNS)
 
 
 def folded(text: str, language: str) -> str:

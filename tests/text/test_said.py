@@ -48,6 +48,32 @@ from tests.text.test_text_measures import heard, value
         ("WE SAID NO", "en", "we said no"),  # capitals that say nothing
         ("25", "xx", "twenty five"),  # of a language that nobody knows
         ("第25课", "en", "第二十五课"),  # in another script than its language's
+        ("call 555 013 8247", "en", "call five five five zero one three eight two four seven"),
+        ("+1 (555) 013-82", "en", "plus one five five five zero one three eight two"),
+        ("612 34 56 78", "es", "seis uno dos tres cuatro cinco seis siete ocho"),
+        ("138 0013 8247", "zh", "一三八〇〇一三八二四七"),
+        ("1 250 000", "fr", "un million deux cent cinquante mille"),
+        ("1914-1918", "de", "neunzehnhundertvierzehn neunzehnhundertachtzehn"),
+        ("the 1990s", "en", "the nineteen ninety"),
+        ("21-й этаж", "ru", "двадцать один этаж"),
+        ("1984'te", "tr", "bin dokuz yüz seksen dört"),
+        ("la 3ª vez", "es", "la tres vez"),
+        ("3,14", "ru", "три целых четырнадцать"),
+        ("20 %", "ru", "двадцать процентов"),
+        ("٢٥٪", "ar", "خمسة وعشرون بالمائة"),
+        ("١٢٬٥٠٠", "ar", "إثنا عشر ألف وخمسة مائة"),
+        ("12,50,000", "hi", "बारह लाख पचास हज़ार"),
+        ("१,००,०००", "hi", "एक लाख"),
+        ("500 ₽", "ru", "пятьсот рублей"),
+        ("¥100", "zh", "元一百"),
+        ("20℃", "zh", "二十摄氏度"),
+        ("3/4", "zh", "四分之三"),
+        ("10~20", "ko", "십 에서 이십"),
+        ("pages 10–20", "en", "pages ten to twenty"),
+        ("72°F", "en", "seventy two degrees fahrenheit"),
+        ("5½ cups", "en", "five one two cups"),
+        ("Henry VIII ate.", "en", "henry eight ate"),
+        ("the CPUs and a CV", "en", "the c p us and a c v"),
         ("no figures at all", "en", "no figures at all"),
     ],
 )
@@ -64,11 +90,28 @@ def test_any_text_can_be_said(text: str, language: str | None) -> None:
     assert len(words(said(text, language))) >= bool(words(text))
 
 
-@pytest.mark.parametrize("text", ["1" * 50_000, "1-" * 25_000, "1." * 25_000, "A" * 50_000])
+@pytest.mark.parametrize(
+    "text", ["1" * 50_000, "1-" * 25_000, "1." * 25_000, "A" * 50_000, "1 23 " * 9_000]
+)
 def test_hostile_texts_take_bounded_time(text: str) -> None:
     began = time.process_time()
     said(text, "en")
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("मैं कल बाज़ार जाऊँगा", 4),
+        ("আমি কাল যাব", 3),
+        ("நான் நாளை செல்வேன்", 3),
+        ("ذَهَبَ الوَلَدُ", 2),
+        ("שָׁלוֹם", 1),
+    ],
+)
+def test_marks_part_no_word(text: str, count: int) -> None:
+    assert len(words(text)) == len(text.split()) == count
+    assert "".join(words(text)) == text.replace(" ", "")
 
 
 def judged(text: str, language: str, seconds: float) -> str | None:

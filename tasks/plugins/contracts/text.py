@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from tasks.plugins.contracts.base import Columns, LoadedPlugin, PluginModule, PluginSettings
 from tasks.plugins.contracts.corpuswide import Reject
-from tasks.scoring import UNSPACED, said
+from tasks.scoring import MARKS, UNSPACED, said
 
 if TYPE_CHECKING:
     from tasks.plugins.rules import Rule
 
-_WORD = re.compile(rf"[{UNSPACED}]|(?:[^\W_{UNSPACED}]|(?<=\w)['’](?=\w))+")
+_WORD = re.compile(rf"[{UNSPACED}]|(?:[^\W_{UNSPACED}]|[{MARKS}]|(?<=\w)['’](?=\w))+")
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,11 @@ from tasks.scoring.normalisers._spoken import READINGS, Reading
 from tasks.scoring.normalisers._spoken import figures_to_words as figures_to_words
 from tasks.scoring.normalisers._spoken import has_words as has_words
 from tasks.scoring.normalisers._spoken import ordinal as ordinal
+from tasks.scoring.normalisers._spoken import says as says
 
 #: Raise it when a rule, `tasks.scoring.readings` or `tasks.scoring.said` gives another text: stored
 #: counts are then computed again from stored texts.
-VERSION = 5
+VERSION = 6
 #: Longer texts get the plain rule, since some rules of languages are not linear in time. An hour of
 #: speech is this long; no clip is.
 LONGEST = 50_000  # characters

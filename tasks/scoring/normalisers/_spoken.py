@@ -23,8 +23,9 @@ MOST_FIGURES = 15  # longer ones are not quantities, and beyond what CLDR has wo
 _CARDINAL = "spellout-numbering"
 _YEAR = "spellout-numbering-year"
 _ORDINAL = "spellout-ordinal"
+_FIRST = ("yüzde",)  # percents that are said before the number
 #: Languages that group thousands with a comma and write decimals with a point.
-_POINT = "am bn cy en fil ga he hi km ko lo ms mt my ne sw ta th"
+_POINT = "am ar bn cy en fa fil ga he hi km ko lo ms mt my ne sw ta th ur"
 #: CLDR's names of languages that recognisers call otherwise.
 _NAMES = {"nb": "no", "tl": "fil", "iw": "he", "in": "id"}
 
@@ -39,6 +40,30 @@ class Reading:
     symbols: tuple[tuple[str, str], ...] = ()  # 20 % -> zwanzig *Prozent*
     fold: tuple[tuple[str, str], ...] = ()  # forms of one number; patterns over the folded text
 
+
+#: Code, decimal mark, whether figures after it are read one by one, percent.
+_OTHERS = """
+ar فاصلة 0 بالمائة
+cs celých 0 procent
+da komma 0 procent
+el κόμμα 0 τοις_εκατό
+fa ممیز 0 درصد
+fi pilkku 1 prosenttia
+he נקודה 0 אחוז
+hi दशमलव 1 प्रतिशत
+id koma 1 persen
+ko 점 1 퍼센트
+nb komma 0 prosent
+nl komma 0 procent
+pl przecinek 0 procent
+pt vírgula 0 por_cento
+ru целых 0 процентов
+sv komma 0 procent
+th จุด 1 เปอร์เซ็นต์
+tr virgül 0 yüzde
+uk цілих 0 відсотків
+vi phẩy 0 phần_trăm
+"""
 
 #: By language. Of those with a rule of their own (en, ja, zh), for training texts only.
 READINGS = {
@@ -85,6 +110,12 @@ READINGS = {
     "ja": Reading(decimal="点"),
     "yue": Reading(decimal="點"),
     "zh": Reading(decimal="点"),
+    **{
+        code: Reading(
+            decimal=point, by_figure=each == "1", symbols=(("%", percent.replace("_", " ")),)
+        )
+        for code, point, each, percent in map(str.split, _OTHERS.strip().splitlines())
+    },
 }
 
 
@@ -100,8 +131,10 @@ def figures_to_words(language: str) -> Callable[[str], str]:
     # Letters that make a number part of a word; Hangul and unspaced scripts do not: "25개".
     letter = rf"[^\W_{UNSPACED}\uac00-\ud7a3]"
     number = re.compile(
-        rf"(?P<before>[€$£]\s?)?(?P<sign>(?<!\w)[-−])?(?<!{letter})"
-        rf"(?P<whole>\d{{1,3}}(?:[{group}' ]\d{{3}})+(?!{letter})|\d+(?!{letter}))"
+        rf"(?P<before>[%€$£]\s?)?(?P<sign>(?<!\w)[-−])?(?<!{letter})"
+        rf"(?P<whole>\d{{1,3}}(?:[{group}' ]\d{{3}})+(?!{letter})"
+        rf"|\d{{1,2}}(?:,\d\d)+,\d{{3}}(?!{letter})"  # lakhs: 12,50,000
+        rf"|\d+(?!{letter}))"
         rf"(?:{re.escape(mark)}(?P<part>\d+)(?!{letter}))?(?P<after>\s?[%€$£])?"
     )
     pad = "" if name == "ko" else " "
@@ -124,6 +157,11 @@ def figures_to_words(language: str) -> Callable[[str], str]:
 def has_words(language: str) -> bool:
     """Whether CLDR has words for the numbers of a language."""
     return bool(language) and _engine(_NAMES.get(language, language)) is not None
+
+
+def says(language: str, sign: str) -> bool:
+    """Whether `figures_to_words` has a word for a sign beside figures."""
+    return sign in dict(READINGS.get(language, Reading()).symbols)
 
 
 def ordinal(language: str, figures: str) -> str | None:
@@ -158,7 +196,7 @@ def _words(
         as_one = not reading.by_figure and part[0] != "0"
         after = _say(engine, part, _CARDINAL) if as_one else _each(engine, part)
         spoken = f"{spoken} {reading.decimal} {after}"
-    return f"{spoken} {symbol}" if symbol else spoken
+    return f"{symbol} {spoken}" if symbol in _FIRST else f"{spoken} {symbol}".strip(" ")
 
 
 def _each(engine: RbnfEngine, figures: str) -> str:

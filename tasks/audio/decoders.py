@@ -21,7 +21,7 @@ import soundfile as sf
 
 from tasks.audio import flac_whole
 from tasks.audio.chained import Chained
-from tasks.audio.damage import flac_front, mp3, ogg_pages
+from tasks.audio.damage import front, mp3, ogg_pages
 from tasks.audio.damage.flac_md5 import flac_info
 from tasks.audio.damage.promise import promise
 from tasks.audio.ffmpeg import FFmpeg
@@ -120,7 +120,8 @@ def _opened_any(
 ) -> tuple[Decoder, list[str]]:
     pages = ogg_pages.scan(file, size)
     if pages is not None:
-        return _of_pages(file, size, pages), [UNENDED] if pages.unended else []
+        notes = [f"{pages.junk} bytes between its pages are no part of it"] if pages.junk else []
+        return _of_pages(file, size, pages), notes + ([UNENDED] if pages.unended else [])
     try:
         decoder = _unpaged(file, size, header_only, track)
     except ItemError as error:
@@ -141,16 +142,16 @@ def _opened_any(
 def _behind_other_bytes(
     file: BinaryIO, size: int, header_only: bool
 ) -> tuple[Decoder, list[str]] | None:
-    """The same for a FLAC stream that other bytes precede; None: there is none."""
-    before = flac_front.bytes_before(file)
+    """The same for a stream that other bytes precede; None: there is none."""
+    before, name = front.bytes_before(file)
     if not before:
         return None
     stream = cast(BinaryIO, Window(file, before, size - before))
     try:
-        decoder = _unpaged(stream, size - before, header_only, None)
+        decoder, notes = _opened_any(stream, size - before, header_only, None)
     except ItemError:
         return None
-    return decoder, [f"{before} bytes before its FLAC stream are no part of it"]
+    return decoder, [f"{before} bytes before its {name} are no part of it", *notes]
 
 
 def _unpaged(file: BinaryIO, size: int, header_only: bool, track: int | None) -> Decoder:

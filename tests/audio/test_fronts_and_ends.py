@@ -1,4 +1,4 @@
-"""Oddities at the front of a FLAC stream and at the end of an Ogg stream lose no audio."""
+"""Bytes before a stream or between its pages, and an end that is not marked, lose no audio."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tasks.audio.decoders import UNENDED
 from tasks.base.errors import ItemError
 from tasks.recording import Locator
 from tasks.recording.faults import Fault
+from tests.helpers.sounding import ogg_pages, whole
 
 Samples = NDArray[np.float32]
 RATE = 16_000
@@ -75,6 +76,52 @@ def test_an_archive_is_not_searched_and_neither_is_a_whole_disk(
 ) -> None:
     with pytest.raises(ItemError, match="unreadable"):
         heard(front + FLAC, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "subtype", "name"),
+    [("OGG", "VORBIS", "Ogg stream"), ("OGG", "OPUS", "Ogg stream"), ("WAV", None, "RIFF header")],
+)
+@pytest.mark.parametrize("front", ["noise", "zeros", "an answer", "a tag that counts too little"])
+def test_bytes_before_other_streams_lose_nothing(
+    tmp_path: Path, kind: str, subtype: str | None, name: str, front: str
+) -> None:
+    data = made(kind, subtype)
+    expected, *_ = heard(data, tmp_path)
+    samples, faults, notes = heard(FRONTS[front] + data, tmp_path)
+    assert np.array_equal(samples, expected)
+    assert faults == []
+    assert notes == [f"{len(FRONTS[front])} bytes before its {name} are no part of it"]
+
+
+@pytest.mark.parametrize("kind", ["vorbis", "opus", "oggflac"])
+@pytest.mark.parametrize("count", [1, 100, 5_000])
+def test_bytes_between_pages_of_which_none_is_missing_lose_nothing(
+    tmp_path: Path, kind: str, count: int
+) -> None:
+    data = whole(kind, seconds=30.0)
+    pages = ogg_pages(data)
+    middle = len(pages) // 2
+    expected, *_ = heard(data, tmp_path)
+    between = random.Random(9).randbytes(count)
+    front, rest = b"".join(pages[:middle]), b"".join(pages[middle:])
+    samples, faults, notes = heard(front + between + rest, tmp_path)
+    assert np.array_equal(samples, expected)
+    assert faults == []
+    assert notes == [f"{count} bytes between its pages are no part of it"]
+    _, faults, notes = heard(b"".join(pages[: middle - 1]) + between + rest, tmp_path)
+    assert faults
+    assert notes == []
+
+
+@pytest.mark.parametrize("size", [0, 0x7FFFFFFF, 0x7FFFF000, 0x80000000, 0xFFFFFFFF, 0xFFFFF000])
+def test_the_size_of_a_streaming_writer_promises_nothing(tmp_path: Path, size: int) -> None:
+    data = bytearray(made("WAV"))
+    place = data.index(b"data") + 4
+    data[4:8] = struct.pack("<I", min(size + place - 4, 0xFFFFFFFF) if size else 0)
+    data[place : place + 4] = struct.pack("<I", size)
+    samples, faults, _ = heard(bytes(data), tmp_path)
+    assert (len(samples), faults) == (len(TONE), [])
 
 
 def unended(data: bytes) -> bytes:

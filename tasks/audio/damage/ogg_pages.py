@@ -10,6 +10,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from types import MappingProxyType
 from typing import BinaryIO, cast
 
@@ -56,6 +57,7 @@ class Pages:
     unended: tuple[int, int] | None  # the last sound page, if it does not end its stream
     opus: bool
     leaps: Mapping[int, int]  # samples at 48 kHz missing before a packet of Opus, by its number
+    junk: int  # bytes between pages of which none is missing
 
 
 @undisturbed
@@ -68,14 +70,17 @@ def scan(file: BinaryIO, size: int) -> Pages | None:
     faults: list[int] = []
     starts: list[int] = []
     expected: dict[int, int] = {}
-    beginning, last_sound, end = False, 0, 0
+    beginning, ended, last_sound, end, junk = False, True, 0, 0, 0
     unended: tuple[int, int] | None = None
     opus, clock = OPUS in head, OpusClock()
     for page, data in pages(file):
-        if page.junk or not page.sound:
+        # A page whose length is damaged looks like other bytes, but the next number tells.
+        next_one = ended if page.begins else page.number == expected.get(page.serial)
+        if not page.sound or (page.junk and not next_one):
             faults.append(page.start)
         if not page.sound:
             continue
+        junk, ended = junk + page.junk, page.ends
         if page.begins:
             if not beginning and len(starts) < MOST_LINKS:
                 starts.append(page.start)
@@ -98,7 +103,21 @@ def scan(file: BinaryIO, size: int) -> Pages | None:
     tail_only = bool(faults) and min(faults) > last_sound
     before_last = last_sound in faults
     return Pages(
-        tuple(faults), links, tail_only, before_last, unended, opus, {} if faults else clock.leaps
+        tuple(faults),
+        links,
+        tail_only,
+        before_last,
+        unended,
+        opus,
+        {} if faults else clock.leaps,
+        0 if faults else junk,
+    )
+
+
+def first_page(data: bytes) -> int | None:
+    """Where a stream begins in bytes: the first page whose checksum holds."""
+    return next(
+        (page.start for page, _ in pages(BytesIO(data)) if page.sound and page.begins), None
     )
 
 

@@ -14,7 +14,7 @@ from typing import BinaryIO
 from tasks.recording.container import size_of, undisturbed
 
 UNCOUNTED = 1 << 16  # bytes after the audio that are more than padding and tags
-STREAMING_SLACK = 4096  # a streaming header holds the largest size, less its own length
+STREAMING_SLACK = 4096  # a streaming header holds the largest size, less or more its own length
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ def _sphere(file: BinaryIO, size: int, head: bytes) -> Promise | None:
 
 
 def _streaming(size: int) -> bool:
-    return size == 0 or any(top - STREAMING_SLACK <= size < top for top in (1 << 31, 1 << 32))
+    return size == 0 or any(abs(size - top) <= STREAMING_SLACK for top in (1 << 31, 1 << 32))
 
 
 _READERS = {

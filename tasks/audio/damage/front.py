@@ -1,11 +1,12 @@
-"""Where a FLAC stream begins that has other bytes before it: the end of another download, or the
-rest of a frame in which a recording was cut."""
+"""Where a FLAC or Ogg stream or a WAV file begins that has other bytes before it: a tag, the end of
+another download, or the rest of a frame in which a recording was cut."""
 
 from __future__ import annotations
 
 import re
 from typing import BinaryIO
 
+from tasks.audio.damage import ogg_pages
 from tasks.audio.damage.flac_md5 import INFO_BYTES, STREAMINFO, info_in
 from tasks.recording import file_kinds
 from tasks.recording.container import undisturbed
@@ -15,18 +16,28 @@ MOST_BEFORE = 1 << 20  # bytes that are searched
 _CONTAINERS = (b"\x1aE\xdf\xa3", b"OggS", b"RIFF", b"RF64", b"FORM", b"caff", b"0&\xb2u", b"FLV\1")
 _LONGEST = 16  # bytes of a frame's header
 _MARKER = re.compile(re.escape(STREAMINFO[:4]) + b"[\x00\x80]" + re.escape(STREAMINFO[5:]))
+_WAVE = re.compile(rb"RIFF.{4}WAVE", re.DOTALL)
 _SYNC = re.compile(rb"\xff[\xf8\xf9]")
 
 
 @undisturbed
-def bytes_before(file: BinaryIO) -> int:
-    """Bytes before the marker of a FLAC stream or, where there is no marker, before the first
-    frame; 0: the file begins with it, holds none in its first MOST_BEFORE bytes, or is packed."""
+def bytes_before(file: BinaryIO) -> tuple[int, str]:
+    """Bytes before a stream, and its name. Before the marker of FLAC or, where there is no marker,
+    before its first frame. 0: the file begins with a stream, holds none in its first MOST_BEFORE
+    bytes, or is packed."""
     file.seek(0)
     data = file.read(MOST_BEFORE)
     head = data[: file_kinds.HEAD]
     if not head or file_kinds.packing(head) or head.startswith(_CONTAINERS) or head[4:8] == b"ftyp":
-        return 0
+        return 0, ""
+    if start := ogg_pages.first_page(data):
+        return start, "Ogg stream"
+    if wave := _WAVE.search(data):
+        return wave.start(), "RIFF header"
+    return _before_flac(data, head), "FLAC stream"
+
+
+def _before_flac(data: bytes, head: bytes) -> int:
     for marker in _MARKER.finditer(data):
         info = info_in(data[marker.start() : marker.start() + INFO_BYTES])
         if info is not None and info.rate:

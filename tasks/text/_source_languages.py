@@ -10,8 +10,9 @@ without the clip itself, so a clip that is alone is judged by its own probabilit
 equal shares do not doubt each other, and a hundred clips in one language doubt a single clip in
 another.
 
-Where others speak against it, its text counts too: one that the recogniser is sure of outweighs
-some of that, and one that it is unsure of adds to it. By itself no text makes a language likelier.
+Where others speak against it, its own odds count in the measure of its length, and its text counts
+too: one that the recogniser is sure of outweighs some of that, and one that it is unsure of adds to
+it. By itself no text makes a language likelier.
 
 The other may be none: a language that the recogniser does not know is heard as another one each
 time, and noise as any, with little certainty. So the seconds that are not certain are one more
@@ -31,6 +32,9 @@ from tasks.base.arrays import Bools, Float32s, Float64s, Int32s, Int64s
 
 COLUMNS = ("dataset", "language", "language_probability", "avg_logprob", "seconds", "kept")
 PRIOR_S = 2.0  # of speech that count for each language beforehand
+#: Seconds in which a language can be told: Whisper is often certain of a wrong one after half a
+#: second.
+TELLING_S = 1.5
 #: Odds that other clips may add, and those that are not certain: a rare language can be certain.
 MOST_ODDS, MOST_ODDS_OF_NONE = 50.0, 6.0
 #: Mean certainties, from no to full: of a language's clips, and of a source whose languages the
@@ -77,7 +81,8 @@ class SourceLanguages:
             with_text = ratio * np.exp(np.clip(text, -MOST_OF_TEXT, MOST_OF_TEXT))
             ratio = np.where(ratio < 1, np.minimum(with_text, 1), ratio)
             p = np.minimum(self.probability[rows].astype(np.float64), 1 - 1e-6)
-            odds = p / (1 - p) * ratio
+            telling = np.minimum(self.length[rows] / (TELLING_S * UNITS), 1)
+            odds = (p / (1 - p)) ** np.where(ratio < 1, telling, 1) * ratio
             probability[rows] = odds / (1 + odds)
         return probability, against
 

@@ -56,6 +56,14 @@ def test_a_text_counts_where_the_source_speaks_against_the_language() -> None:
     assert judged(("he", 0.26, 4.0), logprobs=[-0.05]) == [pytest.approx(0.26)], "not by itself"
 
 
+def test_half_a_second_is_not_certain_of_a_language_that_others_speak_against() -> None:
+    catalan: list[Clip] = [("ca", 0.8, 3.0)] * 2
+    assert judged(*catalan, ("en", 0.95, 3.0))[-1] > 0.5
+    assert judged(*catalan, ("en", 0.95, 0.5))[-1] < 0.5
+    assert min(judged(*[("en", 0.95, 0.5)] * 20)) > 0.95, "others speak for it"
+    assert judged(("en", 0.95, 0.5)) == [pytest.approx(0.95)], "nothing speaks against it"
+
+
 def test_a_source_may_have_several_languages() -> None:
     found = judged(*[("en", 0.9, 4.0), ("de", 0.9, 4.0), ("zh", 0.7, 3.0)] * 10)
     assert min(found) > 0.5

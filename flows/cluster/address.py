@@ -56,16 +56,20 @@ def client(target: object, security: Security | None, patience: float) -> Any:
     its error is raised, within `patience` seconds: else it warns when Python removes it."""
     import distributed
 
-    client_class: Any = distributed.Client  # untyped
-    dask_client = client_class.__new__(client_class)
-    try:
-        dask_client.__init__(target, set_as_default=False, security=security)
-    except BaseException as error:
-        with suppress(AttributeError, OSError, RuntimeError, TimeoutError):
-            dask_client.close(timeout=patience)
-        _close_streams(error)
-        raise
-    return dask_client
+    untyped: Any = distributed.Client
+
+    class Client(untyped):  # type: ignore[misc]
+        def start(self, **options: Any) -> None:
+            """Connect: the step of its making that fails."""
+            try:
+                super().start(**options)
+            except BaseException as error:
+                with suppress(AttributeError, OSError, RuntimeError, TimeoutError):
+                    self.close(timeout=patience)
+                _close_streams(error)
+                raise
+
+    return Client(target, set_as_default=False, security=security)
 
 
 def _close_streams(error: BaseException) -> None:

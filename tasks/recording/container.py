@@ -17,6 +17,7 @@ from tasks import storage
 from tasks.base.errors import ItemError
 from tasks.recording import Locator, stream_copy, zip_member
 from tasks.recording.parquet_tables import Table
+from tasks.recording.positioned import PositionedReader
 from tasks.recording.unreachable import item_error
 from tasks.storage import redirects, regular, urls
 
@@ -66,42 +67,23 @@ def failure(file: BinaryIO) -> OSError | None:
     return getattr(file, "failure", None)
 
 
-class _ByteRange(io.RawIOBase):
+class _ByteRange(PositionedReader):
     """Bytes `offset` to `offset + length` of a larger file, as a seekable file."""
 
     def __init__(self, offset: int, length: int) -> None:
         super().__init__()
-        self._offset, self._length, self._at = offset, length, 0
+        self._offset, self._size = offset, length
 
     @abstractmethod
-    def _read_at(self, position: int, size: int) -> bytes:
+    def _read_whole(self, position: int, size: int) -> bytes:
         """Bytes of the larger file from `position`."""
 
-    def readable(self) -> bool:
-        return True
+    def _length(self) -> int:
+        return self._size
 
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._length}[whence]
-        self._at = max(base + offset, 0)
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        remaining = max(self._length - self._at, 0)
-        wanted = remaining if size is None or size < 0 else min(size, remaining)
-        data = self._read_at(self._offset + self._at, wanted)
-        self._at += len(data)
-        return data
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
+    def _read_at(self, position: int, size: int) -> bytes:
+        remaining = max(self._size - position, 0)
+        return self._read_whole(self._offset + position, min(size, remaining))
 
 
 class Window(_ByteRange):
@@ -115,7 +97,7 @@ class Window(_ByteRange):
     def failure(self) -> OSError | None:
         return failure(self._file)
 
-    def _read_at(self, position: int, size: int) -> bytes:
+    def _read_whole(self, position: int, size: int) -> bytes:
         self._file.seek(position)
         return self._file.read(size)
 
@@ -140,7 +122,7 @@ class Held(_ByteRange):
         super().__init__(0, len(data))
         self._data = memoryview(data)
 
-    def _read_at(self, position: int, size: int) -> bytes:
+    def _read_whole(self, position: int, size: int) -> bytes:
         return self._data[position : position + size].tobytes()
 
 

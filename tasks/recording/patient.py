@@ -3,7 +3,6 @@ store does is made again, from the file opened anew (`tasks.recording.unreachabl
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +10,7 @@ from typing import BinaryIO, TypeVar, cast
 
 from tasks.base.errors import ItemError
 from tasks.recording import unreachable
+from tasks.recording.positioned import PositionedReader
 from tasks.storage import Away, urls
 
 Result = TypeVar("Result")
@@ -22,43 +22,21 @@ def opened(path: str) -> BinaryIO:
     return cast(BinaryIO, _Patient(path))
 
 
-class _Patient(io.RawIOBase):
+class _Patient(PositionedReader):
     def __init__(self, path: str) -> None:
         super().__init__()
         self._path = path
         self._file: BinaryIO | None = None
-        self._at = 0
         self._patiently(lambda file: file)
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
 
     def fileno(self) -> int:
         return self._patiently(lambda file: file.fileno())
 
-    def tell(self) -> int:
-        return self._at
+    def _length(self) -> int:
+        return self._patiently(lambda file: file.seek(0, os.SEEK_END))
 
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        if whence == os.SEEK_END:
-            base = self._patiently(lambda file: file.seek(0, os.SEEK_END))
-        else:
-            base = self._at if whence == os.SEEK_CUR else 0
-        self._at = max(base + offset, 0)
-        return self._at
-
-    def read(self, size: int | None = -1) -> bytes:
-        data = self._patiently(partial(_read, position=self._at, size=-1 if size is None else size))
-        self._at += len(data)
-        return data
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
+    def _read_at(self, position: int, size: int) -> bytes:
+        return self._patiently(partial(_read, position=position, size=size))
 
     def close(self) -> None:
         self._forget()

@@ -7,7 +7,6 @@ share it, so that a process unpacks an archive once.
 from __future__ import annotations
 
 import gzip
-import io
 import os
 import shutil
 import tempfile
@@ -21,6 +20,7 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 
 from tasks.base.errors import UNREACHABLE, ItemError
+from tasks.recording.positioned import PositionedReader
 from tasks.recording.unreachable import item_error
 from tasks.storage import bounds, urls
 
@@ -110,13 +110,13 @@ def _unpacking(file: BinaryIO, packing: str) -> BinaryIO:
     return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(file, "r"), packing))
 
 
-class Unpacked(io.RawIOBase):
+class Unpacked(PositionedReader):
     """A compressed file as it is unpacked, to read and seek in. Its length is what can be unpacked;
     `wrong` says why that is not all of it."""
 
     def __init__(self, copy: _Copy) -> None:
         super().__init__()
-        self._copy, self._at = copy, 0
+        self._copy = copy
 
     @property
     def wrong(self) -> ItemError | None:
@@ -127,34 +127,12 @@ class Unpacked(io.RawIOBase):
         self._copy.reach(position)
         return self._copy.size
 
-    def readable(self) -> bool:
-        return True
+    def _length(self) -> int:
+        self._copy.reach(None)
+        return self._copy.size
 
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        if whence == os.SEEK_END:
-            self._copy.reach(None)
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._copy.size}[whence]
-        self._at = max(base + offset, 0)
-        return self._at
-
-    def read(self, size: int | None = -1) -> bytes:
-        if size is None or size < 0:
-            self._copy.reach(None)
-            size = max(self._copy.size - self._at, 0)
-        data = self._copy.read(self._at, size)
-        self._at += len(data)
-        return data
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
+    def _read_at(self, position: int, size: int) -> bytes:
+        return self._copy.read(position, size)
 
 
 _copies: OrderedDict[tuple[str, str], _Copy] = OrderedDict()

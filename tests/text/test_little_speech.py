@@ -21,7 +21,7 @@ def reasons(tmp: Path, **limits: Any) -> dict[str, str]:
         tmp,
         filter=corpus.filters(max=100.0),
         transcribe={
-            "backend": {"use": "tests.plugins.inventing_asr"},
+            "backend": {"use": "tests.plugins.guessing_asr"},
             "verdicts": [{"use": "no_speech", **limits}],
         },
     )

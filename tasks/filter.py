@@ -29,6 +29,7 @@ from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tasks.shard_store import chosen_rules, cuts, decisions, recipe, recuts, shard_view
 from tasks.shard_store.decision_log import Decision
+from tasks.shard_store.manifest import Footer
 from tasks.shard_store.stored_shard import samples_of
 from tasks.stages import cut_rows, cutting, handover, measuring, recording_turns, whole_transcript
 from tasks.stages.contract import OfRecording
@@ -68,7 +69,7 @@ class Unit(OfRecording):
         return float(self.recording["header_seconds"] or 0.0)
 
 
-def meta(job: Job) -> dict[str, dict[str, str]]:
+def meta(job: Job) -> Footer:
     """Footer of a part: the recipe of each measure that its rows hold."""
     wanted = {p.use: recipe.of_plugin("filters", p) for p in job.filter.all_filters}
     return {"measures": wanted}

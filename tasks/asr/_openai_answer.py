@@ -13,15 +13,38 @@ import json
 import math
 import re
 from collections.abc import Callable
+from typing import Required, TypedDict
 
 from tasks.asr import Transcript, Word, _tokens
 from tasks.base import language_codes
-from tasks.base.json_types import JsonObject
 
 
-def parse(body: bytes) -> JsonObject:
+class Segment(TypedDict, total=False):
+    """What is read of a segment; a server may put anything there."""
+
+    start: object
+    end: object
+    tokens: object
+    avg_logprob: object
+    no_speech_prob: object
+    compression_ratio: object
+    words: object
+
+
+class Answer(TypedDict, total=False):
+    """What is read of an answer: a text, and beside it what a server may leave out."""
+
+    text: Required[str]
+    language: object
+    language_probability: object
+    segments: object  # of Segment, if all is well
+    words: object
+    logprobs: object
+
+
+def parse(body: bytes) -> Answer:
     """The answer's object. ValueError when it is not a JSON object with a text."""
-    answer = json.loads(body)
+    answer: Answer = json.loads(body)
     if not isinstance(answer, dict) or not isinstance(answer.get("text"), str):
         raise ValueError("no JSON object with a text")
     return answer
@@ -31,13 +54,12 @@ FILLED_IN = frozenset((-1.0, 0.0))
 
 
 def transcript(
-    answer: JsonObject, forced: str | None, timed: bool = False, seconds: float = math.inf
+    answer: Answer, forced: str | None, timed: bool = False, seconds: float = math.inf
 ) -> Transcript:
     """The transcript in an answer. Scores are combined as for long clips of our own Whisper:
     log-probability is the mean over tokens, no-speech the mean over time, compression ratio the
     worst segment's. `timed`: the words' times are wanted; `seconds`: of the clip."""
-    listed = answer.get("segments")
-    segments = [s for s in listed if isinstance(s, dict)] if isinstance(listed, list) else []
+    segments = _objects(answer.get("segments"))
     text = " ".join(answer["text"].split())
     no_speech = _mean(segments, "no_speech_prob", _seconds)
     logprob = _mean(segments, "avg_logprob", _tokens_of)
@@ -59,6 +81,12 @@ def transcript(
     )
 
 
+def _objects(listed: object) -> list[Segment]:
+    """The objects of a list; none if it is no list."""
+    entries: list[Segment | None] = listed if isinstance(listed, list) else []
+    return [entry for entry in entries if isinstance(entry, dict)]
+
+
 def code(name: object) -> str | None:
     """ISO code of a language's name (`english`) or code (`en`, `en-US`); None when unknown."""
     if not isinstance(name, str):
@@ -70,9 +98,7 @@ def code(name: object) -> str | None:
     )
 
 
-def _mean(
-    segments: list[JsonObject], name: str, weight: Callable[[JsonObject], float]
-) -> float | None:
+def _mean(segments: list[Segment], name: str, weight: Callable[[Segment], float]) -> float | None:
     values = _real(segments, name)
     weighted = [(value, weight(s)) for value, s in zip(values, segments, strict=True)]
     given = [(value, share) for value, share in weighted if value is not None]
@@ -80,18 +106,18 @@ def _mean(
     return sum(value * share for value, share in given) / total if total else None
 
 
-def _seconds(segment: JsonObject) -> float:
+def _seconds(segment: Segment) -> float:
     start, end = _number(segment.get("start")), _number(segment.get("end"))
     return max(end - start, 1e-3) if start is not None and end is not None else 1.0
 
 
-def _real(segments: list[JsonObject], name: str) -> list[float | None]:
+def _real(segments: list[Segment], name: str) -> list[float | None]:
     """The score of each segment; all None if they are filled-in constants."""
     scores = [_number(s.get(name)) for s in segments]
     return [None] * len(scores) if {*scores} - {None} <= FILLED_IN else scores
 
 
-def _logprobs(answer: JsonObject) -> list[float]:
+def _logprobs(answer: Answer) -> list[float]:
     """Log-probabilities of tokens, as OpenAI's newer models give them."""
     listed = answer.get("logprobs")
     tokens = [t for t in listed if isinstance(t, dict)] if isinstance(listed, list) else []
@@ -100,7 +126,7 @@ def _logprobs(answer: JsonObject) -> list[float]:
 
 
 def _words(
-    answer: JsonObject, segments: list[JsonObject], text: str, seconds: float
+    answer: Answer, segments: list[Segment], text: str, seconds: float
 ) -> tuple[Word, ...] | None:
     """Words with times, of the answer or of its segments, written as in its text; None if there
     are none, if they are others, or if a time lies outside the clip."""
@@ -121,7 +147,7 @@ def _words(
     return _tokens.aligned(text, timed) if timed or not text else None
 
 
-def _tokens_of(segment: JsonObject) -> float:
+def _tokens_of(segment: Segment) -> float:
     tokens = segment.get("tokens")
     return len(tokens) + 1.0 if isinstance(tokens, list) else 1.0
 

@@ -19,6 +19,7 @@ import numpy as np
 from pydantic import Field, SecretStr, model_validator
 
 from tasks.asr import SpeechClip, Transcript, _openai_answer, _pieces
+from tasks.asr._openai_answer import Answer
 from tasks.base import masking
 from tasks.base.arrays import RATE, Float32s
 from tasks.base.errors import ConfigError, shortened
@@ -112,7 +113,7 @@ class Backend:
         """One transcript per clip, in order; up to `parallel` requests at once."""
         return self._client.each(clips, self._hear)
 
-    def _hear(self, server: Server, clip: SpeechClip) -> Transcript:
+    def _hear(self, server: Server[Answer], clip: SpeechClip) -> Transcript:
         language = clip.language or self._settings.language
         if refused := _pieces.fault(clip):
             return Transcript("", error=refused)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -24,6 +24,9 @@ from tasks.base.arrays import RATE
 from tasks.base.errors import ConfigError
 from tasks.models import onnx_session
 from tasks.settings import StageSettings, Transient
+
+if TYPE_CHECKING:
+    from sherpa_onnx import OfflineRecognizer
 
 VERSION = 1
 SHORTEST = RATE // 2  # samples; the engine stacks 7 frames of 25 ms, and shorter clips crash it
@@ -116,7 +119,7 @@ class Backend:
         weights(settings)
         _proven(settings)
         self._settings = settings
-        self._loaded: dict[str, Any] = {}
+        self._loaded: dict[str, OfflineRecognizer] = {}
         self._model(settings.language)
         self._engine = _pieces.Engine(
             self._hear,
@@ -131,7 +134,7 @@ class Backend:
         refusals = [_refusal(self._settings, language) for language in languages]
         return self._engine.transcripts(clips, languages, refusals)
 
-    def _model(self, language: str | None) -> Any:
+    def _model(self, language: str | None) -> OfflineRecognizer:
         """The model that is told this language; None: it detects it."""
         key = (language or "") if self._settings.family == "sense_voice" else ""
         if key not in self._loaded:
@@ -194,7 +197,7 @@ def _proven(settings: Settings) -> None:
         )
 
 
-def _load(settings: Settings, language: str) -> Any:
+def _load(settings: Settings, language: str) -> OfflineRecognizer:
     """The engine. ConfigError when it cannot be loaded."""
     if find_spec("sherpa_onnx") is None:
         raise ConfigError("sherpa-onnx is not installed: pip install 'uttermill[sherpa-onnx]'")

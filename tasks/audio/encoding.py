@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from typing import Any
 
 import av
 import numpy as np
@@ -46,8 +45,15 @@ def write_mp3_bytes(pcm: Int16s, rate: int, bit_rate: int = 128_000) -> bytes:
     level = min(max((most - bit_rate) / (most - least), 0.0), 0.999)
     memory = io.BytesIO()
     samples = np.ascontiguousarray(pcm, dtype=np.int16)
-    constant: dict[str, Any] = {"bitrate_mode": "CONSTANT", "compression_level": level}
-    sf.write(memory, samples, rate, "MPEG_LAYER_III", format="MP3", **constant)
+    sf.write(
+        memory,
+        samples,
+        rate,
+        "MPEG_LAYER_III",
+        format="MP3",
+        bitrate_mode="CONSTANT",
+        compression_level=level,
+    )
     return memory.getvalue()
 
 

@@ -13,16 +13,15 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from tasks.base import environment
 from tasks.base.errors import ConfigError, RunError
-from tasks.base.json_types import JsonObject
-from tasks.served.http import Body, Pace, Refused, Server, Service, Unanswered
+from tasks.served.http import Body, Pace, Parsed, Refused, Server, Service, Unanswered
 from tasks.settings.servers import ServerSettings
 
 Item = TypeVar("Item")
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class Failed(Exception):
@@ -56,10 +55,10 @@ def key(settings: ServerSettings, where: str, given: str = "") -> str:
     return secret.strip()
 
 
-class Client:
+class Client(Generic[Parsed]):
     """Sends requests to one server. A worker process keeps it, and with it the pace."""
 
-    def __init__(self, settings: ServerSettings, service: Service, secret: str) -> None:
+    def __init__(self, settings: ServerSettings, service: Service[Parsed], secret: str) -> None:
         import ssl
 
         import httpx
@@ -76,8 +75,8 @@ class Client:
         self._proven = False  # the server has answered with these settings
 
     def each(
-        self, items: Sequence[Item], work: Callable[[Server, Item], Answer]
-    ) -> Iterator[Answer]:
+        self, items: Sequence[Item], work: Callable[[Server[Parsed], Item], Result]
+    ) -> Iterator[Result]:
         """`work` on every item, in order; up to `parallel` at once."""
         import httpx
 
@@ -102,8 +101,8 @@ class Client:
                     rest.cancel()
 
     def ask(
-        self, server: Server, sent: Body, control: Callable[[bool], Body], hint: str
-    ) -> JsonObject:
+        self, server: Server[Parsed], sent: Body, control: Callable[[bool], Body], hint: str
+    ) -> Parsed:
         """The answer. Failed if this item is at fault, else RunError; `hint` names the settings
         that a server may refuse. `control` makes a request that any working server answers; if its
         argument is True (all tries failed), one as large as the item's."""
@@ -121,7 +120,7 @@ class Client:
         self._proven = True
         return answer
 
-    def _prove(self, server: Server, control: Body, fault: str, hint: str) -> None:
+    def _prove(self, server: Server[Parsed], control: Body, fault: str, hint: str) -> None:
         """Send the control, once. RunError unless the server answers."""
         try:
             server.ask(control, retries=0)

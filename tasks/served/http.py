@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tasks.base.errors import RunError
 from tasks.base.json_types import JsonObject
@@ -31,6 +31,7 @@ TICK = 0.1  # s between two looks at whether the run has stopped
 
 #: What is sent, as httpx wants it: `{"json": {…}}`, or `{"data": {…}, "files": {…}}`.
 Body = JsonObject
+Parsed = TypeVar("Parsed")  # what is read of an answer
 REFUSALS = (400, 413, 422)
 JAMMED = (0, 408, 429, 503)  # send fewer requests; 0: no answer
 BUSY = (408, 409, 429)  # tried again, as are all from 500 on
@@ -96,14 +97,14 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class Service(Generic[Parsed]):
     """What a server does, and the words for it in messages."""
 
     where: str  # its settings: transcribe.backend
     noun: str  # transcription server
     items: str  # clips
     path: str  # behind the base address
-    parse: Callable[[bytes], JsonObject]  # the answer; ValueError if it is none
+    parse: Callable[[bytes], Parsed]  # the answer; ValueError if it is none
 
 
 class Refused(Exception):
@@ -123,17 +124,17 @@ class Stopped(Exception):
 
 
 @dataclass(frozen=True)
-class Server:
+class Server(Generic[Parsed]):
     """A client with its limits of time and tries; safe to use from many threads."""
 
     http: httpx.Client = field(repr=False)
-    service: Service
+    service: Service[Parsed]
     settings: ServerSettings
     key: str = field(repr=False)
     stop: threading.Event
     pace: Pace
 
-    def ask(self, sent: Body, retries: int | None = None) -> JsonObject:
+    def ask(self, sent: Body, retries: int | None = None) -> Parsed:
         """The answer to an item. Patience begins when it is first sent."""
         until = None
         most = self.settings.retries if retries is None else retries

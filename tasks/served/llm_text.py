@@ -51,8 +51,8 @@ def check(settings: LlmText) -> None:
     client.key(settings, WHERE)
 
 
-def parse(body: bytes) -> JsonObject:
-    """`{"text": …}` of the first choice. ValueError when it is not a chat completion."""
+def parse(body: bytes) -> str:
+    """The text of the first choice. ValueError when it is not a chat completion."""
     answer = json.loads(body)
     try:
         content = answer["choices"][0]["message"]["content"]
@@ -60,7 +60,7 @@ def parse(body: bytes) -> JsonObject:
         raise ValueError("no chat completion") from None
     if not isinstance(content, str | None):
         raise ValueError("no text")
-    return {"text": content or ""}
+    return content or ""
 
 
 SERVICE = Service(WHERE, "language model's server", "texts", LlmText.PATH, parse)
@@ -79,13 +79,11 @@ class Writer:
         be used."""
         return self._client.each(texts, self._write)
 
-    def _write(self, server: Server, asked: tuple[str, str]) -> Written:
+    def _write(self, server: Server[str], asked: tuple[str, str]) -> Written:
         text, language = asked
         hint = f"{WHERE}.model, .prompt and .temperature (some models take none: null)"
         try:
-            answer = self._client.ask(
-                server, self._sent(text), lambda _: self._sent(CONTROL), hint
-            )["text"]
+            answer = self._client.ask(server, self._sent(text), lambda _: self._sent(CONTROL), hint)
         except Failed as fault:
             return Written(None, None, "no_answer", shortened(masking.sentence(str(fault))))
         return judged(text, answer, language)

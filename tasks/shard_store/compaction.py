@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,7 @@ from tasks.base.schema import EnhancedRow
 from tasks.shard_store import blobs, manifest, passing
 from tasks.shard_store.manifest import HOLDS, Part
 
-RECIPE = "recipe"  # in a footer: of the settings that made the part
+RECIPE: Final = "recipe"  # in a footer: of the settings that made the part
 BLOB_BYTES = 128 << 20  # least size of a blob that is not its shard's only one
 PLACES = ["audio", "blob", "offset", "num_samples", "sha256", "error_code"]
 
@@ -100,11 +101,11 @@ def _join(out: Path, stage: str, shard: str, group: Sequence[Part], schema: pa.S
     tables = passing.last(stage, [part.table for part in group])
     if stage == "resample":
         tables = _joined_blobs(out, shard, tables)
-    holds = [[part.name, len(table)] for part, table in zip(group, tables, strict=True)]
+    holds = [(part.name, len(table)) for part, table in zip(group, tables, strict=True)]
     bare = [table.replace_schema_metadata(None) for table in (schema.empty_table(), *tables)]
     whole = pa.concat_tables(bare, promote_options="default")
     number = max(manifest.number_of(part.path) for part in group)
-    meta = {**group[0].meta, HOLDS: holds}
+    meta: manifest.Footer = {**group[0].meta, HOLDS: holds}
     manifest.commit(out, stage, shard, whole, whole.schema, meta, number)
 
 

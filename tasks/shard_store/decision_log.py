@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from tasks.base.errors import ConfigError
-from tasks.base.json_types import JsonObject, parsed
+from tasks.base.json_types import parsed
 from tasks.storage import append_log, containment
 
 NAME = containment.DECISIONS_FILE
@@ -75,11 +75,11 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def checked(given: JsonObject, when: str, place: str = "") -> Decision:
+def checked(entry: Mapping[str, object], when: str, place: str = "") -> Decision:
     """A decision from JSON; ConfigError, which begins with `place`, if it is none. `when` is
     taken where the decision states no time of its own."""
     prefix = f"{place}: " if place else ""
-    given = {SAME.get(name, name): value for name, value in given.items()}
+    given = {SAME.get(name, name): value for name, value in entry.items()}
     if given.get("decision") in RETEXT or ("decision" not in given and given.get("text")):
         given["decision"] = "retext"
     fields = set(Decision.__dataclass_fields__)
@@ -95,7 +95,7 @@ def checked(given: JsonObject, when: str, place: str = "") -> Decision:
             )
         if value is not None and len(value) > LONGEST:
             raise ConfigError(f"{prefix}{name} is longer than {LONGEST} characters")
-    values = {name: value for name, value in given.items() if value is not None}
+    values = {name: value for name, value in given.items() if isinstance(value, str)}
     decision = Decision(**{"id": "", "decision": "", "when": when, **values})
     decision = replace(decision, start=times.get("start"), end=times.get("end"))
     if not decision.id:

@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,13 +28,12 @@ import pyarrow.parquet as pq
 
 from tasks import storage
 from tasks.base.errors import CorruptManifest
-from tasks.base.json_types import JsonObject
 from tasks.base.logs import log
 from tasks.base.schema import RECORDINGS, AnyRow
 from tasks.shard_store import blobs
 from tasks.storage import tables
 
-HOLDS = "holds"  # in a footer: (name, rows) of each part that the file holds
+HOLDS: Final = "holds"  # in a footer: (name, rows) of each part that the file holds
 LISTINGS = 3  # of a shard whose files are joined meanwhile
 SHARD = re.compile(r"shard-[0-9]{6,}")
 PART = re.compile(r"[0-9]{6,}-[0-9a-f]{16}")
@@ -45,6 +45,16 @@ OWN = re.compile(
 )
 
 
+class Footer(TypedDict, total=False):
+    """What a file of manifests says of its rows, beside their schema."""
+
+    stage: str
+    shard: str
+    measures: dict[str, str]  # of the stage filter: the recipe of each filter's measures
+    recipe: str  # of the settings that made the part; older parts say none
+    holds: list[tuple[str, int]]  # see HOLDS
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """One commit: its rows, and what the footer says about them."""
@@ -52,7 +62,7 @@ class Part:
     path: Path  # the file that holds it
     name: str  # that it was committed under, without the ending
     table: pa.Table
-    meta: JsonObject
+    meta: Footer
 
     @property
     def number(self) -> int:
@@ -129,7 +139,7 @@ def commit(
     shard: str,
     rows: Sequence[AnyRow] | pa.Table,
     schema: pa.Schema,
-    meta: JsonObject,
+    meta: Footer,
     number: int | None = None,
 ) -> Path:
     """Write rows as a new part of the shard; atomic, durable; returns its path.
@@ -277,7 +287,7 @@ def open_parts(path: Path) -> list[Part]:
         raise CorruptManifest(f"manifest {path} does not match the hash in its name", str(path))
     try:  # somebody may have given other bytes the right name
         table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
-        meta: JsonObject = json.loads((table.schema.metadata or {})[b"uttermill"])
+        meta: Footer = json.loads((table.schema.metadata or {})[b"uttermill"])
         parts = _parts_of(path, table, meta)
         sound = blobs.sound_places(table) and all(PART.fullmatch(part.name) for part in parts)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
@@ -290,9 +300,9 @@ def open_parts(path: Path) -> list[Part]:
     return parts
 
 
-def _parts_of(path: Path, table: pa.Table, meta: JsonObject) -> list[Part]:
+def _parts_of(path: Path, table: pa.Table, meta: Footer) -> list[Part]:
     parts, row = [], 0
-    for name, rows in meta.pop(HOLDS, [[path.stem, len(table)]]):
+    for name, rows in meta.pop(HOLDS, [(path.stem, len(table))]):
         parts.append(Part(path, name, table.slice(row, rows), meta))
         row += rows
     return parts

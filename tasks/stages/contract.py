@@ -15,10 +15,10 @@ from typing import Protocol, TypeVar, cast
 
 import pyarrow as pa
 
-from tasks.base.json_types import JsonObject
 from tasks.base.schema import AnyRow, RecordingRow
 from tasks.plugins.contracts.members import Filled
 from tasks.settings.job import Job
+from tasks.shard_store.manifest import Footer
 from tasks.shard_store.shard_view import ShardView
 
 PER_SHARD = ("filter", "resample", "transcribe")
@@ -96,7 +96,7 @@ class Stage(StageModule[U], Protocol[U]):
         """How often `todo` is asked at most: results may show that more is missing."""
         return 1
 
-    def meta(self, job: Job) -> JsonObject:
+    def meta(self, job: Job) -> Footer:
         """What the footer of a part says beside stage and shard; JSON."""
         return {}
 

@@ -40,9 +40,8 @@ def _forget(out: Path, name: str, shard: str, path: Path, parts: list[Part]) -> 
         return 0
     for part, flags in zip(parts, dead, strict=True):
         rows = part.table.filter(pc.invert(flags)).to_pylist()
-        meta = {k: v for k, v in part.meta.items() if k not in ("stage", "shard")}
         if rows:  # in the same place: of equal items the first part's stand
             schema = contract.find(name).schema_of(rows)
-            manifest.commit(out, name, shard, rows, schema, meta, part.number)
+            manifest.commit(out, name, shard, rows, schema, part.meta, part.number)
     storage.remove(path)
     return bad

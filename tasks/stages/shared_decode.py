@@ -145,7 +145,7 @@ class Readers:
         for reader in self._readers.values():
             reader.stop()
 
-    def results(self) -> dict[str, Any]:
+    def results(self) -> dict[str, object]:
         """After `end`: what each reader returned, without those that asked too early. Raises the
         first error of the others."""
         values = {}

@@ -7,6 +7,7 @@ reaches and it does not: the services of a cloud's own network, say.
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ async def _same_host(_: object, __: object, asked: aiohttp.TraceRequestRedirectP
         raise Redirected(errno.EACCES, reason)
 
 
-def options(scheme: str) -> dict[str, Any]:
+def options(scheme: str) -> Mapping[str, object]:
     """fsspec's options for a scheme. ImportError if its library is missing."""
     if scheme in ("http", "https"):  # links of a listing lead to files below it only
         return {"get_client": _client, "same_scheme": False}

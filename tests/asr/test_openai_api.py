@@ -5,6 +5,7 @@ from __future__ import annotations
 import email
 import email.policy
 import io
+import json
 import logging
 import time
 from collections import Counter
@@ -165,7 +166,8 @@ def test_names_of_languages(name: Any, code: str | None) -> None:
      {"segments": [{"no_speech_prob": 7, "tokens": 1, "compression_ratio": True}]}],
 )  # fmt: skip
 def test_odd_parts_of_an_answer_are_left_out(extra: dict[str, Any]) -> None:
-    assert _openai_answer.transcript({"text": "a", **extra}, None) == Transcript("a")
+    answer = json.dumps({"text": "a", **extra}).encode()
+    assert _openai_answer.transcript(_openai_answer.parse(answer), None) == Transcript("a")
 
 
 def test_order_and_back_pressure(stub: Stub) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from tasks import plugins, scoring, storage
 from tasks.base.json_types import JsonObject
-from tasks.base.schema import RECORDINGS, AnyRow, Row, TranscriptRow
+from tasks.base.schema import RECORDINGS, AnyRow, TranscriptRow
 from tasks.publish.choosing import corpus_clips
 from tasks.publish.unchanged import UpToDate
 from tasks.recording import Locator
@@ -33,6 +33,7 @@ from tasks.stages import contract
 from tasks.stages.stage import PER_SHARD, weights_of
 from tasks.storage import tables
 
+Row = dict[str, Any]
 RATE = 16_000
 RECORDING, UTTERANCES = 60 * RATE, 10  # samples, utterances
 SHARD = 60  # recordings

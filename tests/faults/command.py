@@ -32,7 +32,6 @@ from flows.checks import check
 from flows.run import run_folder
 from flows.settings import parse
 from tasks import pipeline
-from tasks.base.schema import Row
 from tests.helpers import corpus, signals
 from tests.plugins import gate
 
@@ -287,8 +286,8 @@ class Site:
 # What a run leaves
 
 
-def ledger(out: Path) -> list[Row]:
-    rows: list[Row] = pq.read_table(out / "datasets/latest/ledger.parquet").to_pylist()
+def ledger(out: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(out / "datasets/latest/ledger.parquet").to_pylist()
     return rows
 
 

@@ -12,10 +12,10 @@ import pytest
 from flows.cli import queries
 from tasks import plugins
 from tasks.base.errors import ConfigError
-from tasks.base.schema import Row
 from tasks.formats import chat_jsonl
 from tasks.settings import Plugin
 from tests.helpers import corpus, published
+from tests.helpers.published import Row
 
 PROFILES = ("ms_swift", "llama_factory", "qwen_audio")
 TEXTS = (

@@ -23,12 +23,12 @@ from scipy.io import wavfile
 from flows.cli import queries
 from tasks import plugins
 from tasks.base.errors import ConfigError
-from tasks.base.schema import Row
 from tasks.formats import metadata_csv
 from tasks.formats._profiles import PROFILES
 from tasks.settings import Plugin
 from tests.formats.test_format_hf import datasets  # noqa: F401  (a fixture)
 from tests.helpers import corpus, published
+from tests.helpers.published import Row
 
 PLAIN, HOSTILE = "plain words", 'a|b, "quoted" ; \\ it\'s'
 TEXTS = (

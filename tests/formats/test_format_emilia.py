@@ -11,10 +11,10 @@ import pytest
 
 from tasks import audio
 from tasks.base.errors import ConfigError
-from tasks.base.schema import Row
 from tasks.formats import Output, emilia
 from tasks.recording import Locator
 from tests.helpers import published
+from tests.helpers.published import Row
 
 
 def clip(number: int, recording: str, start: float, **changes: Any) -> Row:

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.base.errors import ConfigError
-from tasks.base.schema import Row
 from tasks.formats import _kaldi_lists, kaldi
 from tests.helpers import published
+from tests.helpers.published import Row
 
 NAMES = {"wav.scp", "segments", "text", "utt2spk", "spk2utt", "utt2dur", "reco2dur", "utt2lang",
          "utt2id"}  # fmt: skip

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.base.schema import Row
 from tests.helpers import published
+from tests.helpers.published import Row
 
 #: Lhotse leaves the files that it reads to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")

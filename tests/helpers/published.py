@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import soundfile as sf
 
 from tasks import plugins, storage
-from tasks.base.schema import UTTERANCES, Row
+from tasks.base.schema import UTTERANCES
 from tasks.formats import Hashes, Output, OutputShard
 from tasks.publish.output_shards import format_shards, layout
 from tasks.settings import PackageSettings, Plugin
@@ -26,6 +26,8 @@ TEXTS = (
     "plain words", "广州话 录音", "مرحبا بالعالم", "👩‍👩‍👧 emoji 🎙", 'say "it\'s" \\ / ok',
     "élève e\u0301",
 )  # fmt: skip
+
+Row = dict[str, Any]  # of utterances.parquet, as a test changes it
 
 
 def pcm(number: int) -> Pcm:

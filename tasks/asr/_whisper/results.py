@@ -10,11 +10,10 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from tasks.asr import Word
 from tasks.base.arrays import RATE
-from tasks.base.json_types import JsonObject
 
 if TYPE_CHECKING:
     from ctranslate2 import StorageView
@@ -96,6 +95,23 @@ class Window:
     spoken: tuple[Language, ...] = ()
 
 
+class EngineWord(TypedDict):
+    word: str
+    start: float
+    end: float
+    probability: float
+
+
+class EngineSegment(TypedDict):
+    """A segment as the engine takes it, which adds the words."""
+
+    seek: int
+    start: float
+    end: float
+    tokens: list[int]
+    words: NotRequired[list[EngineWord]]
+
+
 def aligned(
     model: WhisperModel,
     tokenizer: Tokenizer,
@@ -106,7 +122,7 @@ def aligned(
     """Words of one window of `samples`, from encoder output (1, 1500, width); None if the
     engine cannot align them."""
     seconds = samples / RATE
-    segment: JsonObject = {"seek": 0, "start": 0.0, "end": seconds, "tokens": list(tokens)}
+    segment: EngineSegment = {"seek": 0, "start": 0.0, "end": seconds, "tokens": list(tokens)}
     frames = max(-(-samples // HOP), LEAST_FRAMES)
     try:
         model.add_word_timestamps(

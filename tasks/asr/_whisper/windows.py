@@ -20,7 +20,6 @@ from tasks.asr._whisper.results import BeamResult, Context, Language, Window
 from tasks.asr._whisper.settings import Settings
 from tasks.asr._whisper.short_clips import is_short, likeliest
 from tasks.base.arrays import RATE, Float32s
-from tasks.base.json_types import JsonObject
 
 if TYPE_CHECKING:
     from ctranslate2 import StorageView
@@ -36,7 +35,7 @@ ROOM = 8.5
 TAIL = RATE // 2  # samples of digital silence after a clip that is heard alone
 #: A text with a higher compression ratio is a loop (Radford et al. 2022, section 4.5).
 LOOP_RATIO = 2.4
-LOOP_RETRY: JsonObject = {"no_repeat_ngram_size": 3}
+LOOP_RETRY = {"no_repeat_ngram_size": 3}
 #: A clip and Whisper's code of its forced language; None: detect it.
 ForcedClip = tuple[SpeechClip, str | None]
 #: Tokens, and the tokenizer of the language that they name.

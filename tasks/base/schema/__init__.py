@@ -1,7 +1,5 @@
 """Every column of every table: name, type, unit and meaning. `uttermill schema` prints them."""
 
-from typing import Any
-
 from tasks.base.schema.rows import (
     AnyRow,
     AudioRow,
@@ -37,8 +35,6 @@ from tasks.base.schema.tables import (
     UTTERANCES_FILE,
     about,
 )
-
-Row = dict[str, Any]  # of any of these tables, by column
 
 TABLES = {
     "recordings": RECORDINGS,

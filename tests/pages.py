@@ -26,6 +26,7 @@ from flows.cli.printing import Exit
 from flows.run import prometheus
 from tasks import plugins
 from tasks.base import shelves
+from tasks.plugins.contracts import CONTRACTS
 from tasks.settings.base import FORMS
 from tasks.settings.servers import LlmText
 from tests.helpers import forms
@@ -192,7 +193,30 @@ def forms_text() -> str:
     return json.dumps(forms.every(), indent=1, ensure_ascii=False) + "\n"
 
 
+PLUGIN_TYPES = ROOT / "tests/laws/plugin_types.py"
+
+
+def plugin_types_text() -> str:
+    """A module in which mypy takes every plug-in for what its kind says, and in its last line
+    refuses one that is taken for another kind: with `strict`, an ignored error must be there."""
+    uses = sorted((kind, use) for kind in shelves.SHELVES for use in shelves.names(kind))
+    kinds = {kind: CONTRACTS[kind].module.__name__ for kind in shelves.SHELVES}
+    lines = [
+        '"""Every plug-in as its contract; for mypy alone, made by `python -m tests.pages`."""',
+        "",
+        *(f"import tasks.{kind}.{use}" for kind, use in uses),
+        "from tasks.plugins import contracts",
+        "",
+        *(f"{kind}_{use}: contracts.{kinds[kind]} = tasks.{kind}.{use}" for kind, use in uses),
+        "other_kind: contracts.ResamplerModule = tasks.levels.peak  # type: ignore[assignment]",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 if __name__ == "__main__":
+    if not PLUGIN_TYPES.exists() or PLUGIN_TYPES.read_text() != plugin_types_text():
+        PLUGIN_TYPES.write_text(plugin_types_text())
+        print(f"renewed {PLUGIN_TYPES.relative_to(ROOT)}")
     if not FORMS.exists() or FORMS.read_text() != forms_text():
         FORMS.write_text(forms_text())
         print(f"renewed {FORMS.relative_to(ROOT)}")

@@ -102,9 +102,8 @@ def _ledger(out: Path) -> tuple[Iterator[pa.Table], Path | None]:
 
 def what_if(out: Path, sets: Sequence[str]) -> JsonObject:
     """Items and hours kept now and under changed settings, from stored results."""
-    now = run_folder.settings_of(
-        out, ended_well=True
-    )  # the settings of a refused run were not published
+    # The settings of a run that was refused were not published.
+    now = run_folder.settings_of(out, ended_well=True)
     data = now.model_dump(mode="json")
     assign(data, sets)
     then = parse(data)
@@ -211,10 +210,8 @@ def prune(
     if not yes:
         lock.refuse_held(out)
     with lock.hold(out) if yes else nullcontext():
-        last, good = (
-            run_folder.settings_of(out).job(),
-            run_folder.settings_of(out, ended_well=True).job(),
-        )
+        last = run_folder.settings_of(out).job()
+        good = run_folder.settings_of(out, ended_well=True).job()
         jobs = [last] if last == good else [last, good]
         asked = [KeptSettings(job, recipe.weights(job.transcribe.recognisers)) for job in jobs]
         kept = pruning.kept(out, keep)

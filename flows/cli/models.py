@@ -56,7 +56,7 @@ def shown(result: JsonObject) -> Iterator[Line]:
         for text in model.get("texts", []):
             yield f"  {text}"
     if place := result.get("place"):
-        yield f"They lie in {place}, with the texts of their licences."
+        yield f"The files are in {place}, with the texts of their licences."
     for model in result["models"]:
         if model["state"] != "ok":
             yield f"{model['name']} is {model['state']}: {model['get']}"

@@ -64,7 +64,7 @@ def test_length_and_place_are_those_of_the_clip(
 ) -> None:
     """The encoder's delay is cut off again, for a clip of any length and rate."""
     for rate in sorted(rates):
-        for seconds in (0.02, 0.0313, 0.1, 0.33, 0.999, 1.0, 1.3, 2.017, 12.3):
+        for seconds in (0.02, 0.0313, 0.1, 0.33, 0.999, 1.0, 1.3, 2.017, 4.3):
             samples = corpus.speech(3, seconds, rate).reshape(-1)
             given = np.round(samples * 30_000).astype(np.int16)
             data = write(given, rate)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -95,9 +95,17 @@ def checked(entry: Mapping[str, object], when: str, place: str = "") -> Decision
             )
         if value is not None and len(value) > LONGEST:
             raise ConfigError(f"{prefix}{name} is longer than {LONGEST} characters")
-    values = {name: value for name, value in given.items() if isinstance(value, str)}
-    decision = Decision(**{"id": "", "decision": "", "when": when, **values})
-    decision = replace(decision, start=times.get("start"), end=times.get("end"))
+    texts = {name: value for name, value in given.items() if isinstance(value, str)}
+    decision = Decision(
+        id=texts.get("id", ""),
+        decision=texts.get("decision", ""),
+        text=texts.get("text"),
+        note=texts.get("note", ""),
+        who=texts.get("who", ""),
+        when=texts.get("when", when),
+        start=times.get("start"),
+        end=times.get("end"),
+    )
     if not decision.id:
         raise ConfigError(f"{prefix}it names no utterance; give its id")
     if decision.decision not in DECISIONS:

@@ -32,6 +32,7 @@ import tasks.filters.loudness
 import tasks.filters.nmf_snr
 import tasks.filters.overlap
 import tasks.filters.peak
+import tasks.filters.pitch
 import tasks.filters.rms
 import tasks.filters.sample_rate
 import tasks.filters.second_voice
@@ -42,6 +43,7 @@ import tasks.filters.speakers
 import tasks.filters.speech_ratio
 import tasks.formats.chat_jsonl
 import tasks.formats.emilia
+import tasks.formats.features
 import tasks.formats.hf_parquet
 import tasks.formats.kaldi
 import tasks.formats.lhotse_shar
@@ -126,6 +128,7 @@ filters_loudness: contracts.FilterModule = tasks.filters.loudness
 filters_nmf_snr: contracts.FilterModule = tasks.filters.nmf_snr
 filters_overlap: contracts.FilterModule = tasks.filters.overlap
 filters_peak: contracts.FilterModule = tasks.filters.peak
+filters_pitch: contracts.FilterModule = tasks.filters.pitch
 filters_rms: contracts.FilterModule = tasks.filters.rms
 filters_sample_rate: contracts.FilterModule = tasks.filters.sample_rate
 filters_second_voice: contracts.FilterModule = tasks.filters.second_voice
@@ -136,6 +139,7 @@ filters_speakers: contracts.FilterModule = tasks.filters.speakers
 filters_speech_ratio: contracts.FilterModule = tasks.filters.speech_ratio
 formats_chat_jsonl: contracts.FormatModule = tasks.formats.chat_jsonl
 formats_emilia: contracts.FormatModule = tasks.formats.emilia
+formats_features: contracts.FormatModule = tasks.formats.features
 formats_hf_parquet: contracts.FormatModule = tasks.formats.hf_parquet
 formats_kaldi: contracts.FormatModule = tasks.formats.kaldi
 formats_lhotse_shar: contracts.FormatModule = tasks.formats.lhotse_shar

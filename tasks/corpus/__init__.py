@@ -22,7 +22,7 @@ from tasks.base.schema import AnyRow
 from tasks.plugins.contracts import Measuring
 from tasks.settings import Plugin
 from tasks.settings.job import Job
-from tasks.shard_store.text_values import final_text
+from tasks.shard_store.text_values import compared, final_text
 from tasks.shard_store.utterance import FinalUtterance
 
 ROW = pa.schema(
@@ -30,6 +30,7 @@ ROW = pa.schema(
         **dict.fromkeys(("id", "dataset", "recording", "language"), pa.string()),
         "seconds": pa.float64(),
         "text": pa.string(),
+        "normalised": pa.string(),  # only if a rule compares texts
         # By ear, at least its recording's; 0 if no words were heard; null where the source tells.
         "language_probability": pa.float64(),
         "avg_logprob": pa.float64(),
@@ -45,6 +46,7 @@ ROW = pa.schema(
 
 def rows(job: Job, shard: str, utterances: Iterable[FinalUtterance]) -> list[AnyRow]:
     """One row for each transcribed utterance."""
+    compares = compares_texts(job)
     return [
         {
             "id": u.cut.id,
@@ -52,7 +54,7 @@ def rows(job: Job, shard: str, utterances: Iterable[FinalUtterance]) -> list[Any
             "recording": u.cut.recording["recording"],
             "language": u.heard.transcript["language"],
             "seconds": u.cut.seconds,
-            "text": final_text(job, u.heard)[0],
+            **_texts(job, u, compares),
             "language_probability": _probability_by_ear(u),
             "avg_logprob": u.heard.transcript["avg_logprob"],
             "native_rate": u.cut.rate,
@@ -65,6 +67,11 @@ def rows(job: Job, shard: str, utterances: Iterable[FinalUtterance]) -> list[Any
         for u in utterances
         if u.heard.transcript is not None and not u.heard.transcript["error_code"]
     ]
+
+
+def _texts(job: Job, u: FinalUtterance, compares: bool) -> AnyRow:
+    text, source = final_text(job, u.heard)
+    return {"text": text, "normalised": compared(job, u.heard, text, source) if compares else None}
 
 
 def _probability_by_ear(u: FinalUtterance) -> float | None:
@@ -104,3 +111,10 @@ def _hears(job: Job) -> bool:
 
 def takes_part(job: Job) -> bool:
     return bool(chosen(job))
+
+
+def compares_texts(job: Job) -> bool:
+    """Whether a rule over the corpus asks for texts as they are compared."""
+    return any(
+        shelf == "text" and plugins.TEXT.load(plugin.use).COMPARES for shelf, plugin in chosen(job)
+    )

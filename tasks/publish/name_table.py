@@ -41,6 +41,12 @@ class Names(ExitStack):
         sql = f"SELECT row FROM named ORDER BY {kind}, row"
         return queries.column(self.database, sql).astype(np.int32)
 
+    def named(self, kind: str, rows: Int32s) -> pa.ChunkedArray:
+        """The name of each of some rows."""
+        wanted = pa.table({"row": rows, "place": np.arange(len(rows), dtype=np.int32)})
+        sql = f"SELECT {kind} FROM given JOIN named USING (row) ORDER BY place"
+        return queries.joined(self.database, wanted, sql)[kind]
+
     def numbered(self, kind: str, rows: Int32s) -> Int32s:
         """A number for the name of each of some rows; -1 for none."""
         numbers: Int32s = Nodes(self, [kind], rows).of_row[0]

@@ -29,6 +29,15 @@ def final_text(job: Job, utterance: HeardUtterance) -> tuple[str, str]:
     return str(spoken or ""), "asr"
 
 
+def compared(job: Job, utterance: HeardUtterance, text: str, source: str) -> str | None:
+    """`final_text` of a heard utterance as texts are compared; None without one."""
+    heard = utterance.transcript
+    assert heard is not None
+    if source == "asr" and job.transcribe.asr != "first" and utterance.others:
+        return hypotheses.compared(utterance, text)
+    return heard["reference_normalised" if source == "reference" else "normalised"]
+
+
 def text_columns(chosen: tuple[Plugin, ...]) -> dict[str, tuple[str, str]]:
     """(unit, meaning) of the columns that the chosen plug-ins on text compute, by name."""
     return {

@@ -191,6 +191,40 @@ def test_random_texts(first: set[Any], more: set[Any], random: Any) -> None:
         before, last = found.table, {key: split for key, split in where.items() if split}
 
 
+def test_near_equal_texts_stay_on_one_side() -> None:
+    words = [f"word{n}" for n in range(12)]
+    clips: list[Clip] = [(f"u{n:03d}", f"r{n:03d}", None, f"p{n}", 4.0) for n in range(60)]
+    texts = {
+        clip[0]: " ".join([f"prompt{n // 3}", *words[:8], f"{n // 3}", f"take{n % 3}"])
+        for n, clip in enumerate(clips)
+    }
+    prompt = {clip[0]: str(n // 3) for n, clip in enumerate(clips)}
+    loose, _ = sides(clips, texts=texts, splits={"dev": 0.3}, disjoint=LOOSE)
+    assert torn(clips, loose, prompt) > 3, "a control"
+    strict, found = sides(clips, texts=texts, splits={"dev": 0.3}, disjoint=STRICT)
+    assert torn(clips, strict, prompt) == 0
+    assert "" not in strict.values()
+    # A later take of a prompt follows it.
+    more: list[Clip] = [(f"v{n:03d}", f"q{n:03d}", None, f"q{n}", 4.0) for n in range(20)]
+    texts |= {
+        clip[0]: " ".join([f"prompt{n}", *words[:8], f"{n}", "last"]) for n, clip in enumerate(more)
+    }
+    prompt |= {clip[0]: str(n) for n, clip in enumerate(more)}
+    after, _ = sides(clips + more, found.table, texts, splits={"dev": 0.3}, disjoint=STRICT)
+    assert torn(clips + more, after, prompt) == 0
+    assert all(after[key] == split for key, split in strict.items())
+
+
+def test_near_equal_texts_that_were_published_apart_stay_there() -> None:
+    words = " ".join(f"word{n}" for n in range(12))
+    clips: list[Clip] = [(f"u{n:03d}", f"r{n:03d}", None, f"p{n}", 4.0) for n in range(30)]
+    texts = {clip[0]: f"{words} {n}" for n, clip in enumerate(clips)}
+    loose, found = sides(clips, texts=texts, splits={"dev": 0.3}, disjoint=LOOSE)
+    assert {*loose.values()} == {"dev", "train"}
+    strict, _ = sides(clips, found.table, texts, splits={"dev": 0.3}, disjoint=STRICT)
+    assert strict == loose
+
+
 def spoken(tmp: Path, readers: int, count: int, named: bool) -> list[dict[str, Any]]:
     """A JSONL source in which every reader reads the same prompts."""
     rows = []
@@ -252,6 +286,43 @@ def test_the_whole_line(tmp_path: Path) -> None:
     told = {"now": now, "then": then, "difference": {"items": 0, "hours": 0.0}}
     shown = said(results.what_if, {**told, "plan": {"changes": [], "stages": {}}})
     assert "Clips that share with train" in shown
+
+
+def test_the_card_and_a_night_know_near_equal_texts(tmp_path: Path) -> None:
+    text = "the quick brown fox of our street jumps over the lazy dog of hers"
+    rows = [
+        {"wav": str(corpus.add(tmp_path / "in", n)), "key": f"k{n}", "txt": f"{text} {n}"}
+        for n in range(10)
+    ]
+
+    def run(count: int, **change: Any) -> Path:
+        listed = "".join(json.dumps(row) + "\n" for row in rows[:count])
+        (tmp_path / "list.jsonl").write_text(listed)
+        sources = [{"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c"}]
+        package = {"splits": {"dev": 0.4}, **change}
+        path: Path = corpus.run(corpus.job(tmp_path, sources=sources, package=package))[0].path
+        assert verify(path) == []
+        return path
+
+    def leaking(version: Path) -> int:
+        return int(json.loads((version / "dataset.json").read_text())["leaks"]["dev"]["text"])
+
+    loose = run(6, disjoint=LOOSE)
+    assert leaking(loose) > 0
+    others = [f"{n} is another sentence" for n in range(4)]
+    for row, other in zip(rows, others, strict=False):
+        row["txt"] = other
+    strict = run(6, disjoint=STRICT, resplit=True)
+    assert leaking(strict) == 0
+    [side] = {
+        row["split"]
+        for row in pq.read_table(strict / "utterances.parquet").to_pylist()
+        if text in row["text"]
+    }
+    night = run(10, disjoint=STRICT)
+    clips = [row for row in pq.read_table(night / "utterances.parquet").to_pylist()]
+    assert {row["split"] for row in clips if text in row["text"]} == {side}
+    assert leaking(night) == 0
 
 
 def test_a_night_adds_readers_who_follow(tmp_path: Path) -> None:

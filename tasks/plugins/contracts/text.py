@@ -82,5 +82,7 @@ class TextVerdict(TextVerdictModule, LoadedPlugin, Protocol):
 
     #: A verdict over the whole corpus.
     reject: Reject | None = None
+    #: Whether `reject` asks for the column `normalised`.
+    COMPARES: bool = False
     #: Whether it judges languages that a recogniser detects where sources state none.
     BY_EAR: bool = False

@@ -5,8 +5,9 @@ Runs in one process and holds some tens of bytes of each clip; the rows stay whe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,7 @@ def choose(job: Job, scratch: Path) -> Choice:
         among = (split >= 0) & (stay.split < 0)
         with split_input.Candidates(job.package, job.scratch) as passed:
             _add_open(job, passed, batches, among, linked, newest)
+            passed.staying = partial(_staying_texts, batches, stay)
             selected = selection.select(job, passed, newest, stay.lengths)
             if selected.splits is not None:
                 _save(scratch, splits.FILE, selected.splits())
@@ -136,6 +138,17 @@ def _add_open(
         keys = np.stack([digests["high"].to_numpy(), digests["low"].to_numpy()], 1)
         clips.add(rows, published_ids.among(keys))
     clips.finish()
+
+
+def _staying_texts(batches: Sequence[ShardBatch], stay: Staying) -> Iterator[pa.Table]:
+    """`normalised` and `split` of the clips that stay."""
+    names, begin = pa.array(stay.names, pa.string()), 0
+    for batch in batches:
+        side = stay.split[begin : begin + batch.facts["rows"]]
+        begin += len(side)
+        if (side >= 0).any():
+            rows = batch.table("rows.arrow", ("normalised",)).filter(pa.array(side >= 0))
+            yield rows.append_column("split", names.take(pa.array(side[side >= 0])))
 
 
 def _save(scratch: Path, name: str, parts: Iterable[pa.Table]) -> None:

@@ -4,6 +4,7 @@ the rest in temporary files."""
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -25,6 +26,7 @@ COLUMNS = (
     *("id", "dataset", "recording", "channel", "source_id", "speaker", "language"),
     *("sha256", "num_samples", "sample_rate", "normalised"),
 )
+WORDS = "words"  # a kind of names: texts, which near-equal ones are found by
 #: Of these, the columns that only splits go by.
 NODES = ("dataset", "recording", "channel", "speaker", "sha256", "normalised")
 
@@ -47,7 +49,11 @@ class Candidates(ExitStack):
         )
         # Before a file is opened:
         self.listed = [MatchedList(split_list) for split_list in split_lists.read(settings)]
-        self.names = self.enter_context(Names(("id", *KINDS), settings.memory, scratch))
+        self.memory, self.scratch = settings.memory, scratch
+        kinds = ("id", *KINDS, WORDS)
+        self.names = self.enter_context(Names(kinds, settings.memory, scratch))
+        #: Texts of published clips that stay, with their splits (`normalised`, `split`).
+        self.staying: Callable[[], Iterable[pa.Table]] = lambda: ()
         self._numbers, self._lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
         self._turns, self._published = [np.zeros(0, np.uint64)], [np.zeros(0, bool)]
         self._rejected = [rejections.REJECTED.empty_table()]
@@ -78,7 +84,8 @@ class Candidates(ExitStack):
             ids = rows["id"].to_pylist()
             self._turns.append(speaker_hours.turns(self._settings.seed, ids))
             self._published.append(published)
-        self.names.add({"id": rows["id"], **columns_of(rows, self._texts)})
+        words = words_of(rows) if self._texts else pa.nulls(len(rows), pa.string())
+        self.names.add({"id": rows["id"], **columns_of(rows, self._texts), WORDS: words})
 
     def finish(self) -> None:
         """All clips have been added."""
@@ -105,8 +112,15 @@ def _files_in(rows: pa.Table) -> pa.ChunkedArray:
     return pc.if_else(pc.is_valid(rows["channel"]), of_file, names)
 
 
+def words_of(rows: pa.Table) -> pa.ChunkedArray | pa.Array:
+    """Each row's text as it is compared (column normalised)."""
+    if "normalised" not in rows.column_names:
+        return pa.nulls(len(rows), pa.string())
+    return rows["normalised"]
+
+
 def texts_in(rows: pa.Table) -> pa.Array:
-    """A hash of each row's text as it is compared (column normalised); null without one."""
-    texts = rows["normalised"].to_pylist() if "normalised" in rows.column_names else []
+    """A hash of each row's text as it is compared; null without one."""
+    texts = words_of(rows).to_pylist()
     hashes = [hashlib.sha256(t.encode()).hexdigest() if t else None for t in texts]
-    return pa.array(hashes or [None] * len(rows), pa.string())
+    return pa.array(hashes, pa.string())

@@ -42,7 +42,13 @@ from tasks.base.arrays import Bools, Int32s, Int64s
 from tasks.base.counting import counted
 from tasks.base.errors import RunError
 from tasks.base.schema import SPLITS
-from tasks.publish.choosing import components, split_allocation, split_by_list, text_splits
+from tasks.publish.choosing import (
+    components,
+    split_allocation,
+    split_by_list,
+    text_groups,
+    text_splits,
+)
 from tasks.publish.choosing.components import KINDS, TEXT, Sides, SplitTable
 from tasks.publish.choosing.split_allocation import BATCH, HOUR
 from tasks.publish.choosing.split_input import Candidates
@@ -131,7 +137,8 @@ def assign(
     by_list = _follow_lists(parting, clips, rows, matches, names)
     texts = _Texts(np.zeros(0, np.int32), np.zeros(0, np.int16))
     if text is not None:
-        texts = _known_texts(text, of_node, parting)
+        known_texts = _known_texts(text, of_node, parting)
+        texts = _Texts(*text_groups.united(clips, rows, *known_texts, names))
         parting.component, parting.splits = text_splits.united(
             parting.component, parting.splits, *texts, np.where(kept, length, 0), by_list
         )

@@ -179,6 +179,7 @@ def of_shards(job: Job, keys: Mapping[str, str]) -> list[ShardBatch]:
     package = [job.package.seed, job.package.text_form]  # those that affect outcomes
     what: list[object] = [FORMAT, shard_outcomes.VERSION, *package, corpus.takes_part(job)]
     what += ["audio_is", job.package.audio] if recipe.enhancing(job) else []
+    what += ["normalised"] if corpus.compares_texts(job) else []
     what += ["voices"] if recipe.across_recordings(job) is not None else []
     batches = []
     for low in range(0, len(names), AT_ONCE):

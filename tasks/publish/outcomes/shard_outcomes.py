@@ -16,7 +16,7 @@ from tasks.corpus import outcome_table, voices
 from tasks.publish.planned_columns import LAYOUT_COLUMNS, sources_of
 from tasks.recording.tracks import channel_of
 from tasks.settings.job import Job
-from tasks.shard_store import enhanced, hypotheses, llm_answers, recipe, text_values
+from tasks.shard_store import enhanced, llm_answers, recipe, text_values
 from tasks.shard_store.shard_view import ShardView
 from tasks.shard_store.utterance import FinalUtterance, Outcome
 
@@ -79,9 +79,7 @@ def _row(job: Job, shard: str, u: FinalUtterance, computed: Sequence[str]) -> An
     assert u.heard.transcript is not None
     text, source = text_values.final_text(job, u.heard)
     heard, clean = u.heard.transcript, u.heard.beside
-    normalised = heard["reference_normalised" if source == "reference" else "normalised"]
-    if source == "asr" and job.transcribe.asr != "first" and u.heard.others:
-        normalised = hypotheses.compared(u.heard, text)
+    normalised = text_values.compared(job, u.heard, text, source)
     if job.package.text_form == "llm_text" and u.llm_answer:
         text = u.llm_answer["text"] or text
     elif job.package.text_form == "normalised":

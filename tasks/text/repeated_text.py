@@ -1,0 +1,80 @@
+"""Drops clips of a text that many others have, too: adverts, jingles, prompts that all read.
+
+A rule over the whole corpus. Texts are equal as they are compared (lower case, no punctuation), and
+near-equal ones, of which one word in eleven differs, count as one (`tasks.scoring.near_texts`).
+Published clips stay first, then the first ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from tasks.base.arrays import Bools, Float64s, Int64s
+from tasks.base.json_types import JsonObject
+from tasks.plugins.contracts.corpuswide import Rows
+from tasks.plugins.rules import Rejection, Rule
+from tasks.scoring import near_texts
+from tasks.settings import StageSettings, Threshold
+
+COMPARES = True
+US = 1_000_000  # µs in a second
+
+
+class Settings(StageSettings):
+    max_times: int | None = Threshold(100, "Most clips with one text; null: any.", ge=1)
+    max_seconds: float | None = Threshold(
+        None, "Most audio with one text, s; the first clip always stays.", ge=0
+    )
+    near: bool = Threshold(True, "Whether near-equal texts count as one.")
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    """No rule on a single text: `reject` compares all."""
+    return ()
+
+
+def reject(
+    rows: Rows, settings: Settings, frozen: JsonObject
+) -> tuple[Iterable[tuple[int, Rejection]], None]:
+    """Rejects kept rows beyond what a text may have."""
+    group = near_texts.groups(
+        (table["normalised"] for table in rows.tables("normalised")), near=settings.near
+    )
+    length, kept, published = np.zeros(len(rows), np.int64), group < 0, group < 0
+    start = 0
+    for table in rows.tables("seconds", "kept", "published"):
+        some = slice(start, start + len(table))
+        start = some.stop
+        length[some] = np.rint(table["seconds"].to_numpy() * US)
+        kept[some], published[some] = (table[n].to_numpy() for n in ("kept", "published"))
+    order = rows.by_id()
+    order = order[(group[order] >= 0) & kept[order]]
+    order = order[np.lexsort((~published[order], group[order]))]
+    return _rejections(order, group[order], length[order], settings), None
+
+
+def _rejections(
+    rows: Int64s, group: Int64s, length: Int64s, settings: Settings
+) -> Iterator[tuple[int, Rejection]]:
+    """`rows` by group, those that stay first before others; `length` in µs."""
+    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    sizes = np.diff(starts, append=len(rows))
+    times = np.arange(len(rows)) - np.repeat(starts, sizes) + 1
+    total = np.cumsum(length)
+    seconds = (total - np.repeat(total[starts] - length[starts], sizes)) / US
+    yield from _beyond(rows, times, settings.max_times, times > 0, "clip")
+    if settings.max_seconds is not None:
+        stays = (times > 1) & (settings.max_times is None or times <= settings.max_times)
+        yield from _beyond(rows, seconds, settings.max_seconds, stays, "second")
+
+
+def _beyond(
+    rows: Int64s, values: Int64s | Float64s, most: float | None, among: Bools, unit: str
+) -> Iterator[tuple[int, Rejection]]:
+    if most is None:
+        return
+    over = among & (values > most)
+    for row, value in zip(rows[over].tolist(), values[over].tolist(), strict=True):
+        yield row, Rejection("repeated_text", float(value), float(most), f"{unit}s with its text")

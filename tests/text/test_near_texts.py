@@ -1,0 +1,81 @@
+"""Equal and near-equal texts: which count as one, whatever their order."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from tasks.scoring import near_texts
+
+ADVERT = "this show is brought to you by the finest coffee of the whole wide town order it today"
+LONG = [f"word{n}" for n in range(40)]
+
+
+def groups(*texts: str | None, near: bool = True) -> list[int]:
+    return near_texts.groups([pa.array(texts, pa.string())], near=near).tolist()
+
+
+def changed(words: list[str], *places: int) -> str:
+    return " ".join(f"other{n}" if n in places else word for n, word in enumerate(words))
+
+
+def same(one: str, other: str) -> bool:
+    first, second = groups(one, other)
+    return first == second
+
+
+def test_equal_texts_are_one_and_empty_ones_none() -> None:
+    first, other, again, empty, none = groups("a b", "b a", "a b", "", None)
+    assert first == again != other
+    assert empty == none == -1
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "near"),
+    [
+        (ADVERT, ADVERT.replace("finest", "best"), True),
+        (ADVERT, f"and {ADVERT}", True),
+        (" ".join(LONG), changed(LONG, 5, 30), True),
+        (" ".join(LONG), changed(LONG, *range(0, 40, 4)), False),
+        ("turn on the light in the kitchen", "turn on the light in the bedroom", False),
+        ("今天天气很好我们一起去公园散步吧", "今天天气很好我们一起去公园跑步吧", True),
+        ("four one five five five five", "five one four five five five", False),
+        ("مرحبا بكم في برنامجنا اليومي عن العلوم والتقنية والحياة في العالم العربي اليوم",) * 2
+        + (True,),
+    ],
+)
+def test_one_word_in_eleven_may_differ(one: str, other: str, near: bool) -> None:
+    assert same(one, other) is near
+    assert same(one, other) is near, "the same every time"
+
+
+def test_near_is_off_where_it_is_not_asked_for() -> None:
+    assert len({*groups(ADVERT, f"and {ADVERT}", near=False)}) == 2
+
+
+def test_groups_depend_neither_on_order_nor_on_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(0)
+    texts = [changed(LONG, rng.randrange(40)) for _ in range(60)]
+    texts += [" ".join(rng.choices(LONG, k=rng.randrange(1, 30))) for _ in range(200)]
+    whole = groups(*texts)
+    shuffled = rng.sample(range(len(texts)), len(texts))
+    monkeypatch.setattr(near_texts, "AT_ONCE", 7)
+    pieces = [pa.array([texts[n] for n in shuffled[k : k + 11]]) for k in range(0, 260, 11)]
+    apart = near_texts.groups(pieces).tolist()
+
+    def partition(order: list[int], numbers: list[int]) -> set[frozenset[int]]:
+        members: dict[int, set[int]] = {}
+        for text, number in zip(order, numbers, strict=True):
+            members.setdefault(number, set()).add(text)
+        return {frozenset(some) for some in members.values()}
+
+    assert partition([*range(260)], whole) == partition(shuffled, apart)
+    assert len({*whole[:60]}) == 1, "sixty texts with one other word each"
+
+
+def test_a_text_of_a_megabyte_and_nothing_at_all() -> None:
+    long = " ".join(f"w{n % 9000}" for n in range(180_000))
+    assert same(long, f"{long} more")
+    assert near_texts.groups([]).tolist() == []

@@ -25,7 +25,8 @@ from tasks.base.errors import CorruptManifest, ItemError, UnsafePlace
 from tasks.base.json_types import JsonObject
 from tasks.base.schema import UTTERANCES_FILE, AudioRow
 from tasks.recording import Locator
-from tasks.shard_store import blobs
+from tasks.settings.job import Job
+from tasks.shard_store import blobs, hidden
 from tasks.shard_store.utterance import FinalUtterance
 from tasks.speech import silero
 
@@ -158,7 +159,18 @@ def detail(corpus: Corpus, items: Items, item: int) -> JsonObject:
         texts["reference"] = clip_row["text"]
     texts["heard"] = clip_row["hypothesis"] or texts["heard"]
     texts["others"] = [other for other in texts["others"] if other != texts["heard"]]
+    if (job := corpus.job()) is not None and hidden.hides(job):
+        texts = _without_hidden(job, texts, clip_row["language"])
     return {"row": clip_row, "around": around, **texts}
+
+
+def _without_hidden(job: Job, texts: JsonObject, language: str | None) -> JsonObject:
+    """The texts of a clip with masks, all thoroughly where one has something to hide."""
+    known = [texts["reference"], texts["heard"], *texts["others"]]
+    thorough = any(hidden.places(job, text, language) for text in known if text)
+    reference, heard, *others = (hidden.shown(job, text, language, thorough) for text in known)
+    words = hidden.words(job, texts["words"], language, thorough)
+    return {"reference": reference, "heard": heard, "others": others, "words": words}
 
 
 def _others(corpus: Corpus, utterance: FinalUtterance) -> list[str]:

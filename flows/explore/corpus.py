@@ -24,7 +24,7 @@ from tasks.recording import Locator
 from tasks.recording.tracks import locator_of
 from tasks.settings import FilterSettings
 from tasks.settings.job import Job
-from tasks.shard_store import manifest
+from tasks.shard_store import hidden, manifest
 from tasks.shard_store.utterance import FinalUtterance
 from tasks.stages.stage import view_of
 from tasks.storage import queries, versions
@@ -161,11 +161,18 @@ class Corpus:
             if number not in self._items:
                 name = f"items_{number}"
                 with self.cursor() as cursor:
-                    columns = loading.load(cursor, self.out, self.place(number), self._home, name)
+                    columns = loading.load(
+                        cursor, self.out, self.place(number), self._home, name, not self.hides()
+                    )
                 selection = Selection(self.arrays, name, columns)
                 self._items[number] = items = Items(number, name, columns, selection)
                 self._in_background(number, self._read_ahead, items)
         return self._items[number]
+
+    def hides(self) -> bool:
+        """Whether the last run's settings hide something in texts."""
+        job = self.job()
+        return job is not None and hidden.hides(job)
 
     def copied(self, items: Items) -> Path:
         """A database of its own with the table `items` of a version, and the views `ledger` (all of

@@ -48,12 +48,20 @@ class Column:
 
 
 def load(
-    cursor: duckdb.DuckDBPyConnection, out: Path, version: Path, home: Path, name: str
+    cursor: duckdb.DuckDBPyConnection,
+    out: Path,
+    version: Path,
+    home: Path,
+    name: str,
+    heard: bool = True,
 ) -> Mapping[str, Column]:
-    """Create the table `name`; returns its columns. `home`: for copies of objects. ConfigError,
-    with the reason, if the version's tables cannot be shown."""
+    """Create the table `name`; returns its columns. `home`: for copies of objects; `heard`: with
+    the texts of dropped clips, as checkpoints have them. ConfigError, with the reason, if the
+    version's tables cannot be shown."""
     try:
         with _parquet(cursor, out, version, home) as views:
+            if not heard:
+                views.pop("transcribe", None)
             cursor.execute(
                 f"CREATE OR REPLACE TABLE {name} AS SELECT *, "
                 f"lower(concat_ws(chr(10), {SEARCHED})) AS searched, "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tasks.settings.job import Job
-from tasks.shard_store import recipe
+from tasks.shard_store import hidden, recipe
 from tasks.shard_store.text_values import final_text
 from tasks.shard_store.utterance import FinalUtterance, HeardUtterance
 
@@ -29,7 +29,8 @@ def request_for(job: Job, utterance: HeardUtterance) -> ModelRequest | None:
     chosen, person = job.transcribe.llm_text, utterance.cut.person
     if chosen is None or utterance.transcript is None or (person is not None and person.text):
         return None
-    text, language = final_text(job, utterance)[0], utterance.transcript["language"] or ""
+    language = utterance.transcript["language"] or ""
+    text = hidden.shown(job, final_text(job, utterance)[0], language)
     return (
         ModelRequest(recipe.of_llm_answer(chosen, text, language), text, language) if text else None
     )

@@ -20,6 +20,7 @@ from tasks.recording.part_texts import PartTexts
 from tasks.shard_store import (
     cuts,
     enhanced,
+    hidden,
     hypotheses,
     llm_answers,
     recipe,
@@ -161,6 +162,7 @@ class ShardView(StoredShard):
         start, end = utterance.start, utterance.end
         if start >= end and utterance.given is None:  # of a text
             lost = utterance.segment.text if utterance.segment else None
+            lost = hidden.shown(self.job, lost, utterance.language)
             return Outcome("dropped", "filter", "not_in_audio", detail=shortened(lost or ""))
         if start >= end:
             detail = no_samples(utterance.segment, cut) if utterance.segment else ""

@@ -320,7 +320,7 @@ def test_the_card_and_a_night_know_near_equal_texts(tmp_path: Path) -> None:
         if text in row["text"]
     }
     night = run(10, disjoint=STRICT)
-    clips = [row for row in pq.read_table(night / "utterances.parquet").to_pylist()]
+    clips = pq.read_table(night / "utterances.parquet").to_pylist()
     assert {row["split"] for row in clips if text in row["text"]} == {side}
     assert leaking(night) == 0
 

@@ -16,7 +16,7 @@ from tasks.insight.report.uncertain_clips import Why
 from tasks.recording import Locator
 from tasks.recording.tracks import locator_of
 from tasks.settings.job import Job
-from tasks.shard_store import manifest
+from tasks.shard_store import hidden, manifest
 from tasks.shard_store.text_values import final_text
 from tasks.shard_store.utterance import FinalUtterance
 from tasks.stages.stage import view_of
@@ -92,6 +92,9 @@ def _tell(job: Job, sample: Sample, utterance: FinalUtterance) -> None:
         sample.heard = heard["text"]
     elif utterance.cut.reference:
         sample.text, sample.text_source = utterance.cut.reference, "reference"
+    language = heard["language"] if heard is not None else utterance.cut.language
+    for name in ("text", "heard", "reference"):
+        setattr(sample, name, hidden.shown(job, getattr(sample, name), language))
     values: dict[str, object] = {**utterance.heard.measures, **utterance.texts}
     sample.measures = {
         name: float(value)

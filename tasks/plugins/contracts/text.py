@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tasks.plugins.contracts.base import Columns, LoadedPlugin, PluginModule, PluginSettings
 from tasks.plugins.contracts.corpuswide import Reject
@@ -61,6 +62,19 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(text.casefold()))
 
 
+class Hidden(NamedTuple):
+    """A place in a text that is never published, and what stands there instead."""
+
+    start: int
+    end: int
+    mask: str
+
+
+#: hide(text, language, settings, thorough) -> places, in order, none within another. `thorough`:
+#: also what only resembles them, since another text about the same words has some.
+Hide = Callable[[str, "str | None", PluginSettings, bool], Sequence[Hidden]]
+
+
 class TextVerdictModule(PluginModule, Protocol):
     """All its settings are thresholds: none of its results is stored, so changing one costs no
     transcript."""
@@ -82,6 +96,8 @@ class TextVerdict(TextVerdictModule, LoadedPlugin, Protocol):
 
     #: A verdict over the whole corpus.
     reject: Reject | None = None
+    #: Places in a text that are neither published nor shown.
+    hide: Hide | None = None
     #: Whether `reject` asks for the column `normalised`.
     COMPARES: bool = False
     #: Whether it judges languages that a recogniser detects where sources state none.

@@ -16,7 +16,7 @@ from tasks.corpus import outcome_table, voices
 from tasks.publish.planned_columns import LAYOUT_COLUMNS, sources_of
 from tasks.recording.tracks import channel_of
 from tasks.settings.job import Job
-from tasks.shard_store import enhanced, llm_answers, recipe, text_values
+from tasks.shard_store import enhanced, hidden, llm_answers, recipe, text_values
 from tasks.shard_store.shard_view import ShardView
 from tasks.shard_store.utterance import FinalUtterance, Outcome
 
@@ -70,20 +70,28 @@ HEARD = (
     *("language", "language_probability", "avg_logprob", "no_speech_probability"),
     *("compression_ratio", "words", "word_errors", "chars", "char_errors"),
     *("detected_language", "detected_probability"),
-    *("speech_seconds", "speech_after_text", "word_times"),
+    *("speech_seconds", "speech_after_text"),
 )
 
 
 def _row(job: Job, shard: str, u: FinalUtterance, computed: Sequence[str]) -> AnyRow:
     assert u.heard.packed is not None
     assert u.heard.transcript is not None
-    text, source = text_values.final_text(job, u.heard)
+    unmasked, source = text_values.final_text(job, u.heard)
     heard, clean = u.heard.transcript, u.heard.beside
-    normalised = text_values.compared(job, u.heard, text, source)
+    language = heard["language"]
+    normalised = text_values.compared(job, u.heard, unmasked, source)
+    clip = hidden.Texts(unmasked, normalised, heard["text"], heard.get("word_times"))
+    clip = hidden.texts(job, clip, language, lambda piece: scoring.normalise(piece, language or ""))
+    text = clip.text
     if job.package.text_form == "llm_text" and u.llm_answer:
-        text = u.llm_answer["text"] or text
+        text = hidden.shown(job, u.llm_answer["text"], language) or text
     elif job.package.text_form == "normalised":
-        text = scoring.training_text(text, heard["language"] or "") or text
+        spots = hidden.places(job, unmasked, language)
+        formed = hidden.masked(
+            unmasked, spots, lambda piece: scoring.training_text(piece, language or "")
+        )
+        text = formed or text
     return {
         **u.heard.measures,
         **{name: heard.get(name) for name in HEARD},
@@ -94,8 +102,9 @@ def _row(job: Job, shard: str, u: FinalUtterance, computed: Sequence[str]) -> An
         "sample_rate": u.heard.packed["rate"],
         "text": text,
         "text_source": source,
-        "normalised": normalised,
-        "hypothesis": heard["text"],
+        "normalised": clip.normalised,
+        "hypothesis": clip.hypothesis,
+        "word_times": clip.words,
         "sha256": u.heard.packed["sha256"],
         "work_shard": shard,
         "blob": u.heard.packed["blob"],

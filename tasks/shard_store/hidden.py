@@ -1,0 +1,119 @@
+"""What is never published of a text: places that the chosen plug-ins hide, each behind its mask.
+
+Checkpoints keep texts as they were heard; whatever is published, shown or sent goes through here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tasks import plugins
+from tasks.base.schema import WordRow
+from tasks.plugins.contracts.text import Hidden, Hide
+from tasks.settings import Plugin, StageSettings
+from tasks.settings.job import Job
+
+
+@lru_cache(maxsize=8)
+def _chosen(verdicts: tuple[Plugin, ...]) -> tuple[tuple[Hide, StageSettings], ...]:
+    resolved = (plugins.TEXT.resolve(plugin) for plugin in verdicts)
+    return tuple((module.hide, settings) for module, settings in resolved if module.hide)
+
+
+def hides(job: Job) -> bool:
+    """Whether anything is hidden."""
+    return bool(_chosen(job.transcribe.verdicts))
+
+
+def places(job: Job, text: str, language: str | None, thorough: bool = False) -> list[Hidden]:
+    """What is hidden of a text, in order."""
+    spots = [
+        spot
+        for hide, settings in _chosen(job.transcribe.verdicts)
+        for spot in hide(text, language, settings, thorough)
+    ]
+    taken: list[Hidden] = []
+    for spot in sorted(spots):
+        if not taken or spot.start >= taken[-1].end:
+            taken.append(spot)
+    return taken
+
+
+def masked(text: str, spots: Iterable[Hidden], form: Callable[[str], str] | None = None) -> str:
+    """The text with masks; `form`: what becomes of the pieces between them."""
+    pieces, last = list[str](), 0
+    for spot in spots:
+        pieces += [text[last : spot.start], spot.mask]
+        last = spot.end
+    pieces.append(text[last:])
+    if form is None:
+        return "".join(pieces)
+    formed = (form(piece) if place % 2 == 0 else piece for place, piece in enumerate(pieces))
+    return " ".join(piece for piece in formed if piece)
+
+
+def shown(job: Job, text: str | None, language: str | None, thorough: bool = False) -> str | None:
+    """The text as it may be published."""
+    if not text or not hides(job):
+        return text
+    return masked(text, places(job, text, language, thorough))
+
+
+def words(
+    job: Job, rows: Sequence[WordRow] | None, language: str | None, thorough: bool = False
+) -> Sequence[WordRow] | None:
+    """Words with their times, those of a hidden place as one word, its mask."""
+    if not rows or not hides(job):
+        return rows
+    starts, text = list[int](), ""
+    for row in rows:
+        text += " " if text and not row["word"].startswith(" ") else ""
+        starts.append(len(text))
+        text += row["word"]
+    ends = [start + len(row["word"]) for start, row in zip(starts, rows, strict=True)]
+    spots, kept = places(job, text, language, thorough), list[WordRow]()
+    last: Hidden | None = None
+    for row, start, end in zip(rows, starts, ends, strict=True):
+        hit = next((spot for spot in spots if start < spot.end and spot.start < end), None)
+        if hit is None:
+            kept.append(row)
+        elif hit is last:
+            kept[-1] = {**kept[-1], "end": row["end"]}
+        else:
+            kept.append({**row, "word": hit.mask, "probability": None})
+        last = hit
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The texts of a clip as they are published."""
+
+    text: str
+    normalised: str | None
+    hypothesis: str | None
+    words: Sequence[WordRow] | None
+
+
+def texts(job: Job, clip: Texts, language: str | None, compared: Callable[[str], str]) -> Texts:
+    """A clip's texts with masks; `compared`: gives a piece of text as texts are compared. Where one
+    text about the same words has something to hide that others lack, these are searched
+    thoroughly."""
+    if not hides(job):
+        return clip
+    heard = clip.hypothesis or ""
+    spots, in_heard = places(job, clip.text, language), places(job, heard, language)
+    most = max(len(spots), len(in_heard))
+    if len(in_heard) < most:
+        in_heard = places(job, heard, language, True)
+    timed = words(job, clip.words, language, most > 0)
+    if not most:
+        return Texts(clip.text, clip.normalised, clip.hypothesis, timed)
+    return Texts(
+        masked(clip.text, spots),
+        masked(clip.text, spots, compared) if spots else clip.normalised,
+        masked(heard, in_heard) if clip.hypothesis else clip.hypothesis,
+        timed,
+    )

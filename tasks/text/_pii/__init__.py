@@ -1,0 +1,1 @@
+"""Finds personal numbers and addresses in a text, written and said."""

@@ -1,0 +1,136 @@
+"""Where a text has personal data, kind by kind, in the order of places and without overlaps.
+
+Phone numbers are valid in a country where the language is spoken, by the plans that `phonenumbers`
+has (libphonenumber); the others have check digits. Numbers that may be dates, prices or quantities
+count only behind a word that announces them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from tasks.base.errors import ConfigError
+from tasks.scoring.normalisers import base
+from tasks.text._pii import addresses, checksums, numerals
+
+KINDS = ("email", "account", "id", "card", "phone")
+REGIONS = {
+    "en": "US GB CA AU IN IE NZ ZA", "de": "DE AT CH", "fr": "FR BE CH CA", "es": "ES MX AR CO CL",
+    "it": "IT CH", "pt": "BR PT", "nl": "NL BE", "ru": "RU KZ BY", "zh": "CN TW HK", "ja": "JP",
+    "pl": "PL", "tr": "TR", "ko": "KR", "uk": "UA", "ar": "SA EG AE MA", "hi": "IN", "he": "IL",
+    "sv": "SE", "da": "DK", "fi": "FI", "cs": "CZ", "el": "GR", "ro": "RO", "hu": "HU", "vi": "VN",
+}  # fmt: skip
+_NUMBER = re.compile(r"(?<![\w.,+])(?<!\d[ -])(?:\+|00)?\(?\d[\d ()./‐‑–-]{4,26}\d(?![\d%])")
+_HAN_NUMBER = re.compile(r"(?<![\d.,])\+?\d[\d -]{5,24}\d(?!\d)")
+_CARD = re.compile(r"(?<![\d.,])[2-6]\d{3}(?:[ -]?\d){9,15}(?!\d)")
+_IBAN = re.compile(r"(?<![A-Za-z\d])(?=([A-Za-z]{2}[ -]?\d{2}(?:[ -]?[A-Za-z\d]){11,30}))")
+_ID = re.compile(
+    r"(?<![\w.,-])(?:\d{3}-\d{2}-\d{4}|\d{17}[\dXx]|\d{8}-?[A-Za-z]|\d{3}\.\d{3}\.\d{3}-\d{2}|"
+    r"[12](?: ?\d){14}|[A-Za-z]{6}\d{2}[A-Za-z]\d{2}[A-Za-z]\d{3}[A-Za-z])(?![\w-])"
+)
+_ACCOUNT = re.compile(
+    r"(?:account|konto|compte|cuenta|conto|conta|rekening|счёт|счет|账号|帳號|账户|口座)\D{0,24}"
+    r"(?<![\d.,])(\d(?:[ -]?\d){5,22})(?![\d.,]*\d)",
+    re.IGNORECASE,
+)
+_CALL = re.compile(
+    r"phone|fon|call|mobil|cell|tel[eé]|handy|ruf|numm?[eé]r|n[uú]mero|dial|ring|fax|whatsapp|"
+    r"appel|joind|ll[aá]m|chiam|ligu|\bbel|звон|телефон|номер|набер|电话|電話|手机|号码|打给|携帯|番号",
+    re.IGNORECASE,
+)
+_BEFORE = 40  # characters in which a number is announced
+_DATE = re.compile(r"\d{1,4}([-./ ])\d{1,2}\1\d{1,4}|\d{4}[-–/ ]\d{2,4}")
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}([., ])\d{3}(?:\1\d{3})+")
+_LOOSE = re.compile(r"\d(?:[ ./()-]{0,2}\d){3,}")
+_MONEY = re.compile(
+    r"\s?(?:[$€£¥%元円]|euro|dollar|pound|yuan|rubl|руб|million|mill)", re.IGNORECASE
+)
+
+
+class Hit(NamedTuple):
+    """A place in a text, and the kind of data there."""
+
+    start: int
+    end: int
+    kind: str
+
+
+@lru_cache(maxsize=1024)  # asked by the rule, and again for what is published
+def hits(text: str, language: str | None, thorough: bool = False) -> tuple[Hit, ...]:
+    """What a text has; `thorough`: also numbers of four figures and more that nothing proves, for
+    a second text about the same words."""
+    written = numerals.written(text, language)
+    spots = [Hit(*span, "email") for span in addresses.spans(text)]
+    spots += [
+        Hit(*written.span(start, end), kind)
+        for start, end, kind in _numbers(written.text, base(language or "en"), thorough)
+    ]
+    taken: list[Hit] = []
+    for hit in sorted(spots, key=lambda hit: (KINDS.index(hit.kind), hit.start)):
+        if all(hit.end <= other.start or hit.start >= other.end for other in taken):
+            taken.append(hit)
+    return tuple(sorted(taken))
+
+
+def _numbers(text: str, language: str, thorough: bool) -> Iterator[tuple[int, int, str]]:
+    for match in _IBAN.finditer(text):
+        for end in range(match.end(1), match.start() + 14, -1):
+            piece = text[match.start() : end]
+            if piece[-1].isalnum() and checksums.iban(re.sub(r"[ -]", "", piece)):
+                yield match.start(), end, "account"
+                break
+    for match in _ACCOUNT.finditer(text):
+        yield *match.span(1), "account"
+    for match in _ID.finditer(text):
+        if checksums.person(match[0]):
+            yield *match.span(), "id"
+    for match in _CARD.finditer(text):
+        figures = re.sub(r"\D", "", match[0])
+        if 13 <= len(figures) <= 19 and checksums.luhn(figures) and len({*figures}) > 1:
+            yield *match.span(), "card"
+    pattern = _HAN_NUMBER if language in ("zh", "yue", "ja", "th") else _NUMBER
+    for match in pattern.finditer(text):
+        if _is_phone(text, match, language):
+            yield *match.span(), "phone"
+    if thorough:
+        for match in _LOOSE.finditer(text):
+            yield *match.span(), "phone"
+
+
+def _is_phone(text: str, match: re.Match[str], language: str) -> bool:
+    number = match[0]
+    figures = sum(map(str.isdecimal, number))
+    announced = _CALL.search(text, max(match.start() - _BEFORE, 0), match.start())
+    if _DATE.fullmatch(number) or not 7 <= figures <= 15 or _MONEY.match(text, match.end()):
+        return False
+    if text[: match.start()].rstrip()[-1:] in {*"$€£¥#№"}:
+        return False
+    if (
+        not announced
+        and (figures < 9 or _THOUSANDS.fullmatch(number) or number.isdecimal())
+        and (number[0] not in "+0" and not (number.isdecimal() and figures in (10, 11)))
+    ):
+        return False
+    return any(_valid(number, region) for region in REGIONS.get(language, "US").split())
+
+
+def _valid(number: str, region: str) -> bool:
+    library = phone_plans()
+    try:
+        return bool(library.is_valid_number(library.parse(number, region)))
+    except library.NumberParseException:
+        return False
+
+
+def phone_plans():  # type: ignore[no-untyped-def]  # the library has no types
+    """The library. ConfigError when it is missing."""
+    try:
+        import phonenumbers
+    except ImportError as error:
+        raise ConfigError(
+            f"the rule pii needs phonenumbers ({error}): pip install 'uttermill[pii]'"
+        ) from error
+    return phonenumbers

@@ -1,0 +1,72 @@
+"""Finds personal data that is said: e-mail addresses, numbers of phones, cards, accounts, people.
+
+Written and spoken forms ("john dot smith at gmail dot com", "four one five …"), in the languages
+for which CLDR has words for numbers. `action: mask` writes `<PHONE>` in its place into all texts
+that are published or shown: text, hypothesis, normalised text and words with their times; `drop`
+drops the clip. The audio stays as it is. Checkpoints in OUT/manifests keep what was heard.
+
+What it misses is measured by `python -m tests.bench.pii`: names and street addresses always.
+Needs `pip install 'uttermill[pii]'`. Not among the defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from tasks.plugins.contracts.text import Hidden
+from tasks.plugins.rules import Limit, Rule
+from tasks.settings import StageSettings, Threshold
+from tasks.settings.base import WORDS
+from tasks.text import ScoredTranscript
+from tasks.text._pii import finding
+
+Kind = Literal["email", "account", "id", "card", "phone"]
+COLUMNS = {
+    "pii": ("1", "personal data found in the text, or in what was heard"),
+    "pii_email": ("1", "e-mail addresses among it"),
+    "pii_account": ("1", "numbers of accounts among it"),
+    "pii_id": ("1", "numbers of persons among it"),
+    "pii_card": ("1", "numbers of cards among it"),
+    "pii_phone": ("1", "numbers of phones among it"),
+}
+ENGINES = {"phonenumbers": "parse"}
+
+
+class Settings(StageSettings):
+    action: Literal["mask", "drop"] = Threshold(
+        "mask", "mask: another text in its place; drop: the clip is dropped as `pii`."
+    )
+    kinds: tuple[Kind, ...] = Threshold(
+        ("email", "account", "id", "card", "phone"), "What is looked for.", min_length=1
+    )
+    masks: dict[Kind, str] = Threshold(
+        {}, "Another mask of a kind than <EMAIL>, <ACCOUNT>, <ID>, <CARD>, <PHONE>.", mark=WORDS
+    )
+
+
+def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | None]:
+    texts = {heard.text, *(text for text, _ in heard.hypotheses), heard.hypothesis or ""}
+    counts = [_counts(text, heard.language, settings) for text in sorted(texts)]
+    most = {f"pii_{kind}": max(count[kind] for count in counts) for kind in finding.KINDS}
+    return {"pii": float(sum(most.values())), **{n: float(c) for n, c in most.items()}}
+
+
+def _counts(text: str, language: str | None, settings: Settings) -> dict[str, int]:
+    kinds = [hit.kind for hit in finding.hits(text, language) if hit.kind in settings.kinds]
+    return {kind: kinds.count(kind) for kind in finding.KINDS}
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    return (Limit("pii", max=0 if settings.action == "drop" else None, high="pii"),)
+
+
+def hide(
+    text: str, language: str | None, settings: Settings, thorough: bool = False
+) -> Sequence[Hidden]:
+    """Places that are not published; `thorough`: also what only resembles such data."""
+    return [
+        Hidden(hit.start, hit.end, settings.masks.get(hit.kind, f"<{hit.kind.upper()}>"))  # type: ignore[call-overload]
+        for hit in finding.hits(text, language, thorough)
+        if hit.kind in settings.kinds
+    ]

@@ -1,0 +1,151 @@
+"""Personal data in texts: what is found, what is not, and that no published byte holds it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.settings import Plugin
+from tasks.shard_store import hidden
+from tasks.text import ScoredTranscript, pii
+from tasks.text._pii import finding
+from tests.helpers import corpus
+
+FOUND = [
+    ("en", "email", "write to [john dot smith at gmail dot com] please"),
+    ("en", "email", "it is [j.smith-2@example.co.uk]."),
+    ("en", "phone", "call me at [four one five, five five five, two six seven one] now"),
+    ("en", "phone", "call me at [(415) 555-2671] or not"),
+    ("en", "card", "it is [4111 1111 1111 1111], thanks"),
+    ("en", "account", "send it to [DE89 3704 0044 0532 0130 00] today"),
+    ("en", "id", "my social is [536-22-8726]"),
+    ("de", "email", "schreib an [max punkt mustermann at gmx punkt de]"),
+    ("de", "phone", "ruf an: [null eins fünf zwei eins zwei drei vier fünf sechs sieben acht]"),
+    ("fr", "phone", "appelez le [zéro six douze trente-quatre cinquante-six soixante-dix-huit]"),
+    ("fr", "email", "c'est [jean point dupont arobase orange point fr]"),
+    ("es", "phone", "llámame al [seis uno dos tres cuatro cinco seis siete ocho] mañana"),
+    ("it", "email", "scrivi a [mario punto rossi chiocciola libero punto it]"),
+    ("pt", "id", "meu CPF é [529.982.247-25]"),
+    ("nl", "phone", "bel mij op [nul zes een twee drie vier vijf zes zeven acht]"),
+    ("ru", "email", "пишите [иван точка петров собака яндекс точка ру]"),
+    ("zh", "phone", "我的电话是[一三八零零一三八零零零]谢谢"),
+    ("zh", "email", "我的邮箱是[zhang艾特qq点com]"),
+    ("ja", "phone", "電話は[〇九〇一二三四五六七八]です"),
+    ("ar", "phone", "اتصل على [٠٥٠١٢٣٤٥٦٧] شكرا"),
+]  # fmt: skip
+ORDINARY = [
+    ("en", "In 1999 it cost $1,250,000 for 12,345,678 people at 10:30 on 2024-10-15."),
+    ("en", "we looked at amazon dot com and paid two hundred and fifty dollars"),
+    ("en", "pi is 3.14159265358979, and one two three four five is a count"),
+    ("de", "Das kostet 1.234.567.890 Euro, seit dem 12.10.2024 um 10 Uhr 30."),
+    ("fr", "en mille neuf cent quatre-vingt-dix-neuf, 123 456 789 euros"),
+    ("zh", "一九九九年十二月三十一日，一共一千二百三十四万元"),
+    ("he", "בשנת 2024 היו כאן 1,250,000 אנשים"),
+    ("en", ""),
+]
+
+
+@pytest.mark.parametrize(("language", "kind", "marked"), FOUND)
+def test_written_and_spoken_forms_are_found(language: str, kind: str, marked: str) -> None:
+    start, end = marked.index("["), marked.index("]") - 1
+    text = marked.replace("[", "").replace("]", "")
+    assert finding.hits(text, language) == ((start, end, kind),)
+
+
+@pytest.mark.parametrize(("language", "text"), ORDINARY)
+def test_ordinary_numbers_are_left_alone(language: str, text: str) -> None:
+    assert finding.hits(text, language) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["one two at dot com a.b@ " * 40_000, "a." * 500_000, "1 " * 500_000, "١" * 1_000_000],
+)
+def test_long_texts_take_time_in_proportion(text: str) -> None:
+    finding.hits(text, "en")
+
+
+def job(tmp_path: Path, **settings: Any) -> Any:
+    rule = Plugin.model_validate({"use": "pii", **settings})
+    sources = [
+        {"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c", "language": "en"}
+    ]
+    return corpus.job(
+        tmp_path,
+        sources=sources,
+        transcribe={"verdicts": (Plugin(use="empty_text"), rule)},
+        package={"formats": ["wenet", "nemo", "hf_parquet"]},
+    )
+
+
+def test_counts_and_action() -> None:
+    heard = ScoredTranscript("mail a.b@example.com", "asr", 2.0, language="en")
+    assert pii.measure(heard, pii.Settings())["pii_email"] == 1
+    assert pii.measure(heard, pii.Settings(kinds=("phone",)))["pii"] == 0
+    [limit] = pii.verdict(pii.Settings(action="drop"))
+    assert limit.max == 0
+
+
+def test_words_with_times_are_masked_as_one(tmp_path: Path) -> None:
+    said = ["call", *PHONE.split(), "now"]
+        "call",
+        *["four", "one", "five", "five", "five", "five", "two", "six", "seven", "one"],
+        "now",
+    ]
+    rows: Any = [
+        {"word": f" {word}", "start": float(n), "end": n + 0.5, "probability": 1.0}
+        for n, word in enumerate(said)
+    ]
+    shown = hidden.words(job(tmp_path), rows, "en") or ()
+    assert [row["word"].strip() for row in shown] == ["call", "<PHONE>", "now"]
+    assert (shown[1]["start"], shown[1]["end"]) == (1.0, 10.5)
+    assert hidden.words(job(tmp_path), None, "en") is None
+
+
+PHONE = "four one five five five five two six seven one"
+SECRETS = ("555-2671", "two six seven one", "jsmith", "dot smith", "4111 1111", "0532 0130")
+
+
+@pytest.mark.parametrize("action", ["mask", "drop"])
+def test_no_published_byte_holds_it(tmp_path: Path, action: str) -> None:
+    folder = corpus.make(tmp_path / "in")
+    texts = {
+        "r00": "Call (415) 555-2671, please!",
+        "r01": "four one five five five five two six seven one",
+        "r02": "mail jsmith@gmail.com or john dot smith at gmail dot com",
+        "r03": "it is 4111 1111 1111 1111 and DE89 3704 0044 0532 0130 00",
+    }
+    corpus.listed(folder, 10, tmp_path / "list.jsonl", **texts)
+    version = corpus.run(job(tmp_path, action=action, masks={"card": "[CARD]"}))[0].path
+    rows = pq.read_table(version / "utterances.parquet").to_pylist()
+    shown = sorted(row["text"] for row in rows if row["pii"])
+    if action == "mask":
+        assert shown == [
+            "<PHONE>", "Call <PHONE>, please!", "it is [CARD] and <ACCOUNT>",
+            "mail <EMAIL> or <EMAIL>",
+        ]  # fmt: skip
+        assert sum(row["pii"] for row in rows) == 6
+    else:
+        facts = json.loads((version / "dataset.json").read_text())
+        assert facts["reasons"]["transcribe.pii"]["items"] == 4
+    places = [path for path in version.rglob("*") if path.is_file()]
+    places += [path for path in (tmp_path / "out" / "runs").rglob("*") if path.is_file()]
+    for path in places:
+        data = path.read_bytes()
+        if path.suffix == ".parquet":
+            data = json.dumps(
+                pq.read_table(path).to_pylist(), default=repr, ensure_ascii=False
+            ).encode()
+        for secret in (
+            "555-2671",
+            "two six seven one",
+            "jsmith@",
+            "dot smith",
+            "4111 1111",
+            "0532 0130",
+        ):
+            assert secret.encode() not in data, (path, secret)

@@ -26,7 +26,7 @@ from tasks.base.json_types import JsonObject
 from tasks.base.schema import UTTERANCES_FILE, AudioRow
 from tasks.recording import Locator
 from tasks.settings.job import Job
-from tasks.shard_store import blobs, hidden
+from tasks.shard_store import blobs, hidden, muting
 from tasks.shard_store.utterance import FinalUtterance
 from tasks.speech import silero
 
@@ -204,7 +204,7 @@ def audio_of(corpus: Corpus, items: Items, item: int, more: float = 0.0) -> tupl
             pcm = stored[1].heard.pcm
             intact = pcm is not None and not pcm["error_code"]
             if pcm and intact and (ready := of_blob(corpus.out, stored[0], pcm)):
-                return ready
+                return muting.silenced(ready[0], stored[1].muted), ready[1]
     end += more
     if more:
         last = corpus.rows(

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tasks import storage
 from tasks.base.errors import CorruptManifest
 from tasks.base.schema import AudioRow, ClipRow, EnhancedRow
+from tasks.shard_store import muting
 
 Pcm = NDArray[np.int16]
 
@@ -78,7 +79,8 @@ def beside(row: ClipRow) -> list[ClipRow]:
     if (sha := row.get("sha256_enhanced")) is None:
         return []
     blob, offset = row.get("beside_blob"), row.get("beside_offset")
-    return [{**row, "blob": blob, "blob_offset": offset, "sha256": sha}]
+    stored = row.get("beside_sha256")
+    return [{**row, "blob": blob, "blob_offset": offset, "sha256": sha, "stored_sha256": stored}]
 
 
 def sha256(pcm: Pcm) -> str:
@@ -117,18 +119,22 @@ def stored(out: Path, shard: str, rows: Sequence[AudioRow]) -> Iterator[Callable
 def reading(
     out: Path, rows: Sequence[ClipRow], proved: bool = True
 ) -> Iterator[Callable[[ClipRow], Pcm]]:
-    """Gives the PCM of rows of a plan, int16 [num_samples]; best called in the order of `rows`.
+    """Gives the PCM of rows of a plan, int16 [num_samples], muted where they say so; best called in
+    the order of `rows`.
 
     CorruptManifest when the blob is gone or too short or, if `proved`, has another hash.
     """
     with storage.of(out).spans(out / "audio", [_place(row).span for row in rows]) as read_span:
-        yield lambda row: _sound(read_span(_place(row).span), out, _place(row), proved)
+        yield lambda row: muting.silenced(
+            _sound(read_span(_place(row).span), out, _place(row), proved), row.get("muted")
+        )
 
 
 def _place(row: ClipRow) -> _Place:
     offset = row["blob_offset"]
     assert offset is not None  # looked up for rows of the version before
-    return _Place(f"{row['work_shard']}/{row['blob']}", offset, row["num_samples"], row["sha256"])
+    sha256 = row.get("stored_sha256") or row["sha256"]
+    return _Place(f"{row['work_shard']}/{row['blob']}", offset, row["num_samples"], sha256)
 
 
 def _sound(data: bytes | None, out: Path, place: _Place, proved: bool) -> Pcm:

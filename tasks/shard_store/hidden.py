@@ -14,6 +14,8 @@ from tasks.base.schema import WordRow
 from tasks.plugins.contracts.text import Hidden, Hide
 from tasks.settings import Plugin, StageSettings
 from tasks.settings.job import Job
+from tasks.shard_store import muting
+from tasks.shard_store.utterance import HeardUtterance
 
 
 @lru_cache(maxsize=8)
@@ -25,6 +27,12 @@ def _chosen(verdicts: tuple[Plugin, ...]) -> tuple[tuple[Hide, StageSettings], .
 def hides(job: Job) -> bool:
     """Whether anything is hidden."""
     return bool(_chosen(job.transcribe.verdicts))
+
+
+def mutes(job: Job) -> bool:
+    """Whether the audio of hidden words becomes silence."""
+    resolved = (plugins.TEXT.resolve(plugin) for plugin in job.transcribe.verdicts)
+    return any(module.hide is not None and module.mutes(settings) for module, settings in resolved)
 
 
 def places(job: Job, text: str, language: str | None, thorough: bool = False) -> list[Hidden]:
@@ -67,11 +75,7 @@ def words(
     """Words with their times, those of a hidden place as one word, its mask."""
     if not rows or not hides(job):
         return rows
-    starts, text = list[int](), ""
-    for row in rows:
-        text += " " if text and not row["word"].startswith(" ") else ""
-        starts.append(len(text))
-        text += row["word"]
+    text, starts = _joined(rows)
     ends = [start + len(row["word"]) for start, row in zip(starts, rows, strict=True)]
     spots, kept = places(job, text, language, thorough), list[WordRow]()
     last: Hidden | None = None
@@ -85,6 +89,33 @@ def words(
             kept.append({**row, "word": hit.mask, "probability": None})
         last = hit
     return kept
+
+
+def silence(job: Job, utterance: HeardUtterance, found: bool) -> str | None:
+    """Where a clip is muted (`muting.places`); None: nowhere. `found`: one of its texts has
+    something to hide."""
+    heard, packed = utterance.transcript, utterance.packed
+    rows = heard.get("word_times") if heard is not None else None
+    if not found or heard is None or packed is None or not rows:
+        return None
+    text, starts = _joined(rows)
+    spots = places(job, text, heard["language"], True)
+    hit = (
+        (row["start"], row["end"])
+        for row, start in zip(rows, starts, strict=True)
+        if any(spot.start < start + len(row["word"]) and start < spot.end for spot in spots)
+    )
+    return muting.places(hit, packed["rate"], packed["num_samples"])
+
+
+def _joined(rows: Sequence[WordRow]) -> tuple[str, list[int]]:
+    """The words as one text, and where each begins."""
+    starts, text = list[int](), ""
+    for row in rows:
+        text += " " if text and not row["word"].startswith(" ") else ""
+        starts.append(len(text))
+        text += row["word"]
+    return text, starts
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,10 @@ class ShardView(StoredShard):
                 yield heard
 
     @cached_property
+    def _mutes(self) -> bool:
+        return hidden.mutes(self.job)
+
+    @cached_property
     def _text_values(self) -> TextValues:
         return TextValues(self.job)
 
@@ -253,16 +257,20 @@ class ShardView(StoredShard):
                 return FinalUtterance(cut, utterance, utterance.outcome)
         texts = self._text_values.of(utterance, row, spoken)
         outcome = self._outcome_by_text(cut, texts, rules)
-        request = None
+        request, muted = None, None
         if outcome.outcome == "packaged":
+            if self._mutes:
+                muted = hidden.silence(self.job, utterance, bool(texts.get("pii")))
+                detail = "; ".join(filter(None, (outcome.detail, muted and f"muted: {muted}")))
+                outcome = replace(outcome, detail=detail)
             request = llm_answers.request_for(self.job, utterance)
         if request is None:
-            return FinalUtterance(cut, utterance, outcome, texts)
+            return FinalUtterance(cut, utterance, outcome, texts, muted=muted)
         answer = self.transcripts.get(request.recipe)
         unanswered = answer is None
         if unanswered:
             outcome = UNHEARD
-        return FinalUtterance(cut, utterance, outcome, texts, answer, unanswered)
+        return FinalUtterance(cut, utterance, outcome, texts, answer, muted, unanswered)
 
     def with_stored_text(self, utterances: Iterable[FinalUtterance]) -> set[str]:
         """Ids of utterances that a limit dropped before their transcript was looked up, although

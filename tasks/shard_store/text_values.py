@@ -86,6 +86,7 @@ class TextValues:
             wer,
             cer,
             tuple(hypotheses.texts(utterance)) if utterance.others else (),
+            None if (timed := row.get("word_times")) is None else tuple(w["word"] for w in timed),
             self._listens and row["text"] is not None,
         )
         values = {

@@ -157,4 +157,5 @@ class FinalUtterance:
     outcome: Outcome
     texts: AnyRow = field(default_factory=dict)  # `TextValues` of its transcript
     llm_answer: TranscriptRow | None = None  # a language model's answer for its text
+    muted: str | None = None  # where words are silenced, see `muting`
     llm_unanswered: bool = False  # one is asked, and has not answered

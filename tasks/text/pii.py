@@ -3,7 +3,9 @@
 Written and spoken forms ("john dot smith at gmail dot com", "four one five …"), in the languages
 for which CLDR has words for numbers. `action: mask` writes `<PHONE>` in its place into all texts
 that are published or shown: text, hypothesis, normalised text and words with their times; `drop`
-drops the clip. The audio stays as it is. Checkpoints in OUT/manifests keep what was heard.
+drops the clip. With `mute`, the audio of these words is silence, where the recogniser gives times
+of words (`word_timestamps`); the clip keeps its length, and the column `muted` says where.
+Checkpoints in OUT (`manifests`, `audio`) keep what was heard.
 
 What it misses is measured by `python -m tests.bench.pii`: names and street addresses always.
 Needs `pip install 'uttermill[pii]'`. Not among the defaults.
@@ -29,6 +31,7 @@ COLUMNS = {
     "pii_id": ("1", "numbers of persons among it"),
     "pii_card": ("1", "numbers of cards among it"),
     "pii_phone": ("1", "numbers of phones among it"),
+    "pii_untimed": ("1", "places that were not found among words with times; null unless muted"),
 }
 ENGINES = {"phonenumbers": "parse"}
 
@@ -40,6 +43,12 @@ class Settings(StageSettings):
     kinds: tuple[Kind, ...] = Threshold(
         ("email", "account", "id", "card", "phone"), "What is looked for.", min_length=1
     )
+    mute: bool = Threshold(
+        False, "Silence in place of the words, by the recogniser's times of words; with mask."
+    )
+    untimed: Literal["drop", "keep"] = Threshold(
+        "drop", "With mute, clips in which words have no times: dropped as `pii_untimed`, or kept."
+    )
     masks: dict[Kind, str] = Threshold(
         {}, "Another mask of a kind than <EMAIL>, <ACCOUNT>, <ID>, <CARD>, <PHONE>.", mark=WORDS
     )
@@ -49,7 +58,13 @@ def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | No
     texts = {heard.text, *(text for text, _ in heard.hypotheses), heard.hypothesis or ""}
     counts = [_counts(text, heard.language, settings) for text in sorted(texts)]
     most = {f"pii_{kind}": max(count[kind] for count in counts) for kind in finding.KINDS}
-    return {"pii": float(sum(most.values())), **{n: float(c) for n, c in most.items()}}
+    count = sum(most.values())
+    untimed = None
+    if settings.mute:
+        timed = " ".join(word.strip() for word in heard.timed_words or ())
+        untimed = float(max(count - len(hide(timed, heard.language, settings, count > 0)), 0))
+    numbers = {name: float(number) for name, number in most.items()}
+    return {"pii": float(count), **numbers, "pii_untimed": untimed}
 
 
 def _counts(text: str, language: str | None, settings: Settings) -> dict[str, int]:
@@ -58,7 +73,15 @@ def _counts(text: str, language: str | None, settings: Settings) -> dict[str, in
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (Limit("pii", max=0 if settings.action == "drop" else None, high="pii"),)
+    strict = 0 if settings.mute and settings.untimed == "drop" else None
+    return (
+        Limit("pii", max=0 if settings.action == "drop" else None, high="pii"),
+        Limit("pii_untimed", max=strict, high="pii_untimed"),
+    )
+
+
+def mutes(settings: Settings) -> bool:
+    return settings.mute and settings.action == "mask"
 
 
 def hide(

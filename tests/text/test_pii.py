@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import tarfile
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+import soundfile as sf
 
+from tasks.asr import fake
+from tasks.plugins.contracts.asr import Word
+from tasks.publish.upkeep.verify import verify
 from tasks.settings import Plugin
 from tasks.shard_store import hidden
 from tasks.text import ScoredTranscript, pii
@@ -86,16 +93,12 @@ def test_counts_and_action() -> None:
     heard = ScoredTranscript("mail a.b@example.com", "asr", 2.0, language="en")
     assert pii.measure(heard, pii.Settings())["pii_email"] == 1
     assert pii.measure(heard, pii.Settings(kinds=("phone",)))["pii"] == 0
-    [limit] = pii.verdict(pii.Settings(action="drop"))
+    limit, _ = pii.verdict(pii.Settings(action="drop"))
     assert limit.max == 0
 
 
 def test_words_with_times_are_masked_as_one(tmp_path: Path) -> None:
     said = ["call", *PHONE.split(), "now"]
-        "call",
-        *["four", "one", "five", "five", "five", "five", "two", "six", "seven", "one"],
-        "now",
-    ]
     rows: Any = [
         {"word": f" {word}", "start": float(n), "end": n + 0.5, "probability": 1.0}
         for n, word in enumerate(said)
@@ -149,3 +152,60 @@ def test_no_published_byte_holds_it(tmp_path: Path, action: str) -> None:
             "0532 0130",
         ):
             assert secret.encode() not in data, (path, secret)
+
+
+def test_words_are_muted_and_the_clip_keeps_its_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The version's samples are those of a version without the rule, but for silence."""
+    folder = corpus.make(tmp_path / "in")
+    corpus.listed(folder, 10, tmp_path / "list.jsonl", r08=f"call {PHONE} now", r07="0 4155552671")
+    heard = fake.Backend.transcribe
+
+    def timed(self: Any, clips: Any) -> Any:
+        for clip, transcript in zip(clips, heard(self, clips), strict=True):
+            if round(len(clip.samples) / fake.Backend.RATE, 1) != 2.0:
+                yield transcript
+                continue
+            said = ["call", *PHONE.split(), "now"]
+            times = [Word(w, 0.5 + 0.05 * n, 0.55 + 0.05 * n, 0.9) for n, w in enumerate(said)]
+            yield replace(transcript, text=" ".join(said), words=tuple(times))
+
+    monkeypatch.setattr(fake.Backend, "transcribe", timed)
+    plain = corpus.run(job(tmp_path, kinds=["email"]))[0].path
+    muted = corpus.run(job(tmp_path, mute=True))[0].path
+    assert verify(muted) == []
+    before, after = (
+        {row["source_id"]: row for row in pq.read_table(v / "utterances.parquet").to_pylist()}
+        for v in (plain, muted)
+    )
+    assert before.keys() - after.keys() == {"k7"}, "its words have no times"
+    row = after["k8"]
+    assert row["num_samples"] == before["k8"]["num_samples"] == 32_000
+    assert row["sha256"] != before["k8"]["sha256"]
+    assert row["muted"] == "8000-17600"
+    assert row["text"] == "call <PHONE> now"
+    pcm, old = (clip_of(v, row["id"]) for v in (muted, plain))
+    assert not pcm[8000:17600].any()
+    assert (pcm[:7936] == old[:7936]).all()
+    assert (pcm[17664:] == old[17664:]).all()
+    same = before.keys() & after.keys() - {"k8"}
+    assert all(after[key]["sha256"] == before[key]["sha256"] for key in same)
+    ledger = pq.read_table(muted / "ledger.parquet").to_pylist()
+    assert [r["detail"] for r in ledger if r["utterance"] == row["id"]] == ["muted: 8000-17600"]
+    [lost] = [r for r in ledger if r["reason"] == "pii_untimed"]
+    assert lost["outcome"] == "dropped"
+    kept = corpus.run(job(tmp_path, mute=True, untimed="keep"))[0].path
+    assert pq.read_table(kept / "utterances.parquet").num_rows == len(before)
+    assert clip_of(kept, row["id"]).tobytes() == pcm.tobytes()
+
+
+def clip_of(version: Path, key: str) -> Any:
+    for path in sorted((version / "wenet").rglob("*.tar")):
+        with tarfile.open(path) as tar:
+            for member in tar:
+                if member.name == f"{key}.wav":
+                    file = tar.extractfile(member)
+                    assert file
+                    return sf.read(BytesIO(file.read()), dtype="int16")[0]
+    raise KeyError(key)

@@ -240,6 +240,9 @@ class ClipRow(UtteranceRow):
     beside_blob: NotRequired[str | None]
     beside_offset: NotRequired[int | None]
     sha256_enhanced: NotRequired[str | None]
+    muted: NotRequired[str | None]
+    stored_sha256: NotRequired[str | None]
+    beside_sha256: NotRequired[str | None]
     audio_is: NotRequired[str]
     llm_text: NotRequired[str | None]
 

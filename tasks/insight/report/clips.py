@@ -28,7 +28,7 @@ from tasks.insight.report import number_words
 from tasks.insight.report.samples import Sample
 from tasks.recording import Locator
 from tasks.recording.guard import file_state
-from tasks.shard_store import blobs
+from tasks.shard_store import blobs, muting
 
 RATE = 16_000  # Hz
 BIT_RATE = 24_000  # bit/s
@@ -89,7 +89,7 @@ class ClipMaker:
     def _kept(self, sample: Sample) -> Samples:
         assert sample.pcm is not None
         assert sample.shard is not None
-        pcm = blobs.read(self.out, sample.shard, sample.pcm)
+        pcm = muting.silenced(blobs.read(self.out, sample.shard, sample.pcm), sample.muted)
         return at_rate(pcm.astype(np.float32) * np.float32(1 / 32768), self.rate)
 
     @cached_property

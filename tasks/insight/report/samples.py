@@ -40,6 +40,7 @@ class Sample:
     reference: str | None = None
     measures: dict[str, float] = field(default_factory=dict)
     pcm: EnhancedRow | None = None
+    muted: str | None = None  # where words are silenced
 
     @property
     def kept(self) -> bool:
@@ -92,6 +93,7 @@ def _tell(job: Job, sample: Sample, utterance: FinalUtterance) -> None:
         sample.heard = heard["text"]
     elif utterance.cut.reference:
         sample.text, sample.text_source = utterance.cut.reference, "reference"
+    sample.muted = utterance.muted
     language = heard["language"] if heard is not None else utterance.cut.language
     for name in ("text", "heard", "reference"):
         setattr(sample, name, hidden.shown(job, getattr(sample, name), language))

@@ -38,6 +38,7 @@ class ScoredTranscript:
     wer: float | None = None
     cer: float | None = None
     hypotheses: tuple[tuple[str, str], ...] = ()  # (text, as it is compared) of each recogniser
+    timed_words: tuple[str, ...] | None = None  # heard, with times; None: none have times
     listened: bool = True  # False: no recogniser ran, or `fake` did
 
     @cached_property
@@ -96,6 +97,11 @@ class TextVerdict(TextVerdictModule, LoadedPlugin, Protocol):
 
     #: A verdict over the whole corpus.
     reject: Reject | None = None
+
+    def mutes(self, settings: PluginSettings) -> bool:
+        """Whether the audio of words that `hide` hides becomes silence."""
+        return False
+
     #: Places in a text that are neither published nor shown.
     hide: Hide | None = None
     #: Whether `reject` asks for the column `normalised`.

@@ -37,7 +37,12 @@ from tasks.base.errors import CorruptManifest
 from tasks.base.schema import LEDGER
 from tasks.publish.outcomes import shard_outcomes
 from tasks.publish.outcomes.recording_digests import ACCOUNT, ACCOUNTED, KEY
-from tasks.publish.planned_columns import BESIDE_COLUMNS, LAYOUT_COLUMNS, SOURCE_COLUMNS
+from tasks.publish.planned_columns import (
+    BESIDE_COLUMNS,
+    LAYOUT_COLUMNS,
+    MUTED_COLUMNS,
+    SOURCE_COLUMNS,
+)
 from tasks.settings.job import Job
 from tasks.shard_store import blobs, recipe
 from tasks.shard_store.recipe import digest
@@ -50,7 +55,7 @@ SMALL = 1 << 18  # bytes of a table
 LIST, OUTCOMES, DECIDED = "groups.json", "decisions.parquet", "decided"
 KEY_NAME = re.compile(r"[0-9a-f]{24}")  # of a batch's folder
 #: Columns of a row that are not part of its content: where it lies, and its split.
-PLACES = (*SOURCE_COLUMNS, *BESIDE_COLUMNS, *LAYOUT_COLUMNS, "split")
+PLACES = (*SOURCE_COLUMNS, *BESIDE_COLUMNS, *MUTED_COLUMNS, *LAYOUT_COLUMNS, "split")
 KEYED = pa.schema([*LEDGER, pa.field(KEY, pa.uint64())])
 DIGESTS = pa.schema(
     {

@@ -16,7 +16,7 @@ from tasks.corpus import outcome_table, voices
 from tasks.publish.planned_columns import LAYOUT_COLUMNS, sources_of
 from tasks.recording.tracks import channel_of
 from tasks.settings.job import Job
-from tasks.shard_store import enhanced, hidden, llm_answers, recipe, text_values
+from tasks.shard_store import blobs, enhanced, hidden, llm_answers, muting, recipe, text_values
 from tasks.shard_store.shard_view import ShardView
 from tasks.shard_store.utterance import FinalUtterance, Outcome
 
@@ -48,7 +48,9 @@ def of_shard(view: ShardView, strict: bool) -> ShardOutcomes:
         utterances.append(utterance)
     computed = (*text_values.DERIVED, *text_values.text_columns(job.transcribe.verdicts))
     rows = [
-        _row(job, shard, u, computed) if u.outcome.outcome == "packaged" else _pending_row(u)
+        _row(job, shard, u, computed, strict)
+        if u.outcome.outcome == "packaged"
+        else _pending_row(u)
         for u in utterances
         if u.outcome.outcome in ("packaged", ledger.PENDING)
     ]
@@ -74,7 +76,7 @@ HEARD = (
 )
 
 
-def _row(job: Job, shard: str, u: FinalUtterance, computed: Sequence[str]) -> AnyRow:
+def _row(job: Job, shard: str, u: FinalUtterance, computed: Sequence[str], strict: bool) -> AnyRow:
     assert u.heard.packed is not None
     assert u.heard.transcript is not None
     unmasked, source = text_values.final_text(job, u.heard)
@@ -113,8 +115,20 @@ def _row(job: Job, shard: str, u: FinalUtterance, computed: Sequence[str]) -> An
         "beside_blob": clean["blob"] if clean else None,
         "beside_offset": clean["offset"] if clean else None,
         "sha256_enhanced": clean["sha256"] if clean else None,
+        **(_muted(job, shard, u) if strict and u.muted else {}),
         "audio_is": "enhanced" if u.heard.packed["audio"] == u.cut.enhanced else "original",
     }
+
+
+def _muted(job: Job, shard: str, u: FinalUtterance) -> AnyRow:
+    """Columns of a clip of which words are muted: its hash is that of what is published."""
+    columns: AnyRow = {"muted": u.muted}
+    names = ("sha256", "stored_sha256"), ("sha256_enhanced", "beside_sha256")
+    for clip, (name, stored) in zip((u.heard.packed, u.heard.beside), names, strict=True):
+        if clip is not None:
+            pcm = muting.silenced(blobs.read(job.out, shard, clip), u.muted)
+            columns |= {name: blobs.sha256(pcm), stored: clip["sha256"]}
+    return columns
 
 
 def _pending_row(u: FinalUtterance) -> AnyRow:
@@ -150,6 +164,9 @@ def row_schema(job: Job) -> pa.Schema:
     if recipe.enhancing(job):
         doc = "original or enhanced: which audio is packaged, whose hash is `sha256`"
         fields.append(pa.field("audio_is", pa.string(), metadata={"doc": doc, "unit": ""}))
+    if hidden.mutes(job):
+        doc = "samples of the clip that are silence in place of hidden words: first-end, …"
+        fields.append(pa.field("muted", pa.string(), metadata={"doc": doc, "unit": ""}))
     if job.package.audio == "both":
         doc = "hash of the enhanced clip's PCM, whose length and rate are the same"
         fields.append(pa.field("sha256_enhanced", pa.string(), metadata={"doc": doc, "unit": ""}))

@@ -1,0 +1,50 @@
+"""Silence in place of words that are hidden: the clip keeps its length, and every other sample.
+
+`muted`, as it is published: "16000-24000 40000-41000", samples of the clip, the first one included
+and the last one not. Fades lie outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from tasks.base.arrays import Int16s
+
+PAD_S = 0.05  # on each side of a word: times of words are not exact
+FADE = 64  # samples
+
+
+def places(words: Iterable[tuple[float, float]], rate: int, samples: int) -> str | None:
+    """`muted` of a clip, from the (start, end) of its hidden words in s; None without any."""
+    merged: list[list[int]] = []
+    for start, end in sorted(words):
+        low = max(round((start - PAD_S) * rate), 0)
+        high = min(round((end + PAD_S) * rate), samples)
+        if merged and low <= merged[-1][1] + 2 * FADE:
+            merged[-1][1] = max(merged[-1][1], high)
+        elif low < high:
+            merged.append([low, high])
+    return " ".join(f"{low}-{high}" for low, high in merged) or None
+
+
+def spans(muted: str) -> list[tuple[int, int]]:
+    """(first sample, the one behind the last) of each place."""
+    pairs = (place.split("-") for place in muted.split())
+    return [(int(low), int(high)) for low, high in pairs]
+
+
+def silenced(pcm: Int16s, muted: str | None) -> Int16s:
+    """The clip, int16 [samples], with silence there."""
+    if not muted:
+        return pcm
+    gain = np.ones(len(pcm) + 2 * FADE, np.float32)  # a margin, for fades beyond the clip
+    fade = np.linspace(1, 0, FADE, dtype=np.float32)
+    for low, high in spans(muted):
+        gain[low : low + FADE] = np.minimum(gain[low : low + FADE], fade)
+        gain[low + FADE : high + FADE] = 0
+        gain[high + FADE : high + 2 * FADE] = np.minimum(
+            gain[high + FADE : high + 2 * FADE], fade[::-1]
+        )
+    return np.rint(pcm * gain[FADE : FADE + len(pcm)]).astype("<i2")

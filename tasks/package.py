@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tasks import storage
 from tasks.accounting import summary
@@ -255,7 +256,9 @@ def publish(job: Job, gathered: Gathered) -> Path:
         for name, expected in digests.items():
             if storage.hashed(home / name) != expected:
                 raise RunError(f"{name} changed after it was written; check the disk")
-        datacard.write(job, replace(gathered, leaks=_leaks(home)), home, hashes | digests)
+        datacard.write(
+            job, replace(gathered, leaks=_leaks(home), pii=_pii(home)), home, hashes | digests
+        )
         staged = {*hashes, *digests, splits.FILE, speakers.FILE}
         version = versions.publish(job.out, staging, gathered.version, home, staged)
     seal = versions.described(version)[datacard.SEAL]
@@ -263,6 +266,23 @@ def publish(job: Job, gathered: Gathered) -> Path:
     previous_version.save(job.out, notes, ledger, firsts, seal, job.package.seed)
     previous_version.save_guards(job.out, version)
     return version
+
+
+def _pii(home: Path) -> dict[str, int]:
+    """How many clips of the version in `home` have personal data, and how much of each kind; empty
+    if nobody asked."""
+    table, total = home / UTTERANCES_FILE, dict[str, int]()
+    names = [n for n in tables.schema(table).names if n == "pii" or n.startswith("pii_")]
+    kinds = [name for name in names if name not in ("pii", "pii_untimed")]
+    if "pii" not in names:
+        return {}
+    for part in tables.row_groups(table, ["pii", *kinds]):
+        clips = pc.sum(pc.greater(part["pii"], 0)).as_py() or 0
+        total["clips"] = total.get("clips", 0) + clips
+        for name in kinds:
+            kind = name.removeprefix("pii_")
+            total[kind] = total.get(kind, 0) + int(pc.sum(part[name]).as_py() or 0)
+    return total
 
 
 def _leaks(home: Path) -> leaks.Leaks:

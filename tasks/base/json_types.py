@@ -171,6 +171,7 @@ class DatasetJson(Summary, Composition):
     settings: JsonObject
     recipes: JsonObject
     leaks: NotRequired[dict[str, dict[str, int]]]  # of splits into train
+    pii: NotRequired[dict[str, int]]  # clips and places by kind
     reviews: NotRequired[Reviews]
     libraries: dict[str, str]
     mixed: NotRequired[list[str]]  # what workers differed in

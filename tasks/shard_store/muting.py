@@ -47,4 +47,5 @@ def silenced(pcm: Int16s, muted: str | None) -> Int16s:
         gain[high + FADE : high + 2 * FADE] = np.minimum(
             gain[high + FADE : high + 2 * FADE], fade[::-1]
         )
-    return np.rint(pcm * gain[FADE : FADE + len(pcm)]).astype("<i2")
+    muted_pcm: Int16s = np.rint(pcm * gain[FADE : FADE + len(pcm)]).astype("<i2")
+    return muted_pcm

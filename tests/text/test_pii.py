@@ -132,6 +132,9 @@ def test_no_published_byte_holds_it(tmp_path: Path, action: str) -> None:
             "mail <EMAIL> or <EMAIL>",
         ]  # fmt: skip
         assert sum(row["pii"] for row in rows) == 6
+        counts = {"clips": 4, "email": 2, "account": 1, "id": 0, "card": 1, "phone": 2}
+        assert json.loads((version / "dataset.json").read_text())["pii"] == counts
+        assert "found in 4 packaged clips" in (version / "README.md").read_text()
     else:
         facts = json.loads((version / "dataset.json").read_text())
         assert facts["reasons"]["transcribe.pii"]["items"] == 4

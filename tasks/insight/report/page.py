@@ -27,6 +27,7 @@ from tasks.insight.report import (
     clip_table,
     clips,
     disagreement,
+    frequent_texts,
     ledger_facts,
     measure_charts,
     number_words,
@@ -96,6 +97,7 @@ class Context(TypedDict):
     speakers: object
     measured: Measured | None
     agreeing: agreement.Agreement | None
+    frequent: list[frequent_texts.FrequentText]
     settings: str
     rows: list[clip_table.ClipRow]
     reasons: list[clip_table.ClipSection]
@@ -129,6 +131,7 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
         "speakers": asked.counts.get("speakers", {}),
         "measured": None if columns is None else _measured(columns, asked, about),
         "agreeing": None if columns is None else agreement.of(columns),
+        "frequent": frequent_texts.of_version(_version(asked)),
         "settings": masking.text(asked.settings)[:SETTINGS],
         "rows": rows,
         "reasons": clip_table.groups(asked.counts, chosen),
@@ -143,6 +146,11 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
     earlier = clip_table.earlier(asked.earlier)
     context["left_out"] = clip_table.embed(job, chosen, rows, limit - len(bare) - 1, earlier)
     return _render(context)
+
+
+def _version(asked: Request) -> Path | None:
+    """The folder of the version, whose ledger it is."""
+    return asked.ledger.parent if asked.version and isinstance(asked.ledger, Path) else None
 
 
 def _broken(ledger: Ledger) -> list[Broken]:

@@ -94,6 +94,14 @@ def _contents(facts: DatasetJson) -> Iterator[str]:
         names = ("text", "speaker", "recording", "audio")
         lines = [(split, *(f"{counts[n]:,}" for n in names)) for split, counts in leaks.items()]
         yield table(("split", *names), lines)
+    if counts := facts.get("pii"):
+        yield (
+            f"Personal data was found in {counted(counts['clips'], 'packaged clip')} and masked, in "
+            "texts and words: "
+            + ", ".join(f"{n} {k}" for k, n in counts.items() if k != "clips")
+            + ". What the rule `pii` misses is measured by its documentation; names are never "
+            "looked for."
+        )
     spoken = facts["speakers"]
     if most := spoken.get("largest"):
         yield f"The {counted(len(most), 'speaker')} with the most hours, of {spoken['count']:,}:"

@@ -54,6 +54,7 @@ class VersionFacts:
     frozen: JsonObject = field(default_factory=dict)  # bounds of corpus-wide rules
     split_lists: dict[str, ListDescription] = field(default_factory=dict)
     leaks: dict[str, dict[str, int]] = field(default_factory=dict)  # of splits into train
+    pii: dict[str, int] = field(default_factory=dict)  # hidden or kept places in texts, by kind
     tars: dict[str, int] = field(default_factory=dict)  # how many, by split
 
 
@@ -136,6 +137,8 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
         facts["leaks"] = gathered.leaks
     if features := _features(job):
         facts["features"] = features
+    if gathered.pii:
+        facts["pii"] = gathered.pii
     if models := _models(job):
         facts["models"] = models
     if reviews := decisions.described(job):

@@ -96,8 +96,8 @@ def _contents(facts: DatasetJson) -> Iterator[str]:
         yield table(("split", *names), lines)
     if counts := facts.get("pii"):
         yield (
-            f"Personal data was found in {counted(counts['clips'], 'packaged clip')} and masked, in "
-            "texts and words: "
+            f"Personal data was found in {counted(counts['clips'], 'packaged clip')} and masked, "
+            "in texts and words: "
             + ", ".join(f"{n} {k}" for k, n in counts.items() if k != "clips")
             + ". What the rule `pii` misses is measured by its documentation; names are never "
             "looked for."

@@ -68,7 +68,9 @@ def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | No
 
 
 def _counts(text: str, language: str | None, settings: Settings) -> dict[str, int]:
-    kinds = [hit.kind for hit in finding.hits(text, language) if hit.kind in settings.kinds]
+    kinds: list[str] = [
+        hit.kind for hit in finding.hits(text, language) if hit.kind in settings.kinds
+    ]
     return {kind: kinds.count(kind) for kind in finding.KINDS}
 
 
@@ -89,7 +91,7 @@ def hide(
 ) -> Sequence[Hidden]:
     """Places that are not published; `thorough`: also what only resembles such data."""
     return [
-        Hidden(hit.start, hit.end, settings.masks.get(hit.kind, f"<{hit.kind.upper()}>"))  # type: ignore[call-overload]
+        Hidden(hit.start, hit.end, settings.masks.get(hit.kind, f"<{hit.kind.upper()}>"))
         for hit in finding.hits(text, language, thorough)
         if hit.kind in settings.kinds
     ]

@@ -14,7 +14,8 @@ LONG = [f"word{n}" for n in range(40)]
 
 
 def groups(*texts: str | None, near: bool = True) -> list[int]:
-    return near_texts.groups([pa.array(texts, pa.string())], near=near).tolist()
+    numbers: list[int] = near_texts.groups([pa.array(texts, pa.string())], near=near).tolist()
+    return numbers
 
 
 def changed(words: list[str], *places: int) -> str:

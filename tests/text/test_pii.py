@@ -15,6 +15,7 @@ import soundfile as sf
 
 from tasks.asr import fake
 from tasks.plugins.contracts.asr import Word
+from tasks.plugins.rules import Limit
 from tasks.publish.upkeep.verify import verify
 from tasks.settings import Plugin
 from tasks.shard_store import hidden
@@ -94,6 +95,7 @@ def test_counts_and_action() -> None:
     assert pii.measure(heard, pii.Settings())["pii_email"] == 1
     assert pii.measure(heard, pii.Settings(kinds=("phone",)))["pii"] == 0
     limit, _ = pii.verdict(pii.Settings(action="drop"))
+    assert isinstance(limit, Limit)
     assert limit.max == 0
 
 

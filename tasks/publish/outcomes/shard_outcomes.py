@@ -127,7 +127,7 @@ def _muted(job: Job, shard: str, u: FinalUtterance) -> AnyRow:
     for clip, (name, stored) in zip((u.heard.packed, u.heard.beside), names, strict=True):
         if clip is not None:
             pcm = muting.silenced(blobs.read(job.out, shard, clip), u.muted)
-            columns |= {name: blobs.sha256(pcm), stored: clip["sha256"]}
+            columns = {**columns, name: blobs.sha256(pcm), stored: clip["sha256"]}
     return columns
 
 

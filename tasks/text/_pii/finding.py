@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from types import ModuleType
 from typing import NamedTuple
 
 from tasks.base.errors import ConfigError
@@ -125,7 +126,7 @@ def _valid(number: str, region: str) -> bool:
         return False
 
 
-def phone_plans():  # type: ignore[no-untyped-def]  # the library has no types
+def phone_plans() -> ModuleType:
     """The library. ConfigError when it is missing."""
     try:
         import phonenumbers
@@ -133,4 +134,5 @@ def phone_plans():  # type: ignore[no-untyped-def]  # the library has no types
         raise ConfigError(
             f"the rule pii needs phonenumbers ({error}): pip install 'uttermill[pii]'"
         ) from error
-    return phonenumbers
+    plans: ModuleType = phonenumbers
+    return plans

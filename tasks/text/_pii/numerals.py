@@ -63,7 +63,8 @@ def words_of(language: str) -> dict[tuple[str, ...], str]:
     code = base(language)
     code = code if has_words(code) else "en"
     say = figures_to_words(code)
-    words = {(word,): figures for word, figures in (_HAN | _MORE.get(code, {})).items()}
+    more = _HAN | _MORE.get(code, {})
+    words: dict[tuple[str, ...], str] = {(word,): figures for word, figures in more.items()}
     if code not in ("zh", "ja", "yue"):
         for number in range(99, -1, -1):
             words[tuple(_TOKEN.findall(say(str(number)).casefold()))] = str(number)

@@ -166,9 +166,9 @@ def detail(corpus: Corpus, items: Items, item: int) -> JsonObject:
 
 def _without_hidden(job: Job, texts: JsonObject, language: str | None) -> JsonObject:
     """The texts of a clip with masks, all thoroughly where one has something to hide."""
-    known = [texts["reference"], texts["heard"], *texts["others"]]
-    thorough = any(hidden.places(job, text, language) for text in known if text)
-    reference, heard, *others = (hidden.shown(job, text, language, thorough) for text in known)
+    all_texts = [texts["reference"], texts["heard"], *texts["others"]]
+    thorough = any(hidden.places(job, text, language) for text in all_texts if text)
+    reference, heard, *others = (hidden.shown(job, text, language, thorough) for text in all_texts)
     words = hidden.words(job, texts["words"], language, thorough)
     return {"reference": reference, "heard": heard, "others": others, "words": words}
 

@@ -91,12 +91,12 @@ def words(
     return kept
 
 
-def silence(job: Job, utterance: HeardUtterance, found: bool) -> str | None:
-    """Where a clip is muted (`muting.places`); None: nowhere. `found`: one of its texts has
+def silence(job: Job, utterance: HeardUtterance, personal: bool) -> str | None:
+    """Where a clip is muted (`muting.places`); None: nowhere. `personal`: one of its texts has
     something to hide."""
     heard, packed = utterance.transcript, utterance.packed
     rows = heard.get("word_times") if heard is not None else None
-    if not found or heard is None or packed is None or not rows:
+    if not personal or heard is None or packed is None or not rows:
         return None
     text, starts = _joined(rows)
     spots = places(job, text, heard["language"], True)

@@ -292,6 +292,11 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "text.no_speech": {"max": NUMBER, "unless_logprob": Entry(THRESHOLD, -0.5),
                        "min_recording_speech": NUMBER,
                        "unless_wer": Entry(THRESHOLD, 0.3)},
+    "text.pii": {
+        "action": Entry(THRESHOLD, "drop"),
+        **dict.fromkeys(("kinds", "masks", "mute", "untimed"), Entry(THRESHOLD)),
+    },
+    "text.repeated_text": dict.fromkeys(("max_times", "max_seconds", "near"), Entry(THRESHOLD)),
     "text.repetition": {"max": Entry(THRESHOLD, 0.3), "unless_wer": Entry(THRESHOLD, 0.3)},
     "formats.chat_jsonl": {
         "audio": Entry(THRESHOLD, "flac"), "profile": Entry(THRESHOLD, "qwen_audio"),

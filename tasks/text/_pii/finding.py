@@ -19,11 +19,32 @@ from tasks.text._pii import addresses, checksums, numerals
 
 KINDS = ("email", "account", "id", "card", "phone")
 REGIONS = {
-    "en": "US GB CA AU IN IE NZ ZA", "de": "DE AT CH", "fr": "FR BE CH CA", "es": "ES MX AR CO CL",
-    "it": "IT CH", "pt": "BR PT", "nl": "NL BE", "ru": "RU KZ BY", "zh": "CN TW HK", "ja": "JP",
-    "pl": "PL", "tr": "TR", "ko": "KR", "uk": "UA", "ar": "SA EG AE MA", "hi": "IN", "he": "IL",
-    "sv": "SE", "da": "DK", "fi": "FI", "cs": "CZ", "el": "GR", "ro": "RO", "hu": "HU", "vi": "VN",
-}  # fmt: skip
+    "en": "US GB CA AU IN IE NZ ZA",
+    "de": "DE AT CH",
+    "fr": "FR BE CH CA",
+    "es": "ES MX AR CO CL",
+    "it": "IT CH",
+    "pt": "BR PT",
+    "nl": "NL BE",
+    "ru": "RU KZ BY",
+    "zh": "CN TW HK",
+    "ja": "JP",
+    "pl": "PL",
+    "tr": "TR",
+    "ko": "KR",
+    "uk": "UA",
+    "ar": "SA EG AE MA",
+    "hi": "IN",
+    "he": "IL",
+    "sv": "SE",
+    "da": "DK",
+    "fi": "FI",
+    "cs": "CZ",
+    "el": "GR",
+    "ro": "RO",
+    "hu": "HU",
+    "vi": "VN",
+}
 _NUMBER = re.compile(r"(?<![\w.,+])(?<!\d[ -])(?:\+|00)?\(?\d[\d ()./‐‑–-]{4,26}\d(?![\d%])")
 _HAN_NUMBER = re.compile(r"(?<![\d.,])\+?\d[\d -]{5,24}\d(?!\d)")
 _CARD = re.compile(r"(?<![\d.,])[2-6]\d{3}(?:[ -]?\d){9,15}(?!\d)")

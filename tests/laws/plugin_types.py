@@ -93,6 +93,8 @@ import tasks.text.language
 import tasks.text.language_agrees
 import tasks.text.logprob
 import tasks.text.no_speech
+import tasks.text.pii
+import tasks.text.repeated_text
 import tasks.text.repetition
 from tasks.plugins import contracts
 
@@ -189,5 +191,7 @@ text_language: contracts.TextVerdictModule = tasks.text.language
 text_language_agrees: contracts.TextVerdictModule = tasks.text.language_agrees
 text_logprob: contracts.TextVerdictModule = tasks.text.logprob
 text_no_speech: contracts.TextVerdictModule = tasks.text.no_speech
+text_pii: contracts.TextVerdictModule = tasks.text.pii
+text_repeated_text: contracts.TextVerdictModule = tasks.text.repeated_text
 text_repetition: contracts.TextVerdictModule = tasks.text.repetition
 other_kind: contracts.ResamplerModule = tasks.levels.peak  # type: ignore[assignment]

@@ -47,6 +47,13 @@ def prefixed(use: str, home: Path, split: str, head: str) -> list[str]:
     return [under(head, line) for line in read(home, use, split)]
 
 
+def folders(use: str, mark: str, home: Path, split: str, head: str) -> list[str]:
+    """`listing` of a format whose reader takes a folder: that of each split, which has a file
+    `mark`."""
+    marks = (path.relative_to(home).as_posix() for path in sorted(home.glob(f"{use}/{split}/{mark}")))
+    return [under(head, path.removesuffix(f"/{mark}")) for path in marks]
+
+
 def under(head: str, path: str) -> str:
     """A path that a list holds, below `head`; UnsafePlace if it leads out of the version."""
     storage.check_name(path)

@@ -13,25 +13,20 @@ how many files there are, so that a version that grows keeps them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.base.schema import AnyRow, ClipRow
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _hub, _measures
+from tasks.base.schema import ClipRow
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _hub, _measures, _table
 from tasks.shard_store import blobs
 from tasks.storage.atomic import HashedFile
 
 VERSION = 2
-#: Columns that are taken from the row as they are.
-SPOKEN = ("text", "language", "speaker")
-ORIGIN = ("dataset", "source_id", "recording", "start", "end", "text_source")
-COLUMNS = ("id", *SPOKEN, *ORIGIN, *_clips.COLUMNS, "sha256_enhanced", *_measures.NAMES)
+COLUMNS = (*_table.TOLD, *_clips.COLUMNS, "sha256_enhanced", *_measures.NAMES)
 
-GROUP_ROWS = 100
-GROUP_BYTES = 32 << 20  # of audio; a group has one row at least
 AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 REPEATED = ["language", "speaker", "dataset", "recording", "text_source"]
 _NAMES = {pa.string(): "string", pa.int64(): "int64", pa.float64(): "float64"}
@@ -46,11 +41,8 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
 
 def _schema(row: ClipRow) -> pa.Schema:
     """Columns of a file, from one of its rows: all rows of a version have the same measures."""
-    taken = _measures.of(row)
     clips = dict.fromkeys(_clips_of(row), AUDIO)
-    kinds = {"id": pa.string(), **clips, **{name: pa.string() for name in SPOKEN}}
-    kinds |= {"duration": pa.float64()}
-    kinds |= {name: _measures.type_of(name) for name in (*ORIGIN, *taken)}
+    kinds = _table.kinds(row, clips)
     features = {
         name: {"sampling_rate": row["sample_rate"], "_type": "Audio"}
         if name in clips
@@ -64,28 +56,6 @@ def _schema(row: ClipRow) -> pa.Schema:
 def _clips_of(row: ClipRow) -> dict[str, ClipRow]:
     """The row of each column of audio."""
     return dict(zip(("audio", "audio_enhanced"), (row, *blobs.beside(row)), strict=False))
-
-
-def _facts(row: ClipRow) -> AnyRow:
-    """All columns of a row but those of audio."""
-    columns: AnyRow = row
-    return {
-        **{name: columns[name] for name in ("id", *SPOKEN, *ORIGIN)},
-        "duration": _clips.duration(row["num_samples"], row["sample_rate"]),
-        **_measures.of(row),
-    }
-
-
-def _groups(rows: Rows) -> Iterator[Rows]:
-    """Rows of each row group."""
-    first, size = 0, 0
-    for index, row in enumerate(rows):
-        add = 2 * row["num_samples"]
-        if index > first and (size + add > GROUP_BYTES or index - first == GROUP_ROWS):
-            yield rows[first:index]
-            first, size = index, 0
-        size += add
-    yield rows[first:]
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
@@ -106,7 +76,7 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
     with out.create(shard.path) as raw:
         file = HashedFile(raw)
         with pq.ParquetWriter(file, schema, **options) as parquet:
-            for group in _groups(rows):
+            for group in _table.groups(rows):
                 entries = []
                 for row in group:
                     audio = {
@@ -116,7 +86,7 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
                         }
                         for name, clip in _clips_of(row).items()
                     }
-                    entries.append({**_facts(row), **audio})
+                    entries.append({**_table.facts(row), **audio})
                 table = pa.Table.from_pylist(entries, schema=schema)
                 parquet.write_table(table, row_group_size=len(group))
     out.hashes[shard.path] = (file.sha.hexdigest(), file.size)
@@ -141,7 +111,7 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
                 place = f"{shard.path}: {row['id']}"
                 wanted = f"{row['id']}.{settings.audio}"
                 paths = {column.field("path")[index].as_py() for column in audio.values()}
-                if facts != _facts(row) or paths != {wanted}:
+                if facts != _table.facts(row) or paths != {wanted}:
                     faults.append(f"{place} does not say what its row says")
                 for name, clip in _clips_of(row).items():
                     data = audio[name].field("bytes")[index].as_buffer()

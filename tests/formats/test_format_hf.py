@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.formats import hf_parquet
+from tasks.formats import _table
 from tests.helpers import published
 from tests.helpers.published import Row
 
@@ -81,15 +81,15 @@ def test_audio_is_decoded_by_datasets(home: Path, datasets: ModuleType) -> None:
 
 
 def test_row_groups_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hf_parquet, "GROUP_ROWS", 2)
-    monkeypatch.setattr(hf_parquet, "GROUP_BYTES", 2 * 3000)  # no two clips are as short
+    monkeypatch.setattr(_table, "GROUP_ROWS", 2)
+    monkeypatch.setattr(_table, "GROUP_BYTES", 2 * 3000)  # no two clips are as short
     rows = [*TRAIN[0], *TRAIN[1], published.row(60), published.row(7), published.row(8)]
     published.publish(tmp_path, "hf_parquet", [rows])
     with pq.ParquetFile(tmp_path / "hf_parquet/train/000000000.parquet") as file:
         counts = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
     assert sum(counts) == len(rows)
     assert counts == [1, 1, 1, 1, 1, 1, 1, 1, 1]
-    monkeypatch.setattr(hf_parquet, "GROUP_BYTES", 1 << 20)
+    monkeypatch.setattr(_table, "GROUP_BYTES", 1 << 20)
     published.publish(tmp_path, "hf_parquet", [rows])
     with pq.ParquetFile(tmp_path / "hf_parquet/train/000000000.parquet") as file:
         counts = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]

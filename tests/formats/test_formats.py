@@ -235,6 +235,9 @@ def test_any_flip_after_the_write_is_found_in_a_tar(
     [("emilia", {"audio": "mp3"}, ".mp3"), ("hf_parquet", {}, ".parquet"),
      ("hf_parquet", {"audio": "flac"}, ".parquet"), ("lhotse_shar", {}, ".gz"),
      ("metadata_csv", {"audio": "flac", "profile": "f5"}, ".flac"),
+     ("mds", {}, ".mds"), ("mds", {"audio": "flac"}, ".mds"), ("litdata", {}, ".bin"),
+     ("litdata", {"audio": "opus"}, ".bin"), ("lance", {}, ".lance"),
+     ("lance", {"audio": "flac"}, ".lance"),
      ("chat_jsonl", {"audio": "flac"}, ".flac")],
 )  # fmt: skip
 def test_what_a_library_encodes_is_compared_with_what_was_written(

@@ -29,6 +29,9 @@ USES: list[dict[str, Any]] = [
     {"use": "lhotse_shar"},
     {"use": "lhotse_shar", "index": True},
     {"use": "hf_parquet"},
+    {"use": "mds"},
+    {"use": "litdata"},
+    {"use": "lance"},
     {"use": "metadata_csv", "profile": "hf_audiofolder"},
     {"use": "metadata_csv", "profile": "piper"},
 ]

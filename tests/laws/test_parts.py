@@ -26,7 +26,7 @@ FEW = {"table_rows": 2, "tar_hours": 2.0 / 3600, "max_removed_fraction": 1.0}
 TABLES = ("utterances.parquet", "ledger.parquet")
 EVERY = [
     "wenet", "webdataset", "lhotse_shar", "nemo", "kaldi", "emilia", "hf_parquet", "wenet_raw",
-    "metadata_csv", "chat_jsonl",
+    "metadata_csv", "chat_jsonl", "mds", "litdata", "lance",
 ]  # fmt: skip
 
 

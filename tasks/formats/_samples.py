@@ -1,0 +1,137 @@
+"""Files of samples with their places in front, as MDS and LitData have them: any clip in one read.
+
+A file, all numbers unsigned 32-bit, little-endian:
+
+    number of samples | where each begins, and the last one ends | a header | samples
+
+A sample is the sizes of its FIELDS, then their bytes. `facts` is a JSON object: where the clip
+comes from, who speaks, and its measures.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import audio
+from tasks.base.arrays import Int64s
+from tasks.base.errors import ConfigError
+from tasks.base.schema import AnyRow, ClipRow
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _measures
+from tasks.storage.atomic import HashedFile
+
+FIELDS = ("audio", "facts", "id", "text")
+_FACTS = (
+    *("source_id", "dataset", "split", "recording", "start", "end"),
+    *("num_samples", "sample_rate", "text_source", "language", "speaker"),
+)
+COLUMNS = ("id", "text", *_FACTS, "sha256", *_measures.NAMES)
+#: Bytes of samples in a file: places have 32 bits, and a lossy clip may be larger than its samples.
+LARGEST = 1 << 30
+_NUMBER = np.dtype("<u4")
+
+
+def refuse_too_large(use: str, rows: pa.Table) -> None:
+    """ConfigError if a group does not fit into one file."""
+    if 2 * (pc.sum(rows["num_samples"]).as_py() or 0) > LARGEST:
+        raise ConfigError(
+            f"formats.{use}: the clips of a group are more than the 1 GiB of samples that one file "
+            "holds; lower package.tar_hours"
+        )
+
+
+def write(
+    shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, encoding: _clips.Encoding,
+    header: bytes = b"",
+) -> None:  # fmt: skip
+    """Write the one file of a shard. Clips that are encoded lie in memory until their sizes are
+    known; WAV follows from the rows."""
+    encoded = [b""] * len(rows)
+    if encoding.suffix == "wav":
+        lengths = [len(_wav_header(row)) + 2 * row["num_samples"] for row in rows]
+    else:
+        encoded = [_encoded(row, pcm, encoding) for row in rows]
+        lengths = [len(data) for data in encoded]
+    told = [_told(row) for row in rows]
+    sizes = [[length, *map(len, said)] for length, said in zip(lengths, told, strict=True)]
+    with out.create(shard.path) as raw:
+        file = HashedFile(raw)
+        file.write(_front(sizes, header))
+        for row, data, size, said in zip(rows, encoded, sizes, told, strict=True):
+            file.write(np.array(size, _NUMBER).tobytes())
+            clip = (data,) if data else _clips.parts(pcm(row), row["sample_rate"], encoding)
+            for part in (*clip, *said):
+                file.write(part)
+    out.hashes[shard.path] = (file.sha.hexdigest(), file.size)
+
+
+def _wav_header(row: ClipRow) -> bytes:
+    return audio.wav_header(row["num_samples"], row["sample_rate"])
+
+
+def _encoded(row: ClipRow, pcm: ReadPcm, encoding: _clips.Encoding) -> bytes:
+    return b"".join(_clips.parts(pcm(row), row["sample_rate"], encoding))
+
+
+def _told(row: ClipRow) -> tuple[bytes, ...]:
+    """All fields but the audio."""
+    columns: AnyRow = row
+    facts = {name: columns[name] for name in _FACTS}
+    facts["seconds"] = _clips.duration(row["num_samples"], row["sample_rate"])
+    said = json.dumps({**facts, **_measures.of(columns)}, ensure_ascii=False, allow_nan=False)
+    return said.encode(), row["id"].encode(), row["text"].encode()
+
+
+def _front(sizes: Sequence[Sequence[int]], header: bytes) -> bytes:
+    """What stands before the samples."""
+    first = _NUMBER.itemsize * (len(sizes) + 2) + len(header)
+    per_sample = [_NUMBER.itemsize * len(FIELDS) + sum(size) for size in sizes]
+    places = np.cumsum([first, *per_sample])
+    return np.array([len(sizes), *places], _NUMBER).tobytes() + header
+
+
+def check(
+    shard: OutputShard, rows: Rows, out: Output, encoding: _clips.Encoding, header: bytes = b""
+) -> list[str]:
+    """Places, header, order, all fields and the decoded PCM.
+
+    Every byte of a file of WAV is compared with the rows; encoded audio with the recorded digest.
+    """
+    faults: list[str] = []
+    sizes: list[Int64s] = []
+    with (out.home / shard.path).open("rb") as file:
+        front = file.read(_NUMBER.itemsize * (len(rows) + 2) + len(header))
+        for row in rows:
+            size = _numbers(file, len(FIELDS))
+            data, *said = (file.read(length) for length in size)
+            place = f"{shard.path}: {row['id']}"
+            faults += _clips.faults(row, place, data, encoding)
+            if tuple(said) != _told(row):
+                faults.append(f"{place} does not say what its row says")
+            sizes.append(size)
+            if faults:
+                return faults
+        if file.read(1):
+            faults.append(f"{shard.path} goes on after its last clip")
+    if front != _front([size.tolist() for size in sizes], header):
+        faults.append(f"{shard.path} does not say where its clips are")
+    return faults if encoding.suffix == "wav" else faults + out.changed(shard.path)
+
+
+def _numbers(file: BinaryIO, count: int) -> Int64s:
+    """ValueError at the end of the file."""
+    data = file.read(_NUMBER.itemsize * count)
+    return np.frombuffer(data, _NUMBER, count).astype(np.int64)
+
+
+def folders(shards: Sequence[OutputShard]) -> dict[str, list[OutputShard]]:
+    """The shards of each folder, in order."""
+    members: dict[str, list[OutputShard]] = {}
+    for shard in shards:
+        members.setdefault(shard.path.rpartition("/")[0], []).append(shard)
+    return members

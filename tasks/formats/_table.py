@@ -1,0 +1,49 @@
+"""Formats that are tables: the columns beside the audio, and the rows that are written at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+import pyarrow as pa
+
+from tasks.base.schema import AnyRow, ClipRow
+from tasks.formats import Rows, _clips, _measures
+
+#: Columns that are taken from the row as they are.
+SPOKEN = ("text", "language", "speaker")
+ORIGIN = ("dataset", "source_id", "recording", "start", "end", "text_source")
+TOLD = ("id", *SPOKEN, *ORIGIN)
+COLUMNS = (*TOLD, *_clips.COLUMNS, *_measures.NAMES)
+
+GROUP_ROWS = 100
+GROUP_BYTES = 32 << 20  # of audio; a group has one row at least
+
+
+def kinds(columns: Collection[str], clips: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
+    """Columns of a table and their types, from those of the rows and those of the audio."""
+    taken = [name for name in _measures.NAMES if name in columns]
+    found = {"id": pa.string(), **clips, **dict.fromkeys(SPOKEN, pa.string())}
+    found["duration"] = pa.float64()
+    return found | {name: _measures.type_of(name) for name in (*ORIGIN, *taken)}
+
+
+def facts(row: ClipRow) -> AnyRow:
+    """All columns of a row but those of audio; `duration` in s."""
+    columns: AnyRow = row
+    return {
+        **{name: columns[name] for name in TOLD},
+        "duration": _clips.duration(row["num_samples"], row["sample_rate"]),
+        **_measures.of(columns),
+    }
+
+
+def groups(rows: Rows) -> Iterator[Rows]:
+    """Rows of each row group."""
+    first, size = 0, 0
+    for index, row in enumerate(rows):
+        add = 2 * row["num_samples"]
+        if index > first and (size + add > GROUP_BYTES or index - first == GROUP_ROWS):
+            yield rows[first:index]
+            first, size = index, 0
+        size += add
+    yield rows[first:]

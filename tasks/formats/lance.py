@@ -1,0 +1,182 @@
+"""Lance: a table a split whose rows, clips among them, are read in any order.
+
+lance/<split>/data/000000000.lance      a row a clip; `audio` holds the bytes of a file
+lance/<split>/_versions/…614.manifest   version 1 of the table: its columns and its files
+
+`lance.dataset("lance/train").take([7, 3])` reads it. The library would name files and versions by
+random numbers and stamp them with the time; here, names count, and the manifest is the library's
+own without the time and the transaction that it came from.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Collection, Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from tasks.base.errors import ConfigError
+from tasks.base.schema import UTTERANCES_FILE
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _samples, _table
+from tasks.storage import hashed, tables, write_atomic
+
+VERSION = 1
+COLUMNS = _table.COLUMNS
+proves_samples, rates = _clips.proves_samples, _clips.rates
+SIZED = True  # the manifest tells how long each file is
+LISTS = (".manifest",)
+ENGINES = {"lance": "LanceDataset", "lance.file": "LanceFileWriter"}
+Settings = _clips.EncodedSettings
+
+#: Of the files: fixed, because a version links files that other releases of the library wrote.
+MAJOR, MINOR = 2, 1
+MANIFEST = f"_versions/{2**64 - 2}.manifest"  # of version 1: newer ones sort before it
+#: Fields of the message `Manifest` that say when it was made and by which transaction.
+TIMESTAMP, TRANSACTION = 7, 12
+READ_ROWS = 100
+
+
+def check_weights(settings: Settings) -> None:
+    """ConfigError if the library is missing."""
+    if find_spec("lance") is None:
+        raise ConfigError("formats.lance needs pylance: pip install 'uttermill[lance]'")
+
+
+def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
+    return [f"lance/{split}/data/{number:09d}.lance"]
+
+
+def _schema(columns: Collection[str]) -> pa.Schema:
+    return pa.schema([*_table.kinds(columns, {"audio": pa.large_binary()}).items()])
+
+
+def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
+    from lance.file import LanceFileWriter
+
+    path, schema = out.home / shard.path, _schema(rows[0].keys())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with LanceFileWriter(str(path), schema, version=f"{MAJOR}.{MINOR}") as file:
+        for group in _table.groups(rows):
+            entries = []
+            for row in group:
+                clip = _clips.parts(pcm(row), row["sample_rate"], settings.encoding)
+                entries.append({**_table.facts(row), "audio": b"".join(clip)})
+            file.write_batch(pa.RecordBatch.from_pylist(entries, schema=schema))
+    out.hashes[shard.path] = hashed(path)
+
+
+def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
+    """Schema, order, all values and the decoded PCM."""
+    from lance.file import LanceFileReader
+
+    if faults := out.changed(shard.path):
+        return faults
+    file, read = LanceFileReader(str(out.home / shard.path)), 0
+    for batch in file.read_all(batch_size=READ_ROWS).to_batches():
+        if not batch.schema.equals(_schema(rows[0].keys())):
+            return [f"{shard.path} has other columns or types than it should"]
+        audio = batch["audio"]
+        for index, facts in enumerate(batch.drop_columns(["audio"]).to_pylist()):
+            if read == len(rows):
+                return [*faults, f"{shard.path} goes on after its last clip"]
+            row = rows[read]
+            read += 1
+            place = f"{shard.path}: {row['id']}"
+            if facts != _table.facts(row):
+                faults.append(f"{place} does not say what its row says")
+            data = memoryview(audio[index].as_buffer()).cast("B")
+            faults += _clips.faults(row, place, data, settings.encoding)
+    if read != len(rows):
+        faults.append(f"{shard.path} has {read} rows, not {len(rows)}")
+    return faults
+
+
+def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
+    """The manifest of each split."""
+    schema = _schema(tables.schema(home / UTTERANCES_FILE).names)
+    for folder, members in _samples.folders(shards).items():
+        fragments = [
+            _fragment(shard, number, len(schema), (home / shard.path).stat().st_size)
+            for number, shard in enumerate(members)
+        ]
+        target = home / Path(folder).parent / MANIFEST
+        target.parent.mkdir(exist_ok=True)
+        write_atomic(target, _manifest(schema, fragments))
+
+
+def _fragment(shard: OutputShard, number: int, columns: int, size: int) -> str:
+    """A file of the table, as the library's JSON."""
+    file = {
+        "path": Path(shard.path).name,
+        "fields": [*range(columns)],
+        "column_indices": [*range(columns)],
+        "file_major_version": MAJOR,
+        "file_minor_version": MINOR,
+        "file_size_bytes": size,
+        "base_id": None,
+    }
+    of_rows = {"physical_rows": shard.clips, "deletion_file": None, "row_id_meta": None}
+    return json.dumps({"id": number, "files": [file], **of_rows})
+
+
+def _manifest(schema: pa.Schema, fragments: Sequence[str]) -> bytes:
+    """The library's manifest of a table of these files, without clock and chance.
+
+    It ends with the place of the message (64 bits), versions of the layout and `LANC`; the message
+    follows its length (32 bits), and what the library puts before that is about the transaction.
+    """
+    from lance import LanceDataset, LanceOperation
+    from lance.fragment import FragmentMetadata
+
+    parts = [FragmentMetadata.from_json(fragment) for fragment in fragments]
+    with tempfile.TemporaryDirectory(prefix="uttermill-lance-") as folder:
+        LanceDataset.commit(folder, LanceOperation.Overwrite(schema, parts))
+        data = (Path(folder) / MANIFEST).read_bytes()
+    place = int.from_bytes(data[-16:-8], "little")
+    size = int.from_bytes(data[place : place + 4], "little")
+    message = data[place + 4 : place + 4 + size]
+    kept = b"".join(f.data for f in _fields(message) if f.number not in (TIMESTAMP, TRANSACTION))
+    return len(kept).to_bytes(4, "little") + kept + bytes(8) + data[-8:]
+
+
+class _Field(NamedTuple):
+    number: int
+    data: bytes  # with its tag
+
+
+def _fields(message: bytes) -> Iterator[_Field]:
+    """The fields of an encoded protobuf message, in order."""
+    start = 0
+    while start < len(message):
+        tag, end = _varint(message, start)
+        match tag & 7:
+            case 0:
+                _, end = _varint(message, end)
+            case 1:
+                end += 8
+            case 2:
+                size, end = _varint(message, end)
+                end += size
+            case _:
+                end += 4
+        yield _Field(tag >> 3, message[start:end])
+        start = end
+
+
+def _varint(message: bytes, start: int) -> tuple[int, int]:
+    """A number, and where it ends."""
+    value = shift = 0
+    while True:
+        byte = message[start]
+        start, value, shift = start + 1, value | (byte & 127) << shift, shift + 7
+        if byte < 128:
+            return value, start
+
+
+def listing(home: Path, split: str, head: str) -> list[str]:
+    """The folder of each split, which `lance.dataset` takes."""
+    return _lists.folders("lance", MANIFEST, home, split, head)

@@ -1,0 +1,82 @@
+"""LitData: chunks of clips that are read in any order, and an index a split.
+
+litdata/<split>/chunk-0-0.bin      samples of `audio` (bytes), `facts` (JSON text), `id`, `text`
+litdata/<split>/index.json         the chunks of the split
+
+`litdata.StreamingDataset("litdata/train")` reads the folder. Nothing here needs the library, which
+imports PyTorch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _samples
+from tasks.storage import write_atomic
+
+VERSION = 1
+COLUMNS = _samples.COLUMNS
+proves_samples, rates = _clips.proves_samples, _clips.rates
+SIZED = True  # `finish` tells how long each chunk is
+LISTS = ("/index.json",)
+Settings = _clips.EncodedSettings
+_LEAF = {"type": None, "context": None, "children_spec": []}
+#: A dictionary, as the library describes trees of values.
+_TREE = {
+    "type": "builtins.dict",
+    "context": json.dumps(_samples.FIELDS),
+    "children_spec": [_LEAF] * len(_samples.FIELDS),
+}
+_CONFIG = {
+    "chunk_bytes": None,
+    "compression": None,
+    "data_format": ["bytes", "str", "str", "str"],
+    "data_spec": json.dumps([1, _TREE]),
+    "encryption": None,
+    "item_loader": "PyTreeLoader",
+}
+
+
+def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
+    """ConfigError if a group does not fit into a chunk."""
+    _samples.refuse_too_large("litdata", rows)
+    return [f"litdata/{split}/chunk-0-{number}.bin"]
+
+
+def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
+    _samples.write(shard, rows, pcm, out, settings.encoding)
+
+
+def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
+    return _samples.check(shard, rows, out, settings.encoding)
+
+
+def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
+    """`index.json` of each split. Copies of a remote folder are kept by `updated_at`, which has no
+    clock here: it follows from the chunks."""
+    for folder, members in _samples.folders(shards).items():
+        chunks = [
+            {
+                "chunk_bytes": (home / shard.path).stat().st_size,
+                "chunk_size": shard.clips,
+                "dim": None,
+                "filename": Path(shard.path).name,
+            }
+            for shard in members
+        ]
+        index = {
+            "chunks": chunks,
+            "config": {**_CONFIG, "chunk_size": max(shard.clips for shard in members)},
+            "updated_at": hashlib.sha256(json.dumps(chunks).encode()).hexdigest()[:16],
+        }
+        write_atomic(home / folder / "index.json", json.dumps(index, sort_keys=True).encode())
+
+
+def listing(home: Path, split: str, head: str) -> list[str]:
+    """The folder of each split, which `StreamingDataset` takes."""
+    return _lists.folders("litdata", "index.json", home, split, head)

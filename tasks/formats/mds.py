@@ -1,0 +1,77 @@
+"""MDS, for mosaicml-streaming: files of clips that are read in any order, and an index a split.
+
+mds/<split>/shard.000000000.mds    samples of `audio` (bytes), `facts` (JSON), `id`, `text`
+mds/<split>/index.json             the shards of the split
+
+`streaming.StreamingDataset(local="mds/train", …)` reads the folder, or copies it as it goes along
+from wherever `remote` says. Nothing here needs the library, which imports PyTorch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from tasks.base.json_types import JsonObject
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _samples
+from tasks.storage import write_atomic
+
+VERSION = 1
+COLUMNS = _samples.COLUMNS
+proves_samples, rates = _clips.proves_samples, _clips.rates
+SIZED = True  # `finish` tells how long each shard is
+LISTS = ("/index.json",)
+Settings = _clips.EncodedSettings
+_LAYOUT: JsonObject = {
+    "column_encodings": ["bytes", "json", "str", "str"],
+    "column_names": [*_samples.FIELDS],
+    "column_sizes": [None] * len(_samples.FIELDS),
+    "compression": None,
+    "format": "mds",
+    "hashes": [],
+    "size_limit": None,
+    "version": 2,
+}
+_HEADER = json.dumps(_LAYOUT, sort_keys=True).encode()
+
+
+def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
+    """ConfigError if a group does not fit into a shard."""
+    _samples.refuse_too_large("mds", rows)
+    return [f"mds/{split}/shard.{number:09d}.mds"]
+
+
+def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
+    _samples.write(shard, rows, pcm, out, settings.encoding, _HEADER)
+
+
+def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
+    return _samples.check(shard, rows, out, settings.encoding, _HEADER)
+
+
+def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
+    """`index.json` of each split."""
+    for folder, members in _samples.folders(shards).items():
+        entries = [
+            {
+                **_LAYOUT,
+                "raw_data": {
+                    "basename": Path(shard.path).name,
+                    "bytes": (home / shard.path).stat().st_size,
+                    "hashes": {},
+                },
+                "samples": shard.clips,
+                "zip_data": None,
+            }
+            for shard in members
+        ]
+        index = json.dumps({"shards": entries, "version": 2}, sort_keys=True)
+        write_atomic(home / folder / "index.json", index.encode())
+
+
+def listing(home: Path, split: str, head: str) -> list[str]:
+    """The folder of each split, which `StreamingDataset` takes."""
+    return _lists.folders("mds", "index.json", home, split, head)

@@ -7,6 +7,8 @@
     croissant     MLCommons' mlcroissant, which validates croissant.json and reads its rows
     coqui, ljspeech, f5, piper, hf_audiofolder, ms_swift, llama_factory
                   the loading code of the trainers that `metadata_csv` and `chat_jsonl` are for
+    mds, litdata, lance
+                  the libraries of the formats of these names, backwards through the clips
     wenet         WeNet's own `Dataset`, from a checkout: --wenet FOLDER
 
 Each gets an environment with the packages that pip finds, which may be gigabytes (they bring
@@ -63,7 +65,20 @@ TRAINERS = {
     "hf_audiofolder": ["datasets", "datasets", "torch==2.13.0", "torchcodec"],
     "ms_swift": ["ms-swift", "numpy"],
     "llama_factory": ["llamafactory", "numpy"],
+    "mds": [
+        "mosaicml-streaming",
+        *("torch==2.13.0", "numpy", "tqdm", "xxhash", "Brotli", "python-snappy", "zstd", "Pillow"),
+        *("boto3", "requests", "catalogue"),
+    ],
+    "litdata": [
+        "litdata",
+        *("torch==2.13.0", "numpy", "lightning-utilities", "filelock", "boto3", "requests"),
+        *("tifffile", "obstore"),
+    ],
+    "lance": ["pylance", "pyarrow", "lance-namespace"],
 }
+#: Formats that have one reader and no profiles.
+OF_ONE_READER = ("mds", "litdata", "lance")
 NAMES = [*PACKAGES, *TRAINERS]
 FORMATS = (
     "wenet", "nemo", "speechbrain", {"use": "webdataset", "energon": True},
@@ -85,8 +100,11 @@ def made(home: Path, out: str, formats: Sequence[object]) -> Path:
 
 def made_for(trainer: str, home: Path) -> list[str]:
     """What `trainers.py` is called with: name, version, and the list of its clips."""
-    use = "chat_jsonl" if trainer in ("ms_swift", "llama_factory") else "metadata_csv"
-    version = made(home, trainer, [{"use": use, "profile": trainer}])
+    if trainer in OF_ONE_READER:
+        version = made(home, trainer, [trainer])
+    else:
+        use = "chat_jsonl" if trainer in ("ms_swift", "llama_factory") else "metadata_csv"
+        version = made(home, trainer, [{"use": use, "profile": trainer}])
     list_ = home / f"{trainer}.list"
     list_.write_text("\n".join(queries.data_list(version, None)["paths"]) + "\n", "utf-8")
     return [trainer, str(version), str(list_)]

@@ -1,4 +1,5 @@
-"""`trainers.py NAME VERSION LIST`: a trainer's own code reads `metadata_csv` or `chat_jsonl`.
+"""`trainers.py NAME VERSION LIST`: the code that trainers read `metadata_csv`, `chat_jsonl`, `mds`,
+`litdata` or `lance` with.
 
 LIST is what `uttermill list` prints. Only the trainer's own package is installed: what it imports
 beside that (models, PyTorch) takes no part in reading a list, and gets a stand-in here.
@@ -10,6 +11,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import io
 import json
 import sys
 from collections.abc import Iterator
@@ -19,7 +21,7 @@ from typing import Any
 
 import soundfile
 
-Told = Iterator[tuple[str, str]]  # path, text
+Told = Iterator[tuple[str | io.BytesIO, str]]  # path or content of a file, text
 
 
 class Anything:
@@ -172,6 +174,38 @@ def ms_swift(version: Path, list_: Path) -> Told:
         [path] = found["audios"]
         assert found["messages"][0]["content"].count("<audio>") == 1
         yield path, found["messages"][1]["content"]
+
+
+def mds(version: Path, list_: Path) -> Told:
+    absent = ("transformers", "torchvision", "streaming.multimodal",
+              "streaming.text", "streaming.vision")  # fmt: skip
+    sys.meta_path.insert(0, Finder(absent))
+    from streaming import StreamingDataset
+
+    dataset = StreamingDataset(local=str(version / "mds"), split="train", batch_size=1)
+    for number in reversed(range(len(dataset))):
+        sample = dataset[number]
+        assert sample["facts"]["split"] == "train"
+        yield io.BytesIO(sample["audio"]), sample["text"]
+
+
+def litdata(version: Path, list_: Path) -> Told:
+    from litdata import StreamingDataset
+
+    dataset = StreamingDataset(str(version / "litdata/train"))
+    for number in reversed(range(len(dataset))):
+        sample = dataset[number]
+        assert json.loads(sample["facts"])["split"] == "train"
+        yield io.BytesIO(sample["audio"]), sample["text"]
+
+
+def lance(version: Path, list_: Path) -> Told:
+    from lance import dataset
+
+    table = dataset(str(version / "lance/train"))
+    for number in reversed(range(table.count_rows())):
+        [row] = table.take([number]).to_pylist()
+        yield io.BytesIO(row["audio"]), row["text"]
 
 
 def fail(text: str, *args: object) -> None:

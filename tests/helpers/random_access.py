@@ -1,0 +1,69 @@
+"""Strict readers of `mds` and `litdata` by the libraries' pages, and of `lance` by its library."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+FIELDS = ["audio", "facts", "id", "text"]
+
+
+def mds(folder: Path) -> Iterator[dict[str, Any]]:
+    index = json.loads((folder / "index.json").read_text("utf-8"))
+    assert index["version"] == 2
+    for shard in index["shards"]:
+        raw, samples, count = shard.pop("raw_data"), shard.pop("samples"), shard.pop("zip_data")
+        assert count is None
+        data = (folder / raw["basename"]).read_bytes()
+        assert len(data) == raw["bytes"]
+        header = json.dumps(shard, sort_keys=True).encode()
+        assert shard["column_names"] == FIELDS
+        assert shard["column_encodings"] == ["bytes", "json", "str", "str"]
+        for sample in _samples(data, samples, header):
+            yield _told(sample)
+
+
+def litdata(folder: Path) -> Iterator[dict[str, Any]]:
+    index = json.loads((folder / "index.json").read_text("utf-8"))
+    assert index["config"]["data_format"] == ["bytes", "str", "str", "str"]
+    version, tree = json.loads(index["config"]["data_spec"])
+    assert (version, json.loads(tree["context"])) == (1, FIELDS)
+    for chunk in index["chunks"]:
+        data = (folder / chunk["filename"]).read_bytes()
+        assert len(data) == chunk["chunk_bytes"]
+        assert chunk["chunk_size"] <= index["config"]["chunk_size"]
+        for sample in _samples(data, chunk["chunk_size"], b""):
+            yield _told(sample)
+
+
+def _samples(data: bytes, count: int, header: bytes) -> Iterator[bytes]:
+    number, *places = struct.unpack_from(f"<{count + 2}I", data)
+    assert number == count
+    begin = 4 * (count + 2)
+    assert data[begin : begin + len(header)] == header
+    assert (places[0], places[-1]) == (begin + len(header), len(data))
+    for low, high in zip(places[:-1], places[1:], strict=True):
+        yield data[low:high]
+
+
+def _told(sample: bytes) -> dict[str, Any]:
+    sizes, place, fields = struct.unpack_from("<4I", sample), 16, dict[str, Any]()
+    for name, size in zip(FIELDS, sizes, strict=True):
+        fields[name], place = sample[place : place + size], place + size
+    assert place == len(sample)
+    facts = json.loads(fields.pop("facts"))
+    return {**facts, "audio": fields["audio"], **{n: fields[n].decode() for n in ("id", "text")}}
+
+
+def lance(folder: Path) -> Iterator[dict[str, Any]]:
+    import lance as library
+
+    table = library.dataset(str(folder))
+    for number in range(table.count_rows()):
+        yield from table.take([number]).to_pylist()
+
+
+READERS = {"mds": mds, "litdata": litdata, "lance": lance}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         OPUS_PACKET,
         OPUS_RATES,
         decode_int16,
+        encodes,
         write_flac_bytes,
         write_mp3_bytes,
         write_opus_bytes,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 _DECODING = {"Stream", "open_stream", "picked", "probe", "read_mix", "read_span"}
 _ENCODING = {
-    *("MP3_LEAST", "MP3_RATES", "OPUS_PACKET", "OPUS_RATES", "decode_int16"),
+    *("MP3_LEAST", "MP3_RATES", "OPUS_PACKET", "OPUS_RATES", "decode_int16", "encodes"),
     *("write_flac_bytes", "write_mp3_bytes", "write_opus_bytes", "write_small_mp3_bytes"),
 }
 

@@ -27,6 +27,13 @@ OPUS_PACKET = 20_000  # µs
 OPUS_PAGE = 1_000_000  # µs
 
 
+def encodes(suffix: str) -> bool:
+    """Whether the libraries of this machine make files of this kind: flac, opus or mp3."""
+    if suffix == "opus":
+        return "libopus" in av.codecs_available
+    return suffix.upper() in sf.available_formats()
+
+
 def write_flac_bytes(pcm: Int16s, rate: int) -> bytes:
     """Mono int16 as 16-bit FLAC, which decodes to the same samples."""
     memory = io.BytesIO()

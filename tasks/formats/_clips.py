@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import model_validator
 
 from tasks import audio
-from tasks.base.errors import ItemError
+from tasks.base.errors import ConfigError, ItemError
 from tasks.base.schema import ClipRow
 from tasks.settings import StageSettings, Threshold
 from tasks.shard_store.blobs import Pcm
@@ -85,6 +85,16 @@ def rates(settings: EncodedSettings) -> Collection[int] | None:
             return audio.MP3_RATES
         case _:
             return None
+
+
+def check_weights(settings: StageSettings) -> None:
+    """ConfigError if no library of this machine encodes what a format's setting `audio` asks."""
+    suffix = getattr(settings, "audio", "wav")
+    if suffix != "wav" and not audio.encodes(suffix):
+        raise ConfigError(
+            f"this machine has no encoder for {suffix}: install the wheels of PyAV and soundfile "
+            "(pip install --force-reinstall av soundfile), or set the format's audio to wav"
+        )
 
 
 def parts(pcm: Pcm, rate: int, encoding: Encoding) -> tuple[bytes | memoryview, ...]:

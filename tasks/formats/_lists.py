@@ -50,7 +50,9 @@ def prefixed(use: str, home: Path, split: str, head: str) -> list[str]:
 def folders(use: str, mark: str, home: Path, split: str, head: str) -> list[str]:
     """`listing` of a format whose reader takes a folder: that of each split, which has a file
     `mark`."""
-    marks = (path.relative_to(home).as_posix() for path in sorted(home.glob(f"{use}/{split}/{mark}")))
+    marks = (
+        path.relative_to(home).as_posix() for path in sorted(home.glob(f"{use}/{split}/{mark}"))
+    )
     return [under(head, path.removesuffix(f"/{mark}")) for path in marks]
 
 

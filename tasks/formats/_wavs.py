@@ -1,4 +1,4 @@
-"""Formats of one file a clip, in a folder a group, named by the clip's id."""
+"""Formats of one file a clip, in a folder a group (more where it is large), named by the clip's id."""
 
 from __future__ import annotations
 
@@ -9,11 +9,19 @@ from tasks.settings import StageSettings
 
 WAV = _clips.Encoding("wav")
 COLUMNS = ("id", *_clips.COLUMNS)  # the texts are in the lists only
+FOLDER_CLIPS = 65_000  # FAT32 and exFAT hold a few more
 
 
 def files(use: str, split: str, number: int, rows: pa.Table, suffix: str = "wav") -> list[str]:
     home = f"{use}/{split}/wav/{number:09d}"
-    return [f"{home}/{key}.{suffix}" for key in rows["id"].to_pylist()]
+    keys = enumerate(rows["id"].to_pylist())
+    return [f"{home}{_beyond(index)}/{key}.{suffix}" for index, key in keys]
+
+
+def _beyond(index: int) -> str:
+    """What a folder's name ends with: a group's first clips lie in the one of its number."""
+    folder = index // FOLDER_CLIPS
+    return f"-{folder:03d}" if folder else ""
 
 
 def write(

@@ -129,6 +129,7 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return _wavs.files("chat_jsonl", split, number, rows, settings.audio)
 
 
+check_weights = _clips.check_weights
 write, check = _wavs.write_encoded, _wavs.check_encoded
 
 

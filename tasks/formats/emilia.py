@@ -51,6 +51,7 @@ VERSION = 1
 LISTS = (".json",)
 ORDER = ("split", "recording", "start", "end", "id")
 COLUMNS = (*ORDER, "place", *_clips.COLUMNS)  # the rest is in the lists only
+check_weights = _clips.check_weights
 DNSMOS = {"original": "dnsmos_ovrl", "enhanced": enhanced.after("dnsmos_ovrl")}
 LISTED = (*ORDER, "text", "speaker", "language", *DNSMOS.values(), _measures.AUDIO_IS)
 SPEAKER = "SPEAKER_00"

@@ -30,7 +30,7 @@ COLUMNS = (*_table.TOLD, *_clips.COLUMNS, "sha256_enhanced", *_measures.NAMES)
 AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 REPEATED = ["language", "speaker", "dataset", "recording", "text_source"]
 _NAMES = {pa.string(): "string", pa.int64(): "int64", pa.float64(): "float64"}
-proves_samples, rates = _clips.proves_samples, _clips.rates
+check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
 HOLDS_BOTH = True
 Settings = _clips.EncodedSettings
 

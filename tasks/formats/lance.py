@@ -41,7 +41,8 @@ READ_ROWS = 100
 
 
 def check_weights(settings: Settings) -> None:
-    """ConfigError if the library is missing."""
+    """ConfigError if the library or an encoder is missing."""
+    _clips.check_weights(settings)
     if find_spec("lance") is None:
         raise ConfigError("formats.lance needs pylance: pip install 'uttermill[lance]'")
 

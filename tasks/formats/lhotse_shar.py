@@ -33,7 +33,7 @@ COLUMNS = (
     *("id", "text", "language", "speaker", *_clips.COLUMNS),
     *("dataset", "source_id", "recording", "start", "end", "text_source", *_measures.NAMES),
 )
-proves_samples, rates = _clips.proves_samples, _clips.rates
+check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
 
 
 class Settings(_clips.EncodedSettings):

@@ -16,16 +16,17 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from tasks.base.json_types import JsonObject
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _samples
 from tasks.storage import write_atomic
 
 VERSION = 1
 COLUMNS = _samples.COLUMNS
-proves_samples, rates = _clips.proves_samples, _clips.rates
+check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
 SIZED = True  # `finish` tells how long each chunk is
 LISTS = ("/index.json",)
 Settings = _clips.EncodedSettings
-_LEAF = {"type": None, "context": None, "children_spec": []}
+_LEAF: JsonObject = {"type": None, "context": None, "children_spec": []}
 #: A dictionary, as the library describes trees of values.
 _TREE = {
     "type": "builtins.dict",

@@ -47,7 +47,7 @@ VERSION = 1
 COLUMNS = _wavs.COLUMNS
 LISTED = ("id", "dataset", "text", "speaker", "language")
 LISTS = (".csv", ".list", ".txt")
-proves_samples, rates = _clips.proves_samples, _clips.rates
+check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
 UNKNOWN = "unknown"
 #: F5-TTS' `CustomDataset` (model/dataset.py) has its bounds in the code; XTTS' `GPTArgs` counts
 #: samples at 22050 Hz; VITS' `TextAudioLoader` (data_utils.py) takes texts as the list has them.

@@ -51,6 +51,7 @@ READER = ReaderLimits(
     splits=("train",),
 )
 Settings = _clips.AudioSettings
+check_weights = _clips.check_weights
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:

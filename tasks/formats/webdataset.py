@@ -47,7 +47,7 @@ FACTS = (
     *("num_samples", "sample_rate", "text", "text_source", "language", "speaker"),
 )
 COLUMNS = (*FACTS, _measures.AUDIO_IS, "sha256", "sha256_enhanced")
-proves_samples, rates = _clips.proves_samples, _clips.rates
+check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
 HOLDS_BOTH = True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import struct
 from collections.abc import Iterator
@@ -45,7 +46,7 @@ def _samples(data: bytes, count: int, header: bytes) -> Iterator[bytes]:
     begin = 4 * (count + 2)
     assert data[begin : begin + len(header)] == header
     assert (places[0], places[-1]) == (begin + len(header), len(data))
-    for low, high in zip(places[:-1], places[1:], strict=True):
+    for low, high in itertools.pairwise(places):
         yield data[low:high]
 
 

@@ -20,7 +20,7 @@ from tests.helpers import corpus
 
 FORMATS = (
     "wenet", "wenet_raw", "webdataset", "lhotse_shar", "nemo", "kaldi", "emilia", "hf_parquet",
-    "speechbrain", "metadata_csv", "chat_jsonl",
+    "speechbrain", "metadata_csv", "chat_jsonl", "mds", "litdata", "lance",
 )  # fmt: skip
 
 LISTED = ("wenet", "wenet_raw", "metadata_csv", "chat_jsonl")
@@ -30,7 +30,7 @@ LISTED = ("wenet", "wenet_raw", "metadata_csv", "chat_jsonl")
 def version(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp(f"card-{request.param}")
     corpus.make(home / "in", 8)
-    having = ("webdataset", "lhotse_shar", "nemo", "hf_parquet")
+    having = ("webdataset", "lhotse_shar", "nemo", "hf_parquet", "mds", "litdata", "lance")
     formats = [{"use": f, **({"audio": request.param} if f in having else {})} for f in FORMATS]
     package = {"formats": formats, "splits": {"dev": 0.2}, "tar_hours": 2.0 / 3600}
     return corpus.run(corpus.job(home, package=package))[0].path
@@ -55,8 +55,9 @@ def test_python_finds_every_clip_of_train(version: Path, name: str, tmp_path: Pa
     language, code = snippet(version, name)
     assert language == "python"
     environment = {**os.environ, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    if name == "speechbrain":
-        environment["PYTHONPATH"] = os.pathsep.join([str(stand_in(tmp_path)), *sys.path])
+    if name in ("speechbrain", *NUMBERED):
+        home = numbered(tmp_path, name) if name in NUMBERED else stand_in(tmp_path)
+        environment["PYTHONPATH"] = os.pathsep.join([str(home), *sys.path])
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code], cwd=version, env=environment,
         capture_output=True, text=True,
@@ -89,6 +90,26 @@ class DynamicItemDataset(list):
 
     def set_output_keys(self, keys):
         self[:] = [{key: entry[key] for key in keys} for entry in self]
+""")
+    return home
+
+
+#: What a library that brings PyTorch along calls its class by, and the folder that it reads.
+NUMBERED = {
+    "mds": ("streaming", "def StreamingDataset(local, split, batch_size):", "local, split"),
+    "litdata": ("litdata", "def StreamingDataset(folder):", "folder"),
+}
+
+
+def numbered(home: Path, name: str) -> Path:
+    """`tests.readers` reads by the library itself; here, the strict reader of our tests."""
+    module, head, folder = NUMBERED[name]
+    (home / f"{module}.py").write_text(f"""\
+from pathlib import Path
+from tests.helpers import random_access
+
+{head}
+    return [*random_access.{name}(Path({folder}))]
 """)
     return home
 

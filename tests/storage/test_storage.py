@@ -33,7 +33,7 @@ from tests.helpers import corpus
 from tests.helpers.s3_server import BUCKET, S3
 
 FORMATS = ("wenet", "lhotse_shar", "nemo", "kaldi", "emilia", "hf_parquet", "wenet_raw",
-           "webdataset")  # fmt: skip
+           "webdataset", "mds", "litdata", "lance")  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

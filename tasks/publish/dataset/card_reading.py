@@ -146,6 +146,50 @@ for clip in clips:
     print(clip["id"], len(samples) / rate, clip["words"])
 """,
     ),
+    "mds": (
+        "python",
+        """\
+import io
+
+import soundfile
+from streaming import StreamingDataset
+
+clips = StreamingDataset(local="mds", split="{split}", batch_size=1)
+for number in range(len(clips)):  # any clip, in any order
+    clip = clips[number]
+    samples, rate = soundfile.read(io.BytesIO(clip["audio"]))
+    print(clip["id"], len(samples) / rate, clip["text"])
+""",
+    ),
+    "litdata": (
+        "python",
+        """\
+import io
+
+import soundfile
+from litdata import StreamingDataset
+
+clips = StreamingDataset("litdata/{split}")
+for number in range(len(clips)):  # any clip, in any order
+    clip = clips[number]
+    samples, rate = soundfile.read(io.BytesIO(clip["audio"]))
+    print(clip["id"], len(samples) / rate, clip["text"])
+""",
+    ),
+    "lance": (
+        "python",
+        """\
+import io
+
+import lance
+import soundfile
+
+clips = lance.dataset("lance/{split}")
+for clip in clips.to_table().to_pylist():  # or clips.take([7, 3]), for these alone
+    samples, rate = soundfile.read(io.BytesIO(clip["audio"]))
+    print(clip["id"], len(samples) / rate, clip["text"])
+""",
+    ),
     "hf_parquet": (
         "python",
         """\

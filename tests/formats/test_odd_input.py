@@ -1,0 +1,259 @@
+"""What corpora bring, in every format and profile: hostile texts and names, masses, gaps."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tarfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flows import checks
+from flows.cli import queries
+from flows.settings import PrepareSettings
+from tasks import plugins
+from tasks.base import shelves
+from tasks.base.errors import ConfigError
+from tasks.base.schema import Row
+from tasks.formats import _clips
+from tasks.formats._profiles import PROFILES
+from tasks.publish.upkeep.verify import verify
+from tasks.settings import Plugin
+from tests.formats import test_format_csv
+from tests.helpers import corpus, published, random_access
+
+TEXTS = (
+    'a|b, "quoted" ; \\ it\'s', "tab\tand\nline\r\nbreak\u2028end", "四 \U00020bb7\U0001f600",
+    "{data_root} <audio> %s $HOME", "\"", "id1\tb|c\n", " edges ", "None", "5",
+)  # fmt: skip
+SPEAKERS = (
+    'b|o\nb, "jr"', "b\to\\b", "\U00020bb7", "a/../b", "{x}", "-", "Ада 1", "None", "7"
+)  # fmt: skip
+CHAT = ("ms_swift", "llama_factory", "qwen_audio")
+CHOICES: list[dict[str, Any]] = [
+    *({"use": use} for use in shelves.names("formats")),
+    {"use": "lhotse_shar", "index": True},
+    {"use": "webdataset", "energon": True},
+    *({"use": "metadata_csv", "profile": name} for name in PROFILES if name != "ljspeech"),
+    *({"use": "chat_jsonl", "profile": name} for name in CHAT[1:]),
+]
+Told = Iterator[tuple[str, str, object]]  # id, text, speaker or None where the format has none
+
+
+def groups() -> list[list[Row]]:
+    """Two groups of train and one of dev."""
+    made = [
+        published.row(n, text=text, speaker=speaker, recording=f"d/r{n}.wav")
+        for n, (text, speaker) in enumerate(zip(TEXTS, SPEAKERS, strict=True))
+    ]
+    return [made[:4], made[4:], [published.row(20, split="dev", text=TEXTS[0], speaker="zoe")]]
+
+
+def members(home: Path, pattern: str, suffix: str) -> Iterator[tuple[str, bytes]]:
+    for path in sorted(home.glob(pattern)):
+        with tarfile.open(path) as tar:
+            for member in tar:
+                if member.name.endswith(suffix) and (file := tar.extractfile(member)):
+                    yield member.name.removesuffix(suffix), file.read()
+
+
+def lines(path: Path) -> list[str]:
+    return [line for line in path.read_text("utf-8").split("\n") if line]
+
+
+def wenet(home: Path, chosen: dict[str, Any]) -> Told:
+    for name, text in members(home, "wenet/train/*.tar", ".txt"):
+        yield name, text.decode(), None
+
+
+def wenet_raw(home: Path, chosen: dict[str, Any]) -> Told:
+    for entry in map(json.loads, lines(home / "wenet_raw/train/data.list")):
+        yield entry["key"], entry["txt"], None
+
+
+def webdataset(home: Path, chosen: dict[str, Any]) -> Told:
+    for name, data in members(home, "webdataset/train/*.tar", ".json"):
+        facts = json.loads(data)
+        assert name == facts["id"]
+        yield name, facts["text"], facts["speaker"]
+
+
+def nemo(home: Path, chosen: dict[str, Any]) -> Told:
+    for entry in map(json.loads, lines(home / "nemo/train/tarred_audio_manifest.json")):
+        yield entry["id"], entry["text"], entry["speaker"]
+
+
+def speechbrain(home: Path, chosen: dict[str, Any]) -> Told:
+    for name, entry in json.loads((home / "speechbrain/train.json").read_text("utf-8")).items():
+        yield name, entry["words"].format(data_root="x"), entry["spk_id"].format(data_root="x")
+
+
+def emilia(home: Path, chosen: dict[str, Any]) -> Told:
+    for path in home.glob("emilia/train/*/*.json"):
+        for entry in json.loads(path.read_text("utf-8")):
+            yield entry["id"], entry["text"], entry["speaker"]
+
+
+def kaldi(home: Path, chosen: dict[str, Any]) -> Told:
+    folder = home / "kaldi/train"
+    text, speaker, name = (
+        dict(line.split(" ", 1) for line in lines(folder / list_))
+        for list_ in ("text", "utt2spk", "utt2id")
+    )
+    assert [*text] == sorted(text, key=str.encode) == [*speaker]
+    for key in text:
+        yield name[key], text[key], speaker[key]
+
+
+def lhotse_shar(home: Path, chosen: dict[str, Any]) -> Told:
+    for path in sorted((home / "lhotse_shar/train").glob("cuts.*.jsonl*")):
+        if path.suffix == ".idx":
+            continue
+        data = path.read_bytes()
+        for line in (gzip.decompress(data) if path.suffix == ".gz" else data).splitlines():
+            [said] = json.loads(line)["supervisions"]
+            yield said["id"], said["text"], said["speaker"]
+
+
+def hf_parquet(home: Path, chosen: dict[str, Any]) -> Told:
+    for path in sorted(home.glob("hf_parquet/train/*.parquet")):
+        for row in pq.read_table(path, columns=["id", "text", "speaker"]).to_pylist():
+            yield row["id"], row["text"], row["speaker"]
+
+
+def metadata_csv(home: Path, chosen: dict[str, Any]) -> Told:
+    for clip in test_format_csv.READERS[chosen.get("profile", "ljspeech")](home, "train"):
+        yield clip.path.stem, clip.text, clip.speaker
+
+
+def chat_jsonl(home: Path, chosen: dict[str, Any]) -> Told:
+    for line in map(json.loads, lines(home / "chat_jsonl/train.jsonl")):
+        asked, told = line["messages"]
+        [path] = line.get("audios") or [asked["content"][0]["audio_url"]]
+        yield Path(path).stem, told["content"], None
+
+
+def by_number(home: Path, chosen: dict[str, Any]) -> Told:
+    use = chosen["use"]
+    for sample in random_access.READERS[use](home / use / "train"):
+        yield sample["id"], sample["text"], sample["speaker"]
+
+
+READERS: dict[str, Callable[[Path, dict[str, Any]], Told]] = {
+    "wenet": wenet, "wenet_raw": wenet_raw, "webdataset": webdataset, "nemo": nemo,
+    "speechbrain": speechbrain, "emilia": emilia, "kaldi": kaldi, "lhotse_shar": lhotse_shar,
+    "hf_parquet": hf_parquet, "metadata_csv": metadata_csv, "chat_jsonl": chat_jsonl,
+    **dict.fromkeys(random_access.READERS, by_number),
+}  # fmt: skip
+
+
+def as_told(text: str, chosen: dict[str, Any]) -> str:
+    """A text as the format has to give it back: its words and signs, if not its blanks."""
+    if chosen["use"] == "metadata_csv":
+        profile = chosen.get("profile", "ljspeech")
+        kept = text if profile in test_format_csv.QUOTED else text.replace("|", " ")
+        return " ".join(kept.split())
+    if chosen["use"] == "kaldi":
+        return " ".join(text.split())
+    if chosen["use"] == "chat_jsonl" and chosen.get("profile") != "qwen_audio":
+        return text.replace("<audio>", "< audio>")
+    return text
+
+
+def label(chosen: dict[str, Any]) -> str:
+    return "-".join(map(str, chosen.values()))
+
+
+@pytest.mark.parametrize("chosen", CHOICES, ids=label)
+def test_hostile_texts_and_names_come_back(tmp_path: Path, chosen: dict[str, Any]) -> None:
+    """No clip runs into another, no text is cut, and no two people become one."""
+    made = groups()
+    published.publish(tmp_path, made_for(chosen), made, **settings(chosen))
+    wanted = {row["id"]: row for group in made[:2] for row in group}
+    told = {name: (text, who) for name, text, who in READERS[chosen["use"]](tmp_path, chosen)}
+    assert told.keys() == wanted.keys()
+    lossy = chosen["use"] in ("metadata_csv", "kaldi")
+    for name, (text, _) in told.items():
+        assert (" ".join(text.split()) if lossy else text) == as_told(wanted[name]["text"], chosen)
+    people = [who for _, who in told.values()]
+    assert people == [None] * len(people) or len({*people}) == len(SPEAKERS)
+
+
+def made_for(chosen: dict[str, Any]) -> str:
+    return str(chosen["use"])
+
+
+def settings(chosen: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in chosen.items() if name != "use"}
+
+
+@pytest.mark.parametrize("chosen", CHOICES, ids=label)
+def test_a_version_may_lack_any_split(tmp_path: Path, chosen: dict[str, Any]) -> None:
+    """One recording is on one side alone, and so may all be on the side that is not `train`."""
+    published.publish(tmp_path / "dev", made_for(chosen), groups()[2:], **settings(chosen))
+    corpus.make(tmp_path / "in", 1)
+    package = {"formats": [chosen], "splits": {"dev": 0.1, "test": 0.1}}
+    version = corpus.run(corpus.job(tmp_path, package=package))[0].path
+    assert verify(version) == []
+    [split] = set(pq.read_table(version / "utterances.parquet")["split"].to_pylist())
+    others = [name for name in ("train", "dev", "test") if name != split]
+    names = corpus.content(version)
+    assert not [n for n in names if any(f"/{other}" in n for other in others)]
+    if plugins.FORMATS.load(chosen["use"]).listing:
+        for other in others:
+            with pytest.raises(ConfigError, match=f"has no split '{other}'"):
+                queries.data_list(version, None, use=chosen["use"], split=other)
+
+
+@pytest.mark.parametrize("chosen", CHOICES, ids=label)
+@pytest.mark.parametrize("number", [0, 70])
+def test_no_folder_gets_a_hundred_thousand_files(chosen: dict[str, Any], number: int) -> None:
+    count = 120_000
+    module, own = plugins.FORMATS.resolve(Plugin.model_validate(chosen))
+    made = published.row(0)
+    fields: dict[str, pa.Array] = {
+        name: pa.array([made[name]] * count) for name in {*module.COLUMNS, "recording"} & {*made}
+    }
+    fields["id"] = pa.array([f"d-{n:06d}" for n in range(count)])
+    fields["recording"] = pa.array([f"d/{n // 10}.wav" for n in range(count)])
+    fields["place"] = pa.array([n % 10 for n in range(count)])
+    fields["num_samples"] = pa.array([1600] * count)
+    files = module.files("train", number, pa.table(fields), own)
+    assert len({*files}) == len(files)
+    assert max(Counter(path.rpartition("/")[0] for path in files).values()) <= 65_000
+
+
+@pytest.mark.parametrize(
+    ("chosen", "codec"),
+    [
+        (choice, codec)
+        for choice in ({"use": use} for use in shelves.names("formats"))
+        for codec in ("flac", "opus", "mp3")
+        if codec in repr(plugins.FORMATS.load(choice["use"]).Settings.model_fields.get("audio"))
+    ],
+    ids=str,
+)
+def test_a_codec_that_is_missing_is_said_before_the_run(
+    tmp_path: Path, chosen: dict[str, Any], codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A libsndfile without MPEG, an FFmpeg without Opus."""
+    asked = {**chosen, "audio": codec}
+    if chosen["use"] == "metadata_csv":
+        asked["profile"] = "hf_audiofolder"
+    corpus.make(tmp_path / "in", 1)
+    told: dict[str, Any] = {
+        "sources": [{"kind": "folder", "path": str(tmp_path / "in")}],
+        "out": str(tmp_path / "out"),
+        "transcribe": {"backend": {"use": "fake"}},
+        "package": {"formats": [asked]},
+    }
+    checks.check_wishes(PrepareSettings.model_validate(told))
+    monkeypatch.setattr(_clips.audio, "encodes", lambda suffix: suffix != codec)
+    with pytest.raises(ConfigError, match=f"no encoder for {codec}"):
+        checks.check_wishes(PrepareSettings.model_validate(told))

@@ -1,4 +1,4 @@
-"""Formats of one file a clip, in a folder a group (more where it is large), named by the clip's id."""
+"""Formats of one file a clip, named by its id, in a folder a group (more for a large one)."""
 
 from __future__ import annotations
 

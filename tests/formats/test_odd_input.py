@@ -17,11 +17,10 @@ import pytest
 from flows import checks
 from flows.cli import queries
 from flows.settings import PrepareSettings
-from tasks import plugins
+from tasks import audio, plugins
 from tasks.base import shelves
 from tasks.base.errors import ConfigError
 from tasks.base.schema import Row
-from tasks.formats import _clips
 from tasks.formats._profiles import PROFILES
 from tasks.publish.upkeep.verify import verify
 from tasks.settings import Plugin
@@ -254,6 +253,6 @@ def test_a_codec_that_is_missing_is_said_before_the_run(
         "package": {"formats": [asked]},
     }
     checks.check_wishes(PrepareSettings.model_validate(told))
-    monkeypatch.setattr(_clips.audio, "encodes", lambda suffix: suffix != codec)
+    monkeypatch.setattr(audio, "encodes", lambda suffix: suffix != codec)
     with pytest.raises(ConfigError, match=f"no encoder for {codec}"):
         checks.check_wishes(PrepareSettings.model_validate(told))

@@ -41,7 +41,7 @@ def clips(count: int) -> list[Int16s]:
         made = [corpus.speech(n, 5.0, RATE).reshape(-1) for n in range(count)]
         return [np.round(samples * 30_000).astype(np.int16) for samples in made]
     found: list[Int16s] = []
-    for path in sorted(Path(given).rglob("*.flac")):
+    for path in sorted((Path(given) / "en").rglob("*.flac")):
         samples, rate = sf.read(path, dtype="int16")
         if rate == RATE and samples.ndim == 1:
             found.append(samples)

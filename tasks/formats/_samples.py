@@ -46,9 +46,13 @@ def refuse_too_large(use: str, rows: pa.Table) -> None:
 
 
 def write(
-    shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, encoding: _clips.Encoding,
+    shard: OutputShard,
+    rows: Rows,
+    pcm: ReadPcm,
+    out: Output,
+    encoding: _clips.Encoding,
     header: bytes = b"",
-) -> None:  # fmt: skip
+) -> None:
     """Write the one file of a shard. Clips that are encoded lie in memory until their sizes are
     known; WAV follows from the rows."""
     encoded = [b""] * len(rows)
@@ -57,15 +61,15 @@ def write(
     else:
         encoded = [_encoded(row, pcm, encoding) for row in rows]
         lengths = [len(data) for data in encoded]
-    told = [_told(row) for row in rows]
-    sizes = [[length, *map(len, said)] for length, said in zip(lengths, told, strict=True)]
+    fields = [_told(row) for row in rows]
+    sizes = [[length, *map(len, texts)] for length, texts in zip(lengths, fields, strict=True)]
     with out.create(shard.path) as raw:
         file = HashedFile(raw)
         file.write(_front(sizes, header))
-        for row, data, size, said in zip(rows, encoded, sizes, told, strict=True):
+        for row, data, size, texts in zip(rows, encoded, sizes, fields, strict=True):
             file.write(np.array(size, _NUMBER).tobytes())
             clip = (data,) if data else _clips.parts(pcm(row), row["sample_rate"], encoding)
-            for part in (*clip, *said):
+            for part in (*clip, *texts):
                 file.write(part)
     out.hashes[shard.path] = (file.sha.hexdigest(), file.size)
 
@@ -83,8 +87,8 @@ def _told(row: ClipRow) -> tuple[bytes, ...]:
     columns: AnyRow = row
     facts = {name: columns[name] for name in _FACTS}
     facts["seconds"] = _clips.duration(row["num_samples"], row["sample_rate"])
-    said = json.dumps({**facts, **_measures.of(columns)}, ensure_ascii=False, allow_nan=False)
-    return said.encode(), row["id"].encode(), row["text"].encode()
+    described = json.dumps({**facts, **_measures.of(columns)}, ensure_ascii=False, allow_nan=False)
+    return described.encode(), row["id"].encode(), row["text"].encode()
 
 
 def _front(sizes: Sequence[Sequence[int]], header: bytes) -> bytes:
@@ -108,10 +112,10 @@ def check(
         front = file.read(_NUMBER.itemsize * (len(rows) + 2) + len(header))
         for row in rows:
             size = _numbers(file, len(FIELDS))
-            data, *said = (file.read(length) for length in size)
+            data, *texts = (file.read(length) for length in size)
             place = f"{shard.path}: {row['id']}"
             faults += _clips.faults(row, place, data, encoding)
-            if tuple(said) != _told(row):
+            if tuple(texts) != _told(row):
                 faults.append(f"{place} does not say what its row says")
             sizes.append(size)
             if faults:

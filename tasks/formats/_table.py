@@ -22,9 +22,9 @@ GROUP_BYTES = 32 << 20  # of audio; a group has one row at least
 def kinds(columns: Collection[str], clips: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
     """Columns of a table and their types, from those of the rows and those of the audio."""
     taken = [name for name in _measures.NAMES if name in columns]
-    found = {"id": pa.string(), **clips, **dict.fromkeys(SPOKEN, pa.string())}
-    found["duration"] = pa.float64()
-    return found | {name: _measures.type_of(name) for name in (*ORIGIN, *taken)}
+    types = {"id": pa.string(), **clips, **dict.fromkeys(SPOKEN, pa.string())}
+    types["duration"] = pa.float64()
+    return types | {name: _measures.type_of(name) for name in (*ORIGIN, *taken)}
 
 
 def facts(row: ClipRow) -> AnyRow:

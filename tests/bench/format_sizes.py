@@ -23,11 +23,12 @@ import soundfile as sf
 
 from tasks import plugins
 from tasks.base.arrays import Int16s
-from tasks.base.schema import UTTERANCES, Row
+from tasks.base.schema import UTTERANCES
 from tasks.formats import Output, OutputShard
 from tasks.publish.output_shards import format_shards
 from tasks.settings import Plugin
 from tests.helpers import corpus, published
+from tests.helpers.published import Row
 
 RATE = 16_000
 CODECS = ("wav", "flac", "opus", "mp3")

@@ -20,12 +20,12 @@ from flows.settings import PrepareSettings
 from tasks import audio, plugins
 from tasks.base import shelves
 from tasks.base.errors import ConfigError
-from tasks.base.schema import Row
 from tasks.formats._profiles import PROFILES
 from tasks.publish.upkeep.verify import verify
 from tasks.settings import Plugin
 from tests.formats import test_format_csv
 from tests.helpers import corpus, published, random_access
+from tests.helpers.published import Row
 
 TEXTS = (
     'a|b, "quoted" ; \\ it\'s', "tab\tand\nline\r\nbreak\u2028end", "四 \U00020bb7\U0001f600",

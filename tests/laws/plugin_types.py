@@ -46,7 +46,10 @@ import tasks.formats.emilia
 import tasks.formats.features
 import tasks.formats.hf_parquet
 import tasks.formats.kaldi
+import tasks.formats.lance
 import tasks.formats.lhotse_shar
+import tasks.formats.litdata
+import tasks.formats.mds
 import tasks.formats.metadata_csv
 import tasks.formats.nemo
 import tasks.formats.speechbrain
@@ -144,7 +147,10 @@ formats_emilia: contracts.FormatModule = tasks.formats.emilia
 formats_features: contracts.FormatModule = tasks.formats.features
 formats_hf_parquet: contracts.FormatModule = tasks.formats.hf_parquet
 formats_kaldi: contracts.FormatModule = tasks.formats.kaldi
+formats_lance: contracts.FormatModule = tasks.formats.lance
 formats_lhotse_shar: contracts.FormatModule = tasks.formats.lhotse_shar
+formats_litdata: contracts.FormatModule = tasks.formats.litdata
+formats_mds: contracts.FormatModule = tasks.formats.mds
 formats_metadata_csv: contracts.FormatModule = tasks.formats.metadata_csv
 formats_nemo: contracts.FormatModule = tasks.formats.nemo
 formats_speechbrain: contracts.FormatModule = tasks.formats.speechbrain

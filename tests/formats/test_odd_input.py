@@ -77,7 +77,7 @@ def wenet_raw(home: Path, chosen: dict[str, Any]) -> Told:
 
 
 def webdataset(home: Path, chosen: dict[str, Any]) -> Told:
-    for name, data in members(home, "webdataset/train/*.tar", ".json"):
+    for name, data in members(home, f"{chosen['use']}/train/*.tar", ".json"):
         facts = json.loads(data)
         assert name == facts["id"]
         yield name, facts["text"], facts["speaker"]
@@ -145,7 +145,7 @@ def by_number(home: Path, chosen: dict[str, Any]) -> Told:
 
 
 READERS: dict[str, Callable[[Path, dict[str, Any]], Told]] = {
-    "wenet": wenet, "wenet_raw": wenet_raw, "webdataset": webdataset, "nemo": nemo,
+    "wenet": wenet, "wenet_raw": wenet_raw, "webdataset": webdataset, "features": webdataset, "nemo": nemo,
     "speechbrain": speechbrain, "emilia": emilia, "kaldi": kaldi, "lhotse_shar": lhotse_shar,
     "hf_parquet": hf_parquet, "metadata_csv": metadata_csv, "chat_jsonl": chat_jsonl,
     **dict.fromkeys(random_access.READERS, by_number),

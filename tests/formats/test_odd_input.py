@@ -145,7 +145,8 @@ def by_number(home: Path, chosen: dict[str, Any]) -> Told:
 
 
 READERS: dict[str, Callable[[Path, dict[str, Any]], Told]] = {
-    "wenet": wenet, "wenet_raw": wenet_raw, "webdataset": webdataset, "features": webdataset, "nemo": nemo,
+    "wenet": wenet, "wenet_raw": wenet_raw, "webdataset": webdataset, "features": webdataset,
+    "nemo": nemo,
     "speechbrain": speechbrain, "emilia": emilia, "kaldi": kaldi, "lhotse_shar": lhotse_shar,
     "hf_parquet": hf_parquet, "metadata_csv": metadata_csv, "chat_jsonl": chat_jsonl,
     **dict.fromkeys(random_access.READERS, by_number),

@@ -109,7 +109,6 @@ def _digests(job: Job, rows: pa.Table, ledger: pa.Table) -> pa.Table:
         "rate": rows["sample_rate"],
         ACCOUNT: account,
         ACCOUNTED: accounted,
-        "dataset": rows["dataset"].dictionary_encode(),
     }
     table = pa.table(columns, schema=DIGESTS)
     if recipe.across_recordings(job) is None:

@@ -6,7 +6,7 @@
         decisions.parquet    all utterances with their measures
         heard.arrow          input of corpus-wide rules, if there are any
         voices.arrow         voices of its recordings, if they are linked over the corpus
-        digests.arrow        56 bytes of each row, from which a version of the corpus is planned
+        digests.arrow        52 bytes of each row, from which a version of the corpus is planned
         accounts.arrow       22 bytes of each recording's ledger, likewise
         facts.json           hash of each file, and counts; written last, so it is the seal
 
@@ -48,7 +48,7 @@ from tasks.shard_store import blobs, recipe
 from tasks.shard_store.recipe import digest
 from tasks.storage import tables
 
-FORMAT = 3  # of these files
+FORMAT = 4  # of these files
 AT_ONCE = 8  # shards of a batch
 SLICES = 64  # of a ledger
 SMALL = 1 << 18  # bytes of a table
@@ -66,7 +66,6 @@ DIGESTS = pa.schema(
         "rate": pa.int32(),
         ACCOUNT: pa.uint64(),
         ACCOUNTED: pa.uint64(),
-        "dataset": pa.dictionary(pa.int32(), pa.string()),
     }
 )
 VOICE = "voice"  # column of DIGESTS where voices are linked: hash of the voice, as it is named

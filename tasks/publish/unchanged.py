@@ -48,7 +48,7 @@ class UpToDate:
             source_code.of_package(),
             source_code.of_own_plugins(job),
             decisions.identity(job),
-            *(["copies by dataset"] if tells_datasets_apart(job.package) else []),
+            *(["copies by dataset"] if tells_datasets_apart(job) else []),
         )
         self._lists: list[str] = []
         self._keys = self._now(self._shards)

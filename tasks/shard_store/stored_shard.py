@@ -13,7 +13,7 @@ from tasks.recording import Segment
 from tasks.recording.limits import Limits
 from tasks.recording.tracks import channels_of, may_be_non_finite, track_of
 from tasks.recording.turns import Turn
-from tasks.settings import FilterSettings, PackageSettings, Plugin
+from tasks.settings import FilterSettings, Plugin
 from tasks.settings.job import Job
 from tasks.shard_store import blobs, cuts, decisions, hypotheses, manifest, passing, recipe, recuts
 from tasks.shard_store.cuts import Cut, segments_of, speakers_of
@@ -92,7 +92,7 @@ class StoredShard:
             return {}
         by_name = {row["recording"]: row for row in self.recordings}
         named = ((row, by_name.get(row.get("copy_of") or "")) for row in self.recordings)
-        apart = tells_datasets_apart(self.job.package)
+        apart = tells_datasets_apart(self.job)
         return {
             row["recording"]: original
             for row, original in named
@@ -228,8 +228,12 @@ class StoredShard:
         return hypotheses.recipes(self.job.transcribe, self.weights, utterance)
 
 
-def tells_datasets_apart(package: PackageSettings) -> bool:
-    """Whether `package` treats sources differently: then each has its own copies."""
+def tells_datasets_apart(job: Job) -> bool:
+    """Whether `package` treats some of several sources differently: then each has its own
+    copies."""
+    package = job.package
+    if len(job.sources) < 2:
+        return False
     chosen = any(choice and choice.dataset for choice in (package.only, package.without))
     return chosen or bool(package.weights)
 

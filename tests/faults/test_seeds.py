@@ -14,7 +14,6 @@ import types
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +25,9 @@ from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
 from tasks.stages.spawn_check import started_afresh
 from tests.faults import seeds
+from tests.helpers import tiers
 
 ROOT = Path(__file__).parents[2]
-NIGHTLY = partial(pytest.param, marks=pytest.mark.nightly)
 ROUNDS = 2  # calls of each resampler a thread
 ATTEMPTS = 25  # processes until the race is seen: five of five showed it at once
 
@@ -131,7 +130,7 @@ def proven(client: Any, workers: int, threads: int) -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("workers", [2, NIGHTLY(1), NIGHTLY(4)])
+@pytest.mark.parametrize("workers", [2, tiers.nightly(1), tiers.nightly(4)])
 def test_our_workers_resample_without_a_failure(workers: int, tmp_path: Path) -> None:
     with threadpool_limits(2):
         seeds.openmp()  # the parent has used OpenMP, as in (b)
@@ -146,7 +145,8 @@ def test_our_workers_resample_without_a_failure(workers: int, tmp_path: Path) ->
 
 @pytest.mark.cluster
 @pytest.mark.parametrize(
-    ("workers", "threads"), [(1, 4), NIGHTLY(1, 2), NIGHTLY(1, 3), NIGHTLY(2, 2), NIGHTLY(4, 4)]
+    ("workers", "threads"),
+    [(1, 4), tiers.nightly(1, 2), tiers.nightly(1, 3), tiers.nightly(2, 2), tiers.nightly(4, 4)],
 )
 def test_with_our_preload_threads_resample_without_a_failure(
     workers: int, threads: int, tmp_path: Path

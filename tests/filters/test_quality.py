@@ -9,7 +9,6 @@ import os
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,13 +38,12 @@ from tasks.plugins.rules import judge
 from tasks.settings import Plugin
 from tasks.shard_store import recipe
 from tests.filters.test_filters import cut
-from tests.helpers import plain_quality
+from tests.helpers import plain_quality, tiers
 from tests.helpers.corpus import speech as syllables
 
 RATE = 16_000
 Floats = NDArray[np.float32]
 CORPUS = os.environ.get("UTTERMILL_CORPUS")
-NIGHTLY = partial(pytest.param, marks=pytest.mark.nightly)
 on_corpus = pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set")
 MODULES: list[Any] = [nmf_snr, snr, dnsmos]
 
@@ -126,7 +124,7 @@ def test_nmf_snr_of_speech_is_data_juicers(voices: list[Floats]) -> None:
 
 
 @on_corpus
-@pytest.mark.parametrize("count", [24, NIGHTLY(60)])
+@pytest.mark.parametrize("count", [24, tiers.nightly(60)])
 def test_nmf_snr_of_real_clips_is_data_juicers(count: int) -> None:
     differences = {}
     for path, samples, rate in real(0.2, 80, count):
@@ -205,7 +203,7 @@ def test_snr_needs_no_pause(voices: list[Floats]) -> None:
 
 
 @on_corpus
-@pytest.mark.parametrize("count", [100, NIGHTLY(400)])
+@pytest.mark.parametrize("count", [100, tiers.nightly(400)])
 def test_snr_of_real_clips_is_that_of_added_noise(count: int) -> None:
     clean = []
     for _, samples, rate in real(1.5, 40, count, "degraded", "formats"):
@@ -305,7 +303,7 @@ def unlooped(samples: Floats, rate: int) -> Floats:
 
 
 @on_corpus
-@pytest.mark.parametrize("count", [3, NIGHTLY(12)])
+@pytest.mark.parametrize("count", [3, tiers.nightly(12)])
 def test_dnsmos_of_real_clips_is_the_references(reference: Any, count: int) -> None:
     worst = 0.0
     clips = [(unlooped(samples, rate), rate) for _, samples, rate in real(0.5, 16, count)]

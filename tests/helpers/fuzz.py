@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import settings
 
 DEEP = "deep"
-FACTOR = 20  # a deep run tries so many times the cases of an ordinary one
+FEWER = 2  # an ordinary run divides the cases of a test by this
+FACTOR = 20  # a deep run tries so many times the cases of a test
 
 settings.register_profile(DEEP, deadline=None)
 
@@ -15,7 +16,7 @@ def is_deep() -> bool:
 
 
 def count(cases: int) -> int:
-    return cases * FACTOR if is_deep() else cases
+    return cases * FACTOR if is_deep() else cases // FEWER
 
 
 def cases(number: int) -> settings:

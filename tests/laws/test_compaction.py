@@ -25,7 +25,7 @@ from tasks.shard_store import blobs, compaction, manifest
 from tasks.shard_store.index import Index
 from tasks.stages import contract, stage
 from tasks.storage import versions
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 
 STAGES = stage.PER_SHARD
 SHARD = "shard-000000"
@@ -194,7 +194,7 @@ def test_damage_is_not_copied_into_a_joined_blob(
     assert checkpoints.verify(out).faults == []
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", tiers.few(range(3), 0))
 def test_killed_anywhere_while_it_joins(
     small: Path,
     out: Path,

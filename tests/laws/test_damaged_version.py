@@ -17,7 +17,7 @@ from flows.cli import queries
 from tasks.base.errors import RunError
 from tasks.publish import previous_version
 from tasks.publish.upkeep.verify import verify
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 
 PACKAGE = {
     "table_rows": 2,
@@ -97,9 +97,10 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> Grown:
 
 WHERE = ("magic in front", "page header", "data", "footer", "middle of the footer",
          "length of the footer", "magic at the end")  # fmt: skip
+SOME = ("data", "footer")
 
 
-@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("where", tiers.few(WHERE, *SOME))
 def test_a_damaged_part_is_made_again(grown: Grown, where: str) -> None:
     victims = sorted((grown.one / "utterances.parquet").iterdir())
     assert len(victims) > 1
@@ -129,8 +130,11 @@ def test_a_damaged_part_whose_tars_move_to_another(grown: Grown) -> None:
         (grown.home / path.name).rename(path)
 
 
+@pytest.mark.parametrize("places", [SOME, tiers.nightly(WHERE)], ids=["some", "all"])
 @pytest.mark.parametrize("name", ["ledger.parquet", "utterances.parquet", "splits.parquet"])
-def test_damage_that_cannot_be_made_good(grown: Grown, split: Grown, name: str) -> None:
+def test_damage_that_cannot_be_made_good(
+    grown: Grown, split: Grown, name: str, places: tuple[str, ...]
+) -> None:
     """The ledger knows what has ever left, splits what was ever assigned, and without notes only
     the table knows what was published. After all refusals OUT is as it was."""
     out = split if name == "splits.parquet" else grown
@@ -139,7 +143,7 @@ def test_damage_that_cannot_be_made_good(grown: Grown, split: Grown, name: str) 
     victim = place if place.is_file() else sorted(place.iterdir())[-1]
     told = victim.relative_to(out.one).as_posix()
     sentence = rf"^{told} of v0001 is not the file that was published"
-    for where in WHERE:
+    for where in places:
         with damaged(where, victim), pytest.raises(RunError, match=sentence):
             out.run()
     assert corpus.content(out.run()) == out.expected

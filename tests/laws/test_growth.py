@@ -26,7 +26,7 @@ from tasks.runs.executor import Here
 from tasks.settings import PackageSettings
 from tasks.shard_store import manifest
 from tasks.stages import stage
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 from tests.helpers.published import laid_out
 
 TAR = {"tar_hours": 3.0 / 3600}  # so that ten short recordings fill several tars
@@ -154,7 +154,13 @@ def test_without_hard_links_files_are_copied(own: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    "change", [{"rebalance": "full"}, {"seed": 1}, {"tar_hours": 2.0 / 3600}, {"readers": 3}]
+    "change",
+    [
+        {"rebalance": "full"},
+        tiers.nightly({"seed": 1}),
+        tiers.nightly({"tar_hours": 2.0 / 3600}),
+        {"readers": 3},
+    ],
 )
 def test_a_full_layout_deals_all_anew(own: Path, change: dict[str, Any]) -> None:
     corpus.add(own / "in", 12)

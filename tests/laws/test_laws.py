@@ -40,7 +40,7 @@ from tasks.settings.job import Job
 from tasks.shard_store import manifest
 from tasks.stages import stage
 from tasks.storage import atomic, versions
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 from tests.helpers.corpus import STAGES
 
 FIRST = dict.fromkeys(STAGES, (10, 0))
@@ -585,19 +585,22 @@ def break_everywhere(
     return count
 
 
-def test_a_failing_rename_is_mended_by_a_rerun(small: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("most", [10, tiers.nightly(26)])
+def test_a_failing_rename_is_mended_by_a_rerun(small: Path, tmp_path: Path, most: int) -> None:
     # shard, index, filter, blob, resample, transcribe, six of what is judged, the table of
     # outcomes and its seal, data.list, units.txt, data card, dataset.json, version, latest, three
     # of what is told of it, index
-    assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, 20) == 26
+    assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, most) == 26
 
 
-def test_a_failing_sync_is_mended_by_a_rerun(small: Path, tmp_path: Path) -> None:
-    assert break_everywhere(small, tmp_path, SYNCS, errno.EIO, 9) > 10
+@pytest.mark.parametrize("most", [5, tiers.nightly(9)])
+def test_a_failing_sync_is_mended_by_a_rerun(small: Path, tmp_path: Path, most: int) -> None:
+    assert break_everywhere(small, tmp_path, SYNCS, errno.EIO, most) > 10
 
 
-def test_a_full_disk_is_mended_by_a_rerun(small: Path, tmp_path: Path) -> None:
-    assert break_everywhere(small, tmp_path, _writes(), errno.ENOSPC, 16) > 60
+@pytest.mark.parametrize("most", [8, tiers.nightly(16)])
+def test_a_full_disk_is_mended_by_a_rerun(small: Path, tmp_path: Path, most: int) -> None:
+    assert break_everywhere(small, tmp_path, _writes(), errno.ENOSPC, most) > 60
 
 
 def test_a_really_full_disk(small: Path, tmp_path: Path) -> None:
@@ -624,15 +627,19 @@ def test_a_really_full_disk(small: Path, tmp_path: Path) -> None:
     assert told["faults"] == []
 
 
-def test_killed_anywhere(small: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("kills", [8, tiers.nightly(20)])
+def test_killed_anywhere(
+    small: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, kills: int
+) -> None:
     """SIGKILL amid writes, before renames and syncs: what has its final name is complete."""
     wanted = corpus.content(small / "out/datasets/v0001")
-    command = [sys.executable, "-m", "tests.helpers.killed", str(small), str(tmp_path), "20", "11"]
+    places = map(str, (small, tmp_path, kills, 11))
+    command = [sys.executable, "-m", "tests.helpers.killed", *places]
     root = Path(__file__).parents[2]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     told = json.loads(done.stdout.splitlines()[-1])
     assert set(told["ended"].values()) == {signal.SIGKILL}
-    assert len(told["ended"]) == 20
+    assert len(told["ended"]) == kills
     for at in told["ended"]:
         job = corpus.job(small, out=tmp_path / f"at{at}")
         for version in versions.all_of(job.out):
@@ -694,8 +701,7 @@ RECOMPUTED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("how", ["flip", "truncate", "delete"])
-@pytest.mark.parametrize("what", DAMAGED)
+@pytest.mark.parametrize(("what", "how"), tiers.covering(DAMAGED, ["flip", "truncate", "delete"]))
 def test_damaged_checkpoints_are_made_again(
     again: Callable[..., Job], reseeded: dict[str, bytes], what: str, how: str,
     caplog: pytest.LogCaptureFixture,

@@ -20,7 +20,7 @@ from tasks.settings import PackageSettings
 from tasks.shard_store.manifest import shards
 from tasks.storage import versions
 from tests.bench import whole_corpus
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 
 FEW = {"table_rows": 2, "tar_hours": 2.0 / 3600, "max_removed_fraction": 1.0}
 TABLES = ("utterances.parquet", "ledger.parquet")
@@ -107,7 +107,9 @@ def test_a_night_links_the_parts_that_stay(home: Path) -> None:
     assert verify(two.path) == []
 
 
-@pytest.mark.parametrize("package", [{}, {"splits": {"test": 0.3}, "weights": {"c": 0.8}}])
+@pytest.mark.parametrize(
+    "package", [tiers.nightly({}), {"splits": {"test": 0.3}, "weights": {"c": 0.8}}]
+)
 def test_growing_and_shrinking_in_all_formats(home: Path, package: dict[str, Any]) -> None:
     chosen = {**package, "formats": EVERY}
     for step in range(4):

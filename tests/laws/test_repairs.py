@@ -18,7 +18,7 @@ from tasks.runs.executor import Here, Unobserved
 from tasks.settings.job import Done, Job
 from tasks.shard_store import manifest
 from tasks.stages.listing import known_recordings
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 from tests.laws.test_laws import damage
 
 SHARDS: dict[str, Any] = {"settle_seconds": 0, "hours": 4 * corpus.seconds_of(0) / 3600}
@@ -43,19 +43,19 @@ def counted(job: Job) -> tuple[dict[str, tuple[int, int]], dict[str, tuple[int, 
 DAMAGED = [*(f"manifests/{stage}" for stage in corpus.STAGES[:4]), "audio"]
 
 
-@pytest.mark.parametrize("how", ["flip", "delete"])
-@pytest.mark.parametrize("root", DAMAGED)
+CHANGED: dict[str, dict[str, Any]] = {
+    "nothing": {}, "package": {"package": {"seed": 1}}, "transcribe": {"transcribe": OTHER_ASR},
+    "filter": {"filter": corpus.filters(min=0.7)},
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "changed",
-    [{}, {"package": {"seed": 1}}, {"transcribe": OTHER_ASR}, {"filter": corpus.filters(min=0.7)}],
-    ids=["nothing", "package", "transcribe", "filter"],
+    ("changed", "root", "how"), tiers.covering(CHANGED, DAMAGED, ["flip", "delete"])
 )
-def test_every_shard_and_item_counts_once(
-    home: Path, root: str, how: str, changed: dict[str, Any]
-) -> None:
+def test_every_shard_and_item_counts_once(home: Path, root: str, how: str, changed: str) -> None:
     """Whatever is damaged, and whatever changes with it: a blob that package or the recogniser
     finds damaged sends the run, or the chain of its shard, round again."""
-    job = corpus.job(home, shard=SHARDS, **changed)
+    job = corpus.job(home, shard=SHARDS, **CHANGED[changed])
     before = len(list((job.out / "manifests/shard").iterdir()))
     damage(corpus.parts(job.out, root)[0], how)
     items, shards = counted(job)
@@ -65,7 +65,7 @@ def test_every_shard_and_item_counts_once(
     assert sum(shards["shard"]) == 1
     # What was damaged was made again, and nothing else: the recogniser hears all in any case.
     again = {"audio": "resample"}.get(root, root.rpartition("/")[2])
-    if changed.keys() <= {"package"} and again != "shard":
+    if changed in ("nothing", "package") and again != "shard":
         assert {name for name in corpus.STAGES[1:4] if items[name][0]} <= {again}
     assert not any(computed for computed, _ in counted(job)[0].values())
 
@@ -105,8 +105,7 @@ def all_at_once(folder: Path) -> None:
 CHANGES: list[Callable[[Path], None]] = [added, replaced, removed, renamed, all_at_once]
 
 
-@pytest.mark.parametrize("root", DAMAGED)
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(("change", "root"), tiers.covering(CHANGES, DAMAGED))
 def test_damage_together_with_a_change_of_the_source(
     home: Path, root: str, change: Callable[[Path], None]
 ) -> None:

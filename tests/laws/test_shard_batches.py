@@ -19,7 +19,7 @@ from tasks.publish.outcomes import batch_outcomes, shard_batches
 from tasks.runs.executor import Here
 from tasks.settings.job import Job
 from tasks.shard_store import manifest
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 
 COUNT = 20
 ONE = {"settle_seconds": 0, "hours": 0.1 / 3600}  # a recording a shard
@@ -153,8 +153,10 @@ def test_only_shards_that_changed_are_judged_again(
     assert counted.names.count("decide") == 1, "weights are drawn after it"
 
 
-@pytest.mark.parametrize("gone", [False, True])
-@pytest.mark.parametrize("name", ["rows.arrow", "ledger.bin", "digests.arrow", "facts.json"])
+@pytest.mark.parametrize(
+    ("name", "gone"),
+    tiers.covering(["rows.arrow", "ledger.bin", "digests.arrow", "facts.json"], [False, True]),
+)
 def test_damaged_outcomes_are_made_again(
     job: Job, undamaged: dict[str, bytes], name: str, gone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tasks.runs.executor import Here
 from tasks.settings.job import Job
 from tasks.shard_store import index, manifest, recipe
 from tasks.stages import contract, cutting, stage
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 
 SHARDS = 3  # of four recordings each
 TEN = {"settle_seconds": 0, "hours": corpus.seconds_of(0) * 4 / 3600}
@@ -120,18 +121,15 @@ def removed(home: Path) -> None:
     corpus.parts(home / "out", "manifests/transcribe")[0].unlink()
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        *(lambda home, root=f"manifests/{name}": flipped(home, root) for name in index.STAGES),
-        lambda home: flipped(home, "audio"), cut, removed,
-    ],
-    ids=[*index.STAGES, "audio", "cut", "removed"],
-)  # fmt: skip
-def test_a_touched_checkpoint_is_looked_at(
-    home: Path, looks: Looks, damage: Callable[[Path], None]
-) -> None:
-    damage(home)
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    **{name: partial(flipped, root=f"manifests/{name}") for name in index.STAGES},
+    "audio": partial(flipped, root="audio"), "cut": cut, "removed": removed,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", tiers.few(DAMAGES, "filter", "audio", "cut", "removed"))
+def test_a_touched_checkpoint_is_looked_at(home: Path, looks: Looks, damage: str) -> None:
+    DAMAGES[damage](home)
     corpus.run(asked(home))
     assert len(looks.shards) == 1
     assert looks.gathered == 1
@@ -141,8 +139,8 @@ def test_a_touched_checkpoint_is_looked_at(
     "change",
     [
         {"filter": corpus.filters(min=0.2)},
-        {"resample": {"rate": 8000}},
-        {"transcribe": {"backend": {"use": "fake", "seed": 3}}},
+        tiers.nightly({"resample": {"rate": 8000}}),
+        tiers.nightly({"transcribe": {"backend": {"use": "fake", "seed": 3}}}),
         {"transcribe": {"verdicts": [{"use": "empty_text", "min_chars": 3}]}},
     ],
     ids=["threshold", "rate", "recogniser", "verdict"],
@@ -198,7 +196,12 @@ def test_every_flip_of_the_note_is_noticed(home: Path, looks: Looks) -> None:
         looks.forget()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", "null", '{"format": 0}', '{"format": 1}'])
+@pytest.mark.parametrize(
+    "text",
+    tiers.few(
+        ["", "{", "[1]", "null", '{"format": 0}', '{"format": 1}'], "{", "[1]", '{"format": 1}'
+    ),
+)
 def test_a_damaged_note_is_none(home: Path, looks: Looks, text: str) -> None:
     note(home).write_text(text)
     corpus.run(asked(home))
@@ -206,7 +209,7 @@ def test_a_damaged_note_is_none(home: Path, looks: Looks, text: str) -> None:
     assert json.loads(note(home).read_text())["version"]["number"] == 1
 
 
-@pytest.mark.parametrize("step", stage.PER_SHARD)
+@pytest.mark.parametrize("step", tiers.few(stage.PER_SHARD, "resample"))
 def test_rot_that_no_stat_shows_is_in_no_version(home: Path, step: str) -> None:
     """Nobody looks at the shard, and package has its decisions; who reads it makes it again."""
     part = corpus.parts(home / "out", f"manifests/{step}")[0]

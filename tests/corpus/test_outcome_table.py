@@ -17,7 +17,7 @@ from tasks.insight.estimating import what_if
 from tasks.plugins import rules
 from tasks.plugins.rules import Within
 from tasks.settings import Plugin
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 from tests.helpers.outcomes import passing
 
 
@@ -59,10 +59,10 @@ def test_the_table_says_what_the_manifests_say(
 @pytest.mark.parametrize(
     "change",
     [
-        {"resample": {"rate": 8000}},
+        tiers.nightly({"resample": {"rate": 8000}}),
         {"filter": corpus.filters({"use": "file_size"})},
-        {"transcribe": {"backend": {"use": "fake", "seed": 1}}},
-        {"transcribe": {"text": "asr"}},
+        tiers.nightly({"transcribe": {"backend": {"use": "fake", "seed": 1}}}),
+        tiers.nightly({"transcribe": {"text": "asr"}}),
         {"transcribe": {"close_wer": 0.5}},
     ],
 )

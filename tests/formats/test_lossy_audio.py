@@ -21,7 +21,7 @@ from tasks.publish.upkeep.verify import verify
 from tasks.recording import Locator
 from tasks.settings import Plugin
 from tasks.shard_store import whole_job
-from tests.helpers import corpus, published
+from tests.helpers import corpus, published, tiers
 
 Write = Callable[..., bytes]
 USES: list[dict[str, Any]] = [
@@ -58,16 +58,26 @@ def clips(version: Path) -> int:
     return len(pq.read_table(version / "utterances.parquet", columns=["id"]))
 
 
+LENGTHS = (0.02, 0.0313, 0.1, 0.33, 0.999, 1.0, 1.3, 2.017, 4.3)
+
+
+#: MP3 has three kinds of frames: of 8 to 12, 16 to 24 and 32 to 48 kHz.
+@pytest.mark.parametrize("lengths", [LENGTHS[::4], tiers.nightly(LENGTHS)], ids=["some", "all"])
 @pytest.mark.parametrize(
     ("write", "rates"),
-    [(audio.write_opus_bytes, audio.OPUS_RATES), (audio.write_mp3_bytes, audio.MP3_RATES)],
+    [
+        (audio.write_opus_bytes, {8000, 48_000}),
+        (audio.write_mp3_bytes, {8000, 22_050, 48_000}),
+        tiers.nightly(audio.write_opus_bytes, audio.OPUS_RATES),
+        tiers.nightly(audio.write_mp3_bytes, audio.MP3_RATES),
+    ],
 )
 def test_length_and_place_are_those_of_the_clip(
-    tmp_path: Path, write: Write, rates: set[int]
+    tmp_path: Path, write: Write, rates: set[int], lengths: tuple[float, ...]
 ) -> None:
     """The encoder's delay is cut off again, for a clip of any length and rate."""
     for rate in sorted(rates):
-        for seconds in (0.02, 0.0313, 0.1, 0.33, 0.999, 1.0, 1.3, 2.017, 4.3):
+        for seconds in lengths:
             samples = corpus.speech(3, seconds, rate).reshape(-1)
             given = np.round(samples * 30_000).astype(np.int16)
             data = write(given, rate)
@@ -90,8 +100,7 @@ def test_an_opus_file_of_less_than_a_packet_is_filled_up() -> None:
     assert 30 <= len(decoded) <= rate * audio.OPUS_PACKET / 1e6
 
 
-@pytest.mark.parametrize("codec", ["opus", "mp3"])
-@pytest.mark.parametrize("use", USES, ids=lambda use: "-".join(map(str, use.values())))
+@pytest.mark.parametrize(("use", "codec"), tiers.covering(USES, ["opus", "mp3"]))
 def test_a_version_is_verified_and_its_next_one_links_what_stays(
     tmp_path: Path, use: dict[str, Any], codec: str
 ) -> None:

@@ -17,7 +17,7 @@ from tasks.publish.previous_version import home as notes_home
 from tasks.publish.upkeep import prune
 from tasks.publish.upkeep.needed import KeptSettings
 from tasks.shard_store import manifest
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 
 
 @pytest.fixture(scope="module")
@@ -52,24 +52,32 @@ def said(capsys: pytest.CaptureFixture[str], version: Path, *flags: str, code: i
     return "\n".join(answer["faults"])
 
 
-def test_every_kind_of_file_of_a_version(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("harms", [1, tiers.nightly(3)])
+def test_every_kind_of_file_of_a_version(
+    out: Path, capsys: pytest.CaptureFixture[str], harms: int
+) -> None:
+    """By day each is harmed in one way, in turn; by night in all three."""
     version = out / "datasets/v0001"
     every = kinds(version)
     assert {"README.md", "dataset.json", "ledger.parquet", "utterances.parquet"} < set(every)
     assert {name.split("/")[0] for name in every if "/" in name} == set(shelves.names("formats"))
     chance = random.Random(11)
-    for name in every:
+    for number, name in enumerate(every):
         path = version / name
         data = path.read_bytes()
-        corpus.flip(path, chance.randrange(len(data)))
-        assert name in said(capsys, version), f"a flipped byte of {name}"
-        path.write_bytes(b"")
-        assert name in said(capsys, version), f"{name} was emptied"
-        path.unlink()
-        if name != "dataset.json":  # without it, nothing is a version
-            assert name in said(capsys, version), f"{name} was deleted"
-        else:
-            assert cli.main(["verify", str(version)]) == 2
+        chosen = {(number + more) % 3 for more in range(harms)}
+        if 0 in chosen:
+            corpus.flip(path, chance.randrange(len(data)))
+            assert name in said(capsys, version), f"a flipped byte of {name}"
+        if 1 in chosen:
+            path.write_bytes(b"")
+            assert name in said(capsys, version), f"{name} was emptied"
+        if 2 in chosen:
+            path.unlink()
+            if name != "dataset.json":  # without it, nothing is a version
+                assert name in said(capsys, version), f"{name} was deleted"
+            else:
+                assert cli.main(["verify", str(version)]) == 2
         path.write_bytes(data)
     for folder in sorted({(version / name).parent for name in every}):
         extra = folder / "added.txt"

@@ -31,6 +31,7 @@ from tasks.settings.job import Job
 from tasks.shard_store import whole_job
 from tasks.storage import versions
 from tests.bench import _scale_out
+from tests.helpers import tiers
 from tests.publish.test_split_answers import rows
 
 SPLITS = {"splits": {"dev": 0.05, "test": {"hours": 0.3}}}
@@ -190,11 +191,11 @@ def test_a_night_looks_at_new_clips_only(
 @pytest.mark.parametrize(
     ("then", "now"),
     [
-        ({}, {"weights": {"b": 0.5}}),
+        tiers.nightly({}, {"weights": {"b": 0.5}}),
         ({"weights": {"b": 0.5}}, {"weights": {"b": 0.4}}),
         ({}, {"max_hours_per_speaker": 0.1}),
         ({}, {"resplit": True}),
-        ({}, {"seed": 7}),
+        tiers.nightly({}, {"seed": 7}),
         ({"splits": {}}, {}),
     ],
 )

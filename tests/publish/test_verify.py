@@ -20,7 +20,7 @@ from tasks.base.errors import ConfigError, RunError
 from tasks.publish.dataset import datacard
 from tasks.publish.upkeep import reading_back
 from tasks.publish.upkeep.verify import side_files, verify
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 
 FILES = (
     "dataset.json", "README.md", "croissant.json", "utterances.parquet", "ledger.parquet",
@@ -59,11 +59,12 @@ def test_whole_version_has_no_fault(version: Path) -> None:
     assert verify(version) == []
 
 
+@pytest.mark.parametrize("count", [8, tiers.nightly(25)])
 @pytest.mark.parametrize("name", FILES)
-def test_a_flipped_byte(version: Path, name: str) -> None:
+def test_a_flipped_byte(version: Path, name: str, count: int) -> None:
     path = version / name
     size = path.stat().st_size
-    positions = random.Random(name).sample(range(size), min(size, 25))
+    positions = random.Random(name).sample(range(size), min(size, count))
     for at in (0, size - 1, *positions):
         corpus.flip(path, at)
         assert verify(version), f"byte {at} of {name}"
@@ -83,13 +84,14 @@ def test_every_key_of_the_description(version: Path) -> None:
         corpus.flip(path, at)
 
 
+@pytest.mark.parametrize("count", [12, tiers.nightly(40)])
 @pytest.mark.parametrize("name", FILES[1:])
-def test_a_flipped_byte_under_a_right_hash(version: Path, name: str) -> None:
+def test_a_flipped_byte_under_a_right_hash(version: Path, name: str, count: int) -> None:
     """Damage from before the hash was taken: found by reading, or it changes nothing that is read;
     no traceback whatever the byte."""
     path = version / name
     size = path.stat().st_size
-    for at in random.Random(name).sample(range(size), min(size, 40)):
+    for at in random.Random(name).sample(range(size), min(size, count)):
         corpus.flip(path, at)
         reseal(version)
         faults = verify(version)
@@ -97,8 +99,9 @@ def test_a_flipped_byte_under_a_right_hash(version: Path, name: str) -> None:
         corpus.flip(path, at)
 
 
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("how", ["truncate", "cut_to_nothing", "longer", "delete"])
+@pytest.mark.parametrize(
+    ("how", "name"), tiers.covering(["truncate", "cut_to_nothing", "longer", "delete"], FILES)
+)
 def test_another_size(version: Path, name: str, how: str) -> None:
     path = version / name
     if how == "truncate":

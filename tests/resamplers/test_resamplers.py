@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from tasks.base import shelves
 from tasks.resamplers.librosa import Settings as LibrosaSettings
 from tasks.settings import Plugin, ResampleSettings
 from tasks.stages import pcm
+from tests.helpers import tiers
 
 RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000, 96000)
 ENGINES = get_args(LibrosaSettings.model_fields["res_type"].annotation)
@@ -25,8 +26,10 @@ PLUGINS = [
 ]
 
 
-def label(plugin: Plugin) -> str:
-    return " ".join([plugin.use, *plugin.options.values()])
+def label(value: Any) -> str | None:
+    if not isinstance(value, Plugin):
+        return None  # pytest's own
+    return " ".join([value.use, *value.options.values()])
 
 
 def tone(hz: float, rate: int, seconds: float = 0.5) -> NDArray[np.float32]:
@@ -55,9 +58,11 @@ def test_every_pair_of_rates(plugin: Plugin, dst: int) -> None:
             assert len(got) == pcm.resampled_length(n, src, dst), (src, dst, n)
 
 
-@pytest.mark.parametrize(("src", "dst"), [(48000, 16000), (44100, 16000), (8000, 16000)])
-@pytest.mark.parametrize("plugin", PLUGINS, ids=label)
-def test_a_tone_keeps_frequency_level_and_place(plugin: Plugin, src: int, dst: int) -> None:
+@pytest.mark.parametrize(
+    ("plugin", "src"), tiers.covering(PLUGINS, [48000, 44100, 8000]), ids=label
+)
+def test_a_tone_keeps_frequency_level_and_place(plugin: Plugin, src: int) -> None:
+    dst = 16000
     got = convert(tone(1000, src), src, dst, plugin) / 32768
     middle = slice(len(got) // 4, -len(got) // 4)
     # The very same sine at the new rate: a shift by one sample would show as an error of 0.2.
@@ -73,8 +78,9 @@ def test_no_alias(plugin: Plugin) -> None:
     assert np.abs(middle).max() < 0.5 * 10 ** (-60 / 20)
 
 
-@pytest.mark.parametrize("dst", [8000, 16000, 48000])
-@pytest.mark.parametrize("plugin", PLUGINS, ids=label)
+@pytest.mark.parametrize(
+    ("plugin", "dst"), tiers.covering(PLUGINS, [8000, 16000, 48000]), ids=label
+)
 def test_a_full_scale_square_wave_is_clamped_not_wrapped(plugin: Plugin, dst: int) -> None:
     half = 500  # 44.1 Hz: long plateaus, and filters overshoot at every edge
     square = np.tile(np.repeat(np.array([1, -1], np.float32), half), 10)

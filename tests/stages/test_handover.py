@@ -22,7 +22,7 @@ from tasks.settings.job import Job
 from tasks.shard_store import manifest, recipe
 from tasks.stages import handover, pcm, stage
 from tasks.stages.disk_budget import PENDING, DiskBudget
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 
 SHARD = "shard-000000"
 Decodes = Callable[[], int]
@@ -90,7 +90,8 @@ def flipped(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "harm", [flipped, lambda p: os.truncate(p, 100), lambda p: os.truncate(p, 0), os.unlink]
+    "harm",
+    [flipped, tiers.nightly(lambda p: os.truncate(p, 100)), lambda p: os.truncate(p, 0), os.unlink],
 )
 def test_a_lost_or_damaged_entry_is_decoded_again(
     filtered: Job, tmp_path: Path, decodes: Decodes, harm: Callable[[Path], None]

@@ -27,7 +27,7 @@ from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tasks.shard_store import manifest
 from tasks.stages import isolate, stage
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 
 SHARD = "shard-000000"
 COUNT = 4
@@ -69,8 +69,7 @@ def failures(job: Job, name: str) -> list[str | None]:
     return [row["error_code"] for row in rows if row["error_code"]]
 
 
-@pytest.mark.parametrize("how", CODES)
-@pytest.mark.parametrize("where", ["filter", "transcribe"])
+@pytest.mark.parametrize(("where", "how"), tiers.covering(["filter", "transcribe"], CODES))
 def test_the_culprit_is_quarantined(
     source: Path, tmp_path: Path, where: str, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -97,7 +96,7 @@ def test_the_culprit_is_quarantined(
     assert corpus.run(job)[1] == {n: (0, COUNT - (n in left)) for n in corpus.STAGES}
 
 
-@pytest.mark.parametrize("how", ["segv", "memory_error", "hang"])
+@pytest.mark.parametrize("how", tiers.few(["segv", "memory_error", "hang"], "segv"))
 def test_a_diarizer_whose_runtime_dies(source: Path, tmp_path: Path, how: str) -> None:
     speakers: dict[str, Any] = {"use": "tests.plugins.fatal_diarizer", "how": how}
     speakers |= {"seconds": corpus.seconds_of(BAD)}

@@ -19,7 +19,7 @@ from tasks.settings.job import Job
 from tasks.shard_store import manifest
 from tasks.stages import contract, isolate, pcm, stage
 from tasks.stages.contract import OfRecording
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 
 RETRY = {"shard": {"retry": True}}
 
@@ -47,19 +47,19 @@ def test_a_detail_is_as_long_as_manifests_keep(
     assert [row["error_detail"] for row in rows] == ["yyyyyyy"]
 
 
-@pytest.mark.parametrize(
-    ("code", "detail", "again"),
-    [
-        (KILLED, "its process was killed from outside (signal 9)", 1),
-        ("crashed", "its process ended with status -9", 1),  # as former releases blamed the item
-        ("crashed", "its process ended with status -11", 0),
-        ("crashed", "it was killed (signal 9) 2 times by itself, with 3 MiB of the 9", 0),
-    ],
-)
-@pytest.mark.parametrize("name", stage.PER_SHARD)
+ENDINGS = [
+    (KILLED, "its process was killed from outside (signal 9)", 1),
+    ("crashed", "its process ended with status -9", 1),  # as former releases blamed the item
+    ("crashed", "its process ended with status -11", 0),
+    ("crashed", "it was killed (signal 9) 2 times by itself, with 3 MiB of the 9", 0),
+]
+
+
+@pytest.mark.parametrize(("name", "ending"), tiers.covering(stage.PER_SHARD, ENDINGS))
 def test_what_was_killed_from_outside_heals_at_the_next_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, code: str, detail: str, again: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, ending: tuple[str, str, int]
 ) -> None:
+    code, detail, again = ending
     corpus.make(tmp_path / "in", 4)
     job = corpus.job(tmp_path, package={"max_failed_fraction": 1.0})
     pipeline.run_shard_stage(job, Here(), tmp_path / "scratch")

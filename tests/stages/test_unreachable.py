@@ -29,7 +29,7 @@ from tasks.shard_store import manifest
 from tasks.stages import stage
 from tasks.storage import Away, store_errors, urls
 from tests.cli.test_plan import planned
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 
 SPARED = {"package": {"max_failed_fraction": 1.0}}
 Opens = Callable[..., io.FileIO]
@@ -135,9 +135,10 @@ def run(job: Job) -> tuple[dict[str, Any], dict[str, tuple[int, int]]]:
 @pytest.mark.parametrize(
     ("where", "number"),
     [
-        ("read", errno.EIO), ("open", errno.ESTALE), ("read", errno.ENOTCONN),
-        ("open", errno.EACCES), ("read", errno.ETIMEDOUT), ("open", errno.EMFILE),
-        ("read", errno.EREMOTEIO), ("open", errno.ENOENT),
+        ("read", errno.EIO), ("open", errno.ESTALE), tiers.nightly("read", errno.ENOTCONN),
+        ("open", errno.EACCES), tiers.nightly("read", errno.ETIMEDOUT),
+        tiers.nightly("open", errno.EMFILE), tiers.nightly("read", errno.EREMOTEIO),
+        ("open", errno.ENOENT),
     ],
 )  # fmt: skip
 def test_two_recordings_heal_by_themselves(
@@ -412,8 +413,9 @@ def test_a_container_is_read_again_while_it_is_listed(
     assert pauses == [0.5, 1.0]
 
 
-@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
-@pytest.mark.parametrize("kind", ["tar", "hf_parquet"])
+@pytest.mark.parametrize(
+    ("kind", "number"), tiers.covering(["tar", "hf_parquet"], [errno.EIO, errno.EACCES])
+)
 def test_a_container_that_cannot_be_listed_heals_by_itself(
     listing: Share, tmp_path: Path, kind: str, number: int
 ) -> None:

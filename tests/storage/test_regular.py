@@ -21,7 +21,7 @@ from tasks.recording import patient
 from tasks.shard_store import decision_log
 from tasks.shard_store.decision_log import Decision
 from tasks.storage import LOCAL, append_log, lock, regular, urls
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 
 SAID = "precious\n"
 
@@ -237,8 +237,10 @@ def test_control_a_run_in_a_plain_out(tmp_path: Path) -> None:
     assert published.new
 
 
-@pytest.mark.parametrize("plant", OTHERS[1:])  # a link to another recording is one that changed
-@pytest.mark.parametrize("stage", ["tasks.stages.probe.compute", "tasks.filter.compute"])
+@pytest.mark.parametrize(
+    ("plant", "stage"),  # a link to another recording is one that changed
+    tiers.covering(OTHERS[1:], ["tasks.stages.probe.compute", "tasks.filter.compute"]),
+)
 def test_a_recording_that_became_something_else_costs_itself(
     tmp_path: Path, plant: Plant, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

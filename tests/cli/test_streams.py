@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from flows import cli
+from tests.helpers import tiers
 
 #: What is done to a stream, by the shell's word for it; none: its reader has ended.
 CLOSED, FULL, UNREAD = ">&-", ">/dev/full", ""
@@ -41,19 +42,19 @@ def unread() -> Iterator[int]:
         os.close(writer)
 
 
-@pytest.mark.parametrize("buffered", [True, False])
-@pytest.mark.parametrize(
-    ("words", "state", "code"),
-    [
-        ("--version", UNREAD, 0),
-        ("plan nope.yaml --json", UNREAD, 2),
-        ("completion bash", UNREAD, 0),
-        ("completion bash", CLOSED, 0),
-        ("completion bash", FULL, 1),
-        ("plan nope.yaml --json", FULL, 2),
-    ],
-)
-def test_standard_output(words: str, state: str, code: int, buffered: bool) -> None:
+STATES = [
+    ("--version", UNREAD, 0),
+    ("plan nope.yaml --json", UNREAD, 2),
+    ("completion bash", UNREAD, 0),
+    ("completion bash", CLOSED, 0),
+    ("completion bash", FULL, 1),
+    ("plan nope.yaml --json", FULL, 2),
+]
+
+
+@pytest.mark.parametrize(("case", "buffered"), tiers.covering(STATES, [True, False]))
+def test_standard_output(case: tuple[str, str, int], buffered: bool) -> None:
+    words, state, code = case
     found, said = command(words, 1, state, buffered)
     assert found == code
     assert said.count("\n") == (code > 0), said

@@ -17,7 +17,7 @@ from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings, TlsSettings
 from tasks.base.errors import RunError
 from tests.faults.command import Site, soon
-from tests.helpers import by_hand, corpus
+from tests.helpers import by_hand, corpus, tiers
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_what_is_no_scheduler_of_ours(case: str, words: str, sites: Sites, tmp_p
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("when", ["in a call", "waiting for a worker"])
+@pytest.mark.parametrize("when", tiers.few(["in a call", "waiting for a worker"], "in a call"))
 def test_a_scheduler_that_is_lost_is_one_sentence_and_loses_nothing(
     when: str, tmp_path: Path
 ) -> None:

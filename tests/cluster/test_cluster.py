@@ -35,7 +35,7 @@ from tasks.base.errors import ConfigError, RunError
 from tasks.base.memory_limits import Limit
 from tasks.settings import role
 from tasks.settings.job import Job
-from tests.helpers import corpus, signals
+from tests.helpers import corpus, signals, tiers
 from tests.helpers.on_worker import confined, hold_the_gil, kill_me, say
 
 ROOT = Path(__file__).parents[2]
@@ -470,7 +470,9 @@ with scratch() as home, Cluster(settings, home / "workers", engines={{}}) as clu
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "ending", tiers.few([signal.SIGKILL, signal.SIGTERM, signal.SIGINT], signal.SIGKILL)
+)
 def test_no_orphan_however_the_flow_ends(
     ending: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ from flows.cluster.settings import ClusterSettings
 from flows.cluster.worker_counts import CPU
 from tasks.base.errors import RunError
 from tests.faults.command import Site, soon
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 
 MODULE = "tests.plugins.queued_cluster"
 
@@ -64,7 +64,9 @@ def site(tmp_path: Path) -> Site:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [tiers.nightly(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
 def test_one_signal_ends_a_run_that_waits_for_its_first_worker(
     number: signal.Signals, code: int, site: Site, queue: Path
 ) -> None:

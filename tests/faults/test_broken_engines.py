@@ -23,7 +23,7 @@ from tasks.stages import isolate, known_good
 from tasks.stages.asr_units import Unit
 from tasks.stages.spawn_check import ended
 from tests.faults.command import Site
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 
 LIBRARY = "tests.plugins.fatal_library"
 NAMED = f"{LIBRARY} ends each process that loads it, by signal 4 (SIGILL)"
@@ -87,7 +87,12 @@ FAILING = {
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize(
+    "name",
+    tiers.few(
+        BROKEN, "the recogniser tests.plugins.poison_asr", "the filter tests.plugins.poison_weights"
+    ),
+)
 def test_a_model_that_crashes_on_a_good_clip_blames_no_item(bare: Site, name: str) -> None:
     corpus.make(bare.source, 3)
     broken = bare.run(bare.settings("out", **BROKEN[name]))

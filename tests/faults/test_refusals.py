@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.faults.command import Ended, Site, ledger, quarantined, soon
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 from tests.plugins import gate
 
 COUNT = 4
@@ -184,7 +184,7 @@ def test_all_broken_then_nothing_left_then_an_unmounted_source_then_damage(
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("own_server", [False, True])
+@pytest.mark.parametrize("own_server", tiers.few([False, True], True))
 def test_ctrl_c(site: Site, own_server: bool) -> None:
     """130, no process left (its own server neither), and the next run goes on from there."""
     if own_server:

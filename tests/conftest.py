@@ -61,13 +61,13 @@ for _name in ("PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING"):
 os.environ["PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS"] = "2"
 
 
-SOME_KILLS, ALL_KILLS = 4, 60
+ALL_KILLS = 60
 
 
 def kills(config: pytest.Config) -> int:
     """How many kills the seeded plan has."""
     chosen: int | None = config.getoption("kills")
-    return chosen or (ALL_KILLS if config.getoption("markexpr") == "nightly" else SOME_KILLS)
+    return chosen or ALL_KILLS
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -75,7 +75,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--kills", type=int, default=None, metavar="N",
         help="how many kills -9 tests/faults/test_kills_seeded.py does "
-        f"(default {SOME_KILLS}; with -m nightly {ALL_KILLS}, which is all)",
+        f"(by night {ALL_KILLS}, which is all; else none)",
     )  # fmt: skip
     group.addoption(
         "--kills-seed", type=int, default=6640, metavar="N", help="what its plan is drawn from"

@@ -1,6 +1,6 @@
 """Kill it anywhere, run it again: kills with -9, of whatever runs, in every stage.
 
-    pytest tests/faults/test_kills_seeded.py                        one of each victim
+    pytest tests/faults/test_kills_seeded.py --kills 4              one of each victim
     pytest tests/faults/test_kills_seeded.py -m nightly             the whole plan
     pytest tests/faults/test_kills_seeded.py --kills 30 --kills-seed 1
 
@@ -33,7 +33,7 @@ from flows.run import run_folder
 from flows.settings import parse
 from tasks import storage
 from tasks.storage import temporary
-from tests.conftest import KILLS, SOME_KILLS, kills
+from tests.conftest import KILLS, kills
 from tests.faults.command import ROOT, Site, Started, differences, packaged, soon, still_open
 from tests.faults.kills import (
     ANY,
@@ -67,7 +67,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "chain" in metafunc.fixturenames:
         count, seed = kills(metafunc.config), metafunc.config.getoption("kills_seed")
         asked = metafunc.config.getoption("kills") is not None
-        marks = [] if asked or count == SOME_KILLS else [pytest.mark.nightly]
+        marks = [] if asked else [pytest.mark.nightly]
         chains = [
             pytest.param(chain, marks=marks, id=f"chain{number:02d}")
             for number, chain in enumerate(plan(count, seed))
@@ -227,9 +227,9 @@ def test_the_plan_hits_everybody_everywhere(seed: int) -> None:
     assert len(kills) == 60
     assert {(k.victim, k.moment) for k in kills} == {(v, m) for v in VICTIMS for m in MOMENTS}
     assert plan(60, seed) == chains != plan(60, seed + 1)
-    few = [kill for chain in plan(SOME_KILLS, seed) for kill in chain]
+    few = [kill for chain in plan(len(VICTIMS), seed) for kill in chain]
     assert {kill.victim for kill in few} == set(VICTIMS)
-    assert len({kill.moment for kill in few}) == SOME_KILLS
+    assert len({kill.moment for kill in few}) == len(VICTIMS)
     for chain in chains:
         moments = [MOMENTS.index(kill.moment) for kill in chain]
         assert moments == sorted(set(moments))

@@ -36,6 +36,7 @@ HANGING = FATAL.replace("os.kill(os.getpid(), signal.SIGSEGV)", "time.sleep(3600
 )
 
 
+@pytest.mark.nightly
 def test_a_header_that_hangs_costs_the_timeout_of_an_item(bare: Site) -> None:
     corpus.make(bare.source, COUNT)
     bare.begin_with(HANGING)

@@ -11,7 +11,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,9 +29,8 @@ from flows.explore import app
 from flows.explore.corpus import Corpus
 from tasks.shard_store import decision_log
 from tasks.storage import versions
-from tests.e2e.test_report_access import SHAPES
 from tests.e2e.test_report_browser import CHROMIUM, browser
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 from tests.insight.test_report import EVIL, recorded
 
 __all__ = ["browser"]  # a fixture
@@ -172,13 +171,26 @@ def decisions(served: Served) -> list[tuple[str, str | None, str]]:
     ]
 
 
-@pytest.mark.parametrize(("scheme", "width"), SHAPES)
-def test_every_view(pages: Pages, served: Served, scheme: str, width: int) -> None:
+#: What is widest: a table, a player, a chart, and a comparison.
+WIDE = ("clips", "clip", "charts", "compare")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "width", "chosen"),
+    [("light", 1400, VIEWS), ("dark", 400, WIDE),
+     *(tiers.nightly(*shape, VIEWS) for shape in (("dark", 400), ("dark", 1400), ("light", 400)))],
+    ids=["light-1400", "dark-400-wide", "dark-400", "dark-1400", "light-400"],
+)  # fmt: skip
+def test_every_view(
+    pages: Pages, served: Served, scheme: str, width: int, chosen: Container[str]
+) -> None:
     """Each view draws, has no serious fault for axe, and does not overflow its window."""
     from axe_playwright_python.sync_playwright import Axe
 
     context = pages.context(scheme, width)
     for name, view in VIEWS.items():
+        if name not in chosen:
+            continue
         page = pages.page(served, view, context)
         if name == "clip":
             page.locator("[data-ready]").wait_for()

@@ -190,6 +190,7 @@ def test_all_deployments_are_accepted(deployments: None) -> None:
         assert set(deployment.parameters) <= set(deployment.parameter_openapi_schema["properties"])
 
 
+@pytest.mark.nightly
 def test_retry_of_a_failed_run_through_a_work_pool(
     site: Site, worker: Service, workers: dict[str, Any], reference: Path
 ) -> None:

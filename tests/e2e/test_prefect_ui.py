@@ -32,7 +32,7 @@ from tasks.base import shelves
 from tests.e2e import service
 from tests.e2e.test_report_browser import CHROMIUM, FLAGS
 from tests.faults.command import Site
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 from tests.helpers.shared_server import Server
 from tests.recording.test_urls import datajuicer, folder, hf_parquet, jsonl, kaldi, tar
 
@@ -256,7 +256,7 @@ def settings_in(given: dict[str, Any], shown: dict[str, Any]) -> bool:
     )
 
 
-@pytest.mark.parametrize("pages", ["", "/v2"])
+@pytest.mark.parametrize("pages", tiers.few(["", "/v2"], ""))
 def test_what_the_form_sends_is_run(page: Any, made: Made, pages: str) -> None:
     """Nothing is changed in the form: it sends what the deployment has, and defaults beside it."""
     page.goto(f"{made.url}{pages}/deployments/deployment/{made.all_kinds}/run")

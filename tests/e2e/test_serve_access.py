@@ -27,7 +27,7 @@ from flows.server.server import using
 from tests.e2e import service
 from tests.e2e.test_report_browser import CHROMIUM, FLAGS
 from tests.faults.command import Site, Started, soon
-from tests.helpers import corpus, prefect_database
+from tests.helpers import corpus, prefect_database, tiers
 
 EVIL = "evil.example"  # the browser is told that it is this machine
 pytestmark = [
@@ -267,10 +267,13 @@ def test_the_form_starts_a_run_that_ends_well(page: Any, serving: Serving) -> No
     [
         ({"cluster": {"kind": "class", "class_name": "subprocess.Popen",
                       "options": {"args": ["touch", "MARK"]}}}, "in none of the packages"),
-        ({"cluster": {"kind": "class", "class_name": "distributed.SpecCluster",
-                      "options": {"scheduler": {"cls": "subprocess.Popen"}}}}, "settings file"),
-        ({"filter": {"segmenter": {"use": "tests.plugins.stretches"}}}, "names the module"),
-        ({"sources": [{"kind": "folder", "path": "/etc", "name": "c"}]}, "--allow FOLDER"),
+        tiers.nightly({"cluster": {"kind": "class", "class_name": "distributed.SpecCluster",
+                                   "options": {"scheduler": {"cls": "subprocess.Popen"}}}},
+                      "settings file"),
+        tiers.nightly({"filter": {"segmenter": {"use": "tests.plugins.stretches"}}},
+                      "names the module"),
+        tiers.nightly({"sources": [{"kind": "folder", "path": "/etc", "name": "c"}]},
+                      "--allow FOLDER"),
         ({"out": "OUTSIDE"}, "--allow FOLDER"),
     ],
 )  # fmt: skip

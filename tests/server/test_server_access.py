@@ -34,7 +34,7 @@ from flows.server import door, login
 from flows.server.server import LocalServer, using
 from tasks.base.errors import ConfigError
 from tests.faults.command import Site
-from tests.helpers import corpus, prefect_database
+from tests.helpers import corpus, prefect_database, tiers
 
 FOREIGN = "http://evil.example"
 
@@ -263,18 +263,26 @@ def test_the_address_has_the_password_where_no_log_sees_it() -> None:
 
 # A run's own server, beside what the user's environment says of others
 
+UNGUARDED = {
+    "PREFECT_CLIENT_CSRF_SUPPORT_ENABLED": "false",
+    "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": "*",
+    "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "false",
+}
+
 
 @pytest.mark.cluster
 @pytest.mark.parametrize(
     "environment",
     [
-        {"PREFECT_API_AUTH_STRING": "of:another", "PREFECT_SERVER_API_AUTH_STRING": ""},
-        {"PREFECT_API_AUTH_STRING": "", "PREFECT_SERVER_API_AUTH_STRING": "me:mine",
-         "PREFECT_CLIENT_CSRF_SUPPORT_ENABLED": "false",
-         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": "*",
-         "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "false"},
+        {"PREFECT_API_AUTH_STRING": "of:another", "PREFECT_SERVER_API_AUTH_STRING": "me:mine",
+         **UNGUARDED},
+        tiers.nightly(
+            {"PREFECT_API_AUTH_STRING": "of:another", "PREFECT_SERVER_API_AUTH_STRING": ""}
+        ),
+        tiers.nightly({"PREFECT_API_AUTH_STRING": "", "PREFECT_SERVER_API_AUTH_STRING": "me:mine",
+                       **UNGUARDED}),
     ],
-    ids=["the password of another server", "one for all own servers"],
+    ids=["both", "the password of another server", "one for all own servers"],
 )  # fmt: skip
 def test_a_run_records_itself_whatever_the_environment_says(
     tmp_path: Path, empty_database: Path, environment: dict[str, str]

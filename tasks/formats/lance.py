@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -72,11 +73,19 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
     """Schema, order, all values and the decoded PCM."""
-    from lance.file import LanceFileReader
-
     if faults := out.changed(shard.path):
         return faults
-    file, read = LanceFileReader(str(out.home / shard.path)), 0
+    with _panics_as_errors(shard.path):
+        return _read_back(shard, rows, out, settings)
+
+
+def _read_back(
+    shard: OutputShard, rows: Rows, out: Output, settings: _clips.EncodedSettings
+) -> list[str]:
+    from lance.file import LanceFileReader
+
+    faults, read = list[str](), 0
+    file = LanceFileReader(str(out.home / shard.path))
     for batch in file.read_all(batch_size=READ_ROWS).to_batches():
         if not batch.schema.equals(_schema(rows[0].keys())):
             return [f"{shard.path} has other columns or types than it should"]
@@ -94,6 +103,18 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
     if read != len(rows):
         faults.append(f"{shard.path} has {read} rows, not {len(rows)}")
     return faults
+
+
+@contextmanager
+def _panics_as_errors(path: str) -> Iterator[None]:
+    """ValueError where the library, which is written in Rust, panics at a damaged file: it raises
+    what no `except Exception` catches, by a class that cannot be imported."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(f"{path} cannot be read: {error}") from None
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:

@@ -48,7 +48,9 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
     sources = hostile.build(home / "around" / "in", canary, fuzz.count(DAMAGED))
     data = {
         "sources": sources, "out": str(out), "shard": {"settle_seconds": 0},
-        "filter": {"segmenter": {"use": "whole"}}, "transcribe": {"backend": {"use": "fake"}},
+        # Tars hold one clip's bytes many times: each must be reached.
+        "filter": {"segmenter": {"use": "whole"}, "duplicate_files": "keep"},
+        "transcribe": {"backend": {"use": "fake"}},
     }  # fmt: skip
     settings = home / "settings.json"
     settings.write_text(json.dumps(data))

@@ -68,10 +68,10 @@ def _pieces(
             yield 2 * number, Hole(max(covered, first - LEAD_SECONDS), start, missing)
         if word is None:
             return
-        said = speech.within(spans, word.start, word.end)
+        taken = speech.within(spans, word.start, word.end)
         expected = pace * _usual(word)
-        if said > MOST * expected + STRETCHED:
-            yield 2 * number + 1, Hole(word.start, word.end, said - expected)
+        if taken > MOST * expected + STRETCHED:
+            yield 2 * number + 1, Hole(word.start, word.end, taken - expected)
         covered = max(covered, word.end)
 
 

@@ -56,6 +56,7 @@ def search_at_exit() -> None:
     """Take `without_search_at_exit` back: for libraries that look at the end what is left of them,
     and print all that no search has removed, as DuckDB's binding does."""
     atexit.unregister(gc.freeze)
+    atexit.unregister(gc.unfreeze)  # of an earlier call
     atexit.register(gc.unfreeze)
 
 

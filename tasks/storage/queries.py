@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from tasks.base import process_memory
 from tasks.base.arrays import Int64s
 from tasks.base.errors import ConfigError, RunError
 
@@ -59,6 +60,8 @@ def connect(
     runs can change that."""
     import duckdb
 
+    # DuckDB's binding prints at the end of the process whatever of it no search has removed.
+    process_memory.search_at_exit()
     folders = [str(home), *map(str, readable)]
     try:
         listed = ", ".join(literal(folder.encode().decode()) for folder in folders)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -128,6 +130,16 @@ def test_every_item_is_named(prepared: Prepared, capsys: pytest.CaptureFixture[s
     assert "notes.txt  left_aside shard.extension" in capsys.readouterr().out
     listed = max((prepared.out / "runs").glob("*/left_aside.csv"))
     assert listed.read_text().splitlines()[1] == f"in,{prepared.source}/notes.txt,extension"
+
+
+def test_what_if_says_nothing_on_stderr(prepared: Prepared) -> None:
+    """DuckDB's binding told of 27 leaked instances at the end of the process."""
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.cli", "what-if", str(prepared.out)],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert "No clip comes or goes" in done.stdout
 
 
 def test_what_if_answers_from_measures(

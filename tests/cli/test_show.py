@@ -39,7 +39,7 @@ def test_the_result_of_a_run_names_its_dataset() -> None:
             "reader_drops": [{"warning": "nemo: it would drop 3 of 9 [clips]"}],
         },
     )  # fmt: skip
-    assert "Wrote 1 tar; 2 tars of the last version had not changed." in told
+    assert "Wrote 1 output shard; 2 output shards of the last version had not changed." in told
     assert "Of 4 readers (package.readers), the one with most audio gets 15.0 min more" in told
     assert "/data/[/b]/v0001" in told
     assert "warning: nemo: it would drop 3 of 9 [clips]" in told
@@ -47,7 +47,7 @@ def test_the_result_of_a_run_names_its_dataset() -> None:
 
 def test_tars_are_told_plainly() -> None:
     one = {"tars": 1, "written": 1, "linked": 0, "readers": 1, "worst_reader_extra_hours": 0.0}
-    assert [*runs._tars(one, True)] == ["Wrote 1 tar."]
+    assert [*runs._tars(one, True)] == ["Wrote 1 output shard."]
     assert [*runs._tars(one, False)] == [], "nothing was written"
 
 
@@ -162,8 +162,9 @@ def test_a_log_line_that_looks_like_markup_passes_the_bars() -> None:
 
 
 def test_one_is_no_plural() -> None:
-    row = {"source_path": "a.wav", "start": None, "outcome": "failed", "stage": "shard",
-           "reason": "empty", "value": None, "detail": ""}  # fmt: skip
+    row = {"source_path": "a.wav", "start": None, "track": None, "channel": None,
+           "outcome": "failed", "stage": "shard", "reason": "empty", "value": None,
+           "detail": ""}  # fmt: skip
     assert said(results.items, {"items": [row]}).endswith("1 item.\n")
     stored = {"imported": 1, "already_there": 0, "unknown_count": 0}
     assert said(results.imported, stored).startswith("1 decision stored.")

@@ -239,9 +239,9 @@ def _tars(tars: JsonObject, new: bool) -> Iterator[str]:
     """What was written of the version's tars, and how even several readers find them."""
     if not new:
         return
-    wrote = f"Wrote {counted(tars['written'], 'tar')}"
+    wrote = f"Wrote {counted(tars['written'], 'output shard')}"
     if tars["linked"]:
-        wrote += f"; {counted(tars['linked'], 'tar')} of the last version had not changed"
+        wrote += f"; {counted(tars['linked'], 'output shard')} of the last version had not changed"
     yield f"{wrote}."
     if tars["readers"] > 1:
         worst = 60 * tars["worst_reader_extra_hours"]

@@ -51,6 +51,31 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
+#: Modules that a page tells its reader to make.
+TO_BE_MADE = {"tasks/filters/crest.py"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(pages.ROOT)))
+def test_modules_that_a_page_names_exist(page: Path) -> None:
+    """A bare name may lie in any folder of the room that the page is about."""
+    text = re.sub(r"<!-- made from the code.*?<!-- end -->", "", page.read_text(), flags=re.DOTALL)
+    named = set(re.findall(r"`([\w./]+\.(?:py|js|sh|sbatch))`", text)) - TO_BE_MADE
+    homes = (page.parent, *(pages.ROOT / top for top in ("", "tasks", "flows", "tests")))
+    assert [name for name in sorted(named) if not any(lies_in(name, home) for home in homes)] == []
+
+
+def lies_in(name: str, home: Path) -> bool:
+    if "/" in name or home == pages.ROOT:
+        return (home / name).is_file()
+    return any(home.rglob(name))
+
+
+def test_control_a_module_that_is_gone_is_seen() -> None:
+    assert not lies_in("gone.py", pages.ROOT / "flows")
+    assert not lies_in("cli/tables.py", pages.ROOT / "flows"), "a path is taken as it stands"
+    assert lies_in("tables.py", pages.ROOT / "flows")
+
+
 def test_every_folder_of_tests_is_on_the_map() -> None:
     home = pages.ROOT / "tests"
     text = (home / "README.md").read_text()

@@ -39,6 +39,7 @@ from tasks.plugins.contracts.text import ScoredTranscript, words
 from tasks.plugins.rules import Allowed, Limit, Rejection, Rule, Within
 from tasks.recording import Ignored, Locator, Recording, Segment, TimedWord
 from tasks.recording.turns import Turn, Voices
+from tasks.recording.whole_file import of_file
 from tasks.settings import (
     SECRET,
     Plugin,
@@ -104,5 +105,6 @@ __all__ = [
     "Within",
     "Word",
     "log",
+    "of_file",
     "words",
 ]

@@ -26,9 +26,10 @@ from tasks.recording.container import as_file, unpacked
 from tasks.recording.file_kinds import HEAD, compression, known
 from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, safe_name
+from tasks.recording.whole_file import display_path
 from tasks.sources._beside.folders import FolderTexts, ReadFile
 from tasks.sources._lists import Entries, failed, unlisted
-from tasks.sources._paths import display_path, skip_reason
+from tasks.sources._paths import skip_reason
 from tasks.sources._tarwalk import members
 
 ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst")

@@ -10,8 +10,7 @@ from typing import BinaryIO
 
 from tasks.base.errors import ItemError
 from tasks.recording import Locator, Recording, patient
-from tasks.sources._lists import of_file
-from tasks.sources._paths import display_path
+from tasks.recording.whole_file import display_path, of_file
 
 _PLACE = re.compile(r"(?P<file>.+):(?P<offset>\d{1,18})(?P<range>\[.*\])?", re.DOTALL)
 _STREAMED = (0, 0x7FFFF000 + 36, 0xFFFFFFFF)  # sizes that a WAV has which was piped

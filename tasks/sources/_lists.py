@@ -18,11 +18,10 @@ from pydantic import Field
 from tasks.base import language_codes
 from tasks.base.errors import UNREACHABLE, ItemError
 from tasks.recording import Ignored, Locator, Recording, TimedWord
-from tasks.recording.guard import file_state
 from tasks.recording.names import REST, display_text, is_utf8, recording_name
+from tasks.recording.whole_file import display_path
 from tasks.settings import SourceSettings
 from tasks.settings.base import READ
-from tasks.sources._paths import display_path
 from tasks.storage import bounds
 
 Entries = Iterator[Recording | Ignored]
@@ -39,13 +38,6 @@ class ListSettings(SourceSettings):
         description="Folder that relative paths start from; default: the list's folder.",
         json_schema_extra=READ,
     )
-
-
-def of_file(path: str, file: str) -> Recording:
-    """The recording of that name in its source, which is a whole file, as the file is now."""
-    state = file_state(file)
-    locator, source_path = Locator(file), display_path(file)
-    return Recording(path, source_path, locator, state.size, state.guard, error=state.error)
 
 
 def failed(path: str, source_path: str, file: str, code: str, detail: str) -> Recording:

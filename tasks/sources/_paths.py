@@ -187,8 +187,3 @@ def listed_name(path: str, written: str, root: str) -> str:
     if os.path.isabs(written):
         return safe_name(path.lstrip("/"))
     return safe_name(os.path.normpath(written))
-
-
-def display_path(path: str) -> str:
-    """A path for people: absolute, links kept, valid UTF-8."""
-    return display_text(urls.absolute(path))

@@ -9,7 +9,8 @@ from itertools import chain
 from tasks.base.errors import ItemError
 from tasks.recording import Ignored, Recording, Segment, by_channel
 from tasks.recording.locator import Channels
-from tasks.sources._lists import Entries, again, bad_line, line_name, of_file
+from tasks.recording.whole_file import of_file
+from tasks.sources._lists import Entries, again, bad_line, line_name
 from tasks.sources._paths import listed_name
 from tasks.storage import bounds
 

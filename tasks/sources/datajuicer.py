@@ -14,6 +14,7 @@ from pydantic import Field
 
 from tasks.base.errors import ItemError
 from tasks.recording import Ignored
+from tasks.recording.whole_file import of_file
 from tasks.settings.base import WORDS
 from tasks.sources._lists import (
     Entries,
@@ -22,7 +23,6 @@ from tasks.sources._lists import (
     bad_line,
     json_object,
     line_name,
-    of_file,
     text_field,
 )
 from tasks.sources._paths import list_root, listed_name, resolve, text_list

@@ -26,6 +26,7 @@ from tasks.recording import Ignored, Locator, Recording, unreachable
 from tasks.recording.file_kinds import known
 from tasks.recording.guard import stat_error
 from tasks.recording.names import display_text, recording_name, safe_name
+from tasks.recording.whole_file import of_file
 from tasks.settings import SourceSettings, StageSettings
 from tasks.settings.base import WORDS
 from tasks.sources import _text_encoding
@@ -33,7 +34,7 @@ from tasks.sources._archives import Archive, is_archive
 from tasks.sources._beside import tables
 from tasks.sources._beside.choice import Texts, TextsSettings
 from tasks.sources._beside.folders import AHEAD, FolderTexts, ReadFile
-from tasks.sources._lists import failed, of_file
+from tasks.sources._lists import failed
 from tasks.sources._objects import Object, walk
 from tasks.sources._paths import RESULTS, is_results, results_above, skip_reason, source_root
 from tasks.storage import urls

@@ -24,6 +24,7 @@ from tasks.recording import Ignored, Locator, Recording, patient
 from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, safe_name
 from tasks.recording.parquet_tables import Table
+from tasks.recording.whole_file import display_path
 from tasks.settings import SourceSettings
 from tasks.settings.base import READ, WORDS
 from tasks.sources import _notes
@@ -37,7 +38,7 @@ from tasks.sources._lists import (
     unlisted,
 )
 from tasks.sources._parquet_columns import DEFAULTS, Columns, find_columns, head_of, values
-from tasks.sources._paths import display_path, list_root, resolve
+from tasks.sources._paths import list_root, resolve
 from tasks.storage import bounds
 
 LOOKED_FILES = 20  # for columns that are not taken

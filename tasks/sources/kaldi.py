@@ -22,6 +22,7 @@ from tasks.recording import Ignored, Recording, Segment
 from tasks.recording.by_channel import side
 from tasks.recording.locator import Channels, Locator
 from tasks.recording.names import display_text, recording_name, safe_name
+from tasks.recording.whole_file import display_path, of_file
 from tasks.settings import SourceSettings
 from tasks.settings.base import READ
 from tasks.sources import _arks
@@ -32,11 +33,10 @@ from tasks.sources._lists import (
     bad_line,
     checked_span,
     failed,
-    of_file,
     seconds_field,
     text_field,
 )
-from tasks.sources._paths import display_path, list_file, list_root, resolve, source_root
+from tasks.sources._paths import list_file, list_root, resolve, source_root
 from tasks.storage import urls
 
 SIDES = "reco2file_and_channel"

@@ -20,6 +20,7 @@ from tasks.recording.file_kinds import compression, known
 from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, safe_name
 from tasks.recording.stream_copy import PACKINGS
+from tasks.recording.whole_file import display_path
 from tasks.settings import SourceSettings
 from tasks.settings.base import READ
 from tasks.sources._containers import containers
@@ -32,7 +33,7 @@ from tasks.sources._lists import (
     text_field,
     unlisted,
 )
-from tasks.sources._paths import display_path, list_file, list_root, listed_name, resolve
+from tasks.sources._paths import list_file, list_root, listed_name, resolve
 from tasks.sources._tarwalk import Member, head, is_tar, members
 from tasks.storage import bounds, urls
 

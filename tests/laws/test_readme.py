@@ -13,6 +13,7 @@ from tasks import plugins
 from tasks.base import shelves
 from tasks.formats import FRAMES_PER_SECOND, metadata_csv
 from tasks.insight import report
+from tasks.publish.upkeep.verify import verify
 from tests import pages
 from tests.helpers import corpus
 
@@ -48,11 +49,11 @@ def test_every_script_of_a_page_is_run() -> None:
         "tasks/plugins/README.md",
         "tasks/sources/README.md",
     }
-    assert len(scripts) == 2
+    assert len(scripts) == 4
 
 
 def test_the_filter_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", PLUGINS, re.DOTALL)
+    code, _, _ = re.findall(r"```python\n(.*?)```", PLUGINS, re.DOTALL)
     package = tmp_path / "mine"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -70,4 +71,39 @@ def test_the_filter_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             corpus.run(job)
     finally:
         for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
+            del sys.modules[name]
+
+
+def test_the_source_and_the_format_of_the_readme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, source, format_ = re.findall(r"```python\n(.*?)```", PLUGINS, re.DOTALL)
+    package = tmp_path / "mypackage"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "names.py").write_text(source)
+    (package / "raw.py").write_text(format_)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    files = sorted(path for path in corpus.make(tmp_path / "in", 4).iterdir() if path.is_file())
+    lines = [f"{number}\t{path}" for number, path in enumerate(files)]
+    names = tmp_path / "names.tsv"
+    names.write_text("\n".join([*lines, "no tab", f"gone\t{tmp_path}/gone.wav"]))
+    chosen = {"kind": "mypackage.names", "path": str(names), "name": "mine"}
+    wanted = {"formats": ["mypackage.raw"], "max_failed_fraction": 1.0}
+    job = corpus.job(tmp_path, sources=[chosen], package=wanted)
+    try:
+        published, _ = corpus.run(job)
+        rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+        home = published.path / "mypackage.raw" / "train"
+        listed = [line.split("\t") for line in (home / "texts.tsv").read_text().splitlines()]
+        assert len(rows) == len(files)
+        assert {text for _, text in listed} == {row["text"] for row in rows}
+        for path, _ in listed:
+            [row] = [row for row in rows if row["id"] == Path(path).stem]
+            assert (published.path / path).stat().st_size == 2 * row["num_samples"]
+        assert verify(published.path) == []
+        (published.path / listed[0][0]).write_bytes(b"other")
+        assert verify(published.path) != []
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "mypackage"]:
             del sys.modules[name]

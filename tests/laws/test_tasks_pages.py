@@ -78,9 +78,18 @@ def kaldi(folder: Path) -> None:
     (folder / "text").write_text("".join(f"u{n} some words {n}\n" for n in range(3)))
 
 
+def clips(folder: Path) -> None:
+    """A folder for each of two speakers, with a text beside each recording."""
+    for speaker in ("anna", "ben"):
+        talk(folder / speaker)
+        for path in sorted((folder / speaker).glob("*.wav")):
+            path.with_suffix(".txt").write_text(TALK)
+
+
 MADE: dict[str, Callable[[], None]] = {
     "Ten hours of podcasts to a TTS corpus": lambda: talk(Path("podcasts")),
     "Mandarin ASR": lambda: talk(Path("recordings")),
+    "Clips with texts to a list for a voice's trainer": lambda: clips(Path("clips")),
     "Voice conversion": lambda: talk(Path("speaker0"), 1),
     "A nightly corpus": lambda: talk(Path("inbox"), 1),
     "A colleague's Kaldi folder to WeNet": lambda: kaldi(Path("data/train")),

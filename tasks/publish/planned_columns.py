@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from tasks import plugins
+from tasks.base.schema import LABELS
 from tasks.settings.job import Job
 from tasks.shard_store import hidden
 
@@ -19,9 +21,19 @@ PCM_COLUMNS = (
     *(*SOURCE_COLUMNS, *BESIDE_COLUMNS, *MUTED_COLUMNS),
 )
 LAYOUT_COLUMNS = ("shard", "generation", "offset")  # that the layout fills in
+#: The source's labels, in versions of which a source keeps some.
+LABELS_COLUMN = pa.field(
+    "labels", LABELS, metadata={"doc": "what the source's `labels` keeps; null: none", "unit": ""}
+)
 
 
 def sources_of(job: Job) -> dict[str, pa.DataType]:
     """The columns of a row that say where its PCM is stored, and their types; not published."""
     beside = BESIDE_COLUMNS if job.package.audio == "both" else {}
     return SOURCE_COLUMNS | beside | (MUTED_COLUMNS if hidden.mutes(job) else {})
+
+
+def labels_kept(job: Job) -> list[str]:
+    """Names of the labels that the sources keep, in their order."""
+    kept = (dataset.settings.label_names for dataset in plugins.datasets(job.sources))
+    return [*dict.fromkeys(name for names in kept for name in names)]

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from tasks.base.arrays import UInt64s
 from tasks.storage import long_columns
 
-#: Columns of numbers that count where they hold one, as versions of before lack them; with what
-#: tells a number in one from the same in another.
-LATER = {"channel": 0, "track": 1 << 32}
+#: Columns that count where they hold something, as versions of before lack them; with what tells a
+#: value in one from the same in another.
+LATER = {"channel": 0, "track": 1 << 32, "labels": 2 << 32}
 
 
 def of_rows(table: pa.Table) -> UInt64s:
@@ -41,10 +41,19 @@ def of_rows(table: pa.Table) -> UInt64s:
 
 
 def _with_later(codes: UInt64s, table: pa.Table, name: str) -> UInt64s:
-    """Digests that a column of LATER changes where it holds a number."""
+    """Digests that a column of LATER changes where it holds something."""
     valued = pc.is_valid(table[name]).to_numpy(zero_copy_only=False)
-    numbers = _bits(table[name]) ^ np.uint64(LATER[name])
+    numbers = _codes(table[name]) ^ np.uint64(LATER[name])
     return np.where(valued, mixed(codes ^ mixed(numbers)), codes)
+
+
+def _codes(column: pa.ChunkedArray) -> UInt64s:
+    """64 bits of each number; of any other value, a hash."""
+    if _is_number(column.type):
+        return _bits(column)
+    texts = (repr(value).encode() for value in column.to_pylist())
+    hashes = b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in texts)
+    return np.frombuffer(hashes, "<u8").astype(np.uint64)
 
 
 def _divided(

@@ -4,11 +4,13 @@ them."""
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 
 #: Numbers of a file's channels, from 0, in order.
 Channels = tuple[int, ...]
+#: Names and values, in the order in which the source's settings name them.
+Labels = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class Segment:
     """A span of a recording that the source names, in seconds; `end` None means to the end.
 
     `words`: the times of its words, where the source has them; in order of time. `channels`: those
-    of the file that it is of; None: the source does not say.
+    of the file that it is of; None: the source does not say. `labels`: no part of its identity.
     """
 
     start: float
@@ -87,6 +89,7 @@ class Segment:
     language: str | None = None
     words: tuple[TimedWord, ...] | None = None
     channels: Channels | None = None
+    labels: Labels = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,7 @@ class Recording:
     segments: tuple[Segment, ...] | None = None
     error: tuple[str, str] | None = None
     length: float | None = None
+    labels: Labels = ()
 
 
 @dataclass(frozen=True, slots=True)

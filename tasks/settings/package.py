@@ -41,6 +41,13 @@ class ClipChoice(StageSettings):
     )
     dataset: tuple[str, ...] = Threshold((), "Sources, by name.", mark=WORDS)
     language: tuple[str, ...] = Threshold((), "Languages, by code.", mark=WORDS)
+    labels: dict[str, tuple[str, ...]] | None = Threshold(
+        None,
+        "Values of labels that sources keep, by the label's name: {emotion: [happy, sad]}; of "
+        "several labels, those that all of them name.",
+        mark=WORDS,
+        exclude_if=lambda labels: labels is None,  # versions of before have none
+    )
 
 
 def keeps_speakers_apart(splits: object, disjoint: Collection[str] | None) -> bool:
@@ -142,14 +149,15 @@ class PackageSettings(StageSettings):
     )
     only: ClipChoice | None = Threshold(
         None,
-        "Package only clips of these: {speaker: […], dataset: […], language: […]}; of several "
-        "kinds, those that all of them name. The others are `not_chosen` in the ledger.",
+        "Package only clips of these: {speaker: […], dataset: […], language: […], labels: "
+        "{emotion: […]}}; of several kinds, those that all of them name. The others are "
+        "`not_chosen` in the ledger.",
         title="Only",
     )
     without: ClipChoice | None = Threshold(
         None,
-        "Package no clip of these: {speaker: […], dataset: […], language: […]}; of several kinds, "
-        "none that any of them names.",
+        "Package no clip of these: {speaker: […], dataset: […], language: […], labels: {emotion: "
+        "[…]}}; of several kinds, none that any of them names.",
         title="Without",
     )
     max_hours_per_speaker: float | None = Threshold(

@@ -93,6 +93,11 @@ class SourceSettings(StageSettings):
         False, description="Exempt from max_failed_fraction: broken files are normal here."
     )
 
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """Names of the labels that it keeps."""
+        return ()
+
     @field_validator("language")
     @classmethod
     def _as_code(cls, language: str | None) -> str | None:

@@ -167,6 +167,7 @@ def _segment(stored: SegmentRow) -> Segment:
         stored["speaker"],
         stored["language"],
         timed,
+        labels=tuple(stored.get("labels") or ()),
     )
 
 

@@ -90,6 +90,15 @@ class CutUtterance(_Remembering):
         return (stated if stated is not None else self.recording["speaker"]) or self.voice
 
     @property
+    def labels(self) -> list[tuple[str, str]] | None:
+        """The source's labels of the recording, and in their place those of the segment; in the
+        order of names."""
+        stated = dict(self.recording.get("labels") or ())
+        for segment in (self.turn, self.segment):
+            stated |= dict(segment.labels) if segment else {}
+        return sorted(stated.items()) or None
+
+    @property
     def language(self) -> str | None:
         """What the source states of the segment, else of the whole recording."""
         segment = self.segment or self.turn

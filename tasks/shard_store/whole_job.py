@@ -22,7 +22,7 @@ UNASKED_OF_PLUGINS = {
 }
 UNASKED = {
     **{"max_hours_per_speaker": None, "rttm": None, "disjoint": None},
-    **{"only": None, "without": None},
+    **{"only": None, "without": None, "labels": None},
     **{"texts": "auto", "encoding": None, "speaker": "none", "channels": "mix"},
     **{"damaged": "drop", "non_finite": "fail", "channels_cancel": "fail"},
     **{"archives": True, "duplicate_files": "drop"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,21 +28,34 @@ MOST_COLUMNS = 50  # that are looked at to see what they hold
 @dataclass(frozen=True, slots=True)
 class Columns:
     """`audio`: a column of struct(bytes, path); `roles`: the column of each role that exists;
-    `languages`: what the numbers in its column stand for, where it is a ClassLabel."""
+    `languages`: what the numbers in its column stand for, where it is a ClassLabel; `labels`: the
+    columns of labels that the file has, each with what its numbers stand for."""
 
     audio: str
     has_path: bool
     roles: Mapping[str, str]
     languages: tuple[str, ...] = ()
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def language(self, value: object) -> object:
         """A cell of the column of languages; a ClassLabel's number as the name it stands for."""
-        if isinstance(value, int) and 0 <= value < len(self.languages):
-            return self.languages[value]
-        return value
+        return _named(value, self.languages)
+
+    def label(self, name: str, value: object) -> object:
+        """A cell of a column of labels, likewise."""
+        return _named(value, self.labels[name])
 
 
-def find_columns(schema: pa.Schema, audio: str | None, named: Mapping[str, str | None]) -> Columns:
+def _named(value: object, names: tuple[str, ...]) -> object:
+    return names[value] if isinstance(value, int) and 0 <= value < len(names) else value
+
+
+def find_columns(
+    schema: pa.Schema,
+    audio: str | None,
+    named: Mapping[str, str | None],
+    labels: Sequence[str] = (),
+) -> Columns:
     """The columns that the settings name, else the first that fit.
 
     ItemError `unsupported` if there is no audio column, or a named one is missing.
@@ -70,11 +83,16 @@ def find_columns(schema: pa.Schema, audio: str | None, named: Mapping[str, str |
         audio=audio_column,
         has_path=_has_path(schema.field(audio_column).type),
         roles={role: name for role, name in roles.items() if name is not None},
-        languages=_labels(schema, roles["language"]),
+        languages=_class_names(schema, roles["language"]),
+        labels={
+            name: _class_names(schema, name)
+            for name in labels
+            if name in schema.names and not pa.types.is_nested(schema.field(name).type)
+        },
     )
 
 
-def _labels(schema: pa.Schema, name: str | None) -> tuple[str, ...]:
+def _class_names(schema: pa.Schema, name: str | None) -> tuple[str, ...]:
     """The names of a ClassLabel, which `datasets` keeps in the schema's metadata."""
     try:
         about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))

@@ -15,6 +15,7 @@ from tasks.base.errors import ItemError
 from tasks.recording import Ignored, Segment
 from tasks.recording.names import recording_name
 from tasks.sources._channels import channels_field
+from tasks.sources._labels import LabelSettings, of_record
 from tasks.sources._layouts.folders import audio_below
 from tasks.sources._layouts.rows import Described, Found
 from tasks.sources._lists import (
@@ -32,11 +33,11 @@ from tasks.sources._spans import Group, Line
 from tasks.storage import bounds
 
 
-def listed(layout: Found, language: str | None) -> Entries:
-    """The recordings of a layout; `language`: of the source, where a row names none. Audio below a
-    layout's folder that no row names is left aside as `not_listed`."""
+def listed(layout: Found, settings: LabelSettings) -> Entries:
+    """The recordings of a layout; the source's language where a row names none, and its labels.
+    Audio below a layout's folder that no row names is left aside as `not_listed`."""
     keys = np.fromiter(map(_key, layout.audio()), np.int64)
-    yield from _recordings(layout, keys, language)
+    yield from _recordings(layout, keys, settings)
     if layout.whole:
         named = np.unique(keys)
         for path in audio_below(layout.root):
@@ -62,7 +63,7 @@ def _last(keys: Int64s) -> Bools:
     return last
 
 
-def _recordings(layout: Found, keys: Int64s, language: str | None) -> Entries:
+def _recordings(layout: Found, keys: Int64s, settings: LabelSettings) -> Entries:
     last = _last(keys).tolist()
     groups: dict[str, Group] = {}
     position = bad = number = 0
@@ -73,7 +74,7 @@ def _recordings(layout: Found, keys: Int64s, language: str | None) -> Entries:
                 raise row.what
             is_last = position >= len(last) or last[position]  # a table that grew meanwhile
             position += 1
-            line = _line(row.what, layout.root, language)
+            line = _line(row.what, layout.root, settings)
         except (ItemError, ValueError) as error:
             yield bad_line(row.file, row.number, error)
             bad += 1
@@ -91,8 +92,9 @@ def _recordings(layout: Found, keys: Int64s, language: str | None) -> Entries:
         yield from group.recordings(layout.root)
 
 
-def _line(row: Described, root: str, stated: str | None) -> Line:
+def _line(row: Described, root: str, settings: LabelSettings) -> Line:
     """A row as a span of a file; ItemError or ValueError says what is wrong with it."""
+    stated = settings.language
     audio = row.audio.strip() if isinstance(row.audio, str) else row.audio
     path = resolve(root, None if cell_field(audio) is None else audio)
     start, end = seconds_cell(row.start), seconds_cell(row.end)
@@ -108,6 +110,7 @@ def _line(row: Described, root: str, stated: str | None) -> Line:
         text=reference_field(row.text, language or stated),
         speaker=cell_field(row.speaker),
         language=language,
+        labels=of_record(row.record, settings.label_names),
     )
     whole = start is None and end is None
     return Line(path, str(audio), whole, segment, channels_field(row.channel))

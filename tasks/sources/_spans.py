@@ -73,6 +73,7 @@ class _Part:
             one.language,
             error=recording.error,
             length=one.end,
+            labels=one.labels,
         )
 
 

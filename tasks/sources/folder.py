@@ -34,6 +34,7 @@ from tasks.sources._archives import Archive, is_archive
 from tasks.sources._beside import tables
 from tasks.sources._beside.choice import Texts, TextsSettings
 from tasks.sources._beside.folders import AHEAD, FolderTexts, ReadFile
+from tasks.sources._labels import of_record
 from tasks.sources._lists import failed
 from tasks.sources._objects import Object, walk
 from tasks.sources._paths import RESULTS, is_results, results_above, skip_reason, source_root
@@ -55,12 +56,22 @@ Branch = tuple[str, bool]
 
 
 def _names_a_speaker(pattern: str) -> str:
+    if "speaker" in _groups(pattern):
+        return pattern
+    raise ValueError("it has no group of this name: (?P<speaker>…)")
+
+
+def _names_labels(pattern: str) -> str:
+    if _groups(pattern):
+        return pattern
+    raise ValueError("it has no group with a name: (?P<emotion>…)")
+
+
+def _groups(pattern: str) -> tuple[str, ...]:
     try:
-        if "speaker" in re.compile(pattern).groupindex:
-            return pattern
+        return tuple(re.compile(pattern).groupindex)
     except re.error as error:
         raise ValueError(f"it is not a regular expression: {error}") from None
-    raise ValueError("it has no group of this name: (?P<speaker>…)")
 
 
 class SpeakerPattern(StageSettings):
@@ -69,6 +80,15 @@ class SpeakerPattern(StageSettings):
     pattern: Annotated[str, AfterValidator(_names_a_speaker)] = Field(
         description="Regular expression with a group `(?P<speaker>…)`, looked for in the "
         "recording's path below the source's, extension included."
+    )
+
+
+class LabelPattern(StageSettings):
+    """Where a recording's path names its labels."""
+
+    pattern: Annotated[str, AfterValidator(_names_labels)] = Field(
+        description="Regular expression with a group for each label, such as `(?P<emotion>…)`, "
+        "looked for in the recording's path below the source's, extension included."
     )
 
 
@@ -89,6 +109,11 @@ class Settings(SourceSettings):
         description="Who speaks in a recording: none (unknown), parent_folder, or "
         "`{pattern: REGEX}` with a group `(?P<speaker>…)` that is found in its path.",
     )
+    labels: LabelPattern | None = Field(
+        None,
+        description="Labels of a recording, for package.only and package.without: `{pattern: "
+        "REGEX}` with a group for each, such as `(?P<emotion>…)`, that is found in its path.",
+    )
     system_folders: bool = Field(
         False, description="Also read what lies in recycle bins, snapshots and thumbnail folders."
     )
@@ -97,6 +122,10 @@ class Settings(SourceSettings):
         description="Read what lies in .zip, .tar, .tar.gz, .tgz and .tar.zst, in place; off: they "
         "are skipped.",
     )
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return _groups(self.labels.pattern) if self.labels else ()
 
 
 def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
@@ -307,7 +336,11 @@ def _aside(relative: str, name: str, texts: FolderTexts | None) -> Ignored | Non
 def _told(
     settings: Settings, texts: FolderTexts | None, name: str, recording: Recording
 ) -> Recording:
-    """A recording with its speaker, as its path says, and its text."""
+    """A recording with its speaker and labels, as its path says, and its text."""
+    if settings.labels is not None:
+        match = re.search(settings.labels.pattern, recording.path)
+        names = of_record(match.groupdict(), settings.label_names) if match else ()
+        recording = replace(recording, labels=names)
     if settings.speaker != "none":
         recording = replace(recording, speaker=_speaker(recording.path, settings.speaker))
     return texts.of(name, recording) if texts else recording

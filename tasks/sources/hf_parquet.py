@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from itertools import repeat
 from typing import Literal
 
@@ -22,12 +23,12 @@ from pydantic import Field
 from tasks.base.errors import ConfigError, ItemError
 from tasks.recording import Ignored, Locator, Recording, patient
 from tasks.recording.guard import file_state
+from tasks.recording.locator import Labels
 from tasks.recording.names import display_text, safe_name
 from tasks.recording.parquet_tables import Table
 from tasks.recording.whole_file import display_path
-from tasks.settings import SourceSettings
 from tasks.settings.base import READ, WORDS
-from tasks.sources import _notes
+from tasks.sources import _labels, _notes
 from tasks.sources._containers import containers
 from tasks.sources._lists import (
     Entries,
@@ -44,7 +45,7 @@ from tasks.storage import bounds
 LOOKED_FILES = 20  # for columns that are not taken
 
 
-class Settings(SourceSettings):
+class Settings(_labels.LabelSettings):
     kind: Literal["hf_parquet"] = "hf_parquet"
     root: str | None = Field(
         None,
@@ -86,14 +87,20 @@ def recordings(settings: Settings) -> Entries:
 
 
 def notes(settings: Settings) -> list[str]:
-    """Columns that look like something, and are not taken, of the first files."""
+    """Columns that look like something, and are not taken, of the first files; labels that nothing
+    has."""
     sentences: list[str] = []
+    names, records = dict[str, None](), list[dict[str, object]]()
     for _, path in containers(settings.path, _is_parquet, "Parquet file").files[:LOOKED_FILES]:
         with suppress(ItemError), _open(path) as file:  # `recordings` says what is wrong
             columns = _columns(file, settings)
             roles = {role: (name,) for role, name in columns.roles.items()}
             pattern = "{role}_column: {name}"
-            sentences += _notes.of_columns(head_of(file), roles, {columns.audio}, "column", pattern)
+            used = {columns.audio, *columns.labels}
+            sentences += _notes.of_columns(head_of(file), roles, used, "column", pattern)
+            names = dict.fromkeys([*names, *file.schema.names])
+            records += [] if not columns.labels else head_of(file, [*columns.labels])
+    sentences += _labels.notes(records, settings.label_names, "column", names)
     return [*dict.fromkeys(sentences)]
 
 
@@ -129,7 +136,7 @@ def _open(path: str) -> Table:
 
 def _columns(table: Table, settings: Settings) -> Columns:
     named = {role: getattr(settings, f"{role}_column") for role in DEFAULTS}
-    return find_columns(table.schema, settings.audio_column, named)
+    return find_columns(table.schema, settings.audio_column, named, settings.label_names)
 
 
 def _file(name: str, path: str, settings: Settings, root: str) -> Entries:
@@ -140,7 +147,7 @@ def _file(name: str, path: str, settings: Settings, root: str) -> Entries:
         for group in range(len(table.groups)):
             size, nulls = _audio(table, group, columns.audio)
             filled = _has_bytes(table, group, columns.audio, nulls)
-            for cells in _rows(table, group, columns):
+            for cells, labels in _rows(table, group, columns):
                 has_bytes = next(filled, False)
                 if not has_bytes and not cells.get("path"):
                     empty += 1
@@ -149,9 +156,10 @@ def _file(name: str, path: str, settings: Settings, root: str) -> Entries:
                             f"{empty:,} of its first {row + 1:,} rows hold neither audio nor a path"
                         )
                         raise ItemError("missing", f"{why}; the rest is not read")
-                yield _recording(
+                one = _recording(
                     name, path, root, settings, columns, row, cells, has_bytes, size, guard
                 )
+                yield replace(one, labels=labels)
                 row += 1
 
 
@@ -175,21 +183,30 @@ def _has_bytes(table: Table, group: int, audio: str, nulls: int | None) -> Itera
         yield from batch.column(0).field("bytes").is_valid().to_pylist()
 
 
-def _rows(table: Table, group: int, columns: Columns) -> Iterator[dict[str, object]]:
-    """Each row's values by role: text, id, speaker, language, path."""
+def _rows(
+    table: Table, group: int, columns: Columns
+) -> Iterator[tuple[dict[str, object], Labels]]:
+    """Each row's values by role: text, id, speaker, language, path; and its labels."""
     names = {**columns.roles}
     if columns.has_path:
         names["path"] = f"{columns.audio}.path"
-    if not names:
-        yield from repeat({}, table.groups[group].num_rows)
+    if not names and not columns.labels:
+        yield from repeat(({}, ()), table.groups[group].num_rows)
         return
-    for batch in table.listed(group, sorted({*names.values()})):
+    for batch in table.listed(group, sorted({*names.values(), *columns.labels})):
         columns_of = [
             values(batch[columns.audio].field("path") if role == "path" else batch[name])
             for role, name in names.items()
         ]
-        for row in zip(*columns_of, strict=True):
-            yield dict(zip(names, row, strict=True))
+        labels = [
+            [columns.label(name, value) for value in values(batch[name])] for name in columns.labels
+        ]
+        for row in zip(*columns_of, *labels, strict=True):
+            stated = dict(zip(columns.labels, row[len(names) :], strict=True))
+            yield (
+                dict(zip(names, row, strict=False)),
+                _labels.of_record(stated, [*columns.labels]),
+            )
 
 
 def _field(role: str, value: object, columns: Columns, stated: str | None) -> str | None:

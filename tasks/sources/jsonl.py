@@ -23,7 +23,7 @@ from pydantic import Field
 from tasks.recording import Segment
 from tasks.settings import StageSettings
 from tasks.settings.base import WORDS
-from tasks.sources import _channels, _notes
+from tasks.sources import _channels, _labels, _notes
 from tasks.sources._columns import LOOKED
 from tasks.sources._lists import (
     Entries,
@@ -90,7 +90,7 @@ class ColumnSettings(StageSettings):
     )
 
 
-class Settings(ListSettings):
+class Settings(_labels.LabelSettings, ListSettings):
     kind: Literal["jsonl"] = "jsonl"
     columns: ColumnSettings | None = Field(
         None, description="Names of columns, where the list is neither WeNet's nor NeMo's."
@@ -109,20 +109,21 @@ def recordings(settings: Settings) -> Entries:
     columns = _columns_of(head, given)
     _notes.check_languages(head, columns, settings)
     _channels.check(head, columns.get("channel", ()), settings.path)
-    stated = settings.language
-    return grouped(path, root, urls.lines(path), lambda line: _parse(line, root, given, stated))
+    return grouped(path, root, urls.lines(path), lambda line: _parse(line, root, given, settings))
 
 
 def notes(settings: Settings) -> list[str]:
-    """Keys that look like something, and are not taken."""
+    """Keys that look like something, and are not taken; labels that nothing has."""
     head = _head(text_list(settings.path))
     columns = _columns_of(head, _given(settings))
-    used = {name for names in columns.values() for name in names}
+    labels = settings.label_names
+    used = {name for names in columns.values() for name in names} | {*labels}
     keys = {name for record in head for name in record}
     columns = {r: tuple(n for n in names if n in keys) or names for r, names in columns.items()}
     audio = columns.get("audio", ("wav",))[0]
     pattern = f"columns: {{{{audio: {audio}, {{role}}: {{name}}, …}}}}"
-    return _notes.of_columns(head, columns, used, "key", pattern) if columns else []
+    sentences = _notes.of_columns(head, columns, used, "key", pattern) if columns else []
+    return sentences + _labels.notes(head, labels, "key")
 
 
 def _given(settings: Settings) -> Columns | None:
@@ -150,9 +151,9 @@ def _columns_of(head: Sequence[dict[str, object]], given: Columns | None) -> Col
 
 
 def _parse(
-    line: str | None, root: str, given: Columns | None, stated: str | None
+    line: str | None, root: str, given: Columns | None, settings: Settings
 ) -> Iterator[Line]:
-    value = json_object(line)
+    value, stated = json_object(line), settings.language
     columns = given or (_WENET if "wav" in value else _NEMO if "audio_filepath" in value else None)
     if columns is None:
         raise ValueError("neither `wav` nor `audio_filepath`; name the columns in the settings")
@@ -177,6 +178,7 @@ def _parse(
         speaker=cell_field(get("speaker")),
         language=language,
         words=timed_words(get("words")),
+        labels=_labels.of_record(value, settings.label_names),
     )
     whole = start is None and finish is None
     channels = _channels.channels_field(get("channel"))

@@ -8,7 +8,8 @@ Each supervision is a segment, and a cut without any is one itself. With word al
 segments are cut at sentence ends. Shar folders hold their audio beside the cuts: read them with
 `kind: tar`. Each channel that cuts or supervisions name is a recording of its own; where they name
 all that the file has, it is their mix. A cut whose speed was changed fails: its times are not the
-file's.
+file's. Labels are in `custom` of the supervision, in the supervision itself (`gender`), or in
+`custom` of the cut: the first of these that has the name.
 """
 
 from __future__ import annotations
@@ -16,13 +17,18 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
+from collections import ChainMap
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
 from typing import BinaryIO, Literal, cast
 
 from tasks.base.errors import ItemError
 from tasks.recording import Segment, TimedWord
 from tasks.recording.locator import Channels
+from tasks.sources import _labels
 from tasks.sources._channels import channels_field
+from tasks.sources._columns import LOOKED
 from tasks.sources._lists import (
     Entries,
     ListSettings,
@@ -42,16 +48,31 @@ RETIMED = ("Speed", "Tempo")  # transforms after which times are not those of th
 SLACK = 0.5  # s; words may reach a little beyond their supervision
 
 
-class Settings(ListSettings):
+class Settings(_labels.LabelSettings, ListSettings):
     kind: Literal["lhotse"] = "lhotse"
 
 
 def recordings(settings: Settings) -> Entries:
     """Reads the list lazily. ConfigError at once if it cannot be read."""
-    read = list_file if settings.path.endswith(".gz") else text_list
-    path = read(settings.path)
+    path = _path(settings)
     root = list_root(path, settings.root)
-    return grouped(path, root, _text(path), lambda line: _cut(line, root, settings.language))
+    return grouped(path, root, _text(path), lambda line: _cut(line, root, settings))
+
+
+def notes(settings: Settings) -> list[str]:
+    """Labels that nothing has."""
+    names, records = settings.label_names, list[ChainMap[str, object]]()
+    with suppress(ItemError):  # `recordings` says what is wrong
+        for _, line in islice(_text(_path(settings)), LOOKED if names else 0):
+            with suppress(ValueError):
+                cut = json_object(line)
+                records += [_stated(one, cut) for one in _supervisions(cut)]
+    return _labels.notes(records, names, "key")
+
+
+def _path(settings: Settings) -> str:
+    read = list_file if settings.path.endswith(".gz") else text_list
+    return read(settings.path)
 
 
 def _text(path: str) -> Iterator[tuple[int, str | None]]:
@@ -67,19 +88,14 @@ def _text(path: str) -> Iterator[tuple[int, str | None]]:
             raise ItemError("unreadable", "the compressed list breaks off here") from None
 
 
-def _cut(line: str | None, root: str, stated: str | None) -> Iterator[Line]:
+def _cut(line: str | None, root: str, settings: Settings) -> Iterator[Line]:
     """A line for each supervision of a cut."""
-    cut = json_object(line)
+    cut, stated = json_object(line), settings.language
     written, present = _source(cut.get("recording"))
     path = resolve(root, written)
     start, length = _number(cut, "start"), _number(cut, "duration")
-    supervisions = cut.get("supervisions") or [{"id": cut.get("id"), "duration": length}]
     heard = cut.get("channel")
-    if not isinstance(supervisions, list):
-        raise ValueError("the supervisions are not a list")
-    for one in supervisions:
-        if not isinstance(one, dict):
-            raise ValueError("a supervision is not an object")
+    for one in _supervisions(cut) or [{"id": cut.get("id"), "duration": length}]:
         inside = seconds_field(one.get("start")) or 0.0
         begin, end = checked_span(start + inside, start + inside + _number(one, "duration"))
         segment = Segment(
@@ -90,9 +106,25 @@ def _cut(line: str | None, root: str, stated: str | None) -> Iterator[Line]:
             speaker=text_field(one.get("speaker")),
             language=language_field(one.get("language"), stated),
             words=_words(one.get("alignment"), begin, end, start),
+            labels=_labels.of_record(_stated(one, cut), settings.label_names),
         )
         channels = channels_field(one.get("channel", heard))
         yield Line(path, written, False, segment, None if channels == present else channels)
+
+
+def _supervisions(cut: dict[str, object]) -> list[dict[str, object]]:
+    supervisions = cut.get("supervisions") or []
+    if not isinstance(supervisions, list):
+        raise ValueError("the supervisions are not a list")
+    if not all(isinstance(one, dict) for one in supervisions):
+        raise ValueError("a supervision is not an object")
+    return supervisions
+
+
+def _stated(supervision: dict[str, object], cut: dict[str, object]) -> ChainMap[str, object]:
+    """All that may be a label."""
+    of_both = supervision.get("custom"), supervision, cut.get("custom")
+    return ChainMap(*(values for values in of_both if isinstance(values, dict)))
 
 
 def _source(recording: object) -> tuple[str, Channels | None]:

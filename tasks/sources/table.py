@@ -24,12 +24,13 @@ from tasks.recording.file_kinds import HEAD
 from tasks.recording.names import display_text
 from tasks.settings import SourceSettings, StageSettings
 from tasks.settings.base import WORDS
-from tasks.sources import _channels, _columns, _notes, _text_encoding, kaldi
+from tasks.sources import _channels, _columns, _labels, _notes, _text_encoding, kaldi
 from tasks.sources._audio_places import FOLDERS, LOOKED, is_there, place_of
 from tasks.sources._delimited import SEPARATORS, form_of
 from tasks.sources._layouts import LAYOUTS, found_in
 from tasks.sources._layouts.objects import json_list
 from tasks.sources._layouts.rows import (
+    Described,
     Found,
     Part,
     Records,
@@ -89,7 +90,7 @@ class ColumnSettings(StageSettings):
         return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-class Settings(ListSettings):
+class Settings(_labels.LabelSettings, ListSettings):
     kind: Literal["table"] = "table"
     layout: Layout = Field(
         "auto",
@@ -133,20 +134,24 @@ def recordings(settings: Settings) -> Entries:
     for part in layout.parts[:LOOKED_PARTS]:
         _notes.check_languages(part.records.head, part.roles, settings)
         _channels.check(part.records.head, part.roles.get("channel", ()), settings.path)
-    return listed(layout, settings.language)
+    return listed(layout, settings)
 
 
 def notes(settings: Settings) -> list[str]:
-    """What the source was taken for, and which columns were not taken."""
+    """What the source was taken for, which columns were not taken, and which labels nothing has."""
     if _is_espnet(settings):
         root = _as_kaldi(settings).root or settings.path
-        return [f"ESPnet or Kaldi (wav.scp): paths start at {display_text(root)}"]
+        says = f"ESPnet or Kaldi (wav.scp): paths start at {display_text(root)}"
+        return [says, *_labels.notes((), settings.label_names, "column")]
     layout = _found(settings)
     sentences = list(layout.says)
     for part in layout.parts[:LOOKED_PARTS]:
-        used = {name for names in part.roles.values() for name in names}
+        used = {name for names in part.roles.values() for name in names} | {*settings.label_names}
         takes = "" if layout.layout == "table" else _as_table(part.file)
         sentences += _notes.of_columns(part.records.head, part.roles, used, "column", takes)
+    first = islice(layout.rows(), _columns.LOOKED if settings.label_names else 0)
+    records = [row.what.record for row in first if isinstance(row.what, Described)]
+    sentences += _labels.notes(records, settings.label_names, "column")
     return [*dict.fromkeys(sentences)]
 
 

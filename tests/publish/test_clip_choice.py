@@ -115,3 +115,62 @@ def test_settings_of_before_stay_as_they_were(base: Path) -> None:
     published, _ = corpus.run(asked(base))
     told = json.loads((published.path / "dataset.json").read_text())["settings"]["package"]
     assert not {"only", "without"} & told.keys()
+
+
+LABELS = ({"emotion": "happy", "accent": "us"}, {"emotion": "sad"}, {"emotion": "happy"}, {}, {})
+
+
+def labelled(home: Path, labels: list[str] | None = None, **changes: Any) -> Job:
+    """A job on a list whose lines say LABELS."""
+    (home / "in").mkdir(parents=True, exist_ok=True)
+    corpus.make(home / "in", len(LABELS))
+    lines = [{"wav": f"in/r0{n}.wav", "txt": f"reference {n}", **said}
+             for n, said in enumerate(LABELS)]  # fmt: skip
+    (home / "list.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    source = {"kind": "jsonl", "path": str(home / "list.jsonl"), "labels": labels}
+    return corpus.job(home, sources=[source], **changes)
+
+
+@pytest.mark.parametrize(
+    ("package", "count"),
+    [
+        ({"only": {"labels": {"emotion": ["happy"]}}}, 2),
+        ({"only": {"labels": {"emotion": ["happy", "sad"]}}}, 3),
+        ({"only": {"labels": {"emotion": ["happy"], "accent": ["us"]}}}, 1),
+        ({"without": {"labels": {"emotion": ["happy"]}}}, 3),
+        ({"without": {"labels": {"emotion": ["sad"], "accent": ["us"]}}, "splits": {"dev": 0.4}}, 3),
+    ],
+    ids=str,
+)
+def test_labels_choose_at_no_cost(tmp_path: Path, package: dict[str, Any], count: int) -> None:
+    names = ["emotion", "accent"]
+    now, then = (labelled(tmp_path, names, package=some) for some in ({}, package))
+    whole, _ = corpus.run(now)
+    said = {row["source_path"][-7:-4]: dict(row["labels"] or ()) for row in rows(whole.path)}
+    assert said == {f"r0{n}": labels for n, labels in enumerate(LABELS)}
+    assert what_if.kept(now, then)[1]["items"] == count
+    assert planning.plan(then, now).clips[1] == count
+    published, counts = corpus.run(then)
+    assert all(computed == 0 for name, (computed, _) in counts.items() if name != "package")
+    assert len(rows(published.path)) == count
+    assert not corpus.run(then)[0].new
+
+
+def test_a_list_that_states_labels_later_computes_nothing(tmp_path: Path) -> None:
+    """And a version without labels keeps its bytes."""
+    plain = labelled(tmp_path)
+    before, _ = corpus.run(plain)
+    assert "labels" not in pq.read_schema(before.path / "utterances.parquet").names
+    assert b'"labels"' not in (before.path / "dataset.json").read_bytes()
+    stated, counts = corpus.run(labelled(tmp_path, ["emotion"]))
+    assert stated.new
+    assert all(counts[stage][0] == 0 for stage in ("filter", "resample", "transcribe"))
+    assert [row["labels"] for row in rows(stated.path)].count([("emotion", "happy")]) == 2
+
+
+def test_a_label_that_no_source_keeps_is_refused(tmp_path: Path) -> None:
+    choice = {"only": {"labels": {"mood": ["happy"]}}}
+    with pytest.raises(ConfigError, match="keeps a label 'mood'; there are: emotion, accent"):
+        selection.check(labelled(tmp_path, ["emotion", "accent"], package=choice))
+    with pytest.raises(ConfigError, match=r"set `labels: \[mood\]` on the source"):
+        selection.check(labelled(tmp_path, package=choice))

@@ -24,6 +24,7 @@ from tasks.base.schema.tables import (
     CUTS,
     DATASET_FILE,
     ENHANCED,
+    LABELS,
     LEDGER,
     LEDGER_FILE,
     METRICS,

@@ -16,6 +16,8 @@ AnyRow = Mapping[str, object]
 
 #: Measures by column, as a column of type map holds them.
 Pairs = list[tuple[str, float | None]]
+#: Labels by name, likewise.
+LabelPairs = list[tuple[str, str]]
 
 
 class TimedWordRow(TypedDict):
@@ -32,6 +34,7 @@ class SegmentRow(TypedDict):
     speaker: str | None
     language: str | None
     words: NotRequired[list[TimedWordRow] | None]
+    labels: NotRequired[LabelPairs | None]
 
 
 class StatedTurnRow(TypedDict):
@@ -64,6 +67,7 @@ class RecordingRow(TypedDict):
     speaker: str | None
     language: str | None
     length: NotRequired[float | None]
+    labels: NotRequired[LabelPairs | None]
     segments: list[SegmentRow] | None
     rttm: NotRequired[list[StatedTurnRow] | None]
     rttm_error: NotRequired[str | None]
@@ -245,6 +249,7 @@ class ClipRow(UtteranceRow):
     beside_sha256: NotRequired[str | None]
     audio_is: NotRequired[str]
     llm_text: NotRequired[str | None]
+    labels: NotRequired[LabelPairs | None]
 
 
 class SplitRow(TypedDict):

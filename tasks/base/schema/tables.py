@@ -20,6 +20,8 @@ S, I64, F64 = pa.string(), pa.int64(), pa.float64()
 #: When a word is said by the source, in seconds of the recording.
 TIMED_WORD = pa.struct([("word", S), ("start", F64), ("end", F64)])
 
+LABELS = pa.map_(S, S)  # that a source states, by name
+
 SEGMENT = pa.struct(
     [
         ("start", F64),
@@ -29,6 +31,7 @@ SEGMENT = pa.struct(
         ("speaker", S),
         ("language", S),
         ("words", pa.list_(TIMED_WORD)),
+        ("labels", LABELS),
     ]
 )
 
@@ -87,6 +90,7 @@ RECORDINGS = pa.schema(
         column("text", S, "reference text of the whole recording"),
         column("speaker", S, "speaker of the whole recording"),
         column("language", S, "language that the source states"),
+        column("labels", LABELS, "labels of the whole recording; null: none"),
         column("segments", pa.list_(SEGMENT), "spans that the source asks for"),
         column("length", F64, "from its start, that the source asks for; null: all of it", "s"),
         column("rttm", pa.list_(STATED_TURN), "who speaks when, by an RTTM file", "s"),

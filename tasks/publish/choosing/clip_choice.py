@@ -1,4 +1,4 @@
-"""Chooses clips by speaker, dataset and language: `package.only` and `package.without`.
+"""Chooses clips by speaker, dataset, language and label: `package.only` and `package.without`.
 
 What is not chosen is dropped as `package.not_chosen`, after all rules and before weights, hours per
 speaker and splits. It is kept in OUT: another choice computes nothing.
@@ -17,6 +17,7 @@ from tasks.base.arrays import Bools
 from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject
 from tasks.publish.choosing.components import speakers_in
+from tasks.publish.planned_columns import LABELS_COLUMN, labels_kept
 from tasks.settings import PackageSettings
 from tasks.settings.job import Job
 from tasks.settings.package import ClipChoice
@@ -24,7 +25,9 @@ from tasks.shard_store.utterance import FinalUtterance
 
 REASON = "not_chosen"
 COLUMNS = ("dataset", "speaker", "language")
-_ROW = pa.schema({**dict.fromkeys(COLUMNS, pa.string()), "pending": pa.bool_()})
+_ROW = pa.schema(
+    [*dict.fromkeys(COLUMNS, pa.string()).items(), LABELS_COLUMN, ("pending", pa.bool_())]
+)
 
 
 def asked(package: PackageSettings) -> bool:
@@ -39,7 +42,8 @@ def same(package: PackageSettings, then: Mapping[str, JsonObject]) -> bool:
 
 
 def check(job: Job) -> None:
-    """ConfigError for a dataset that is not among the sources."""
+    """ConfigError for a dataset that is not among the sources, or a label that none keeps."""
+    labels = labels_kept(job)
     names = [dataset.name for dataset in plugins.datasets(job.sources)]
     for setting in ("only", "without"):
         choice: ClipChoice | None = getattr(job.package, setting)
@@ -48,6 +52,16 @@ def check(job: Job) -> None:
                 raise ConfigError(
                     f"package.{setting}.dataset: there is no dataset {name!r}; there are: "
                     f"{', '.join(names)}"
+                )
+        for name in (choice.labels or {}) if choice else ():
+            if name not in labels:
+                raise ConfigError(
+                    f"package.{setting}.labels: no source keeps a label {name!r}; "
+                    + (
+                        f"there are: {', '.join(labels)}"
+                        if labels
+                        else f"set `labels: [{name}]` on the source, and run"
+                    )
                 )
 
 
@@ -59,10 +73,14 @@ def chosen(package: PackageSettings, rows: pa.Table) -> Bools:
         for kind in COLUMNS:
             if names := getattr(package.only, kind):
                 good &= _named(rows, kind, names) | _unheard(rows, kind)
+        for label, values in (package.only.labels or {}).items():
+            good &= _labelled(rows, label, values)
     if package.without:
         for kind in COLUMNS:
             if names := getattr(package.without, kind):
                 good &= ~_named(rows, kind, names)
+        for label, values in (package.without.labels or {}).items():
+            good &= ~_labelled(rows, label, values)
     return good
 
 
@@ -74,6 +92,7 @@ def chooses(package: PackageSettings, utterance: FinalUtterance) -> bool:
     row = {
         "dataset": utterance.cut.recording["dataset"],
         "speaker": utterance.cut.speaker,
+        "labels": utterance.cut.labels,
         "language": transcript["language"] if transcript else None,
         "pending": transcript is None,
     }
@@ -86,6 +105,11 @@ def _named(rows: pa.Table, kind: str, names: tuple[str, ...]) -> Bools:
     if kind == "speaker":
         named = pc.or_(named, pc.is_in(speakers_in(rows), wanted))
     return np.asarray(named, bool)
+
+
+def _labelled(rows: pa.Table, label: str, values: tuple[str, ...]) -> Bools:
+    stated = pc.map_lookup(rows["labels"], label, "first")
+    return np.asarray(pc.is_in(stated, pa.array(values, pa.string())), bool)
 
 
 def _unheard(rows: pa.Table, kind: str) -> Bools:

@@ -21,9 +21,9 @@ from tasks.publish.name_table import Names
 from tasks.settings import PackageSettings, split_lists
 from tasks.storage.long_columns import joined
 
-#: Columns of a row that choice, splits and weights go by.
+#: Columns of a row that choice, splits and weights go by; `labels` only where a source keeps some.
 COLUMNS = (
-    *("id", "dataset", "recording", "channel", "source_id", "speaker", "language"),
+    *("id", "dataset", "recording", "channel", "source_id", "speaker", "language", "labels"),
     *("sha256", "num_samples", "sample_rate", "normalised"),
 )
 WORDS = "words"  # a kind of names: texts, which near-equal ones are found by

@@ -42,6 +42,7 @@ from tasks.publish.planned_columns import (
     LAYOUT_COLUMNS,
     MUTED_COLUMNS,
     SOURCE_COLUMNS,
+    labels_kept,
 )
 from tasks.settings.job import Job
 from tasks.shard_store import blobs, recipe
@@ -184,6 +185,7 @@ def of_shards(job: Job, keys: Mapping[str, str]) -> list[ShardBatch]:
     what: list[object] = [FORMAT, shard_outcomes.VERSION, *package, corpus.takes_part(job)]
     what += ["audio_is", job.package.audio] if recipe.enhancing(job) else []
     what += ["normalised"] if corpus.compares_texts(job) else []
+    what += ["labels"] if labels_kept(job) else []
     what += ["voices"] if recipe.across_recordings(job) is not None else []
     batches = []
     for low in range(0, len(names), AT_ONCE):

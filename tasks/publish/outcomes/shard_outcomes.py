@@ -13,7 +13,12 @@ from tasks.accounting import ledger
 from tasks.base import process_memory
 from tasks.base.schema import LEDGER, UTTERANCES, AnyRow
 from tasks.corpus import outcome_table, voices
-from tasks.publish.planned_columns import LAYOUT_COLUMNS, sources_of
+from tasks.publish.planned_columns import (
+    LABELS_COLUMN,
+    LAYOUT_COLUMNS,
+    labels_kept,
+    sources_of,
+)
 from tasks.recording.tracks import channel_of
 from tasks.settings.job import Job
 from tasks.shard_store import blobs, enhanced, hidden, llm_answers, muting, recipe, text_values
@@ -147,6 +152,7 @@ def _pending_row(u: FinalUtterance) -> AnyRow:
         "num_samples": u.cut.end - u.cut.start,
         "sample_rate": u.cut.rate,
         "speaker": u.cut.speaker,
+        "labels": u.cut.labels,
         "language": transcript["language"] if transcript else None,
         "sha256": u.cut.audio,
     }
@@ -170,4 +176,6 @@ def row_schema(job: Job) -> pa.Schema:
     if job.package.audio == "both":
         doc = "hash of the enhanced clip's PCM, whose length and rate are the same"
         fields.append(pa.field("sha256_enhanced", pa.string(), metadata={"doc": doc, "unit": ""}))
+    if labels_kept(job):
+        fields.append(LABELS_COLUMN)
     return pa.schema([*fields, *sources_of(job).items()])

@@ -7,6 +7,7 @@ import codecs
 import json
 import os
 import re
+from collections import ChainMap
 from collections.abc import Iterator
 
 from tasks.base.errors import ItemError
@@ -80,6 +81,7 @@ def _segments(path: str) -> Iterator[FileRow]:
                 segment.get("sid"),
                 segment.get("begin_time"),
                 segment.get("end_time"),
+                record=ChainMap(segment, audio),
             )
             yield FileRow(path, number, described)
 
@@ -186,6 +188,5 @@ def _clips(folder: str, relative: str) -> Iterator[FileRow]:
         speaker = entry.get("speaker")
         speaker_name = f"{name}_{speaker}" if isinstance(speaker, str) and speaker else None
         text, language = entry.get("text"), entry.get("language")
-        yield FileRow(
-            path, number + 1, Described(audio, text, speaker_name, language, entry.get("id"))
-        )
+        described = Described(audio, text, speaker_name, language, entry.get("id"), record=entry)
+        yield FileRow(path, number + 1, described)

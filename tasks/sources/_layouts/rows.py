@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
@@ -22,7 +22,8 @@ Roles = Mapping[str, tuple[str, ...]]
 
 @dataclass(slots=True)
 class Described:
-    """One row by role, as it is written; `audio` from the layout's root. Times in seconds."""
+    """One row by role, as it is written; `audio` from the layout's root. Times in seconds.
+    `record`: all that it has, by the file's own names."""
 
     audio: object
     text: object = None
@@ -33,6 +34,7 @@ class Described:
     end: object = None
     duration: object = None
     channel: object = None
+    record: Mapping[str, object] = field(default_factory=dict)
 
 
 class FileRow(NamedTuple):
@@ -91,7 +93,8 @@ class Part:
             for role, value in stated:
                 if values.get(role) in (None, ""):
                     values[role] = value
-            yield FileRow(self.file, number, Described(self._named(record.get(audio)), **values))
+            named = self._named(record.get(audio))
+            yield FileRow(self.file, number, Described(named, **values, record=record))
 
     def audio(self) -> Iterator[object]:
         """The audio of its rows alone."""

@@ -144,6 +144,8 @@ def _row(
         "error_detail": r.error[1] if r.error else None,
         "length": r.length,
     }
+    if r.labels:
+        row["labels"] = [*r.labels]
     if turns is not None:
         row["rttm"], row["rttm_error"] = turns.of(r)
     row["listed"] = fingerprints.listed(row)
@@ -176,6 +178,8 @@ def _segment(s: Segment) -> SegmentRow:
     }
     if s.words:
         row["words"] = [{"word": w.word, "start": w.start, "end": w.end} for w in s.words]
+    if s.labels:
+        row["labels"] = [*s.labels]
     return row
 
 

@@ -54,7 +54,11 @@ def listed(row: AnyRow) -> str:
     size, and the columns that probing fills in."""
     given = {name: row[name] for name in DESCRIBED}
     # They are missing in rows that an older listing stored.
-    later = ("rttm", "rttm_error", "length")
+    later = ("rttm", "rttm_error", "length", "labels")
+    if row["segments"] is not None:
+        given["segments"] = [
+            {n: v for n, v in segment.items() if n != "labels" or v} for segment in row["segments"]
+        ]
     return recipe.digest(given | {n: row[n] for n in later if row.get(n) is not None})
 
 

@@ -1,0 +1,87 @@
+"""Labels that a source keeps of a recording or a segment: an emotion, a gender, an accent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from tasks.recording.locator import Labels
+from tasks.recording.names import display_text
+from tasks.settings import SourceSettings
+from tasks.settings.base import WORDS
+from tasks.sources import _columns
+from tasks.sources._lists import cell_field
+
+LONGEST = 200  # characters of a value
+
+
+class LabelSettings(SourceSettings):
+    """Settings of a source whose entries have keys or columns."""
+
+    labels: tuple[Annotated[str, Field(min_length=1, max_length=LONGEST)], ...] | None = Field(
+        None,
+        description="Keys or columns whose values are kept as labels, texts of at most "
+        f"{LONGEST} characters: [emotion, gender]. package.only and package.without choose by them.",
+        json_schema_extra=WORDS,
+    )
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.labels or ()))
+
+
+def of_record(record: Mapping[str, object], names: Sequence[str]) -> Labels:
+    """The labels of an entry; what is absent, or no label, is none."""
+    stated = ((name, value_of(record.get(name))) for name in names)
+    return tuple((name, value) for name, value in stated if value)
+
+
+def value_of(value: object) -> str | None:
+    """A cell as a label; None if it is absent, or neither a number nor a text of at most LONGEST
+    characters."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    try:
+        label = cell_field(value)
+    except ValueError:
+        return None
+    return label if label and len(label) <= LONGEST else None
+
+
+def notes(
+    records: Iterable[Mapping[str, object]], names: Sequence[str], noun: str, there: Iterable[str] = ()
+) -> list[str]:
+    """A sentence for each label that none of a source's first entries has, and for each that some
+    of them hold in another form. `noun`: of what has a name; `there`: names that are there even
+    where no entry holds a value."""
+    if not names:
+        return []
+    records = [*records]
+    present = dict.fromkeys([*there, *(name for record in records for name in record)])
+    shown = ", ".join(display_text(name) for name in [*present][: _columns.SHOWN]) or "nothing"
+    sentences = []
+    for name in names:
+        title = display_text(name)
+        if name not in present:
+            sentences.append(
+                f"`labels` names {title!r}, and none of the first {len(records):,} entries has this "
+                f"{noun}; they have {shown}: correct the name, or take it out"
+            )
+        elif any(_is_no_label(record.get(name)) for record in records):
+            sentences.append(
+                f"the {noun} {title!r} holds more than texts of up to {LONGEST} characters; what "
+                "else it holds is no label"
+            )
+    return sentences
+
+
+def _is_no_label(value: object) -> bool:
+    """Whether a cell holds something that is not kept."""
+    if value_of(value) is not None:
+        return False
+    try:
+        return cell_field(value) is not None
+    except ValueError:
+        return True

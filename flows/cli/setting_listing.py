@@ -63,6 +63,8 @@ EXAMPLES = {
         for setting in ("only", "without")
         for kind, name in (("speaker", "anna"), ("dataset", "podcasts"), ("language", "de"))
     },
+    "package.only.labels": "{emotion: [happy]}",
+    "package.without.labels": "{emotion: [angry]}",
     "package.max_hours_per_speaker": "2",
     "package.memory": "4GB",
     "package.removed_ok": "[podcasts]",

@@ -58,6 +58,8 @@ class HoursBy(TypedDict):
     language: NotRequired[str | None]
     split: NotRequired[str]
     speaker: NotRequired[str]
+    label: NotRequired[str]
+    value: NotRequired[str]
     items: int
     hours: float
 
@@ -88,6 +90,13 @@ class Durations(TypedDict):
 class SpeakerHours(TypedDict):
     speaker: str
     dataset: str | None
+    hours: float
+    utterances: int
+
+
+class LabelHours(TypedDict):
+    label: str
+    value: str
     hours: float
     utterances: int
 
@@ -172,6 +181,7 @@ class DatasetJson(Summary, Composition):
     recipes: JsonObject
     leaks: NotRequired[dict[str, dict[str, int]]]  # of splits into train
     pii: NotRequired[dict[str, int]]  # clips and places by kind
+    labels: NotRequired[list[LabelHours]]  # of each label the values with the most hours
     reviews: NotRequired[Reviews]
     libraries: dict[str, str]
     mixed: NotRequired[list[str]]  # what workers differed in

@@ -1,16 +1,19 @@
 """A clip's measures: columns that a trainer filters or weighs by; and, where some clips are
-enhanced, which audio is packaged, and so which of the two clips' measures are those of it."""
+enhanced, which audio is packaged, and so which of the two clips' measures are those of it. And its
+labels."""
 
 from __future__ import annotations
+
+from typing import cast
 
 import pyarrow as pa
 
 from tasks import plugins
 from tasks.base import shelves
-from tasks.base.schema import UTTERANCES, AnyRow
+from tasks.base.schema import UTTERANCES, AnyRow, LabelPairs
 from tasks.shard_store import enhanced
 
-AUDIO_IS = "audio_is"
+AUDIO_IS, LABELS = "audio_is", "labels"
 _TRANSCRIPT = (
     *("language_probability", "avg_logprob", "no_speech_probability", "compression_ratio"),
     *("words", "word_errors", "chars", "char_errors"),
@@ -37,6 +40,12 @@ def audio_is(row: AnyRow) -> dict[str, object]:
     """Which audio is packaged, where some clips are enhanced; an entry of formats without
     measures."""
     return {AUDIO_IS: row[AUDIO_IS]} if AUDIO_IS in row else {}
+
+
+def labels(row: AnyRow) -> dict[str, object]:
+    """The source's labels, as an entry of formats that have free fields; nothing without any."""
+    stated = row.get(LABELS)
+    return {LABELS: dict(cast(LabelPairs, stated))} if stated else {}
 
 
 def type_of(name: str) -> pa.DataType:

@@ -5,10 +5,10 @@ emilia/<split>/<name>/<name>.json         entry i is of clip i, in the order of 
     {"text", "start", "end" (s in the recording), "speaker", "language", "dnsmos", "id"}
 
 `id` is ours. `dnsmos` is the column `dnsmos_ovrl`, null where it was not measured, or
-`dnsmos_ovrl_enhanced` of an enhanced clip; an entry also has `audio_is` where some are enhanced.
-Emilia's diarisation names every speaker; where no speaker is known, it is `SPEAKER_00` here, the
-name that Emilia gives the first one of a recording. `<name>` is the end of dataset and path, and a
-hash of them: another recording never has it.
+`dnsmos_ovrl_enhanced` of an enhanced clip; an entry also has `audio_is` where some are enhanced,
+and the source's `labels` where it has some. Emilia's diarisation names every speaker; where no
+speaker is known, it is `SPEAKER_00` here, the name that Emilia gives the first one of a recording.
+`<name>` is the end of dataset and path, and a hash of them: another recording never has it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,15 @@ ORDER = ("split", "recording", "start", "end", "id")
 COLUMNS = (*ORDER, "place", *_clips.COLUMNS)  # the rest is in the lists only
 check_weights = _clips.check_weights
 DNSMOS = {"original": "dnsmos_ovrl", "enhanced": enhanced.after("dnsmos_ovrl")}
-LISTED = (*ORDER, "text", "speaker", "language", *DNSMOS.values(), _measures.AUDIO_IS)
+LISTED = (
+    *ORDER,
+    "text",
+    "speaker",
+    "language",
+    *DNSMOS.values(),
+    _measures.AUDIO_IS,
+    _measures.LABELS,
+)
 SPEAKER = "SPEAKER_00"
 BATCH = 4096  # rows
 #: Amphion's `EmiliaDataset` (models/base/emilia_dataset.py) replaces a clip longer than
@@ -159,6 +167,7 @@ def _entry(row: ClipRow) -> JsonObject:
         "language": row["language"],
         "dnsmos": columns.get(DNSMOS[row.get("audio_is", "original")]),
         **_measures.audio_is(row),
+        **_measures.labels(row),
         "id": row["id"],
     }
 

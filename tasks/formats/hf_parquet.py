@@ -5,9 +5,10 @@ hf_parquet/<split>/000000000.parquet    a row a clip, in row groups of at most 1
 `datasets.load_dataset("hf_parquet")` finds the splits in the header of `hf_parquet/README.md`, by
 the names that all formats have (from the folders alone it would call `dev` `validation`), and the
 types in the metadata `huggingface`: `audio` is an `Audio`, stored as struct<bytes, path>. Beside it
-stand `id`, `text`, `language`, `speaker`, `duration` (s), where the clip comes from, and
-its measures; and with `package.audio: both` the enhanced clip, `audio_enhanced`. Names do not tell
-how many files there are, so that a version that grows keeps them.
+stand `id`, `text`, `language`, `speaker`, `duration` (s), where the clip comes from, and its
+measures; `labels`, where a source keeps some; and with `package.audio: both` the enhanced clip,
+`audio_enhanced`. Names do not tell how many files there are, so that a version that grows keeps
+them.
 """
 
 from __future__ import annotations
@@ -25,11 +26,15 @@ from tasks.shard_store import blobs
 from tasks.storage.atomic import HashedFile
 
 VERSION = 2
-COLUMNS = (*_table.TOLD, *_clips.COLUMNS, "sha256_enhanced", *_measures.NAMES)
+COLUMNS = (
+    *(*_table.TOLD, *_clips.COLUMNS, "sha256_enhanced", *_measures.NAMES),
+    _measures.LABELS,
+)
 
 AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 REPEATED = ["language", "speaker", "dataset", "recording", "text_source"]
 _NAMES = {pa.string(): "string", pa.int64(): "int64", pa.float64(): "float64"}
+_TEXT = {"dtype": "string", "_type": "Value"}
 check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
 HOLDS_BOTH = True
 Settings = _clips.EncodedSettings
@@ -44,7 +49,9 @@ def _schema(row: ClipRow) -> pa.Schema:
     clips = dict.fromkeys(_clips_of(row), AUDIO)
     kinds = _table.kinds(row, clips)
     features = {
-        name: {"sampling_rate": row["sample_rate"], "_type": "Audio"}
+        name: [{"name": _TEXT, "value": _TEXT}]
+        if kind == _table.LABELS
+        else {"sampling_rate": row["sample_rate"], "_type": "Audio"}
         if name in clips
         else {"dtype": _NAMES[kind], "_type": "Value"}
         for name, kind in kinds.items()

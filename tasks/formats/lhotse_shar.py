@@ -11,7 +11,8 @@ lhotse_shar/<split>/cuts.000000.jsonl         not gzipped, and beside it and the
 cuts (1.x an index, too), so nothing else lies there. A cut's id must be its members' name: of an id
 that is too long for one it is `_tar.key`; the supervision has the id itself. `custom` tells where
 the clip comes from (`dataset`, `source_id`, `source_recording`, and `source_start`, `source_end` in
-s) and its measures. JSON is ASCII: Lhotse opens it in the encoding of the locale.
+s), its measures, and the source's `labels`. JSON is ASCII: Lhotse opens it in the encoding of the
+locale.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ VERSION = 2
 COLUMNS = (
     *("id", "text", "language", "speaker", *_clips.COLUMNS),
     *("dataset", "source_id", "recording", "start", "end", "text_source", *_measures.NAMES),
+    _measures.LABELS,
 )
 check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
 
@@ -77,6 +79,7 @@ def _cut(row: ClipRow) -> JsonObject:
         "source_end": row["end"],
         "text_source": row["text_source"],
         **_measures.of(row),
+        **_measures.labels(row),
     }
     return {
         "id": recording["id"],

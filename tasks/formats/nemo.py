@@ -5,9 +5,9 @@ nemo/<split>/sharded_manifests/manifest_0.json ...    manifest_filepath: manifes
 nemo/<split>/tarred_audio_manifest.json               the same lines in one file
 
 A line has `audio_filepath` (the member's name), `duration` (s), `text`, `shard_id` (the tar's
-number), `lang` and `speaker` where they are known, and the utterance's `id`. The names are those
-of NeMo's `convert_to_tarred_audio_dataset.py`. Its `metadata.yaml` is not written: training does
-not read it, and it holds the time of day.
+number), `lang`, `speaker` and `labels` where they are known, and the utterance's `id`. The names
+are those of NeMo's `convert_to_tarred_audio_dataset.py`. Its `metadata.yaml` is not written:
+training does not read it, and it holds the time of day.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ from tasks.formats import (
 )
 
 VERSION = 2
-COLUMNS = ("id", "text", "language", "speaker", _measures.AUDIO_IS, *_clips.COLUMNS)
+COLUMNS = (
+    *("id", "text", "language", "speaker", _measures.AUDIO_IS, _measures.LABELS),
+    *_clips.COLUMNS,
+)
 NUMBERED = True  # `shard_id`
 PROVES_SAMPLES = True
 READ_BACK = (".json",)  # `finish` joins the manifests
@@ -85,7 +88,7 @@ def _lines(shard: OutputShard, rows: Rows, settings: Settings) -> bytes:
         }
         optional = {"lang": row["language"], "speaker": row["speaker"]}
         line |= {name: value for name, value in optional.items() if value}
-        line |= _measures.audio_is(row)
+        line |= _measures.audio_is(row) | _measures.labels(row)
         lines.append(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
     return "".join(lines).encode()
 

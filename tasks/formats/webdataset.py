@@ -46,7 +46,7 @@ FACTS = (
     *("id", "source_id", "dataset", "split", "recording", "start", "end"),
     *("num_samples", "sample_rate", "text", "text_source", "language", "speaker"),
 )
-COLUMNS = (*FACTS, _measures.AUDIO_IS, "sha256", "sha256_enhanced")
+COLUMNS = (*FACTS, _measures.AUDIO_IS, _measures.LABELS, "sha256", "sha256_enhanced")
 check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
 HOLDS_BOTH = True
 
@@ -70,7 +70,8 @@ def facts(row: ClipRow, *more: str) -> bytes:
     seconds = _clips.duration(row["num_samples"], row["sample_rate"])
     columns: AnyRow = row
     values = {**{name: columns[name] for name in FACTS}, "seconds": seconds}
-    values |= _measures.audio_is(columns) | {name: columns[name] for name in more}
+    values |= _measures.audio_is(columns) | _measures.labels(columns)
+    values |= {name: columns[name] for name in more}
     return json.dumps(values, ensure_ascii=False, allow_nan=False).encode()
 
 

@@ -23,7 +23,8 @@ class LabelSettings(SourceSettings):
     labels: tuple[Annotated[str, Field(min_length=1, max_length=LONGEST)], ...] | None = Field(
         None,
         description="Keys or columns whose values are kept as labels, texts of at most "
-        f"{LONGEST} characters: [emotion, gender]. package.only and package.without choose by them.",
+        f"{LONGEST} characters: [emotion, gender]. package.only and package.without choose by "
+        "them.",
         json_schema_extra=WORDS,
     )
 
@@ -51,7 +52,10 @@ def value_of(value: object) -> str | None:
 
 
 def notes(
-    records: Iterable[Mapping[str, object]], names: Sequence[str], noun: str, there: Iterable[str] = ()
+    records: Iterable[Mapping[str, object]],
+    names: Sequence[str],
+    noun: str,
+    there: Iterable[str] = (),
 ) -> list[str]:
     """A sentence for each label that none of a source's first entries has, and for each that some
     of them hold in another form. `noun`: of what has a name; `there`: names that are there even
@@ -66,8 +70,8 @@ def notes(
         title = display_text(name)
         if name not in present:
             sentences.append(
-                f"`labels` names {title!r}, and none of the first {len(records):,} entries has this "
-                f"{noun}; they have {shown}: correct the name, or take it out"
+                f"`labels` names {title!r}, and none of the first {len(records):,} entries has "
+                f"this {noun}; they have {shown}: correct the name, or take it out"
             )
         elif any(_is_no_label(record.get(name)) for record in records):
             sentences.append(

@@ -183,9 +183,7 @@ def _has_bytes(table: Table, group: int, audio: str, nulls: int | None) -> Itera
         yield from batch.column(0).field("bytes").is_valid().to_pylist()
 
 
-def _rows(
-    table: Table, group: int, columns: Columns
-) -> Iterator[tuple[dict[str, object], Labels]]:
+def _rows(table: Table, group: int, columns: Columns) -> Iterator[tuple[dict[str, object], Labels]]:
     """Each row's values by role: text, id, speaker, language, path; and its labels."""
     names = {**columns.roles}
     if columns.has_path:

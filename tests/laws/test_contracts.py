@@ -118,6 +118,7 @@ def test_a_format_depends_on_columns_that_there_are(use: str) -> None:
     unknown -= {
         "sha256_enhanced",
         "audio_is",
+        "labels",
         *map(enhanced.after, plugins.columns("filters", "dnsmos")),
     }
     if unknown and not hasattr(plugins.module("formats", use), "derived"):

@@ -332,14 +332,15 @@ _SOURCE = dict.fromkeys(
     ("kind", "path", "name", "licence", "language", "expect_broken", "rttm", "track", "channels")
 )
 SOURCES: dict[str, set[str]] = {
-    "folder": {*_SOURCE, "system_folders", "texts", "encoding", "speaker", "archives"},
+    "folder": {*_SOURCE, "system_folders", "texts", "encoding", "speaker", "archives", "labels"},
     "kaldi": {*_SOURCE, "root"},
-    "lhotse": {*_SOURCE, "root"},
-    "jsonl": {*_SOURCE, "root", "columns"},
-    "table": {*_SOURCE, "root", "layout", "columns", "separator", "header", "encoding"},
+    "lhotse": {*_SOURCE, "root", "labels"},
+    "jsonl": {*_SOURCE, "root", "columns", "labels"},
+    "table": {*_SOURCE, "root", "layout", "columns", "separator", "header", "encoding",
+              "labels"},
     "tar": {*_SOURCE, "root"},
     "datajuicer": {*_SOURCE, "root", "text_key", "audio_key"},
-    "hf_parquet": {*_SOURCE, "root", "audio_column", "text_column", "id_column",
+    "hf_parquet": {*_SOURCE, "labels", "root", "audio_column", "text_column", "id_column",
                    "speaker_column", "language_column"},
 }  # fmt: skip
 

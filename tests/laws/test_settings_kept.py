@@ -51,14 +51,16 @@ SOURCES: dict[str, dict[str, Any]] = {
     "": {"name": "x", "licence": "CC0", "language": "es", "expect_broken": True, "rttm": "/r.rttm",
          "track": 1, "channels": "apart"},
     "folder": {"system_folders": True, "texts": "none", "encoding": "cp1251",
-               "speaker": "parent_folder", "archives": False},
-    "kaldi": {"root": "/r"}, "lhotse": {"root": "/r"}, "tar": {"root": "/r"},
+               "speaker": "parent_folder", "archives": False,
+               "labels": {"pattern": "(?P<emotion>[a-z]+)"}},
+    "kaldi": {"root": "/r"}, "lhotse": {"root": "/r", "labels": ["emotion"]}, "tar": {"root": "/r"},
     "table": {"root": "/r", "layout": "table", "columns": {"audio": "a", "text": "t"},
-              "separator": ";", "header": True, "encoding": "cp1251"},
-    "jsonl": {"root": "/r", "columns": {"audio": "a", "text": "t"}},
+              "separator": ";", "header": True, "encoding": "cp1251",
+              "labels": ["emotion"]},
+    "jsonl": {"root": "/r", "columns": {"audio": "a", "text": "t"}, "labels": ["emotion"]},
     "datajuicer": {"root": "/r", "text_key": "t", "audio_key": "a"},
     "hf_parquet": {"root": "/r", "audio_column": "a", "text_column": "t", "id_column": "i",
-                   "speaker_column": "s", "language_column": "l"},
+                   "speaker_column": "s", "language_column": "l", "labels": ["emotion"]},
 }  # fmt: skip
 
 

@@ -138,7 +138,10 @@ def labelled(home: Path, labels: list[str] | None = None, **changes: Any) -> Job
         ({"only": {"labels": {"emotion": ["happy", "sad"]}}}, 3),
         ({"only": {"labels": {"emotion": ["happy"], "accent": ["us"]}}}, 1),
         ({"without": {"labels": {"emotion": ["happy"]}}}, 3),
-        ({"without": {"labels": {"emotion": ["sad"], "accent": ["us"]}}, "splits": {"dev": 0.4}}, 3),
+        (
+            {"without": {"labels": {"emotion": ["sad"], "accent": ["us"]}}, "splits": {"dev": 0.4}},
+            3,
+        ),
     ],
     ids=str,
 )

@@ -7,6 +7,7 @@ from tasks.base.schema.rows import (
     CutRow,
     EnhancedRow,
     FaultRow,
+    LabelPairs,
     LedgerRow,
     MetricRow,
     RecordingRow,

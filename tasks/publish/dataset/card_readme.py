@@ -21,6 +21,7 @@ from tasks.base.errors import CODES
 from tasks.base.json_types import (
     DatasetJson,
     Durations,
+    LabelHours,
     PackagedHours,
     Reviews,
     SpeakerHours,
@@ -107,9 +108,13 @@ def _contents(facts: DatasetJson) -> Iterator[str]:
         yield f"The {counted(len(most), 'speaker')} with the most hours, of {spoken['count']:,}:"
         lines = [(r["speaker"], r["dataset"] or "all", *_amounts(r)) for r in most]
         yield table(("speaker", "dataset", *AMOUNTS), lines)
+    if labels := facts.get("labels"):
+        yield "Labels that the sources state, and of each the values with the most hours:"
+        lines = [(row["label"], row["value"], *_amounts(row)) for row in labels]
+        yield table(("label", "value", *AMOUNTS), lines)
 
 
-def _amounts(row: PackagedHours | SplitFacts | SpeakerHours) -> tuple[str, str]:
+def _amounts(row: PackagedHours | SplitFacts | SpeakerHours | LabelHours) -> tuple[str, str]:
     return f"{row['utterances']:,}", f"{row['hours']:.3f}"
 
 

@@ -1,8 +1,9 @@
-"""A version's hours, durations and speakers, computed over columns, never row by row."""
+"""A version's hours, durations, speakers and labels, computed over columns, never row by row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -10,15 +11,17 @@ import pyarrow.compute as pc
 
 from tasks.accounting import summary
 from tasks.base.arrays import Float64s
-from tasks.base.json_types import Composition, Durations, SpeakerHours, Speakers
+from tasks.base.json_types import Composition, Durations, LabelHours, SpeakerHours, Speakers
 from tasks.recording import ids
 
 #: Lower edges of the histogram of durations, s; a bin ends where the next begins.
 EDGES = (0.0, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 60.0)
-LARGEST = 20  # speakers that are named
+LARGEST = 20  # speakers that are named, and values of a label
 COLUMNS = ("dataset", "split", "language", "speaker", "num_samples", "sample_rate")
 KEYS = ("dataset", "split", "language", "speaker", "sample_rate")
 SUMMED = ("samples", "items")
+LABEL_COLUMNS = ("labels", "num_samples", "sample_rate")
+LABEL_KEYS = ("label", "value", "sample_rate")
 
 
 def of_utterances(parts: Iterable[pa.Table]) -> Composition:
@@ -31,9 +34,7 @@ def of_utterances(parts: Iterable[pa.Table]) -> Composition:
         names = part["split"].to_numpy(zero_copy_only=False)
         for name in pc.unique(part["split"]).to_pylist():
             lengths.setdefault(name, []).append(seconds[names == name])
-        counted = part.append_column("items", pa.array(np.ones(len(part), np.int64)))
-        counted = counted.rename_columns({"num_samples": "samples"})
-        sums.append(summary.sums_by(counted, KEYS, SUMMED))
+        sums.append(summary.sums_by(_counted(part), KEYS, SUMMED))
     kept = summary.sums_by(pa.concat_tables(sums), KEYS, SUMMED)
     splits = {name: np.concatenate(lengths[name]) for name in sorted(lengths)}
     every = np.concatenate([np.empty(0), *splits.values()])
@@ -105,6 +106,39 @@ def largest(kept: pa.Table) -> list[SpeakerHours]:
         }
         for row in rows[:LARGEST]
     ]
+
+
+def of_labels(parts: Iterable[pa.Table], names: Sequence[str]) -> list[LabelHours]:
+    """Of each of these labels the values with the most hours, the first of them first; `parts`:
+    the version's utterances (LABEL_COLUMNS) in any portions."""
+    sums = []
+    for part in parts:
+        counted = _counted(part)
+        for name in names:
+            values = pc.map_lookup(part["labels"], name, "first")
+            labelled = counted.append_column("value", values)
+            labelled = labelled.append_column("label", pa.array([name] * len(part)))
+            stated = labelled.filter(pc.is_valid(values))
+            sums.append(summary.sums_by(stated, LABEL_KEYS, SUMMED))
+    rows = summary.hours_by(
+        summary.sums_by(pa.concat_tables(sums), LABEL_KEYS, SUMMED), "label", "value"
+    )
+    rows.sort(key=lambda row: (names.index(row["label"]), -row["hours"], row["value"]))
+    return [
+        {
+            "label": row["label"],
+            "value": row["value"],
+            "hours": row["hours"],
+            "utterances": row["items"],
+        }
+        for _, of_label in groupby(rows, key=lambda row: row["label"])
+        for row in [*of_label][:LARGEST]
+    ]
+
+
+def _counted(part: pa.Table) -> pa.Table:
+    counted = part.append_column("items", pa.array(np.ones(len(part), np.int64)))
+    return counted.rename_columns({"num_samples": "samples"})
 
 
 def _known(kept: pa.Table) -> pa.Table:

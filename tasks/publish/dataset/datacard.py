@@ -27,6 +27,7 @@ from tasks.base.json_types import (
 )
 from tasks.base.schema import DATASET_FILE, UTTERANCES_FILE
 from tasks.publish.dataset import card_readme, composition, croissant
+from tasks.publish.planned_columns import labels_kept
 from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tasks.shard_store import decisions, enhanced, mixed, recipe, whole_job
@@ -135,6 +136,9 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
         facts["mixed"] = differences
     if gathered.leaks:
         facts["leaks"] = gathered.leaks
+    if names := labels_kept(job):
+        rows = tables.row_groups(staging / UTTERANCES_FILE, composition.LABEL_COLUMNS)
+        facts["labels"] = composition.of_labels(rows, names)
     if features := _features(job):
         facts["features"] = features
     if gathered.pii:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import blake2b
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 
 from tasks.base.arrays import Bools, FixedBytes, UInt64s
-from tasks.base.schema import AnyRow
+from tasks.base.schema import AnyRow, SegmentRow
 from tasks.shard_store import recipe
 from tasks.storage import sorted_keys
 
@@ -55,9 +56,9 @@ def listed(row: AnyRow) -> str:
     given = {name: row[name] for name in DESCRIBED}
     # They are missing in rows that an older listing stored.
     later = ("rttm", "rttm_error", "length", "labels")
-    if row["segments"] is not None:
+    if segments := cast(list[SegmentRow] | None, row["segments"]):
         given["segments"] = [
-            {n: v for n, v in segment.items() if n != "labels" or v} for segment in row["segments"]
+            {n: v for n, v in segment.items() if n != "labels" or v} for segment in segments
         ]
     return recipe.digest(given | {n: row[n] for n in later if row.get(n) is not None})
 

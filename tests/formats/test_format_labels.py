@@ -16,7 +16,12 @@ from tests.formats.test_format_hf import datasets  # noqa: F401  (a fixture)
 from tests.helpers import corpus
 
 FORMATS = ("webdataset", "lhotse_shar", "nemo", "emilia", "hf_parquet", "wenet")
-LABELS = ({"emotion": "happy | <b>", "accent": "us"}, {"emotion": "sad"}, {}, {"emotion": "sad"})
+LABELS: tuple[dict[str, str], ...] = (
+    {"emotion": "happy | <b>", "accent": "us"},
+    {"emotion": "sad"},
+    {},
+    {"emotion": "sad"},
+)
 
 
 @pytest.fixture(scope="module")

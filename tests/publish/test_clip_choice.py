@@ -102,6 +102,9 @@ def test_the_command(tmp_path: Path) -> None:
     told = site.command("what-if", tmp_path / "out", "--set", "package.without.speaker=[anna, bob]")
     assert told.code == 0, told.error
     assert told.result["then"]["items"] == 0
+    told = site.command("what-if", tmp_path / "out", "--set", "package.only.labels={mood: [calm]}")
+    assert told.code == 2
+    assert "no source keeps a label 'mood'" in told.error
 
 
 def test_what_is_not_there(base: Path) -> None:
@@ -117,7 +120,13 @@ def test_settings_of_before_stay_as_they_were(base: Path) -> None:
     assert not {"only", "without"} & told.keys()
 
 
-LABELS = ({"emotion": "happy", "accent": "us"}, {"emotion": "sad"}, {"emotion": "happy"}, {}, {})
+LABELS: tuple[dict[str, str], ...] = (
+    {"emotion": "happy", "accent": "us"},
+    {"emotion": "sad"},
+    {"emotion": "happy"},
+    {},
+    {},
+)
 
 
 def labelled(home: Path, labels: list[str] | None = None, **changes: Any) -> Job:

@@ -121,7 +121,9 @@ def _words(change: JsonObject) -> str:
 
 
 def _short(value: JsonValue) -> str:
-    """As `--set` takes it."""
+    """As `--set` takes it, without what is not set."""
+    if isinstance(value, dict):
+        value = {name: inner for name, inner in value.items() if inner not in (None, [], {})}
     text = json.dumps(value) if value is None or isinstance(value, bool) else str(value)
     return text if len(text) <= 40 else f"{text[:37]}…"
 

@@ -2,7 +2,8 @@
 
 A copy lies in the shard of the recording that it equals, so the shard accounts for its seconds by
 what was decoded of that one. It says no more of itself than that one does: the same spans, and the
-same text, speaker, language and turns, or none. What differs is a recording in its own right.
+same text, speaker, language, turns and labels, or none. What differs is a recording in its own
+right.
 
 Only what is new is marked, so that an OUT of before keeps its clips; and what was marked, once its
 original is gone: the first of the copies takes its place.
@@ -18,7 +19,7 @@ from tasks.base.schema import RecordingRow
 from tasks.shard_store.stored_shard import part_of
 
 #: What a copy may leave unsaid.
-STATED = ("text", "speaker", "language", "rttm", "rttm_error")
+STATED = ("text", "speaker", "language", "rttm", "rttm_error", "labels")
 
 
 class Former(NamedTuple):
@@ -116,5 +117,12 @@ def _original(row: RecordingRow, originals: Iterable[RecordingRow]) -> str | Non
 
 def _covers(original: RecordingRow, row: RecordingRow) -> bool:
     """Whether `original` says all that `row` says."""
-    spans = all(original.get(name) == row.get(name) for name in ("segments", "length"))
+    spans = _spans(original) == _spans(row) and original.get("length") == row.get("length")
     return spans and all(row.get(name) in (None, original.get(name)) for name in STATED)
+
+
+def _spans(row: RecordingRow) -> list[dict[str, object]] | None:
+    """Its segments without what they do not say: rows of before lack the columns of today."""
+    if (segments := row["segments"]) is None:
+        return None
+    return [{n: value for n, value in span.items() if value is not None} for span in segments]

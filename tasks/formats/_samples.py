@@ -30,7 +30,7 @@ _FACTS = (
     *("source_id", "dataset", "split", "recording", "start", "end"),
     *("num_samples", "sample_rate", "text_source", "language", "speaker"),
 )
-COLUMNS = ("id", "text", *_FACTS, "sha256", *_measures.NAMES)
+COLUMNS = ("id", "text", *_FACTS, "sha256", *_measures.NAMES, _measures.LABELS)
 #: Bytes of samples in a file: places have 32 bits, and a lossy clip may be larger than its samples.
 LARGEST = 1 << 30
 _NUMBER = np.dtype("<u4")
@@ -87,7 +87,8 @@ def _told(row: ClipRow) -> tuple[bytes, ...]:
     columns: AnyRow = row
     facts = {name: columns[name] for name in _FACTS}
     facts["seconds"] = _clips.duration(row["num_samples"], row["sample_rate"])
-    described = json.dumps({**facts, **_measures.of(columns)}, ensure_ascii=False, allow_nan=False)
+    facts |= _measures.of(columns) | _measures.labels(columns)
+    described = json.dumps(facts, ensure_ascii=False, allow_nan=False)
     return described.encode(), row["id"].encode(), row["text"].encode()
 
 

@@ -15,9 +15,7 @@ ORIGIN = ("dataset", "source_id", "recording", "start", "end", "text_source")
 TOLD = ("id", *SPOKEN, *ORIGIN)
 COLUMNS = (*TOLD, *_clips.COLUMNS, *_measures.NAMES, _measures.LABELS)
 #: `datasets` has no maps. A list's field is read back under Parquet's name for it.
-LABELS = pa.list_(
-    pa.field("element", pa.struct([("name", pa.string()), ("value", pa.string())]))
-)
+LABELS = pa.list_(pa.field("element", pa.struct([("name", pa.string()), ("value", pa.string())])))
 
 GROUP_ROWS = 100
 GROUP_BYTES = 32 << 20  # of audio; a group has one row at least

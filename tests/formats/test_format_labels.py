@@ -15,7 +15,7 @@ from tasks.publish.upkeep import verify
 from tests.formats.test_format_hf import datasets  # noqa: F401  (a fixture)
 from tests.helpers import corpus
 
-FORMATS = ("webdataset", "lhotse_shar", "nemo", "emilia", "hf_parquet", "wenet")
+FORMATS = ("webdataset", "lhotse_shar", "nemo", "emilia", "hf_parquet", "lance", "litdata", "wenet")
 LABELS: tuple[dict[str, str], ...] = (
     {"emotion": "happy | <b>", "accent": "us"},
     {"emotion": "sad"},

@@ -93,7 +93,8 @@ def test_control_a_column_that_differs_is_seen() -> None:
 def test_a_clip_s_row_adds_what_a_plan_adds() -> None:
     """The columns that say where its PCM is, and those that settings add."""
     added = {**planned_columns.SOURCE_COLUMNS, **planned_columns.BESIDE_COLUMNS}
-    added |= dict.fromkeys(("sha256_enhanced", "llm_text", "audio_is"), pa.string())
+    added |= planned_columns.MUTED_COLUMNS
+    added |= dict.fromkeys(("sha256_enhanced", "llm_text", "audio_is", "muted"), pa.string())
     added["labels"] = planned_columns.LABELS_COLUMN.type
     fields = [*schema.UTTERANCES, *(pa.field(name, kind) for name, kind in added.items())]
     assert of_fields("clip", fields, schema.ClipRow) == []

@@ -13,9 +13,7 @@ from tasks.formats import Rows, _clips, _measures
 SPOKEN = ("text", "language", "speaker")
 ORIGIN = ("dataset", "source_id", "recording", "start", "end", "text_source")
 TOLD = ("id", *SPOKEN, *ORIGIN)
-COLUMNS = (*TOLD, *_clips.COLUMNS, *_measures.NAMES, _measures.LABELS)
-#: `datasets` has no maps. A list's field is read back under Parquet's name for it.
-LABELS = pa.list_(pa.field("element", pa.struct([("name", pa.string()), ("value", pa.string())])))
+COLUMNS = (*TOLD, *_clips.COLUMNS, *_measures.NAMES)
 
 GROUP_ROWS = 100
 GROUP_BYTES = 32 << 20  # of audio; a group has one row at least
@@ -26,8 +24,7 @@ def kinds(columns: Collection[str], clips: Mapping[str, pa.DataType]) -> dict[st
     taken = [name for name in _measures.NAMES if name in columns]
     types = {"id": pa.string(), **clips, **dict.fromkeys(SPOKEN, pa.string())}
     types["duration"] = pa.float64()
-    types |= {name: _measures.type_of(name) for name in (*ORIGIN, *taken)}
-    return types | ({_measures.LABELS: LABELS} if _measures.LABELS in columns else {})
+    return types | {name: _measures.type_of(name) for name in (*ORIGIN, *taken)}
 
 
 def facts(row: ClipRow) -> AnyRow:
@@ -37,15 +34,7 @@ def facts(row: ClipRow) -> AnyRow:
         **{name: columns[name] for name in TOLD},
         "duration": _clips.duration(row["num_samples"], row["sample_rate"]),
         **_measures.of(columns),
-        **_labels(row),
     }
-
-
-def _labels(row: ClipRow) -> AnyRow:
-    if _measures.LABELS not in row:
-        return {}
-    stated = row["labels"]
-    return {_measures.LABELS: stated and [{"name": name, "value": value} for name, value in stated]}
 
 
 def groups(rows: Rows) -> Iterator[Rows]:

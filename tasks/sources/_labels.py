@@ -55,15 +55,15 @@ def notes(
     records: Iterable[Mapping[str, object]],
     names: Sequence[str],
     noun: str,
-    there: Iterable[str] = (),
+    columns: Iterable[str] = (),
 ) -> list[str]:
     """A sentence for each label that none of a source's first entries has, and for each that some
-    of them hold in another form. `noun`: of what has a name; `there`: names that are there even
-    where no entry holds a value."""
+    of them hold in another form. `noun`: of what has a name; `columns`: names that are there
+    even where no entry holds a value."""
     if not names:
         return []
     records = [*records]
-    present = dict.fromkeys([*there, *(name for record in records for name in record)])
+    present = dict.fromkeys([*columns, *(name for record in records for name in record)])
     shown = ", ".join(display_text(name) for name in [*present][: _columns.SHOWN]) or "nothing"
     sentences = []
     for name in names:

@@ -8,6 +8,10 @@ from collections.abc import Sequence
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command, `sys.argv`'s by default, and return its exit code."""
+    from flows.cli import at_once
+
+    if argv is None:
+        at_once.begin()
     try:
         import tasks  # noqa: F401
     except ImportError as error:  # Windows
@@ -19,15 +23,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     process_setup.ensure_utf8()
     with process_setup.streams_kept():
-        return _main(None)
+        code = _main(None)
+        at_once.over(code)
+        return code
 
 
 def _main(argv: Sequence[str] | None) -> int:
-    from flows.cli import process_setup
-
     try:
-        with process_setup.ended_at_once():
-            from flows.cli.command_line import main as command
+        from flows.cli.command_line import main as command
+
         return command(argv)
     except KeyboardInterrupt:  # before the command has begun, or when it has ended
         from flows.cli.printing import Exit

@@ -67,11 +67,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             scope.enter_context(environment.setting(name, os.environ.get(name, value)))
         scope.enter_context(environment.with_home())
         scope.enter_context(environment.loopback_without_proxy())
-        heard = scope.enter_context(process_setup.interrupts_heard())
         scope.callback(log.setLevel, log.level)
         log.setLevel(logging.INFO)
         scope.enter_context(sent_to(logging.StreamHandler(), "%(levelname)s %(message)s"))
-        return _run(args, heard, is_own_process=argv is None)
+        return _run(args, is_own_process=argv is None)
 
 
 def _show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -89,14 +88,16 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
         raise
 
 
-def _run(args: argparse.Namespace, heard: process_setup.Heard, is_own_process: bool) -> Exit:
+def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
+    heard = process_setup.Heard()
     try:
-        if is_own_process:
-            without_search_at_exit()
-            with importing():
-                without_pandas()
-        code = COMMANDS[args.command](args)
-        sys.stdout.flush()
+        with process_setup.interrupts_heard(heard):
+            if is_own_process:
+                without_search_at_exit()
+                with importing():
+                    without_pandas()
+            code = COMMANDS[args.command](args)
+            sys.stdout.flush()
         return code
     except (KeyboardInterrupt, SystemExit):
         return _interrupted(args, heard)
@@ -134,7 +135,6 @@ def _run(args: argparse.Namespace, heard: process_setup.Heard, is_own_process: b
 
 
 def _interrupted(args: argparse.Namespace, heard: process_setup.Heard) -> Exit:
-    heard.over = True
     return _fail(args, INTERRUPTED, Exit.TERMINATED if heard.terminated else Exit.INTERRUPTED)
 
 

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flows.cli import at_once
+
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
@@ -79,21 +81,6 @@ def _into_nothing(descriptor: int) -> None:
     os.close(nothing)
 
 
-@contextmanager
-def ended_at_once() -> Iterator[None]:
-    """Within, which is where only modules are imported, Ctrl-C ends this process without another
-    word: there is nothing to clean up, and a library in C that is interrupted while it is loaded
-    may crash. Does nothing where somebody else decides what Ctrl-C does."""
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    signal.signal(signal.SIGINT, lambda number, frame: os._exit(128 + number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 @dataclass
 class Heard:
     """Which signal interrupted the command, and whether it has ended."""
@@ -119,12 +106,11 @@ class _KeyboardInterrupt(KeyboardInterrupt):
 
 
 @contextmanager
-def interrupts_heard() -> Iterator[Heard]:
+def interrupts_heard(heard: Heard) -> Iterator[None]:
     """Within, both raise KeyboardInterrupt in the main thread, where this must be called."""
-    heard = Heard()
     with _by_signals(heard), _never_told(heard):
         try:
-            yield heard
+            yield
         finally:
             heard.over = True
 
@@ -160,7 +146,7 @@ def _by_signals(heard: Heard) -> Iterator[None]:
             del error  # else its traceback, which has this frame, would hold it
 
     numbers = [signal.SIGTERM]
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if at_once.is_undecided(signal.SIGINT):
         numbers.append(signal.SIGINT)
     before = {number: signal.signal(number, interrupt) for number in numbers}
     try:

@@ -123,8 +123,9 @@ class ClusterSettings(StageSettings):
     )
     mixed: bool = Transient(
         False,
-        "Let workers of kinds address and class compute although their code, libraries, weights or "
-        "kind of processor are others; dataset.json then says in what they differ.",
+        "Let workers of kinds address and class compute although their code, libraries or kind of "
+        "processor are others; dataset.json then says in what they differ. Workers with other "
+        "weights are refused even so: their results would lie where the run does not look.",
     )
     gpus: Chosen = Transient(
         "auto",

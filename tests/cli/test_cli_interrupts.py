@@ -17,6 +17,7 @@ from pydantic import BaseModel, model_serializer
 
 from flows import cli
 from flows.cli import command_line, process_setup, queries
+from flows.cli.process_setup import Heard
 from tests.helpers.signals import interruptible, uninterruptible
 
 
@@ -50,7 +51,7 @@ def test_an_interrupt_during_a_garbage_collection_ends_the_work(number: signal.S
     with (
         interruptible(),
         signalled_in_a_collection(number),
-        process_setup.interrupts_heard(),
+        process_setup.interrupts_heard(Heard()),
         pytest.raises(KeyboardInterrupt),
     ):
         long_work()
@@ -64,9 +65,10 @@ def test_an_interrupt_that_a_library_swallows_comes_again(number: signal.Signals
             signal.raise_signal(number)
         long_work()
 
+    heard = Heard()
     with (
         interruptible(),
-        process_setup.interrupts_heard() as heard,
+        process_setup.interrupts_heard(heard),
         pytest.raises(KeyboardInterrupt),
     ):
         swallowing()
@@ -79,7 +81,7 @@ def test_an_interrupt_comes_once_where_it_is_heard(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(process_setup, "interrupt_main", again.append)
     with interruptible():
         try:
-            with process_setup.interrupts_heard():
+            with process_setup.interrupts_heard(Heard()):
                 try:
                     signal.raise_signal(signal.SIGINT)
                 finally:
@@ -94,7 +96,7 @@ def test_sigterm_during_a_garbage_collection_where_sigint_is_ignored() -> None:
     with (
         uninterruptible(),
         signalled_in_a_collection(signal.SIGTERM),
-        process_setup.interrupts_heard(),
+        process_setup.interrupts_heard(Heard()),
         pytest.raises(KeyboardInterrupt),
     ):
         long_work()
@@ -109,7 +111,7 @@ def test_other_errors_that_python_drops_are_told_as_before() -> None:
             raise ValueError
 
     try:
-        with process_setup.interrupts_heard():
+        with process_setup.interrupts_heard(Heard()):
             Faulty()
             gc.collect()
     finally:
@@ -121,14 +123,16 @@ INTERRUPTED_IMPORT = """
 import signal, sys
 from importlib.abc import MetaPathFinder
 
+number = int(sys.argv.pop())
 module = sys.argv.pop()
 
 class Interrupting(MetaPathFinder):
     def find_spec(self, name, path, target=None):
         if name == module:
-            exec("signal.raise_signal(signal.SIGINT)")  # as libraries make classes
+            exec("signal.raise_signal(number)")  # as libraries make classes
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
 sys.meta_path.insert(0, Interrupting())
 from flows.cli import main
 sys.argv.append("plugins")
@@ -136,16 +140,87 @@ sys.exit(main())
 """
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
-    "module", ["flows.cli.arguments", "pyarrow", "flows.cli.run_commands", "tasks.plugins"]
-)
-def test_an_interrupt_while_the_command_still_imports_prints_no_traceback(module: str) -> None:
+    "module",
+    [
+        "tasks", "flows.cli.process_setup", "flows.cli.arguments", "pyarrow",
+        "flows.cli.run_commands", "tasks.plugins",
+    ],
+)  # fmt: skip
+def test_an_interrupt_while_the_command_still_imports_prints_no_traceback(
+    module: str, number: signal.Signals
+) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED_IMPORT, module], capture_output=True, text=True
-    )
-    assert ended.returncode == 130
+        [sys.executable, "-c", INTERRUPTED_IMPORT, module, str(int(number))],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert ended.returncode == 128 + number
     assert "Traceback" not in ended.stderr
     assert ended.stdout == ""
+
+
+INTERRUPTED_AFTER = """
+import atexit, signal, sys, threading
+import flows.cli.printing
+from flows.cli import command_line, main
+
+moment, number = sys.argv[1], int(sys.argv[2])
+del sys.argv[1:]
+
+def signalled():
+    signal.raise_signal(number)
+
+class Last:  # which Python drops when it takes modules apart
+    def __del__(self, signalled=signal.raise_signal, number=number):
+        signalled(number)
+
+class Scope:  # of which the command makes the last use
+    def __exit__(self, *error):
+        signalled()
+    def __enter__(self):
+        pass
+
+def command(args):
+    if moment == "thread":
+        threading._register_atexit(signalled)
+    elif moment == "exit":
+        atexit.register(signalled)
+    elif moment == "modules":
+        sys.modules["last"] = Last()
+    print("done")
+    return flows.cli.printing.Exit(3)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+command_line.COMMANDS["schema"] = command
+if moment == "scope":
+    command_line.environment.with_home = Scope
+sys.argv.append("schema")
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("moment", ["thread", "exit", "modules"])
+def test_a_signal_after_the_command_leaves_its_exit_code(
+    moment: str, number: signal.Signals
+) -> None:
+    """Python's end of threads, of what is registered, and of modules: the last ended by -2."""
+    assert ended_after(moment, number) == (3, "done\n", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_command_restores_its_environment(number: signal.Signals) -> None:
+    assert ended_after("scope", number) == (128 + number, "done\n", "")
+
+
+def ended_after(moment: str, number: signal.Signals) -> tuple[int, str, str]:
+    ended = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_AFTER, moment, str(int(number))],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    return ended.returncode, ended.stdout, ended.stderr
 
 
 INTERRUPTED_CLASS = """

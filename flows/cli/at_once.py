@@ -1,0 +1,51 @@
+"""Signals before and after a command: they end the process at once, by an exit code.
+
+This imports next to nothing: until it has begun, Ctrl-C ends in a traceback of Python's.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+from functools import partial
+
+#: What a process does that nobody has told otherwise.
+DEFAULTS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+
+
+def begin() -> None:
+    """Until the command begins, SIGINT and SIGTERM end this process without another word: there is
+    nothing to clean up, and a library in C that is interrupted while it is loaded may crash. A
+    signal that somebody else has decided about stays as it is (`nohup … &`)."""
+    for number, default in DEFAULTS.items():
+        if signal.getsignal(number) is default:
+            signal.signal(number, _end)
+    atexit.register(_ignore)  # the first to be registered is the last to be called
+
+
+def over(code: int) -> None:
+    """The command is over and has said so: from now on both end the process by its exit code,
+    because other threads and what is registered for the exit may take their time."""
+    for number in DEFAULTS:
+        if signal.getsignal(number) is _end:
+            signal.signal(number, partial(_end_by, code))
+
+
+def is_undecided(number: signal.Signals) -> bool:
+    """Whether nobody has decided what this signal does, but for `begin`."""
+    return signal.getsignal(number) in (DEFAULTS[number], _end)
+
+
+def _end(number: int, frame: object) -> None:
+    os._exit(128 + number)
+
+
+def _end_by(code: int, number: int, frame: object) -> None:
+    os._exit(code)
+
+
+def _ignore() -> None:
+    """Python gives up its handlers before it takes its modules apart; a signal would then kill."""
+    for number in DEFAULTS:
+        signal.signal(number, signal.SIG_IGN)

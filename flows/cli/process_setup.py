@@ -4,6 +4,7 @@ end it in the same way at any moment."""
 from __future__ import annotations
 
 import io
+import logging
 import os
 import signal
 import sys
@@ -158,8 +159,9 @@ def _by_signals(heard: Heard) -> Iterator[None]:
 
 @contextmanager
 def _never_told(heard: Heard) -> Iterator[None]:
-    """An interrupt that Python drops is not printed; Python's own is raised again."""
-    before = sys.unraisablehook
+    """An interrupt that Python drops is not printed, nor one that Prefect logs, which goes on when
+    its own import fails; Python's own is raised again."""
+    before, prefect = sys.unraisablehook, logging.getLogger("prefect.plugins")
 
     def hook(unraisable: UnraisableHookArgs) -> None:
         if unraisable.exc_type is KeyboardInterrupt:
@@ -167,8 +169,14 @@ def _never_told(heard: Heard) -> Iterator[None]:
         elif unraisable.exc_type is not _KeyboardInterrupt:
             before(unraisable)
 
+    def is_told(record: logging.LogRecord) -> bool:
+        error = record.exc_info and record.exc_info[1]
+        return not (error and was_interrupt(error))
+
     sys.unraisablehook = hook
+    prefect.addFilter(is_told)
     try:
         yield
     finally:
         sys.unraisablehook = before
+        prefect.removeFilter(is_told)

@@ -119,12 +119,17 @@ def start(
     scheduler = {"cls": kind, "options": {**both, **pages}}
     workers = specs(fleet, **both, nthreads=1, worker_class=nodes.Worker, memory_limit=memory)
     cluster_class: Any = distributed.SpecCluster  # untyped
+    # Their folders are removed with the run's, and Dask would report each missing folder.
+    logging.getLogger("distributed.diskutils").setLevel(logging.CRITICAL)
     starting.before = set(cluster_class._instances)
+    if starting.abandoned:
+        raise RunError("the cluster of this run was closed before it started")
     for tries in reversed(range(STARTS)):
         try:
             cluster: SpecCluster = cluster_class(
-                workers, scheduler, security=security, silence_logs=logging.ERROR
-            )
+                workers, scheduler, security=security, silence_logs=logging.ERROR,
+                shutdown_on_close=False,  # ours to end: at exit Dask waits for an interrupted one
+            )  # fmt: skip
             return cluster
         except RuntimeError as error:
             if starting.abandoned or not tries or str(root(error)) != KILLED:
@@ -198,17 +203,10 @@ def end_now(cluster: SpecCluster) -> None:
 
 
 def abandon(clusters: Iterable[SpecCluster]) -> None:
-    """End clusters that were interrupted while they started.
-
-    Dask does not end them: at exit it waits ten seconds for their workers, or prints that one of
-    them has a wrong status.
-    """
+    """End clusters that were interrupted while they started, which Dask does not."""
     from distributed import Status
 
-    # Their folders are removed with the run's, and Dask would report each missing folder at exit.
-    logging.getLogger("distributed.diskutils").setLevel(logging.CRITICAL)
     for cluster in clusters:
-        cluster.shutdown_on_close = False
         # Else each nanny that fails now is printed with a traceback.
         with suppress(AttributeError):  # its loop has not begun
             loop = cluster.loop.asyncio_loop  # type: ignore[union-attr]  # of Tornado

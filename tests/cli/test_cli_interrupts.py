@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import subprocess
@@ -117,6 +118,19 @@ def test_other_errors_that_python_drops_are_told_as_before() -> None:
     finally:
         sys.unraisablehook = before
     assert told == [ValueError]
+
+
+@pytest.mark.parametrize(("cause", "is_told"), [(KeyboardInterrupt, False), (ValueError, True)])
+def test_an_interrupt_that_prefect_logs_is_not_told(
+    cause: type[BaseException], is_told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Prefect catches what goes wrong while it is imported; Python had made another error of it."""
+    with process_setup.interrupts_heard(Heard()):
+        try:
+            raise RuntimeError("Error calling __set_name__") from cause()
+        except RuntimeError:
+            logging.getLogger("prefect.plugins").exception("Failed to initialize plugins")
+    assert bool(caplog.records) is is_told
 
 
 INTERRUPTED_IMPORT = """

@@ -223,8 +223,10 @@ class Cluster:
         """End all workers within seconds, whatever they do, and remove their files. Idempotent."""
         self._closing.set()  # ends a wait for workers, which holds the lock
         if not (free := self._lock.acquire(timeout=SOON_S)):
-            self._starting.abandon()  # its workers are being started, in another thread
-            free = self._lock.acquire(timeout=CLOSE_S)
+            until = monotonic() + CLOSE_S
+            while not free and monotonic() < until:
+                self._starting.abandon()  # the workers that another thread has started by now
+                free = self._lock.acquire(timeout=SOON_S)
         if free:
             try:
                 self._end()

@@ -211,7 +211,7 @@ def abandon(clusters: Iterable[SpecCluster]) -> None:
         with suppress(AttributeError):  # its loop has not begun
             loop = cluster.loop.asyncio_loop  # type: ignore[union-attr]  # of Tornado
             loop.set_exception_handler(lambda loop, context: None)
-        for nanny in cluster.workers.values():
+        for nanny in list(cluster.workers.values()):
             nanny.status = Status.closing_gracefully  # else it would start a new worker
         kill(processes(cluster))
     # A process that was spawned a moment ago is not known to its nanny yet. It would find what it
@@ -244,4 +244,4 @@ def _nannies(cluster: SpecCluster) -> list[Nanny]:
 
     if not isinstance(cluster, SpecCluster):
         return []
-    return [nanny for nanny in cluster.workers.values() if isinstance(nanny, Nanny)]
+    return [nanny for nanny in list(cluster.workers.values()) if isinstance(nanny, Nanny)]

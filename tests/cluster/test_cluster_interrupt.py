@@ -5,13 +5,19 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from flows.cluster import nodes
+from flows.cluster.cluster import Cluster
+from flows.cluster.settings import ClusterSettings
+from tasks.base.errors import RunError
 from tests.helpers import signals
 
 START = """
@@ -66,3 +72,32 @@ def _spawned(process: subprocess.Popen[str]) -> list[psutil.Process]:
                 return found
         time.sleep(0.01)
     return []
+
+
+@pytest.mark.cluster
+def test_a_start_that_is_slow_is_ended_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run closed it before its workers existed: they started, and printed at its end."""
+    begun, outcomes = threading.Event(), []
+
+    class Slow(nodes.Scheduler):
+        def __init__(self, **options: Any) -> None:
+            begun.set()
+            time.sleep(1.5)
+            super().__init__(**options)
+
+    monkeypatch.setattr(nodes, "Scheduler", Slow)
+    cluster = Cluster(ClusterSettings(workers=2), tmp_path / "s", engines={})
+
+    def start() -> None:
+        try:
+            outcomes.append(cluster.client)
+        except (RunError, RuntimeError) as error:
+            outcomes.append(error)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    assert begun.wait(30)
+    cluster.close()
+    thread.join(30)
+    assert isinstance(outcomes[0], RunError)
+    assert not (tmp_path / "s").exists()

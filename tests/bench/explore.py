@@ -121,6 +121,7 @@ def _rows(draw: np.random.Generator, low: int, high: int) -> tuple[pa.Table, pa.
         "outcome": np.where(dropped, "dropped", "packaged"),
         "stage": np.where(dropped, "filter", "package"),
         "reason": np.where(dropped, reasons, "packaged"), "detail": [None] * n,
+        "channel": [None] * n, "track": [None] * n,
     }  # fmt: skip
     utterances = {
         **common, "id": ids, "split": ["train"] * n, "text": texts, "normalised": texts,

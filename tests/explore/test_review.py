@@ -171,7 +171,8 @@ def test_it_survives_growth_thresholds_and_another_recogniser(tmp: Path) -> None
 
 def test_corpus_wide_verdicts_spare_what_a_person_keeps(tmp: Path) -> None:
     (tmp / "in" / "copy.wav").write_bytes((tmp / "in" / "r05.wav").read_bytes())
-    job = corpus.job(tmp, filter=corpus.filters({"use": "duplicate"}))
+    filters = {**corpus.filters({"use": "duplicate"}), "duplicate_files": "keep"}
+    job = corpus.job(tmp, filter=filters)
     corpus.run(job)
     lost = next(n for n, row in ledger(job).items() if row["reason"].startswith("duplicate"))
     decide(job, lost, "keep")

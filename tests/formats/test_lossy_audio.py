@@ -21,7 +21,7 @@ from tasks.publish.upkeep.verify import verify
 from tasks.recording import Locator
 from tasks.settings import Plugin
 from tasks.shard_store import whole_job
-from tests.helpers import corpus, published, tiers
+from tests.helpers import corpus, published, random_access, tiers
 
 Write = Callable[..., bytes]
 USES: list[dict[str, Any]] = [
@@ -122,6 +122,9 @@ def test_a_version_is_verified_and_its_next_one_links_what_stays(
             pq.read_table(part)["audio"] for part in second.path.glob("hf_parquet/*/*.parquet")
         )
         heard = {row["path"]: tmp_path for column in paths for row in column.to_pylist()}
+    if read := random_access.READERS.get(use["use"]):
+        splits = (second.path / use["use"]).glob("*/")
+        heard = {sample["id"]: split for split in splits for sample in read(split)}
     assert len(heard) == clips(second.path) > 4
     kept = {path.relative_to(first.path) for path in (first.path / use["use"]).rglob("*.*")}
     same = [path for path in kept if (second.path / path).exists()]

@@ -127,9 +127,12 @@ def start(
     for tries in reversed(range(STARTS)):
         try:
             cluster: SpecCluster = cluster_class(
-                workers, scheduler, security=security, silence_logs=logging.ERROR,
+                workers,
+                scheduler,
+                security=security,
+                silence_logs=logging.ERROR,
                 shutdown_on_close=False,  # ours to end: at exit Dask waits for an interrupted one
-            )  # fmt: skip
+            )
             return cluster
         except RuntimeError as error:
             if starting.abandoned or not tries or str(root(error)) != KILLED:

@@ -21,7 +21,7 @@ from tasks.base.arrays import RATE, Float32s
 from tasks.base.errors import ItemError, MillError, RunError
 from tasks.base.logs import log
 from tasks.plugins import backends
-from tasks.plugins.contracts.asr import Backend, SpeechClip
+from tasks.plugins.contracts.asr import Backend, EmittingBackend, SpeechClip
 from tasks.plugins.contracts.base import LoadedPlugin
 from tasks.plugins.contracts.enhance import EnhancerPlugin
 from tasks.settings import Plugin, StageSettings
@@ -148,7 +148,8 @@ def _of_filter(job: Job) -> Iterator[Trial]:
     if hears is not None:
         from tasks.stages import whole_transcript
 
-        yield from _recogniser(hears, partial(whole_transcript.backend_of, hears))
+        load = partial(whole_transcript.backend_of, hears)
+        yield from _recogniser(hears, load, segmenter.wants_emissions(settings))
     else:
         cut = partial(pushed, lambda: segmenter.start(settings, RATE, ()))
         yield _trial("segmenter", job.filter.segmenter, segmenter, settings, cut)
@@ -179,10 +180,13 @@ def _recognisers(units: Sequence[Work]) -> list[int]:
     return sorted(heard)
 
 
-def _recogniser(plugin: Plugin, load: Callable[[], Backend]) -> Iterator[Trial]:
+def _recogniser(
+    plugin: Plugin, load: Callable[[], Backend], emitting: bool = False
+) -> Iterator[Trial]:
+    """`emitting`: it is asked for its scores of tokens alone, as by `aligned`."""
     module, settings = plugins.ASR.resolve(plugin)
     if module.Backend.RATE is not None and not isinstance(settings, ServerSettings):
-        hear = partial(_hear, plugin, load)
+        hear = partial(_emit, load) if emitting else partial(_hear, plugin, load)
         yield _trial("recogniser", plugin, module, settings, hear, module.LISTENS)
 
 
@@ -215,6 +219,12 @@ def _enhance(enhancer: EnhancerPlugin, settings: StageSettings) -> None:
     stream = enhancer.start(settings)
     stream.push(sound(enhancer.RATE))
     stream.finish()
+
+
+def _emit(load: Callable[[], Backend]) -> None:
+    backend = load()
+    if isinstance(backend, EmittingBackend):
+        backend.emissions(sound(backend.RATE or RATE))
 
 
 def _hear(plugin: Plugin, load: Callable[[], Backend]) -> None:

@@ -35,11 +35,13 @@ class Backend:
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
         for clip in clips:
-            HEARD.append(len(clip.samples) / self.RATE)
             samples = np.round(clip.samples * 32768).astype("<i2").tobytes()
             at, odd = divmod(self._whole.find(samples), 2)
-            assert at >= 0
+            if at < 0:  # the clip that every recogniser is tried with
+                yield Transcript("")
+                continue
             assert not odd
+            HEARD.append(len(clip.samples) / self.RATE)
             begin, end = at / self.RATE, (at + len(clip.samples)) / self.RATE
             own = [w for w in self._words if begin <= (w[1] + w[2]) / 2 < end]
             words = tuple(

@@ -84,4 +84,4 @@ def test_speakers_that_segments_name_are_known(site: Site) -> None:
         filter={"segmenter": {"use": "given"}},
     )  # fmt: skip
     stated = site.command("plan", file).result.get("stated", [])
-    assert not [sentence for sentence in stated if "speaker" in str(sentence)]
+    assert not [sentence for sentence in stated if "who speaks" in str(sentence)]

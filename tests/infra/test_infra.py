@@ -32,6 +32,7 @@ from prefect.settings import Settings
 
 from flows import settings
 from flows.cli.arguments import parser as command_parser
+from flows.cluster import leaving
 from flows.cluster.settings import ClusterSettings, cluster_class
 from tests.faults.command import Site, differences, soon
 from tests.helpers import corpus, image, listeners
@@ -129,6 +130,14 @@ def test_compose_services_may_do_little() -> None:
         "prefect": {"prefect-server", "prefect-worker", "run"},
         "database": {"postgres", "prefect-server"},
     }
+
+
+def test_what_compose_stops_has_time_to_end() -> None:
+    """Compose kills after 10 s by default; a pod has the 30 s that DRAIN_S reckons with."""
+    services = load("compose.yaml")["services"]
+    for name in ("dask-worker", "prefect-worker", "run"):
+        seconds = services[name].get("stop_grace_period", "10s").removesuffix("s")
+        assert int(seconds) >= leaving.DRAIN_S + 12, name
 
 
 def test_every_command_knows_its_options() -> None:

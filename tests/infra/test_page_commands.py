@@ -47,6 +47,18 @@ def test_every_command_of_a_page_parses() -> None:
     assert not parsed(["dask", "worker", "--nthread", "1"])
 
 
+def test_compose_commands_name_the_profile_of_what_they_run() -> None:
+    """Docker finds a service that has a profile by its name alone, podman-compose does not."""
+    services = yaml.safe_load((INFRA / "compose.yaml").read_text())["services"]
+    texts = [page.read_text() for page in (*PAGES, INFRA / "compose.yaml")]
+    commands = re.findall(r"compose\.yaml ((?:--\S+ \S+ )*)run (.*)", "\n".join(texts))
+    assert len(commands) >= 4
+    for before, words in commands:
+        service = next(word for word in words.split() if word in services)
+        named = re.findall(r"--profile (\S+)", before)
+        assert set(services[service].get("profiles", ())) <= {*named}, (before, words)
+
+
 def parsed(command: list[str]) -> bool:
     from flows.cli.arguments import parser
 

@@ -57,13 +57,7 @@ def size(files: Iterable[Path]) -> int:
 
 
 def _with_data(files: Iterable[Path]) -> set[Path]:
-    return {beside for file in files for beside in (file, *_data_of(file))}
-
-
-def _data_of(file: Path) -> list[Path]:
-    if file.suffix != ".onnx":
-        return []
-    return sorted(p for p in file.parent.glob(f"{file.stem}.onnx?data*") if p.is_file())
+    return {part for file in files for part in model_files.with_data(file)}
 
 
 def text_of(path: Path) -> str:

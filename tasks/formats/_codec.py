@@ -62,8 +62,7 @@ class Codec:
     @cached_property
     def sha256(self) -> str:
         """Of the graph and the weights that it keeps beside itself."""
-        beside = sorted(self.graph.parent.glob(f"{self.graph.stem}.onnx?data*"))
-        return "-".join(model_files.sha256(path) for path in (self.graph, *beside))
+        return "-".join(map(model_files.sha256, model_files.with_data(self.graph)))
 
     @cached_property
     def _session(self) -> onnxruntime.InferenceSession:

@@ -90,6 +90,15 @@ def located(model: Model, asked_by: str, folder: str | None = None) -> Path:
     return path
 
 
+def with_data(file: Path) -> tuple[Path, ...]:
+    """A file of a model, and the weights that a graph keeps beside itself (`model.onnx.data`,
+    `model.onnx_data`)."""
+    if file.suffix != ".onnx":
+        return (file,)
+    beside = file.parent.glob(f"{file.stem}.onnx?data*")
+    return file, *sorted(path for path in beside if path.is_file())
+
+
 @contextmanager
 def published(target: Path, complete: Callable[[Path], bool]) -> Iterator[Path]:
     """A folder to fill, which then becomes `target` by one rename, in place of one that is not

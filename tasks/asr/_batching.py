@@ -39,6 +39,10 @@ class Limit:
 
     def __init__(self) -> None:
         self.most: int | None = None
+        #: Whether the engine has just refused a batch for lack of memory. On a GPU the call after
+        #: that one may fail with the error that it left behind (CTranslate2 4.8 on an H100:
+        #: "cudaErrorInvalidDevice"), and the one after works again.
+        self.echoes = False
 
     def lower(self, most: int) -> None:
         """Lower the limit for good: what ran out of memory once would do so again."""
@@ -55,7 +59,7 @@ def shared(
 ) -> list[Result]:
     """Results of a batch, in order. A batch that the engine refuses is halved until it accepts the
     parts; `failed` makes the result of an item that is refused alone. A lost device raises, because
-    it would fail for every later clip."""
+    it would fail for every later clip; what a lack of memory leaves behind is no lost device."""
     return _shared(items, compute, failed, limit)[0]
 
 
@@ -72,12 +76,16 @@ def _shared(
         part = list(items[len(results) :][: limit.most])
         try:
             results += compute(part)
+            limit.echoes = False
             continue
         except REFUSALS as error:
             if device_lost(error):
-                raise
+                if not limit.echoes:
+                    raise
+                limit.echoes = False
+                continue
             smooth = False
-            short = out_of_memory(error)
+            short = limit.echoes = out_of_memory(error)
             if len(part) == 1:
                 results.append(failed(error))
                 continue

@@ -101,11 +101,10 @@ def known_models(settings: Settings) -> tuple[registry.Model, ...]:
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     keep = _kept_by_reference if settings.compat == "emilia" else None
+    group = scores.GROUPS[settings.device]
     try:
         windows = list(
-            scores.windows(
-                _signal(clip), keep, device=settings.device, precision=settings.precision
-            )
+            scores.windows(_signal(clip), keep, group, settings.device, settings.precision)
         )
     except _NotFiniteError:
         windows = []

@@ -14,6 +14,7 @@ from tasks.asr import _batching
 from tasks.asr._batching import Limit, batches, shared
 
 OOM = RuntimeError("CUDA failed with error out of memory")
+LEFT_BEHIND = RuntimeError("parallel_for failed: cudaErrorInvalidDevice: invalid device ordinal")
 
 
 @settings(max_examples=40)
@@ -83,6 +84,36 @@ def test_bad_clips_do_not_hide_a_small_memory() -> None:
     found = run(engine, list(range(8)), limit)
     assert found == ["failed: odd", *map(str, range(1, 8))]
     assert limit.most == 2
+
+
+class Echoing(Engine):
+    """As CTranslate2 on a GPU: the call after one that lacked memory fails once more."""
+
+    def __init__(self, fits: int) -> None:
+        super().__init__(fits)
+        self.left = False
+
+    def __call__(self, items: list[int]) -> list[str]:
+        if self.left:
+            self.left = False
+            raise LEFT_BEHIND
+        try:
+            return super().__call__(items)
+        except RuntimeError:
+            self.left = True
+            raise
+
+
+def test_what_a_lack_of_memory_leaves_behind_is_no_lost_device() -> None:
+    limit = Limit()
+    assert run(Echoing(fits=5), list(range(16)), limit) == [str(i) for i in range(16)]
+    assert limit.most == 4
+
+
+def test_a_device_lost_without_a_lack_of_memory_before_it_is_raised() -> None:
+    engine, limit = Engine(fits=2, bad={4: LEFT_BEHIND}), Limit()
+    with pytest.raises(RuntimeError, match="InvalidDevice"):
+        run(engine, list(range(8)), limit)
 
 
 def test_nothing_fits() -> None:

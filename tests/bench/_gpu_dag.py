@@ -29,15 +29,17 @@ def whole(
     seconds: float,
     models: Sequence[str],
     dnsmos: str,
+    workers: int,
     until: float,
 ) -> JsonObject:
-    """Each model over the same recordings, from an OUT of its own."""
+    """Each model over the same recordings, from an OUT of its own; `workers` for each GPU."""
     cores = len(os.sched_getaffinity(0))
     audio = _gpu_speech.write(speeches, home / "in", seconds, cores)
     found: JsonObject = {"kinds": [speech.kind for speech in speeches]}
     for number, model in enumerate(models):
         backend = {"use": "faster_whisper", "model": model, "language": "en"}
-        found[Path(model).name] = _run(home, f"{number}", audio, backend, {}, dnsmos, until)
+        cluster = {"workers_per_gpu": workers}
+        found[Path(model).name] = _run(home, f"{number}", audio, backend, cluster, dnsmos, until)
     return found
 
 
@@ -60,7 +62,7 @@ def _run(
         "filter": {
             "segmenter": {"use": "vad"},
             "filters": [{"use": name} for name in ("duration", "silence", "clipping")]
-            + [{"use": "dnsmos", "device": dnsmos}],
+            + [{"use": "dnsmos", "device": dnsmos}] * (dnsmos != "none"),
         },
         "transcribe": {"backend": backend},
         "cluster": cluster,
@@ -72,8 +74,8 @@ def _run(
     result, watched, wall = told
     rows = [
         row
-        for folder in sorted((home / name / "runs").iterdir())
-        for row in pq.read_table(folder / "metrics.parquet").to_pylist()
+        for table in sorted((home / name / "runs").glob("*/metrics.parquet"))
+        for row in pq.read_table(table).to_pylist()
         if row["step"] == "run" and row["stage"] in CHAIN and row["wall_seconds"] is not None
     ]
     begin = min(row["started"].timestamp() for row in rows)
@@ -91,6 +93,7 @@ def _run(
         "hours_an_hour": round(audio / wall, 1),
         "hours_an_hour_in_stages": round(audio / (end - begin), 1),
         "packaged": result["utterances"]["packaged"],
+        "calls": {stage: sum(call.stage == stage for call in calls) for stage in CHAIN},
         "workers": {kind: len({c.worker for c in calls if c.kind == kind}) for kind in kinds},
         "cpu_seconds_by_stage": _by_stage(calls, "cpu"),
         "wall_seconds_by_stage": _by_stage(calls, "wall"),

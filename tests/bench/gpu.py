@@ -1,7 +1,8 @@
 """What a GPU gives, and what it needs of its host: one command, no network, under nine minutes.
 
     python -m tests.bench.gpu [--corpus DIR] [--model base|DIR …] [--hours H] [--threads N]
-                              [--dnsmos cpu|cuda] [--only PART …] [--minutes 9] [--json]
+                              [--dnsmos cpu|cuda|none] [--workers-per-gpu N] [--only PART …]
+                              [--minutes 9] [--json]
 
 pins:    workers see one GPU each, CPU workers none.
 texts:   WER of CTranslate2 on CUDA within 0.5 points of the CPU's.
@@ -65,7 +66,8 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, default=os.environ.get("UTTERMILL_CORPUS"))
     parser.add_argument("--model", action="append", default=[])
     parser.add_argument("--hours", type=float)
-    parser.add_argument("--dnsmos", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--dnsmos", choices=("cpu", "cuda", "none"), default="cpu")
+    parser.add_argument("--workers-per-gpu", type=int, default=1)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART")
     parser.add_argument("--minutes", type=float, default=9.0)
@@ -93,7 +95,7 @@ def main() -> None:
                 said * 4 if has_gpu else some, models[0], args.threads
             ),
             "dag": lambda: _gpu_dag.whole(
-                found, home / "dag", 3600 * hours, models, args.dnsmos, until
+                found, home / "dag", 3600 * hours, models, args.dnsmos, args.workers_per_gpu, until
             ),
             "host": lambda: _host(found, home / "host", say),
             "stub": lambda: _gpu_dag.stub(found, home / "stub", STUB_SECONDS_A_CORE * cores, until),

@@ -190,3 +190,25 @@ def test_one_signal_ends_a_run_whose_jobs_wait(
         os.kill(run.pid, number)
         assert run.end(20).code == code
     assert soon(lambda: not cluster.jobs(), 20)
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(
+    bool(slurm.MISSING_FOR_LIMITS),
+    reason=f"Slurm's limits cannot be set here: no {', '.join(slurm.MISSING_FOR_LIMITS)}",
+)
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [("MaxJobsPerUser=0", "QOSMaxJobsPerUserLimit"), ("MaxSubmitJobsPerUser=0", "violates")],
+)
+def test_a_quota_that_is_used_up_ends_the_run_by_the_words_of_the_queue(
+    tmp_path: Path, limit: str, words: str
+) -> None:
+    with slurm.running((limit,)) as limited:
+        site = Site(tmp_path, "", limited.environment, history="none")
+        recordings(site, 2)
+        path = settings(site, 1)
+        with site.start("run", path, "--json", "--set", "cluster.wait_for_workers=10") as run:
+            ended = run.end(120)
+        assert (ended.code, words in ended.error) == (1, True), ended
+        assert not limited.jobs()

@@ -17,6 +17,23 @@ stub:    the whole line with an engine that waits for a thousandth of the audio'
 `--corpus` (or UTTERMILL_CORPUS) gives real speech, espeak-ng made speech; one is enough. `--model`
 is `base` (bundled) or a folder of a CTranslate2 model. Where there is no GPU, the parts that need
 one say why they are skipped. Exit 1 when a part failed or there was no time for it.
+
+A machine without network needs this repository and a folder with wheels, made elsewhere with the
+same Python (3.11 or 3.12):
+
+    python -m pip wheel --no-deps -w FOLDER/wheels .
+    python -m pip download --only-binary=:all: --python-version 3.12 \\
+        --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 \\
+        --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 --platform any \\
+        -c infra/constraints.txt -d FOLDER/wheels '.[gpu,demo,dnsmos]'
+
+and there:
+
+    python -m pip install --no-index --no-deps --target FOLDER/site FOLDER/wheels/*.whl
+    PYTHONPATH=$PWD:FOLDER/site python -m tests.bench.gpu --model base --model FOLDER/large-v3
+
+For DNSMOS on the GPU, put the wheels of onnxruntime-gpu and of what it needs in place of
+onnxruntime's.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def _check_languages(job: Job) -> None:
         if fault is None and (refused := recogniser.language_fault(plugin_settings, stated)):
             fault = (
                 f"the recogniser {first.use} refuses {stated!r} ({refused}); "
-                f"`uttermill plugins asr.{first.use}` says what it hears"
+                f"`uttermill plugins asr.{first.use}` lists its languages"
             )
         faults += [f"language of the source {dataset.name!r}: {fault}"] if fault else []
     if faults:

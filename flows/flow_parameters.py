@@ -121,7 +121,7 @@ class Policy:
             if texts and not any(texts.items() <= allowed.items() for allowed in of_kind):
                 names = [n for n in texts if all(n not in k or k[n] != texts[n] for k in of_kind)]
                 field = f"{model.place}.{(names or [*texts])[0]}".lstrip(".")
-                raise ConfigError(f"{field} is not as in the settings file; {REMEDY}")
+                raise ConfigError(f"{field} differs from the settings file; {REMEDY}")
 
     def _refuse_module(self, place: str, shelf: str, use: str) -> None:
         if "." in use and (shelf, use) not in self.modules:

@@ -75,7 +75,7 @@ def serve(
     policy = None if trust else flow_parameters.policy(settings, allow)
     parameters = without_secrets(settings)
     if not name or any(letter in name for letter in FORBIDDEN):
-        raise ConfigError(f"--name {name!r}: a name without any of {' '.join(FORBIDDEN)} is needed")
+        raise ConfigError(f"--name {name!r}: give a name without any of {' '.join(FORBIDDEN)}")
     schedule = schedule_of(cron, timezone)
     from flows.server import alerts, history, metrics_endpoint
 

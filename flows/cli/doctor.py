@@ -110,7 +110,7 @@ def _of_job(
         try:
             computing[address] = call.result(timeout=LONGEST_S)
         except Exception as error:  # of the worker: whatever it is comes from there
-            yield Finding(address, False, f"it cannot say what it computes with: {error}")
+            yield Finding(address, False, f"it could not report its code and libraries: {error}")
     yield doctor_checks.models(computing)
     if settings.kind != "local":  # its workers are processes of this installation
         ours, files = likeness.of(job), source_code.by_file(job)

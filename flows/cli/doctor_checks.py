@@ -142,8 +142,15 @@ def temporary_directories(workers: Facts) -> Finding:
         if fact["temp_fault"]:
             faults.append(f"{address}: {fact['temp_fault']}")
         elif not fact["temp"].startswith(fact["local"]) or taken[fact["host"], fact["temp"]] > 1:
-            faults.append(f"{address}: {fact['temp']} is not its own")
-    return _finding("temp dirs", faults, f"{len(taken)} distinct and writable", "see preload")
+            faults.append(
+                f"{address}: {fact['temp']} is also another worker's, or outside its directory"
+            )
+    return _finding(
+        "temp dirs",
+        faults,
+        f"{len(taken)} distinct and writable",
+        "start workers with --preload tasks.preload",
+    )
 
 
 def disk_free(workers: Facts) -> Finding:
@@ -220,9 +227,11 @@ def alike(
     }
     faults = [f"{address} has other {', '.join(unlike)}" for address, unlike in others.items()]
     if mixed and faults and not any(likeness.WEIGHTS in unlike for unlike in others.values()):
-        return Finding("same data", True, f"{'; '.join(faults)}: let in by cluster.mixed")
+        return Finding("same data", True, f"{'; '.join(faults)}: allowed by cluster.mixed")
     good = "each worker has this code, these libraries, weights and kind of processor"
-    return _finding("same data", faults, good, "install there what is here, or cluster.mixed: true")
+    return _finding(
+        "same data", faults, good, "install there what is here, or set cluster.mixed: true"
+    )
 
 
 def _with_files(
@@ -254,7 +263,7 @@ def out(place: Path, may_write: Mapping[str, object]) -> Finding:
         f"{address} cannot write there" for address, may in may_write.items() if may is not True
     ]
     good = f"each worker can write to {place}"
-    return _finding("OUT", faults, good, f"{place} has to be one folder for all, at one path")
+    return _finding("OUT", faults, good, f"mount {place} there at the same path")
 
 
 PROOFS: tuple[Callable[[Facts], Finding], ...] = (

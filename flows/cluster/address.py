@@ -37,18 +37,18 @@ def _cause(address: str, error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return "its certificate is not of the authority in cluster.tls.ca_file"
     if isinstance(error, ssl.SSLError):
-        return f"what listens there refuses this TLS ({error.reason}); without TLS, give tcp://"
+        return f"the server there refuses this TLS connection ({error.reason}); without TLS, give tcp://"
     if isinstance(error, ValueError) and address.startswith("tls://"):  # Tornado's, before TLS
-        return "what listens there speaks first, or hangs up; without TLS, give tcp://"
+        return "the server there does not speak TLS; give tcp://"
     if isinstance(error, TypeError):
-        return "it is something else that listens there, a worker, say"
+        return "another program listens there, a worker for example"
     if isinstance(error, gaierror):
         return f"the host is not known ({error.strerror})"
     if isinstance(error, ConnectionRefusedError):
         return "nothing listens there; start the scheduler, or correct the address"
     if isinstance(error, ConnectionResetError) and not address.startswith("tls://"):
         return "it hangs up; if it uses TLS, give tls:// and its certificates in cluster.tls"
-    return str(error) or "it does not answer; is its port open to this machine?"
+    return str(error) or "it does not answer; open its port to this machine"
 
 
 def client(target: object, security: Security | None, patience: float) -> Any:

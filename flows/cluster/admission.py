@@ -101,8 +101,8 @@ class Admission:
         for address in new:  # after the answers: `of` would miss them until it asks again
             if address not in answers and address not in self._asked:
                 log.warning(
-                    "worker %s does not answer and gets no work until it does; can the scheduler "
-                    "reach its port?",
+                    "worker %s does not answer and gets no work until it does; check that the "
+                    "scheduler can reach its port",
                     address,
                 )
             self._asked[address] = monotonic()
@@ -149,7 +149,7 @@ class Admission:
             if isinstance(theirs, OSError):
                 continue  # it has died, or does not answer
             if isinstance(theirs, Exception):
-                faults[address] = f"it cannot say what it computes with: {theirs}"
+                faults[address] = f"it could not report its code and libraries: {theirs}"
             elif unlike := likeness.differences(ours, cast(likeness.Likeness, theirs)):
                 faults[address] = other_data(unlike, computing.mixed)
                 if faults[address] is None:
@@ -181,14 +181,14 @@ def other_data(unlike: Sequence[str], mixed: bool = False) -> str | None:
     """The fault of a worker that differs in this; None if it may work where workers are `mixed`."""
     if mixed and likeness.WEIGHTS in unlike:
         return (
-            f"its results would lie under other names, where this run does not look, as it has "
-            f"other {likeness.WEIGHTS}; install there those of here"
+            "this run would not find its results, because it has "
+            f"other {likeness.WEIGHTS}; install the same there"
         )
     if mixed:
         return None
     return (
-        f"other data would come of it, as it has other {', '.join(unlike)}; install there what is "
-        "here, or set cluster.mixed: true"
+        f"it would compute other data, because it has other {', '.join(unlike)}; "
+        "install there what is here, or set cluster.mixed: true"
     )
 
 

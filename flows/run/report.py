@@ -91,7 +91,7 @@ def write(job: Job, folder: Path) -> Path:
     except subprocess.TimeoutExpired:
         raise RunError(f"the report was not made within {TIMEOUT:.0f} s") from None
     if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["it printed nothing"]
         raise RunError(f"making the report ended with status {done.returncode}: {lines[-1]}")
     return folder / NAME
 

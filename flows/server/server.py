@@ -217,7 +217,10 @@ def check_api(url: str) -> None:
 
 def _refused(url: str, status: int) -> str:
     if status not in REFUSALS:
-        return f"the Prefect API at {url} answers with status {status}; is it a Prefect server?"
+        return (
+            f"the Prefect API at {url} answers with status {status}; check that PREFECT_API_URL "
+            "names a Prefect server"
+        )
     return (
         f"the Prefect API at {url} refuses this client (status {status}); set "
         "PREFECT_API_AUTH_STRING (or PREFECT_API_KEY) to what the server asks for"

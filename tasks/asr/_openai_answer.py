@@ -46,7 +46,7 @@ def parse(body: bytes) -> Answer:
     """The answer's object. ValueError when it is not a JSON object with a text."""
     answer: Answer = json.loads(body)
     if not isinstance(answer, dict) or not isinstance(answer.get("text"), str):
-        raise ValueError("no JSON object with a text")
+        raise ValueError("not a JSON object with a text")
     return answer
 
 

@@ -93,7 +93,7 @@ def alphabet(path: Path) -> Alphabet:
             lines = (line.rsplit(maxsplit=1) for line in text.splitlines() if line.strip())
             numbers = {(parts[0] if len(parts) > 1 else " "): int(parts[-1]) for parts in lines}
         if sorted(numbers.values()) != list(range(len(numbers))) or not numbers:
-            raise ValueError("its numbers do not count up from 0 without a gap")
+            raise ValueError("the numbers of its tokens must run from 0 without a gap")
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise ConfigError(f"{path} holds no tokens: {error}") from error
     blank = next((numbers[name] for name in BLANKS if name in numbers), None)
@@ -131,7 +131,8 @@ class Backend:
         scores = np.asarray(given, np.float32)
         if scores.ndim != 3 or scores.shape[2] != len(self.alphabet.tokens):
             raise RuntimeError(
-                f"the graph gives {scores.shape}, and there are {len(self.alphabet.tokens)} tokens"
+                f"the graph gives scores of shape {scores.shape}, which do not fit the "
+                f"{len(self.alphabet.tokens)} tokens of its folder"
             )
         scores = scores[0] - scores[0].max(axis=1, keepdims=True)
         logprobs: Float32s = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))

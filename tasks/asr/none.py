@@ -16,7 +16,7 @@ VERSION = 1
 
 
 class Settings(StageSettings):
-    """There is nothing to set."""
+    """It has no settings."""
 
 
 def weights(settings: Settings) -> str:

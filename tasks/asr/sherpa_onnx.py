@@ -172,7 +172,7 @@ def _refusal(settings: Settings, language: str | None) -> str | None:
     languages = LANGUAGES[settings.family]
     if not language or language in languages:
         return None
-    return f"{settings.family} hears {', '.join(languages)} only, not {language!r}"
+    return f"{settings.family} recognises {', '.join(languages)} only, not {language!r}"
 
 
 def _base(language: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Shelf of diarizers: who speaks when in a recording.
+"""Diarizers: who speaks when in a recording.
 
 `tasks.plugins.contracts.diarizers` says what one has.
 """

@@ -49,8 +49,8 @@ class Settings(CuttingSettings):
         6.25,
         ge=2.5,
         le=8,
-        description="From one window of 10 s to the next, s; in less, more of it is heard twice: "
-        "slower, and more often right.",
+        description="Step from one window of 10 s to the next, s; a shorter step is slower, "
+        "and more accurate.",
     )
     cut: float = Field(
         0.5,
@@ -61,8 +61,8 @@ class Settings(CuttingSettings):
     )
     edge_seconds: float = Threshold(
         0.15,
-        "Left out at each side of a stretch where another speaker is next, s: the "
-        "edges of turns are no better than that.",
+        "Audio left out at each edge of a stretch beside another speaker, s: turns are "
+        "no more exact than that.",
         ge=0,
         le=1,
     )
@@ -74,7 +74,7 @@ class Settings(CuttingSettings):
         le=1,
     )
     across_recordings: bool = Threshold(
-        True, "One speaker over all recordings: voices are linked when a version is packaged."
+        True, "Find the same speaker in several recordings, when a version is packaged."
     )
     threshold: float = Threshold(
         0.55,

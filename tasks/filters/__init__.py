@@ -1,4 +1,4 @@
-"""Shelf of filters: they measure one utterance and set limits on what they measure.
+"""Filters measure one utterance and set limits on what they measure.
 
 Their contract is `tasks.plugins.contracts.filters`.
 """

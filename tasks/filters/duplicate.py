@@ -82,8 +82,8 @@ class Settings(StageSettings):
     )
     min_sound: float = Threshold(
         0.9,
-        "Clips with less sound are compared by their samples only, s: one word that "
-        "a synthetic voice says twice would be a copy.",
+        "Least sound of clips that are compared by sound, s; shorter ones only by samples: one "
+        "word that a synthetic voice says twice would be a copy.",
         ge=0.1,
     )
 

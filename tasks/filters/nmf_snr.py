@@ -32,8 +32,8 @@ COLUMNS = {"nmf_snr": ("dB", "power of NMF component 0 over that of 1, as Data-J
 class Settings(StageSettings):
     """Limits on the ratio; Data-Juicer keeps what is at least 0 dB."""
 
-    min: float | None = Threshold(None, "Smallest kept, dB.")
-    max: float | None = Threshold(None, "Largest kept, dB.")
+    min: float | None = Threshold(None, "Smallest ratio kept, dB.")
+    max: float | None = Threshold(None, "Largest ratio kept, dB.")
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

@@ -51,8 +51,8 @@ STEP = 256  # frames per FFT call
 class Settings(StageSettings):
     """Limits on the ratio, in dB."""
 
-    min: float | None = Threshold(None, "Smallest kept, dB.")
-    max: float | None = Threshold(None, "Largest kept, dB.")
+    min: float | None = Threshold(None, "Smallest ratio kept, dB.")
+    max: float | None = Threshold(None, "Largest ratio kept, dB.")
 
 
 def model_bytes(settings: Settings) -> int:

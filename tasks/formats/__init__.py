@@ -1,4 +1,4 @@
-"""Shelf of published formats: one file is one format. `wenet_raw.py` is the smallest to copy.
+"""Published formats: one file is one format. `wenet_raw.py` is the smallest to copy.
 
 `tasks.plugins.contracts.formats` says what one has.
 """

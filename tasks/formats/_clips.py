@@ -60,7 +60,9 @@ class EncodedSettings(StageSettings):
     @model_validator(mode="after")
     def _refuse_what_no_file_can_hold(self) -> EncodedSettings:
         if self.bit_rate is not None and self.audio not in LOSSY:
-            raise ValueError(f"bit_rate is for opus and mp3, and audio is {self.audio}")
+            raise ValueError(
+                f"bit_rate is for opus and mp3, but audio is {self.audio}: remove bit_rate"
+            )
         if self.audio == "mp3" and 1000 * (self.bit_rate or LOSSY["mp3"]) < audio.MP3_LEAST:
             raise ValueError(
                 "bit_rate: an MP3 of less than 64 kbit/s cannot say how long the clip is; take "
@@ -139,11 +141,11 @@ def faults(row: ClipRow, name: str, data: bytes | memoryview, encoding: Encoding
         if encoding.suffix == "opus" and due * 1_000_000 < audio.OPUS_PACKET * rate:
             due = len(pcm)  # filled up to a packet
         if rate != row["sample_rate"] or len(pcm) != due:
-            return [f"{name} has {len(pcm)} samples at {rate} Hz, not what its row says"]
+            return [f"{name} has {len(pcm)} samples at {rate} Hz, unlike its row"]
         if not encoding.lossless:
             return []
     if hashlib.sha256(pcm).hexdigest() != row["sha256"]:
-        return [f"{name} decodes to other samples than its row names"]
+        return [f"{name} decodes to samples whose sha256 is not the row's"]
     return []
 
 

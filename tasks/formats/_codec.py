@@ -69,7 +69,7 @@ class Codec:
         try:
             return onnx_session.session(str(self.graph))
         except onnx_session.errors() as error:
-            raise ConfigError(f"{SETTING}: {self.graph} is no ONNX graph: {error}") from error
+            raise ConfigError(f"{SETTING}: {self.graph} is not an ONNX graph: {error}") from error
 
     def check(self) -> None:
         """ConfigError where the graph has other inputs or outputs than a codec."""
@@ -143,7 +143,7 @@ def _codec(folder: str, rate: int | None) -> Codec:
     graphs = next((g for p in GRAPHS if (g := sorted(home.glob(p)))), [])
     if len(graphs) != 1:
         content = "no ONNX graph" if not graphs else f"{len(graphs)} graphs"
-        raise ConfigError(f"{SETTING}: {folder} has {content}; leave the encoder's alone in it")
+        raise ConfigError(f"{SETTING}: {folder} has {content}; keep only the encoder's there")
     codec_rate = rate or _stated_rate(home)
     if codec_rate is None and graphs[0].name.startswith("speech_tokenizer"):
         codec_rate = RATE
@@ -161,7 +161,7 @@ def _stated_rate(home: Path) -> int | None:
         except FileNotFoundError:
             continue
         except ValueError as error:
-            raise ConfigError(f"{SETTING}: {home / name} is no JSON: {error}") from error
+            raise ConfigError(f"{SETTING}: {home / name} is not JSON: {error}") from error
         rate = config.get("sampling_rate") if isinstance(config, dict) else None
         if isinstance(rate, int) and rate > 0:
             return rate

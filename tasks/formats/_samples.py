@@ -37,11 +37,11 @@ _NUMBER = np.dtype("<u4")
 
 
 def refuse_too_large(use: str, rows: pa.Table) -> None:
-    """ConfigError if a group does not fit into one file."""
+    """ConfigError if an output shard does not fit into one file."""
     if 2 * (pc.sum(rows["num_samples"]).as_py() or 0) > LARGEST:
         raise ConfigError(
-            f"formats.{use}: the clips of a group are more than the 1 GiB of samples that one file "
-            "holds; lower package.tar_hours"
+            f"formats.{use}: the clips of an output shard exceed the 1 GiB of samples of one file; "
+            "lower package.tar_hours"
         )
 
 
@@ -117,12 +117,12 @@ def check(
             place = f"{shard.path}: {row['id']}"
             faults += _clips.faults(row, place, data, encoding)
             if tuple(texts) != _told(row):
-                faults.append(f"{place} does not say what its row says")
+                faults.append(f"{place} differs from its row")
             sizes.append(size)
             if faults:
                 return faults
         if file.read(1):
-            faults.append(f"{shard.path} goes on after its last clip")
+            faults.append(f"{shard.path} has bytes after its last clip")
     if front != _front([size.tolist() for size in sizes], header):
         faults.append(f"{shard.path} does not say where its clips are")
     return faults if encoding.suffix == "wav" else faults + out.changed(shard.path)

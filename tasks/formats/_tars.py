@@ -61,7 +61,7 @@ def check(
             if not isinstance(content, bytes):
                 faults += _clips.faults(content, place, member.data, encoding)
             elif member.data != content:
-                faults.append(f"{place} does not say what its row says")
+                faults.append(f"{place} differs from its row")
             end = member.end
         edges.append(end)
     if extra := next(stored, None):

@@ -1,4 +1,4 @@
-"""Formats of one file a clip, named by its id, in a folder a group (more for a large one)."""
+"""Formats of one file a clip, named by its id, in a folder a shard (more for a large one)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def files(use: str, split: str, number: int, rows: pa.Table, suffix: str = "wav"
 
 
 def _beyond(index: int) -> str:
-    """What a folder's name ends with: a group's first clips lie in the one of its number."""
+    """What a folder's name ends with: a shard's first clips lie in the one of its number."""
     folder = index // FOLDER_CLIPS
     return f"-{folder:03d}" if folder else ""
 

@@ -1,7 +1,7 @@
 """Audio with questions and answers, a JSON line each, for speech language models.
 
 chat_jsonl/<split>.jsonl                     lines, whose paths are relative to this folder
-chat_jsonl/<split>/wav/000000000/<id>.wav    16-bit mono (or .flac); a folder a group
+chat_jsonl/<split>/wav/000000000/<id>.wav    16-bit mono (or .flac); a folder a shard
 chat_jsonl/dataset_info.json                 llama_factory: what its `dataset_dir` has to hold
 
 A line of `ms_swift` and `llama_factory`:
@@ -80,7 +80,7 @@ class Settings(_clips.AudioSettings):
     @model_validator(mode="after")
     def _check(self) -> Settings:
         if len({*self.tasks}) != len(self.tasks):
-            raise ValueError("tasks lists one twice")
+            raise ValueError("tasks lists a task twice: list each once")
         if "caption" in self.tasks and not self.caption:
             raise ValueError("the task caption needs the setting caption, the text of the answer")
         for template in (*self.prompts.values(), self.caption):
@@ -93,7 +93,9 @@ def _columns_of(template: str) -> list[str]:
     parsed = [*Formatter().parse(template)]
     fields = [(name, more, kind) for _, name, more, kind in parsed if name is not None]
     if any(not _COLUMN.fullmatch(name) or more or kind for name, more, kind in fields):
-        raise ValueError(f"{template!r}: braces hold the plain name of a column only; write {{{{")
+        raise ValueError(
+            f"{template!r}: put only the name of a column into braces; write {{{{ for a brace"
+        )
     return [name for name, _, _ in fields]
 
 

@@ -187,5 +187,5 @@ def _mp3_faults(row: ClipRow, path: str, home: Path) -> list[str]:
         return [f"{path} does not decode: {error}"]
     beyond = samples - row["num_samples"]  # FFmpeg, which wrote former versions, left up to 46
     if stream.rate != row["sample_rate"] or not 0 <= beyond < 47:
-        return [f"{path} has {samples} samples at {stream.rate} Hz, not what its row says"]
+        return [f"{path} has {samples} samples at {stream.rate} Hz, unlike its row"]
     return []

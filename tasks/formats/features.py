@@ -57,7 +57,7 @@ class Settings(StageSettings):
     )
     like: Literal["lhotse", "wenet"] = Threshold(
         "lhotse",
-        "Energies as this one computes them: lhotse mirrors the ends and stops 400 Hz below half "
+        "Library whose energies are computed: lhotse mirrors the ends and stops 400 Hz below half "
         "the rate; wenet takes whole frames of 16-bit samples.",
     )
     bins: int = Threshold(80, "Mel bins.", ge=8, le=256)
@@ -71,7 +71,9 @@ class Settings(StageSettings):
     @model_validator(mode="after")
     def _used(self) -> Settings:
         if self.codec_onnx is not None and "codes" not in self.arrays:
-            raise ValueError("codec_onnx names a codec, but arrays does not list codes")
+            raise ValueError(
+                "codec_onnx names a codec, but arrays does not list codes: add codes, or remove it"
+            )
         return self
 
 
@@ -217,14 +219,14 @@ def _wanted(row: ClipRow, settings: Settings) -> Iterator[tuple[str, Fault]]:
 
 
 def _other(wanted: bytes, data: memoryview) -> str:
-    return "" if data == wanted else "does not say what its row says"
+    return "" if data == wanted else "differs from its row"
 
 
 def _misshapen(kind: type[np.generic], shape: tuple[int | None, ...], data: memoryview) -> str:
     try:
         array = np.load(io.BytesIO(data), allow_pickle=False)
     except (ValueError, EOFError) as error:
-        return f"is no array: {error}"
+        return f"is not an array: {error}"
     fits = len(array.shape) == len(shape) and all(
         wanted in (None, size) for wanted, size in zip(shape, array.shape, strict=True)
     )

@@ -1,4 +1,4 @@
-"""Hugging Face: a Parquet file a group, with the audio in it, in a folder for each split.
+"""Hugging Face: a Parquet file an output shard, with the audio in it, in a folder for each split.
 
 hf_parquet/<split>/000000000.parquet    a row a clip, in row groups of at most 100 rows or 32 MB
 
@@ -116,7 +116,7 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
     index_of_row = 0
     with pq.ParquetFile(out.home / shard.path, page_checksum_verification=True) as file:
         if not file.schema_arrow.equals(_schema(rows[0]), check_metadata=True):
-            return [f"{shard.path} has other columns or types than it should"]
+            return [f"{shard.path} does not have the columns and types of this format"]
         if file.metadata.num_rows != len(rows):
             return [f"{shard.path} has {file.metadata.num_rows} rows, not {len(rows)}"]
         for number in range(file.num_row_groups):
@@ -130,7 +130,7 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
                 wanted = f"{row['id']}.{settings.audio}"
                 paths = {column.field("path")[index].as_py() for column in audio.values()}
                 if facts != _facts(row) or paths != {wanted}:
-                    faults.append(f"{place} does not say what its row says")
+                    faults.append(f"{place} differs from its row")
                 for name, clip in _clips_of(row).items():
                     data = audio[name].field("bytes")[index].as_buffer()
                     view = memoryview(data).cast("B")

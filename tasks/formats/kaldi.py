@@ -1,6 +1,6 @@
-"""A Kaldi data folder for each split: one long WAV file a group, and segments in it.
+"""A Kaldi data folder for each split: one long WAV file an output shard, and segments in it.
 
-kaldi/<split>/wav/000000000.wav    a group's clips one after the other, 16-bit mono
+kaldi/<split>/wav/000000000.wav    an output shard's clips, joined, 16-bit mono
 kaldi/<split>/{wav.scp,segments,text,utt2spk,spk2utt,utt2dur,reco2dur,utt2lang}
 kaldi/<split>/utt2id               the id that each utterance has in `utterances.parquet`
 
@@ -32,10 +32,10 @@ Settings = StageSettings  # none
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
-    """ConfigError if a group does not fit into a WAV file."""
+    """ConfigError if an output shard does not fit into a WAV file."""
     if 2 * (pc.sum(rows["num_samples"]).as_py() or 0) > LARGEST:
         raise ConfigError(
-            "formats.kaldi: the clips of a group do not fit into one WAV file of 4 GiB; lower "
+            "formats.kaldi: the clips of an output shard exceed the 4 GiB of one WAV file; lower "
             "package.tar_hours"
         )
     return [f"kaldi/{split}/wav/{number:09d}.wav"]
@@ -59,13 +59,13 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
     with (out.home / shard.path).open("rb") as file:
         header = _header(rows)
         if file.read(len(header)) != header:
-            faults.append(f"{shard.path} has another header than its rows ask for")
+            faults.append(f"{shard.path} has a header that differs from its rows")
         for row in rows:
             if hashlib.sha256(file.read(2 * row["num_samples"])).hexdigest() != row["sha256"]:
-                faults.append(f"{shard.path} holds other samples than its rows name")
+                faults.append(f"{shard.path} holds samples that differ from its rows")
                 break
         if file.read(1):
-            faults.append(f"{shard.path} goes on after its last clip")
+            faults.append(f"{shard.path} has bytes after its last clip")
     return faults
 
 

@@ -88,16 +88,16 @@ def _read_back(
     file = LanceFileReader(str(out.home / shard.path))
     for batch in file.read_all(batch_size=READ_ROWS).to_batches():
         if not batch.schema.equals(_schema(rows[0].keys())):
-            return [f"{shard.path} has other columns or types than it should"]
+            return [f"{shard.path} does not have the columns and types of this format"]
         audio = batch["audio"]
         for index, facts in enumerate(batch.drop_columns(["audio"]).to_pylist()):
             if read == len(rows):
-                return [*faults, f"{shard.path} goes on after its last clip"]
+                return [*faults, f"{shard.path} has rows after its last clip"]
             row = rows[read]
             read += 1
             place = f"{shard.path}: {row['id']}"
             if facts != _table.facts(row):
-                faults.append(f"{place} does not say what its row says")
+                faults.append(f"{place} differs from its row")
             data = memoryview(audio[index].as_buffer()).cast("B")
             faults += _clips.faults(row, place, data, settings.encoding)
     if read != len(rows):

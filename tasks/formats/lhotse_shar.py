@@ -135,7 +135,7 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
     stored = (out.home / cuts).read_bytes()
     lines = stored if settings.index else zlib.decompress(stored, wbits=31)
     if lines != _cuts(rows):
-        faults.append(f"{cuts} does not say what its rows say")
+        faults.append(f"{cuts} differs from its rows")
     for path, right in zip(indexes, _indexes(edges, out, tar, lines), strict=False):
         faults += _index.faults(out, path, right)
     return faults + out.changed(cuts)

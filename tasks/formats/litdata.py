@@ -44,7 +44,7 @@ _CONFIG = {
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
-    """ConfigError if a group does not fit into a chunk."""
+    """ConfigError if an output shard does not fit into a chunk."""
     _samples.refuse_too_large("litdata", rows)
     return [f"litdata/{split}/chunk-0-{number}.bin"]
 

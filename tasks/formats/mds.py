@@ -39,7 +39,7 @@ _HEADER = json.dumps(_LAYOUT, sort_keys=True).encode()
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
-    """ConfigError if a group does not fit into a shard."""
+    """ConfigError if an output shard does not fit into a file."""
     _samples.refuse_too_large("mds", rows)
     return [f"mds/{split}/shard.{number:09d}.mds"]
 

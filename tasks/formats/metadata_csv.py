@@ -74,7 +74,7 @@ FOLDER_GROUPS, FOLDER_CLIPS = 50, 1000
 
 
 class Settings(_clips.EncodedSettings):
-    """Which trainer reads it."""
+    """Which trainer reads it, and how its audio is stored."""
 
     profile: _profiles.Name = Threshold(
         "ljspeech",
@@ -85,10 +85,15 @@ class Settings(_clips.EncodedSettings):
     def _refuse_what_is_not_read(self) -> Settings:
         profile = _profiles.PROFILES[self.profile]
         if self.audio == "flac" and not profile.flac:
-            raise ValueError(f"audio flac: readers of {self.profile} accept WAV only")
+            raise ValueError(
+                f"audio flac: readers of {self.profile} accept WAV only; set audio: wav"
+            )
         if self.audio in _clips.LOSSY and not profile.lossy:
             also = " and FLAC" if profile.flac else ""
-            raise ValueError(f"audio {self.audio}: readers of {self.profile} accept WAV{also} only")
+            raise ValueError(
+                f"audio {self.audio}: readers of {self.profile} accept WAV{also} only; set "
+                "audio: wav"
+            )
         return self
 
 
@@ -99,7 +104,7 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
 
 
 def _folder(number: int, index: int) -> str:
-    """Of a clip in `wavs/`: a group's first clips lie with those of its neighbours."""
+    """Of a clip in `wavs/`: an output shard's first clips lie with those of its neighbours."""
     place = number // FOLDER_GROUPS, index // FOLDER_CLIPS
     return "" if place == (0, 0) else f"{place[0]:05d}-{place[1]:03d}/"
 

@@ -104,7 +104,7 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
     tar, manifest = shard.files
     faults, _ = _tars.check(out, tar, rows, _members, settings.encoding)
     if (out.home / manifest).read_bytes() != _lines(shard, rows, settings):
-        faults.append(f"{manifest} does not say what its rows say")
+        faults.append(f"{manifest} differs from its rows")
     return faults
 
 

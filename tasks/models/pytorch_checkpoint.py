@@ -78,7 +78,7 @@ def read_checkpoint(data: bytes) -> Tensors:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             content = _Restricted(archive).load()
     except (zipfile.BadZipFile, pickle.UnpicklingError, KeyError, TypeError, IndexError) as error:
-        raise ValueError(f"no checkpoint of tensors: {error}") from error
+        raise ValueError(f"not a checkpoint of tensors: {error}") from error
     tensors = content.get("state_dict", content) if isinstance(content, dict) else {}
     return {
         name: value

@@ -179,7 +179,7 @@ def _of_zip(path: str, file: BinaryIO) -> Iterator[_Member]:
     for entry in entries:
         error = entry.error
         if entry.offset < end and not error:
-            error = ("unreadable", "its bytes are those of another member, too: get it again")
+            error = ("unreadable", "its bytes overlap another member's: get the archive again")
         end = max(end, entry.offset + entry.packed)
         yield _Member(_plain(entry.name), entry.locator(path), entry.size, entry.kind, error)
 
@@ -191,7 +191,11 @@ def _plain(name: str) -> str:
 def _of_tar(path: str, file: BinaryIO, packing: str | None) -> Iterator[_Member]:
     for member in members(file):
         kind = "file" if member.kind == "sparse" else member.kind
-        error = ("unsupported", "a sparse member") if member.kind == "sparse" else None
+        error = (
+            ("unsupported", "a sparse member; repack the tar without --sparse")
+            if member.kind == "sparse"
+            else None
+        )
         place = Locator(path, offset=member.offset, length=member.size, packing=packing)
         yield _Member(_plain(member.name), place, member.size, kind, error)
 

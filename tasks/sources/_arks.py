@@ -44,7 +44,7 @@ def recording(name: str, place: Place) -> Recording:
     named = replace(whole, source_path=f"{display_path(place.file)}:{place.offset}", size=0)
     try:
         if place.cut:
-            raise ItemError("unsupported", "a range of an archive's entry; name it in segments")
+            raise ItemError("unsupported", "a range of an archive's entry; put it into `segments`")
         with patient.opened(place.file) as file:
             start, length = _audio(file, place.offset)
             if start + length > file.seek(0, os.SEEK_END):
@@ -62,7 +62,10 @@ def _audio(file: BinaryIO, offset: int) -> tuple[int, int]:
     if head[:4] == b"RIFF" and head[8:12] == b"WAVE":
         [size] = struct.unpack_from("<L", head, 4)
         if size in _STREAMED:
-            raise ItemError("unsupported", "a WAV that does not tell its length; copy it again")
+            raise ItemError(
+                "unsupported",
+                "a WAV without its length in the header; copy the archive with wav-copy",
+            )
         return offset, size + 8
     if head[:5] == b"AUDIO" and len(head) == _HEAD and 0 < head[5] <= 8:
         return offset + 6 + head[5], int.from_bytes(head[6 : 6 + head[5]], "little")

@@ -75,8 +75,8 @@ def notes(
             )
         elif any(_is_no_label(record.get(name)) for record in records):
             sentences.append(
-                f"the {noun} {title!r} holds more than texts of up to {LONGEST} characters; what "
-                "else it holds is no label"
+                f"the {noun} {title!r} holds values that are not texts of up to {LONGEST} "
+                "characters; these are not kept as labels"
             )
     return sentences
 

@@ -146,7 +146,7 @@ def language_field(value: object, stated: str | None) -> str | None:
     written = cell_field(value)
     code = language_codes.read(written) if written else ""
     if code is None and not stated:
-        raise ValueError(language_codes.fault(written or "") or f"no language: {written!r}")
+        raise ValueError(language_codes.fault(written or "") or f"{written!r} is not a language")
     return code or None
 
 
@@ -155,13 +155,13 @@ def seconds_field(value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError("seconds are not a number")
+        raise ValueError("a time is not a number of seconds")
     try:
         seconds = float(value)
     except (ValueError, OverflowError):
-        raise ValueError("seconds are not a number") from None
+        raise ValueError("a time is not a number of seconds") from None
     if not math.isfinite(seconds):
-        raise ValueError("seconds are not a finite number")
+        raise ValueError("a time is not a finite number of seconds")
     return seconds
 
 
@@ -179,7 +179,7 @@ def timed_words(value: object) -> tuple[TimedWord, ...] | None:
     if value is None:
         return None
     if not isinstance(value, list):
-        raise ValueError("word times are a list")
+        raise ValueError("word times must be a list")
     words: list[TimedWord] = []
     untimed: list[str] = []
     for item in value:
@@ -214,7 +214,7 @@ def _timed_word(item: object) -> tuple[str, float | None, float | None]:
         text, begins, lasts = item[0], seconds_field(item[1]), seconds_field(item[2])
         ends = None if begins is None or lasts is None else begins + lasts
     else:
-        raise ValueError("a word with times is {word, start, end} or [word, start, duration]")
+        raise ValueError("a word with times must be {word, start, end} or [word, start, duration]")
     if begins is None or ends is None:
         begins = ends = None
     return text_field(text) or "", begins, ends

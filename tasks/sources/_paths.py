@@ -151,7 +151,7 @@ def resolve(root: str, written: object) -> str:
     below = path.startswith(root.rstrip("/") + "/") and ".." not in path.split("/")
     if isinstance(root, Confined) and not below:
         raise ItemError(
-            "unsupported", f"not in {root}, which the settings name: the list is remote"
+            "unsupported", f"outside {root}: a remote list may name only files below its own folder"
         )
     return path if ".." in path.split("/") else os.path.normpath(path)
 
@@ -162,14 +162,17 @@ def _resolve_object(root: str, written: str) -> str:
     if written.startswith(f"{bucket}/"):
         key = written.removeprefix(f"{bucket}/")
     elif _NO_PATH.match(written) or written.startswith("/"):
-        raise ItemError("unsupported", f"not in {bucket}, which the settings name")
+        raise ItemError("unsupported", f"outside {bucket}, the only place that this list may name")
     else:
         key = posixpath.join(root.removeprefix(bucket).lstrip("/"), written)
     url = f"{bucket}{posixpath.normpath(f'/{key}')}"
     # A key of a bucket may hold `?`; to a server, and in a signed link, it begins a query.
     query = r"[?#]|;[^/]*=" if scheme.startswith("http") else r"\?.*="
     if re.search(query, key) or "\0" in url:
-        raise ItemError("unsupported", "an address with a query or fragment, which would be kept")
+        raise ItemError(
+            "unsupported",
+            "an address with a query or fragment: it may hold a secret, which OUT would keep",
+        )
     return url
 
 

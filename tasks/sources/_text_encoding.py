@@ -77,7 +77,9 @@ def _wide(data: bytes) -> tuple[str, str]:
             text = "\0"
         if "\0" not in text:
             return text, name
-    raise ItemError(BAD_TEXT, "it has zero bytes: no text, or UTF-16 whose source must say so")
+    raise ItemError(
+        BAD_TEXT, "it holds NUL bytes: not text, or UTF-16, which the source must state"
+    )
 
 
 def _uncertain(data: bytes, start: int) -> str:
@@ -94,6 +96,6 @@ def _uncertain(data: bytes, start: int) -> str:
             readings.append(f"{name} ({shown!r})")
     fits = f", it fits {', '.join(readings)}" if readings else ""
     return (
-        f"it is no UTF-8 (byte {start:,}){fits}; say which by the source's `encoding`, "
-        "or write it as UTF-8"
+        f"it is not UTF-8 (byte {start:,}){fits}; set the source's `encoding`, "
+        "or write the text as UTF-8"
     )

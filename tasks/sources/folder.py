@@ -58,13 +58,13 @@ Branch = tuple[str, bool]
 def _names_a_speaker(pattern: str) -> str:
     if "speaker" in _groups(pattern):
         return pattern
-    raise ValueError("it has no group of this name: (?P<speaker>…)")
+    raise ValueError("it has no group (?P<speaker>…)")
 
 
 def _names_labels(pattern: str) -> str:
     if _groups(pattern):
         return pattern
-    raise ValueError("it has no group with a name: (?P<emotion>…)")
+    raise ValueError("it has no named group, such as (?P<emotion>…)")
 
 
 def _groups(pattern: str) -> tuple[str, ...]:

@@ -53,21 +53,29 @@ class Settings(_labels.LabelSettings):
         json_schema_extra=READ,
     )
     audio_column: str | None = Field(
-        None, description="Default: the first struct(bytes, path).", json_schema_extra=WORDS
+        None,
+        description="Column of the audio; default: the first struct(bytes, path).",
+        json_schema_extra=WORDS,
     )
     text_column: str | None = Field(
         None,
-        description=f"Default: the first of {', '.join(DEFAULTS['text'])}.",
+        description=f"Column of the text; default: the first of {', '.join(DEFAULTS['text'])}.",
         json_schema_extra=WORDS,
     )
     id_column: str | None = Field(
-        None, description="Default: id, else the path in the audio.", json_schema_extra=WORDS
+        None,
+        description="Column of the id; default: id, else the path in the audio.",
+        json_schema_extra=WORDS,
     )
     speaker_column: str | None = Field(
-        None, description="Default: speaker, speaker_id.", json_schema_extra=WORDS
+        None,
+        description="Column of the speaker; default: speaker, speaker_id.",
+        json_schema_extra=WORDS,
     )
     language_column: str | None = Field(
-        None, description="Default: language, lang, locale.", json_schema_extra=WORDS
+        None,
+        description="Column of the language; default: language, lang, locale.",
+        json_schema_extra=WORDS,
     )
 
 

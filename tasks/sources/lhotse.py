@@ -136,7 +136,7 @@ def _source(recording: object) -> tuple[str, Channels | None]:
         if isinstance(transform, dict) and transform.get("name") in RETIMED:
             raise ItemError("unsupported", f"a recording changed by {transform['name']}")
     if not isinstance(sources, list) or len(sources) != 1 or not isinstance(sources[0], dict):
-        raise ValueError("a cut with a recording in one file is expected")
+        raise ValueError("the cut's recording must be one file")
     kind, written = sources[0].get("type"), sources[0].get("source")
     if kind not in ("file", "url") or not isinstance(written, str):
         raise ItemError("unsupported", f"a recording of type {kind!r}; only files are read")

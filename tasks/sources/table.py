@@ -167,7 +167,7 @@ def _found(settings: Settings) -> Found:
     named = settings.layout not in ("auto", "table")
     if storage.is_url(path) and (named or is_folder):
         raise ConfigError(
-            f"source {path!r}: a layout is read from a folder of this machine; name the table"
+            f"source {path!r}: layouts are recognised in local folders only; name the table's file"
         )
     described = {"columns", "separator", "header", "encoding"} & settings.model_fields_set
     if named or not (settings.layout == "table" or (described and not is_folder)):
@@ -175,10 +175,10 @@ def _found(settings: Settings) -> Found:
         if layout is not None:
             return layout if not settings.root else _elsewhere(layout, settings.root)
     if named or is_folder:
-        wanted = settings.layout if named else "a known layout"
+        wanted = f"the layout {settings.layout}" if named else "a known layout"
         raise ConfigError(
-            f"source {display_text(settings.path)!r} is not in {wanted}: its lists, or the audio "
-            f"that they name, are not where that layout has them; known layouts are "
+            f"source {display_text(settings.path)!r} does not follow {wanted}: its lists, or the "
+            "audio that they name, are not where that layout has them; known layouts are "
             f"{', '.join(LAYOUTS)}, espnet"
         )
     return _plain(path, settings)
@@ -201,7 +201,7 @@ def _plain(path: str, settings: Settings) -> Found:
     else:
         form = form_of(path, settings.separator, settings.header, settings.encoding)
         has_header, names, written = form.header, form.names, delimited(form)
-        how = f"parted by {SEPARATORS.get(form.separator or '', form.separator or 'nothing')}"
+        how = f"separated by {SEPARATORS.get(form.separator or '', form.separator or 'nothing')}"
         how += "" if form.header else ", no header: columns by number"
         how += "" if form.encoding in ("utf-8", "utf-8-sig") else f", {form.encoding}"
     root = list_root(path, settings.root)
@@ -267,14 +267,14 @@ def _roles(
     if "audio" not in roles:
         hint = "" if settings.header is not None else ", with `header: false` if these are no names"
         raise ConfigError(
-            f"{where}: none of its columns names audio: {shown}; name one in `columns: {{audio: "
+            f"{where}: no column names audio (it has {shown}); name one in `columns: {{audio: "
             f"…}}`{hint}, or set `separator` if these are not its columns"
         )
     if not has_header and "text" not in stated:
         rest = [name for name in names if name not in roles.values()]
         if len(rest) > 1:
             raise ConfigError(
-                f"{where} has no header, and {len(names)} columns: name them, as in "
+                f"{where} has {len(names)} columns and no header: name them, for example "
                 f"`columns: {{audio: {roles['audio']}, text: {rest[-1]}}}`"
             )
         if rest:

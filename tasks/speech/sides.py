@@ -51,7 +51,7 @@ class _Windows(NamedTuple):
 def looked_at(blocks: Blocks, rate: int, channels: int) -> Sides:
     """Look at the blocks of a recording, float32 [n, channels], once or twice."""
     if channels > MOST_CHANNELS:
-        return Sides(False, f"{channels} channels are those of an array")
+        return Sides(False, f"{channels} channels are those of a microphone array")
     seconds = np.zeros(channels)
     for grid in _chunks(blocks(), rate, channels):
         levels = _levels(grid)
@@ -61,8 +61,8 @@ def looked_at(blocks: Blocks, rate: int, channels: int) -> Sides:
             break
     else:
         if not seconds.any():
-            return Sides(False, "all of them sound together, or none does")
-        return Sides(False, "no other channel than one is ever heard alone")
+            return Sides(False, "none of them ever sounds alone")
+        return Sides(False, "at most one of them is ever heard alone")
     return _judged([*_spoken(blocks(), rate, channels)], channels)
 
 
@@ -130,7 +130,7 @@ def _judged(parts: list[_Windows], channels: int) -> Sides:
     heard = np.array([mask.sum() for mask in masks]) * _STEP
     every = np.logical_or.reduce(masks)
     if not every.any():
-        return Sides(False, "what is heard in one alone is no speech")
+        return Sides(False, "what sounds in one of them alone is not speech")
     alone = float(every.sum() / (spoken | every).sum())
     correlation = float(np.median(correlations[every]))
     spoken_levels = [_median(levels[mask, n]) for n, mask in enumerate(masks)]
@@ -140,13 +140,13 @@ def _judged(parts: list[_Windows], channels: int) -> Sides:
     cross_talk = max((leak for leak in leaks if leak is not None), default=None)
     measured = alone, correlation, cross_talk
     if heard.min() < max(LEAST_SECONDS, LEAST_SHARE * heard.sum()):
-        return Sides(False, "no other channel than one is ever heard alone", *measured)
+        return Sides(False, "at most one of them is ever heard alone", *measured)
     if above < ABOVE_LEAK:
-        return Sides(False, "one has only an echo of the other", *measured)
+        return Sides(False, "one holds only an echo of the other", *measured)
     if alone < LEAST_ALONE:
         return Sides(False, "they speak together, as in a room", *measured)
     if (cross_talk or -np.inf) > IMAGE_LEAK and correlation > IMAGE_CORRELATION:
-        return Sides(False, "they are an image of one room", *measured)
+        return Sides(False, "they are a stereo image of one room", *measured)
     return Sides(True, "they hold different voices", *measured)
 
 

@@ -1,4 +1,4 @@
-"""Shelf of verdicts on text, over what the transcribe stage stored.
+"""Rules on text, over what the transcribe stage stored.
 
 Their contract is `tasks.plugins.contracts.text`.
 """
@@ -19,7 +19,7 @@ SHARED_COLUMNS = (
 
 
 class Exemption(StageSettings):
-    """Base of settings of verdicts that doubt the transcript, unless a reference confirms it."""
+    """Base of the settings of rules that doubt a transcript unless a reference confirms it."""
 
     unless_wer: float | None = Threshold(
         0.5,

@@ -57,8 +57,8 @@ class Settings(Exemption):
 
     min_in_source: float | None = Threshold(
         0.5,
-        "Least probability of the detected language among those of the clip's source, which is not "
-        "overruled by a sure text; null: any.",
+        "Least probability of the detected language among those of the clip's source, even where "
+        "the text is sure; null: any.",
         ge=0,
         le=1,
     )

@@ -38,19 +38,21 @@ ENGINES = {"phonenumbers": "parse"}
 
 class Settings(StageSettings):
     action: Literal["mask", "drop"] = Threshold(
-        "mask", "mask: another text in its place; drop: the clip is dropped as `pii`."
+        "mask", "mask: write a mask in its place; drop: drop the clip as `pii`."
     )
     kinds: tuple[Kind, ...] = Threshold(
-        ("email", "account", "id", "card", "phone"), "What is looked for.", min_length=1
+        ("email", "account", "id", "card", "phone"),
+        "Kinds of personal data to look for.",
+        min_length=1,
     )
     mute: bool = Threshold(
-        False, "Silence in place of the words, by the recogniser's times of words; with mask."
+        False, "With mask: also silence the words, by the recogniser's times of words."
     )
     untimed: Literal["drop", "keep"] = Threshold(
-        "drop", "With mute, clips in which words have no times: dropped as `pii_untimed`, or kept."
+        "drop", "With mute: drop clips whose words have no times, as `pii_untimed`, or keep them."
     )
     masks: dict[Kind, str] = Threshold(
-        {}, "Another mask of a kind than <EMAIL>, <ACCOUNT>, <ID>, <CARD>, <PHONE>.", mark=WORDS
+        {}, "Masks by kind, in place of <EMAIL>, <ACCOUNT>, <ID>, <CARD>, <PHONE>.", mark=WORDS
     )
 
 

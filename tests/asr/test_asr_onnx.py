@@ -141,7 +141,7 @@ def test_a_language_that_the_model_lacks_costs_its_clips(homes: dict[str, Path])
     told, detected, other = heard(model, *(SpeechClip(noise(1), c) for c in ("zh-CN", None, "de")))
     assert (told.language, told.detected_language) == ("zh", None)
     assert (detected.language, detected.detected_language) == ("en", "en")
-    assert other.error == "sense_voice hears zh, yue, en, ja, ko only, not 'de'"
+    assert other.error == "sense_voice recognises zh, yue, en, ja, ko only, not 'de'"
 
 
 @pytest.mark.parametrize("name", ["nemo_ctc", "sense_voice"])

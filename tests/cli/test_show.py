@@ -169,7 +169,7 @@ def test_one_is_no_plural() -> None:
     stored = {"imported": 1, "already_there": 0, "unknown_count": 0}
     assert said(results.imported, stored).startswith("1 decision stored.")
     unknown = {**stored, "unknown_count": 1, "unknown": ["u-1"]}
-    assert said(results.imported, unknown).endswith("does not know 1 utterance: u-1.\n")
+    assert said(results.imported, unknown).endswith("does not hold 1 utterance: u-1.\n")
 
 
 def test_the_ledger_before_the_first_version_says_so() -> None:

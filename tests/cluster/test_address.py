@@ -82,7 +82,7 @@ def port_of(address: str) -> str:
         ("plain to TLS", "it hangs up; if it uses TLS, give tls:// and its certificates"),
         ("TLS to plain", "; without TLS, give tcp://"),
         ("another authority", "its certificate is not of the authority in cluster.tls.ca_file"),
-        ("a worker", "it is something else that listens there, a worker, say"),
+        ("a worker", "another program listens there, a worker for example"),
         ("nothing", "nothing listens there; start the scheduler, or correct the address"),
     ],
 )

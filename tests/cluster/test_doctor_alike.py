@@ -49,11 +49,11 @@ def test_who_computes_other_data_is_told_with_what() -> None:
     assert (told.ok, told.detail) == (
         False,
         "b has other numpy 1 (here 2); c has other uttermill's code (tasks/asr/fake.py): "
-        "install there what is here, or cluster.mixed: true",
+        "install there what is here, or set cluster.mixed: true",
     )
     told = doctor_checks.alike(workers, OURS, FILES, mixed=True)
     assert told.ok
-    assert told.detail.endswith(": let in by cluster.mixed")
+    assert told.detail.endswith(": allowed by cluster.mixed")
     workers["d"] = Computing({**OURS, likeness.WEIGHTS: "two"}, FILES, RAN)
     assert not doctor_checks.alike(workers, OURS, FILES, mixed=True).ok
     assert doctor_checks.alike({"a": computing()}, OURS, FILES, mixed=False).ok
@@ -131,14 +131,14 @@ def test_each_worker_that_differs_is_named_and_refused_or_recorded(tmp_path: Pat
     assert "the filter mine.silence" in findings["engines"]["detail"]
 
     assert refused.code == 0, "one worker is alike"
-    assert refused.stderr.count("gets no work: other data would come of it") == len(machines) - 1
+    assert refused.stderr.count("gets no work: it would compute other data") == len(machines) - 1
     assert "mixed" not in described(refused)
     assert mixed.code == 0, mixed.stderr
     kinds = ("libsndfile", "numpy 0.1", "the code of plug-ins", "the processor")
     # A processor brings its libraries with it.
     assert all(what.startswith(kinds) for what in described(mixed)["mixed"])
     assert len(described(mixed)["mixed"]) >= len(machines) - 2
-    assert mixed.stderr.count("its results would lie under other names") == 1, "other weights"
+    assert mixed.stderr.count("this run would not find its results") == 1, "other weights"
     assert mixed.result["recordings"] == {"in": 2, "failed": 0}
 
 

@@ -86,9 +86,9 @@ def test_who_computes_other_data_gets_no_work(tmp_path: Path) -> None:
     asking = Admission(client, None, Computing(job))
     assert asking.of(["a", "b", "c", "d"]) == ["a"]
     numpy, model = asking.refused(["a", "b", "c", "d"])
-    assert numpy.startswith("b: other data would come of it, as it has other numpy 1 (here ")
+    assert numpy.startswith("b: it would compute other data, because it has other numpy 1 (here ")
     assert numpy.endswith("install there what is here, or set cluster.mixed: true")
-    assert model == "c: it cannot say what it computes with: no such model"
+    assert model == "c: it could not report its code and libraries: no such model"
     assert mixed.recorded(job.out) == []
 
     let = Admission(client, None, Computing(job, mixed=True))
@@ -100,7 +100,7 @@ def test_who_computes_other_data_gets_no_work(tmp_path: Path) -> None:
     let = Admission(weights, None, Computing(job, mixed=True))
     assert let.of(["a", "b"]) == ["a"]
     (told,) = let.refused(["a", "b"])
-    assert told.startswith("b: its results would lie under other names, where this run does not")
+    assert told.startswith("b: this run would not find its results, because it has other")
     assert "weights" not in str(mixed.recorded(job.out))
 
 
@@ -130,7 +130,9 @@ def test_a_worker_with_an_edited_recogniser(tmp_path: Path) -> None:
         cluster = {"kind": "address", "address": address, "workers": 1}
         refused = site.run(site.settings("out", cluster=cluster))
         assert refused.code == 1
-        assert refused.error.count("other data would come of it, as it has other uttermill's code")
+        assert refused.error.count(
+            "it would compute other data, because it has other uttermill's code"
+        )
         assert not (tmp_path / "out/datasets").exists()
         done = site.done(site.settings("out", cluster={**cluster, "mixed": True}))
     described = json.loads((Path(done.result["dataset"]) / "dataset.json").read_text())

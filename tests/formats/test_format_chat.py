@@ -145,9 +145,9 @@ def test_clips_of_one_recording_are_turns(tmp_path: Path, profile: str) -> None:
     ("settings", "words"),
     [
         ({"tasks": ["caption"]}, "the task caption needs the setting caption"),
-        ({"tasks": ["asr", "asr"]}, "lists one twice"),
-        ({"prompts": {"asr": "{text.__class__}"}}, "plain name of a column only"),
-        ({"prompts": {"asr": "{0}"}}, "plain name of a column only"),
+        ({"tasks": ["asr", "asr"]}, "lists a task twice"),
+        ({"prompts": {"asr": "{text.__class__}"}}, "put only the name of a column into braces"),
+        ({"prompts": {"asr": "{0}"}}, "put only the name of a column into braces"),
         ({"caption": "open {"}, "Single .{. encountered"),
         ({"prompts": {"dance": "x"}}, "prompts"),
     ],

@@ -219,8 +219,8 @@ def no_tokens(folder: Path) -> None:
         (empty, "no ONNX graph"),
         (two_graphs, "2 graphs"),
         (no_rate, "set codec_rate"),
-        (no_json, "is no JSON"),
-        (no_graph, "is no ONNX graph"),
+        (no_json, "is not JSON"),
+        (no_graph, "is not an ONNX graph"),
         (no_tokens, "does not turn a waveform or `feats` into tokens"),
     ],
 )

@@ -118,7 +118,7 @@ def test_code_in_a_checkpoint_does_not_run(tmp_path: Path) -> None:
     ids=["no zip", "beyond its storage", "no storage", "backwards"],
 )
 def test_bad_checkpoints(data: bytes) -> None:
-    with pytest.raises(ValueError, match="no checkpoint"):
+    with pytest.raises(ValueError, match="not a checkpoint"):
         pytorch_checkpoint.read_checkpoint(data)
 
 

@@ -361,10 +361,10 @@ def test_another_number_of_tokens_costs_the_recording(tmp_path: Path) -> None:
     home = model(tmp_path / "model")
     (home / "tokens.txt").write_text("<blk> 0\n| 1\na 2\n")
     (heard,) = backend(home).transcribe([SpeechClip(samples("-a-"))])
-    assert "and there are 3 tokens" in str(heard.error)
+    assert "which do not fit the 3 tokens" in str(heard.error)
     path, _ = recorded(tmp_path)
     chosen = Plugin.model_validate({"use": "ctc", "model": str(home)})
-    with pytest.raises(ItemError, match="and there are 3 tokens"):
+    with pytest.raises(ItemError, match="which do not fit the 3 tokens"):
         whole_transcript.heard(Locator(str(path)), chosen, "en", emitting=True)
 
 

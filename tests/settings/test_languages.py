@@ -121,7 +121,10 @@ def test_recognisers_refuse_what_they_would_refuse_clip_by_clip(tmp_path: Path) 
     assert moonshine.language_fault(moonshine.Settings(), "en-GB") is None
     paraformer = sherpa_onnx.Settings(family="paraformer")
     assert sherpa_onnx.language_fault(paraformer, "cmn-Hans") is None
-    assert sherpa_onnx.language_fault(paraformer, "ja") == "paraformer hears zh, en only, not 'ja'"
+    assert (
+        sherpa_onnx.language_fault(paraformer, "ja")
+        == "paraformer recognises zh, en only, not 'ja'"
+    )
     for name in ("whisper", "canary", "nemo_ctc"):
         home = tmp_path / name
         home.mkdir()

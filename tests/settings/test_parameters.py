@@ -165,7 +165,7 @@ def test_no_other_module_is_imported(data: Data, place: str, value: object) -> N
     ],
 )
 def test_no_other_file_server_or_cluster(data: Data, place: str, value: object) -> None:
-    assert "is not as in the settings file; the settings file decides" in refused(
+    assert "differs from the settings file; the settings file decides" in refused(
         data, put(place, value)
     )
 
@@ -336,7 +336,7 @@ def test_the_guarded_flow_looks_before_it_runs(data: Data) -> None:
         assert flow.on_crashed_hooks == prepare.on_crashed_hooks
         given = copy.deepcopy(data)
         given["cluster"] = {"kind": "class", "class_name": "distributed.LocalCluster"}
-        with pytest.raises(ConfigError, match=r"cluster.* is not as in the settings file"):
+        with pytest.raises(ConfigError, match=r"cluster.* differs from the settings file"):
             flow.fn(**given)
         with pytest.raises(ConfigError, match="names the module"):
             flow.fn(**{**data, "speakers": {"use": STRANGE}})

@@ -130,7 +130,7 @@ def test_a_folder_has_labels_in_its_paths(tmp_path: Path) -> None:
         {"emotion": "happy", "who": "anna"},
         {"emotion": "sad"},
     ]
-    with pytest.raises(ConfigError, match="no group with a name"):
+    with pytest.raises(ConfigError, match="it has no named group"):
         listed({**source, "labels": {"pattern": "^[^/]+"}})
 
 

@@ -91,9 +91,11 @@ def test_a_layout_that_the_settings_name_and_the_folder_is_not(tmp_path: Path) -
     from tasks.base.errors import ConfigError
 
     layouts.ljspeech(tmp_path)
-    with pytest.raises(ConfigError, match="is not in vctk: its lists, or the audio"):
+    with pytest.raises(
+        ConfigError, match="does not follow the layout vctk: its lists, or the audio"
+    ):
         listed("table", tmp_path, layout="vctk")
-    with pytest.raises(ConfigError, match="is not in a known layout"):
+    with pytest.raises(ConfigError, match="does not follow a known layout"):
         listed("table", tmp_path / "wavs")
 
 

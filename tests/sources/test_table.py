@@ -120,12 +120,12 @@ def test_no_header(tmp_path: Path) -> None:
     }
     assert texts(made(tmp_path, "a.wav\nb.wav\n", name="one.csv")) == {"a.wav": None, "b.wav": None}
     path = made(tmp_path, "a.wav|7|one\nb.wav|8|two\n")
-    with pytest.raises(ConfigError, match=r"no header, and 3 columns.*\{audio: 1, text: 3\}"):
+    with pytest.raises(ConfigError, match=r"3 columns and no header.*\{audio: 1, text: 3\}"):
         texts(path)
     found = recs(listed("table", path, columns={"text": 3, "speaker": "2"}))
     assert [(r.text, r.speaker) for r in found] == [("one", "7"), ("two", "8")]
     ids = made(tmp_path, "a;one\nb;two\n", name="ids.csv")
-    with pytest.raises(ConfigError, match=r"names audio: a, one; .*`header: false`"):
+    with pytest.raises(ConfigError, match=r"names audio .*a, one.; .*`header: false`"):
         texts(ids)
     assert texts(ids, header=False, columns={"audio": 1}) == {"a.wav": "one", "b.wav": "two"}
 
@@ -377,7 +377,7 @@ def test_bad_rows(tmp_path: Path) -> None:
         "x.tsv:5": "a path is expected",
         "no.wav": "No such file or directory",
         "x.tsv:7": "the segment ends before it starts",
-        "x.tsv:8": "seconds are not a number",
+        "x.tsv:8": "a time is not a number of seconds",
         "x.tsv:9": "a remote address or a command, not a path; fetch it first",
     }
     assert ignored(items) == {"x.tsv:11": "other_text"}
@@ -390,11 +390,15 @@ def test_bad_rows(tmp_path: Path) -> None:
         ("\n\n", {}, "is empty"),
         (b"PK\x03\x04rest", {}, "ZIP archive; unpack it first"),
         (b"\x1f\x8brest", {}, "compressed with gzip"),
-        (b"\x00\x01\x02\x00\x00\x03" * 9, {}, "zero bytes"),
+        (b"\x00\x01\x02\x00\x00\x03" * 9, {}, "NUL bytes"),
         ("path,text\ra.wav,x\r", {}, "CR alone"),
-        ("name,text\nx,y\n", {}, "none of its columns names audio: name, text"),
-        ("path,text\na.wav,x\n", {"separator": "\t"}, "none of its columns names audio: path,text"),
-        ("a\n1,2\n1;2;3\n", {}, "none of its columns names audio: a"),
+        ("name,text\nx,y\n", {}, r"no column names audio \(it has name, text\)"),
+        (
+            "path,text\na.wav,x\n",
+            {"separator": "\t"},
+            r"no column names audio \(it has path,text\)",
+        ),
+        ("a\n1,2\n1;2;3\n", {}, r"no column names audio \(it has a\)"),
         ("path\n", {"encoding": "no such"}, "there is no encoding 'no such'"),
         ("path\n", {"separator": "||"}, "separator"),
     ],

@@ -343,14 +343,14 @@ def test_an_encoding_that_is_not_certain_is_asked_for(
     assert found.error
     assert found.error[0] == "bad_text"
     assert shown in found.error[1]
-    assert "by the source's `encoding`" in found.error[1]
+    assert "set the source's `encoding`" in found.error[1]
     assert (found.text, found.guard) == (None, "")
 
 
 def test_bytes_that_do_not_fit_what_is_asked_for() -> None:
     with pytest.raises(ItemError, match="byte 12 does not fit gb"):
         decode(CHINESE.encode("gbk") + b"\xff", "gbk")
-    with pytest.raises(ItemError, match="zero bytes"):
+    with pytest.raises(ItemError, match="NUL bytes"):
         decode(b"ab\0\0\1\2")
 
 
@@ -413,7 +413,7 @@ def test_texts_as_the_settings_say(tmp_path: Path) -> None:
     assert near["far/c.de.vtt"] == "`texts: {ext: de.vtt}` reads it"
     english = recordings(listed(tmp_path, texts={"ext": ".en.srt"}))
     assert [segment.text for segment in english[0].segments or ()][1] == "English. Four."
-    with pytest.raises(ConfigError, match=r"texts.*'mp3' is not the extension of a text"):
+    with pytest.raises(ConfigError, match=r"texts.*'mp3' is not an extension of texts"):
         listed(tmp_path, texts={"ext": "mp3"})
     with pytest.raises(ConfigError, match="texts"):
         listed(tmp_path, texts="all")
@@ -427,7 +427,7 @@ def test_a_tier_by_name(tmp_path: Path) -> None:
     )
     found = one(tmp_path, "a.TextGrid", both)
     assert found.error
-    assert "'talk', 'bell'; say which by `texts: {tier: NAME}`" in found.error[1]
+    assert "'talk', 'bell'; choose one by `texts: {tier: NAME}`" in found.error[1]
     [bell] = recordings(listed(tmp_path, texts={"tier": "bell"}))
     assert bell.segments == (Segment(2.0, 3.0, None, "ding"),)
     [two] = recordings(listed(tmp_path, texts={"tier": ["talk", "bell"]}))
@@ -468,8 +468,8 @@ def test_cues_that_say_nothing_are_counted(tmp_path: Path) -> None:
     [recording] = recordings(found)
     assert [s.text for s in recording.segments or ()] == ["One.", "Two.", "Eight."]
     assert details(found)["a.srt"] == (
-        "srt in utf-8: 3 segments; 1 cue in another, which are read; 1 cue of sounds alone; "
-        "1 cue with words that nobody understood; 1 cue without a length; 1 cue without a text; "
+        "srt in utf-8: 3 segments; 1 cue marked as not understood; 1 cue of sounds only; "
+        "1 cue overlapping others, kept; 1 cue without a length; 1 cue without a text; "
         "1 cue without a time"
     )
 
@@ -484,20 +484,20 @@ FILE = '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd"
 @pytest.mark.parametrize(
     ("name", "data", "why"),
     [
-        ("a.txt", b"x" * (50 << 20), "a.txt: it has more than 8.4 MB"),
+        ("a.txt", b"x" * (50 << 20), "a.txt: it is larger than 8.4 MB"),
         ("a.txt", b"x" * 1_000_001, "a text of 1.0 MB; at most 1.0 MB"),
-        ("a.txt", b"RIFF\0\0\1\2\0\0", "zero bytes"),
-        ("a.srt", b"no times here", "no line of it has times"),
+        ("a.txt", b"RIFF\0\0\1\2\0\0", "NUL bytes"),
+        ("a.srt", b"no times here", "it has no line with times"),
         ("a.ass", b"Dialogue: x", "no \\[Events\\]"),
-        ("a.TextGrid", b"hello", "no TextGrid"),
-        ("a.TextGrid", MFA.encode()[:-12], "not as their counts say"),
+        ("a.TextGrid", b"hello", "not a TextGrid"),
+        ("a.TextGrid", MFA.encode()[:-12], "more or fewer entries than it states"),
         ("a.eaf", BOMB.encode(), "XML entities, which are not read"),
         ("a.eaf", FILE.encode(), "XML entities, which are not read"),
-        ("a.eaf", b"<a><b></a>", "no ELAN file"),
+        ("a.eaf", b"<a><b></a>", "not an ELAN file"),
         ("a.ctm", b"a 1 0.5\n", "line 1 is not `file channel start duration word`"),
-        ("a.ctm", b"a 1 x 0.5 one\n", "'x' is no time"),
-        ("a.ctm", b"a in 0 1 one\na out 0 1 two\n", "'in' is no channel: A, B"),
-        ("a.stm", b"b 1 s 0 1 one\nc 1 s 0 1 two\n", "none of its lines is about a"),
+        ("a.ctm", b"a 1 x 0.5 one\n", "'x' is not a time"),
+        ("a.ctm", b"a in 0 1 one\na out 0 1 two\n", "'in' is not a channel: write A, B"),
+        ("a.stm", b"b 1 s 0 1 one\nc 1 s 0 1 two\n", "no line of it names the recording a"),
         ("a.json", b'{"segments": [', "not JSON"),
         ("a.json", b'{"segments": [{"start": "x", "end": 1, "text": "a"}]}', "not a number"),
         ("a.json", b"[" * 100_000, "nested too deeply"),
@@ -565,7 +565,7 @@ def test_speakers_by_path(tmp_path: Path) -> None:
     assert speakers("parent_folder") == ["1", "CARL", None]
     assert speakers({"pattern": "^(?P<speaker>[^/]+)/"}) == ["anna", "CARL", None]
     assert speakers({"pattern": r"/(?P<speaker>\w)\.wav$"}) == ["a", "CARL", None]
-    with pytest.raises(ConfigError, match=r"speaker.*no group of this name"):
+    with pytest.raises(ConfigError, match=r"speaker.*it has no group"):
         speakers({"pattern": "(.*)/"})
     with pytest.raises(ConfigError, match=r"speaker.*not a regular expression"):
         speakers({"pattern": "(?P<speaker>"})

@@ -66,7 +66,7 @@ def imported(result: JsonObject) -> Iterator[Line]:
     if count := result["unknown_count"]:
         some = ", ".join(result["unknown"][:3])
         more = ", …" if count > 3 else ""
-        yield f"The newest version does not know {counted(count, 'utterance')}: {some}{more}."
+        yield f"The newest version does not hold {counted(count, 'utterance')}: {some}{more}."
 
 
 def report(result: JsonObject) -> Iterator[Line]:
@@ -89,13 +89,13 @@ def what_if(result: JsonObject) -> Iterator[Line]:
         before, after = (result[name]["speakers"] for name in ("now", "then"))
         yield f"Speakers: {before:,} now, {after:,} then."
     if again := runs.causes(result["plan"]):
-        yield "A run would compute; where texts are made anew, today's stand for them here:"
+        yield "A run would compute first; for texts that it makes again, this counts today's:"
         for line in again:
             yield f"  {line}"
     elif result["plan"]["changes"] and not change["items"]:
         yield (
-            "No clip comes or goes. The ledger names the first limit that rejects a clip; others "
-            "may reject it, too."
+            "No clip is gained or lost. The ledger names the first limit that rejects a clip; "
+            "others may reject it, too."
         )
     if "unjudged" in result["plan"]:
         yield runs.at_most(result["plan"])
@@ -186,8 +186,8 @@ def _abilities(abilities: JsonObject) -> str:
     """What a recogniser hears and tells, with its own settings' defaults."""
     longest = f"{abilities['longest']:g} s" if abilities["longest"] else "no limit known"
     return (
-        f"hears {', '.join(abilities['languages'] or ()) or 'languages as its model'}; at once: "
-        f"{longest}; gives {', '.join(abilities['scores']) or 'no scores that are known before'}; "
+        f"languages: {', '.join(abilities['languages'] or ()) or 'those of its model'}; at once: "
+        f"{longest}; gives {', '.join(abilities['scores']) or 'no scores known in advance'}; "
         f"licence of its weights: {abilities['licence'] or 'not known'}"
     )
 

@@ -116,7 +116,7 @@ def _words(change: JsonObject) -> str:
         what = "" if change["after"] == "added" else f" set to {_short(change['after'])}"
         return f"{change['setting']}{what or ' added'}"
     if change["after"] is None and change["before"] == "added":
-        return f"{change['setting']} taken out"
+        return f"{change['setting']} removed"
     return f"{change['setting']} {_short(change['before'])} → {_short(change['after'])}"
 
 
@@ -260,7 +260,7 @@ def serve(result: JsonObject) -> Iterator[Line]:
         yield "The schedule is paused, as it was left in Prefect's UI; resume it there."
     yield f"Form, runs and results: {result['open']}"
     if result["alerts"]:
-        yield "Runs that do not end well are told to the address of --alert."
+        yield "Runs that do not end well are posted to the address of --alert."
     if result["metrics"]:
         yield f"Metrics for Prometheus: {result['metrics']}"
     if result["auth"]:

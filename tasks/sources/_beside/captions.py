@@ -22,7 +22,7 @@ def blocks(text: str) -> Cues:
     lines = text.splitlines()
     starts = [n for n, line in enumerate(lines) if "-->" in line]
     if not starts and not text.startswith("WEBVTT"):
-        raise ItemError(BAD_TEXT, "no line of it has times (00:00:01,000 --> 00:00:02,000)")
+        raise ItemError(BAD_TEXT, "it has no line with times (00:00:01,000 --> 00:00:02,000)")
     for n, following in zip(starts, [*starts[1:], None], strict=bool(starts)):
         times = _TIMES.fullmatch(lines[n])
         if times is None:

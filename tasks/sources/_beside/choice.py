@@ -38,7 +38,7 @@ def _ending(text: str) -> str:
     ending = text.removeprefix(".")
     if kind_of(ending) is None or not re.fullmatch(r"[\w.-]{1,40}", ending):
         raise ValueError(
-            f"{text!r} is not the extension of a text; it ends in one of {', '.join(ENDINGS)}"
+            f"{text!r} is not an extension of texts; give one that ends in {', '.join(ENDINGS)}"
         )
     return ending
 
@@ -94,7 +94,7 @@ def read(kind: str, data: bytes, stem: str, texts: Texts) -> Read:
     most = MOST_BYTES if kind in LARGE else MOST_OF_LINES
     if len(data) > most:
         limit = bounds.megabytes(most)
-        raise ItemError(BAD_TEXT, f"it has more than {limit}, which no transcript needs")
+        raise ItemError(BAD_TEXT, f"it is larger than {limit}, the limit of a transcript")
     if kind == "eaf":
         return _timed("eaf", tiers.chosen(elan.tiers(data), texts.tiers))
     text, encoding = decode(data, texts.encoding)
@@ -126,9 +126,9 @@ def _plain(says: str, kind: str, text: str) -> Read:
     """A text without times: the recording's. If only sounds stand in it, they are kept as they are:
     a rule of `transcribe` drops the clip, which would else get the recogniser's text."""
     if kind == "lab" and all(_HTS.fullmatch(line.strip()) for line in text.strip().splitlines()):
-        raise NoTranscript("labels of phones, no text")
+        raise NoTranscript("its labels are phones, not words")
     if "\0" in text:
-        raise ItemError(BAD_TEXT, "it has zero bytes, so it is no text")
+        raise ItemError(BAD_TEXT, "it holds NUL bytes, so it is not text")
     content = spoken.said(text, spoken.recurring([text]))
     if too_long := bounds.too_long(len(text.encode())):
         raise ItemError(BAD_TEXT, too_long)

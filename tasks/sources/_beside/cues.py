@@ -61,9 +61,9 @@ class Cues:
             if not cue.text.strip():
                 self.wrong["without a text"] += 1
             elif not says.text:
-                self.wrong["of sounds alone"] += 1
+                self.wrong["of sounds only"] += 1
             elif says.unheard:
-                self.wrong["with words that nobody understood"] += 1
+                self.wrong["marked as not understood"] += 1
             elif too_long := bounds.too_long(len(says.text)):
                 raise ItemError(BAD_TEXT, too_long)
             else:
@@ -74,7 +74,7 @@ class Cues:
                     self.wrong["given twice"] += 1
                     continue
                 before = last.get(cue.channels, 0.0)
-                self.wrong["in another, which are read"] += cue.start < before - OVERLAP
+                self.wrong["overlapping others, kept"] += cue.start < before - OVERLAP
                 last[cue.channels] = max(before, math.inf if cue.end is None else cue.end)
                 segments[segment] = None
         return tuple(segments)

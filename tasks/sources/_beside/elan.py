@@ -53,7 +53,7 @@ def tiers(data: bytes) -> list[Tier]:
     try:
         parser.Parse(data, True)
     except (expat.ExpatError, ValueError, LookupError) as error:
-        raise ItemError(BAD_TEXT, f"it is no ELAN file: {error}") from None
+        raise ItemError(BAD_TEXT, f"it is not an ELAN file: {error}") from None
     return reader.tiers
 
 

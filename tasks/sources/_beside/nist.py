@@ -74,7 +74,7 @@ def _rows(text: str, stem: str, least: int, what: str) -> list[list[str]]:
     if len({row[0] for row in rows}) > 1:
         rows = [row for row in rows if row[0] == stem]
         if not rows:
-            raise ItemError(BAD_TEXT, f"none of its lines is about {stem}")
+            raise ItemError(BAD_TEXT, f"no line of it names the recording {stem}")
     return rows
 
 
@@ -85,7 +85,9 @@ def _sides(rows: list[list[str]]) -> dict[str, Channels | None]:
         return dict.fromkeys(names)
     sides = {name: side(name, names) for name in names}
     if unknown := sorted(name for name, channels in sides.items() if channels is None):
-        raise ItemError(BAD_TEXT, f"{unknown[0][:20]!r} is no channel: A, B, or a number from 1")
+        raise ItemError(
+            BAD_TEXT, f"{unknown[0][:20]!r} is not a channel: write A, B, or a number from 1"
+        )
     return sides
 
 
@@ -95,5 +97,5 @@ def _number(text: str) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds < math.inf:
-        raise ItemError(BAD_TEXT, f"{text[:20]!r} is no time in seconds")
+        raise ItemError(BAD_TEXT, f"{text[:20]!r} is not a time in seconds")
     return seconds

@@ -27,14 +27,14 @@ def cues(text: str) -> Cues:
     transcript = value if isinstance(value, dict) else {}
     read = next((read for recognised, read in _KINDS if recognised(transcript)), None)
     if read is None:
-        raise NoTranscript("JSON of no transcript that is known")
+        raise NoTranscript("JSON that is not a transcript of a known kind")
     result = Cues()
     try:
         for cue in read(transcript):
             result.add(cue)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         why = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
-        raise ItemError(BAD_TEXT, f"its JSON is not as its kind has it ({why})") from None
+        raise ItemError(BAD_TEXT, f"its JSON does not have the form of its kind ({why})") from None
     return result
 
 
@@ -43,7 +43,7 @@ def _objects(value: object) -> list[JsonObject]:
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
-        raise ValueError("a list of objects is expected")
+        raise ValueError("a value is not a list of objects")
     return value
 
 
@@ -192,7 +192,7 @@ def _assembly(value: JsonObject) -> Iterable[Cue]:
 
 def _one_channel(channels: Iterable[object]) -> None:
     if len({*channels}) > 1:
-        raise ValueError("it is of several channels, and a clip is of all")
+        raise ValueError("its lines are of several channels, and a clip holds all channels")
 
 
 def _has_list(name: str) -> Callable[[JsonObject], bool]:

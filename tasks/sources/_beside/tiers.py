@@ -42,8 +42,8 @@ def chosen(tiers: list[Tier], wanted: tuple[str, ...]) -> Cues:
         if len(taken) > 1:
             raise ItemError(
                 BAD_TEXT,
-                f"several of its tiers hold text, {_names(taken)}; say which by "
-                "`texts: {tier: NAME}` of the source, or [NAME, …] for one a speaker",
+                f"several of its tiers hold text: {_names(taken)}; choose one by "
+                "`texts: {tier: NAME}` on the source, or [NAME, …] for one a speaker",
             )
     for tier in taken:
         speaker = tier.speaker or (tier.name if len(taken) > 1 else None)
@@ -73,7 +73,7 @@ _TOKEN = re.compile(
 def textgrid(text: str) -> list[Tier]:
     """Interval tiers of a TextGrid, in Praat's long or short text form."""
     if "ooTextFile" not in text[:200] and "TextGrid" not in text[:200]:
-        raise ItemError(BAD_TEXT, "it is no TextGrid in Praat's text form")
+        raise ItemError(BAD_TEXT, "it is not a TextGrid in Praat's text form")
     tokens = [
         match[1].replace('""', '"') if match[1] is not None else float(match[2])
         for match in _TOKEN.finditer(text)
@@ -94,5 +94,5 @@ def textgrid(text: str) -> list[Tier]:
                 spans = [(float(start), float(end), str(label)) for start, end, label in rows]
                 tiers.append(Tier(str(name), spans))
     except (ValueError, TypeError, OverflowError):
-        raise ItemError(BAD_TEXT, "its tiers are not as their counts say") from None
+        raise ItemError(BAD_TEXT, "its tiers have more or fewer entries than it states") from None
     return tiers

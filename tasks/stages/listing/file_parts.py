@@ -32,7 +32,7 @@ UNDIVIDED = (
 )
 
 
-MIXED_TEXT = Sides(False, "the source's text does not say which of them it is of")
+MIXED_TEXT = Sides(False, "the source's text does not say which of them it belongs to")
 
 
 class Part(NamedTuple):
@@ -97,7 +97,7 @@ def looked_at(where: Locator, header: Header) -> Sides:
     except ItemError as error:
         if error.code == UNREACHABLE:
             raise
-        return Sides(False, "they cannot be decoded to be compared")
+        return Sides(False, "they cannot be decoded, so they are not compared")
 
 
 def _with_outcome(row: RecordingRow, part: Part, header: Header | ItemError) -> RecordingRow:

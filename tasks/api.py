@@ -2,7 +2,7 @@
 
     from tasks.api import Clip, StageSettings, Threshold
 
-`tasks/plugins/contracts/` says, shelf by shelf, what a plug-in has. Everything else in `tasks` may
+`tasks/plugins/contracts/` says what a plug-in of each kind has. Everything else in `tasks` may
 move or change from release to release; the names here stay.
 """
 

@@ -37,7 +37,7 @@ def _cause(address: str, error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return "its certificate is not of the authority in cluster.tls.ca_file"
     if isinstance(error, ssl.SSLError):
-        return f"the server there refuses this TLS connection ({error.reason}); without TLS, give tcp://"
+        return f"the server there refuses TLS ({error.reason}); for one without TLS, give tcp://"
     if isinstance(error, ValueError) and address.startswith("tls://"):  # Tornado's, before TLS
         return "the server there does not speak TLS; give tcp://"
     if isinstance(error, TypeError):
@@ -48,7 +48,7 @@ def _cause(address: str, error: BaseException) -> str:
         return "nothing listens there; start the scheduler, or correct the address"
     if isinstance(error, ConnectionResetError) and not address.startswith("tls://"):
         return "it hangs up; if it uses TLS, give tls:// and its certificates in cluster.tls"
-    return str(error) or "it does not answer; open its port to this machine"
+    return str(error) or "it does not answer; check that its port is open to this machine"
 
 
 def client(target: object, security: Security | None, patience: float) -> Any:

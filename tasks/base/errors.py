@@ -34,11 +34,11 @@ class MillError(Exception):
 
 
 class ConfigError(MillError):
-    pass
+    """Wrong settings or usage. Raise it before work starts, with what to correct."""
 
 
 class RunError(MillError):
-    pass
+    """The run cannot go on, or refuses to publish. Say why, and what to do about it."""
 
 
 class NothingLeft(RunError):
@@ -99,7 +99,8 @@ class ConservationError(MillError):
 
 
 class ItemError(MillError):
-    """One bad item. `code` is stable and goes to the ledger; `detail` is for people.
+    """One bad item: it fails, and the run goes on. `code` is stable and goes to the ledger;
+    `detail` is a sentence for people.
 
     `decoded`: samples (native rate) decoded before the error; they are accounted for as failed.
     """

@@ -13,7 +13,7 @@ NON_COMMERCIAL = ("CC-BY-NC", "CC-BY-NC-SA", "CC-BY-NC-ND")
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of a model. `name`: relative to the model's place; `size` in bytes."""
+    """A file of a model. `name`: its path in the model's folder; `size` in bytes."""
 
     name: str
     sha256: str

@@ -69,7 +69,7 @@ Rule = Limit | Allowed
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a rule rejects: stable reason, the value that decided, the limit that it broke."""
+    """Why a rule rejects a clip: stable reason, value that decided, limit that it broke."""
 
     reason: str
     value: float | None = None

@@ -20,7 +20,7 @@ class Locator:
     A whole file (`path`), a byte range of it (`offset`, `length`: a tar member), or a cell of a
     Parquet file (`row`, `column`). `path` may hold surrogate escapes for names that are not UTF-8
     (`os.fsdecode`); `dumps` preserves them. `track`: of its audio tracks, from 0; None: the one
-    that is flagged as default, or the first that is not silent. `channels`: those that are heard;
+    that is flagged as default, or the first that is not silent. `channels`: those that are decoded;
     None: all of them. `or_only`: where the file has one channel, it is the one that is meant.
     `apart` (the setting, apart or auto) and `every_track`: the file is to be divided when it is
     probed. `silenced`: samples that are NaN or infinite are read as zero; None: they are an error.
@@ -77,8 +77,8 @@ class TimedWord:
 class Segment:
     """A span of a recording that the source names, in seconds; `end` None means to the end.
 
-    `words`: the times of its words, where the source has them; in order of time. `channels`: those
-    of the file that it is of; None: the source does not say. `labels`: no part of its identity.
+    `words`: its words with times, in order, where the source has them. `channels`: of the file,
+    those that the segment is of; None: the source does not say. `labels`: no part of its identity.
     """
 
     start: float
@@ -119,7 +119,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """Something that a source leaves out on purpose, with the reason, and more in words."""
+    """A file or member that a source skips: a stable reason, and a sentence for people."""
 
     path: str
     reason: str

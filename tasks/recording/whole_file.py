@@ -15,7 +15,7 @@ def display_path(path: str) -> str:
 
 def of_file(path: str, file: str) -> Recording:
     """The recording `path` of its source, which is all of `file`, an absolute path or a URL, as the
-    file is now. What the source knows of it is added by `dataclasses.replace`."""
+    file is now. Add what else the source says by `dataclasses.replace`."""
     state = file_state(file)
     locator, source_path = Locator(file), display_path(file)
     return Recording(path, source_path, locator, state.size, state.guard, error=state.error)

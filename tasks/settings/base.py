@@ -54,13 +54,15 @@ FORMS = Path(__file__).with_name("forms.json")  # written by `python -m tests.pa
 
 
 def Threshold(default: Any, description: str, mark: JsonDict | None = None, **limits: Any) -> Any:
-    """A field that judges measures. `mark`: see above; `limits`: of `pydantic.Field`."""
+    """A setting that decides what is kept or published; changes recompute nothing.
+
+    `mark`: another role or form, such as `SECRET`; `limits`: as of `pydantic.Field`."""
     kind = THRESHOLD | (mark or {})
     return Field(default, description=description, json_schema_extra=kind, **limits)
 
 
 def Transient(default: Any, description: str, mark: JsonDict | None = None, **limits: Any) -> Any:
-    """A field that changes speed or looks only."""
+    """A setting that changes speed or looks, and no result. Arguments as of `Threshold`."""
     kind = TRANSIENT | (mark or {})
     return Field(default, description=description, json_schema_extra=kind, **limits)
 

@@ -53,7 +53,7 @@ AnySource = Annotated[Source, Shelf("sources", "Source", listed=True)]
 
 
 class SourceSettings(StageSettings):
-    """Fields that all kinds of sources share; each kind adds its own."""
+    """Settings that all kinds of sources share; each kind adds its own."""
 
     kind: str
     path: str = Field(description="Folder, list or file to read.", json_schema_extra=READ)

@@ -45,8 +45,8 @@ def test_a_host_that_is_not_known() -> None:
     told = address.fault("tcp://h:8786", unknown)
     assert told.endswith("(cluster.address): the host is not known (Name or service not known)")
     busy = ValueError("IOStream is not idle; cannot convert to SSL")
-    assert address.fault("tls://h:8786", busy).endswith("hangs up; without TLS, give tcp://")
-    assert "is its port open" in address.fault("tcp://h:8786", TimeoutError())
+    assert address.fault("tls://h:8786", busy).endswith("does not speak TLS; give tcp://")
+    assert "check that its port is open" in address.fault("tcp://h:8786", TimeoutError())
 
 
 class Sites(NamedTuple):
@@ -80,7 +80,7 @@ def port_of(address: str) -> str:
     ("case", "words"),
     [
         ("plain to TLS", "it hangs up; if it uses TLS, give tls:// and its certificates"),
-        ("TLS to plain", "; without TLS, give tcp://"),
+        ("TLS to plain", "; for one without TLS, give tcp://"),
         ("another authority", "its certificate is not of the authority in cluster.tls.ca_file"),
         ("a worker", "another program listens there, a worker for example"),
         ("nothing", "nothing listens there; start the scheduler, or correct the address"),

@@ -110,7 +110,7 @@ SPACES = ("|", "▁", "<space>", " ")
 
 @dataclass(frozen=True, slots=True)
 class Alphabet:
-    """The tokens of a CTC model by number, and which of them is the blank."""
+    """The tokens of a CTC model in the order of its scores, and the number of the blank."""
 
     tokens: tuple[str, ...]
     blank: int
@@ -123,13 +123,13 @@ class EmittingBackend(Protocol):
     alphabet: Alphabet
 
     def emissions(self, samples: Float32s) -> Float32s:
-        """Log-probabilities [T, V] of frames that part the clip, float32 [n] at the backend's RATE,
-        evenly. RuntimeError if the model refuses it."""
+        """Log-probabilities [T, V] of V tokens in T frames of equal length, which cover the clip
+        (float32 [n] at the backend's RATE). RuntimeError if the model refuses the clip."""
 
 
 @runtime_checkable
 class EmittingBackendClass(Protocol):
-    """The class of an `EmittingBackend`, told from others before it loads its model."""
+    """The class of an `EmittingBackend`: recognised by its method, before a model is loaded."""
 
     emissions: Callable[..., Float32s]
 

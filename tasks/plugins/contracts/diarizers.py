@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 class Diarizer(Protocol):
-    """Hears one recording. Its memory may grow by some hundred bytes a second, no more."""
+    """Finds who speaks when in one recording, which it gets block by block. Its memory may grow by
+    some hundred bytes for each second, no more."""
 
     def push(self, block: Float32s) -> None:
         """The next block, float32 [n, channels]; its size must not change the turns."""

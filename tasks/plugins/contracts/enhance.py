@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 class Enhancer(Protocol):
-    """Hears one utterance, float32 [n] mono in units of full scale. Its output has the length of
-    its input, sample for sample in place; its memory does not grow with the length."""
+    """Cleans one utterance, float32 [n] mono in ±1, block by block. Output sample n stands for
+    input sample n, and there are as many; memory does not grow with the length."""
 
     def push(self, samples: Float32s) -> Float32s:
-        """The next samples; those that are final, maybe none."""
+        """Takes the next samples; returns the output that is final by now, maybe none."""
 
     def finish(self) -> Float32s:
-        """The utterance ended; the rest."""
+        """The utterance ended; returns the rest of the output."""
 
 
 class EnhancerModule(VersionedModule, Protocol):

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from tasks.base.arrays import Int16s, Int64s
 
 Hashes = dict[str, tuple[str, int]]  # (sha256, bytes) of files, by path
-Rows = Sequence[ClipRow]
-ReadPcm = Callable[[ClipRow], "Int16s"]
+Rows = Sequence[ClipRow]  # of one output shard
+ReadPcm = Callable[[ClipRow], "Int16s"]  # the samples of a row, int16 [n] mono
 
 
 class PublishedFile(NamedTuple):
-    """A file of the previous version."""
+    """A file that the previous version published."""
 
     path: str  # absolute
     sha256: str
@@ -38,7 +38,7 @@ class PublishedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OutputShard:
-    """One group of clips in one format: what one worker call writes."""
+    """The clips of one published file or folder in one format: what one worker call writes."""
 
     format: str
     split: str
@@ -111,7 +111,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class ReaderLimits:
-    """All bounds of a reader, in the order in which it applies them."""
+    """What a trainer's reader drops: its bounds, in the order in which it applies them."""
 
     reader: str  # for people
     where: str  # the part of the trainer's settings that holds the bounds

@@ -20,8 +20,8 @@ _WORD = re.compile(rf"[{UNSPACED}]|(?:[^\W_{UNSPACED}]|[{MARKS}]|(?<=\w)['’](?
 
 @dataclass(frozen=True)
 class ScoredTranscript:
-    """One transcript as a verdict sees it. Probabilities in 0..1, log-probability in nats a token,
-    wer and cer as fractions of the reference; None: not known."""
+    """One transcript as a rule on text gets it. Probabilities in 0..1, log-probability in nats per
+    token, wer and cer as fractions of the reference; None: unknown."""
 
     text: str  # to train on
     text_source: str  # reference or asr: where `text` is from
@@ -54,7 +54,9 @@ class ScoredTranscript:
 
 
 def words(text: str) -> list[str]:
-    """ "No, it's 你好!" -> no, it's, 你, 好."""
+    """Words without case and punctuation; of scripts without spaces, characters.
+
+    "No, it's 你好!" -> no, it's, 你, 好."""
     return [*_words(text)]
 
 

@@ -4,14 +4,16 @@ While filter has a kept utterance in memory, it converts the samples as resample
 at the target rate in int16: a tenth of what was decoded) and keeps them under the recipe of that
 PCM, so that a changed setting never finds a stale entry: in memory where resample follows in the
 same call (`in_memory`), else, or if they are too many, on the worker's local disk (in practice the
-page cache). Resample takes the entry, checks its hash and stores it. A lost entry costs a second
-decode and nothing else. Clips that do not fit or cannot be converted are left to resample.
+page cache), within a limit for all workers of a machine. Resample takes the entry, checks its hash
+and stores it. A lost entry costs a second decode and nothing else. Clips that do not fit or cannot
+be converted are left to resample.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -22,14 +24,49 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
+import psutil
 
 from tasks.audio import Clip
 from tasks.base.arrays import Int16s
 from tasks.settings.job import Job
 from tasks.shard_store import blobs, recipe
 from tasks.stages import pcm
-from tasks.stages.disk_budget import PENDING, DiskBudget
 from tasks.stages.shared_decode import TooEarly
+
+PENDING = "-pending"  # suffix of entries of a recording that is still being decoded
+
+
+class DiskBudget:
+    """How full the cache is: measured once a second, estimated in between."""
+
+    def __init__(self) -> None:
+        self.looked = float("-inf")
+        self.used = 0
+        self.folder: Path | None = None
+
+    def take(self, folder: Path, size: int, limit: int) -> bool:
+        """Whether a folder has room for so many bytes; creates the folder."""
+        if folder != self.folder or time.monotonic() - self.looked > 1.0:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.folder, self.looked, self.used = folder, time.monotonic(), _used(folder)
+        if self.used + size > limit:
+            return False
+        self.used += size
+        return True
+
+
+def _used(folder: Path) -> int:
+    """Bytes of all entries, those that are still pending too; a dead worker's are removed."""
+    total = 0
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):  # another worker took it just now
+            owner = path.name.removesuffix(PENDING).rpartition(".")[2]
+            if path.name.endswith(PENDING) and not psutil.pid_exists(int(owner)):
+                path.unlink()
+                continue
+            total += path.stat().st_size
+    return total
+
 
 READER = "pcm"  # name of the reader that writes the PCM of a long clip
 HELD_BACK = 1024  # samples; a resampler may give a few too many

@@ -7,9 +7,8 @@ import pytest
 
 from tasks.asr import SpeechClip, Word
 from tasks.asr._whisper import whole_clips
-from tasks.asr._whisper.holes import Hole, holes
 from tasks.asr._whisper.results import BeamResult, Language, Window
-from tasks.asr._whisper.whole_clips import Hearing
+from tasks.asr._whisper.whole_clips import Hearing, Hole, holes
 from tasks.base.arrays import RATE
 from tasks.text import completeness
 from tests.helpers.stub_whisper import Ear, Span, heard

@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from tasks.scoring.normalisers import figures_to_words
-from tasks.text._pii import checksums, finding
+from tasks.text._pii import finding
 
 EACH = 40  # texts of a language, a kind and a form
 WORDS = {  # at sign and dot as they are said; what leads to a number; a sentence around it
@@ -48,13 +48,13 @@ def drawn(rng: random.Random, count: int) -> str:
 
 
 def card(rng: random.Random) -> str:
-    while not checksums.luhn(number := f"4{drawn(rng, 15)}"):
+    while not finding.luhn(number := f"4{drawn(rng, 15)}"):
         pass
     return " ".join(number[place : place + 4] for place in range(0, 16, 4))
 
 
 def account(rng: random.Random) -> str:
-    while not checksums.iban(number := f"DE{drawn(rng, 20)}"):
+    while not finding.iban(number := f"DE{drawn(rng, 20)}"):
         pass
     return " ".join(number[place : place + 4] for place in range(0, 22, 4))
 

@@ -46,8 +46,7 @@ from tasks import audio, pipeline
 from tasks.recording import Locator
 from tasks.settings import Plugin, ShardSettings, Source, TranscribeSettings
 from tasks.settings.job import Job
-from tasks.stages.full_scale import to_int16
-from tasks.stages.pcm import to_mono
+from tasks.stages.pcm import to_int16, to_mono
 
 ROUNDS = 3
 HOUR = 3600.0

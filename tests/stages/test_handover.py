@@ -21,7 +21,7 @@ from tasks.runs.executor import Here
 from tasks.settings.job import Job
 from tasks.shard_store import manifest, recipe
 from tasks.stages import handover, pcm, stage
-from tasks.stages.disk_budget import PENDING, DiskBudget
+from tasks.stages.handover import PENDING, DiskBudget
 from tests.helpers import corpus, tiers
 
 SHARD = "shard-000000"

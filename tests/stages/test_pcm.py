@@ -14,7 +14,7 @@ from tasks.audio import Clip, channels
 from tasks.base.errors import ItemError
 from tasks.settings import ResampleSettings
 from tasks.stages import pcm
-from tasks.stages.full_scale import to_int16
+from tasks.stages.pcm import to_int16
 
 
 def settings(**values: Any) -> ResampleSettings:

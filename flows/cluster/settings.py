@@ -117,14 +117,14 @@ class ClusterSettings(StageSettings):
     )
     wait_for_workers: float = Transient(
         1800.0,
-        "Seconds that a run waits while no worker is there, for kinds address and class; what the "
-        "queue says is logged every minute, and ends the run in the end.",
+        "Seconds that a run waits while there is no worker, for kinds address and class; what the "
+        "queue says is logged every minute, and stands in the error that ends the run.",
         gt=0,
     )
     mixed: bool = Transient(
         False,
         "Let workers of kinds address and class compute although their code, libraries or kind of "
-        "processor are others; dataset.json then says in what they differ. Workers with other "
+        "processor differ from this process's; dataset.json then says in what. Workers with other "
         "weights are refused even so: their results would lie where the run does not look.",
     )
     gpus: Chosen = Transient(

@@ -15,7 +15,7 @@ from flows.run import run_folder
 from tasks import storage
 from tasks.base.json_types import JsonObject
 from tasks.base.schema import LEDGER
-from tasks.stages.listing.skipped import LeftAside
+from tasks.stages.listing.skipped import Skipped
 from tasks.storage import tables, write_atomic
 
 NAME = "left_aside.csv"  # in OUT/runs/<id>/
@@ -41,29 +41,29 @@ COLUMNS = (
 _SCHEMA = pa.schema([LEDGER.field(name) for name in (*COLUMNS, "dataset")])
 
 
-def write_skipped(folder: Path, skipped: Iterable[LeftAside]) -> None:
+def write_skipped(folder: Path, skipped: Iterable[Skipped]) -> None:
     """Write the list of files that a run skipped into the run's folder. Lines without a detail end
     before it, as earlier releases wrote all of them."""
     text = io.StringIO(newline="")
     lines = csv.writer(text)
-    lines.writerow(LeftAside._fields)
+    lines.writerow(Skipped._fields)
     lines.writerows(file if file.detail else file[:-1] for file in sorted(skipped))
     write_atomic(folder / NAME, text.getvalue().encode())
 
 
-def read_skipped(out: Path) -> list[LeftAside]:
+def read_skipped(out: Path) -> list[Skipped]:
     """Files skipped by the newest run that listed its sources."""
     folder = next(run_folder.having(out, NAME), None)
     if folder is None:
         return []
     lines = csv.reader(io.StringIO(storage.read(folder / NAME).decode(), newline=""))
     next(lines)
-    return [LeftAside(*line) for line in lines]
+    return [Skipped(*line) for line in lines]
 
 
 def rows(
     ledger: Iterable[pa.Table],
-    skipped: Iterable[LeftAside],
+    skipped: Iterable[Skipped],
     reason: str | None = None,
     dataset: str | None = None,
 ) -> Iterator[JsonObject]:
@@ -83,7 +83,7 @@ def rows(
             yield {name: row[name] for name in COLUMNS}
 
 
-def _skipped(file: LeftAside) -> JsonObject:
+def _skipped(file: Skipped) -> JsonObject:
     return dict.fromkeys(COLUMNS) | {
         "source_path": file.source_path,
         "outcome": LEFT_ASIDE,

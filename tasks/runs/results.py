@@ -11,7 +11,7 @@ from tasks.base.json_types import Arrived, Balance, Summary
 from tasks.settings.job import Done
 from tasks.shard_store.index import Index
 from tasks.stages.contract import STAGES
-from tasks.stages.listing.skipped import LeftAsides
+from tasks.stages.listing.skipped import SkippedEntries
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class Sharded:
     done: Done
     index: Index
     ignored: dict[str, int] = field(default_factory=dict)
-    skipped: LeftAsides = field(default_factory=LeftAsides)
+    skipped: SkippedEntries = field(default_factory=SkippedEntries)
     seconds: dict[str, float] = field(default_factory=dict)  # audio of each shard by header
     listed: BrokenCount = field(default_factory=BrokenCount)  # of sources that must not be broken
     unreachable: dict[str, Unreachable] = field(default_factory=dict)  # by dataset

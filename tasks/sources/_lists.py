@@ -52,18 +52,14 @@ def unlisted(name: str, path: str, error: ItemError) -> Recording:
     return replace(rest, locator=Locator(path, offset=0)) if error.code == UNREACHABLE else rest
 
 
-def bad_line(
-    file: str, number: int, why: str | ItemError | ValueError, code: str = "unreadable"
-) -> Recording:
+def bad_line(file: str, number: int, why: str | ItemError | ValueError) -> Recording:
     """An unusable line as a failed recording named `<list>:<line>`."""
-    if isinstance(why, ItemError):
-        code, why = why.code, why.detail
-    place = line_name(file, number)
-    return failed(place, f"{display_text(file)}:{number}", file, code, str(why))
+    code, why = (why.code, why.detail) if isinstance(why, ItemError) else ("unreadable", str(why))
+    return failed(line_name(file, number), f"{display_text(file)}:{number}", file, code, why)
 
 
 def again(reason: str, first: str | None, text: str | None) -> str:
-    """Why an entry is left aside whose like came before with the text `first`, which counts: for
+    """Why an entry is skipped whose like came before with the text `first`, which counts: for
     `reason`, or because its own text contradicts that one."""
     return reason if text in (None, first) else "other_text"
 

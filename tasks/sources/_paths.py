@@ -29,7 +29,7 @@ SYSTEM_FOLDERS = frozenset(
 )
 
 OUT_SIGN = os.path.join("manifests", "index.json")
-RESULTS = "results_of_uttermill"  # of files and folders that are left aside
+RESULTS = "results_of_uttermill"  # of files and folders that are skipped
 
 #: What other tools put in place of a path: URLs, and WebDataset's `pipe:` commands.
 _NO_PATH = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://|pipe:)")

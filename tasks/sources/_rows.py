@@ -35,7 +35,7 @@ from tasks.storage import bounds
 
 def listed(layout: Found, settings: LabelSettings) -> Entries:
     """The recordings of a layout; the source's language where a row names none, and its labels.
-    Audio below a layout's folder that no row names is left aside as `not_listed`."""
+    Audio below a layout's folder that no row names is skipped as `not_listed`."""
     keys = np.fromiter(map(_key, layout.audio()), np.int64)
     yield from _recordings(layout, keys, settings)
     if layout.whole:

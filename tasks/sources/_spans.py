@@ -84,7 +84,7 @@ class Group:
     parts: dict[Channels | None, _Part] = field(default_factory=dict)
 
     def add(self, line: Line) -> str | None:
-        """Take a line; why it is left aside, where a line before says the same or another thing."""
+        """Take a line; why it is skipped, where a line before says the same or another thing."""
         return self.parts.setdefault(line.channels, _Part(line)).add(line)
 
     def recordings(self, root: str) -> Iterator[Recording]:

@@ -48,7 +48,7 @@ _KINDS = {
     **dict.fromkeys((".csv", ".tsv", ".psv", ".txt", ".json"), "table"),
 }
 _PACKED = (".7z", ".rar", ".gz", ".bz2", ".xz", ".zst")
-OTHER_ENDING = "extension"  # a file is left aside for it
+OTHER_ENDING = "extension"  # a file is skipped for it
 MOST_LOOKED = 50_000  # entries that are looked at to find branches
 
 #: A folder's relative path with its `/`, and whether what lies below belongs to it.

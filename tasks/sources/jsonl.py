@@ -6,7 +6,7 @@
 
 Each line's keys tell its kind; what else it holds that looks like a text, an id or a time is told
 by `plan` and the run. Lines that name spans of one file become one recording with
-segments, in the place of the file's first line. A file that is given whole once more is left aside,
+segments, in the place of the file's first line. A file that is given whole once more is skipped,
 as `duplicate_line`, or as `other_text` if its text is another one. A length without a start is that
 of a span from 0, as in NeMo; where it is the file's own, the line is about the whole file.
 """

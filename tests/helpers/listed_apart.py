@@ -35,14 +35,14 @@ def listed(asked: dict[str, Any]) -> dict[str, Any]:
     from tasks.plugins import resolve_source
     from tasks.settings import Source
     from tasks.stages.listing import entries
-    from tasks.stages.listing.skipped import LeftAsides
+    from tasks.stages.listing.skipped import SkippedEntries
 
     rows: Counter[str] = Counter()
     details: list[str] = []
     before = memory.peak()
     try:
         source, chosen = resolve_source(Source(**asked))
-        for batch in entries.batches("x", chosen, source.recordings(chosen), LeftAsides()):
+        for batch in entries.batches("x", chosen, source.recordings(chosen), SkippedEntries()):
             codes = batch.rows["error_code"].to_pylist()
             rows.update(code or "good" for code in codes)
             details += [d for d in batch.rows["error_detail"].to_pylist() if d]

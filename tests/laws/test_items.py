@@ -17,7 +17,7 @@ import pytest
 from flows.run import ledger_items
 from tasks.base.errors import NothingLeft
 from tasks.base.schema import LEDGER
-from tasks.stages.listing.skipped import LeftAside
+from tasks.stages.listing.skipped import Skipped
 from tests.helpers import corpus
 
 
@@ -49,7 +49,7 @@ def test_a_line_of_a_list_that_is_left_aside_is_named(tmp_path: Path) -> None:
     path.write_text(path.read_text() * 2)
     source = {"kind": "jsonl", "path": str(path), "name": "c"}
     found = corpus.surveyed(corpus.job(tmp_path, sources=[source]))
-    assert [*found.left] == [LeftAside("c", f"{path}:2", "duplicate_line")]
+    assert [*found.left] == [Skipped("c", f"{path}:2", "duplicate_line")]
 
 
 def test_a_line_that_gives_a_file_another_text_is_told_apart(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_line_that_gives_a_file_another_text_is_told_apart(tmp_path: Path) -> 
 
 
 def test_what_is_left_aside_is_kept_with_the_run(tmp_path: Path) -> None:
-    left = [LeftAside("c", '/in/a\n,"b".txt', "extension"), LeftAside("c", "/in/.x", "hidden")]
+    left = [Skipped("c", '/in/a\n,"b".txt', "extension"), Skipped("c", "/in/.x", "hidden")]
     folder = tmp_path / "runs" / "20260101T000000Z"
     folder.mkdir(parents=True)
     ledger_items.write_skipped(folder, left)
@@ -89,7 +89,7 @@ TABLE = pa.Table.from_pylist(
     ],
     schema=LEDGER,
 )  # fmt: skip
-LEFT = [LeftAside("c", "/in/x.txt", "extension")]
+LEFT = [Skipped("c", "/in/x.txt", "extension")]
 
 
 @pytest.mark.parametrize(

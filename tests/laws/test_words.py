@@ -31,6 +31,7 @@ NAMES = {
     "lean": "process_memory",
     "sweeping": "temporary_files",
     "left_aside": "skipped",
+    "LeftAside": "Skipped",
     "up_to_date": "unchanged",
     "judging": "rejections",
     "shard_groups": "shard_batches",

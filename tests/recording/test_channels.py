@@ -21,7 +21,7 @@ from tasks.settings import Source
 from tasks.shard_store import recipe
 from tasks.stages.listing import entries
 from tasks.stages.listing.rttm import SideFiles
-from tasks.stages.listing.skipped import LeftAsides
+from tasks.stages.listing.skipped import SkippedEntries
 from tests.helpers import corpus
 
 RATE = 16_000
@@ -212,7 +212,7 @@ def test_turns_of_a_channel_are_those_of_its_lines(tmp_path: Path) -> None:
     path.with_suffix(".rttm").write_text("".join(rows))
     module, settings = plugins.resolve_source(Source.model_validate(jsonl(tmp_path, path)))
     entries_of = module.recordings(settings)
-    [batch] = entries.batches("c", settings, entries_of, LeftAsides(), SideFiles(settings))
+    [batch] = entries.batches("c", settings, entries_of, SkippedEntries(), SideFiles(settings))
     turns = {
         row["path"]: [turn["speaker"] for turn in row["rttm"]] for row in batch.rows.to_pylist()
     }

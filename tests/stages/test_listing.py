@@ -17,7 +17,7 @@ from tasks.runs.executor import Here, Unobserved
 from tasks.shard_store import manifest, recipe
 from tasks.stages.listing import balance, fingerprints, on_workers, row_files, shard_choice
 from tasks.stages.listing import known_recordings as known
-from tasks.stages.listing.skipped import LeftAside, LeftAsides
+from tasks.stages.listing.skipped import Skipped, SkippedEntries
 from tests.helpers import corpus
 
 
@@ -110,13 +110,13 @@ def test_names_that_were_seen() -> None:
 
 
 def test_left_aside_is_a_list() -> None:
-    left = LeftAsides()
-    entries = [LeftAside("c", f"/in/é{n}", "hidden" if n % 2 else "extension") for n in range(7)]
+    left = SkippedEntries()
+    entries = [Skipped("c", f"/in/é{n}", "hidden" if n % 2 else "extension") for n in range(7)]
     for entry in entries:
         left.append(entry)
     assert [*left] == entries
     assert left.reasons == {"extension": 4, "hidden": 3}
-    other = LeftAsides()
+    other = SkippedEntries()
     other.append(entries[0])
     other.extend(left.table())
     assert list(other) == [entries[0], *entries]
@@ -285,7 +285,7 @@ def test_a_recording_that_is_listed_twice_is_left_aside_once(
     for _ in range(2):  # when they are new, and when they are known
         job, found = sharded(tmp_path)
         assert [*found.skipped] == [
-            LeftAside("c", str(tmp_path / "in" / "r01.wav"), "duplicate_path")
+            Skipped("c", str(tmp_path / "in" / "r01.wav"), "duplicate_path")
         ]
         assert len(rows(job.out)) == 3
         assert all(row["present"] for row in rows(job.out).values())

@@ -29,7 +29,7 @@ READ, SECOND, ALONE, BAD, OTHER = (
 TURNS, TURNS_SAY = "read_as_turns", "who speaks when, for `channels` and `speakers: {use: given}`"
 
 ReadFile = Callable[[str, int], bytes]
-Reason = tuple[str, str]  # why a file is left aside, and more in words
+Reason = tuple[str, str]  # why a file is skipped, and more in words
 
 
 @dataclass(slots=True)

@@ -20,9 +20,9 @@ TRANS = ".trans.txt"
 MICROPHONES = ("", "_mic1", "_mic2")  # of VCTK 0.92; the first that is there
 
 
-def _certain(rows: Rows, root: str, looked: int = 20) -> bool:
+def _certain(rows: Rows, root: str) -> bool:
     """Whether audio of one of the first rows is there."""
-    first = (row.what for row in islice(rows(), looked))
+    first = (row.what for row in islice(rows(), 20))
     return any(isinstance(what, Described) and is_there(root, str(what.audio)) for what in first)
 
 

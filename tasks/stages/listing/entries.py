@@ -19,7 +19,7 @@ from tasks.recording.names import display_text
 from tasks.settings import SourceSettings
 from tasks.stages.listing import fingerprints
 from tasks.stages.listing.rttm import SideFiles
-from tasks.stages.listing.skipped import LeftAside, LeftAsides
+from tasks.stages.listing.skipped import Skipped, SkippedEntries
 from tasks.storage import bounds, tables, urls
 
 ROWS = 10_000  # of a batch, if they have no more than `bounds.BATCH_BYTES`
@@ -68,7 +68,7 @@ def batches(
     name: str,
     settings: SourceSettings,
     entries: Iterable[Recording | Ignored],
-    skipped: LeftAsides,
+    skipped: SkippedEntries,
     turns: SideFiles | None = None,
 ) -> Iterator[Batch]:
     """The recordings of a source in batches; skipped entries go to `skipped`."""
@@ -78,7 +78,7 @@ def batches(
     for entry in entries:
         if isinstance(entry, Ignored):
             path = display_text(f"{home}/{entry.path}")
-            skipped.append(LeftAside(name, path, entry.reason, entry.detail))
+            skipped.append(Skipped(name, path, entry.reason, entry.detail))
             continue
         for recording in by_channel.divided(entry):
             rows.append(_row(name, settings, recording, turns))

@@ -14,7 +14,7 @@ from tasks.plugins.contracts.sources import SourceBranch
 from tasks.settings.job import Job
 from tasks.stages.listing import entries, rttm
 from tasks.stages.listing.entries import Batch
-from tasks.stages.listing.skipped import LeftAsides
+from tasks.stages.listing.skipped import SkippedEntries
 from tasks.storage import tables
 
 CALLS = 256  # in which a source is listed
@@ -36,7 +36,7 @@ def listed(
     branches: Sequence[SourceBranch],
     home: Path,
     run: Map,
-    skipped: LeftAsides,
+    skipped: SkippedEntries,
 ) -> Iterator[Batch] | None:
     """The recordings of the source with this number, listed by branches; None if links between its
     folders require listing it as a whole."""
@@ -55,7 +55,7 @@ def list_branches(
     """On a worker: list some branches of a source into files; False if they cannot be listed
     independently."""
     name, source, settings = plugins.datasets(job.sources)[number]
-    skipped, turns = LeftAsides(), rttm.of_job(job, settings)
+    skipped, turns = SkippedEntries(), rttm.of_job(job, settings)
     written = io.BytesIO()
     with pq.ParquetWriter(written, entries.HASHED, compression="lz4") as writer:
         for branch in branches:
@@ -70,7 +70,7 @@ def list_branches(
     return True
 
 
-def _read(home: Path, number: int, count: int, skipped: LeftAsides) -> Iterator[Batch]:
+def _read(home: Path, number: int, count: int, skipped: SkippedEntries) -> Iterator[Batch]:
     for place in range(count):
         rows, aside = _files(home, number, place)
         skipped.extend(tables.read(aside))

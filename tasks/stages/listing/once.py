@@ -21,7 +21,7 @@ from tasks.settings import Plugin, SourceSettings
 from tasks.settings.job import Job
 from tasks.stages.listing import entries, on_workers, rttm
 from tasks.stages.listing.entries import Batch
-from tasks.stages.listing.skipped import LeftAsides
+from tasks.stages.listing.skipped import SkippedEntries
 from tasks.storage import temporary
 
 
@@ -53,7 +53,7 @@ class Listings:
         if (kept := self.find(job, dataset)) is not None:
             return kept
         path = self._home / f"{len(self._all):03d}.parquet"
-        skipped, count = LeftAsides(), 0
+        skipped, count = SkippedEntries(), 0
         with pq.ParquetWriter(path, entries.HASHED, compression="lz4") as writer:
             for batch in listed(job, dataset, skipped):
                 writer.write_table(entries.hashed(batch))
@@ -92,7 +92,7 @@ def forget() -> None:
         current.forget()
 
 
-def listed(job: Job, dataset: Dataset, skipped: LeftAsides) -> Iterator[Batch]:
+def listed(job: Job, dataset: Dataset, skipped: SkippedEntries) -> Iterator[Batch]:
     """The recordings of a source, as it lists them now; other entries go to `skipped`."""
     name, source, settings = dataset
     turns = rttm.of_job(job, settings)
@@ -111,7 +111,7 @@ def holds_recordings(job: Job, dataset: Dataset) -> bool:
     return any(isinstance(entry, Recording) for entry in recordings)
 
 
-def kept(job: Job, dataset: Dataset, skipped: LeftAsides, make: bool) -> Iterator[Batch] | None:
+def kept(job: Job, dataset: Dataset, skipped: SkippedEntries, make: bool) -> Iterator[Batch] | None:
     """The recordings of a source by the listing of this command; `make` one if there is none, else
     None. None as well for a command that keeps none."""
     current = _current.get()

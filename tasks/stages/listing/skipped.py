@@ -11,7 +11,7 @@ import pyarrow as pa
 CHUNK = 10_000
 
 
-class LeftAside(NamedTuple):
+class Skipped(NamedTuple):
     """An entry of a source that is not used as a recording, with the reason, and more in words."""
 
     dataset: str
@@ -20,15 +20,15 @@ class LeftAside(NamedTuple):
     detail: str = ""
 
 
-class LeftAsides:
-    """A list of `LeftAside` stored as columns: there may be one per recording."""
+class SkippedEntries:
+    """A list of `Skipped` stored as columns: there may be one per recording."""
 
     def __init__(self) -> None:
         self.reasons: Counter[str] = Counter()
-        self._last: list[LeftAside] = []
+        self._last: list[Skipped] = []
         self._chunks: list[pa.RecordBatch] = []
 
-    def append(self, entry: LeftAside) -> None:
+    def append(self, entry: Skipped) -> None:
         self.reasons[entry.reason] += 1
         self._last.append(entry)
         if len(self._last) == CHUNK:
@@ -38,7 +38,7 @@ class LeftAsides:
         """Add rows of RECORDINGS."""
         columns = (rows[name].to_pylist() for name in ("dataset", "source_path"))
         for dataset, path in zip(*columns, strict=True):
-            self.append(LeftAside(dataset, path, reason))
+            self.append(Skipped(dataset, path, reason))
 
     def extend(self, table: pa.Table) -> None:
         """Add the rows of another list's `table`."""
@@ -54,9 +54,9 @@ class LeftAsides:
     def table(self) -> pa.Table:
         return pa.Table.from_batches([*self._chunks, _columns(self._last)], SCHEMA)
 
-    def __iter__(self) -> Iterator[LeftAside]:
+    def __iter__(self) -> Iterator[Skipped]:
         for chunk in self.table().to_batches():
-            yield from map(LeftAside, *(column.to_pylist() for column in chunk.columns))
+            yield from map(Skipped, *(column.to_pylist() for column in chunk.columns))
 
 
 _WORD = pa.dictionary(pa.int32(), pa.string())
@@ -65,7 +65,7 @@ SCHEMA = pa.schema(
 )
 
 
-def _columns(entries: list[LeftAside]) -> pa.RecordBatch:
+def _columns(entries: list[Skipped]) -> pa.RecordBatch:
     columns = zip(*entries, strict=True) if entries else ([], [], [], [])
     arrays = [
         pa.array(list(column), pa.string()).cast(field.type)

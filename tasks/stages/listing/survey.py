@@ -25,11 +25,11 @@ from tasks.stages.listing.entries import Batch
 from tasks.stages.listing.known_recordings import MAY_BE_TRIED, PASSING, PRESENT, KnownRecordings
 from tasks.stages.listing.overlapping_sources import Shared, SharedRecordings
 from tasks.stages.listing.row_files import RowFiles
-from tasks.stages.listing.skipped import LeftAsides
+from tasks.stages.listing.skipped import SkippedEntries
 from tasks.stages.listing.stated import Stated
 from tasks.storage import urls
 
-#: Why a recording that changed while it was read is left aside; the next run takes it.
+#: Why a recording that changed while it was read is skipped; the next run takes it.
 STILL_WRITTEN = "still_written"
 
 
@@ -40,7 +40,7 @@ class Survey:
     known: KnownRecordings
     fresh: RowFiles  # new and changed recordings, to be probed
     redescribed: RowFiles  # unchanged bytes with a new description, or that have come back
-    left: LeftAsides = field(default_factory=LeftAsides)
+    left: SkippedEntries = field(default_factory=SkippedEntries)
     used_scratch: bool = False
     reused: int = 0
     shared: list[Shared] = field(default_factory=list)  # recordings in two sources

@@ -282,7 +282,7 @@ def handlers() -> list[logging.Handler]:
 
 class ProgressObserver(Unobserved):
     """The observer of a run without Prefect: its steps move the progress bars. Files that the
-    skipped are listed in the run's `folder`, if it is given."""
+    sources skipped are listed in the run's `folder`, if it is given."""
 
     task_runs = 0  # that Prefect was told of
 

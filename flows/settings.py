@@ -280,7 +280,7 @@ def _holder_of(
 
 
 def _first_key(place: Holder, keys: list[str]) -> tuple[str, list[str]]:
-    """The first key, and those after it. In a list, a plug-in outside the shelves is several: its
+    """The first key, and those after it. In a list, a plug-in of your own is several: its
     name has dots."""
     for entry in place if isinstance(place, list) else ():
         names = (entry.get("use"), entry.get("name")) if isinstance(entry, dict) else (entry,)

@@ -86,7 +86,7 @@ def _quoted(path: str) -> str:
 
 
 def _verdicts(languages: list[str]) -> str:
-    """The default verdicts, one a line; `language` allows these languages."""
+    """The default rules on text, one a line; `language` allows these languages."""
     allowed = f", allowed: [{', '.join(languages)}]" if languages else ""
     lines = (
         f"    - {{use: {plugin.use}{allowed if plugin.use == 'language' else ''}}}"

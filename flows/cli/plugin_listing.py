@@ -15,7 +15,7 @@ from tasks.base.json_types import JsonObject
 
 
 def all_shelves() -> JsonObject:
-    """Each shelf's plug-ins with the names of their settings."""
+    """Each kind's plug-ins with the names of their settings."""
     return {
         shelf: {name: _short(shelf, name) for name in shelves.names(shelf)}
         for shelf in shelves.SHELVES
@@ -23,7 +23,7 @@ def all_shelves() -> JsonObject:
 
 
 def named(which: str) -> JsonObject:
-    """`SHELF` or `SHELF.NAME`: its plug-ins, with all facts on their settings and columns.
+    """`KIND` or `KIND.NAME`: its plug-ins, with all facts on their settings and columns.
 
     ConfigError names the shelves, or what the shelf holds.
     """

@@ -110,7 +110,7 @@ def limits(job: Job | None) -> list[JsonObject]:
 
 
 def _set_by(module: Any, settings: Any, name: str) -> list[tuple[Limit, str]]:
-    """The limits of the verdict, as they are now, that a change of one setting moves."""
+    """The limits of the rules, as they are now, that a change of one setting moves."""
     probe = 0.123456789
     changed = settings.model_copy(update={name: probe})
     try:

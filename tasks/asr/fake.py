@@ -1,7 +1,7 @@
 """A recogniser without a model: words chosen by a hash of the clip's samples.
 
 For tests, dry runs and the README. Equal samples give equal text in any batch; one different bit
-gives another text. Its rows pass every default verdict on text.
+gives another text. Its rows pass every default rule on text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """No recogniser: the texts are the sources' own, if they have any.
 
 For corpora that are already transcribed, and for training without text; no audio is read. A clip
-without a reference has an empty text, which the verdict `empty_text` drops unless it is removed
+without a reference has an empty text, which the rule `empty_text` drops unless it is removed
 from `transcribe.verdicts`.
 """
 

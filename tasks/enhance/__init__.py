@@ -1,4 +1,4 @@
-"""Shelf of enhancers; `tasks.plugins.contracts.enhance` is their contract."""
+"""Enhancers; `tasks.plugins.contracts.enhance` is their contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shelf of levels: what is done to an utterance after resampling, before it becomes int16.
+"""Levels: what is done to an utterance after resampling, before it becomes int16.
 
 `tasks.plugins.contracts.levels` says what one has.
 """

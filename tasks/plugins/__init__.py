@@ -1,4 +1,4 @@
-"""The shelves of plug-ins: finding, loading and checking them; `contracts` says what each has."""
+"""The kinds of plug-ins: finding, loading and checking them; `contracts` says what each has."""
 
 from tasks.plugins.complaints import complaints
 from tasks.plugins.loading import (

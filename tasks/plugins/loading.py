@@ -35,7 +35,7 @@ Kind = TypeVar("Kind", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Shelf(Generic[Kind]):
-    """A shelf, and the type of what its plug-ins are once they are loaded."""
+    """A kind of plug-in, and the type of what its plug-ins are once they are loaded."""
 
     name: str
 
@@ -67,12 +67,12 @@ FORMATS: Shelf[contracts.Format] = Shelf("formats")
 
 
 def measuring(shelf: contracts.Measuring) -> Shelf[contracts.Filter | contracts.TextVerdict]:
-    """One of the shelves whose plug-ins give columns and rules."""
+    """One of the kinds whose plug-ins give columns and rules."""
     return FILTERS if shelf == "filters" else TEXT
 
 
 def load(shelf: str, use: str) -> contracts.LoadedPlugin:
-    """A plug-in of a shelf whose name is data, as `Shelf.load` gives it."""
+    """A plug-in of a kind whose name is data, as `Shelf.load` gives it."""
     named: Shelf[contracts.LoadedPlugin] = Shelf(shelf)
     return named.load(use)
 
@@ -147,7 +147,7 @@ def module(shelf: str, use: str) -> ModuleType:
 
 
 def columns(shelf: contracts.Measuring, use: str) -> contracts.Columns:
-    """(unit, meaning) of each column that a filter or a verdict on text gives."""
+    """(unit, meaning) of each column that a filter or a rule on text gives."""
     return measuring(shelf).load(use).COLUMNS
 
 

@@ -1,4 +1,4 @@
-"""Verdicts as data: limits on measured columns, so that they can be taken again for free.
+"""Rules as data: limits on measured columns, so that they can be taken again for free.
 
 A filter or text plug-in gives rules, not outcomes. `view.py` applies them to whole tables, which
 makes `what-if` fast and lets the report draw the thresholds in.

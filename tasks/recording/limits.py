@@ -50,14 +50,14 @@ class Limits:
         return min(int(self.hours * 3600 * rate), max(expanded, int(FREE_SECONDS * rate)))
 
     def of_decoded(self, rate: int, channels: int, size: int, decoded: int) -> Refusal | None:
-        """The verdict on a recording of which at least `decoded` samples were decoded."""
+        """Why a recording is refused of which at least `decoded` samples were decoded."""
         past = self.most(rate, channels, size) + 1
         return self._refusal(rate, channels, size, past, past) if decoded >= past else None
 
     def of_header(
         self, form: str, rate: int, channels: int, size: int, seconds: float
     ) -> Refusal | None:
-        """The verdict on a recording by its header, before anything is decoded; `form`: its
+        """Why a recording is refused by its header, before anything is decoded; `form`: its
         format."""
         stated = round(seconds * rate)
         if form.split("/")[0] not in _COUNTED or stated <= self.most(rate, channels, size):

@@ -1,1 +1,1 @@
-"""Shelf of resamplers. `tasks.plugins.contracts.resamplers` says what one has."""
+"""Resamplers. `tasks.plugins.contracts.resamplers` says what one has."""

@@ -137,7 +137,7 @@ class ShardSettings(StageSettings):
 
 
 class FilterSettings(StageSettings):
-    """Cutting into utterances, measures, and verdicts on them."""
+    """Cutting into utterances, measures, and limits on them."""
 
     segmenter: Segmenter = Field(
         Plugin(use="auto"), description="How recordings are cut into utterances."

@@ -1,4 +1,4 @@
-"""The settings of transcribe: recognisers, verdicts on texts, and which text is packaged."""
+"""The settings of transcribe: recognisers, rules on texts, and which text is packaged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DOUBTS = ("avg_logprob", "no_speech_probability", "compression_ratio", "language
 
 
 class TranscribeSettings(StageSettings):
-    """Speech recognition, scores against a reference, and verdicts on text."""
+    """Speech recognition, scores against a reference, and rules on text."""
 
     backend: Backend = Field(
         Plugin(use="faster_whisper"), description="The recogniser; none: only the sources' texts."

@@ -9,7 +9,7 @@ from tasks.plugins.contracts.text import ScoredTranscript, words
 from tasks.plugins.rules import Within
 from tasks.settings import StageSettings, Threshold
 
-#: Numbers that every verdict may judge, besides `language` and its own columns.
+#: Numbers that every rule may limit, besides `language` and its own columns.
 SHARED_COLUMNS = (
     *("text_chars", "wer", "cer", "language_probability", "avg_logprob"),
     *("no_speech_probability", "compression_ratio", "speech_after_text"),

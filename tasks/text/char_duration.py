@@ -2,7 +2,7 @@
 
 Emilia's rule (He et al. 2024, arXiv 2407.05361): keep q1 - 1.5 IQR <= seconds / characters <=
 q3 + 1.5 IQR, characters without punctuation and spaces, quartiles by linear interpolation over all
-transcribed utterances with characters, whatever verdicts on text say. Here figures count as what is
+transcribed utterances with characters, whatever rules on text say. Here figures count as what is
 said. (Emilia counts them as they are, and also transcribes what its filters drop later; here that
 is not transcribed, and not counted.) Emilia's quartiles are per
 recording (`per: recording`); the default is per language of a dataset with at least `min_group`

@@ -162,7 +162,7 @@ def shelves(result: JsonObject) -> Iterator[Line]:
 
 
 def plugins(result: JsonObject) -> Iterator[Line]:
-    """Each plug-in of a shelf with its settings, one a line."""
+    """Each plug-in of a kind with its settings, one a line."""
     for shelf, entries in result.items():
         for name, entry in entries.items():
             yield f"{shelf}.{name}: {entry['about']}"

@@ -1,4 +1,4 @@
-"""The contracts of plug-ins, shelf by shelf, as types.
+"""The contracts of plug-ins, kind by kind, as types.
 
 A file on a shelf, or your own module, is a plug-in when it has every member of its `...Module`.
 What callers get (see `CONTRACTS`) has more members, each with a default: those a module may leave
@@ -23,12 +23,12 @@ from tasks.plugins.contracts.segmenters import SegmenterModule, SegmenterPlugin
 from tasks.plugins.contracts.sources import Source, SourceModule
 from tasks.plugins.contracts.text import TextVerdict, TextVerdictModule
 
-#: Shelves whose plug-ins give columns and rules.
+#: Kinds whose plug-ins give columns and rules.
 Measuring = Literal["filters", "text"]
 
 
 class Contract(NamedTuple):
-    """The contract of a shelf: what a plug-in is called, what its module has, and what callers
+    """The contract of a kind: what a plug-in is called, what its module has, and what callers
     get."""
 
     noun: str

@@ -1,4 +1,4 @@
-"""What plug-ins of all shelves have in common, and the defaults for what they may omit."""
+"""What plug-ins of all kinds have in common, and the defaults for what they may omit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Columns = dict[str, tuple[str, str]]
 
 
 class PluginModule(Protocol):
-    """What a module on any shelf must have."""
+    """What a plug-in of any kind must have."""
 
     @property
     def Settings(self) -> type[StageSettings]:
@@ -37,7 +37,7 @@ class LoadedPlugin(Protocol):
 
     @property
     def VERSION(self) -> int:
-        """0 if none of its results are stored (sources, verdicts on text)."""
+        """0 if none of its results are stored (sources, rules on text)."""
         return 0
 
     #: Modules that it imports inside its functions, each with an attribute whose reading loads it:

@@ -1,4 +1,4 @@
-"""Verdicts that need every utterance of the corpus, of filters and of verdicts on text."""
+"""Rules that need every utterance of the corpus, of filters and on text."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Filter(FilterModule, LoadedPlugin, Protocol):
     AFTER_ALL: bool = False
     #: (clip, settings) -> bytes that are kept beside the measures, for `reject`.
     fingerprint: Callable[[Clip, PluginSettings], bytes] | None = None
-    #: A verdict over the whole corpus.
+    #: A rule over the whole corpus.
     reject: Reject | None = None
 
     def verdict(self, settings: PluginSettings) -> tuple[Rule, ...]:

@@ -1,4 +1,4 @@
-"""Verdicts on text judge a transcript by columns, some of which they compute themselves."""
+"""Rules on text judge a transcript by columns, some of which they compute themselves."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def words(text: str) -> list[str]:
     return [*_words(text)]
 
 
-@lru_cache(maxsize=4)  # several verdicts ask for those of one text after the other
+@lru_cache(maxsize=4)  # several rules ask for those of one text after the other
 def _words(text: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(text.casefold()))
 
@@ -97,7 +97,7 @@ class TextVerdict(TextVerdictModule, LoadedPlugin, Protocol):
         Pure, cheap (tens of microseconds), for any text: it runs again at every run."""
         return {}
 
-    #: A verdict over the whole corpus.
+    #: A rule over the whole corpus.
     reject: Reject | None = None
 
     def mutes(self, settings: PluginSettings) -> bool:

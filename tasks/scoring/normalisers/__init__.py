@@ -1,4 +1,4 @@
-"""Shelf of rules that make texts comparable: one file a language, by its ISO 639-1 code.
+"""Rules that make texts comparable: one file a language, by its ISO 639-1 code.
 
     def normalise(text: str) -> str       # takes clean text; idempotent
 

@@ -22,7 +22,7 @@ PIPE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ArkPlace:
     """An offset in an archive."""
 
     file: str
@@ -30,13 +30,13 @@ class Place:
     cut: bool
 
 
-def place(path: str) -> Place | None:
+def ark_place(path: str) -> ArkPlace | None:
     """What a path that is no file may mean."""
     match = _PLACE.fullmatch(path)
-    return match and Place(match["file"], int(match["offset"]), bool(match["range"]))
+    return match and ArkPlace(match["file"], int(match["offset"]), bool(match["range"]))
 
 
-def recording(name: str, place: Place) -> Recording:
+def ark_recording(name: str, place: ArkPlace) -> Recording:
     """The recording at an offset, failed where no audio is there."""
     whole = of_file(name, place.file)
     if whole.error:

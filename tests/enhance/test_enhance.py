@@ -121,11 +121,11 @@ def test_noise_goes_and_speech_stays_in_its_place(name: str, tmp_path: Path) -> 
 
 @needs_corpus
 def test_chunks_of_deepfilter_are_near_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.enhance._deepfilter.CHUNK", 800)
+    monkeypatch.setattr("tasks.enhance.deepfilter.CHUNK", 800)
     clean = spoken(48_000, 14.0)
     clean = clean + 0.2 * noise(4, len(clean))
     made = run(deepfilter.start(deepfilter.Settings()), clean, [])
-    monkeypatch.setattr("tasks.enhance._deepfilter.CHUNK", 10**6)
+    monkeypatch.setattr("tasks.enhance.deepfilter.CHUNK", 10**6)
     once = run(deepfilter.start(deepfilter.Settings()), clean, [])
     assert not np.array_equal(made, once)
     assert 10 * np.log10(np.sum(once**2) / np.sum((once - made) ** 2)) > 30

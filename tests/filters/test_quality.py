@@ -31,7 +31,7 @@ from tasks import plugins
 from tasks.audio import Clip
 from tasks.base.errors import ConfigError, RunError
 from tasks.filters import _derived as derived
-from tasks.filters import _nmf, dnsmos, nmf_snr, snr
+from tasks.filters import dnsmos, nmf_snr, snr
 from tasks.filters._dnsmos import networks, scores
 from tasks.models import model_files, onnx_graph
 from tasks.plugins.rules import judge
@@ -144,8 +144,8 @@ def test_nmf_snr_of_real_clips_is_data_juicers(count: int) -> None:
 def test_spectrograms_do_not_depend_on_the_blocks(count: int, sizes: list[int]) -> None:
     samples = np.random.default_rng(count).standard_normal(count).astype(np.float32)
     cuts = [piece[:, 0] for piece in cut(samples, tuple(sizes)).blocks()]
-    whole = _nmf.magnitudes([samples], count)
-    assert np.array_equal(_nmf.magnitudes(cuts, count), whole)
+    whole = nmf_snr.magnitudes([samples], count)
+    assert np.array_equal(nmf_snr.magnitudes(cuts, count), whole)
     assert whole.shape == (1 + count // 512, 1025)
 
 

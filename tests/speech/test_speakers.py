@@ -21,7 +21,7 @@ from tasks import plugins
 from tasks.audio import Clip
 from tasks.base.errors import ConfigError
 from tasks.base.schema.tables import TURN
-from tasks.diarizers import Turn, _linking, _tracks, _windows, given, segments
+from tasks.diarizers import Turn, _tracks, _windows, given, segments
 from tasks.filters import overlap as overlap_filter
 from tasks.filters import second_voice, speaker_purity, speakers
 from tasks.models import registry
@@ -245,7 +245,7 @@ def voices_of(rng: np.random.Generator, people: int, count: int) -> NDArray[np.f
 @pytest.mark.parametrize("seed", range(5))
 def test_linking_is_average_linkage(seed: int) -> None:
     vectors = voices_of(np.random.default_rng(seed), 4, 60)
-    sums, weights = _linking.clusters(vectors.astype(np.float64), np.ones(60), 0.6)
+    sums, weights = segments.clusters(vectors.astype(np.float64), np.ones(60), 0.6)
     expected = fcluster(linkage(vectors, "average", "cosine"), 0.4, "distance")
     wanted = [vectors[expected == number].sum(axis=0) for number in np.unique(expected)]
     assert_same_clusters(sums, np.array(wanted))
@@ -256,8 +256,8 @@ def test_portions_are_linked_to_those_before(monkeypatch: pytest.MonkeyPatch) ->
     vectors = voices_of(np.random.default_rng(1), 3, 90).astype(np.float64)
     found = []
     for portion in (400, 20):
-        monkeypatch.setattr(_linking, "PORTION", portion)
-        found.append(_linking.clusters(vectors, np.ones(90), 0.4)[0])
+        monkeypatch.setattr(segments, "PORTION", portion)
+        found.append(segments.clusters(vectors, np.ones(90), 0.4)[0])
     assert_same_clusters(*found)
     assert len(found[0]) == 3
 
@@ -276,7 +276,7 @@ def test_local_speakers_are_different_people_if_there_are_enough() -> None:
     def owners(known: NDArray[np.float64], *vectors: list[float]) -> dict[int, int]:
         wide = [np.pad(unit(np.array(v, np.float32)), (0, 189)).tobytes() for v in vectors]
         voices = [_windows.Voice(n, (raw, b""), 1.0, sure=True) for n, raw in enumerate(wide)]
-        return _linking.speaker_of_local(replace(window(0), voices=tuple(voices)), known)
+        return segments.speaker_of_local(replace(window(0), voices=tuple(voices)), known)
 
     assert owners(means, [1, 0.9, 0], [1, 0, 0]) == {0: 1, 1: 0}
     assert owners(means[:1], [1, 0.9, 0], [1, 0, 0]) == {0: 0, 1: 0}

@@ -40,6 +40,7 @@ import tasks.filters.silence
 import tasks.filters.snr
 import tasks.filters.speaker_purity
 import tasks.filters.speakers
+import tasks.filters.speech_rate
 import tasks.filters.speech_ratio
 import tasks.formats.chat_jsonl
 import tasks.formats.emilia
@@ -141,6 +142,7 @@ filters_silence: contracts.FilterModule = tasks.filters.silence
 filters_snr: contracts.FilterModule = tasks.filters.snr
 filters_speaker_purity: contracts.FilterModule = tasks.filters.speaker_purity
 filters_speakers: contracts.FilterModule = tasks.filters.speakers
+filters_speech_rate: contracts.FilterModule = tasks.filters.speech_rate
 filters_speech_ratio: contracts.FilterModule = tasks.filters.speech_ratio
 formats_chat_jsonl: contracts.FormatModule = tasks.formats.chat_jsonl
 formats_emilia: contracts.FormatModule = tasks.formats.emilia

@@ -167,7 +167,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "filters.speech_ratio": {"threshold": Entry(RECIPE, 0.6), "min": NUMBER, "max": NUMBER},
     **{f"filters.{name}": {"min": NUMBER, "max": NUMBER}
        for name in ("bandwidth", "dc_offset", "dead_channel", "loudness",
-                    "peak", "rms")},
+                    "peak", "rms", "speech_rate")},
     "filters.file_size": {"min": Entry(THRESHOLD, 5), "max": Entry(THRESHOLD, 10**6)},
     "filters.silence": {
         "threshold_db": Entry(RECIPE, -50.0), "range_db": Entry(RECIPE, 40.0),

@@ -1,0 +1,33 @@
+"""How far the measures of the voice are off, and what they cost, on made and on real speech.
+
+    [UTTERMILL_CORPUS=…] python -m tests.bench.voice_measures [speech_rate …]
+
+`speech_rate`  espeak-ng's sentences in fifteen languages, four speeds and four voices: the true
+               rate is its phones with a vowel over the time that its phones sound. Of real speech
+               only the text is known: true is then what espeak-ng would say of it, over the time
+               in which the voice detector hears speech, so that readers who swallow or add a
+               syllable count as errors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from tests.bench import _voice_rates
+
+PARTS = {"speech_rate": _voice_rates.report}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("measures", nargs="*", choices=[*PARTS, []], default=[])
+    corpus = os.environ.get("UTTERMILL_CORPUS")
+    for name in parser.parse_args().measures or PARTS:
+        for line in PARTS[name](Path(corpus) if corpus else None):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

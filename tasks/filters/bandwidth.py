@@ -12,36 +12,28 @@ tone) ends where its spectrum breaks off: at the highest band 15 dB or more abov
 
 Null for silence, and below 1 s, which may hold one vowel. Simple resamplers leave images of what
 was just below the old limit: up to 4.8 kHz by FFmpeg or SciPy, 5.6 by torchaudio. Linear
-interpolation is not detected. The formula is this project's own.
+interpolation is not detected; `effective_rate` sees both. The formula is this project's own.
 """
 
 from __future__ import annotations
 
-import math
-from itertools import repeat
-
 import numpy as np
-from scipy import fft
 
 from tasks.audio import Clip
 from tasks.base.arrays import Float64s
-from tasks.filters import _derived as derived
+from tasks.filters._bands import BAND, band_powers
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"bandwidth": ("Hz", "highest frequency with speech")}
 REASONS = {"bandwidth": ("narrow_band", "wide_band")}
 
-FRAME_SECONDS = 0.032
 SHORTEST = 1.0  # s; one in eight half seconds of speech has nothing above 4 kHz
-BAND = 200.0  # Hz; wide enough that noise varies by less than LIFT
 LIFT = 12.0  # dB; steady noise has 6
 RANGE = 75.0  # dB; with 60, clips that reach 16 kHz seem to end at 7
 ROUNDING = 10.0  # dB; it varies between frames, and channel means have finer steps
 BREAK = 15.0  # dB
 APART = 2  # bands
-MAX_FRAMES = 4096  # 65 s; of longer clips as many, evenly spread
-CHUNK = 64  # frames per FFT call
 TINY = 1e-30  # least power, so that zero has a logarithm
 
 
@@ -57,7 +49,7 @@ class Settings(StageSettings):
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     if clip.seconds < SHORTEST:
         return {"bandwidth": None}
-    powers, rounding = _band_powers(clip)
+    powers, rounding = band_powers(clip)
     if not len(powers) or not np.isfinite(powers).all():
         return {"bandwidth": None}
     low, high = np.percentile(10 * np.log10(np.maximum(powers, TINY)), (10, 95), axis=0)
@@ -75,29 +67,3 @@ def _break(levels: Float64s) -> int:
     above = np.maximum.accumulate(levels[::-1])[::-1]  # the highest level from a band upwards
     ends = np.flatnonzero(levels[:-APART] - above[APART:] >= BREAK)
     return int(ends[-1]) if len(ends) else len(levels) - 1
-
-
-def _band_powers(clip: Clip) -> tuple[Float64s, Float64s]:
-    """(power [frames, bands] of frames that are not constant, power of rounding noise [bands]).
-
-    Rounding noise is white; its power is the square of the clip's smallest step, divided by 12.
-    """
-    hop = max(round(clip.rate * FRAME_SECONDS / 2), 1)
-    size = fft.next_fast_len(2 * hop, real=True)
-    window = np.hanning(2 * hop + 1)[:-1].astype(np.float32)
-    bands = max(int(clip.rate / 2 / BAND), 1)
-    # Each band's first bin; a bin on an edge belongs to the band below it.
-    first = np.floor(np.arange(bands) * BAND * size / clip.rate).astype(int) + 1
-    step = hop * max(math.ceil(clip.num_samples / hop / MAX_FRAMES), 1)
-    counts = repeat(max(CHUNK * hop // step, 1))  # of frames, so that a chunk has one length
-    powers, smallest = [np.empty((0, bands))], math.inf
-    with np.errstate(over="ignore", invalid="ignore"):
-        for frames in derived.frames(derived.mono_blocks(clip), 2 * hop, step, counts):
-            frames = frames[frames.max(axis=1) != frames.min(axis=1)]
-            steps = np.abs(np.diff(frames[:, :hop]))
-            smallest = min(smallest, float(steps.min(initial=np.inf, where=steps > 0)))
-            spectra = fft.rfft(frames * window, size)
-            powers.append(np.add.reduceat(np.abs(spectra).astype(np.float64) ** 2, first, 1))
-    noise = smallest**2 / 12 if powers[1:] else 0.0
-    bins = np.diff(np.append(first, size // 2 + 1))
-    return np.concatenate(powers), noise * float(window @ window) * bins

@@ -27,6 +27,7 @@ import tasks.filters.decode_faults
 import tasks.filters.dnsmos
 import tasks.filters.duplicate
 import tasks.filters.duration
+import tasks.filters.effective_rate
 import tasks.filters.file_size
 import tasks.filters.loudness
 import tasks.filters.nmf_snr
@@ -129,6 +130,7 @@ filters_decode_faults: contracts.FilterModule = tasks.filters.decode_faults
 filters_dnsmos: contracts.FilterModule = tasks.filters.dnsmos
 filters_duplicate: contracts.FilterModule = tasks.filters.duplicate
 filters_duration: contracts.FilterModule = tasks.filters.duration
+filters_effective_rate: contracts.FilterModule = tasks.filters.effective_rate
 filters_file_size: contracts.FilterModule = tasks.filters.file_size
 filters_loudness: contracts.FilterModule = tasks.filters.loudness
 filters_nmf_snr: contracts.FilterModule = tasks.filters.nmf_snr

@@ -166,7 +166,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "filters.channels": {side: Entry(THRESHOLD, 2) for side in ("min", "max")},
     "filters.speech_ratio": {"threshold": Entry(RECIPE, 0.6), "min": NUMBER, "max": NUMBER},
     **{f"filters.{name}": {"min": NUMBER, "max": NUMBER}
-       for name in ("bandwidth", "dc_offset", "dead_channel", "loudness",
+       for name in ("bandwidth", "dc_offset", "dead_channel", "effective_rate", "loudness",
                     "peak", "rms", "speech_rate")},
     "filters.file_size": {"min": Entry(THRESHOLD, 5), "max": Entry(THRESHOLD, 10**6)},
     "filters.silence": {

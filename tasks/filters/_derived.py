@@ -8,6 +8,7 @@ they are computed block by block, so that memory does not grow with the length.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar, cast
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from tasks.audio import Clip
 from tasks.audio.channels import Heard
-from tasks.base.arrays import Float32s
+from tasks.base.arrays import RATE, Float32s
 from tasks.speech import silero as _silero
 from tasks.speech.mono_stream import MonoStream
 
@@ -44,6 +45,20 @@ def blocks_16k(clip: Clip) -> Iterator[Float32s]:
         yield mono_16k(clip)
     else:
         yield from _resampled(clip)
+
+
+def parts_16k(clip: Clip, seconds: float) -> Iterator[Float32s]:
+    """The same in consecutive parts of about equal length, `seconds` at most, whatever the blocks;
+    where that does not come out even, the last one is shorter."""
+    size = math.ceil(RATE * clip.seconds / max(math.ceil(clip.seconds / seconds), 1))
+    samples = np.empty(0, np.float32)
+    for block in blocks_16k(clip):
+        samples = np.concatenate([samples, block])
+        while len(samples) >= size > 0:
+            yield samples[:size]
+            samples = samples[size:]
+    if len(samples):
+        yield samples
 
 
 def mono_16k(clip: Clip) -> Float32s:

@@ -16,14 +16,11 @@ the README of this folder.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator
-
 import numpy as np
 from scipy import fft, signal
 
 from tasks.audio import Clip
-from tasks.base.arrays import Bools, Float32s, Float64s, Int64s
+from tasks.base.arrays import RATE, Bools, Float32s, Float64s, Int64s
 from tasks.filters import _derived as derived
 from tasks.models import registry
 from tasks.settings import StageSettings, Threshold
@@ -32,7 +29,6 @@ VERSION = 1
 COLUMNS = {"speech_rate": ("1/s", "syllables a second of speech, pauses left out")}
 REASONS = {"speech_rate": ("slow_speech", "fast_speech")}
 
-RATE = 16_000  # Hz
 PART_SECONDS = 30.0
 FRAME, HOP = 400, 160  # samples: 25 and 10 ms
 SIZE = 512  # of a frame's FFT
@@ -68,7 +64,7 @@ def model_bytes(settings: Settings) -> int:
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     count, start = 0, 0
     speech: Bools | None = None
-    for samples in _parts(derived.blocks_16k(clip), clip.seconds):
+    for samples in derived.parts_16k(clip, PART_SECONDS):
         if not np.isfinite(samples).all():
             return {"speech_rate": None}
         if speech is None:  # only now: the detector must not see NaN
@@ -81,19 +77,6 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     if speech is None or (spoken := int(speech.sum())) < LEAST_SPEECH:
         return {"speech_rate": None}
     return {"speech_rate": count / (spoken * WINDOW / RATE)}
-
-
-def _parts(blocks: Iterable[Float32s], seconds: float) -> Iterator[Float32s]:
-    """Samples [n] of consecutive parts of about equal length, whatever the blocks."""
-    size = math.ceil(RATE * seconds / math.ceil(max(seconds, 1e-9) / PART_SECONDS))
-    samples = np.empty(0, np.float32)
-    for block in blocks:
-        samples = np.concatenate([samples, block])
-        while len(samples) >= size > 0:
-            yield samples[:size]
-            samples = samples[size:]
-    if len(samples):
-        yield samples
 
 
 def _nuclei(samples: Float32s) -> Int64s:

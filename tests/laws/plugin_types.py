@@ -34,6 +34,7 @@ import tasks.filters.nmf_snr
 import tasks.filters.overlap
 import tasks.filters.peak
 import tasks.filters.pitch
+import tasks.filters.reverberation
 import tasks.filters.rms
 import tasks.filters.sample_rate
 import tasks.filters.second_voice
@@ -137,6 +138,7 @@ filters_nmf_snr: contracts.FilterModule = tasks.filters.nmf_snr
 filters_overlap: contracts.FilterModule = tasks.filters.overlap
 filters_peak: contracts.FilterModule = tasks.filters.peak
 filters_pitch: contracts.FilterModule = tasks.filters.pitch
+filters_reverberation: contracts.FilterModule = tasks.filters.reverberation
 filters_rms: contracts.FilterModule = tasks.filters.rms
 filters_sample_rate: contracts.FilterModule = tasks.filters.sample_rate
 filters_second_voice: contracts.FilterModule = tasks.filters.second_voice

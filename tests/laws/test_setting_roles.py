@@ -184,6 +184,9 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "min_median": NUMBER, "max_median": NUMBER, "min_range": NUMBER, "max_range": NUMBER,
         "min_voiced": NUMBER, "max_voiced": NUMBER,
     },
+    "filters.reverberation": {
+        f"{side}_{part}": NUMBER for side in ("min", "max") for part in ("c50", "rt60")
+    },
     "filters.dnsmos": {
         "device": Entry(TRANSIENT, "cuda"),
         "precision": Entry(RECIPE, "int8"),

@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow.compute as pc
-from prefect import flow
 
 from flows import prepare
 from flows.checks import check
@@ -24,6 +24,7 @@ from flows.run.cluster_executor import ClusterExecutor, opened
 from flows.run.task_run_groups import TaskRunObserver
 from flows.server import artifact_text, live_artifacts
 from flows.settings import PrepareSettings, SampleSettings
+from flows.settings_flow import SettingsFlow
 from tasks import pipeline, storage
 from tasks.base.json_types import JsonObject
 from tasks.insight.estimating import forecast, sample, sample_results
@@ -39,7 +40,8 @@ from tasks.storage import lock, versions
 AT_ONCE = 16  # shards whose results one call returns
 
 
-@flow(
+@partial(
+    SettingsFlow,
     name="estimate",
     persist_result=False,
     on_failure=[live_artifacts.summarise],

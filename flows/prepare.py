@@ -7,22 +7,23 @@ so a rerun from the UI, a schedule and a local run all resume alike.
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-from prefect import flow
 
 from flows.flow_parameters import among, takes
 from flows.run import execute, run_folder
 from flows.run.task_run_groups import TaskRunObserver
 from flows.server import history, live_artifacts
 from flows.settings import PrepareSettings
+from flows.settings_flow import SettingsFlow
 from tasks import plugins
 from tasks.base.json_types import JsonObject
 from tasks.settings.job import Job
 
 
-@flow(
+@partial(
+    SettingsFlow,
     name="prepare",
     persist_result=False,
     on_failure=[live_artifacts.summarise],

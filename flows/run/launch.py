@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from flows.checks import check
+from flows.cluster import spawning
 from flows.flow_parameters import values
 from flows.progress import ProgressObserver, waiting
 from flows.run import execute, run_folder
+from flows.server import few_words
 from flows.settings import History, PrepareSettings, SampleSettings
 from tasks.base.errors import ConfigError, RunError
 from tasks.base.json_types import JsonObject
@@ -82,7 +84,8 @@ def _with_workers(settings: PrepareSettings, opened: execute.Body, early: bool) 
 def _recorded(wanted: History, opened: execute.Body | None = None) -> Iterator[LocalServer | None]:
     """Give Prefect its API: the configured server (None), or one of this run; while that starts,
     the workers of `opened` start, too."""
-    with importing():  # here because they import Prefect, which takes a second
+    # Here because they import Prefect, which takes a second.
+    with importing(), spawning.environment(few_words.ENVIRONMENT):
         from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
         from flows.server.server import LocalServer, check_api, configured_url, using

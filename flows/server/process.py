@@ -17,6 +17,7 @@ from prefect import __version__
 from prefect.settings import get_current_settings
 
 from flows.machine import NO_THREAD, RAISE
+from flows.server import few_words
 
 STOP_SECONDS = 15.0
 
@@ -83,6 +84,7 @@ def started(
         **os.environ,
         **ENVIRONMENT,
         **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": on for name in SCHEDULING},
+        **({} if scheduling else few_words.ENVIRONMENT),
         "PREFECT_API_URL": url,
         "PREFECT_SERVER_UI_API_URL": "/api",  # its own origin, by whatever name or port
         "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": url.removesuffix("/api"),

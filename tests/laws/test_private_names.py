@@ -34,6 +34,7 @@ PRIVATE = [
     ("distributed:Status.closing_gracefully", "distributed", "flows/cluster/local.py"),
     ("prefect.events.worker:EventsWorker._handle", "prefect", "flows/server/history.py"),
     ("prefect.logging.handlers:APILogWorker._handle_batch", "prefect", "flows/server/history.py"),
+    ("prefect.flows:parameter_schema", "prefect", "flows/settings_flow.py"),
     ("prefect.server.api.server:create_app", "prefect", "flows/server/_server_child.py"),
     ("prefect.server.utilities.server:PrefectAPIRoute", "prefect", "flows/server/_lazy_routes.py"),
     ("prefect.server.utilities.server:PrefectRouter", "prefect", "flows/server/_lazy_routes.py"),

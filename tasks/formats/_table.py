@@ -13,7 +13,10 @@ from tasks.formats import Rows, _clips, _measures
 SPOKEN = ("text", "language", "speaker")
 ORIGIN = ("dataset", "source_id", "recording", "start", "end", "text_source")
 TOLD = ("id", *SPOKEN, *ORIGIN)
-COLUMNS = (*TOLD, *_clips.COLUMNS, *_measures.NAMES)
+COLUMNS = (*TOLD, *_clips.COLUMNS, *_measures.NAMES, _measures.LABELS)
+#: `datasets` has no maps, nor has the layout of files that `lance` writes. A list's field is read
+#: back under Parquet's name for it.
+LABELS = pa.list_(pa.field("element", pa.struct([("name", pa.string()), ("value", pa.string())])))
 
 GROUP_ROWS = 100
 GROUP_BYTES = 32 << 20  # of audio; a group has one row at least
@@ -24,7 +27,8 @@ def kinds(columns: Collection[str], clips: Mapping[str, pa.DataType]) -> dict[st
     taken = [name for name in _measures.NAMES if name in columns]
     types = {"id": pa.string(), **clips, **dict.fromkeys(SPOKEN, pa.string())}
     types["duration"] = pa.float64()
-    return types | {name: _measures.type_of(name) for name in (*ORIGIN, *taken)}
+    types |= {name: _measures.type_of(name) for name in (*ORIGIN, *taken)}
+    return types | ({_measures.LABELS: LABELS} if _measures.LABELS in columns else {})
 
 
 def facts(row: ClipRow) -> AnyRow:
@@ -34,7 +38,15 @@ def facts(row: ClipRow) -> AnyRow:
         **{name: columns[name] for name in TOLD},
         "duration": _clips.duration(row["num_samples"], row["sample_rate"]),
         **_measures.of(columns),
+        **_labels(row),
     }
+
+
+def _labels(row: ClipRow) -> AnyRow:
+    if _measures.LABELS not in row:
+        return {}
+    labels = [{"name": name, "value": value} for name, value in row["labels"] or ()]
+    return {_measures.LABELS: labels or None}
 
 
 def groups(rows: Rows) -> Iterator[Rows]:

@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.base.schema import AnyRow, ClipRow
+from tasks.base.schema import ClipRow
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _hub, _measures, _table
 from tasks.shard_store import blobs
 from tasks.storage.atomic import HashedFile
@@ -34,8 +34,6 @@ COLUMNS = (
 AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 REPEATED = ["language", "speaker", "dataset", "recording", "text_source"]
 _NAMES = {pa.string(): "string", pa.int64(): "int64", pa.float64(): "float64"}
-#: `datasets` has no maps. A list's field is read back under Parquet's name for it.
-LABELS = pa.list_(pa.field("element", pa.struct([("name", pa.string()), ("value", pa.string())])))
 _TEXT = {"dtype": "string", "_type": "Value"}
 check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
 HOLDS_BOTH = True
@@ -50,10 +48,9 @@ def _schema(row: ClipRow) -> pa.Schema:
     """Columns of a file, from one of its rows: all rows of a version have the same measures."""
     clips = dict.fromkeys(_clips_of(row), AUDIO)
     kinds = _table.kinds(row, clips)
-    kinds |= {_measures.LABELS: LABELS} if _measures.LABELS in row else {}
     features = {
         name: [{"name": _TEXT, "value": _TEXT}]
-        if kind == LABELS
+        if kind == _table.LABELS
         else {"sampling_rate": row["sample_rate"], "_type": "Audio"}
         if name in clips
         else {"dtype": _NAMES[kind], "_type": "Value"}
@@ -66,14 +63,6 @@ def _schema(row: ClipRow) -> pa.Schema:
 def _clips_of(row: ClipRow) -> dict[str, ClipRow]:
     """The row of each column of audio."""
     return dict(zip(("audio", "audio_enhanced"), (row, *blobs.beside(row)), strict=False))
-
-
-def _facts(row: ClipRow) -> AnyRow:
-    """All columns of a row but those of audio."""
-    if _measures.LABELS not in row:
-        return _table.facts(row)
-    labels = [{"name": name, "value": value} for name, value in row["labels"] or ()]
-    return {**_table.facts(row), _measures.LABELS: labels or None}
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
@@ -104,7 +93,7 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
                         }
                         for name, clip in _clips_of(row).items()
                     }
-                    entries.append({**_facts(row), **audio})
+                    entries.append({**_table.facts(row), **audio})
                 table = pa.Table.from_pylist(entries, schema=schema)
                 parquet.write_table(table, row_group_size=len(group))
     out.hashes[shard.path] = (file.sha.hexdigest(), file.size)
@@ -129,7 +118,7 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
                 place = f"{shard.path}: {row['id']}"
                 wanted = f"{row['id']}.{settings.audio}"
                 paths = {column.field("path")[index].as_py() for column in audio.values()}
-                if facts != _facts(row) or paths != {wanted}:
+                if facts != _table.facts(row) or paths != {wanted}:
                     faults.append(f"{place} differs from its row")
                 for name, clip in _clips_of(row).items():
                     data = audio[name].field("bytes")[index].as_buffer()

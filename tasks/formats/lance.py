@@ -122,7 +122,7 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
     schema = _schema(tables.schema(home / UTTERANCES_FILE).names)
     for folder, members in _samples.folders(shards).items():
         fragments = [
-            _fragment(shard, number, len(schema), (home / shard.path).stat().st_size)
+            _fragment(shard, number, _leaves(schema), (home / shard.path).stat().st_size)
             for number, shard in enumerate(members)
         ]
         target = home / Path(folder).parent / MANIFEST
@@ -130,12 +130,25 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
         write_atomic(target, _manifest(schema, fragments))
 
 
-def _fragment(shard: OutputShard, number: int, columns: int, size: int) -> str:
+def _leaves(schema: pa.Schema) -> list[int]:
+    """The numbers of the fields that hold values: the library numbers all fields, each before
+    those within it."""
+    leaves, number, waiting = list[int](), 0, [*reversed([*schema])]
+    while waiting:
+        kind = waiting.pop().type
+        inner = [kind.field(index) for index in range(kind.num_fields)]
+        leaves += [] if inner else [number]
+        waiting += reversed(inner)
+        number += 1
+    return leaves
+
+
+def _fragment(shard: OutputShard, number: int, leaves: Sequence[int], size: int) -> str:
     """A file of the table, as the library's JSON."""
     file = {
         "path": Path(shard.path).name,
-        "fields": [*range(columns)],
-        "column_indices": [*range(columns)],
+        "fields": [*leaves],
+        "column_indices": [*range(len(leaves))],
         "file_major_version": MAJOR,
         "file_minor_version": MINOR,
         "file_size_bytes": size,

@@ -89,6 +89,17 @@ def test_datasets_reads_them(
     } == stated
 
 
+def test_lance_reads_them(version: Path, stated: dict[str, dict[str, str] | None]) -> None:
+    lance = pytest.importorskip("lance", reason="the extra lance is not installed")
+    table = lance.dataset(str(version / "lance/train"))
+    read = {row["id"]: row["labels"] for row in table.take([3, 2, 1, 0]).to_pylist()}
+    assert {
+        name: labels and {one["name"]: one["value"] for one in labels}
+        for name, labels in read.items()
+    } == stated
+    assert len(table.to_table(columns=["audio"])) == len(stated)
+
+
 def test_the_card_says_hours_by_label(version: Path) -> None:
     told = json.loads((version / "dataset.json").read_text())["labels"]
     assert [(row["label"], row["value"], row["utterances"]) for row in told] == [

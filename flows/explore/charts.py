@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from flows.explore import query
 from flows.explore.corpus import Corpus, Items
-from flows.explore.loading import SqlValue
+from flows.explore.loading import LABEL, SqlValue
 from flows.explore.query import Parameters
 from flows.explore.responses import parsed
 from tasks import plugins
@@ -26,6 +26,7 @@ EDGES = (0, 1, 2, 3, 5, 8, 12, 20, 30)  # s
 POINTS = 4000  # of a scatter, drawn by a hash of the id: the same each time
 CHART_GROUPS = ("outcome", "dataset", "language", "split")
 MOST_ROWS = 500  # rows of a table
+FACETS = ("outcome", "reason", "dataset", "speaker", "language", "split", "stage")
 TABLE_GROUPS = ("dataset", "language", "speaker", "split", "outcome", "reason", "recording")
 CHANGES = ("came", "went", "outcome", "text")
 
@@ -177,8 +178,9 @@ def table(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     if what in ("words", "characters"):
         members = items.selection.members(chosen.sql, chosen.values)
         return corpus.words(items).counted(members, what, single.get("rare") == "1")
-    if what not in TABLE_GROUPS:
-        raise ConfigError(f"what is {what!r}; use words, characters, {', '.join(TABLE_GROUPS)}")
+    groups = (*TABLE_GROUPS, *labels_of(items))
+    if what not in groups:
+        raise ConfigError(f"what is {what!r}; use words, characters, {', '.join(groups)}")
     rates = {"wer": ("word_errors", "words"), "cer": ("char_errors", "chars")}
     extra = "".join(
         f", sum({errors}) / nullif(sum({of}) FILTER ({errors} IS NOT NULL), 0) AS {name}"
@@ -229,11 +231,16 @@ def compared(corpus: Corpus, now: Items, then: Items, asked: Parameters) -> Json
     return {"now": now.number, "then": then.number, "counts": counts, "rows": rows}
 
 
+def labels_of(items: Items) -> list[str]:
+    """The columns of the sources' labels."""
+    return [name for name in items.columns if name.startswith(LABEL)]
+
+
 def facets(corpus: Corpus, items: Items, asked: Parameters = ()) -> JsonObject:
     """The values of each column that has few, with how many items have them among those that the
     filters of all other columns choose."""
     by_column: JsonObject = {}
-    for name in ("outcome", "reason", "dataset", "speaker", "language", "split", "stage"):
+    for name in (*FACETS, *labels_of(items)):
         others = [(key, value) for key, value in asked if key != f"in.{name}"]
         chosen = query.choice(items.columns, others)
         by_column[name] = corpus.once(

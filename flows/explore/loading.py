@@ -28,8 +28,11 @@ SEARCHED = (
 )
 HIDDEN = ("item", "searched", "spoken")  # columns that the page does not offer
 TEXT, NUMBER = "VARCHAR", "DOUBLE"
+LABEL = "label."  # before the name of a source's label, which is a column of its own
+MOST_LABELS = 20  # names, the most frequent ones
 SKIPPED = frozenset({"offset", "sha256", "generation", "shard", "blob", "word_times", "heard"})
 LONGEST = 65_536  # characters of a text that are shown
+LABELS = "MAP(VARCHAR, VARCHAR)"  # DuckDB's type of the column `labels`
 LARGEST = "1e300"  # numbers below it have sums and differences; all else is shown as none
 
 #: A value that a query is given.
@@ -147,11 +150,25 @@ def _view(cursor: duckdb.DuckDBPyConnection, view: str, pattern: str) -> Types:
         field = meant.field(name) if meant and name in meant.names else None
         types[free := _free(name, taken)] = target = _type(kind, field)
         columns.append(f"{_as(target, identifier(name))} AS {identifier(free)}")
+        if name == "labels" and kind == LABELS:
+            for label in _labels(cursor, table):
+                types[free := _free(LABEL + label, taken)] = TEXT
+                value = _as(TEXT, f"map_extract(labels, {literal(label)})[1]")
+                columns.append(f"{value} AS {identifier(free)}")
     part = "filename AS part"  # the newest part of a checkpoint has the last name
     cursor.execute(
         f"CREATE OR REPLACE TEMP VIEW {view} AS SELECT {', '.join([*columns, part])} FROM {table}"
     )
     return types
+
+
+def _labels(cursor: duckdb.DuckDBPyConnection, table: str) -> list[str]:
+    """The names of a table's labels, sorted."""
+    rows = cursor.execute(
+        f"SELECT name FROM (SELECT unnest(map_keys(labels)) AS name FROM {table}) "
+        f"GROUP BY name ORDER BY count(*) DESC, name LIMIT {MOST_LABELS}"
+    ).fetchall()
+    return sorted(row[0] for row in rows)
 
 
 def _free(name: str, taken: set[bytes]) -> str:
@@ -237,11 +254,18 @@ def _select(views: Mapping[str, Types], ledger: str) -> str:
             'AND t.start = round(l.start * l.sample_rate) AND t."end" = round(l."end" * '
             "l.sample_rate)"
         )
-    if _has(views, "shard", SPEAKING):
-        add("speaker", TEXT, "r.speaker")
+    if _has(views, "shard", {"recording": TEXT}):
+        stated = [
+            name
+            for name, kind in views["shard"].items()
+            if kind == TEXT and (name == "speaker" or name.startswith(LABEL))
+        ]
+        for name in stated:
+            add(name, TEXT, f"r.{identifier(name)}")
+        chosen = "".join(f", any_value({n}) AS {n}" for n in map(identifier, stated))
         joins.append(
-            "LEFT JOIN (SELECT recording, any_value(speaker) AS speaker FROM shard "
-            "WHERE speaker IS NOT NULL GROUP BY recording) r ON r.recording = l.recording"
+            f"LEFT JOIN (SELECT recording{chosen} FROM shard GROUP BY recording) r "
+            "ON r.recording = l.recording"
         )
     columns = (
         f"coalesce({', '.join(values or [f'NULL::{TEXT}'])}) AS {identifier(name)}"
@@ -253,7 +277,6 @@ def _select(views: Mapping[str, Types], ledger: str) -> str:
 #: What the checkpoints must hold to be joined.
 RESAMPLED = {"audio": TEXT, "recording": TEXT, "start": NUMBER, "end": NUMBER}
 TRANSCRIBED = {"audio": TEXT, "text": TEXT}
-SPEAKING = {"recording": TEXT, "speaker": TEXT}
 
 
 def _has(views: Mapping[str, Types], view: str, columns: Types) -> bool:
@@ -269,10 +292,16 @@ def _number(kind: str) -> bool:
 def _described(cursor: duckdb.DuckDBPyConnection, name: str) -> dict[str, Column]:
     about = meanings()
     return {
-        row[0]: Column("number" if _number(row[1]) else "text", *about.get(row[0], ("", "")))
+        row[0]: Column("number" if _number(row[1]) else "text", *_meaning(row[0], about))
         for row in cursor.execute(f"DESCRIBE {name}").fetchall()
         if row[0] not in HIDDEN
     }
+
+
+def _meaning(name: str, about: Mapping[str, tuple[str, str]]) -> tuple[str, str]:
+    if name.startswith(LABEL):
+        return "", f"the source's label `{name.removeprefix(LABEL)}`; null: none"
+    return about.get(name, ("", ""))
 
 
 def meanings() -> dict[str, tuple[str, str]]:

@@ -6,6 +6,7 @@ folder that UTTERMILL_SCREENSHOTS names.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -61,7 +62,10 @@ def make(tmp: Path) -> Path:
     """Two versions of seven recordings and of a talk of two speakers in four segments."""
     corpus.make(tmp / "in", 8)
     (tmp / "in" / "r07.wav").write_bytes(b"this is no audio")
-    corpus.listed(tmp / "in", 8, tmp / "list.jsonl", r04=EVIL)
+    listed = corpus.listed(tmp / "in", 8, tmp / "list.jsonl", r04=EVIL)
+    lines = [json.loads(line) for line in listed.read_text().splitlines()]
+    moods = [{**line, "mood": ("calm", "glad")[n % 2]} for n, line in enumerate(lines)]
+    listed.write_text("".join(json.dumps(line) + "\n" for line in moods))
     talk = tmp / "talk"
     talk.mkdir()
     sf.write(talk / "talk.wav", corpus.speech(99, 24.0, 16000), 16000, "PCM_16")
@@ -73,7 +77,13 @@ def make(tmp: Path) -> Path:
     (talk / "text").write_text("".join(f"t{n} words of part {n}\n" for n in range(4)))
     (talk / "utt2spk").write_text("".join(f"t{n} speaker{n % 2}\n" for n in range(4)))
     sources = [
-        {"kind": "jsonl", "path": str(tmp / "list.jsonl"), "name": "c", "expect_broken": True},
+        {
+            "kind": "jsonl",
+            "path": str(tmp / "list.jsonl"),
+            "name": "c",
+            "expect_broken": True,
+            "labels": ["mood"],
+        },
         {"kind": "kaldi", "path": str(talk), "name": "talks"},
     ]
     filters = corpus.filters({"use": "loudness"}, min=0.7)
@@ -522,6 +532,18 @@ def test_counts_follow_the_filters(pages: Pages, served: Served) -> None:
     assert page.locator(kept).inner_text() != "0"
     page.get_by_label("dropped").check()
     wait(page, f"document.querySelector('{kept}').textContent === '0'")
+
+
+def test_labels_are_filters_and_a_table(pages: Pages, served: Served) -> None:
+    page = pages.page(served, "view=corpus&what=label.mood")
+    page.get_by_role("button", name="glad").click()
+    wait(page, "location.hash.includes('in.label.mood=glad')")
+    page.locator("#filters summary", has_text="Label mood").wait_for()
+    counts = "#filters [data-name='label.mood'] [data-value={}] .count"
+    assert page.locator(counts.format("calm")).inner_text() != "0", "it may still be chosen"
+    every = page.locator("tbody tr").count()
+    page.get_by_label("calm").check()
+    wait(page, f"document.querySelectorAll('tbody tr').length > {every}")
 
 
 def test_views_have_names(pages: Pages, served: Served) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from flows.explore import sandbox
-from tests.explore.test_explore import client, get, out, whole
+from tests.explore.test_explore import client, client_of, get, out, whole
+from tests.helpers import corpus
+from tests.insight.test_report import job_of, recorded
 
 __all__ = ["client", "out", "whole"]  # fixtures
 
@@ -29,6 +33,36 @@ def test_counts_of_facets_follow_the_filters(client: TestClient) -> None:
     assert counts(short, "reason") == counts(every, "reason"), "others may still be chosen"
     searched = get(client, "/api/facets", q="NUMBER 3")
     assert sum(counts(searched, "reason").values()) == 1
+
+
+def test_labels_of_sources_are_facets(tmp_path: Path) -> None:
+    """Also of clips that are not packaged; a name of any letters is a column."""
+    corpus.make(tmp_path / "in", 4)
+    evil = "a\"'; <b>.x"
+    said: list[dict[str, str]] = [{"emotion": "sad"}, {evil: "1"}, {"emotion": "sad"}, {}]
+    lines = [{"wav": f"in/r0{n}.wav", "key": f"k{n}", "txt": f"words {n}", **each}
+             for n, each in enumerate(said)]  # fmt: skip
+    (tmp_path / "list.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    job = job_of(tmp_path, filter=corpus.filters(min=0.7))
+    source = job.sources[0].model_copy(update={"labels": ("emotion", evil)})
+    recorded(replace(job, sources=(source,)))
+    client = client_of(job.out, tmp_path / "home")
+    every = get(client, "/api/facets")
+    kept = get(client, "/api/facets", **{"in.outcome": "packaged"})
+    rows = get(client, "/api/rows", **{"in.label.emotion": "sad"})
+    assert counts(every, "label.emotion") == {"sad": 2, None: 2}
+    assert counts(every, f"label.{evil}") == {"1": 1, None: 3}
+    assert sum(counts(kept, "label.emotion").values()) < 4, "counts follow the filters"
+    assert [row["label.emotion"] for row in rows["rows"]] == ["sad", "sad"]
+    assert {row["outcome"] for row in rows["rows"]} == {"packaged", "dropped"}
+    assert {c["name"]: c["doc"] for c in get(client, "/api/about")["columns"]}[
+        "label.emotion"
+    ] == "the source's label `emotion`; null: none"
+    chosen = get(client, "/api/facets", **{"in.label.emotion": "sad"})
+    assert sum(counts(chosen, "outcome").values()) == 2
+    assert counts(chosen, "label.emotion") == counts(every, "label.emotion")
+    table = get(client, "/api/table", what="label.emotion")
+    assert {row["name"]: row["items"] for row in table["rows"]} == {"sad": 2, None: 2}
 
 
 def test_audio_by_length_and_reason(client: TestClient) -> None:

@@ -13,15 +13,16 @@ function rate(value) {
   return value === null || value === undefined ? "" : `${(100 * value).toFixed(1)} %`;
 }
 
-export async function draw(node) {
+export async function draw(node, about) {
   const what = state.get("what", "dataset");
   const rare = state.get("rare") === "1";
+  const labels = about.columns.map((column) => column.name).filter((name) => name.startsWith("label."));
   const answer = await api.get("table", state.query({ what, rare: rare ? "1" : null }, { without: ["sort"] }), "main");
   const counted = ["words", "characters"].includes(what);
   node.replaceChildren(
     el("div", { class: "bar" },
       el("h2", {}, "Corpus by"),
-      el("div", { class: "tabs", role: "group", "aria-label": "Group by" }, KINDS.map((kind) =>
+      el("div", { class: "tabs", role: "group", "aria-label": "Group by" }, [...KINDS, ...labels].map((kind) =>
         el("button", { type: "button", "aria-pressed": kind === what ? "true" : "false", onclick: () => state.set({ what: kind }) }, kind))),
       counted ? el("label", {}, el("input", { type: "checkbox", checked: rare, onchange: (event) => state.set({ rare: event.target.checked ? "1" : null }) }), " rare ones first") : null),
     counted

@@ -5,6 +5,12 @@ import { el, number } from "./dom.js";
 import * as state from "./state.js";
 
 const TITLES = { outcome: "Outcome", reason: "Reason", dataset: "Dataset", speaker: "Speaker", language: "Language", split: "Split" };
+const LABEL = "label.";  // before the name of a source's label
+
+const titles = (facets) => [
+  ...Object.entries(TITLES),
+  ...Object.keys(facets).filter((name) => name.startsWith(LABEL)).map((name) => [name, `Label ${name.slice(LABEL.length)}`]),
+];
 
 export function draw(node, about) {
   const open = new Set([...node.querySelectorAll("details[open]")].map((each) => each.dataset.name));
@@ -13,7 +19,7 @@ export function draw(node, about) {
   recount(node);
   node.replaceChildren(
     chips(about),
-    ...Object.entries(TITLES).map(([name, title]) => facet(name, title, about.facets[name] ?? [], open.has(name))),
+    ...titles(about.facets).map(([name, title]) => facet(name, title, about.facets[name] ?? [], open.has(name))),
     ranges(about, open.has("range")),
     el("label", { class: "line" },
       el("input", { type: "checkbox", checked: state.get("spans") === "1", onchange: (e) => state.set({ spans: e.target.checked ? "1" : null }) }),

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -18,7 +19,10 @@ from prefect.client.schemas.objects import State, StateType
 
 from flows.server import alerts
 from tasks.base.errors import ConfigError
-from tests.faults.command import soon
+from tests.e2e import service
+from tests.faults.command import Site, soon
+from tests.helpers import corpus
+from tests.helpers.shared_server import Server
 
 pytestmark = pytest.mark.server
 
@@ -96,6 +100,42 @@ def test_a_run_that_fails_is_told_once() -> None:
             return len(await client.read_automations_by_name(f"uttermill alert {name}"))
 
     assert asyncio.run(left()) == 0
+
+
+@pytest.mark.nightly
+@pytest.mark.cluster
+def test_serve_tells_of_a_run_that_failed_by_itself(
+    tmp_path: Path, prefect_server: Server, shared_cluster: dict[str, Any]
+) -> None:
+    """By the command, from a night's real failure to what the receiver hears; the night before,
+    which ended well, is not told."""
+    site = Site(tmp_path, prefect_server.url, service.EAGER)
+    corpus.make(site.source, 2)
+    name = f"alerting-{uuid4().hex[:8]}"
+    source = {"kind": "folder", "path": str(site.source), "name": "c"}
+    chosen = site.settings("out", sources=[source], cluster=shared_cluster)
+    with (
+        receiver() as (url, heard),
+        site.start("serve", chosen, "--name", name, "--alert", url, "--json") as started,
+        service.asked(prefect_server.url),
+    ):
+        assert soon(started.stdout, 120, every=0.1), started.stderr()
+        deployment = service.deployed(name)
+        well = service.start(deployment, chosen)
+        assert service.end_of(well).is_completed(), service.state(well)
+        (site.source / "broken.wav").write_bytes(b"this is no audio")
+        failing = service.start(deployment, chosen)
+        assert service.end_of(failing).is_failed(), service.state(failing)
+        assert soon(lambda: heard, 60, every=0.2), "nothing was posted"
+        run = service.flow_run(failing)
+        started.process.terminate()
+        assert started.process.wait(60) == 0, started.stderr()
+    [(path, body)] = heard
+    assert path == "/hook/token"
+    assert (body["deployment"], body["run"], body["state"]) == (name, run.name, "Failed")
+    assert body["flow_run"] == str(failing)
+    assert "1 of 3 recordings failed" in body["message"]
+    assert body["text"].startswith(f"uttermill: {name}, run {run.name}: Failed. ")
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
     source_checks.check(job)
     selection.check(job)
     _check_rates(job)
+    _check_turns(job)
     recipe.weights(job.transcribe.recognisers)
     if settings.transcribe.llm_text is not None:
         llm_text.check(settings.transcribe.llm_text)
@@ -87,6 +88,27 @@ def _check_rates(job: Job) -> None:
                 f"package.formats.{plugin.use}: its audio has no sample rate of {rate} Hz; set "
                 f"resample.rate to one of {', '.join(map(str, sorted(rates)))}, or its audio to wav"
             )
+
+
+def _check_turns(job: Job) -> None:
+    """ConfigError if clips are to hold turns that nobody finds; a warning if they get no texts."""
+    segmenter = job.filter.segmenter.use
+    if not plugins.SEGMENTERS.load(segmenter).HOLDS_TURNS:
+        return
+    if job.speakers.use == "none":
+        raise ConfigError(
+            f"filter.segmenter {segmenter} needs to know who speaks when: set speakers.use to "
+            "segments, which finds it, to channels for calls with a channel for each speaker, or "
+            "to given for the source's turns"
+        )
+    recogniser = job.transcribe.backend
+    timed = plugins.ASR.resolve(recogniser)[1].model_dump().get("word_timestamps")
+    if recogniser.use != "none" and not timed:
+        log.warning(
+            "turns get no texts: the recogniser %s gives no times of words; set "
+            "transcribe.backend.word_timestamps=true where it can",
+            recogniser.use,
+        )
 
 
 def _check_languages(job: Job) -> None:

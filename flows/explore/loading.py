@@ -30,7 +30,9 @@ HIDDEN = ("item", "searched", "spoken")  # columns that the page does not offer
 TEXT, NUMBER = "VARCHAR", "DOUBLE"
 LABEL = "label."  # before the name of a source's label, which is a column of its own
 MOST_LABELS = 20  # names, the most frequent ones
-SKIPPED = frozenset({"offset", "sha256", "generation", "shard", "blob", "word_times", "heard"})
+SKIPPED = frozenset(
+    {"offset", "sha256", "generation", "shard", "blob", "word_times", "heard", "turns"}
+)
 LONGEST = 65_536  # characters of a text that are shown
 LABELS = "MAP(VARCHAR, VARCHAR)"  # DuckDB's type of the column `labels`
 LARGEST = "1e300"  # numbers below it have sums and differences; all else is shown as none

@@ -1,6 +1,6 @@
 """A clip's measures: columns that a trainer filters or weighs by; and, where some clips are
 enhanced, which audio is packaged, and so which of the two clips' measures are those of it. And its
-labels."""
+labels and turns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasks.base import shelves
 from tasks.base.schema import UTTERANCES, AnyRow, LabelPairs
 from tasks.shard_store import enhanced
 
-AUDIO_IS, LABELS = "audio_is", "labels"
+AUDIO_IS, LABELS, TURNS = "audio_is", "labels", "turns"
 _TRANSCRIPT = (
     *("language_probability", "avg_logprob", "no_speech_probability", "compression_ratio"),
     *("words", "word_errors", "chars", "char_errors"),
@@ -46,6 +46,11 @@ def labels(row: AnyRow) -> dict[str, object]:
     """The source's labels, as an entry of formats that have free fields; nothing without any."""
     stated = row.get(LABELS)
     return {LABELS: dict(cast(LabelPairs, stated))} if stated else {}
+
+
+def turns(row: AnyRow) -> dict[str, object]:
+    """The turns of a clip that holds several, as such an entry."""
+    return {TURNS: row[TURNS]} if TURNS in row else {}
 
 
 def type_of(name: str) -> pa.DataType:

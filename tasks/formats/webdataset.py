@@ -46,7 +46,10 @@ FACTS = (
     *("id", "source_id", "dataset", "split", "recording", "start", "end"),
     *("num_samples", "sample_rate", "text", "text_source", "language", "speaker"),
 )
-COLUMNS = (*FACTS, _measures.AUDIO_IS, _measures.LABELS, "sha256", "sha256_enhanced")
+COLUMNS = (
+    *(*FACTS, _measures.AUDIO_IS, _measures.LABELS, _measures.TURNS),
+    *("sha256", "sha256_enhanced"),
+)
 check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
 HOLDS_BOTH = True
 
@@ -71,6 +74,7 @@ def facts(row: ClipRow, *more: str) -> bytes:
     columns: AnyRow = row
     values = {**{name: columns[name] for name in FACTS}, "seconds": seconds}
     values |= _measures.audio_is(columns) | _measures.labels(columns)
+    values |= _measures.turns(columns)
     values |= {name: columns[name] for name in more}
     return json.dumps(values, ensure_ascii=False, allow_nan=False).encode()
 

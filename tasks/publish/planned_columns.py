@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tasks import plugins
-from tasks.base.schema import LABELS
+from tasks.base.schema import CLIP_TURN, LABELS
 from tasks.settings.job import Job
 from tasks.shard_store import hidden
 
@@ -26,11 +26,27 @@ LABELS_COLUMN = pa.field(
     "labels", LABELS, metadata={"doc": "what the source's `labels` keeps; null: none", "unit": ""}
 )
 
+#: Who speaks when, in versions whose segmenter makes clips of several turns.
+TURNS_COLUMN = pa.field(
+    "turns",
+    pa.list_(CLIP_TURN),
+    metadata={
+        "doc": "who speaks when; `number`: of the person in its recording, as in speakers.parquet; "
+        "text and words as they were heard",
+        "unit": "s",
+    },
+)
+
 
 def sources_of(job: Job) -> dict[str, pa.DataType]:
     """The columns of a row that say where its PCM is stored, and their types; not published."""
     beside = BESIDE_COLUMNS if job.package.audio == "both" else {}
     return SOURCE_COLUMNS | beside | (MUTED_COLUMNS if hidden.mutes(job) else {})
+
+
+def turns_kept(job: Job) -> bool:
+    """Whether clips hold turns."""
+    return plugins.SEGMENTERS.load(job.filter.segmenter.use).HOLDS_TURNS
 
 
 def labels_kept(job: Job) -> list[str]:

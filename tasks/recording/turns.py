@@ -79,6 +79,12 @@ def _parts(turn: Turn) -> Iterator[tuple[float, float, int]]:
         yield turn.start + number * size, turn.start + (number + 1) * size, probability
 
 
+def name_of(turns: Sequence[Turn], speaker: int, recording: str) -> str:
+    """What the source calls a voice, else its number in the recording of this path."""
+    name = next((turn.name for turn in turns if turn.speaker == speaker), None)
+    return name or f"{recording}#{speaker + 1}"
+
+
 def doubtful(turns: Sequence[Turn], most: float) -> list[Range]:
     """Where a second voice speaks with a probability above `most`, in order."""
     return merged(

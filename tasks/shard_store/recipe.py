@@ -168,7 +168,7 @@ def of_cut(
     shelf = of_plugin("segmenters", segmenter)
     what: list[object] = [content, spans, *([timed] if timed else [])]
     if turns is not None and speakers is not None:
-        what.append([turns, cutting_at_turns(speakers)])
+        what.append([turns, {} if module.HOLDS_TURNS else cutting_at_turns(speakers)])
     if text and module.hears(settings) is not None:
         what.append(["text", text, language])
     elif text and module.without_text(settings) != settings:

@@ -15,7 +15,7 @@ from tasks import plugins
 from tasks.base.errors import shortened
 from tasks.base.schema import AnyRow, CutRow, RecordingRow, TranscriptRow
 from tasks.plugins.rules import Rule, judge
-from tasks.recording import Segment, faults
+from tasks.recording import Segment, faults, turns
 from tasks.recording.part_texts import PartTexts
 from tasks.shard_store import (
     cuts,
@@ -152,9 +152,7 @@ class ShardView(StoredShard):
         number = span.get("voice")
         if number is None:
             return None
-        turns = self.turned(recording)[1] or ()
-        name = next((turn.name for turn in turns if turn.speaker == number), None)
-        return name or f"{recording['path']}#{number + 1}"
+        return turns.name_of(self.turned(recording)[1] or (), number, recording["path"])
 
     def _filter_outcome(
         self, utterance: CutUtterance, cut: Cut, rules: tuple[Rule, ...]

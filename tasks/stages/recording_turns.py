@@ -82,7 +82,10 @@ def segmenter(
     turn_voices: Voices | None,
 ) -> Segmenter:
     """The segmenter of a recording; it cuts at turns if they are known and clips may hold only one
-    voice."""
+    voice, or if its clips hold turns."""
+    if module.HOLDS_TURNS:
+        assert module.at_turns is not None
+        return module.at_turns(settings, rate, given, turn_voices or Voices(()))
     if turn_voices is None or turn_voices.mixed or module.at_turns is None:
         return module.start(settings, rate, given)
     return module.at_turns(settings, rate, given, turn_voices)

@@ -8,6 +8,7 @@ import tasks.asr.none
 import tasks.asr.onnx_asr
 import tasks.asr.openai_api
 import tasks.asr.sherpa_onnx
+import tasks.diarizers.channels
 import tasks.diarizers.given
 import tasks.diarizers.none
 import tasks.diarizers.segments
@@ -24,6 +25,7 @@ import tasks.filters.cross_talk
 import tasks.filters.dc_offset
 import tasks.filters.dead_channel
 import tasks.filters.decode_faults
+import tasks.filters.dialogue
 import tasks.filters.dnsmos
 import tasks.filters.duplicate
 import tasks.filters.duration
@@ -74,6 +76,7 @@ import tasks.resamplers.soxr_vhq
 import tasks.segmenters.aligned
 import tasks.segmenters.applio
 import tasks.segmenters.auto
+import tasks.segmenters.dialogue
 import tasks.segmenters.given
 import tasks.segmenters.vad
 import tasks.segmenters.whole
@@ -112,6 +115,7 @@ asr_none: contracts.RecogniserModule = tasks.asr.none
 asr_onnx_asr: contracts.RecogniserModule = tasks.asr.onnx_asr
 asr_openai_api: contracts.RecogniserModule = tasks.asr.openai_api
 asr_sherpa_onnx: contracts.RecogniserModule = tasks.asr.sherpa_onnx
+diarizers_channels: contracts.DiarizerModule = tasks.diarizers.channels
 diarizers_given: contracts.DiarizerModule = tasks.diarizers.given
 diarizers_none: contracts.DiarizerModule = tasks.diarizers.none
 diarizers_segments: contracts.DiarizerModule = tasks.diarizers.segments
@@ -128,6 +132,7 @@ filters_cross_talk: contracts.FilterModule = tasks.filters.cross_talk
 filters_dc_offset: contracts.FilterModule = tasks.filters.dc_offset
 filters_dead_channel: contracts.FilterModule = tasks.filters.dead_channel
 filters_decode_faults: contracts.FilterModule = tasks.filters.decode_faults
+filters_dialogue: contracts.FilterModule = tasks.filters.dialogue
 filters_dnsmos: contracts.FilterModule = tasks.filters.dnsmos
 filters_duplicate: contracts.FilterModule = tasks.filters.duplicate
 filters_duration: contracts.FilterModule = tasks.filters.duration
@@ -178,6 +183,7 @@ resamplers_soxr_vhq: contracts.ResamplerModule = tasks.resamplers.soxr_vhq
 segmenters_aligned: contracts.SegmenterModule = tasks.segmenters.aligned
 segmenters_applio: contracts.SegmenterModule = tasks.segmenters.applio
 segmenters_auto: contracts.SegmenterModule = tasks.segmenters.auto
+segmenters_dialogue: contracts.SegmenterModule = tasks.segmenters.dialogue
 segmenters_given: contracts.SegmenterModule = tasks.segmenters.given
 segmenters_vad: contracts.SegmenterModule = tasks.segmenters.vad
 segmenters_whole: contracts.SegmenterModule = tasks.segmenters.whole

@@ -119,6 +119,7 @@ def test_a_format_depends_on_columns_that_there_are(use: str) -> None:
         "sha256_enhanced",
         "audio_is",
         "labels",
+        "turns",
         *map(enhanced.after, plugins.columns("filters", "dnsmos")),
     }
     if unknown and not hasattr(plugins.module("formats", use), "derived"):

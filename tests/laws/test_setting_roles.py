@@ -124,6 +124,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
     },
     "diarizers.none": {},
     "diarizers.given": _AT_TURNS,
+    "diarizers.channels": _AT_TURNS,
     "diarizers.segments": {
         "edge_seconds": Entry(THRESHOLD, 0.0), "max_second_voice": NUMBER,
         "across_recordings": Entry(THRESHOLD, False), "threshold": Entry(THRESHOLD, 0.6),
@@ -148,6 +149,11 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "segmenters.vad": {**_VAD, "merge": Entry(RECIPE, "emilia")},
     "segmenters.auto": {**_VAD, "whole_up_to": Entry(RECIPE, 20.0),
                         "whole_without_text_up_to": Entry(RECIPE, 10.0)},
+    "segmenters.dialogue": {
+        "target_seconds": Entry(RECIPE, 50.0), "min_seconds": Entry(RECIPE, 20.0),
+        "max_seconds": Entry(RECIPE, 100.0), "max_gap_seconds": Entry(RECIPE, 2.0),
+        "min_pause_seconds": Entry(RECIPE, 0.2),
+    },
     "segmenters.applio": {
         "mode": Entry(RECIPE, "simple"), "threshold_db": Entry(RECIPE, -40.0),
         "min_length_ms": Entry(RECIPE, 2000), "min_interval_ms": Entry(RECIPE, 300),
@@ -158,6 +164,11 @@ SHELVES: dict[str, dict[str, Entry]] = {
     },
     "filters.channels_identical": {"min": NUMBER, "max": Entry(THRESHOLD, 0.5)},
     "filters.decode_faults": {"min": Entry(THRESHOLD, 0.0), "max": Entry(THRESHOLD, 3.0)},
+    "filters.dialogue": {
+        "min_turns": Entry(THRESHOLD, 4.0), "min_speakers": Entry(THRESHOLD, 3.0),
+        "max_speakers": Entry(THRESHOLD, 2.0), "max_overlap": Entry(THRESHOLD, 0.1),
+        "max_silence": Entry(THRESHOLD, 0.2), "max_main": NUMBER,
+    },
     "filters.duration": {
         "min": Entry(THRESHOLD, 0.5), "max": Entry(THRESHOLD, 20.0),
         "min_difference": NUMBER, "max_difference": NUMBER,

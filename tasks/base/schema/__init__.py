@@ -4,6 +4,7 @@ from tasks.base.schema.rows import (
     AnyRow,
     AudioRow,
     ClipRow,
+    ClipTurnRow,
     CutRow,
     EnhancedRow,
     FaultRow,
@@ -22,6 +23,7 @@ from tasks.base.schema.rows import (
 )
 from tasks.base.schema.tables import (
     AUDIO,
+    CLIP_TURN,
     CUTS,
     DATASET_FILE,
     ENHANCED,

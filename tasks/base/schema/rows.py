@@ -143,6 +143,18 @@ class WordRow(TypedDict):
     probability: float | None
 
 
+class ClipTurnRow(TypedDict):
+    """A turn of a clip; `text` and `words` are null where the times of words are not known."""
+
+    speaker: str
+    number: int
+    start: float
+    end: float
+    backchannel: bool
+    text: str | None
+    words: list[WordRow] | None
+
+
 class ScoresRow(TypedDict):
     """SCORES: what a recogniser says about its own transcript."""
 
@@ -250,6 +262,7 @@ class ClipRow(UtteranceRow):
     audio_is: NotRequired[str]
     llm_text: NotRequired[str | None]
     labels: NotRequired[LabelPairs | None]
+    turns: NotRequired[list[ClipTurnRow] | None]
 
 
 class SplitRow(TypedDict):

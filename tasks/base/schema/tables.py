@@ -38,6 +38,19 @@ SEGMENT = pa.struct(
 #: When a word was heard, in seconds of the utterance.
 WORD = pa.struct([("word", S), ("start", F64), ("end", F64), ("probability", F64)])
 
+#: A turn of a clip that holds several: seconds of the clip, and words as in WORD.
+CLIP_TURN = pa.struct(
+    [
+        ("speaker", S),
+        ("number", I64),
+        ("start", F64),
+        ("end", F64),
+        ("backchannel", pa.bool_()),
+        ("text", S),
+        ("words", pa.list_(WORD)),
+    ]
+)
+
 #: Damage of a recording: `start` to `end`, samples at native rate; `shifts`: what follows has a
 #: wrong time.
 FAULT = pa.struct([("start", I64), ("end", I64), ("what", S), ("shifts", pa.bool_())])

@@ -90,6 +90,9 @@ class SegmenterPlugin(SegmenterModule, LoadedPlugin, Protocol):
     #: (settings, rate, given, voices) -> a segmenter that cuts where the speaker changes; `voices`
     #: are a diarizer's turns. None: it has no use for them.
     at_turns: Callable[[PluginSettings, int, Sequence[Segment], Voices], Segmenter] | None = None
+    #: Its utterances hold several voices: `at_turns` gets the turns of every recording, none where
+    #: nobody is known to speak, and the turns of a clip are published.
+    HOLDS_TURNS: bool = False
     #: It cuts by what it hears, as `tasks.audio.channels.Heard` makes it of several channels.
     LISTENS: bool = False
 

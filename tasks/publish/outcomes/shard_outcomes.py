@@ -16,12 +16,23 @@ from tasks.corpus import outcome_table, voices
 from tasks.publish.planned_columns import (
     LABELS_COLUMN,
     LAYOUT_COLUMNS,
+    TURNS_COLUMN,
     labels_kept,
     sources_of,
+    turns_kept,
 )
 from tasks.recording.tracks import channel_of
 from tasks.settings.job import Job
-from tasks.shard_store import blobs, enhanced, hidden, llm_answers, muting, recipe, text_values
+from tasks.shard_store import (
+    blobs,
+    clip_turns,
+    enhanced,
+    hidden,
+    llm_answers,
+    muting,
+    recipe,
+    text_values,
+)
 from tasks.shard_store.shard_view import ShardView
 from tasks.shard_store.utterance import FinalUtterance, Outcome
 
@@ -53,9 +64,7 @@ def of_shard(view: ShardView, strict: bool) -> ShardOutcomes:
         utterances.append(utterance)
     computed = (*text_values.DERIVED, *text_values.text_columns(job.transcribe.verdicts))
     rows = [
-        _row(job, shard, u, computed, strict)
-        if u.outcome.outcome == "packaged"
-        else _pending_row(u)
+        _row(view, u, computed, strict) if u.outcome.outcome == "packaged" else _pending_row(u)
         for u in utterances
         if u.outcome.outcome in ("packaged", ledger.PENDING)
     ]
@@ -81,7 +90,8 @@ HEARD = (
 )
 
 
-def _row(job: Job, shard: str, u: FinalUtterance, computed: Sequence[str], strict: bool) -> AnyRow:
+def _row(view: ShardView, u: FinalUtterance, computed: Sequence[str], strict: bool) -> AnyRow:
+    job, shard = view.job, view.shard
     assert u.heard.packed is not None
     assert u.heard.transcript is not None
     unmasked, source = text_values.final_text(job, u.heard)
@@ -112,6 +122,7 @@ def _row(job: Job, shard: str, u: FinalUtterance, computed: Sequence[str], stric
         "normalised": clip.normalised,
         "hypothesis": clip.hypothesis,
         "word_times": clip.words,
+        **({"turns": clip_turns.of(view, u.cut, clip.words)} if turns_kept(job) else {}),
         "sha256": u.heard.packed["sha256"],
         "work_shard": shard,
         "blob": u.heard.packed["blob"],
@@ -178,4 +189,6 @@ def row_schema(job: Job) -> pa.Schema:
         fields.append(pa.field("sha256_enhanced", pa.string(), metadata={"doc": doc, "unit": ""}))
     if labels_kept(job):
         fields.append(LABELS_COLUMN)
+    if turns_kept(job):
+        fields.append(TURNS_COLUMN)
     return pa.schema([*fields, *sources_of(job).items()])

@@ -1,0 +1,192 @@
+"""Windows of a conversation, of 30 to 120 s, with the turns of all who speak in them.
+
+The turns are those of `speakers`; a window begins and ends where nobody speaks: between turns, and
+where the voice detector hears nothing either. `_window_cuts.py` chooses among the pauses. A silence
+of more than `max_gap_seconds` is in no window. What is too short for one is `unsegmented`
+(`short_dialogue`), and so is a recording of which no turns are known (`no_turns`).
+
+One pass; memory for about `max_seconds`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from tasks.audio.channels import Heard
+from tasks.base.arrays import RATE, Float32s
+from tasks.recording import Segment
+from tasks.recording.turns import Range, Voices, merged
+from tasks.segmenters import Segmenter, Span
+from tasks.segmenters._window_cuts import Lengths, Pause, WindowCuts
+from tasks.settings import StageSettings
+from tasks.speech.silero import SHA256, WINDOW, Probabilities
+
+VERSION = 1
+LISTENS = True
+HOLDS_TURNS = True
+QUIET = 0.35  # below this probability nobody speaks
+KEPT_S = 0.3  # of a pause beside a window, if it is as long; else half of it
+
+
+class Settings(StageSettings):
+    """How long windows are, and at which pauses they end."""
+
+    target_seconds: float = Field(60.0, ge=1, le=3600, description="About how long a window is, s.")
+    min_seconds: float = Field(30.0, ge=1, le=3600, description="Shortest window, s.")
+    max_seconds: float = Field(120.0, ge=1, le=3600, description="Longest window, s.")
+    max_gap_seconds: float = Field(
+        3.0, ge=0.2, le=60, description="Longest silence inside a window, s."
+    )
+    min_pause_seconds: float = Field(
+        0.15, ge=0.1, le=5, description="Shortest pause of all voices at which a window ends, s."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not self.min_seconds <= self.target_seconds <= self.max_seconds:
+            raise ValueError("target_seconds must lie between min_seconds and max_seconds")
+        return self
+
+
+def identity(settings: Settings) -> str:
+    """The voice detector's hash, for the recipe."""
+    return SHA256[:16]
+
+
+class Gap(NamedTuple):
+    """Samples `start` to `end`, between two turns (None: the recording ends), in a conversation
+    until `until`; `between`: between two conversations."""
+
+    start: int
+    end: int | None
+    until: int
+    between: bool
+
+
+def gaps(turns: Sequence[Range], longest: int) -> list[Gap]:
+    """Before, between and behind turns; one of more than `longest` ends a conversation."""
+    busy = merged(turns)
+    until = busy[-1][1]
+    ordered = [Gap(until, None, until, True)]
+    for (_, start), (end, _) in reversed([*pairwise(((0, 0), *busy))]):
+        between = end - start > longest or start == 0
+        until = start if between else until
+        ordered.append(Gap(start, end, until, between))
+    return ordered[::-1]
+
+
+class Dialogue:
+    """Positions are native samples; the voice detector's windows have 32 ms."""
+
+    def __init__(self, settings: Settings, rate: int, voices: Voices) -> None:
+        self._rate = rate
+        self._kept, self._least = round(KEPT_S * rate), round(settings.min_pause_seconds * rate)
+        self._ear, self._model = Heard(np.float32), Probabilities(rate)
+        wanted = settings.min_seconds, settings.target_seconds, settings.max_seconds
+        shortest, target, longest = (round(seconds * rate) for seconds in wanted)
+        self._cuts = WindowCuts(Lengths(shortest, target, longest, rate))
+        ranges = [(turn.start, turn.end) for turn in voices.turns]
+        self._gaps = deque(gaps(ranges, round(settings.max_gap_seconds * rate)))
+        self._quiet: list[Range] = []  # runs of quiet windows in the first gap
+        self._talking = False  # in a conversation
+        self._windows = 0  # of which the probability is known
+        self._count = 0
+
+    def push(self, block: Float32s) -> list[Span]:
+        self._count += len(block)
+        self._hear(self._model.push(self._ear.push(block)[:, None]))
+        return self._take()
+
+    def finish(self) -> list[Span]:
+        self._hear(self._model.push(self._ear.finish()[:, None]))
+        self._hear(self._model.finish())
+        while self._gaps:
+            self._end_gap(self._count)
+        self._cuts.begins(self._count)
+        return self._take()
+
+    @property
+    def needed_from(self) -> int:
+        start = self._cuts.open_start
+        return self._count if start is None else min(start, self._count)
+
+    def _take(self) -> list[Span]:
+        spans, self._cuts.final = self._cuts.final, []
+        return spans
+
+    def _hear(self, probabilities: Float32s) -> None:
+        for probability in probabilities.tolist():
+            start, end = self._native(self._windows), self._native(self._windows + 1)
+            self._windows += 1
+            while (gap := self._gaps[0]).end is not None and gap.end < end:
+                self._end_gap(gap.end)
+            if probability < QUIET and start >= gap.start:
+                if self._quiet and self._quiet[-1][1] == start:
+                    start = self._quiet.pop()[0]
+                self._quiet.append((start, end))
+                if (
+                    self._talking
+                    and gap.between
+                    and end - start >= max(2 * self._kept, self._least)
+                ):
+                    self._stop_talking(start, end)
+        if self._talking and self._gaps:
+            gap = self._gaps[0]
+            self._cuts.reached(min(self._native(self._windows), gap.start), gap.until)
+
+    def _native(self, window: int) -> int:
+        return window * WINDOW * self._rate // RATE
+
+    def _end_gap(self, most: int) -> None:
+        """All windows of the first gap are known; it ends at `most` at the latest."""
+        gap = self._gaps.popleft()
+        last = most if gap.end is None else min(gap.end, most)
+        runs = [(low, min(high, last)) for low, high in self._quiet]
+        runs = [(low, high) for low, high in runs if high - low >= self._least]
+        self._quiet = []
+        if gap.between:
+            if self._talking:
+                self._stop_talking(*(runs[0] if runs else (min(gap.start, last),) * 2))
+            if gap.end is not None:
+                low, high = runs[-1] if runs else (last, last)
+                self._cuts.begins(max(high - self._kept, (low + high) // 2))
+                self._talking = True
+        elif runs:
+            low, high = max(runs, key=lambda run: run[1] - run[0])
+            middle = (low + high) // 2
+            end, begin = min(low + self._kept, middle), max(high - self._kept, middle)
+            self._cuts.pause(Pause(end, begin, high - low), gap.until)
+
+    def _stop_talking(self, low: int, high: int) -> None:
+        """The conversation ends where it is first quiet."""
+        self._cuts.ends(min(low + self._kept, (low + high) // 2), self._kept)
+        self._talking = False
+
+
+class NoTurns:
+    """Nobody is known to speak: the recording is `unsegmented`."""
+
+    def __init__(self) -> None:
+        self.needed_from = 0
+
+    def push(self, block: Float32s) -> list[Span]:
+        self.needed_from += len(block)
+        return []
+
+    def finish(self) -> list[Span]:
+        count = self.needed_from
+        return [Span(0, count, "unsegmented", reason="no_turns")] if count else []
+
+
+def at_turns(settings: Settings, rate: int, given: Sequence[Segment], voices: Voices) -> Segmenter:
+    return Dialogue(settings, rate, voices) if voices.turns else NoTurns()
+
+
+def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Segmenter:
+    return at_turns(settings, rate, given, Voices(()))

@@ -1,0 +1,67 @@
+"""The turns of a clip that holds several, with the words that were heard in each.
+
+A word is in the stretch of speech that it overlaps most, else in the nearest; where two people
+speak at once, it goes on with the person of the word before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasks import scoring
+from tasks.base.schema import ClipTurnRow, WordRow
+from tasks.recording import conversation, turns
+from tasks.recording.conversation import SpokenTurn
+from tasks.recording.turns import Turn
+from tasks.shard_store.shard_view import ShardView
+from tasks.shard_store.utterance import CutUtterance
+
+
+def of(view: ShardView, cut: CutUtterance, words: Sequence[WordRow] | None) -> list[ClipTurnRow]:
+    """In order of starts. `words`: of the clip, as they are published; None: times are unknown."""
+    speech = view.turned(cut.recording)[1] or ()
+    stretches = turns.within(speech, cut.start, cut.end)
+    spoken = conversation.spoken_turns(stretches, cut.rate)
+    of_turn: list[list[WordRow]] = [[] for _ in spoken]
+    speaker: int | None = None
+    for word in (words or ()) if spoken else ():
+        start, end = word["start"] * cut.rate, word["end"] * cut.rate
+        stretch = min(stretches, key=lambda one: _distance(one, start, end, speaker))
+        speaker = stretch.speaker
+        of_turn[_holding(spoken, stretch)].append(word)
+    return [
+        {
+            "speaker": turns.name_of(speech, turn.speaker, cut.recording["path"]),
+            "number": turn.speaker + 1,
+            "start": turn.start / cut.rate,
+            "end": turn.end / cut.rate,
+            "backchannel": turn.backchannel,
+            "text": None if words is None else _text(heard),
+            "words": None if words is None else heard,
+        }
+        for turn, heard in zip(spoken, of_turn, strict=True)
+    ]
+
+
+def _distance(stretch: Turn, start: float, end: float, speaker: int | None) -> tuple[float, bool]:
+    """How far a word is from a stretch: below 0, by as much as they overlap."""
+    apart = max(stretch.start, start) - min(stretch.end, end)
+    return apart, stretch.speaker != speaker
+
+
+def _text(words: Sequence[WordRow]) -> str:
+    """The words as a text; a mask in place of hidden ones has no space before it."""
+    pieces = [word["word"] for word in words]
+    spaced = any(piece.startswith(" ") for piece in pieces)
+    return scoring.clean((" " if spaced else "").join(pieces))
+
+
+def _holding(spoken: Sequence[SpokenTurn], stretch: Turn) -> int:
+    """The turn of which a stretch is part."""
+    return next(
+        number
+        for number, turn in enumerate(spoken)
+        if turn.speaker == stretch.speaker
+        and turn.start <= stretch.start
+        and stretch.end <= turn.end
+    )

@@ -1,0 +1,186 @@
+"""Made dialogues with exact truth: people take turns, with gaps, overlaps and backchannels.
+
+The people are espeak's voices, or those of the corpus's LibriSpeech, which a diarizer tells apart.
+
+A dialogue has two to four people. A turn is one to three sentences; the next one begins after a
+gap, or before the last one ends (`overlap`: share of turns that do). While somebody speaks long
+enough, somebody else may say a word of assent (`backchannels`: share of such turns). Now and then
+there is a long silence. Each person has a channel of its own, whose sum is the recording; the noise
+is white, at -70 dBFS.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from flows.demo.corpus import ENGLISH, STORY, Line, speak
+from flows.demo.voice import RATE as VOICE_RATE
+from tasks.base.arrays import RATE
+from tests.bench import _conversations
+
+Floats = NDArray[np.float32]
+#: Voice, pitch and speed of each person.
+VOICES = (
+    ("en-us", 45, 150),
+    ("en-us+f2", 60, 145),
+    ("en+m3", 25, 140),
+    ("en-us+f5", 75, 155),
+)
+ASSENT = ("Yeah.", "Right.", "Okay.", "I see.", "Sure.")
+SENTENCES = tuple(dict.fromkeys((*ENGLISH, *STORY)))
+NOISE = 10 ** (-70 / 20)
+LONGEST_S = 9.0  # of a clip that is a turn, or part of one
+LEAST_AUDIBLE = 3e-3  # of the largest sample; less, at the ends of what espeak gives, is silence
+
+
+@dataclass(frozen=True, slots=True)
+class SaidTurn:
+    """What somebody says: seconds of the recording; `backchannel`: inside another's turn."""
+
+    speaker: int
+    start: float
+    end: float
+    text: str
+    backchannel: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a dialogue is to be like; `gaps`: shortest and longest, s."""
+
+    speakers: int = 2
+    seconds: float = 240.0
+    overlap: float = 0.15
+    backchannels: float = 0.3
+    gaps: tuple[float, float] = (0.2, 0.9)
+    silence: float = 0.04  # share of turns before which nobody speaks for 4 to 8 s
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Dialogue:
+    """`channels`: float32 [people, n] at 16 kHz, each person's own; `turns` in order of starts."""
+
+    asked: Asked
+    channels: Floats
+    turns: tuple[SaidTurn, ...]
+
+    @property
+    def mix(self) -> Floats:
+        return np.asarray(self.channels.sum(axis=0), np.float32)
+
+    def anybody(self) -> NDArray[np.bool_]:
+        """Whether somebody speaks: Boolean a millisecond."""
+        return np.asarray(self.spoken(1000).any(axis=1))
+
+    def spoken(self, rate: int = 100) -> NDArray[np.bool_]:
+        """Who speaks: Boolean [frames, people], `rate` frames a second."""
+        frames = np.zeros((self.channels.shape[1] * rate // RATE, len(self.channels)), bool)
+        for turn in self.turns:
+            frames[round(turn.start * rate) : round(turn.end * rate), turn.speaker] = True
+        return frames
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """What somebody says: (float32 at 16 kHz from the first sound to the last, text)."""
+
+    sentences: tuple[tuple[Floats, str], ...]
+    assents: tuple[tuple[Floats, str], ...]
+
+
+@lru_cache(maxsize=1)
+def synthetic() -> tuple[Person, ...]:
+    """espeak's voices."""
+    texts = (*SENTENCES, *ASSENT)
+    lines = [Line(text, voice, speed, pitch) for voice, pitch, speed in VOICES for text in texts]
+    said = [_trimmed(soxr.resample(clip, VOICE_RATE, RATE, "HQ")) for clip in speak(lines)]
+    people = []
+    for number in range(len(VOICES)):
+        start = number * len(texts)
+        pairs = list(zip(said[start : start + len(texts)], texts, strict=True))
+        people.append(Person(tuple(pairs[: len(SENTENCES)]), tuple(pairs[len(SENTENCES) :])))
+    return tuple(people)
+
+
+@lru_cache(maxsize=1)
+def real(corpus: Path) -> tuple[Person, ...]:
+    """People of LibriSpeech; their assents are short pieces of their speech, without a text."""
+    clips: dict[str, list[tuple[Floats, str]]] = {}
+    for line in (corpus / "manifest.jsonl").read_text().splitlines():
+        told = json.loads(line)
+        if told["path"].startswith("en/librispeech/") and told["seconds"] < LONGEST_S:
+            clip = _trimmed(_conversations.decoded(corpus / told["path"]))
+            clips.setdefault(told["speaker"], []).append((clip, told["text"]))
+    return tuple(Person(tuple(own), tuple(_assents(own))) for _, own in sorted(clips.items()))
+
+
+def _assents(clips: Sequence[tuple[Floats, str]]) -> Iterator[tuple[Floats, str]]:
+    """The first 0.6 s of each clip."""
+    for clip, _ in clips:
+        yield _trimmed(clip[: 6 * RATE // 10]), ""
+
+
+def _trimmed(clip: Floats) -> Floats:
+    loud = np.flatnonzero(np.abs(clip) > LEAST_AUDIBLE * np.abs(clip).max())
+    voiced = clip[loud[0] : loud[-1] + 1]
+    return np.asarray(voiced * (0.05 / np.sqrt(np.square(voiced).mean())), np.float32)
+
+
+def made(asked: Asked, people: Sequence[Person]) -> Dialogue:
+    """The dialogue of these wishes and this seed."""
+    rng = np.random.default_rng(asked.seed)
+    chosen = [people[int(n)] for n in rng.permutation(len(people))[: asked.speakers]]
+    size = round(asked.seconds * RATE)
+    channels = np.zeros((asked.speakers, size), np.float32)
+    turns: list[SaidTurn] = []
+
+    def say(who: int, at: float, what: tuple[Floats, str], assent: bool = False) -> float | None:
+        """Put a clip at a time; returns its end, None where the recording has no room for it."""
+        clip, text = what
+        begin = round(at * RATE)
+        end = begin + len(clip)
+        if end > size:
+            return None
+        channels[who, begin:end] += clip
+        turns.append(SaidTurn(who, begin / RATE, end / RATE, text, assent))
+        return end / RATE
+
+    at, who = float(rng.uniform(0.3, 1.0)), int(rng.integers(asked.speakers))
+    while True:
+        begin = end = at
+        for _ in range(int(rng.integers(1, 4))):
+            sentences = chosen[who].sentences
+            said = say(who, at, sentences[int(rng.integers(len(sentences)))])
+            if said is None:
+                return _done(asked, channels, turns, rng)
+            end = said
+            at = end + float(rng.uniform(0.1, 0.35))
+        others = [other for other in range(asked.speakers) if other != who]
+        if end - begin > 4 and rng.random() < asked.backchannels:
+            place = float(rng.uniform(begin + 1.5, end - 1.5))
+            other = int(rng.choice(others))
+            assents = chosen[other].assents
+            say(other, place, assents[int(rng.integers(len(assents)))], True)
+        who = int(rng.choice(others))
+        if rng.random() < asked.overlap:
+            at = max(end - float(rng.uniform(0.3, 1.2)), begin + 1.0)
+        elif rng.random() < asked.silence:
+            at = end + float(rng.uniform(4, 8))
+        else:
+            at = end + float(rng.uniform(*asked.gaps))
+
+
+def _done(
+    asked: Asked, channels: Floats, turns: list[SaidTurn], rng: np.random.Generator
+) -> Dialogue:
+    room = rng.normal(0, NOISE, channels.shape).astype(np.float32)
+    return Dialogue(asked, channels + room, tuple(sorted(turns, key=lambda t: (t.start, t.end))))

@@ -1,0 +1,325 @@
+"""Windows of a conversation: where they are cut, and whole runs over made dialogues."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import soundfile as sf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flows import checks
+from flows.settings import PrepareSettings
+from tasks import pipeline
+from tasks.base.arrays import RATE
+from tasks.base.errors import ConfigError
+from tasks.diarizers import channels
+from tasks.insight.estimating import what_if
+from tasks.recording.turns import Turn, Voices
+from tasks.segmenters import Segmenter, Span, dialogue
+from tasks.segmenters._window_cuts import Lengths, Pause, WindowCuts
+from tasks.settings import Plugin
+from tasks.settings.job import Job
+from tasks.shard_store import recipe
+from tests.bench import _dialogues
+from tests.bench._dialogues import Asked, Dialogue
+from tests.helpers import corpus
+
+ORACLE = "tests.plugins.oracle_asr"
+LENGTHS = Lengths(shortest=30, target=60, longest=120, rate=1)
+needs_voices = pytest.mark.skipif(
+    find_spec("espeakng_loader") is None, reason="espeakng-loader is not installed"
+)
+
+
+def cut(pauses: Sequence[tuple[int, int]], end: int) -> list[Span]:
+    """Of one conversation from 0 to `end` with these pauses: (middle, length)."""
+    cuts = WindowCuts(LENGTHS)
+    cuts.begins(0)
+    for middle, length in pauses:
+        cuts.reached(middle - length, end)
+        cuts.pause(Pause(middle, middle, length), end)
+    cuts.ends(end, 5)
+    cuts.begins(end)
+    return cuts.final
+
+
+def told(spans: Sequence[Span]) -> list[tuple[int, int, str]]:
+    return [(span.start, span.end, span.reason or span.kind) for span in spans]
+
+
+@pytest.mark.parametrize(
+    ("pauses", "end", "windows"),
+    [
+        ([], 70, [(0, 70, "utterance")]),
+        ([(10, 1)], 20, [(0, 20, "short_dialogue")]),
+        ([(50, 1), (60, 1), (70, 1)], 121, [(0, 60, "utterance"), (60, 121, "utterance")]),
+        # One that leaves a scrap is worse than a long window.
+        ([(60, 1)], 80, [(0, 80, "utterance")]),
+        # No window without a pause.
+        ([(200, 1)], 240, [(0, 200, "no_pause"), (200, 240, "utterance")]),
+        ([(10, 1), (200, 1)], 240, [
+            (0, 10, "short_dialogue"), (10, 200, "no_pause"), (200, 240, "utterance"),
+        ]),
+        ([], 130, [(0, 130, "no_pause")]),
+    ],
+)  # fmt: skip
+def test_windows_end_at_the_best_pause(
+    pauses: list[tuple[int, int]], end: int, windows: list[tuple[int, int, str]]
+) -> None:
+    assert told(cut(pauses, end)) == windows
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(2, 90), min_size=1, max_size=40), st.data())
+def test_windows_cover_all_and_keep_their_lengths(steps: list[int], data: st.DataObject) -> None:
+    places = np.cumsum(steps).tolist()
+    pauses = [(place, data.draw(st.integers(1, 2))) for place in places[:-1]]
+    spans = cut(pauses, places[-1])
+    assert [span.start for span in spans] == [0, *(span.end for span in spans[:-1])]
+    assert spans[-1].end == places[-1]
+    kept = [span for span in spans if span.kind == "utterance"]
+    assert all(30 <= span.end - span.start <= 120 for span in kept)
+    assert {edge for span in kept for edge in (span.start, span.end)} <= {0, *places}
+    alone = WindowCuts(LENGTHS)  # told of all pauses late
+    alone.begins(0)
+    for middle, length in pauses:
+        alone.pause(Pause(middle, middle, length), places[-1])
+    alone.ends(places[-1], 5)
+    assert told(alone.final) == told(spans)
+
+
+def test_a_silence_ends_a_conversation_and_is_in_no_window() -> None:
+    talk = dialogue.gaps([(0, 40), (41, 80), (95, 130)], longest=3)
+    assert [(gap.start, gap.end, gap.until, gap.between) for gap in talk] == [
+        (0, 0, 0, True), (40, 41, 80, False), (80, 95, 80, True), (130, None, 130, True),
+    ]  # fmt: skip
+
+
+def spans_of(segmenter: Segmenter, samples: np.ndarray, block: int) -> list[Span]:
+    spans: list[Span] = []
+    for start in range(0, len(samples), block):
+        spans += segmenter.push(samples[start : start + block, None])
+        assert segmenter.needed_from <= min(start + block, len(samples))
+    return spans + segmenter.finish()
+
+
+def true_turns(made: Dialogue) -> tuple[Turn, ...]:
+    return tuple(Turn(round(t.start * RATE), round(t.end * RATE), t.speaker) for t in made.turns)
+
+
+@pytest.fixture(scope="module")
+def talk() -> Dialogue:
+    return _dialogues.made(Asked(3, 200, seed=2), _dialogues.synthetic())
+
+
+@needs_voices
+def test_nobody_is_cut(talk: Dialogue) -> None:
+    voices = Voices(true_turns(talk))
+    spans = spans_of(dialogue.at_turns(dialogue.Settings(), RATE, (), voices), talk.mix, 16_000)
+    odd = spans_of(dialogue.at_turns(dialogue.Settings(), RATE, (), voices), talk.mix, 7_777)
+    assert spans == odd, "blocks do not move cuts"
+    assert [span.start for span in spans] == [0, *(span.end for span in spans[:-1])]
+    assert spans[-1].end == len(talk.mix)
+    speaking = talk.anybody()
+    windows = [span for span in spans if span.kind == "utterance"]
+    assert len(windows) >= 3
+    for edge in (edge for span in windows for edge in (span.start, span.end)):
+        assert not speaking[min(edge * 1000 // RATE, len(speaking) - 1)]
+
+
+@needs_voices
+def test_a_turn_that_the_diarizer_misses_is_not_cut_either(talk: Dialogue) -> None:
+    """The pauses of all known turns may hold speech; the voice detector hears it."""
+    known = tuple(turn for n, turn in enumerate(true_turns(talk)) if n % 4)
+    wide = dialogue.Settings(max_gap_seconds=30)
+    spans = spans_of(dialogue.at_turns(wide, RATE, (), Voices(known)), talk.mix, 16_000)
+    speaking = talk.anybody()
+    edges = [edge for span in spans if span.kind == "utterance" for edge in (span.start, span.end)]
+    assert edges
+    assert not any(speaking[min(edge * 1000 // RATE, len(speaking) - 1)] for edge in edges)
+
+
+def test_without_turns_a_recording_is_unsegmented() -> None:
+    samples = np.zeros(RATE, np.float32)
+    segmenter = dialogue.at_turns(dialogue.Settings(), RATE, (), Voices(()))
+    assert told(spans_of(segmenter, samples, 500)) == [(0, RATE, "no_turns")]
+
+
+def test_how_clips_of_one_voice_are_cut_is_not_in_the_recipe() -> None:
+    talks, single = Plugin(use="dialogue"), Plugin(use="vad")
+    asked = [Plugin(use="given"), Plugin(use="given", min_turn_seconds=2.0)]
+    recipes = {recipe.of_cut(talks, "c", None, "turns", speakers) for speakers in asked}
+    assert len(recipes) == 1
+    control = {recipe.of_cut(single, "c", None, "turns", speakers) for speakers in asked}
+    assert len(control) == 2
+
+
+def test_a_run_without_turns_is_refused(tmp_path: Path) -> None:
+    corpus.add(tmp_path / "in", 1)
+    asked: dict[str, Any] = {
+        "sources": [{"kind": "folder", "path": str(tmp_path / "in"), "name": "c"}],
+        "out": str(tmp_path / "out"),
+        "filter": {"segmenter": {"use": "dialogue"}},
+    }
+    with pytest.raises(ConfigError, match=r"set speakers\.use to segments"):
+        checks.check_wishes(PrepareSettings(**asked))
+    checks.check_wishes(PrepareSettings(**asked, speakers={"use": "given"}))
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+def turns_of(samples: np.ndarray, block: int = 16_000) -> tuple[Turn, ...]:
+    diarizer = channels.start(channels.Settings(), RATE, ())
+    for start in range(0, len(samples), block):
+        diarizer.push(samples[start : start + block])
+    return diarizer.finish()
+
+
+@needs_voices
+def test_each_channel_of_a_call_is_a_speaker(talk: Dialogue) -> None:
+    call = _dialogues.made(Asked(2, 60, seed=5), _dialogues.synthetic())
+    leak = 10 ** (-25 / 20)
+    sides = np.stack([call.channels[0] + leak * call.channels[1],
+                      call.channels[1] + leak * call.channels[0]], 1)  # fmt: skip
+    found = turns_of(sides)
+    assert found == turns_of(sides, 12_345)
+    frames = np.zeros((6000, 2), bool)
+    for turn in found:
+        frames[turn.start // 160 : turn.end // 160, turn.speaker] = True
+    truth = call.spoken()
+    first = int(truth[:, 1].argmax() < truth[:, 0].argmax())  # speaks first: number 0
+    wrong = frames != truth[:, [first, 1 - first]]
+    assert wrong.sum() / truth.sum() < 0.08
+
+
+def test_a_recording_of_one_channel_tells_nobody_apart() -> None:
+    assert turns_of(corpus.speech(0, 3, RATE).astype(np.float32)) == ()
+
+
+# --- whole runs -----------------------------------------------------------------------------------
+
+
+def write(made: Dialogue, path: Path) -> None:
+    """The recording, its RTTM, and its words for the oracle, evenly spread over each turn."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sf.write(path, made.mix, RATE)
+    lines = [
+        f"SPEAKER {path.stem} 1 {t.start:.4f} {t.end - t.start:.4f} <NA> <NA> p{t.speaker} <NA> x"
+        for t in made.turns
+    ]
+    path.with_suffix(".rttm").write_text("\n".join(lines) + "\n")
+    words = []
+    for turn in made.turns:
+        said = turn.text.split()
+        step = (turn.end - turn.start) / len(said)
+        words += [
+            (word, turn.start + n * step, turn.start + (n + 1) * step)
+            for n, word in enumerate(said)
+        ]
+    path.with_suffix(".json").write_text(json.dumps(sorted(words, key=lambda word: word[1])))
+
+
+def job_of(folder: Path, path: Path, **limits: object) -> Job:
+    return corpus.job(
+        folder,
+        sources=[{"kind": "folder", "path": str(path.parent), "name": "c", "language": "en"}],
+        speakers=Plugin(use="given"),
+        filter={
+            "segmenter": {"use": "dialogue"},
+            "filters": [{"use": "dialogue", **limits}, {"use": "silence"}],
+        },
+        transcribe={"backend": {"use": ORACLE, "path": str(path)}, "verdicts": ()},
+        package={"formats": ["webdataset"]},
+    )
+
+
+def truth_in(made: Dialogue, row: dict[str, Any]) -> list[tuple[int, float, float, str]]:
+    """The true turns of a window, pauses of up to a second joined: voice, start, end, text."""
+    joined: list[tuple[int, float, float, str]] = []
+    for turn in (t for t in made.turns if row["start"] <= t.start and t.end <= row["end"]):
+        start, end = turn.start - row["start"], turn.end - row["start"]
+        place = next((n for n, one in enumerate(joined)
+                      if one[0] == turn.speaker and start - one[2] <= 1.0), None)  # fmt: skip
+        if place is None:
+            joined.append((turn.speaker, start, end, turn.text))
+        else:
+            who, first, _, text = joined[place]
+            joined[place] = who, first, end, f"{text} {turn.text}"
+    return joined
+
+
+@needs_voices
+def test_windows_with_their_turns_are_published(tmp_path: Path, talk: Dialogue) -> None:
+    path = tmp_path / "in" / "talk.wav"
+    write(talk, path)
+    published, _ = pipeline.run_here(job_of(tmp_path, path))
+    version = published.path
+    rows = pq.read_table(version / "utterances.parquet").sort_by("start").to_pylist()
+    assert len(rows) >= 3
+    ledger = pq.read_table(version / "ledger.parquet").to_pylist()
+    assert sum(row["samples"] for row in ledger) == len(talk.mix)
+    numbers: dict[int, str] = {}
+    right, words = 0, 0
+    for row in rows:
+        expected = truth_in(talk, row)
+        turns = row["turns"]
+        assert len(turns) == len(expected)
+        assert row["dialogue_turns"] + row["dialogue_backchannels"] == len(turns)
+        for turn, (who, start, end, text) in zip(turns, expected, strict=True):
+            assert abs(turn["start"] - start) < 1e-3
+            assert abs(turn["end"] - end) < 1e-3
+            assert numbers.setdefault(who, turn["speaker"]) == turn["speaker"]
+            assert turn["speaker"] == f"p{who}"
+            right += sum(word in text.split() for word in turn["text"].split())
+            words += len(text.split())
+        heard = [word for turn in turns for word in turn["words"]]
+        assert sorted(heard, key=lambda w: w["start"]) == row["word_times"], "each word is in one"
+    assert right / words > 0.95, "words in overlaps may be another's"
+    tar = next(version.glob("webdataset/train/*.tar"))
+    facts = []
+    with tarfile.open(tar) as members:
+        for member in members:
+            if member.name.endswith(".json"):
+                file = members.extractfile(member)
+                assert file is not None
+                facts.append(json.load(file))
+    told_there = {fact["id"]: fact["turns"] for fact in facts}
+    assert told_there == {row["id"]: row["turns"] for row in rows}
+
+    _, counts = pipeline.run_here(job_of(tmp_path, path, max_overlap=0.02))
+    assert all(stage["items_computed"] == 0 for name, stage in counts.items() if name != "package")
+    strict = [row for row in rows if row["dialogue_overlap"] <= 0.02]
+    now, _ = what_if.kept(job_of(tmp_path, path, max_overlap=0.02), job_of(tmp_path, path))
+    assert now["items"] == len(strict) < len(rows)
+
+
+@needs_voices
+def test_another_recording_moves_no_window(tmp_path: Path, talk: Dialogue) -> None:
+    path = tmp_path / "in" / "talk.wav"
+    write(talk, path)
+    first, _ = pipeline.run_here(job_of(tmp_path, path))
+    other = _dialogues.made(Asked(2, 70, seed=9), _dialogues.synthetic())
+    write(other, tmp_path / "in" / "other.wav")
+    (tmp_path / "in" / "bad.wav").write_bytes(b"RIFF no audio")
+    job = job_of(tmp_path, path)
+    job = replace(job, sources=(job.sources[0].model_copy(update={"expect_broken": True}),))
+    both, counts = pipeline.run_here(job)
+    rows = [pq.read_table(run.path / "utterances.parquet").to_pylist() for run in (first, both)]
+    kept = [
+        {row["id"]: row["turns"] for row in some if row["recording"] == "c/talk.wav"}
+        for some in rows
+    ]
+    assert kept[0] == kept[1]
+    assert len(rows[1]) > len(rows[0])
+    assert counts["filter"]["items_computed"] == 1

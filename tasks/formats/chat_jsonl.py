@@ -14,7 +14,8 @@ of `qwen_audio` (Qwen2-Audio and later):
 
 A clip gives a line for each task; with `turns`, clips of one recording that follow one another are
 the turns of one line. Prompts and answers may name columns of `utterances.parquet`, as {language};
-a clip that has no value there gives no line for the task.
+a clip that has no value there gives no line for the task. The answer of the task `dialogue`, and
+{turns}, are the turns of a clip, a line each: `S1: words`, by who speaks first.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from pydantic import model_validator
 from tasks.base.control_characters import json_line
 from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject
-from tasks.base.schema import UTTERANCES_FILE, AnyRow, ClipRow
+from tasks.base.schema import UTTERANCES_FILE, AnyRow, ClipRow, ClipTurnRow
 from tasks.formats import OutputShard, _clips, _lists, _wavs
 from tasks.settings import Threshold
 from tasks.storage import long_columns, tables, write_atomic
@@ -47,13 +48,14 @@ BATCH = 4096  # rows
 PROMPTS = {
     "asr": "Transcribe the audio into text.",
     "caption": "Describe the audio.",
+    "dialogue": "Transcribe the conversation. Begin each turn with its speaker.",
     "speaker_count": "How many people speak in the audio? Answer with a number.",
 }
 _COLUMN = re.compile(r"[a-z][a-z0-9_]*")
 #: What both trainers take for the place of audio, an image or a film, wherever it stands.
 _PLACE = re.compile(r"<(?=(?:audio|image|video)>)")
 
-Task = Literal["asr", "caption", "speaker_count"]
+Task = Literal["asr", "caption", "dialogue", "speaker_count"]
 
 
 class Settings(_clips.AudioSettings):
@@ -64,7 +66,9 @@ class Settings(_clips.AudioSettings):
         "Schema of the lines: ms-swift's, LLaMA-Factory's, or the messages of Qwen2-Audio.",
     )
     tasks: tuple[Task, ...] = Threshold(
-        ("asr",), "Tasks that each clip is a turn of: asr, caption, speaker_count.", min_length=1
+        ("asr",),
+        "Tasks that each clip is a turn of: asr, caption, dialogue, speaker_count.",
+        min_length=1,
     )
     prompts: dict[Task, str] = Threshold(
         {}, "Another prompt for a task; it may name columns, as {language}."
@@ -118,11 +122,25 @@ class Question(NamedTuple):
 def _shown(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
+    if isinstance(value, list):
+        return _dialogue(value)
     return "" if value is None else str(value)
 
 
+def _dialogue(turns: Sequence[ClipTurnRow]) -> str:
+    """The turns of a clip that have words, a line each; who speaks first is S1."""
+    numbers: dict[int, int] = {}
+    lines = [
+        f"S{numbers.setdefault(turn['number'], len(numbers) + 1)}: {turn['text']}"
+        for turn in turns
+        if turn["text"]
+    ]
+    return "\n".join(lines)
+
+
 def _questions(settings: Settings) -> list[Question]:
-    answers = {"asr": "{text}", "caption": settings.caption, "speaker_count": "{speakers}"}
+    answers = {"asr": "{text}", "caption": settings.caption}
+    answers |= {"dialogue": "{turns}", "speaker_count": "{speakers}"}
     prompts = PROMPTS | settings.prompts
     return [Question(prompts[task], answers[task]) for task in settings.tasks]
 

@@ -11,8 +11,9 @@ lhotse_shar/<split>/cuts.000000.jsonl         not gzipped, and beside it and the
 cuts (1.x an index, too), so nothing else lies there. A cut's id must be its members' name: of an id
 that is too long for one it is `_tar.key`; the supervision has the id itself. `custom` tells where
 the clip comes from (`dataset`, `source_id`, `source_recording`, and `source_start`, `source_end` in
-s), its measures, and the source's `labels`. JSON is ASCII: Lhotse opens it in the encoding of the
-locale.
+s), its measures, and the source's `labels`. A clip of several turns has a supervision for each:
+text, speaker, words as the alignment `word`, and in `custom` whether it is a backchannel. JSON is
+ASCII: Lhotse opens it in the encoding of the locale.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tasks.base.json_types import JsonObject
-from tasks.base.schema import ClipRow
+from tasks.base.schema import ClipRow, ClipTurnRow
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _index, _measures, _tar, _tars
 from tasks.settings import Threshold
 
@@ -33,7 +34,7 @@ VERSION = 2
 COLUMNS = (
     *("id", "text", "language", "speaker", *_clips.COLUMNS),
     *("dataset", "source_id", "recording", "start", "end", "text_source", *_measures.NAMES),
-    _measures.LABELS,
+    *(_measures.LABELS, _measures.TURNS),
 )
 check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
 
@@ -70,7 +71,9 @@ def _cut(row: ClipRow) -> JsonObject:
     recording = _recording(row)
     span = {"start": 0, "duration": recording["duration"], "channel": 0}
     spoken = {name: row[name] for name in ("text", "language", "speaker") if row[name] is not None}
-    supervision = {"id": row["id"], "recording_id": recording["id"], **span, **spoken}
+    supervisions = [{"id": row["id"], "recording_id": recording["id"], **span, **spoken}]
+    if (turns := row.get("turns")) is not None:
+        supervisions = [_turn(row, number, turn) for number, turn in enumerate(turns)]
     custom = {
         "dataset": row["dataset"],
         "source_id": row["source_id"],
@@ -84,10 +87,37 @@ def _cut(row: ClipRow) -> JsonObject:
     return {
         "id": recording["id"],
         **span,
-        "supervisions": [supervision],
+        "supervisions": supervisions,
         "recording": recording,
         "custom": custom,
         "type": "MonoCut",
+    }
+
+
+def _turn(row: ClipRow, number: int, turn: ClipTurnRow) -> JsonObject:
+    """The supervision of a turn; times in s of the cut, to the sample."""
+    rate, most = row["sample_rate"], row["num_samples"]
+
+    def time(seconds: float) -> float:
+        return _clips.duration(min(round(seconds * rate), most), rate)
+
+    def lasting(start: float, end: float) -> float:
+        return _clips.duration(min(round(end * rate), most) - min(round(start * rate), most), rate)
+
+    words = [
+        [word["word"].strip(), time(word["start"]), lasting(word["start"], word["end"])]
+        for word in turn["words"] or ()
+    ]
+    stated = {"text": turn["text"], "language": row["language"], "speaker": turn["speaker"]}
+    return {
+        "id": f"{row['id']}-{number:03d}",
+        "recording_id": _tar.key(row["id"]),
+        "start": time(turn["start"]),
+        "duration": lasting(turn["start"], turn["end"]),
+        "channel": 0,
+        **{name: value for name, value in stated.items() if value is not None},
+        "custom": {"backchannel": turn["backchannel"], "number": turn["number"]},
+        **({"alignment": {"word": words}} if words else {}),
     }
 
 

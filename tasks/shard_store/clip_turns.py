@@ -21,14 +21,6 @@ def of(view: ShardView, cut: CutUtterance, words: Sequence[WordRow] | None) -> l
     """In order of starts. `words`: of the clip, as they are published; None: times are unknown."""
     speech = view.turned(cut.recording)[1] or ()
     stretches = turns.within(speech, cut.start, cut.end)
-    spoken = conversation.spoken_turns(stretches, cut.rate)
-    of_turn: list[list[WordRow]] = [[] for _ in spoken]
-    speaker: int | None = None
-    for word in (words or ()) if spoken else ():
-        start, end = word["start"] * cut.rate, word["end"] * cut.rate
-        stretch = min(stretches, key=lambda one: _distance(one, start, end, speaker))
-        speaker = stretch.speaker
-        of_turn[_holding(spoken, stretch)].append(word)
     return [
         {
             "speaker": turns.name_of(speech, turn.speaker, cut.recording["path"]),
@@ -39,8 +31,24 @@ def of(view: ShardView, cut: CutUtterance, words: Sequence[WordRow] | None) -> l
             "text": None if words is None else _text(heard),
             "words": None if words is None else heard,
         }
-        for turn, heard in zip(spoken, of_turn, strict=True)
+        for turn, heard in with_words(stretches, cut.rate, words)
     ]
+
+
+def with_words(
+    stretches: Sequence[Turn], rate: int, words: Sequence[WordRow] | None
+) -> list[tuple[SpokenTurn, list[WordRow]]]:
+    """The turns of stretches in samples at `rate`, with their words, whose times are in s."""
+    spoken = conversation.spoken_turns(stretches, rate)
+    of_turn: list[list[WordRow]] = [[] for _ in spoken]
+    speaker: int | None = None
+    for word in (words or ()) if spoken else ():
+        start, end = word["start"] * rate, word["end"] * rate
+        distances = [_distance(one, start, end, speaker) for one in stretches]
+        stretch = stretches[distances.index(min(distances))]
+        speaker = stretch.speaker
+        of_turn[_holding(spoken, stretch)].append(word)
+    return list(zip(spoken, of_turn, strict=True))
 
 
 def _distance(stretch: Turn, start: float, end: float, speaker: int | None) -> tuple[float, bool]:

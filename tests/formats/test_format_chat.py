@@ -120,6 +120,22 @@ def test_the_number_of_speakers_is_asked_where_it_is_measured(
     assert turn[2] == "2"
 
 
+def test_a_dialogue_is_asked_turn_by_turn(tmp_path: Path) -> None:
+    turns = [
+        published.turn("call#2", 0.0, 0.05, "good morning"),
+        published.turn("call#1", 0.02, 0.03, "", backchannel=True),
+        published.turn("call#1", 0.06, 0.1, "hello"),
+        published.turn("call#2", 0.1, 0.12, "well"),
+    ]
+    untold = [published.turn("call#1", 0.0, 0.1, None)]
+    made = [published.row(0, turns=turns), published.row(1, turns=untold)]
+    published.publish(tmp_path, "chat_jsonl", [made], tasks=["dialogue"])
+    [[(path, asked, told)]] = read(tmp_path, "train", "ms_swift")
+    assert path.stem == made[0]["id"], "a clip whose turns have no words is not asked about"
+    assert asked == chat_jsonl.PROMPTS["dialogue"]
+    assert told == "S1: good morning\nS2: hello\nS1: well"
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 def test_clips_of_one_recording_are_turns(tmp_path: Path, profile: str) -> None:
     """In order of time, up to the number asked for, and not across a pause or another recording."""

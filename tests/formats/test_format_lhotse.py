@@ -117,3 +117,29 @@ def test_cuts_hold_no_clock_and_no_byte_beyond_ascii(home: Path) -> None:
         "cuts.000000.jsonl.gz", "cuts.000001.jsonl.gz",
         "recording.000000.tar", "recording.000001.tar",
     ]  # fmt: skip
+
+
+def test_each_turn_of_a_window_is_a_supervision(tmp_path: Path) -> None:
+    from lhotse import CutSet
+
+    turns = [
+        published.turn("a#1", 0.0, 0.05, "good morning"),
+        published.turn("a#2", 0.02, 0.03, None, backchannel=True),
+        published.turn("a#2", 0.0501, 0.2, "hello"),  # to the clip's end, and beyond by rounding
+    ]
+    rows = [[published.row(0, turns=turns), published.row(1, turns=None)]]
+    published.publish(tmp_path, "lhotse_shar", rows)
+    talk, alone = CutSet.from_shar(in_dir=tmp_path / "lhotse_shar" / "train")
+    assert [s.id for s in talk.supervisions] == [f"{rows[0][0]['id']}-{n:03d}" for n in range(3)]
+    assert [s.speaker for s in talk.supervisions] == ["a#1", "a#2", "a#2"]
+    assert [s.text for s in talk.supervisions] == ["good morning", None, "hello"]
+    assert [s.custom["backchannel"] for s in talk.supervisions] == [False, True, False]
+    assert [s.start for s in talk.supervisions] == pytest.approx([0.0, 0.02, 0.0501], abs=1e-4)
+    assert talk.supervisions[2].end <= talk.duration
+    words = talk.supervisions[0].alignment["word"]
+    assert [word.symbol for word in words] == ["good", "morning"]
+    assert [word.start for word in words] == pytest.approx([0.0, 0.025], abs=1e-4)
+    later = talk.truncate(offset=0.0502, preserve_id=True)
+    assert [s.text for s in later.supervisions] == ["hello"]
+    (supervision,) = alone.supervisions
+    assert supervision.text == rows[0][1]["text"]

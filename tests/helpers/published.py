@@ -17,6 +17,7 @@ from tasks import plugins, storage
 from tasks.base.schema import UTTERANCES
 from tasks.formats import Hashes, Output, OutputShard
 from tasks.publish.output_shards import format_shards, layout
+from tasks.publish.planned_columns import TURNS_COLUMN
 from tasks.settings import PackageSettings, Plugin
 from tasks.shard_store.blobs import Pcm
 
@@ -51,6 +52,19 @@ def row(number: int, **changes: Any) -> Row:
     return {**dict.fromkeys(UTTERANCES.names), **MEASURES, **facts, **changes, "number": number}
 
 
+def turn(speaker: str, start: float, end: float, text: str | None, **more: Any) -> Row:
+    """A turn of a clip, whose words last equally long."""
+    said = (text or "").split()
+    step = (end - start) / max(len(said), 1)
+    words = [
+        {"word": f" {word}", "start": start + n * step, "end": start + (n + 1) * step,
+         "probability": 0.5}
+        for n, word in enumerate(said)
+    ]  # fmt: skip
+    facts = {"number": int(speaker[-1]), "start": start, "end": end, "backchannel": False}
+    return {"speaker": speaker, **facts, "text": text, "words": words if text else None, **more}
+
+
 def publish(
     home: Path, use: str, groups: Sequence[Sequence[Row]], noted: Hashes | None = None,
     **settings: Any,
@@ -59,6 +73,7 @@ def publish(
     `write` noted."""
     fields = [*UTTERANCES, *(pa.field(name, pa.float64()) for name in MEASURES)]
     flat = [each for group in groups for each in group]
+    fields += [TURNS_COLUMN] if "turns" in flat[0] else []
     table = pa.Table.from_pylist(flat, schema=pa.schema(fields))
     home.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, home / "utterances.parquet")

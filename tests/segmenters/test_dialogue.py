@@ -24,6 +24,7 @@ from tasks.base.arrays import RATE
 from tasks.base.errors import ConfigError
 from tasks.diarizers import channels
 from tasks.insight.estimating import what_if
+from tasks.publish.upkeep import verify
 from tasks.recording.turns import Turn, Voices
 from tasks.segmenters import Segmenter, Span, dialogue
 from tasks.segmenters._window_cuts import Lengths, Pause, WindowCuts
@@ -35,6 +36,7 @@ from tests.bench._dialogues import Asked, Dialogue
 from tests.helpers import corpus
 
 ORACLE = "tests.plugins.oracle_asr"
+CHAT = [{"use": "chat_jsonl", "tasks": ["dialogue"]}]
 LENGTHS = Lengths(shortest=30, target=60, longest=120, rate=1)
 needs_voices = pytest.mark.skipif(
     find_spec("espeakng_loader") is None, reason="espeakng-loader is not installed"
@@ -240,7 +242,7 @@ def job_of(folder: Path, path: Path, **limits: object) -> Job:
             "filters": [{"use": "dialogue", **limits}, {"use": "silence"}],
         },
         transcribe={"backend": {"use": ORACLE, "path": str(path)}, "verdicts": ()},
-        package={"formats": ["webdataset"]},
+        package={"formats": ["webdataset", "lhotse_shar", *CHAT]},
     )
 
 
@@ -294,6 +296,10 @@ def test_windows_with_their_turns_are_published(tmp_path: Path, talk: Dialogue) 
                 file = members.extractfile(member)
                 assert file is not None
                 facts.append(json.load(file))
+    lines = (version / "chat_jsonl/train.jsonl").read_text().splitlines()
+    answers = [json.loads(line)["messages"][1]["content"] for line in lines]
+    assert {answer.count("S1: ") > 0 < answer.count("S2: ") for answer in answers} == {True}
+    assert verify.verify(version) == []
     told_there = {fact["id"]: fact["turns"] for fact in facts}
     assert told_there == {row["id"]: row["turns"] for row in rows}
 

@@ -94,6 +94,30 @@ class SpeakerHours(TypedDict):
     utterances: int
 
 
+#: Quantiles of times, s.
+TimeSpread = TypedDict("TimeSpread", {"5 %": float, "median": float, "95 %": float})
+
+
+class WindowsBySpeakers(TypedDict):
+    speakers: int
+    windows: int
+
+
+class Dialogues(TypedDict):
+    """Of clips that hold turns. `turns` without backchannels; an offset is the time from one
+    person's turn to the next one's, below 0 in overlap; `shares` of the time, where measured."""
+
+    windows: int
+    turns: int
+    backchannels: int
+    turn_seconds: TimeSpread | None
+    floor_transfers: int
+    offset_seconds: TimeSpread | None
+    transfers_in_overlap: int
+    shares: dict[str, float | None]
+    speakers: list[WindowsBySpeakers]
+
+
 class LabelHours(TypedDict):
     label: str
     value: str
@@ -182,6 +206,7 @@ class DatasetJson(Summary, Composition):
     leaks: NotRequired[dict[str, dict[str, int]]]  # of splits into train
     pii: NotRequired[dict[str, int]]  # clips and places by kind
     labels: NotRequired[list[LabelHours]]  # of each label the values with the most hours
+    dialogues: NotRequired[Dialogues]
     reviews: NotRequired[Reviews]
     libraries: dict[str, str]
     mixed: NotRequired[list[str]]  # what workers differed in

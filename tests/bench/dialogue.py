@@ -2,9 +2,9 @@
 
 Made dialogues of two to four people (`_dialogues.py`), five minutes for each seed, through the
 segmenter `dialogue`: how long its windows are, how many of their edges cut somebody, how far turns
-are from the truth, and what is counted of them. `--turns`: whose turns it gets: the true ones, those
-of the diarizer `segments` on the mix, or of `channels` with each person in a channel of its own.
-People are espeak's voices, which `segments` hardly tells apart; `--real` takes those of
+are from the truth, and what is counted of them. `--turns`: whose turns it gets: the true ones,
+those of the diarizer `segments` on the mix, or of `channels` with each person in a channel of its
+own. People are espeak's voices, which `segments` hardly tells apart; `--real` takes those of
 UTTERMILL_CORPUS. `--words` also has Whisper hear the windows, and counts word errors of each
 person's turns by words with times, beside those of turns that are heard one by one.
 
@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 
 from tasks.base.arrays import RATE
 from tasks.diarizers import Turn, channels, segments
-from tasks.plugins.contracts import Diarizer
+from tasks.plugins.contracts.diarizers import Diarizer
 from tasks.recording import conversation, turns
 from tasks.recording.conversation import SpokenTurn
 from tasks.recording.turns import Voices

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import tarfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from tasks.base.arrays import RATE
 from tasks.base.errors import ConfigError
 from tasks.diarizers import channels
 from tasks.insight.estimating import what_if
+from tasks.insight.report import page
 from tasks.publish.upkeep import verify
 from tasks.recording.turns import Turn, Voices
 from tasks.segmenters import Segmenter, Span, dialogue
@@ -261,11 +264,36 @@ def truth_in(made: Dialogue, row: dict[str, Any]) -> list[tuple[int, float, floa
     return joined
 
 
+def check_counts(rows: Sequence[dict[str, Any]], told_of_all: dict[str, Any]) -> None:
+    """What dataset.json says of all windows is what their turns say, counted one by one."""
+    lengths, offsets = [], []
+    for row in rows:
+        floor = [turn for turn in row["turns"] if not turn["backchannel"]]
+        lengths += [turn["end"] - turn["start"] for turn in floor]
+        offsets += [b["start"] - a["end"] for a, b in pairwise(floor) if a["number"] != b["number"]]
+    assert told_of_all["windows"] == len(rows)
+    assert told_of_all["turns"] == len(lengths)
+    backchannels = sum(turn["backchannel"] for row in rows for turn in row["turns"])
+    assert told_of_all["backchannels"] == backchannels
+    assert told_of_all["floor_transfers"] == len(offsets)
+    assert told_of_all["transfers_in_overlap"] == sum(offset < 0 for offset in offsets)
+    for name, values in (("turn_seconds", lengths), ("offset_seconds", offsets)):
+        median = np.quantile(values, 0.5, method="inverted_cdf")
+        assert told_of_all[name]["median"] == pytest.approx(median, abs=0.011)
+    samples = sum(row["num_samples"] for row in rows)
+    for name in ("overlap", "silence"):
+        share = sum(row[f"dialogue_{name}"] * row["num_samples"] for row in rows) / samples
+        assert told_of_all["shares"][name] == pytest.approx(share, abs=1e-4)
+    people = Counter(len({turn["number"] for turn in row["turns"]}) for row in rows)
+    assert {e["speakers"]: e["windows"] for e in told_of_all["speakers"]} == people
+
+
 @needs_voices
 def test_windows_with_their_turns_are_published(tmp_path: Path, talk: Dialogue) -> None:
     path = tmp_path / "in" / "talk.wav"
     write(talk, path)
-    published, _ = pipeline.run_here(job_of(tmp_path, path))
+    job = job_of(tmp_path, path)
+    published, _ = pipeline.run_here(job)
     version = published.path
     rows = pq.read_table(version / "utterances.parquet").sort_by("start").to_pylist()
     assert len(rows) >= 3
@@ -300,6 +328,11 @@ def test_windows_with_their_turns_are_published(tmp_path: Path, talk: Dialogue) 
     answers = [json.loads(line)["messages"][1]["content"] for line in lines]
     assert {answer.count("S1: ") > 0 < answer.count("S2: ") for answer in answers} == {True}
     assert verify.verify(version) == []
+    check_counts(rows, json.loads((version / "dataset.json").read_text())["dialogues"])
+    card = (version / "README.md").read_text()
+    assert "changes of speaker" in card
+    report = page.build(page.Request(job, version / "ledger.parquet", published.summary, "r", "v1"))
+    assert b"Conversations" in report
     told_there = {fact["id"]: fact["turns"] for fact in facts}
     assert told_there == {row["id"]: row["turns"] for row in rows}
 
@@ -329,3 +362,30 @@ def test_another_recording_moves_no_window(tmp_path: Path, talk: Dialogue) -> No
     assert kept[0] == kept[1]
     assert len(rows[1]) > len(rows[0])
     assert counts["filter"]["items_computed"] == 1
+
+
+@needs_voices
+def test_a_call_is_packaged_as_its_mix_with_a_speaker_a_channel(tmp_path: Path) -> None:
+    call = _dialogues.made(Asked(2, 70, seed=3, silence=0.0), _dialogues.synthetic())
+    (tmp_path / "in").mkdir()
+    sf.write(tmp_path / "in" / "call.wav", call.channels.T, RATE)
+    sf.write(tmp_path / "in" / "mono.wav", call.mix[: 40 * RATE], RATE)
+    job = corpus.job(
+        tmp_path,
+        speakers=Plugin(use="channels"),
+        filter={"segmenter": {"use": "dialogue"}, "filters": [{"use": "dialogue"}]},
+    )
+    published, _ = pipeline.run_here(job)
+    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    assert {row["recording"] for row in rows} == {"c/call.wav"}
+    assert {row["channel"] for row in rows} == {None}
+    truth = {turn.speaker for turn in call.turns}
+    assert {turn["speaker"] for row in rows for turn in row["turns"]} == {
+        f"call.wav#{number + 1}" for number in truth
+    }
+    assert all(turn["text"] is None for row in rows for turn in row["turns"]), "no times of words"
+    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    alone = [row for row in ledger if row["recording"] == "c/mono.wav"]
+    assert [(row["reason"], row["samples"]) for row in alone] == [("no_turns", 40 * RATE)]
+    whole = sum(row["samples"] for row in ledger if row["recording"] == "c/call.wav")
+    assert whole == len(call.mix)

@@ -19,7 +19,7 @@ from tasks.accounting import broken
 from tasks.accounting.broken import Broken
 from tasks.base import masking
 from tasks.base.counting import counted
-from tasks.base.json_types import JsonObject, Summary
+from tasks.base.json_types import Dialogues, JsonObject, Summary
 from tasks.corpus import outcome_table
 from tasks.insight import source_languages
 from tasks.insight.report import (
@@ -38,6 +38,7 @@ from tasks.insight.report.ledger_facts import Ledger
 from tasks.insight.report.outcome_columns import Columns, shelf_rules, units
 from tasks.plugins.rules import Limit
 from tasks.settings.job import Job
+from tasks.storage import versions
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -95,6 +96,7 @@ class Context(TypedDict):
     shares: list[tuple[str, list[ledger_facts.Share]]]
     languages: list[tuple[str, str]]  # what is said of a source's, by its name
     speakers: object
+    dialogues: Dialogues | None
     measured: Measured | None
     agreeing: agreement.Agreement | None
     frequent: list[frequent_texts.FrequentText]
@@ -129,6 +131,7 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
         "shares": [(kind, ledger_facts.shares(sums, kind)) for kind in ("dataset", "language")],
         "languages": [*source_languages.of_sources(job).items()],
         "speakers": asked.counts.get("speakers", {}),
+        "dialogues": _dialogues(_version(asked)),
         "measured": None if columns is None else _measured(columns, asked, about),
         "agreeing": None if columns is None else agreement.of(columns),
         "frequent": frequent_texts.of_version(_version(asked)),
@@ -151,6 +154,11 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
 def _version(asked: Request) -> Path | None:
     """The folder of the version, whose ledger it is."""
     return asked.ledger.parent if asked.version and isinstance(asked.ledger, Path) else None
+
+
+def _dialogues(version: Path | None) -> Dialogues | None:
+    """What dataset.json says of conversations; None if clips hold none."""
+    return None if version is None else versions.described(version).get("dialogues")
 
 
 def _broken(ledger: Ledger) -> list[Broken]:

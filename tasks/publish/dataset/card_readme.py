@@ -20,6 +20,7 @@ from tasks.base.counting import counted
 from tasks.base.errors import CODES
 from tasks.base.json_types import (
     DatasetJson,
+    Dialogues,
     Durations,
     LabelHours,
     PackagedHours,
@@ -108,10 +109,41 @@ def _contents(facts: DatasetJson) -> Iterator[str]:
         yield f"The {counted(len(most), 'speaker')} with the most hours, of {spoken['count']:,}:"
         lines = [(r["speaker"], r["dataset"] or "all", *_amounts(r)) for r in most]
         yield table(("speaker", "dataset", *AMOUNTS), lines)
+    if talk := facts.get("dialogues"):
+        yield from _dialogues(talk)
     if labels := facts.get("labels"):
         yield "Labels that the sources state, and of each the values with the most hours:"
         lines = [(row["label"], row["value"], *_amounts(row)) for row in labels]
         yield table(("label", "value", *AMOUNTS), lines)
+
+
+def _dialogues(talk: Dialogues) -> Iterator[str]:
+    """Numbers that spoken dialogue is described by."""
+    by_count = ", ".join(f"{row['windows']:,} of {row['speakers']}" for row in talk["speakers"])
+    yield f"Conversations, by how many people speak in a clip: {by_count}."
+    in_overlap = talk["transfers_in_overlap"] / max(talk["floor_transfers"], 1)
+    counts = [
+        ("turns", f"{talk['turns']:,}"),
+        ("backchannels, of up to 1 s inside another's turn", f"{talk['backchannels']:,}"),
+        ("changes of speaker", f"{talk['floor_transfers']:,}"),
+        ("share of them in overlap", f"{100 * in_overlap:.1f} %"),
+        *(
+            (f"share of the time in {name}", f"{100 * share:.1f} %")
+            for name, share in talk["shares"].items()
+            if share is not None
+        ),
+    ]
+    yield table(("", "number"), counts)
+    times = (
+        ("length of a turn", talk["turn_seconds"]),
+        ("time to another's turn", talk["offset_seconds"]),
+    )
+    lines = [
+        (name, f"{spread['5 %']:.2f}", f"{spread['median']:.2f}", f"{spread['95 %']:.2f}")
+        for name, spread in times
+        if spread is not None
+    ]
+    yield table(("seconds", "5 %", "median", "95 %"), lines)
 
 
 def _amounts(row: PackagedHours | SplitFacts | SpeakerHours | LabelHours) -> tuple[str, str]:

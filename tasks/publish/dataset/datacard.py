@@ -26,8 +26,8 @@ from tasks.base.json_types import (
     Summary,
 )
 from tasks.base.schema import DATASET_FILE, UTTERANCES_FILE
-from tasks.publish.dataset import card_readme, composition, croissant
-from tasks.publish.planned_columns import labels_kept
+from tasks.publish.dataset import card_readme, composition, croissant, dialogues
+from tasks.publish.planned_columns import labels_kept, turns_kept
 from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tasks.shard_store import decisions, enhanced, mixed, recipe, whole_job
@@ -139,6 +139,12 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
     if names := labels_kept(job):
         rows = tables.row_groups(staging / UTTERANCES_FILE, composition.LABEL_COLUMNS)
         facts["labels"] = composition.of_labels(rows, names)
+    if turns_kept(job):
+        columns_there = {*tables.schema(staging / UTTERANCES_FILE).names}
+        columns = [name for name in dialogues.COLUMNS if name in columns_there]
+        facts["dialogues"] = dialogues.of_utterances(
+            tables.row_groups(staging / UTTERANCES_FILE, columns)
+        )
     if features := _features(job):
         facts["features"] = features
     if gathered.pii:

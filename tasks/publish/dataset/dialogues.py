@@ -1,0 +1,113 @@
+"""What is said of a version's conversations: turns, floor transfers, backchannels, by the column
+`turns`, over columns and never row by row.
+
+Times are counted in steps of 10 ms, so that sums do not depend on the order of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.base.arrays import Bools, Float64s, Int64s
+from tasks.base.json_types import Dialogues, TimeSpread
+
+COLUMNS = ("turns", "num_samples", "sample_rate", "dialogue_overlap", "dialogue_silence")
+STEP = 0.01  # s
+#: Where the steps of turns and of offsets begin and end, s; what lies beyond is in the end ones.
+LENGTHS, OFFSETS = (0.0, 600.0), (-30.0, 30.0)
+MOST_SPEAKERS = 99
+
+
+def of_utterances(parts: Iterable[pa.Table]) -> Dialogues:
+    """`parts`: the version's utterances (COLUMNS, as far as there are) in any portions."""
+    lengths, offsets = (_steps(bounds, np.zeros(0)) for bounds in (LENGTHS, OFFSETS))
+    speakers = np.zeros(MOST_SPEAKERS + 1, np.int64)
+    windows = turns = backchannels = overlapping = transfers = 0
+    shares: dict[str, list[int]] = {}
+    for part in parts:
+        talk = _Talk(part)
+        windows += int(np.sum(pc.is_valid(part["turns"]).to_numpy()))
+        turns += len(talk.start)
+        backchannels += int(talk.backchannel.sum())
+        lengths += _steps(LENGTHS, talk.lengths)
+        offsets += _steps(OFFSETS, talk.offsets)
+        overlapping += int((talk.offsets < 0).sum())
+        transfers += len(talk.offsets)
+        speakers += np.bincount(talk.speakers, minlength=MOST_SPEAKERS + 1)[: MOST_SPEAKERS + 1]
+        for name in ("dialogue_overlap", "dialogue_silence"):
+            if name in part.column_names:
+                sums = shares.setdefault(name.removeprefix("dialogue_"), [0, 0])
+                for number, count in enumerate(_milliseconds(part, name)):
+                    sums[number] += count
+    return {
+        "windows": windows,
+        "turns": turns - backchannels,
+        "backchannels": backchannels,
+        "turn_seconds": _spread(lengths, LENGTHS[0]),
+        "floor_transfers": transfers,
+        "offset_seconds": _spread(offsets, OFFSETS[0]),
+        "transfers_in_overlap": overlapping,
+        "shares": {name: part / whole if whole else None for name, (part, whole) in shares.items()},
+        "speakers": [
+            {"speakers": number, "windows": int(count)}
+            for number, count in enumerate(speakers)
+            if number and count
+        ],
+    }
+
+
+class _Talk:
+    """The turns of some rows, flat; those with the floor, and what lies between them."""
+
+    def __init__(self, part: pa.Table) -> None:
+        column = part["turns"].combine_chunks()
+        row = pc.list_parent_indices(column).to_numpy(zero_copy_only=False)
+        flat = column.flatten()
+        names = "start", "end", "number", "backchannel"
+        self.start, self.end, number, backchannel = (
+            flat.field(name).to_numpy(zero_copy_only=False) for name in names
+        )
+        self.backchannel: Bools = np.asarray(backchannel, bool)
+        self.speakers = _distinct(row, number)
+        floor = ~self.backchannel
+        start, end, row, number = (v[floor] for v in (self.start, self.end, row, number))
+        self.lengths: Float64s = end - start
+        another = (row[1:] == row[:-1]) & (number[1:] != number[:-1])
+        self.offsets: Float64s = (start[1:] - end[:-1])[another]
+
+
+def _distinct(row: Int64s, number: Int64s) -> Int64s:
+    """How many people speak in each row that has turns."""
+    pairs = np.unique(np.stack([row, number]), axis=1)
+    return np.unique(pairs[0], return_counts=True)[1].astype(np.int64)
+
+
+def _steps(bounds: tuple[float, float], seconds: Float64s) -> Int64s:
+    """How many of these times lie in each step."""
+    low, high = bounds
+    count = round((high - low) / STEP)
+    steps = np.clip(np.rint((seconds - low) / STEP).astype(np.int64), 0, count)
+    return np.bincount(steps, minlength=count + 1)
+
+
+def _spread(steps: Int64s, low: float) -> TimeSpread | None:
+    """5 %, 50 % and 95 % quantiles, s; None without any."""
+    whole = np.cumsum(steps)
+    if not whole[-1]:
+        return None
+    places = np.searchsorted(whole, np.array([0.05, 0.5, 0.95]) * whole[-1])
+    least, median, most = (round(low + int(place) * STEP, 2) for place in places)
+    return {"5 %": least, "median": median, "95 %": most}
+
+
+def _milliseconds(part: pa.Table, name: str) -> tuple[int, int]:
+    """That a share of the clips' time is, and the clips' time, ms."""
+    share = part[name].to_numpy()
+    length = part["num_samples"].to_numpy() / part["sample_rate"].to_numpy() * 1000
+    valued = ~np.isnan(share)
+    sums = np.rint((share * length)[valued]), np.rint(length[valued])
+    return int(sums[0].sum()), int(sums[1].sum())

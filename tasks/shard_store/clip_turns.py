@@ -1,4 +1,4 @@
-"""The turns of a clip that holds several, with the words that were heard in each.
+"""The turns of a clip that holds several, with their texts, and the words that were heard in each.
 
 A word is in the stretch of speech that it overlaps most, else in the nearest; where two people
 speak at once, it goes on with the person of the word before.
@@ -13,26 +13,45 @@ from tasks.base.schema import ClipTurnRow, WordRow
 from tasks.recording import conversation, turns
 from tasks.recording.conversation import SpokenTurn
 from tasks.recording.turns import Turn
+from tasks.shard_store import hidden
 from tasks.shard_store.shard_view import ShardView
 from tasks.shard_store.utterance import CutUtterance
 
 
-def of(view: ShardView, cut: CutUtterance, words: Sequence[WordRow] | None) -> list[ClipTurnRow]:
-    """In order of starts. `words`: of the clip, as they are published; None: times are unknown."""
+def of(
+    view: ShardView, cut: CutUtterance, words: Sequence[WordRow] | None, language: str | None
+) -> list[ClipTurnRow]:
+    """In order of starts. `words`: of the clip, as they are published; None: times are unknown.
+    A turn's text is the source's, where it states one for each stretch, else the words'."""
     speech = view.turned(cut.recording)[1] or ()
     stretches = turns.within(speech, cut.start, cut.end)
-    return [
-        {
-            "speaker": turns.name_of(speech, turn.speaker, cut.recording["path"]),
-            "number": turn.speaker + 1,
-            "start": turn.start / cut.rate,
-            "end": turn.end / cut.rate,
-            "backchannel": turn.backchannel,
-            "text": None if words is None else _text(heard),
-            "words": None if words is None else heard,
-        }
-        for turn, heard in with_words(stretches, cut.rate, words)
-    ]
+    stated = view.stated_turns(cut.recording, cut.start, cut.end, cut.rate)
+    rows: list[ClipTurnRow] = []
+    for turn, heard in with_words(stretches, cut.rate, words):
+        text = None if words is None else _text(heard)
+        if stated is not None:
+            text = hidden.shown(view.job, _stated_text(turn, stretches, stated), language)
+        rows.append(
+            {
+                "speaker": turns.name_of(speech, turn.speaker, cut.recording["path"]),
+                "number": turn.speaker + 1,
+                "start": turn.start / cut.rate,
+                "end": turn.end / cut.rate,
+                "backchannel": turn.backchannel,
+                "text": text,
+                "words": None if words is None else heard,
+            }
+        )
+    return rows
+
+
+def _stated_text(
+    turn: SpokenTurn, stretches: Sequence[Turn], stated: Sequence[tuple[int, int, str]]
+) -> str:
+    """The source's texts of the stretches of a turn, which are its segments."""
+    places = {(one.start, one.end) for one in stretches if _holds(turn, one)}
+    texts = (text for start, end, text in stated if (start, end) in places)
+    return scoring.clean(" ".join(texts))
 
 
 def with_words(
@@ -66,10 +85,9 @@ def _text(words: Sequence[WordRow]) -> str:
 
 def _holding(spoken: Sequence[SpokenTurn], stretch: Turn) -> int:
     """The turn of which a stretch is part."""
-    return next(
-        number
-        for number, turn in enumerate(spoken)
-        if turn.speaker == stretch.speaker
-        and turn.start <= stretch.start
-        and stretch.end <= turn.end
-    )
+    return next(number for number, turn in enumerate(spoken) if _holds(turn, stretch))
+
+
+def _holds(turn: SpokenTurn, stretch: Turn) -> bool:
+    within = turn.start <= stretch.start and stretch.end <= turn.end
+    return turn.speaker == stretch.speaker and within

@@ -15,7 +15,7 @@ from tasks import plugins
 from tasks.base.errors import shortened
 from tasks.base.schema import AnyRow, CutRow, RecordingRow, TranscriptRow
 from tasks.plugins.rules import Rule, judge
-from tasks.recording import Segment, faults, turns
+from tasks.recording import Segment, faults, stated_texts, turns
 from tasks.recording.part_texts import PartTexts
 from tasks.shard_store import (
     cuts,
@@ -133,7 +133,7 @@ class ShardView(StoredShard):
             given[part] if given is not None and part is not None else None,
             cut.fingerprints.get((start, end, index), {}),
             all_given and index is None and start == 0 and end == cut.decoded,
-            None if part is None else texts.between(part, start / rate, end / rate),
+            self._part_text(recording, span, texts, rate),
             companies.get((start, end)) if segment is None and part is None else None,
             enhanced.recipe_of(self.job, audio) if self._enhancing else None,
             self._voice(recording, span),
@@ -142,6 +142,29 @@ class ShardView(StoredShard):
             recut = cut.recut.get((start, end, index))
             return replace(utterance, person=self.people.get(utterance.id) or recut)
         return utterance
+
+    def _part_text(
+        self, recording: RecordingRow, span: CutRow, texts: PartTexts, rate: int
+    ) -> str | None:
+        """The source's text of a part of a segment, or of a clip of several turns."""
+        part, start, end = span.get("turn"), span["start"], span["end"]
+        if part is not None:
+            return texts.between(part, start / rate, end / rate)
+        stated = self.stated_turns(recording, start, end, rate)
+        return None if stated is None else " ".join(text for _, _, text in stated)
+
+    def stated_turns(
+        self, recording: RecordingRow, start: int, end: int, rate: int
+    ) -> list[tuple[int, int, str]] | None:
+        """`stated_texts.in_span`, if clips hold turns, which are the source's segments."""
+        if not self._stated_turns or recording.get("rttm") is not None:
+            return None
+        return stated_texts.in_span(segments_of(recording) or (), start, end, rate)
+
+    @cached_property
+    def _stated_turns(self) -> bool:
+        by_source = plugins.DIARIZERS.load(self.job.speakers.use).USES_SPEAKERS
+        return by_source and plugins.SEGMENTERS.load(self.job.filter.segmenter.use).HOLDS_TURNS
 
     @cached_property
     def _enhancing(self) -> bool:

@@ -43,13 +43,15 @@ LEAST_AUDIBLE = 3e-3  # of the largest sample; less, at the ends of what espeak 
 
 @dataclass(frozen=True, slots=True)
 class SaidTurn:
-    """What somebody says: seconds of the recording; `backchannel`: inside another's turn."""
+    """What somebody says: seconds of the recording; `backchannel`: inside another's turn;
+    `stretches`: where there is speech in it, without pauses of 0.2 s and more."""
 
     speaker: int
     start: float
     end: float
     text: str
-    backchannel: bool = False
+    backchannel: bool
+    stretches: tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,8 @@ class Dialogue:
         """Who speaks: Boolean [frames, people], `rate` frames a second."""
         frames = np.zeros((self.channels.shape[1] * rate // RATE, len(self.channels)), bool)
         for turn in self.turns:
-            frames[round(turn.start * rate) : round(turn.end * rate), turn.speaker] = True
+            for start, end in turn.stretches:
+                frames[round(start * rate) : round(end * rate), turn.speaker] = True
         return frames
 
 
@@ -135,6 +138,14 @@ def _trimmed(clip: Floats) -> Floats:
     return np.asarray(voiced * (0.05 / np.sqrt(np.square(voiced).mean())), np.float32)
 
 
+def _speech(clip: Floats) -> Iterator[tuple[float, float]]:
+    """Where somebody speaks in a clip, s; its ends are those of speech."""
+    active = _conversations.activity(clip)
+    active[0] = active[-1] = True
+    edges = np.flatnonzero(np.diff(np.r_[0, active.astype(np.int8), 0])).reshape(-1, 2)
+    yield from ((low / 100, (high + (high == len(active))) / 100) for low, high in edges.tolist())
+
+
 def made(asked: Asked, people: Sequence[Person]) -> Dialogue:
     """The dialogue of these wishes and this seed."""
     rng = np.random.default_rng(asked.seed)
@@ -151,7 +162,9 @@ def made(asked: Asked, people: Sequence[Person]) -> Dialogue:
         if end > size:
             return None
         channels[who, begin:end] += clip
-        turns.append(SaidTurn(who, begin / RATE, end / RATE, text, assent))
+        at = begin / RATE
+        inside = tuple((at + low, min(at + high, end / RATE)) for low, high in _speech(clip))
+        turns.append(SaidTurn(who, at, end / RATE, text, assent, inside))
         return end / RATE
 
     at, who = float(rng.uniform(0.3, 1.0)), int(rng.integers(asked.speakers))

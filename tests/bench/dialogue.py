@@ -69,7 +69,12 @@ def pushed(diarizer: Diarizer, samples: Floats) -> tuple[Turn, ...]:
 
 
 def true_turns(made: Dialogue) -> tuple[Turn, ...]:
-    return tuple(Turn(round(t.start * RATE), round(t.end * RATE), t.speaker) for t in made.turns)
+    stretches = (
+        Turn(round(start * RATE), round(end * RATE), turn.speaker)
+        for turn in made.turns
+        for start, end in turn.stretches
+    )
+    return tuple(sorted(stretches, key=lambda turn: turn.start))
 
 
 def turns_of(made: Dialogue, whose: str) -> tuple[Turn, ...]:

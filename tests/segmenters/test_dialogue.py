@@ -389,3 +389,26 @@ def test_a_call_is_packaged_as_its_mix_with_a_speaker_a_channel(tmp_path: Path) 
     assert [(row["reason"], row["samples"]) for row in alone] == [("no_turns", 40 * RATE)]
     whole = sum(row["samples"] for row in ledger if row["recording"] == "c/call.wav")
     assert whole == len(call.mix)
+
+
+@needs_voices
+def test_turns_that_the_source_writes_down_keep_its_texts(tmp_path: Path, talk: Dialogue) -> None:
+    path = tmp_path / "in" / "talk.wav"
+    write(talk, path)
+    path.with_suffix(".rttm").unlink()
+    lines = [f"talk 1 p{t.speaker} {t.start:.4f} {t.end:.4f} <o> Sir, {t.text}" for t in talk.turns]
+    path.with_suffix(".stm").write_text("\n".join(lines) + "\n")
+    published, _ = pipeline.run_here(job_of(tmp_path, path))
+    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    assert len(rows) >= 3
+    for row in rows:
+        inside = [t for t in talk.turns if row["start"] <= t.start and t.end <= row["end"]]
+        assert row["text"] == " ".join(f"Sir, {turn.text}" for turn in inside)
+        assert row["text_source"] == "reference"
+        assert row["word_errors"] >= len(inside), "a word of each turn is not said"
+        said = Counter(word for turn in row["turns"] for word in turn["text"].split())
+        assert said == Counter(row["text"].split())
+        for turn in row["turns"]:
+            own = [t for t in inside if f"p{t.speaker}" == turn["speaker"]
+                   and turn["start"] - 1e-3 <= t.start - row["start"] <= turn["end"]]  # fmt: skip
+            assert turn["text"] == " ".join(f"Sir, {t.text}" for t in own)

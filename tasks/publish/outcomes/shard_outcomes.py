@@ -122,7 +122,7 @@ def _row(view: ShardView, u: FinalUtterance, computed: Sequence[str], strict: bo
         "normalised": clip.normalised,
         "hypothesis": clip.hypothesis,
         "word_times": clip.words,
-        **({"turns": clip_turns.of(view, u.cut, clip.words)} if turns_kept(job) else {}),
+        **({"turns": clip_turns.of(view, u.cut, clip.words, language)} if turns_kept(job) else {}),
         "sha256": u.heard.packed["sha256"],
         "work_shard": shard,
         "blob": u.heard.packed["blob"],

@@ -1,0 +1,28 @@
+"""What the source says of who says what in a span of a recording, by its segments with speakers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasks.recording.locator import Segment
+
+#: How far a segment may end beyond the recording, s: times are rounded.
+MOST_BEYOND = 0.15
+
+
+def in_span(
+    segments: Sequence[Segment], start: int, end: int, rate: int
+) -> list[tuple[int, int, str]] | None:
+    """(start, end, text) of the segments in samples `start` to `end`, in order of time and in
+    samples from `start` on; None if there is none, one reaches beyond, or one has no text."""
+    texts = []
+    for segment in sorted(segments, key=lambda one: one.start):
+        if segment.speaker is None or segment.end is None:
+            continue
+        low, high = (int(seconds * rate + 0.5) for seconds in (segment.start, segment.end))
+        if low >= high or high <= start or low >= end:
+            continue
+        if low < start or high > end + MOST_BEYOND * rate or not segment.text:
+            return None
+        texts.append((low - start, min(high, end) - start, segment.text))
+    return texts or None

@@ -39,7 +39,6 @@ from tests.bench import _dialogue_words, _dialogues
 from tests.bench._dialogues import Asked, Dialogue, Floats
 
 BLOCK = 65_536
-SECONDS = 300.0
 
 
 @dataclass(slots=True)
@@ -163,11 +162,11 @@ def _add_turns(sums: Sums, true: Sequence[SpokenTurn], found: Sequence[SpokenTur
 
 
 def measured(
-    people: Sequence[_dialogues.Person], whose: str, seeds: int, words: bool
+    people: Sequence[_dialogues.Person], whose: str, seeds: int, seconds: float, words: bool
 ) -> dict[str, Any]:
     sums, heard = Sums(), _dialogue_words.Errors()
     for seed in range(seeds):
-        made = _dialogues.made(Asked(2 + seed % 3, SECONDS, seed=seed), people)
+        made = _dialogues.made(Asked(2 + seed % 3, seconds, seed=seed), people)
         found, windows = add(sums, made, whose)
         if words:
             heard.add(made, found, windows)
@@ -203,7 +202,8 @@ def main() -> None:
     parser.add_argument("--real", action="store_true")
     parser.add_argument("--words", action="store_true")
     parser.add_argument("--turns", default="", help="true, segments or channels; default: all")
-    parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=300, help="of each dialogue")
     args = parser.parse_args()
     people = _dialogues.synthetic()
     if args.real:
@@ -211,7 +211,7 @@ def main() -> None:
     told = {}
     with threadpool_limits(limits=1):  # as in a worker
         for whose in [args.turns] if args.turns else ["true", "segments", "channels"]:
-            told[whose] = measured(people, whose, args.seeds, args.words)
+            told[whose] = measured(people, whose, args.seeds, args.seconds, args.words)
     print(json.dumps(told, indent=None if args.json else 2))
 
 

@@ -169,7 +169,7 @@ def test_how_clips_of_one_voice_are_cut_is_not_in_the_recipe() -> None:
     assert len(control) == 2
 
 
-def test_a_run_without_turns_is_refused(tmp_path: Path) -> None:
+def test_a_run_without_turns_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     corpus.add(tmp_path / "in", 1)
     asked: dict[str, Any] = {
         "sources": [{"kind": "folder", "path": str(tmp_path / "in"), "name": "c"}],
@@ -178,7 +178,15 @@ def test_a_run_without_turns_is_refused(tmp_path: Path) -> None:
     }
     with pytest.raises(ConfigError, match=r"set speakers\.use to segments"):
         checks.check_wishes(PrepareSettings(**asked))
-    checks.check_wishes(PrepareSettings(**asked, speakers={"use": "given"}))
+    caplog.clear()
+    more = {"speakers": {"use": "given"}, "package": {"splits": {"dev": 0.1}}}
+    checks.check_wishes(PrepareSettings(**asked, **more))
+    assert "turns get no texts" in caplog.text
+    assert "others who speak in a window may be on two" in caplog.text
+    timed = {"backend": {"use": "faster_whisper", "word_timestamps": True}}
+    caplog.clear()
+    checks.check_wishes(PrepareSettings(**asked, speakers={"use": "given"}, transcribe=timed))
+    assert not caplog.text
 
 
 # --- calls ----------------------------------------------------------------------------------------

@@ -91,10 +91,20 @@ def _check_rates(job: Job) -> None:
 
 
 def _check_turns(job: Job) -> None:
-    """ConfigError if clips are to hold turns that nobody finds; a warning if they get no texts."""
+    """ConfigError if clips are to hold turns that nobody finds, or are all too long for the filter
+    `duration`; a warning if they get no texts."""
     segmenter = job.filter.segmenter.use
     if not plugins.SEGMENTERS.load(segmenter).HOLDS_TURNS:
         return
+    lengths = plugins.SEGMENTERS.resolve(job.filter.segmenter)[1].model_dump()
+    least, most = lengths.get("min_seconds", 0.0), lengths.get("max_seconds")
+    for plugin in job.filter.filters:
+        longest = plugins.FILTERS.resolve(plugin)[1].model_dump().get("max")
+        if plugin.use == "duration" and longest is not None and longest <= least:
+            raise ConfigError(
+                f"filter.filters: duration keeps clips of up to {longest:g} s, and those of "
+                f"{segmenter} are longer; leave it out, or set its max to {most:g}"
+            )
     if job.speakers.use == "none":
         raise ConfigError(
             f"filter.segmenter {segmenter} needs to know who speaks when: set speakers.use to "

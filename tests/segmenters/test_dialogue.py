@@ -176,6 +176,9 @@ def test_a_run_without_turns_is_refused(tmp_path: Path, caplog: pytest.LogCaptur
         "out": str(tmp_path / "out"),
         "filter": {"segmenter": {"use": "dialogue"}},
     }
+    with pytest.raises(ConfigError, match=r"duration keeps clips of up to 30 s"):
+        checks.check_wishes(PrepareSettings(**asked, speakers={"use": "given"}))
+    asked["filter"]["filters"] = [{"use": "dialogue"}]
     with pytest.raises(ConfigError, match=r"set speakers\.use to segments"):
         checks.check_wishes(PrepareSettings(**asked))
     caplog.clear()
@@ -351,11 +354,18 @@ def test_windows_with_their_turns_are_published(tmp_path: Path, talk: Dialogue) 
     assert now["items"] == len(strict) < len(rows)
 
 
+def bytes_of(version: Path) -> dict[str, bytes]:
+    files = (path for path in version.rglob("*") if path.is_file())
+    return {path.relative_to(version).as_posix(): path.read_bytes() for path in files}
+
+
 @needs_voices
 def test_another_recording_moves_no_window(tmp_path: Path, talk: Dialogue) -> None:
     path = tmp_path / "in" / "talk.wav"
     write(talk, path)
     first, _ = pipeline.run_here(job_of(tmp_path, path))
+    again, _ = pipeline.run_here(replace(job_of(tmp_path, path), out=tmp_path / "again"))
+    assert bytes_of(first.path) == bytes_of(again.path)
     other = _dialogues.made(Asked(2, 70, seed=9), _dialogues.synthetic())
     write(other, tmp_path / "in" / "other.wav")
     (tmp_path / "in" / "bad.wav").write_bytes(b"RIFF no audio")

@@ -48,8 +48,10 @@ def test_labels_of_sources_are_facets(tmp_path: Path) -> None:
     recorded(replace(job, sources=(source,)))
     client = client_of(job.out, tmp_path / "home")
     every = get(client, "/api/facets")
-    kept = get(client, "/api/facets", **{"in.outcome": "packaged"})
-    rows = get(client, "/api/rows", **{"in.label.emotion": "sad"})
+    packaged: dict[str, Any] = {"in.outcome": "packaged"}
+    sad: dict[str, Any] = {"in.label.emotion": "sad"}
+    kept = get(client, "/api/facets", **packaged)
+    rows = get(client, "/api/rows", **sad)
     assert counts(every, "label.emotion") == {"sad": 2, None: 2}
     assert counts(every, f"label.{evil}") == {"1": 1, None: 3}
     assert sum(counts(kept, "label.emotion").values()) < 4, "counts follow the filters"
@@ -58,7 +60,7 @@ def test_labels_of_sources_are_facets(tmp_path: Path) -> None:
     assert {c["name"]: c["doc"] for c in get(client, "/api/about")["columns"]}[
         "label.emotion"
     ] == "the source's label `emotion`; null: none"
-    chosen = get(client, "/api/facets", **{"in.label.emotion": "sad"})
+    chosen = get(client, "/api/facets", **sad)
     assert sum(counts(chosen, "outcome").values()) == 2
     assert counts(chosen, "label.emotion") == counts(every, "label.emotion")
     table = get(client, "/api/table", what="label.emotion")

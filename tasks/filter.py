@@ -143,7 +143,7 @@ def _cut_again(
     if unit.spans is not None:
         return None
     by_recipe: dict[str, cuts.Cut] = {}
-    stored = pa.Table.from_pylist(rows, schema=SCHEMA).to_pylist()  # as a part gives them back
+    stored = pa.Table.from_pylist(rows, schema=SCHEMA)  # as a part gives them back
     cuts.merge(by_recipe, stored, {plugin.use for plugin in job.filter.all_filters}, False)
     cut = by_recipe.get(unit.cut, cuts.Cut())
     cut = recuts.applied(cut, unit.recording, cuts.segments_of(unit.recording), asked)

@@ -48,6 +48,8 @@ def exclusive(spans: Sequence[tuple[int, int]]) -> list[int]:
 
     A sweep over the boundaries in O(n log n): a recording of 10 hours has thousands of spans.
     """
+    if all(one[1] <= other[0] for one, other in pairwise(sorted(spans))):  # of most recordings
+        return [max(end - start, 0) for start, end in spans]
     owned = [0] * len(spans)
     starts: dict[int, list[int]] = {}
     for index, (start, end) in enumerate(spans):
@@ -86,19 +88,20 @@ def _of_recording(
     recording: RecordingRow, cut: Cut | None, utterances: Sequence[FinalUtterance], uncut: Outcome
 ) -> list[LedgerRow]:
     """Rows of one recording, by PRECEDENCE, then by start; checked against its decoded samples."""
+    facts = _facts(recording)
     if recording["error_code"]:
         outcome = Outcome(
             "failed", "shard", recording["error_code"], detail=recording["error_detail"] or ""
         )
-        return [_row(recording, 0, 0, 0, 1, outcome)]
+        return [_row(facts, 0, 0, 0, 1, outcome)]
     if cut is None or not cut.known:
-        return [_row(recording, 0, 0, 0, 1, uncut)]
+        return [_row(facts, 0, 0, 0, 1, uncut)]
     if cut.error_code:
         no, detail = cut.refusal, cut.error_detail or ""
         outcome = Outcome("failed", "filter", cut.error_code, detail=detail)
         if no is not None:
             outcome = replace(outcome, value=no.value, threshold=no.threshold)
-        return [_row(recording, 0, cut.decoded, cut.decoded, cut.rate or 1, outcome)]
+        return [_row(facts, 0, cut.decoded, cut.decoded, cut.rate or 1, outcome)]
     spans = [(u.cut.start, u.cut.end, u.outcome, u) for u in utterances]
     spans.sort(key=lambda s: (_RANKS.index(s[2].outcome), s[0], s[1], s[3].cut.id))
     gaps = [
@@ -119,7 +122,7 @@ def _of_recording(
     every = [*spans, *gaps]
     owned = exclusive([(start, end) for start, end, _, _ in every])
     rows = [
-        _row(recording, start, end, samples, cut.rate, outcome, utterance)
+        _row(facts, start, end, samples, cut.rate, outcome, utterance)
         for (start, end, outcome, utterance), samples in zip(every, owned, strict=True)
     ]
     check(recording["recording"], cut.decoded, rows)
@@ -131,10 +134,10 @@ def _of_copy(
 ) -> LedgerRow:
     """The row of a copy: as many samples as were decoded of its original."""
     if cut is None or not cut.known:
-        return _row(recording, 0, 0, 0, 1, uncut)
+        return _row(_facts(recording), 0, 0, 0, 1, uncut)
     detail = f"the same bytes as {original['source_path']}"
     outcome = Outcome("dropped", "filter", "duplicate", detail=detail)
-    return _row(recording, 0, cut.decoded, cut.decoded, cut.rate or 1, outcome)
+    return _row(_facts(recording), 0, cut.decoded, cut.decoded, cut.rate or 1, outcome)
 
 
 def assigned_again(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
@@ -174,8 +177,34 @@ def check(name: str, decoded: int, rows: Iterable[LedgerRow]) -> None:
         )
 
 
+def _facts(recording: RecordingRow) -> LedgerRow:
+    """What all rows of a recording have, and no samples."""
+    track, channel = part_of(recording)
+    return {
+        "recording": recording["recording"],
+        "source_path": recording["source_path"],
+        "dataset": recording["dataset"],
+        "utterance": None,
+        "channel": channel,
+        "track": track,
+        "start": 0.0,
+        "end": 0.0,
+        "samples": 0,
+        "seconds": 0.0,
+        "overlap_samples": 0,
+        "sample_rate": 1,
+        "outcome": "",
+        "stage": "",
+        "reason": "",
+        "value": None,
+        "threshold": None,
+        "detail": None,
+        "language": recording["language"],
+    }
+
+
 def _row(
-    recording: RecordingRow,
+    facts: LedgerRow,
     start: int,
     end: int,
     samples: int,
@@ -183,33 +212,20 @@ def _row(
     outcome: Outcome,
     utterance: FinalUtterance | None = None,
 ) -> LedgerRow:
-    language = recording["language"]
-    track, channel = part_of(recording)
-    if outcome.reason == TRACK_NOT_READ:
-        track, channel = not_read(outcome.detail) or None, None
-    if outcome.reason == CHANNELS_APART:
-        channel = None  # it is of the whole file
+    row = facts.copy()
     if utterance is not None:
         heard = utterance.heard.transcript
-        language = (heard.get("language") if heard else None) or utterance.cut.language
-    return {
-        "recording": recording["recording"],
-        "source_path": recording["source_path"],
-        "dataset": recording["dataset"],
-        "utterance": utterance.cut.id if utterance else None,
-        "channel": channel,
-        "track": track,
-        "start": start / rate,
-        "end": end / rate,
-        "samples": samples,
-        "seconds": samples / rate,
-        "overlap_samples": end - start - samples,
-        "sample_rate": rate,
-        "outcome": outcome.outcome,
-        "stage": outcome.stage,
-        "reason": outcome.reason,
-        "value": outcome.value,
-        "threshold": outcome.threshold,
-        "detail": outcome.detail or None,
-        "language": language,
-    }
+        row["utterance"] = utterance.cut.id
+        row["language"] = (heard.get("language") if heard else None) or utterance.cut.language
+    elif outcome.reason == TRACK_NOT_READ:
+        row["track"], row["channel"] = not_read(outcome.detail) or None, None
+    elif outcome.reason == CHANNELS_APART:
+        row["channel"] = None  # it is of the whole file
+    row["start"], row["end"] = start / rate, end / rate
+    row["samples"], row["seconds"] = samples, samples / rate
+    row["overlap_samples"] = end - start - samples
+    row["sample_rate"] = rate
+    row["outcome"], row["stage"], row["reason"] = outcome.outcome, outcome.stage, outcome.reason
+    row["value"], row["threshold"] = outcome.value, outcome.threshold
+    row["detail"] = outcome.detail or None
+    return row

@@ -71,10 +71,8 @@ def of_utterances(
     """One row for each utterance that has an outcome; `stored`: ids of those dropped before their
     transcript was looked up, although there is one."""
     schema = schema_of(job)
-    fixed = pa.Table.from_pylist(
-        [_fixed(u, u.cut.id in stored) for u in utterances],
-        schema=pa.schema(list(schema)[:MEASURES_FROM]),
-    )
+    rows = [_fixed(u, u.cut.id in stored) for u in utterances]
+    fixed = tables.of_rows(rows, pa.schema(list(schema)[:MEASURES_FROM]))
     values = [(u.texts, u.heard.measures) for u in utterances]
     columns = (
         pa.array([texts[n] if n in texts else measures.get(n) for texts, measures in values], kind)

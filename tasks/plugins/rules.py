@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 #: What a rule judges: values by column.
@@ -90,25 +91,51 @@ def columns(rule: Rule) -> set[str]:
 
 def judge(values: Values, rules: Iterable[Rule]) -> Rejection | None:
     """The first rule that rejects a row of columns, or None."""
-    for rule in rules:
-        value = values.get(rule.column)
-        if isinstance(rule, Allowed):
-            if (value is None and rule.refuse_null) or (
-                value is not None and value not in rule.values
-            ):
-                return Rejection(rule.reason, detail=f"{value}, allowed {', '.join(rule.values)}")
-            continue
-        if value is None:
-            continue
-        if rule.min is not None and value < rule.min:
-            rejection = Rejection(rule.low, float(value), rule.min)
-        elif rule.max is not None and value > rule.max:
-            rejection = Rejection(rule.high, float(value), rule.max)
-        else:
-            continue
-        if rule.concerns(values.get("language")) and not any(
-            within.holds(values) for within in rule.unless
-        ):
-            place = values.get(rule.place)
-            return rejection if place is None else replace(rejection, detail=f"at {place:.1f} s")
-    return None
+    return Judge(rules)(values)
+
+
+class Judge:
+    """`judge` by the same rules for many rows: most values are within their limits, which takes one
+    comparison."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self._rules = [(rule.column, *_within(rule), rule) for rule in rules]
+
+    def __call__(self, values: Values) -> Rejection | None:
+        for column, low, high, rule in self._rules:
+            value = values.get(column)
+            if isinstance(rule, Allowed):
+                no = _not_allowed(value, rule)
+            elif value is None or low <= value <= high:
+                continue
+            else:
+                no = _beyond(value, rule, values)
+            if no is not None:
+                return no
+        return None
+
+
+def _within(rule: Rule) -> tuple[float, float]:
+    if isinstance(rule, Allowed):
+        return inf, -inf
+    return -inf if rule.min is None else rule.min, inf if rule.max is None else rule.max
+
+
+def _not_allowed(value: str | None, rule: Allowed) -> Rejection | None:
+    if (value is None and not rule.refuse_null) or value in rule.values:
+        return None
+    return Rejection(rule.reason, detail=f"{value}, allowed {', '.join(rule.values)}")
+
+
+def _beyond(value: float, rule: Limit, values: Values) -> Rejection | None:
+    if rule.min is not None and value < rule.min:
+        no = Rejection(rule.low, float(value), rule.min)
+    elif rule.max is not None and value > rule.max:
+        no = Rejection(rule.high, float(value), rule.max)
+    else:
+        return None  # it is no number
+    spared = any(within.holds(values) for within in rule.unless)
+    if spared or not rule.concerns(values.get("language")):
+        return None
+    place = values.get(rule.place)
+    return no if place is None else replace(no, detail=f"at {place:.1f} s")

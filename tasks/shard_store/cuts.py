@@ -20,6 +20,7 @@ from tasks.settings import Plugin
 from tasks.settings.stages import DAMAGE
 from tasks.shard_store.chosen_rules import cheap_rules, costly
 from tasks.shard_store.decision_log import Decision
+from tasks.storage import tables
 
 #: Most that a source's segment may end beyond its recording, s: its times are rounded, and an AAC
 #: header counts up to 132 ms of padding. No word is so short. Kaldi's `extract-segments` allows
@@ -180,7 +181,7 @@ def merge_turns(turns_by_recipe: dict[str, tuple[Turn, ...]], table: pa.Table) -
 
 
 def merge(
-    cuts_by_recipe: dict[str, Cut], rows: list[CutRow], usable: set[str], failures_stand: bool
+    cuts_by_recipe: dict[str, Cut], table: pa.Table, usable: set[str], failures_stand: bool
 ) -> None:
     """Add the rows of one part to the cuts known so far; the first cut of a recipe stands, unless a
     limit broke it off.
@@ -188,14 +189,19 @@ def merge(
     `usable`: filters whose stored measures have today's recipe. `failures_stand`: keep failed rows.
     """
     columns = {c for use in usable for c in plugins.FILTERS.load(use).COLUMNS}
-    rows = [row for row in rows if failures_stand or not row["error_code"]]
-    rows = [row for row in rows if row["kind"] != TURNS]
-    fresh = {row["cut"] for row in rows if row["kind"] == "recording"}
+    within = columns.issuperset
+    every: list[CutRow] = table.drop_columns(["measures"]).to_pylist()
+    rows = [
+        (row, measured)
+        for row, measured in zip(every, tables.mappings(table["measures"]), strict=True)
+        if row["kind"] != TURNS and (failures_stand or not row["error_code"])
+    ]
+    fresh = {row["cut"] for row, _ in rows if row["kind"] == "recording"}
     fresh -= {
         name for name, cut in cuts_by_recipe.items() if cut.known and cut.error_code not in REFUSED
     }
     first: dict[str, str] = {}  # equal files share a recipe: take the first's spans
-    for row in rows:
+    for row, measured in rows:
         if first.setdefault(row["cut"], row["recording"]) != row["recording"]:
             continue
         if row["error_code"] and row["cut"] not in fresh:  # of a filter chosen later
@@ -213,8 +219,9 @@ def merge(
             elif row["kind"] != RECUT:
                 cut.spans.append(row)
         if row["kind"] in ("utterance", RECUT):
-            measured = {k: v for k, v in (row["measures"] or []) if k in columns}
+            if not within(measured):
+                measured = {k: v for k, v in measured.items() if k in columns}
             key = row["start"], row["end"], row["given"]
             cut.measures.setdefault(key, {}).update(measured)
-            fingerprints = ((k, v) for k, v in row.get("prints") or [] if k in usable)
-            cut.fingerprints.setdefault(key, {}).update(fingerprints)
+            fingerprints = cut.fingerprints.setdefault(key, {})
+            fingerprints.update((k, v) for k, v in row.get("prints") or () if k in usable)

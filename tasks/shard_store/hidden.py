@@ -122,29 +122,30 @@ def _joined(rows: Sequence[WordRow]) -> tuple[str, list[int]]:
 class Texts:
     """The texts of a clip as they are published."""
 
-    text: str
+    text: str | None
     normalised: str | None
     hypothesis: str | None
     words: Sequence[WordRow] | None
 
 
+NOTHING = Texts(None, None, None, None)  # of an utterance that is still to be heard
+
+
 def texts(job: Job, clip: Texts, language: str | None, compared: Callable[[str], str]) -> Texts:
-    """A clip's texts with masks; `compared`: gives a piece of text as texts are compared. Where one
-    text about the same words has something to hide that others lack, these are searched
-    thoroughly."""
-    if not hides(job):
-        return clip
-    heard = clip.hypothesis or ""
-    spots, in_heard = places(job, clip.text, language), places(job, heard, language)
+    """A clip's texts with masks, where `hides`; `compared`: gives a piece of text as texts are
+    compared. Where one text about the same words has something to hide that others lack, these are
+    searched thoroughly."""
+    text, heard = clip.text or "", clip.hypothesis or ""
+    spots, in_heard = places(job, text, language), places(job, heard, language)
     most = max(len(spots), len(in_heard))
     if len(in_heard) < most:
         in_heard = places(job, heard, language, True)
     timed = words(job, clip.words, language, most > 0)
     if not most:
-        return Texts(clip.text, clip.normalised, clip.hypothesis, timed)
+        return Texts(text, clip.normalised, clip.hypothesis, timed)
     return Texts(
-        masked(clip.text, spots),
-        masked(clip.text, spots, compared) if spots else clip.normalised,
+        masked(text, spots),
+        masked(text, spots, compared) if spots else clip.normalised,
         masked(heard, in_heard) if clip.hypothesis else clip.hypothesis,
         timed,
     )

@@ -6,7 +6,7 @@ applied; whatever is missing is left for a stage to compute.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import groupby
@@ -14,7 +14,7 @@ from itertools import groupby
 from tasks import plugins
 from tasks.base.errors import shortened
 from tasks.base.schema import AnyRow, CutRow, RecordingRow, TranscriptRow
-from tasks.plugins.rules import Rule, judge
+from tasks.plugins.rules import Judge
 from tasks.recording import Segment, faults, stated_texts, turns
 from tasks.recording.part_texts import PartTexts
 from tasks.shard_store import (
@@ -67,24 +67,27 @@ class ShardView(StoredShard):
 
     def filtered(self) -> Iterator[CutUtterance]:
         """Utterances of all cut recordings, each with its outcome after the filter stage."""
-        rules = filter_rules(self.job.filter.all_filters)
+        judge = Judge(filter_rules(self.job.filter.all_filters))
         for recording in self.processed:
             cut = self.cut_of(recording)
             if cut is None or cut.error_code:
                 continue
             given = segments_of(recording)
             texts = PartTexts(given or ())
-            companies = self._companies(recording, cut)
+            audio = partial(self.audio_recipe, samples_of(recording, self.job.filter))
+            companies = self._companies(cut, audio)
             seen: set[str] = set()
             for span in cut.spans:
                 if span["kind"] == "utterance":
-                    utterance = self._utterance(recording, cut, span, given, texts, companies)
-                    outcome = self._filter_outcome(utterance, cut, rules)
+                    utterance = self._utterance(
+                        recording, cut, span, given, texts, companies, audio
+                    )
+                    outcome = self._filter_outcome(utterance, cut, judge)
                     if given:
                         if utterance.id in seen:
                             outcome = Outcome("failed", "filter", "duplicate_segment")
                         seen.add(utterance.id)
-                    if outcome != UNCONVERTED:
+                    if outcome is not UNCONVERTED:
                         utterance = replace(utterance, outcome=outcome)
                     yield utterance
 
@@ -93,7 +96,9 @@ class ShardView(StoredShard):
         recogniser, settings = plugins.ASR.resolve(self.job.transcribe.backend)
         return float(recogniser.shared_seconds(settings))
 
-    def _companies(self, recording: RecordingRow, cut: Cut) -> dict[tuple[int, int], Company]:
+    def _companies(
+        self, cut: Cut, audio: Callable[[int, int], str]
+    ) -> dict[tuple[int, int], Company]:
         """The window of each span that shares one. Segments of the source never share a window."""
         if not self._shared_seconds or enhanced.heard(self.job):
             return {}
@@ -103,7 +108,6 @@ class ShardView(StoredShard):
             for span in spans
             if span["given"] is None and span.get("turn") is None and span.get("text") is None
         ]
-        audio = partial(self.audio_recipe, samples_of(recording, self.job.filter))
         return shared_windows.companies(free, cut.rate, self._shared_seconds, audio)
 
     def _utterance(
@@ -114,12 +118,13 @@ class ShardView(StoredShard):
         given: tuple[Segment, ...] | None,
         texts: PartTexts,
         companies: Mapping[tuple[int, int], Company],
+        audio_recipe: Callable[[int, int], str],
     ) -> CutUtterance:
         start, end, index, part = span["start"], span["end"], span["given"], span.get("turn")
         segment, rate = segment_of(span, cut.rate, given), cut.rate
         # A text about the recording's first seconds alone is not that of the whole.
         all_given = given is None or recording["segments"] is not None
-        audio = self.audio_recipe(samples_of(recording, self.job.filter), start, end)
+        audio = audio_recipe(start, end)
         utterance = CutUtterance(
             recording,
             start,
@@ -177,9 +182,7 @@ class ShardView(StoredShard):
             return None
         return turns.name_of(self.turned(recording)[1] or (), number, recording["path"])
 
-    def _filter_outcome(
-        self, utterance: CutUtterance, cut: Cut, rules: tuple[Rule, ...]
-    ) -> Outcome:
+    def _filter_outcome(self, utterance: CutUtterance, cut: Cut, judge: Judge) -> Outcome:
         start, end = utterance.start, utterance.end
         if start >= end and utterance.given is None:  # of a text
             lost = utterance.segment.text if utterance.segment else None
@@ -193,7 +196,7 @@ class ShardView(StoredShard):
             if beyond > MOST_BEYOND:  # its text says what the audio lacks
                 detail = f"it ends {beyond:.2f} s beyond the end of the recording"
                 return Outcome("failed", "filter", OUTSIDE, beyond, MOST_BEYOND, detail)
-        if not utterance.spared and (no := judge(utterance.measures, rules)):
+        if not utterance.spared and (no := judge(utterance.measures)):
             detail = no.detail
             if no.reason == "damaged":
                 detail = faults.words(cut.faults, start, end, cut.rate)
@@ -208,9 +211,9 @@ class ShardView(StoredShard):
         Dropped ones that share a window with a kept one get PCM too."""
         for _, group in groupby(self.filtered(), key=lambda u: u.recording["recording"]):
             utterances = list(group)
-            windows = {u.company for u in utterances if u.outcome == UNCONVERTED}
+            windows = {u.company for u in utterances if u.outcome is UNCONVERTED}
             for utterance in utterances:
-                kept = utterance.outcome == UNCONVERTED
+                kept = utterance.outcome is UNCONVERTED
                 companion = (
                     utterance.outcome.outcome == "dropped"
                     and utterance.company is not None
@@ -222,7 +225,7 @@ class ShardView(StoredShard):
                     outcome = failed("resample", row) if row["error_code"] else UNHEARD
                 measures = utterance.measures
                 heard = HeardUtterance(utterance, outcome, measures, companion, row, row)
-                if utterance.enhanced and outcome == UNHEARD:
+                if utterance.enhanced and outcome is UNHEARD:
                     heard = enhanced.beside(self.job, heard, self.audio.get(utterance.enhanced))
                 yield heard
 
@@ -237,18 +240,18 @@ class ShardView(StoredShard):
     def transcribed(self) -> Iterator[FinalUtterance]:
         """`resampled` with transcripts, rules on text and, last, people's decisions; utterances
         that lack any of these are pending."""
-        rules = rules_of("text", self.job.transcribe.verdicts)
+        judge = Judge(rules_of("text", self.job.transcribe.verdicts))
         by_vote = self.job.transcribe.language_by != "clip"
         by_recording = groupby(self.resampled(), key=lambda u: u.cut.recording["recording"])
         for _, group in by_recording:
             utterances = list(group)
-            waiting = [u for u in utterances if u.outcome == UNHEARD]
+            waiting = [u for u in utterances if u.outcome is UNHEARD]
             first = hypotheses.first(waiting, self._transcript, by_vote)
             spoken = self._spoken(first)
             heard = iter(first)
             for utterance in utterances:
-                one = next(heard) if utterance.outcome == UNHEARD else utterance
-                yield self._final(one, rules, spoken)
+                one = next(heard) if utterance.outcome is UNHEARD else utterance
+                yield self._final(one, judge, spoken)
 
     def _spoken(self, heard: Sequence[HeardUtterance]) -> float | None:
         """Seconds of speech with words in a recording of LONG_S and more whose utterances were all
@@ -264,7 +267,7 @@ class ShardView(StoredShard):
         return seconds
 
     def _final(
-        self, utterance: HeardUtterance, rules: tuple[Rule, ...], spoken: float | None
+        self, utterance: HeardUtterance, judge: Judge, spoken: float | None
     ) -> FinalUtterance:
         cut, row = utterance.cut, utterance.transcript
         if row is None:
@@ -277,7 +280,7 @@ class ShardView(StoredShard):
             if utterance.missing:
                 return FinalUtterance(cut, utterance, utterance.outcome)
         texts = self._text_values.of(utterance, row, spoken)
-        outcome = self._outcome_by_text(cut, texts, rules)
+        outcome = self._outcome_by_text(cut, texts, judge)
         request, muted = None, None
         if outcome.outcome == "packaged":
             if self._mutes:
@@ -308,11 +311,9 @@ class ShardView(StoredShard):
             )
         }
 
-    def _outcome_by_text(
-        self, utterance: CutUtterance, texts: AnyRow, rules: tuple[Rule, ...]
-    ) -> Outcome:
+    def _outcome_by_text(self, utterance: CutUtterance, texts: AnyRow, judge: Judge) -> Outcome:
         person = utterance.person
-        no = None if utterance.spared else judge(texts, rules)
+        no = None if utterance.spared else judge(texts)
         if no:
             return Outcome("dropped", "transcribe", no.reason, no.value, no.threshold, no.detail)
         if person is not None and person.decision == "drop":

@@ -62,6 +62,7 @@ class StoredShard:
         self.job, self.shard, self.weights, self._damaged = job, shard, weights, damaged
         self._listed, self._again = listed, again
         self._read: dict[str, list[manifest.Part]] = {}
+        self._cut_by_name: dict[str, Cut | None] = {}
         self.lost: dict[str, str] = {}  # recipe of PCM whose blob is gone or cut short: the blob
 
     def _parts(self, stage: str) -> list[manifest.Part]:
@@ -99,7 +100,7 @@ class StoredShard:
             if original is not None and not (apart and original["dataset"] != row["dataset"])
         }
 
-    @property
+    @cached_property
     def processed(self) -> list[RecordingRow]:
         """Recordings without copies."""
         return [row for row in self.recordings if row["recording"] not in self.originals]
@@ -141,7 +142,7 @@ class StoredShard:
             usable = {use for use, wanted in self.wanted.items() if stored.get(use) == wanted}
             # A failure may be a filter's: it stands while every filter measured then is still
             # chosen, and is tried again otherwise.
-            cuts.merge(by_recipe, part.table.to_pylist(), usable, usable == set(stored))
+            cuts.merge(by_recipe, part.table, usable, usable == set(stored))
         for cut in by_recipe.values():
             cut.count_faults()
         return by_recipe
@@ -149,6 +150,12 @@ class StoredShard:
     def cut_of(self, recording: RecordingRow) -> Cut | None:
         """What the filter stage stored of a recording, or its refusal where that is beyond a limit;
         None if it failed before, or nothing yet."""
+        name = recording["recording"]
+        if name not in self._cut_by_name:
+            self._cut_by_name[name] = self._cut_of(recording)
+        return self._cut_by_name[name]
+
+    def _cut_of(self, recording: RecordingRow) -> Cut | None:
         if recording["error_code"]:
             return None
         rate, channels, size = recording["header_rate"], _channels(recording), recording["size"]

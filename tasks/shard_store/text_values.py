@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tasks import plugins
 from tasks.base.schema import AnyRow, TranscriptRow
-from tasks.plugins.contracts.text import ScoredTranscript, words
+from tasks.plugins.contracts.text import ScoredTranscript, count_of_words
 from tasks.scoring.cleaning import wordless
 from tasks.scoring.normalisers import base
 from tasks.scoring.said import said
@@ -45,6 +45,9 @@ def text_columns(chosen: tuple[Plugin, ...]) -> dict[str, tuple[str, str]]:
         for plugin in chosen
         for name, about in plugins.columns("text", plugin.use).items()
     }
+
+
+SOURCE = "text_source"  # the key of where the chosen text is from
 
 
 class TextValues:
@@ -92,6 +95,7 @@ class TextValues:
         values = {
             **row,
             "text": text,
+            SOURCE: source,
             "text_chars": len(text.strip()),
             # "um" counts no word when texts are compared, and is one.
             "words": 0 if source == "reference" and wordless(text) else row["words"] or None,
@@ -125,7 +129,7 @@ def _derived(utterance: HeardUtterance, row: TranscriptRow) -> dict[str, float |
     vote, stated, detected = utterance.vote, utterance.cut.language, row.get("detected_language")
     contradicted = stated and detected and base(stated) != detected
     return {
-        "words_per_speech_second": len(words(said(text, row["language"]))) / spoken
+        "words_per_speech_second": count_of_words(said(text, row["language"])) / spoken
         if text and spoken
         else None,
         "language_vote": vote.shares.get(row["language"] or "", 0.0) if vote else None,

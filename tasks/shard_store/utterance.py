@@ -6,10 +6,10 @@ A phase never changes, and the next one holds it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import field
 
 from tasks import scoring
+from tasks.base.frozen import cached_property, dataclass
 from tasks.base.schema import AnyRow, EnhancedRow, RecordingRow, TranscriptRow
 from tasks.recording import Segment, ids
 from tasks.shard_store.decision_log import Decision
@@ -29,6 +29,7 @@ class Outcome:
     detail: str = ""
 
 
+#: Each is one object, which `is` tells apart.
 UNMEASURED = Outcome("pending", "filter", "pending")
 UNCONVERTED = Outcome("pending", "resample", "pending")
 UNHEARD = Outcome("pending", "transcribe", "pending")

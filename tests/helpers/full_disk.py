@@ -1,4 +1,5 @@
-"""Fill a real disk: `unshare -rm python -m tests.helpers.full_disk SMALL TMP` (test_laws.py)."""
+"""Fill a real disk, that of OUT or that of a run's scratch folder:
+`unshare -rm python -m tests.helpers.full_disk SMALL TMP out|scratch` (test_laws.py)."""
 
 from __future__ import annotations
 
@@ -9,37 +10,52 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tasks import pipeline
 from tasks.base.errors import MillError
 from tasks.publish.upkeep.verify import verify
+from tasks.runs.executor import Here, Unobserved
+from tasks.settings.job import Job
 from tasks.storage import owners, versions
 from tests.helpers import corpus
 
 PAGES = (1, 2, 4, 6, 9, 13, 20, 30, 45)  # of 4 KiB; with the last one, all has room perhaps
 
 
-def main(small: Path, tmp: Path) -> int:
+class Apart(Here):
+    """Has its scratch folder elsewhere than in OUT."""
+
+    def __init__(self, scratch: Path) -> None:
+        self.scratch = scratch
+
+    def listing(self, job: Job) -> Path:
+        return self.scratch
+
+
+def main(small: Path, tmp: Path, which: str) -> int:
     disk = tmp / "disk"
     mount = ["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(disk)]
     if subprocess.run(mount).returncode:
         return 77
+    home = disk if which == "out" else tmp
+    executor = Here() if which == "out" else Apart(disk / "scratch")
     wanted = corpus.content(small / "out/datasets/v0001")
     faults: list[str] = []
     full = 0
     for pages in PAGES:
         resize(disk, pages)
-        job = corpus.job(small, out=disk / f"out{pages}")
+        job = corpus.job(small, out=home / f"out{pages}")
         try:
-            with owners.naming(tmp, job.out):
-                corpus.run(job)
+            with owners.naming(disk if which == "scratch" else tmp, job.out):
+                pipeline.run(job, executor, Unobserved())
         except (OSError, MillError) as error:
             full += 1
             said = owners.sentence(error) if isinstance(error, OSError) else str(error)
-            if os.strerror(errno.ENOSPC) not in said or f"no space left on {job.out}" not in said:
+            if os.strerror(errno.ENOSPC) not in said or f"no space left on {disk}" not in said:
                 faults.append(f"{pages} pages: unclear: {error!r}")
         for version in versions.all_of(job.out):
             faults += [f"{pages} pages: {fault}" for fault in verify(version)]
         resize(disk, 10_000)
-        published, _ = corpus.run(job)
+        published = pipeline.run(job, executor, Unobserved()).published
         if corpus.content(published.path) != wanted:
             faults.append(f"{pages} pages: other bytes after there was room")
         faults += [f"{pages} pages: left {path}" for path in corpus.temps(job.out)]
@@ -54,4 +70,4 @@ def resize(disk: Path, pages: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]))

@@ -603,7 +603,8 @@ def test_a_full_disk_is_mended_by_a_rerun(small: Path, tmp_path: Path, most: int
     assert break_everywhere(small, tmp_path, _writes(), errno.ENOSPC, most) > 60
 
 
-def test_a_really_full_disk(small: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("which", ["out", "scratch"])
+def test_a_really_full_disk(small: Path, tmp_path: Path, which: str) -> None:
     """A tmpfs of growing size, in a mount namespace of its own."""
     (tmp_path / "disk").mkdir()
     command = [
@@ -614,6 +615,7 @@ def test_a_really_full_disk(small: Path, tmp_path: Path) -> None:
         "tests.helpers.full_disk",
         str(small),
         str(tmp_path),
+        which,
     ]
     if not shutil.which("unshare") or subprocess.run(["unshare", "-rm", "true"]).returncode:
         pytest.skip("no mount namespaces here")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,12 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks import pipeline
+from tasks.base.errors import RunError
 from tasks.corpus import outcome_table
 from tasks.publish import foreseen
 from tasks.publish.outcomes import batch_outcomes, shard_batches
+from tasks.publish.upkeep import verify
 from tasks.runs.executor import Here
 from tasks.settings.job import Job
 from tasks.shard_store import manifest
+from tasks.storage import versions
 from tests.helpers import corpus, tiers
 
 COUNT = 20
@@ -154,21 +158,54 @@ def test_only_shards_that_changed_are_judged_again(
 
 
 @pytest.mark.parametrize(
-    ("name", "gone"),
-    tiers.covering(["rows.arrow", "ledger.bin", "digests.arrow", "facts.json"], [False, True]),
+    ("name", "how"),
+    [
+        *tiers.covering(
+            ["rows.arrow", "ledger.bin", "digests.arrow", "facts.json"], ["flipped", "gone", "half"]
+        ),
+        ("facts.json", "[]"),
+        ("facts.json", '{"files": {}}'),
+    ],
 )
 def test_damaged_outcomes_are_made_again(
-    job: Job, undamaged: dict[str, bytes], name: str, gone: bool, monkeypatch: pytest.MonkeyPatch
+    job: Job, undamaged: dict[str, bytes], name: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = next(shard_batches.home(job.out).rglob(name))
-    if gone:
+    if how == "gone":
         path.unlink()
-    else:
+    elif how == "flipped":
         corpus.flip(path, path.stat().st_size // 2)
+    else:
+        path.write_bytes(
+            path.read_bytes()[: path.stat().st_size // 2] if how == "half" else how.encode()
+        )
     counted = Counted()
     monkeypatch.setattr(pipeline, "Here", lambda: counted)
     assert corpus.content(corpus.run(retarred(job))[0].path) == undamaged
     assert counted.names.count("decide") == 1, "those of one group, and no others"
+
+
+def test_facts_of_an_earlier_release_are_read(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path in shard_batches.home(job.out).rglob("facts.json"):
+        facts = json.loads(path.read_bytes())
+        del facts["unmeasured"]
+        path.write_text(json.dumps(facts))
+    counted = Counted()
+    monkeypatch.setattr(pipeline, "Here", lambda: counted)
+    corpus.run(retarred(job))
+    assert counted.names.count("decide") == 0
+
+
+def test_too_little_memory_loses_nothing(home: Path, tmp_path: Path) -> None:
+    """One sentence names the setting; with more, the next run decides and transcribes nothing."""
+    job = corpus.job(home, out=tmp_path / "out", **chosen())
+    small = replace(job, package=job.package.model_copy(update={"memory": "1MB"}))
+    with pytest.raises(RunError, match=r"raise package\.memory"):
+        corpus.run(small)
+    assert not versions.all_of(job.out)
+    published, counts = corpus.run(job)
+    assert counts["transcribe"][0] == 0
+    assert not verify.verify(published.path)
 
 
 def test_a_shard_of_nothing_has_its_place(job: Job, tmp_path: Path) -> None:

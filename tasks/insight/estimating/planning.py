@@ -19,7 +19,7 @@ from tasks.insight.estimating import (
 from tasks.insight.estimating.changes import Causes, Change, found_since, may_choose_others
 from tasks.insight.estimating.expected import Expected, lengths
 from tasks.publish import foreseen, safeguards
-from tasks.publish.choosing import clip_choice, weights
+from tasks.publish.choosing import clip_choice
 from tasks.publish.unchanged import UpToDate
 from tasks.settings.job import Job
 from tasks.shard_store import enhanced, llm_answers, manifest, recipe, whole_job
@@ -106,8 +106,9 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     copied = new_copies.among(job, listed.fresh, surveyed.known) if headers else {}
     unread = _new_recordings(scan, listed, headers, copied)
     scan.add_expected()
-    capped = job.package.max_hours_per_speaker is not None or clip_choice.asked(job.package)
-    if scan.scanned and (capped or corpus.takes_part(job)):
+    package = job.package
+    selects = bool(package.weights) or package.max_hours_per_speaker is not None
+    if scan.scanned and (selects or clip_choice.asked(package) or corpus.takes_part(job)):
         scan.leave_out_rejected(shards, listings)
     gone = listed.removed()
     clips = _package(scan, gone | {row["recording"] for row in listed.fresh})
@@ -283,10 +284,6 @@ class _Scan:
 
     def _note_clip(self, utterance: FinalUtterance, transcribed: bool) -> None:
         """Note that it will be packaged, or may be; `transcribed`: its text is stored."""
-        if not weights.keeps(
-            self.job.package, utterance.cut.recording["dataset"], utterance.cut.id
-        ):
-            return
         outcome = utterance.outcome
         measured_only = outcome.stage == "filter" and transcribed
         # What further recognisers hear may drop a clip, but not change the first one's text.

@@ -111,27 +111,29 @@ def _known(job: Job, shard: str) -> Iterator[tuple[str, SampleResult]]:
                 if span["kind"] != "utterance":
                     reason = f"filter.{span['reason'] or span['kind']}"
                     _count_loss(seen, reason, (span["end"] - span["start"]) / cut.rate)
+    packaged_clips = []
     for utterance in view.transcribed():
         seen = results[utterance.cut.recording["recording"]]
         if utterance.heard.pcm is not None and not utterance.heard.pcm["error_code"]:
             clips = 2 if utterance.cut.enhanced else 1
             seen.pcm += 2 * utterance.heard.pcm["num_samples"] * clips
         seen.pending |= utterance.outcome.outcome == "pending"
-        packaged = utterance.outcome.outcome == "packaged"
-        if not packaged:
+        if utterance.outcome.outcome != "packaged":
             _count_loss(
                 seen, f"{utterance.outcome.stage}.{utterance.outcome.reason}", utterance.cut.seconds
             )
-        elif utterance.heard.transcript and utterance.heard.transcript["words"]:
+            continue
+        packaged_clips.append(utterance)
+        if utterance.heard.transcript and utterance.heard.transcript["words"]:
             seen.scored += 1
             seen.words += utterance.heard.transcript["words"]
             seen.word_errors += utterance.heard.transcript["word_errors"] or 0
-        if (
-            packaged
-            and clip_choice.chooses(job.package, utterance)
-            and weights.keeps(job.package, utterance.cut.recording["dataset"], utterance.cut.id)
-        ):
-            seen.kept += utterance.cut.seconds
+    rows = shard_outcomes.rows_of(view, packaged_clips, strict=False)
+    draw, weight = weights.draws(job.package, rows)
+    stays = clip_choice.chosen(job.package, rows) & ~(draw >= weight)
+    for utterance, stay in zip(packaged_clips, stays, strict=True):
+        if stay:
+            results[utterance.cut.recording["recording"]].kept += utterance.cut.seconds
     yield from results.items()
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from tasks.base.frozen import cached_property, dataclass
 from tasks.plugins.contracts.base import Columns, LoadedPlugin, PluginModule, PluginSettings
 from tasks.plugins.contracts.corpuswide import Reject
 from tasks.scoring import MARKS, UNSPACED, said
@@ -58,6 +58,10 @@ def words(text: str) -> list[str]:
 
     "No, it's 你好!" -> no, it's, 你, 好."""
     return [*_words(text)]
+
+
+def count_of_words(text: str) -> int:
+    return len(_words(text))
 
 
 @lru_cache(maxsize=4)  # several rules ask for those of one text after the other

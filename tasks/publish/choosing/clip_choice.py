@@ -17,17 +17,13 @@ from tasks.base.arrays import Bools
 from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject
 from tasks.publish.choosing.components import speakers_in
-from tasks.publish.planned_columns import LABELS_COLUMN, labels_kept
+from tasks.publish.planned_columns import labels_kept
 from tasks.settings import PackageSettings
 from tasks.settings.job import Job
 from tasks.settings.package import ClipChoice
-from tasks.shard_store.utterance import FinalUtterance
 
 REASON = "not_chosen"
 COLUMNS = ("dataset", "speaker", "language")
-_ROW = pa.schema(
-    [*dict.fromkeys(COLUMNS, pa.string()).items(), LABELS_COLUMN, ("pending", pa.bool_())]
-)
 
 
 def asked(package: PackageSettings) -> bool:
@@ -82,21 +78,6 @@ def chosen(package: PackageSettings, rows: pa.Table) -> Bools:
         for label, values in (package.without.labels or {}).items():
             good &= ~_labelled(rows, label, values)
     return good
-
-
-def chooses(package: PackageSettings, utterance: FinalUtterance) -> bool:
-    """Whether one clip is packaged, if its speaker is named by its source."""
-    if not asked(package):
-        return True
-    transcript = utterance.heard.transcript
-    row = {
-        "dataset": utterance.cut.recording["dataset"],
-        "speaker": utterance.cut.speaker,
-        "labels": utterance.cut.labels,
-        "language": transcript["language"] if transcript else None,
-        "pending": transcript is None,
-    }
-    return bool(chosen(package, pa.Table.from_pylist([row], schema=_ROW))[0])
 
 
 def _named(rows: pa.Table, kind: str, names: tuple[str, ...]) -> Bools:

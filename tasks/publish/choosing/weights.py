@@ -35,12 +35,6 @@ def check(job: Job) -> None:
             )
 
 
-def keeps(settings: PackageSettings, dataset: str, utterance: str) -> bool:
-    """Whether one clip's draw is below its dataset's weight."""
-    weight = settings.weights.get(dataset, 1.0)
-    return weight >= 1 or bool(_draws(settings, [utterance])[0] < weight)
-
-
 def _draws(settings: PackageSettings, ids: Iterable[str]) -> Float64s:
     """A number from 0 to 1 for each id."""
     return seeded_hash.draws(f"{settings.seed}:weight", ids) / 2**64

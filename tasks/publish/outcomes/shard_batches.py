@@ -24,6 +24,7 @@ import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
@@ -89,6 +90,9 @@ class BatchFacts(TypedDict):
     changed: list[str]  # shards that the next run looks at again
 
 
+NEEDED = {"files", "slices", "rows", "ledger", "changed"}  # of BatchFacts
+
+
 @dataclass(frozen=True)
 class ShardBatch:
     """Some shards, and where the outcomes of their utterances lie. Small enough to be sent
@@ -103,6 +107,8 @@ class ShardBatch:
         place = self.home / "facts.json"
         try:
             facts: BatchFacts = storage.read_json(place)
+            if not _is_whole(facts):
+                raise ValueError("not the facts of a batch")
         except (FileNotFoundError, ValueError) as error:
             raise CorruptManifest(f"{place} is gone or damaged", str(place)) from error
         return facts
@@ -167,6 +173,21 @@ class ShardBatch:
     def _damaged(self, name: str) -> CorruptManifest:
         """Names the seal as the damaged file: once it is removed, the batch is decided again."""
         return CorruptManifest(f"{self.home / name} is damaged", str(self.home / "facts.json"))
+
+
+def _is_whole(facts: object) -> bool:
+    """Whether JSON has what `BatchFacts` says."""
+    if not isinstance(facts, dict) or not facts.keys() >= NEEDED:
+        return False
+    slices, counts = facts["slices"], (facts["rows"], facts["ledger"])
+    return (
+        isinstance(facts["files"], dict)
+        and isinstance(facts["changed"], list)
+        and isinstance(slices, list)
+        and len(slices) == SLICES
+        and all(isinstance(span, list) and len(span) == 3 for span in slices)
+        and all(isinstance(number, int) for number in (*counts, *chain(*slices)))
+    )
 
 
 def home(out: Path) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,11 +11,12 @@ import pyarrow as pa
 from tasks import corpus, scoring
 from tasks.accounting import ledger
 from tasks.base import process_memory
-from tasks.base.schema import LEDGER, UTTERANCES, AnyRow
+from tasks.base.schema import LEDGER, UTTERANCES, AnyRow, EnhancedRow, TranscriptRow
 from tasks.corpus import outcome_table, voices
 from tasks.publish.planned_columns import (
     LABELS_COLUMN,
     LAYOUT_COLUMNS,
+    MUTED_COLUMNS,
     TURNS_COLUMN,
     labels_kept,
     sources_of,
@@ -35,6 +36,7 @@ from tasks.shard_store import (
 )
 from tasks.shard_store.shard_view import ShardView
 from tasks.shard_store.utterance import FinalUtterance, Outcome
+from tasks.storage import tables
 
 VERSION = 2  # raise it when the same checkpoints get other outcomes
 
@@ -62,22 +64,17 @@ def of_shard(view: ShardView, strict: bool) -> ShardOutcomes:
             stopped = Outcome(outcome, utterance.outcome.stage, reason)
             utterance = replace(utterance, outcome=stopped)
         utterances.append(utterance)
-    computed = (*text_values.DERIVED, *text_values.text_columns(job.transcribe.verdicts))
-    rows = [
-        _row(view, u, computed, strict) if u.outcome.outcome == "packaged" else _pending_row(u)
-        for u in utterances
-        if u.outcome.outcome in ("packaged", ledger.PENDING)
-    ]
+    waiting = ("packaged", ledger.PENDING)
     heard = corpus.rows(job, shard, utterances) if corpus.takes_part(job) else []
     spoken = voices.rows(view) if recipe.across_recordings(job) is not None else []
     return ShardOutcomes(
-        pa.Table.from_pylist(rows, schema=row_schema(job)),
-        pa.Table.from_pylist(
-            ledger.of_shard(view, utterances, Outcome(outcome, "filter", reason)), schema=LEDGER
+        rows_of(view, [u for u in utterances if u.outcome.outcome in waiting], strict),
+        tables.of_rows(
+            ledger.of_shard(view, utterances, Outcome(outcome, "filter", reason)), LEDGER
         ),
         outcome_table.of_utterances(job, utterances, view.with_stored_text(utterances)),
-        pa.Table.from_pylist(heard, schema=corpus.ROW),
-        pa.Table.from_pylist(spoken, schema=voices.VOICES),
+        tables.of_rows(heard, corpus.ROW),
+        tables.of_rows(spoken, voices.VOICES),
     )
 
 
@@ -90,50 +87,141 @@ HEARD = (
 )
 
 
-def _row(view: ShardView, u: FinalUtterance, computed: Sequence[str], strict: bool) -> AnyRow:
-    job, shard = view.job, view.shard
-    assert u.heard.packed is not None
-    assert u.heard.transcript is not None
-    unmasked, source = text_values.final_text(job, u.heard)
-    heard, clean = u.heard.transcript, u.heard.beside
-    language = heard["language"]
-    normalised = text_values.compared(job, u.heard, unmasked, source)
-    clip = hidden.Texts(unmasked, normalised, heard["text"], heard.get("word_times"))
-    clip = hidden.texts(job, clip, language, lambda piece: scoring.normalise(piece, language or ""))
-    text = clip.text
-    if job.package.text_form == "llm_text" and u.llm_answer:
-        text = hidden.shown(job, u.llm_answer["text"], language) or text
-    elif job.package.text_form == "normalised":
-        spots = hidden.places(job, unmasked, language)
-        formed = hidden.masked(
-            unmasked, spots, lambda piece: scoring.training_text(piece, language or "")
-        )
-        text = formed or text
+def rows_of(view: ShardView, utterances: Sequence[FinalUtterance], strict: bool) -> pa.Table:
+    """The rows of utterances that are packaged, or still to be heard: of these the table has what
+    the choice of clips goes by."""
+    schema = row_schema(view.job)
+    table = {**_of_cuts(utterances), **_of_packaged(view, utterances, strict)}
+    measures = [u.heard.measures if _is_packaged(u) else {} for u in utterances]
+    for name in schema.names:
+        if name not in table:
+            table[name] = [values.get(name) for values in measures]
+    return pa.table([pa.array(table[field.name], field.type) for field in schema], schema=schema)
+
+
+def _is_packaged(u: FinalUtterance) -> bool:
+    return u.outcome.outcome == "packaged"
+
+
+def _of_cuts(utterances: Sequence[FinalUtterance]) -> dict[str, list[object]]:
+    """Columns that each utterance has once it is cut."""
+    cuts = [u.cut for u in utterances]
+    recordings = [cut.recording for cut in cuts]
     return {
-        **u.heard.measures,
-        **{name: heard.get(name) for name in HEARD},
-        **{name: u.texts[name] for name in computed},
-        **_pending_row(u),
-        "llm_text": llm_answers.became(u),
-        "num_samples": u.heard.packed["num_samples"],
-        "sample_rate": u.heard.packed["rate"],
-        "text": text,
-        "text_source": source,
-        "normalised": clip.normalised,
-        "hypothesis": clip.hypothesis,
-        "word_times": clip.words,
-        **({"turns": clip_turns.of(view, u.cut, clip.words, language)} if turns_kept(job) else {}),
-        "sha256": u.heard.packed["sha256"],
-        "work_shard": shard,
-        "blob": u.heard.packed["blob"],
-        "blob_offset": u.heard.packed["offset"],
-        # Of the enhanced clip, where both are packaged.
-        "beside_blob": clean["blob"] if clean else None,
-        "beside_offset": clean["offset"] if clean else None,
-        "sha256_enhanced": clean["sha256"] if clean else None,
-        **(_muted(job, shard, u) if strict and u.muted else {}),
-        "audio_is": "enhanced" if u.heard.packed["audio"] == u.cut.enhanced else "original",
+        "id": [cut.id for cut in cuts],
+        "source_id": [cut.source_id for cut in cuts],
+        "dataset": [recording["dataset"] for recording in recordings],
+        "split": ["train"] * len(cuts),
+        "recording": [recording["recording"] for recording in recordings],
+        "source_path": [recording["source_path"] for recording in recordings],
+        "channel": [channel_of(recording) for recording in recordings],
+        "start": [cut.start / cut.rate for cut in cuts],
+        "end": [cut.end / cut.rate for cut in cuts],
+        "speaker": [cut.speaker for cut in cuts],
+        "labels": [cut.labels for cut in cuts],
     }
+
+
+def _of_packaged(
+    view: ShardView, utterances: Sequence[FinalUtterance], strict: bool
+) -> dict[str, list[object]]:
+    """Columns of what was heard, null for what is still pending; and of the PCM, or of what it will
+    be."""
+    job, shard = view.job, view.shard
+    nothing: AnyRow = {}
+    packaged = [u if _is_packaged(u) else None for u in utterances]
+    transcripts = [_heard(u) if u else nothing for u in packaged]
+    texts = [u.texts if u else nothing for u in packaged]
+    audio = [_packed(u) if u else None for u in packaged]
+    beside = [u.heard.beside if u else None for u in packaged]
+    computed = (*text_values.DERIVED, *text_values.text_columns(job.transcribe.verdicts))
+    published = _published(job)
+    clips = [published(u) if u else hidden.NOTHING for u in packaged]
+    table: dict[str, list[object]] = {
+        **{name: [row.get(name) for row in transcripts] for name in HEARD},
+        **{name: [values.get(name) for values in texts] for name in computed},
+        # Of one that is pending, what is known of its language.
+        "language": [(u.heard.transcript or nothing).get("language") for u in utterances],
+        "llm_text": [u and llm_answers.became(u) for u in packaged],
+        "num_samples": [
+            u.cut.end - u.cut.start if pcm is None else pcm["num_samples"]
+            for u, pcm in zip(utterances, audio, strict=True)
+        ],
+        "sample_rate": [
+            u.cut.rate if pcm is None else pcm["rate"]
+            for u, pcm in zip(utterances, audio, strict=True)
+        ],
+        "text": [clip.text for clip in clips],
+        "text_source": [values.get(text_values.SOURCE) for values in texts],
+        "normalised": [clip.normalised for clip in clips],
+        "hypothesis": [clip.hypothesis for clip in clips],
+        "word_times": [clip.words for clip in clips],
+        "sha256": [
+            u.cut.audio if pcm is None else pcm["sha256"]
+            for u, pcm in zip(utterances, audio, strict=True)
+        ],
+        "work_shard": [u and shard for u in packaged],
+        "blob": [pcm and pcm["blob"] for pcm in audio],
+        "blob_offset": [pcm and pcm["offset"] for pcm in audio],
+        # Of the enhanced clip, where both are packaged.
+        "beside_blob": [clean and clean["blob"] for clean in beside],
+        "beside_offset": [clean and clean["offset"] for clean in beside],
+        "sha256_enhanced": [clean and clean["sha256"] for clean in beside],
+        "audio_is": [
+            pcm and ("enhanced" if pcm["audio"] == u.cut.enhanced else "original")
+            for u, pcm in zip(utterances, audio, strict=True)
+        ],
+        **{name: [None] * len(utterances) for name in ("muted", *MUTED_COLUMNS)},
+    }
+    if turns_kept(job):
+        table["turns"] = [
+            clip_turns.of(view, u.cut, clip.words, _heard(u)["language"]) if u else None
+            for u, clip in zip(packaged, clips, strict=True)
+        ]
+    if strict and hidden.mutes(job):
+        for row, u in enumerate(utterances):
+            for name, value in _muted(job, shard, u).items() if u.muted else ():
+                table[name][row] = value
+    return table
+
+
+def _heard(u: FinalUtterance) -> TranscriptRow:
+    assert u.heard.transcript is not None
+    return u.heard.transcript
+
+
+def _packed(u: FinalUtterance) -> EnhancedRow:
+    assert u.heard.packed is not None
+    return u.heard.packed
+
+
+def _published(job: Job) -> Callable[[FinalUtterance], hidden.Texts]:
+    """What is published of an utterance's texts."""
+    hides, form = hidden.hides(job), job.package.text_form
+
+    def of(u: FinalUtterance) -> hidden.Texts:
+        heard = _heard(u)
+        unmasked, source = str(u.texts["text"]), str(u.texts[text_values.SOURCE])
+        language = heard["language"]
+        normalised = text_values.compared(job, u.heard, unmasked, source)
+        clip = hidden.Texts(unmasked, normalised, heard["text"], heard.get("word_times"))
+        if hides:
+            clip = hidden.texts(
+                job, clip, language, lambda piece: scoring.normalise(piece, language or "")
+            )
+        if form == "llm_text" and u.llm_answer:
+            text = hidden.shown(job, u.llm_answer["text"], language) or clip.text
+        elif form == "normalised":
+            spots = hidden.places(job, unmasked, language)
+            formed = hidden.masked(
+                unmasked, spots, lambda piece: scoring.training_text(piece, language or "")
+            )
+            text = formed or clip.text
+        else:
+            return clip
+        return replace(clip, text=text)
+
+    return of
 
 
 def _muted(job: Job, shard: str, u: FinalUtterance) -> AnyRow:
@@ -145,28 +233,6 @@ def _muted(job: Job, shard: str, u: FinalUtterance) -> AnyRow:
             pcm = muting.silenced(blobs.read(job.out, shard, clip), u.muted)
             columns = {**columns, name: blobs.sha256(pcm), stored: clip["sha256"]}
     return columns
-
-
-def _pending_row(u: FinalUtterance) -> AnyRow:
-    """What the choice of clips goes by, of an utterance that is still to be heard."""
-    transcript = u.heard.transcript
-    return {
-        "id": u.cut.id,
-        "source_id": u.cut.source_id,
-        "dataset": u.cut.recording["dataset"],
-        "split": "train",
-        "recording": u.cut.recording["recording"],
-        "source_path": u.cut.recording["source_path"],
-        "channel": channel_of(u.cut.recording),
-        "start": u.cut.start / u.cut.rate,
-        "end": u.cut.end / u.cut.rate,
-        "num_samples": u.cut.end - u.cut.start,
-        "sample_rate": u.cut.rate,
-        "speaker": u.cut.speaker,
-        "labels": u.cut.labels,
-        "language": transcript["language"] if transcript else None,
-        "sha256": u.cut.audio,
-    }
 
 
 def row_schema(job: Job) -> pa.Schema:

@@ -1,0 +1,31 @@
+"""Dataclasses of which there is one for each utterance: frozen to the type checker alone.
+
+Python makes a `frozen=True` one by a call for each field, at three times the cost; and its
+`cached_property` takes a lock (until 3.12), which costs more than most of what is worked out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as dataclass
+    from functools import cached_property as cached_property
+else:
+    import dataclasses
+
+    class cached_property:
+        """`functools.cached_property`; two threads may both work a value out."""
+
+        def __init__(self, work):
+            self.work, self.__doc__ = work, work.__doc__
+
+        def __get__(self, instance, owner=None):
+            if instance is None:
+                return self
+            value = instance.__dict__[self.work.__name__] = self.work(instance)
+            return value
+
+    def dataclass(*, frozen, slots=False):
+        """`dataclasses.dataclass`, with the hash that `frozen` would give."""
+        return dataclasses.dataclass(slots=slots, unsafe_hash=frozen)

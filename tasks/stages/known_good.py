@@ -10,7 +10,7 @@ import platform
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -130,11 +130,16 @@ def trials(stage: str, job: Job, units: Sequence[Work] | None = None) -> Iterato
 
 def sound(rate: int) -> Float32s:
     """A hoarse voice, in syllables: float32 [SECONDS * rate], the same each time."""
+    return _sound(rate).copy()  # a plug-in may write into what it gets
+
+
+@cache
+def _sound(rate: int) -> Float32s:
     time = np.arange(round(SECONDS * rate)) / rate
     noise = np.random.default_rng(0).standard_normal(len(time)).clip(-3, 3)
-    pitch = 120 + 15 * np.sin(2 * np.pi * 1.3 * time)
+    turned = np.cumsum(120 + 15 * np.sin(2 * np.pi * 1.3 * time))  # of 120 Hz, a little to and fro
     buzz = sum(
-        np.exp(-(((n * 120 - 600) / 700) ** 2)) * np.sin(2 * np.pi * n * np.cumsum(pitch) / rate)
+        np.exp(-(((n * 120 - 600) / 700) ** 2)) * np.sin(2 * np.pi * n * turned / rate)
         for n in range(1, 25)
     )
     syllables = 0.35 + 0.3 * np.sin(2 * np.pi * 4 * time)

@@ -211,3 +211,8 @@ def test_a_rehearsal_says_what_ran_and_what_did_not(
     ]
     (fault,) = faults
     assert "poison_model crashes on a clip that is known to be good (signal 11 (SIGSEGV))" in fault
+
+
+def test_the_sound_is_the_same_whatever_a_plugin_does_with_it() -> None:
+    known_good.sound(16000)[:] = 0
+    assert known_good.sound(16000).any()

@@ -131,6 +131,8 @@ def _neighbours(
     same = np.ones(len(key), bool)
     for step in range(1, NEIGHBOURS + 1):
         same = same[:-1] & (key[step:] == key[:-step])
+        if not same.any():
+            break  # what differs from one that is nearer differs from those beyond
         good = same & (np.abs(seconds[step:] - seconds[:-step]) <= max_difference)
         first = np.flatnonzero(good)
         offset = frame[first].astype(np.int64) - frame[first + step]

@@ -251,6 +251,7 @@ def forget(out: Path, kept: Sequence[ShardBatch], changed: Collection[str]) -> N
 #: For small streams, on which threads cost more than they save.
 _ALONE = pa.ipc.IpcReadOptions(use_threads=False)
 _FAST = pa.ipc.IpcWriteOptions(compression="lz4")
+_FAST_ALONE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 
 def arrow_bytes(
@@ -258,6 +259,7 @@ def arrow_bytes(
 ) -> bytes:
     """An Arrow file, or what `writer` makes, of one record batch."""
     target = io.BytesIO()
-    with writer(target, table.schema, options=_FAST) as out:
+    options = _FAST_ALONE if table.nbytes < SMALL else _FAST
+    with writer(target, table.schema, options=options) as out:
         out.write_table(table.combine_chunks())
     return target.getvalue()

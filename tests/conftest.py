@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.helpers import prefect_database, shared_server
+from tests.helpers import authorities, prefect_database, shared_server
 
 if TYPE_CHECKING:
     from tests.faults.kills import Tally
@@ -53,6 +53,7 @@ _HOME = tempfile.mkdtemp(prefix="uttermill-test-prefect-")
 os.environ["PREFECT_HOME"] = _HOME
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "1"
+authorities.trust_one(Path(_HOME))
 # Of all servers of the tests, and what their clients send: a client need not be told. Tests of the
 # password that we make remove it.
 for _name in ("PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING"):

@@ -1,33 +1,53 @@
-"""Lists a source, or opens a recording, in a process of its own, and tells its peak of memory.
+"""Lists sources and opens recordings, each in a process of its own, and tells its peak of memory.
 
-`python -m tests.helpers.listed_apart '{"kind": …}'` prints one JSON object; so does
-`{"locator": …}`.
+`python -m tests.helpers.listed_apart` reads questions from its input, `{"kind": …}` or
+`{"locator": …}`, one in a line, and prints an answer to each. It imports once, which takes a
+second, and forks for each question.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import traceback
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from tests.helpers import memory
 
 ROOT = Path(__file__).parents[2]
+#: What each answer needs, and no measure has in it.
+MODULES = ("pyarrow.parquet", "tasks.plugins", "tasks.recording.container", "tasks.stages.listing")
+LONGEST = 120  # s; an answer
 LIMIT = 3 << 30  # of address space: what is not refused ends the process, not the machine
+Told = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def told(asked: dict[str, Any]) -> dict[str, Any]:
-    """What a process of its own says; its standard error if it fails."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.helpers.listed_apart", json.dumps(asked)],
-        cwd=ROOT, timeout=120, check=False, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+@contextmanager
+def telling() -> Iterator[Told]:
+    """What answers questions, meanwhile."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.helpers.listed_apart"],
+        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdin
+        assert process.stdout
+        asks, answers = process.stdin, process.stdout
+
+        def told(asked: dict[str, Any]) -> dict[str, Any]:
+            print(json.dumps(asked), file=asks, flush=True)
+            found: dict[str, Any] = json.loads(answers.readline())
+            assert "fault" not in found, found["fault"]
+            return found
+
+        yield told
 
 
 def listed(asked: dict[str, Any]) -> dict[str, Any]:
@@ -66,9 +86,34 @@ def read(asked: dict[str, Any]) -> dict[str, Any]:
     return {"size": size, "detail": detail, "took": memory.peak() - before}
 
 
-if __name__ == "__main__":
-    import pyarrow.parquet  # noqa: F401 - a part of no measure
-
-    given = json.loads(sys.argv[1])
+def answer(asked: dict[str, Any]) -> dict[str, Any]:
+    """In this process, which may be killed for want of memory."""
     memory.limit(LIMIT)
-    print(json.dumps(read(given["locator"]) if "locator" in given else listed(given)))
+    return read(asked["locator"]) if "locator" in asked else listed(asked)
+
+
+def answer_in_a_fork(asked: dict[str, Any]) -> str:
+    """One line: an answer, or the fault of a process that gave none."""
+    receiver, sender = os.pipe()
+    child = os.fork()
+    if not child:
+        signal.alarm(LONGEST)
+        try:
+            told = json.dumps(answer(asked))
+        except BaseException:
+            told = json.dumps({"fault": traceback.format_exc()})
+        with open(sender, "w") as pipe:
+            pipe.write(told)
+        os._exit(0)
+    os.close(sender)
+    with open(receiver) as pipe:
+        told = pipe.read()
+    _, status = os.waitpid(child, 0)
+    return told or json.dumps({"fault": f"its process ended with status {status}"})
+
+
+if __name__ == "__main__":
+    for name in MODULES:
+        import_module(name)
+    for line in sys.stdin:
+        print(answer_in_a_fork(json.loads(line)), flush=True)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,17 @@ from tasks.recording import Recording, parquet_tables, yaml_text
 from tasks.settings import PackageSettings, Source, split_lists
 from tasks.storage import versions
 from tests.helpers import hostile, listed_apart
+from tests.helpers.listed_apart import Told
 
 MEMORY = 400 << 20  # bytes, beyond the imports; unbounded, each takes 1 to 10 GB
 AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 MEGABYTE = 10**6
+
+
+@pytest.fixture(scope="module")
+def told() -> Iterator[Told]:
+    with listed_apart.telling() as telling:
+        yield telling
 
 
 def parquet(path: Path, audio: pa.Array, options: dict[str, Any], **columns: Any) -> Path:
@@ -100,48 +107,50 @@ def columns(home: Path) -> Path:
         (columns, 0, "c00019 and 19980 more"),
     ],
 )
-def test_parquet(tmp_path: Path, make: Callable[[Path], Path], good: int, sentence: str) -> None:
+def test_parquet(
+    tmp_path: Path, make: Callable[[Path], Path], good: int, sentence: str, told: Told
+) -> None:
     path = make(tmp_path)
     assert path.stat().st_size < 8 << 20
-    found = listed_apart.told({"kind": "hf_parquet", "path": str(path)})
+    found = told({"kind": "hf_parquet", "path": str(path)})
     assert sentence in found["details"][-1]
     assert found["rows"].get("good", 0) == good
     assert found["took"] < MEMORY
 
 
-def test_rows_with_neither_audio_nor_path_end_the_file(tmp_path: Path) -> None:
+def test_rows_with_neither_audio_nor_path_end_the_file(tmp_path: Path, told: Told) -> None:
     """Each was a failed recording, however many there were."""
     count = 400_000
     texts = pa.array([os.urandom(4).hex() for _ in range(count)])
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"audio": pa.nulls(count, AUDIO), "text": texts}), path)
-    found = listed_apart.told({"kind": "hf_parquet", "path": str(path)})
+    found = told({"kind": "hf_parquet", "path": str(path)})
     assert found["rows"] == {"missing": 100_001}
     assert "100,001 of its first 100,001 rows hold neither" in found["details"][-1]
 
 
-def test_a_cell_is_read_without_its_neighbours(tmp_path: Path) -> None:
+def test_a_cell_is_read_without_its_neighbours(tmp_path: Path, told: Told) -> None:
     """120 cells of 50 MB took 4 GB of a worker."""
     path = parquet(tmp_path / "x.parquet", cells(alike(os.urandom(MEGABYTE) * 50, 120)), {})
     locator = {"path": str(path), "row": 100, "column": "audio"}
-    found = listed_apart.told({"locator": locator})
+    found = told({"locator": locator})
     assert (found["size"], found["detail"]) == (50 * MEGABYTE, "")
     assert found["took"] < MEMORY
 
 
-def test_a_cell_that_expands_too_far_is_refused(tmp_path: Path) -> None:
+def test_a_cell_that_expands_too_far_is_refused(tmp_path: Path, told: Told) -> None:
     path = parquet(tmp_path / "x.parquet", cells(alike(bytes(300 * MEGABYTE), 1)), {})
-    found = listed_apart.told({"locator": {"path": str(path), "row": 0, "column": "audio"}})
+    found = told({"locator": {"path": str(path), "row": 0, "column": "audio"}})
     assert "has pages of 300.0 MB in " in found["detail"]
     assert found["took"] < MEMORY
 
 
-def test_where_audio_is_comes_from_small_pages(tmp_path: Path) -> None:
+def test_where_audio_is_comes_from_small_pages(tmp_path: Path, told: Told) -> None:
     """Without statistics, a cell of each row was read to see which rows hold any."""
     own = {"write_statistics": False}
     audio = cells(alike(os.urandom(100_000) * 160, 100, nulls=2))
     path = parquet(tmp_path / "x.parquet", audio, own)
-    found = listed_apart.told({"kind": "hf_parquet", "path": str(path)})
+    found = told({"kind": "hf_parquet", "path": str(path)})
     assert found["rows"] == {"good": 4, "missing": 4, "unreadable": 1}
     assert "which is too much for its size" in found["details"][-1]
     assert found["took"] < MEMORY
@@ -192,19 +201,19 @@ def cuts(texts: list[str]) -> bytes:
     ],
     ids=["line", "texts", "null", "blank"],
 )
-def test_a_compressed_list(tmp_path: Path, packed: bytes, sentence: str) -> None:
+def test_a_compressed_list(tmp_path: Path, packed: bytes, sentence: str, told: Told) -> None:
     path = tmp_path / "cuts.jsonl.gz"
     path.write_bytes(packed)
-    found = listed_apart.told({"kind": "lhotse", "path": str(path)})
+    found = told({"kind": "lhotse", "path": str(path)})
     assert any(sentence in detail for detail in found["details"])
     assert found["took"] < MEMORY
 
 
-def test_a_compressed_list_that_is_none_is_read_whole(tmp_path: Path) -> None:
+def test_a_compressed_list_that_is_none_is_read_whole(tmp_path: Path, told: Told) -> None:
     """Control: lists as people have them stay far below the limit."""
     path = tmp_path / "cuts.jsonl.gz"
     path.write_bytes(gzip.compress(cuts(["what is said here"] * 20_000)))
-    found = listed_apart.told({"kind": "lhotse", "path": str(path)})
+    found = told({"kind": "lhotse", "path": str(path)})
     assert found["rows"] == {"missing": 1}  # one recording with all segments
     assert found["details"][0] == "No such file or directory"
 
@@ -223,21 +232,21 @@ LISTS = {
 
 @pytest.mark.parametrize(("line", "sentence"), LISTS.values(), ids=LISTS)
 def test_a_line_that_asks_for_too_much_is_a_bad_line(
-    tmp_path: Path, line: bytes, sentence: str
+    tmp_path: Path, line: bytes, sentence: str, told: Told
 ) -> None:
     path = tmp_path / "list.jsonl"
     path.write_bytes(line + b"\n")
-    found = listed_apart.told({"kind": "jsonl", "path": str(path)})
+    found = told({"kind": "jsonl", "path": str(path)})
     assert found["rows"] == {"unreadable": 1}
     assert sentence in found["details"][0]
     assert found["took"] < MEMORY
 
 
 @pytest.mark.parametrize("kind", ["datajuicer", "lhotse"])
-def test_lines_of_other_lists(tmp_path: Path, kind: str) -> None:
+def test_lines_of_other_lists(tmp_path: Path, kind: str, told: Told) -> None:
     path = tmp_path / "list.jsonl"
     path.write_bytes(DEEP + b"\n" + LONG + b"\n")
-    found = listed_apart.told({"kind": kind, "path": str(path)})
+    found = told({"kind": kind, "path": str(path)})
     assert found["rows"] == {"unreadable": 2}
     assert "nested too deeply" in found["details"][0]
     assert "the line is too long" in found["details"][1]
@@ -260,12 +269,12 @@ def test_nan_is_a_missing_value(tmp_path: Path) -> None:
     assert found == [(None, "12", None), ("b", "x", None)]
 
 
-def test_kaldi(tmp_path: Path) -> None:
+def test_kaldi(tmp_path: Path, told: Told) -> None:
     (tmp_path / "wav.scp").write_bytes(b"k a.wav\n" + LONG + b"\np touch ran |\n")
     (tmp_path / "text").write_bytes(b"k " + b"x" * 2_000_000 + b"\n" + LONG + b"\n")
     (tmp_path / "segments").write_bytes(LONG + b"\n")
     (tmp_path / "utt2spk").write_bytes(LONG + b"\n")
-    found = listed_apart.told({"kind": "kaldi", "path": str(tmp_path)})
+    found = told({"kind": "kaldi", "path": str(tmp_path)})
     assert found["rows"] == {"unreadable": 5, "missing": 1, "unsupported": 1}
     text, pipe = found["details"]
     assert text == "a text of 2.0 MB; at most 1.0 MB are read"
@@ -274,7 +283,7 @@ def test_kaldi(tmp_path: Path) -> None:
     assert found["took"] < MEMORY
 
 
-def test_tar(tmp_path: Path) -> None:
+def test_tar(tmp_path: Path, told: Told) -> None:
     records = b"6 a=b\n" * 170_000  # they were copied once for each of them: 17 s
     data = [
         hostile.member("p", records, tarfile.XHDTYPE),
@@ -284,7 +293,7 @@ def test_tar(tmp_path: Path) -> None:
     ]
     (tmp_path / "x.tar").write_bytes(b"".join(data))
     begun = time.process_time()
-    found = listed_apart.told({"kind": "tar", "path": str(tmp_path / "x.tar")})
+    found = told({"kind": "tar", "path": str(tmp_path / "x.tar")})
     assert found["rows"] == {"unreadable": 2, "good": 1}
     assert found["details"][0] == "a text of 2.0 MB; at most 1.0 MB are read"
     assert "claims a name of 1073741824 bytes" in found["details"][1]

@@ -175,7 +175,8 @@ def test_bombs_are_refused_in_little_memory(tmp_path: Path) -> None:
         file.write(hostile.member("good.wav", WAVS["a.wav"]))
         for _ in range(300):
             file.write(hostile.member("x.bin", b"\0" * (1 << 20)))
-    found = listed_apart.told({"kind": "folder", "path": str(tmp_path)})
+    with listed_apart.telling() as told:
+        found = told({"kind": "folder", "path": str(tmp_path)})
     assert found["rows"] == {"good": 2, "expands": 2}
     assert found["took"] < MEMORY
 

@@ -18,7 +18,7 @@ import yaml
 
 from flows.cli.arguments import parser as command_parser
 from tests.faults.command import Site, soon
-from tests.helpers import corpus
+from tests.helpers import corpus, prefect_database
 from tests.helpers.listeners import LOOPBACK, Place
 from tests.helpers.namespaces import Network, network
 from tests.infra.test_infra import commands
@@ -164,7 +164,10 @@ def test_containers(place: str, ports: set[int], net: Network, tmp_path: Path) -
     {shlex.join(w): "0.0.0.0" if at.startswith("compose") else "127.0.0.1"
      for at, w in started(SERVER)}.items(),
 )  # fmt: skip
-def test_a_prefect_server(command: str, host: str, net: Network, tmp_path: Path) -> None:
+def test_a_prefect_server(
+    command: str, host: str, net: Network, tmp_path: Path, empty_database: Path
+) -> None:
+    prefect_database.give(empty_database, tmp_path)
     more = {"PREFECT_HOME": str(tmp_path), "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
             "PREFECT_UI_STATIC_DIRECTORY": str(tmp_path / "ui")}  # fmt: skip
     net.start(command, tmp_path, **more)
@@ -174,7 +177,10 @@ def test_a_prefect_server(command: str, host: str, net: Network, tmp_path: Path)
 
 @pytest.mark.server
 @pytest.mark.parametrize("verb", ["serve", "explore"])
-def test_what_stays_up_listens_on_the_loopback(verb: str, net: Network, tmp_path: Path) -> None:
+def test_what_stays_up_listens_on_the_loopback(
+    verb: str, net: Network, tmp_path: Path, empty_database: Path
+) -> None:
+    prefect_database.give(empty_database, tmp_path)
     site = Site(tmp_path, "", history="none")
     corpus.make(site.source, 1)
     settings = site.settings("out")

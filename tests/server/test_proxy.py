@@ -10,7 +10,7 @@ import pytest
 
 from tasks.base import environment
 from tests.faults.command import Site
-from tests.helpers import corpus
+from tests.helpers import corpus, prefect_database
 
 #: Nobody listens there, so that whoever asks the proxy fails.
 NOWHERE = "127.0.0.1:9"
@@ -39,7 +39,10 @@ def test_a_socks_proxy_may_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.server
-def test_a_run_with_its_own_server_passes_by_the_proxy(tmp_path: Path) -> None:
+def test_a_run_with_its_own_server_passes_by_the_proxy(
+    tmp_path: Path, empty_database: Path
+) -> None:
+    prefect_database.give(empty_database, tmp_path / "prefect")
     proxies = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
     named = {**dict.fromkeys(proxies, f"http://{NOWHERE}"), "ALL_PROXY": f"socks5h://{NOWHERE}"}
     own = {"PREFECT_HOME": str(tmp_path / "prefect"), "no_proxy": "", "NO_PROXY": ".lab"}

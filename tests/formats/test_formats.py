@@ -54,6 +54,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three recordings and one version of them; never changed."""
+    tmp = tmp_path_factory.mktemp("three")
+    corpus.make(tmp / "in", 3)
+    corpus.run(corpus.job(tmp))
+    return tmp
+
+
+@pytest.fixture(scope="module")
 def grown(made: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Two versions in all formats, the second with one recording more."""
     tmp = tmp_path_factory.mktemp("grown")
@@ -293,15 +302,14 @@ def faults(
     [*({"use": use} for use in FORMATS if use != PLACED), {"use": "emilia", "audio": "mp3"}],
 )
 def test_a_damaged_blob_is_in_no_version(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, chosen: dict[str, str]
+    three: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, chosen: dict[str, str]
 ) -> None:
     """Found in writing or in reading back; its recording is converted again."""
-    corpus.make(tmp_path / "in", 3)
-    whole = corpus.run(corpus.job(tmp_path, out=tmp_path / "whole", package=package(chosen)))[0]
-    corpus.run(corpus.job(tmp_path))
+    whole = packaged(three, tmp_path / "whole", chosen)
+    shutil.copytree(three / "out", tmp_path / "out", symlinks=True)
     [blob] = (tmp_path / "out/audio").rglob("*.pcm")
     corpus.flip(blob, blob.stat().st_size // 2)
-    found = corpus.run(corpus.job(tmp_path, package=package(chosen)))[0]
+    found = corpus.run(corpus.job(three, out=tmp_path / "out", package=package(chosen)))[0]
     assert "does not match its manifest" in caplog.text
     assert verify(found.path) == []
     for name in of_format(whole.path, chosen["use"]):

@@ -32,7 +32,7 @@ from tasks.insight.estimating import planning
 from tasks.settings.job import Job
 from tasks.shard_store import shared_windows
 from tasks.stages.asr_units import Sharing, Unit, chunks
-from tests.helpers import corpus
+from tests.helpers import corpus, fuzz
 from tests.helpers.stub_whisper import Ear, Span, StubWhisper, heard
 
 # --- who shares a window -----------------------------------------------------------------------
@@ -240,7 +240,7 @@ def test_what_a_window_leaves_out_is_heard_by_itself() -> None:
 
 
 @given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=8))
-@settings(deadline=None)
+@fuzz.cases(60)
 def test_a_passage_is_divided_into_full_windows(lengths: list[int]) -> None:
     passage = shared(*map(float, lengths))
     windows = divided(passage)

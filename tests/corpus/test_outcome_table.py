@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tasks import storage
@@ -17,7 +17,7 @@ from tasks.insight.estimating import what_if
 from tasks.plugins import rules
 from tasks.plugins.rules import Within
 from tasks.settings import Plugin
-from tests.helpers import corpus, tiers
+from tests.helpers import corpus, fuzz, tiers
 from tests.helpers.outcomes import passing
 
 
@@ -39,7 +39,7 @@ def job(tmp: Path, **changes: Any) -> Any:
 LIMIT = st.none() | st.floats(0.1, 3, allow_nan=False)
 
 
-@settings(deadline=None)
+@fuzz.cases(50)
 @given(LIMIT, LIMIT, st.integers(1, 30), st.floats(0, 1))
 def test_the_table_says_what_the_manifests_say(
     base: Path, low: float | None, high: float | None, chars: int, probability: float

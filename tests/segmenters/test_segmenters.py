@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pydantic import ValidationError
@@ -22,6 +22,7 @@ from tasks.segmenters import given as given_segmenter
 from tasks.settings import Plugin
 from tasks.shard_store import recipe
 from tasks.speech import silero as _silero
+from tests.helpers import fuzz
 
 RATE = 16_000
 
@@ -132,7 +133,7 @@ def test_given_without_segments_says_so() -> None:
     assert found == [Span(0, RATE, "unsegmented", reason="no_segments")]
 
 
-@settings(max_examples=150, deadline=None)
+@fuzz.cases(150)
 @given(
     st.lists(st.tuples(st.floats(0, 12), st.one_of(st.none(), st.floats(0, 12))), max_size=8),
     st.integers(0, 100),
@@ -233,7 +234,7 @@ def test_a_scrap_goes_along_with_the_long_speech_after_it() -> None:
 
 
 @pytest.mark.usefixtures("scripted")
-@settings(max_examples=60, deadline=None)
+@fuzz.cases(60)
 @given(
     st.lists(
         st.tuples(st.floats(0.03, 45), st.sampled_from([0.0, 0.3, 0.4, 0.6, 0.95])),

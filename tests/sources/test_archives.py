@@ -228,8 +228,8 @@ def test_names_that_are_no_utf_8_stay_apart(tmp_path: Path) -> None:
 def test_large_archives_have_64_bit_places(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for number in range(70_000):  # more than 16 bits count
-            archive.writestr(f"{number}.txt", b"")
+        for number in range(66_000):  # more than 16 bits count
+            archive.writestr(f"{number}.txt", b"", zipfile.ZIP_STORED)
         with archive.open("a.wav", "w", force_zip64=True) as member:
             member.write(WAVS["a.wav"])
     path.write_bytes(b"#!/bin/sh" + path.read_bytes())  # as self-extracting archives begin

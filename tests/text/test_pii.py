@@ -71,7 +71,7 @@ def test_ordinary_numbers_are_left_alone(language: str, text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["one two at dot com a.b@ " * 40_000, "a." * 500_000, "1 " * 500_000, "١" * 1_000_000],
+    ["one two at dot com a.b@ " * 10_000, "a." * 125_000, "1 " * 125_000, "١" * 250_000],
 )
 def test_long_texts_take_time_in_proportion(text: str) -> None:
     finding.hits(text, "en")

@@ -29,15 +29,19 @@ _STRESS = re.compile("(?<=[\u0400-\u052f])[\u0300\u0301]")
 #: section 9.1), geresh, for which keyboards have the apostrophe, and U+02BB, the apostrophe of
 #: Uzbek and Hawaiian (section 6.2).
 _DIGRAPHS = {"׳": "'", "װ": "וו", "ױ": "וי", "ײ": "יי", "ʻ": "'"}
+#: Sara am is one key or two, and the tone mark is typed before or after its ring (Unicode Standard,
+#: section 16.1); two sara e look like sara ae (PyThaiNLP, `reorder_vowels`). The same in Lao.
+_RING = re.compile("([\u0e48-\u0e4b\u0ec8-\u0ecb]+)([\u0e4d\u0ecd])")
+_TWICE_E = (("\u0e40\u0e40", "\u0e41"), ("\u0ec0\u0ec0", "\u0ec1"))
 
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """How a language folds: `letters` to one form each; `marks`, a pattern over decomposed text,
-    are left out."""
+    """How a language folds: `letters` to one form each; `forms`: patterns over decomposed text, in
+    which ZWNJ and ZWJ still stand, and their form."""
 
     letters: tuple[tuple[str, str], ...] = ()
-    marks: str | None = None
+    forms: tuple[tuple[str, str], ...] = ()
 
 
 def _pairs(text: str) -> tuple[tuple[str, str], ...]:
@@ -47,25 +51,76 @@ def _pairs(text: str) -> tuple[tuple[str, str], ...]:
 
 
 #: On Latin vowels and r: pitch and stress, in dictionaries only.
-_SLAVIC = Spelling(marks="(?<=[aeiouAEIOUrR])[\u0300\u0301\u0302\u0304\u030f\u0311]")
+_SLAVIC = Spelling(forms=(("(?<=[aeiouAEIOUrR])[\u0300\u0301\u0302\u0304\u030f\u0311]", ""),))
 #: Greek writes no accents over capitals, and then needs a dialytika that the accented word lacks
 #: (CLDR, transform el-Upper): ΡΟΛΟΪ is ρολόι. Breathings went with the reform of 1982.
-_GREEK = Spelling(marks="(?<=[\u0370-\u03ff])[\u0300\u0301\u0304\u0306\u0308\u0313\u0314\u0342]+")
+_GREEK = Spelling(
+    forms=(("(?<=[\u0370-\u03ff])[\u0300\u0301\u0304\u0306\u0308\u0313\u0314\u0342]+", ""),)
+)
+#: Standard of the Central Hindi Directorate: anusvara in place of a nasal before a consonant of its
+#: own series (Indic NLP Library: `to_anusvaara_strict`), हिन्दी.
+_NASALS = tuple(
+    (f"{nasal}\u094d[\u200c\u200d]?(?=[{series}])", "\u0902")
+    for nasal, series in zip("ङञणनम", ("क-घ", "च-झ", "ट-ढ", "त-ध", "प-भ"), strict=True)
+)
+#: Of the same standard: no nukta is needed in words from Persian and English (ज़रूर), but ड़ and ढ़
+#: are letters of Hindi; over the headline, anusvara stands for candrabindu (नहीँ); of two endings
+#: the vowel is right (गये, नयी: गए, नई).
+_HINDI = (
+    *_NASALS,
+    ("(?<=[कखगजफ])\u093c", ""),
+    ("(?<=[ईएऐओऔ\u093f\u0940\u0947\u0948\u094b\u094c])\u0901", "\u0902"),
+    *(
+        (f"(?<=[\u0905-\u0939\u093c\u093e-\u094c])य{sign}(?=\u0902?(?![\u0900-\u0963]))", vowel)
+        for sign, vowel in (("\u0940", "ई"), ("\u0947", "ए"))
+    ),
+)
+#: hazm's Normalizer (`correct_spacing`): می and نمی belong to their verb; ها, تر and ترین with
+#: their endings to the word before, whether a half space, a space or nothing stands between. The
+#: ezafe after ه, خانه‌ی, is the mark of خانهٔ.
+_OWNER = "(?:م|ت|ش|مان|تان|شان)"
+_PERSIAN = (
+    ("(?<![\\w\u0653])(ن?می)[ \u200c]+(?=[^\\W\\d_])", r"\1"),
+    (rf"(?<=[\w\u0653])[ \u200c]+(ها(?:ی{_OWNER}?|یی|{_OWNER})?|تر(?:ین)?(?:ها)?ی?)(?!\w)", r"\1"),
+    ("(?<=ه)[ \u200c]+ی(?!\\w)", ""),
+)
+#: ھ is a letter's breath after b, p, t, j, d, k and their kin alone, else another ہ: انھیں, ھے
+#: (Unicode Standard, section 9.2; writers differ after m, n, l, r). Of endings, Urdu Imla (National
+#: Language Authority) has لیے for لئے; ۓ is ئے in one letter.
+_URDU = (("(?<![بپتٹجچدڈڑکگ])ھ", "ہ"), ("\u064a\u0654ے|ے\u0654", "یے"))
+#: Khanda ta before Unicode 4.1 (section 12.2), আ and র in two signs (bnUnicodeNormalizer); ং and ঙ
+#: without a vowel are free (Bangla Academy's rules of spelling): সঙ্গীত, রঙ.
+_BENGALI = (
+    ("ত\u09cd\u200d", "ৎ"),
+    ("অ\u09be", "আ"),
+    ("ব\u09bc", "র"),
+    ("ঙ(?:\u09cd[\u200c\u200d]?(?=[ক-ঘ])|(?![\u09bc-\u09cd]))", "\u0982"),
+)
+#: Decision 240/QĐ of 1984: i for a lone y at the end of a syllable (kĩ thuật), which both sound.
+_VIETNAMESE = (
+    ("(?<![\\w\u0300-\u036f])([hklmstvHKLMSTV]|[qQ][uU])[yY](?=[\u0300-\u0323]*(?!\\w))", r"\1i"),
+)
 
-#: Sources: ar: Open Universal Arabic ASR Leaderboard (arXiv 2412.13788), eval.py; alef and yeh as
-#: keyboards of Arabic and Persian encode them: Unicode Standard, section 9.2, "Keheh, yeh". fa:
-#: hazm's Normalizer (roshan-research/hazm). ur: CRULP's Urdu normalisation, as in urduhack. ru:
+#: Sources: ar: Open Universal Arabic ASR Leaderboard (arXiv 2412.13788), eval.py; yeh and ة at a
+#: word's end: Lucene's ArabicNormalizer; the seats of hamza (مسؤول, مسئول): PyArabic,
+#: `normalize_hamza`; letters as keyboards of Arabic and Persian encode them: Unicode Standard,
+#: section 9.2, "Keheh, yeh". fa: hazm's Normalizer (roshan-research/hazm); ئ: Persian Academy
+#: (پاییز). ur: CRULP's Urdu normalisation, as in urduhack. hi, mr, ne, bn, vi: above. ru:
 #: Rules of Russian orthography (1956), paragraph 10: ё only where a word could be misread. lt, sl,
 #: hr, sr, bs: stress and tone are marked in dictionaries only. fr: œ and æ are two letters on a
-#: keyboard. vi: `_toned`.
+#: keyboard. vi: also `_toned`.
 SPELLINGS: dict[str, Spelling] = {
-    "ar": Spelling(_pairs("أإآٱ ا, ىی ي, ک ك, ہھە ه")),
-    "fa": Spelling(_pairs("أإٱ ا, يىے ی, ك ک, ةۀہھە ه, ؤ و")),
-    "ur": Spelling(_pairs("أإٱ ا, يى ی, ك ک, هەۀۂۃة ہ")),
+    "ar": Spelling(_pairs("أإآٱ ا, ىی ي, ک ك, ہھە ه, ؤئ ء"), (("ة(?!\\w)", "ه"),)),
+    "fa": Spelling(_pairs("أإٱ ا, يىےئ ی, ك ک, ةۀہھە ه, ؤ و"), _PERSIAN),
+    "ur": Spelling(_pairs("أإٱ ا, يى ی, ك ک, هەۀۂۃة ہ"), _URDU),
+    "hi": Spelling(forms=_HINDI),
+    **dict.fromkeys(("mr", "ne"), Spelling(forms=_NASALS)),
+    "bn": Spelling(forms=_BENGALI),
+    "vi": Spelling(forms=_VIETNAMESE),
     "ru": Spelling(_pairs("ё е, Ё Е, ѐ е, Ѐ Е, ѝ и, Ѝ И")),
     "uk": Spelling(_pairs("ѐ е, Ѐ Е, ѝ и, Ѝ И")),
     "be": Spelling(_pairs("ѐ е, Ѐ Е, ѝ и, Ѝ И")),
-    "lt": Spelling(marks="[\u0300\u0301\u0303]"),
+    "lt": Spelling(forms=(("[\u0300\u0301\u0303]", ""),)),
     **dict.fromkeys(("sl", "hr", "sr", "bs"), _SLAVIC),
     **dict.fromkeys(("el", "grc"), _GREEK),
     "fr": Spelling(_pairs("œ oe, Œ OE, æ ae, Æ AE")),
@@ -77,17 +132,20 @@ def of(language: str) -> Callable[[str], str]:
     """`spelled(text) -> text`: words of a language in one spelling; takes and gives NFC."""
     spelling = SPELLINGS.get(language, Spelling())
     letters = str.maketrans({**_DIGRAPHS, **dict(spelling.letters)})
-    marks = re.compile(spelling.marks) if spelling.marks else None
+    forms = [(re.compile(pattern), form) for pattern, form in spelling.forms]
 
     def spelled(text: str) -> str:
-        if text.isascii():
+        if text.isascii() and language != "vi":
             return text
         text = _STRESS.sub("", _POINTS.sub("", text)).translate(letters)
+        text = _RING.sub(r"\2\1", text)
+        for twice, once in _TWICE_E:
+            text = text.replace(twice, once)
         apart = unicodedata.normalize("NFD", text).replace(_COMMA, _CEDILLA)
-        if marks:
-            apart = marks.sub("", apart)
         if language == "vi":
             apart = _SYLLABLE.sub(_toned, apart)
+        for pattern, form in forms:
+            apart = pattern.sub(form, apart)
         return unicodedata.normalize("NFC", apart)
 
     return spelled

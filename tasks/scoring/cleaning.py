@@ -6,8 +6,9 @@ space, soft hyphen, bidirectional marks, lone surrogates, which Parquet cannot h
 any kind becomes one space. Case, punctuation, digits and full-width forms stay: they are the
 writer's. `tasks.scoring.normalisers` makes the form that is compared.
 
-Transcribers write `[inaudible]`, `<UNK>`, `(laughs)`, `♪` or `...` where they heard no words, or
-could not tell them. Such a text says nothing of what is spoken: it is not a reference.
+Transcribers write `[inaudible]`, `<UNK>`, `(laughs)`, `♪`, `...`, `!SIL` or `++breath++` where they
+heard no words, or could not tell them. Such a text says nothing of what is spoken: it is not a
+reference. Beside words, marks of sounds are left out of a reference.
 """
 
 from __future__ import annotations
@@ -44,8 +45,29 @@ _ASIDE = re.compile(
     rf"|［[^［］]{{0,{LONGEST_ASIDE}}}］|〔[^〔〕]{{0,{LONGEST_ASIDE}}}〕"
     rf"|\*+[^*]{{1,{LONGEST_ASIDE}}}\*+"
 )
-#: What corpora write for an unknown word, noise or silence without brackets.
-_BARE = frozenset(("UNK", "SIL", "SPN", "NSN", "NOISE", "xxx"))
+#: What corpora write for an unknown word, noise or silence without brackets: a mark where nothing
+#: else stands in the text, for beside words it may be one of them.
+_BARE = frozenset(("UNK", "SIL", "SPN", "NSN", "NOISE", "xxx", "spn", "nsn", "sil"))
+#: Languages in which `sil` is a word: delete (Turkish and its kin), sand eel or sieve, spawn.
+_WITH_SIL = frozenset(("tr", "az", "crh", "tk", "ku", "da", "no", "nb", "nn", "sv", "is", "cy"))
+
+_SOUNDS = (
+    r"sil(?:ence)?|spn|nsn|eps|(?:[a-z]+[ _-])?noise|vocnoise|music|pause|breath(?:ing|s)?|"
+    r"inhales?|exhales?|(?:lip[ _-]?)?smacks?|laugh(?:ter|ing|s)?|chuckles?|cough(?:s|ing)?|"
+    r"sneezes?|sniffs?|sighs?|clicks?|static|hes(?:itation)?|applause|[be]_trans|iver"
+)
+#: A word that is said with a laugh: `[laughter-yes]` of Switchboard, `<LAUGH-yes>` of Buckeye.
+_LAUGHED = re.compile(r"[\[<]laugh(?:ter)?-([^\W\d_][^\[\]<>\s]*)[\]>]", re.IGNORECASE)
+#: Marks of sounds that are no word's in any language: `!SIL` (HTK, Kaldi), `++breath++` (Sphinx),
+#: `<sil>`, `[noise]`, `{laugh}`, `(( ))` (Kaldi, LDC, Switchboard, TED-LIUM, Buckeye), and `&-um`,
+#: `&=laughs`, `&+fra` (CHAT).
+_SOUND = re.compile(
+    r"(?<!\S)(?:!(?:SIL|NULL|ENTER|EXIT|NOISE|SPN|NSN)|\+\+[a-z_]{1,30}\+\+|&[-=+~][^\W\d_]\S*)(?!\S)"
+    rf"|<(?:{_SOUNDS}|/?s)>|\[(?:{_SOUNDS})\]|\{{(?:{_SOUNDS})\}}|\(\( *\)\)",
+    re.IGNORECASE,
+)
+#: With what each of them begins.
+_SOUND_BEGINS = re.compile(r"[<\[{!]|\+\+|&[-=+~]|\(\(")
 
 
 def clean(text: str) -> str:
@@ -67,12 +89,26 @@ def _flattened(pile: re.Match[str]) -> str:
     return "".join(kept)
 
 
-def wordless(text: str) -> bool:
+def without_sounds(text: str) -> str:
+    """A text without marks of sounds: "so [noise] it ++um++ is" -> "so it is"; perhaps ""."""
+    if not _SOUND_BEGINS.search(text):  # most texts
+        return text
+    return " ".join(_SOUND.sub(" ", _LAUGHED.sub(r"\1", text)).split())
+
+
+def unmarked(text: str) -> str:
+    """`without_sounds`, but a text in which no word would be left stays, for `wordless`."""
+    rest = without_sounds(text)
+    return rest if any(map(str.isalnum, rest)) else text
+
+
+def wordless(text: str, language: str = "") -> bool:
     """Whether nothing in a text that is not empty can be spoken: marks, and words in brackets."""
-    if text[:1].isalnum():  # most texts
-        return text.strip() in _BARE
-    rest = text
+    if text[:1].isalnum() and text.split(None, 1)[0] not in _BARE:  # most texts
+        return False
+    rest = without_sounds(text)
     for _ in range(DEEPEST):
         rest = _ASIDE.sub(" ", rest)
-    rest = rest.strip()
-    return rest in _BARE or not any(map(str.isalnum, rest))
+    words = [word for word in rest.split() if any(map(str.isalnum, word))]
+    bare = _BARE - {"sil"} if language in _WITH_SIL else _BARE
+    return all(word in bare for word in words)

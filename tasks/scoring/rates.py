@@ -113,7 +113,8 @@ def scored(row: TranscriptRow, reference: str | None, stated: str | None) -> Tra
     Counts are null without a reference that holds words, or without a recogniser.
     """
     reference = reference or None
-    words_in_it = bool(reference) and not wordless(reference or "")
+    likely = base(stated or row["language"] or "")
+    words_in_it = bool(reference) and not wordless(reference or "", likely)
     counted = row.get("words") is not None
     if (
         (row.get("scoring") or "").startswith(f"{VERSION} ")

@@ -92,13 +92,16 @@ class TextValues:
             None if (timed := row.get("word_times")) is None else tuple(w["word"] for w in timed),
             self._listens and row["text"] is not None,
         )
+        likely = base(utterance.cut.language or row["language"] or "")
         values = {
             **row,
             "text": text,
             SOURCE: source,
             "text_chars": len(text.strip()),
             # "um" counts no word when texts are compared, and is one.
-            "words": 0 if source == "reference" and wordless(text) else row["words"] or None,
+            "words": 0
+            if source == "reference" and wordless(text, likely)
+            else row["words"] or None,
             "wer": wer,
             "cer": cer,
             "language_probability": probability,

@@ -114,16 +114,18 @@ class CutUtterance(_Remembering):
 
     @cached_property
     def reference(self) -> str | None:
-        """The text that a person wrote, else the source's text of exactly this span, cleaned: a
-        recording's text is an utterance's only where the utterance is the whole recording. A part
-        of a segment has the text of its words, if they have times."""
+        """The text that a person wrote, else the source's text of exactly this span, cleaned and
+        without marks of sounds: a recording's text is an utterance's only where the utterance is
+        the whole recording. A part of a segment has the text of its words, if they have times."""
         if self.person is not None and self.person.text:
             return scoring.clean(self.person.text) or None
         if self.segment is not None:
-            return scoring.clean(self.segment.text or "") or None
-        if self.part_text is not None:
-            return scoring.clean(self.part_text) or None
-        return scoring.clean(self.recording["text"] or "") or None if self.whole else None
+            text = self.segment.text
+        elif self.part_text is not None:
+            text = self.part_text
+        else:
+            text = self.recording["text"] if self.whole else None
+        return scoring.unmarked(scoring.clean(text or "")) or None
 
 
 @dataclass(frozen=True, slots=True)

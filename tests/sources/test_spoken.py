@@ -48,6 +48,9 @@ from tasks.sources._beside.spoken import Said, recurring, said
         ("♪ la la ♪", Said("")),
         ("It begins ♪ la la ♪", Said("It begins")),
         ("The dose (ten minims) is small", Said("The dose (ten minims) is small")),
+        ("so ++breath++ it {laugh} is &=laughs !SIL", Said("so it is")),
+        ("[laughter-yes] i do", Said("yes i do")),
+        ("!SIL", Said("")),
         # words that nobody understood
         ("the [inaudible] dog", Said("the [inaudible] dog", unheard=True)),
         ("the <UNK> dog", Said("the <UNK> dog", unheard=True)),
@@ -72,6 +75,8 @@ def test_a_name_that_begins_two_lines_is_a_speaker() -> None:
         "[inaudible]", "[inaudible 00:12]", "...", "…", "—", "???", "<UNK>", "<spoken_noise>",
         "(laughs)", "(laughs) [music]", "♪", "♪ ♪", "*sighs*", "{cough}", "（笑）", "【音楽】",
         "[a [b] c]", "UNK", "SIL", "xxx",
+        "!SIL", "++breath++", "spn", "<spn>", "nsn", "sil", "<eps>", "<s> </s>", "(( ))", "{laugh}",
+        "{B_TRANS}", "&-um", "&=laughs &-uh", "SIL SIL", "spn [noise] nsn", "!SIL ++um++ !EXIT",
     ],
 )  # fmt: skip
 def test_texts_without_words(text: str) -> None:
@@ -82,11 +87,40 @@ def test_texts_without_words(text: str) -> None:
     "text",
     [
         "hello", "I", "2014", "um", "今天", "Sil", "[music] hello", "(yes) no", "ok [laughs]",
+        "Spn", "sil no", "noise", "silence", "breath", "music", "laugh", "!hola", "C++", "AT&T",
+        "[laughter-yes]", "<LAUGH-yes>", "q&-a", "1 ++i++ 2",
         "(this is a sentence that somebody put between brackets, as some people often do)",
     ],
 )  # fmt: skip
 def test_texts_with_words(text: str) -> None:
     assert not scoring.wordless(text)
+
+
+def test_a_mark_that_is_a_word_of_the_language_is_one() -> None:
+    row: Any = {"raw_text": "sil", "language": "tr", "scoring": None, "reference": None}
+    assert scoring.scored(row, "sil", None)["words"] == 1  # "delete"
+    assert scoring.scored(row, "sil", "en")["words"] is None
+    assert scoring.wordless("spn", "tr")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("so [noise] it ++um++ is", "so it is"),
+        ("!SIL hello <sil> there !SIL", "hello there"),
+        ("{laugh} well (( )) &-um yes", "well yes"),
+        ("i [vocalized-noise] know [laughter-that]", "i know that"),
+        ("<SIL> <LAUGH-okay> {E_TRANS}", "okay"),
+        ("the <UNK> dog", "the <UNK> dog"),
+        ("the SIL and the spn", "the SIL and the spn"),
+        ("[see note] a <b> {c} (d)", "[see note] a <b> {c} (d)"),
+        ("C++ and AT&T, 3 < 4", "C++ and AT&T, 3 < 4"),
+        ("[noise]", "[noise]"),
+    ],
+)
+def test_marks_of_sounds_are_no_part_of_a_reference(text: str, words: str) -> None:
+    assert scoring.unmarked(text) == words
+    assert scoring.unmarked(words) == words
 
 
 def test_no_error_rate_against_a_reference_without_words() -> None:

@@ -135,20 +135,21 @@ def test_nemo_reads_as_long_as_the_manifest_says(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("backend", ["none", "fake"])
 def test_references_without_words_are_dropped_from_lists_too(tmp_path: Path, backend: str) -> None:
-    corpus.make(tmp_path / "in", 4)
-    odd = {"r00": "[inaudible]", "r01": "...", "r02": "<UNK>"}
-    corpus.listed(tmp_path / "in", 4, tmp_path / "list.jsonl", **odd)
+    corpus.make(tmp_path / "in", 6)
+    odd = {"r00": "[inaudible]", "r01": "...", "r02": "<UNK>", "r03": "!SIL &-um", "r04": "spn"}
+    odd["r05"] = "reference ++breath++ number {laugh} 5"
+    corpus.listed(tmp_path / "in", 6, tmp_path / "list.jsonl", **odd)
     sources = [{"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c"}]
     asr = {"backend": {"use": backend}}
     published, _ = corpus.run(corpus.job(tmp_path, sources=sources, transcribe=asr))
-    assert [r["text"] for r in utterances(published)] == ["reference number 3"]
-    assert published.summary["reasons"]["transcribe.no_words_in_reference"]["items"] == 3
+    assert [r["text"] for r in utterances(published)] == ["reference number 5"]
+    assert published.summary["reasons"]["transcribe.no_words_in_reference"]["items"] == 5
     if backend == "fake":
         heard = {**asr, "text": "asr"}
         published, _ = corpus.run(corpus.job(tmp_path, sources=sources, transcribe=heard))
         rows = utterances(published)
         assert {r["text_source"] for r in rows} == {"asr"}
-        assert [r["words"] for r in rows] == [None, None, None, 3]
+        assert [r["words"] for r in rows] == [None, None, None, None, None, 3]
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@
     <v Anna>, ANNA:, Speaker 1:, [Anna]:      a speaker: goes, and is told
     - , – , >>                                a change of speaker: goes
     [music], (LAUGHS), (sighs), ♪ la la ♪     a sound: goes, with what is sung
+    !SIL, ++breath++, {laugh}, &=laughs       a corpus's mark of a sound: goes
     [inaudible], <UNK>                        words that nobody understood: stays, and is told
 
 A name before a colon is a speaker's if it is in capitals, and what follows is not; if it is
@@ -18,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tasks.scoring.cleaning import LONGEST_ASIDE
+from tasks.scoring.cleaning import LONGEST_ASIDE, without_sounds
 
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>")
 _TAG = re.compile(
@@ -28,7 +29,7 @@ _TAG = re.compile(
 )
 _SUNG = re.compile(r"[♪♫♬♩].*")
 #: What the rule looks for begins or ends with one of these, or is a mark before a line.
-_MARK = re.compile(r"[<>{}&\[\]()（）【】［］*♪♫♬♩:：]|^\s*[-‐‑–—]", re.MULTILINE)
+_MARK = re.compile(r"[<>{}&\[\]()（）【】［］*♪♫♬♩:：]|\+\+|![A-Za-z]|^\s*[-‐‑–—]", re.MULTILINE)
 _DASH = re.compile(r"(?:[-‐‑–—]+\s+|[-–—](?=[^\W\d_])|>{2,3}\s*)")
 _NAME = re.compile(
     r"(?:\[(?P<bracketed>[^\[\]]{1,40})\]|(?P<plain>[^\W\d_][^:：\[\]()<>!?,;]{0,38}))"
@@ -118,7 +119,7 @@ def _prefix(line: str, recurring: frozenset[str]) -> tuple[str | None, str]:
 
 
 def _without_sounds(line: str) -> str:
-    kept = _SQUARE.sub(lambda aside: _unless_unheard(aside[0]), line)
+    kept = _SQUARE.sub(lambda aside: _unless_unheard(aside[0]), without_sounds(line))
     whole = _ROUND.fullmatch(kept.strip())
     kept = _ROUND.sub(
         lambda aside: (

@@ -194,7 +194,7 @@ def across(corpus: Path, ways: tuple[tuple[str, str, int] | None, ...]) -> dict[
         for number, clip in enumerate(clips):
             if len(clip) >= LEAST_S * RATE:
                 name = f"{speaker}/{number}"
-                told: Any = {"recording": name, "content": name}
+                told: Any = {"recording": name, "content": name, "format": None, "channels": None}
                 heard = through(clip, ways[number % len(ways)])
                 rows += voices.of_turns(told, diarized(heard)[0], RATE)
                 names.append(name)

@@ -97,13 +97,13 @@ def _check_turns(job: Job) -> None:
     if not plugins.SEGMENTERS.load(segmenter).HOLDS_TURNS:
         return
     lengths = plugins.SEGMENTERS.resolve(job.filter.segmenter)[1].model_dump()
-    least, most = lengths.get("min_seconds", 0.0), lengths.get("max_seconds")
+    least = lengths.get("min_seconds", 0.0)
     for plugin in job.filter.filters:
         longest = plugins.FILTERS.resolve(plugin)[1].model_dump().get("max")
         if plugin.use == "duration" and longest is not None and longest <= least:
             raise ConfigError(
                 f"filter.filters: duration keeps clips of up to {longest:g} s, and those of "
-                f"{segmenter} are longer; leave it out, or set its max to {most:g}"
+                f"{segmenter} are longer; leave it out, or raise its max"
             )
     if job.speakers.use == "none":
         raise ConfigError(

@@ -186,8 +186,10 @@ def test_plugins_and_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(shelves["sources"]) == {
         "folder", "kaldi", "jsonl", "lhotse", "table", "tar", "datajuicer", "hf_parquet",
     }  # fmt: skip
-    assert {"whole", "given", "vad", "auto", "applio", "aligned"} == set(shelves["segmenters"])
-    assert {"given", "none", "segments"} == set(shelves["diarizers"])
+    assert {"whole", "given", "vad", "auto", "applio", "aligned", "dialogue"} == set(
+        shelves["segmenters"]
+    )
+    assert {"given", "none", "segments", "channels"} == set(shelves["diarizers"])
     assert all(entry["about"] for shelf in shelves.values() for entry in shelf.values())
     heard = told(capsys, "plugins", "asr.moonshine")["asr"]["moonshine"]["abilities"]
     assert heard == {"languages": ["en"], "longest": 20.0, "scores": [], "licence": "MIT"}

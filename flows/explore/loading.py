@@ -248,14 +248,7 @@ def _select(views: Mapping[str, Types], ledger: str) -> str:
     if _has(views, "resample", RESAMPLED) and _has(views, "transcribe", TRANSCRIBED):
         add("text", TEXT, "t.text")
         add("hypothesis", TEXT, "t.text")
-        joins.append(
-            'LEFT JOIN (SELECT a.recording, a.start, a."end", arg_max(h.text, h.part) AS text '
-            'FROM (SELECT DISTINCT audio, recording, start, "end" FROM resample) a '
-            "JOIN transcribe h ON h.audio = a.audio WHERE h.text IS NOT NULL GROUP BY ALL) t "
-            "ON l.outcome IN ('dropped', 'failed') AND t.recording = l.recording "
-            'AND t.start = round(l.start * l.sample_rate) AND t."end" = round(l."end" * '
-            "l.sample_rate)"
-        )
+        joins.append(UNPACKAGED_TEXTS)
     if _has(views, "shard", {"recording": TEXT}):
         stated = [
             name
@@ -276,6 +269,14 @@ def _select(views: Mapping[str, Types], ledger: str) -> str:
     return f"SELECT l.item, {', '.join(columns)} {' '.join(joins)}"
 
 
+#: Texts of what is not packaged, from the checkpoints.
+UNPACKAGED_TEXTS = (
+    'LEFT JOIN (SELECT a.recording, a.start, a."end", arg_max(h.text, h.part) AS text '
+    'FROM (SELECT DISTINCT audio, recording, start, "end" FROM resample) a '
+    "JOIN transcribe h ON h.audio = a.audio WHERE h.text IS NOT NULL GROUP BY ALL) t "
+    "ON l.outcome IN ('dropped', 'failed') AND t.recording = l.recording "
+    'AND t.start = round(l.start * l.sample_rate) AND t."end" = round(l."end" * l.sample_rate)'
+)
 #: What the checkpoints must hold to be joined.
 RESAMPLED = {"audio": TEXT, "recording": TEXT, "start": NUMBER, "end": NUMBER}
 TRANSCRIBED = {"audio": TEXT, "text": TEXT}

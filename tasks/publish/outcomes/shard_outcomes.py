@@ -174,15 +174,22 @@ def _of_packaged(
         **{name: [None] * len(utterances) for name in ("muted", *MUTED_COLUMNS)},
     }
     if turns_kept(job):
-        table["turns"] = [
-            clip_turns.of(view, u.cut, clip.words, _heard(u)["language"]) if u else None
-            for u, clip in zip(packaged, clips, strict=True)
-        ]
+        table["turns"] = _turns(view, packaged, clips)
     if strict and hidden.mutes(job):
         for row, u in enumerate(utterances):
             for name, value in _muted(job, shard, u).items() if u.muted else ():
                 table[name][row] = value
     return table
+
+
+def _turns(
+    view: ShardView, packaged: Sequence[FinalUtterance | None], clips: Sequence[hidden.Texts]
+) -> list[object]:
+    """The turns of each clip, by the words that are published of it."""
+    return [
+        clip_turns.of(view, u.cut, clip.words, _heard(u)["language"]) if u else None
+        for u, clip in zip(packaged, clips, strict=True)
+    ]
 
 
 def _heard(u: FinalUtterance) -> TranscriptRow:

@@ -16,6 +16,8 @@ MOST = 64  # channels of a file; a larger number is no channel
 def channels_field(value: object) -> Channels | None:
     """The channels in a cell or field: one, or a list of them; None: all of the file, or a word
     that names none, such as that of a broadcaster. ValueError for a number that no channel has."""
+    if value is None:  # most rows
+        return None
     if isinstance(value, list | tuple):
         channels = [channel for one in value if (channel := _channel(one)) is not None]
         return (*sorted({*channels}),) or None

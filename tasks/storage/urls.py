@@ -35,7 +35,7 @@ SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "hdfs", "hf",
 
 
 def is_url(text: str) -> bool:
-    return _SCHEME.match(text) is not None
+    return "://" in text and _SCHEME.match(text) is not None
 
 
 def place(text: str) -> Path:

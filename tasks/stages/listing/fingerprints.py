@@ -19,6 +19,9 @@ DESCRIBED = (
     *("recording", "dataset", "path", "source_path", "locator", "present", "source_id"),
     *("text", "speaker", "language", "segments", "error_code", "error_detail"),
 )
+#: Missing in rows that an older listing stored.
+_LATER = ("rttm", "rttm_error", "length", "labels")
+_SORTED = tuple(sorted(DESCRIBED))
 KEY = "S16"  # 128 bits of a recording's name: ten million names share none
 
 
@@ -53,14 +56,16 @@ def contents(digests: Iterable[str | None]) -> FixedBytes:
 def listed(row: AnyRow) -> str:
     """A hash of the source's description of a recording: a row of RECORDINGS without its guard, its
     size, and the columns that probing fills in."""
+    later = {name: value for name in _LATER if (value := row.get(name)) is not None}
+    segments = cast(list[SegmentRow] | None, row["segments"])
+    if not later and segments is None:  # most rows
+        return recipe.digest_of_texts(_SORTED, [row[name] for name in _SORTED])
     given = {name: row[name] for name in DESCRIBED}
-    # They are missing in rows that an older listing stored.
-    later = ("rttm", "rttm_error", "length", "labels")
-    if segments := cast(list[SegmentRow] | None, row["segments"]):
+    if segments:
         given["segments"] = [
             {n: v for n, v in segment.items() if n != "labels" or v} for segment in segments
         ]
-    return recipe.digest(given | {n: row[n] for n in later if row.get(n) is not None})
+    return recipe.digest(given | later)
 
 
 def heads_of(keys: FixedBytes) -> UInt64s:

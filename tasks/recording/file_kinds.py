@@ -1,7 +1,8 @@
 """What a file is: audio by its extension, or by its first bytes something that no decoder opens.
 
 The only list of extensions; it imports no decoder. Left out on purpose: `raw`, `pcm` and `vox` (no
-header, so the rate is unknown) and `ts` (more often TypeScript than a transport stream).
+header, so the rate is unknown) and `ts` (more often TypeScript than a transport stream; in folders
+its first bytes tell).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ _FFMPEG_VIDEO = "mp4 m4v webm mkv mov avi flv wmv asf 3gp 3g2 mpg mpeg mts m2ts 
 KNOWN_EXTENSIONS = frozenset(f"{_LIBSNDFILE} {_FFMPEG_AUDIO} {_FFMPEG_VIDEO}".split())
 
 HEAD = 4096  # bytes that tell
+_PACKET, _SYNC = 188, 0x47  # bytes of a packet of a transport stream, and its first one
 LEAST = 12  # bytes; the shortest header of a format has more
 _COMPRESSED = {
     b"\x1f\x8b": "gzip",
@@ -35,6 +37,12 @@ def known(name: str) -> bool:
     """Whether a file's name ends in a known extension, in any case: `A.WAV`, `b.tar/c.flac`."""
     stem, dot, extension = name.rpartition(".")
     return bool(dot and stem) and extension.lower() in KNOWN_EXTENSIONS
+
+
+def is_transport_stream(head: bytes) -> bool:
+    """Whether a file begins with packets of an MPEG transport stream, 188 bytes each: three, or all
+    of a shorter one."""
+    return len(head) >= _PACKET and set(head[: 3 * _PACKET : _PACKET]) == {_SYNC}
 
 
 def compression(head: bytes) -> str | None:

@@ -23,7 +23,6 @@ from pydantic import AfterValidator, Field
 from tasks import storage
 from tasks.base.errors import ConfigError, ItemError
 from tasks.recording import Ignored, Locator, Recording, unreachable
-from tasks.recording.file_kinds import known
 from tasks.recording.guard import stat_error
 from tasks.recording.names import display_text, recording_name, safe_name
 from tasks.recording.whole_file import of_file
@@ -34,6 +33,7 @@ from tasks.sources._archives import Archive, is_archive
 from tasks.sources._beside import tables
 from tasks.sources._beside.choice import Texts, TextsSettings
 from tasks.sources._beside.folders import AHEAD, FolderTexts, ReadFile
+from tasks.sources._by_content import is_recording
 from tasks.sources._labels import of_record
 from tasks.sources._lists import failed
 from tasks.sources._objects import Object, walk
@@ -147,7 +147,7 @@ def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
             ) from None
         return _walk(root, status, settings)
     name = os.path.basename(root)
-    if stat.S_ISREG(status.st_mode) and known(name):
+    if stat.S_ISREG(status.st_mode) and is_recording(name, root):
         return _alone(root, _recording(name, root, status), settings)
     if stat.S_ISREG(status.st_mode) and _reads(name, settings):
         return _archive(name, root, settings)
@@ -283,7 +283,7 @@ def _of_object(
     name = entry.relative.rpartition("/")[2]
     if aside := _aside(entry.relative, name, texts):
         yield aside
-    elif known(entry.relative):
+    elif is_recording(name, entry.url):
         path, locator = safe_name(entry.relative), Locator(entry.url)
         recording = Recording(path, display_text(entry.url), locator, entry.size, entry.guard)
         yield _told(settings, texts, name, recording)
@@ -297,7 +297,7 @@ def _object(url: str, settings: Settings) -> Iterator[Recording | Ignored]:
     name = os.path.basename(url)
     if _reads(name, settings):
         return _archive(name, url, settings)
-    if not known(name):
+    if not is_recording(name, url):
         raise ConfigError(f"source {display_text(settings.path)!r} is not an audio file")
     return _alone(url, of_file(recording_name(name), url), settings)
 
@@ -491,7 +491,7 @@ def _file(
     if aside := _aside(relative, entry.name, texts):
         return aside
     is_link = entry.is_symlink()
-    if not is_link and not known(entry.name):
+    if not is_link and not is_recording(entry.name, entry.path):
         return Ignored(recording_name(relative), OTHER_ENDING)
     try:
         status = entry.stat()
@@ -501,7 +501,7 @@ def _file(
         if code != "missing":
             detail = reason
         return failed(recording_name(relative), display_text(entry.path), entry.path, code, detail)
-    if not known(entry.name):
+    if is_link and not is_recording(entry.name, entry.path):
         return Ignored(recording_name(relative), OTHER_ENDING)
     if not stat.S_ISREG(status.st_mode):
         return Ignored(recording_name(relative), "not_a_file")

@@ -26,6 +26,7 @@ from tasks.recording.names import recording_name, safe_name
 from tasks.settings import Source
 from tasks.storage.bounds import MAX_LINE_BYTES
 from tasks.storage.local import stat_guard
+from tests.helpers import sounding
 
 Listed = list[Recording | Ignored]
 
@@ -814,3 +815,18 @@ def test_parquet_config_errors(tmp_path: Path) -> None:
             listed("hf_parquet", path, **options)
     with pytest.raises(ConfigError, match="not a readable Parquet file"):
         listed("hf_parquet", put(tmp_path / "y.parquet", b"nonsense"))
+
+
+def test_a_transport_stream_is_a_recording_and_typescript_is_none(tmp_path: Path) -> None:
+    (tmp_path / "film.ts").write_bytes(sounding.whole("ts"))
+    (tmp_path / "film.txt").write_text("What is said.")
+    (tmp_path / "code.ts").write_text("Gone = 1; // G\n" * 100)
+    (tmp_path / "none.ts").touch()
+    (tmp_path / "sub.ts").mkdir()
+    items = listed("folder", str(tmp_path))
+    [recording] = [item for item in items if isinstance(item, Recording)]
+    assert (recording.path, recording.text) == ("film.ts", "What is said.")
+    assert ignored(items) == {
+        "code.ts": "extension", "none.ts": "extension", "film.txt": "read_as_text"
+    }  # fmt: skip
+    assert next(item.path for item in listed("folder", str(tmp_path / "film.ts"))) == "film.ts"

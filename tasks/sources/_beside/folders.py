@@ -15,6 +15,7 @@ from tasks.recording.file_kinds import known
 from tasks.recording.names import display_text
 from tasks.sources._beside.choice import MOST_BYTES, Read, Texts, kind_of, read
 from tasks.sources._beside.cues import NoTranscript
+from tasks.sources._by_content import is_recording
 from tasks.sources._text_encoding import BAD_TEXT
 from tasks.storage import urls
 
@@ -65,7 +66,7 @@ class FolderTexts:
         endings = (f".{ending.lower()}" for ending in self.texts.endings)
         self._endings = [*enumerate(endings)]
         for name in names:
-            if known(name):
+            if known(name) if self.read_file else is_recording(name, self.home + name):
                 stem = os.path.splitext(name)[0]
                 self._recordings[stem] = self._recordings.get(stem, 0) + 1
         stems = ((name, os.path.splitext(name)) for name in names)

@@ -39,10 +39,11 @@ def check_text(path: str) -> None:
 
 def check_wishes(settings: PrepareSettings) -> Job:
     """`check` without OUT, which may be read-only here."""
+    from tasks.publish import published_columns
     from tasks.publish.choosing import selection
     from tasks.runs import source_checks
     from tasks.served import llm_text
-    from tasks.shard_store import enhanced, recipe
+    from tasks.shard_store import annotated, enhanced, recipe
 
     job = settings.job()
     for path in (settings.out, *(source.path for source in settings.sources)):
@@ -60,6 +61,8 @@ def check_wishes(settings: PrepareSettings) -> Job:
         module, plugin_settings = plugins.resolve(shelf, plugin)
         module.check_weights(plugin_settings)
     enhanced.check(job)
+    annotated.check(job)
+    published_columns.check(job)
     containment.check(job.out)
     source_checks.check(job)
     selection.check(job)

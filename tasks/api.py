@@ -11,6 +11,7 @@ from tasks.base.arrays import RATE, Float32s, Float64s, Int64s
 from tasks.base.errors import ConfigError, ItemError, RunError
 from tasks.base.logs import log
 from tasks.models.registry import File, Model
+from tasks.plugins.annotation_kinds import Array, Event, Events, Label, Vector
 from tasks.plugins.contracts.asr import (
     SPACES,
     Abilities,
@@ -59,12 +60,15 @@ __all__ = [
     "Abilities",
     "Allowed",
     "Alphabet",
+    "Array",
     "Bound",
     "Clip",
     "ConfigError",
     "Diarizer",
     "EmittingBackendClass",
     "Enhancer",
+    "Event",
+    "Events",
     "File",
     "Float32s",
     "Float64s",
@@ -73,6 +77,7 @@ __all__ = [
     "Int64s",
     "ItemError",
     "Kind",
+    "Label",
     "Limit",
     "Locator",
     "Model",
@@ -101,6 +106,7 @@ __all__ = [
     "Transcript",
     "Transient",
     "Turn",
+    "Vector",
     "Voices",
     "Within",
     "Word",

@@ -266,7 +266,7 @@ class _Cutter:
     def measured(self, span: Span, clip: Clip | None) -> tuple[Span, measuring.Measured]:
         """A span with what its samples give."""
         facts = self.facts
-        result = measuring.Measured({}, {})
+        result = measuring.Measured({}, {}, {})
         if clip is not None:
             clip = clip.of_recording(None, self._unit.recording["size"])
             long = facts.long if clip.is_lazy else None
@@ -274,7 +274,7 @@ class _Cutter:
             read = long.results() if long is not None and covered else {}
             measure_all = self._chosen.job.filter.measure_all
             result = measuring.measured(clip, self._filters(span), measure_all, read)
-            if self._known is None and judge(result.measures, self._chosen.rules) is None:
+            if self._known is None and judge(result.values, self._chosen.rules) is None:
                 self._writer.add(span.start, span.end, clip, read)
         return span, result
 
@@ -291,10 +291,10 @@ class _Cutter:
                 start, end = span.start, span.end
                 key = Span(start, end, "utterance", span.given, match=span.match)
                 place = facts.rate, facts.channels
-                result.measures.update(
+                result.add(
                     measuring.after_all(span, *place, unit.recording, whole, self._filters(key))
                 )
-                if self._known is None and judge(result.measures, self._chosen.rules) is not None:
+                if self._known is None and judge(result.values, self._chosen.rules) is not None:
                     self._writer.drop(start, end)
             voice = recording_turns.voice_of(span, self._turns)
             row = cut_rows.of_span(unit.cut, unit.name, facts, span, result, voice)

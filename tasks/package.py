@@ -35,7 +35,7 @@ from tasks.base.errors import RunError
 from tasks.base.json_types import Arrived, Balance, DatasetJson, JsonObject
 from tasks.base.schema import UTTERANCES_FILE
 from tasks.formats import Hashes
-from tasks.publish import leaks, previous_version, row_digests, safeguards, speakers
+from tasks.publish import corpus_labels, leaks, previous_version, row_digests, safeguards, speakers
 from tasks.publish.choosing import corpus_clips, splits
 from tasks.publish.choosing.next_version import Choice
 from tasks.publish.dataset import datacard
@@ -88,7 +88,7 @@ def gather(
     totals = summary.added(portion.totals for portion in ledger)
     newest = versions.newest(job.out)
     safeguards.check(job, totals, len(chosen_clips.split), ledger, newest)
-    chosen_clips, columns = _with_columns(job, batches, chosen_clips)
+    chosen_clips, columns = _with_columns(job, scratch, batches, chosen_clips)
     state, counts = fingerprint(job, chosen_clips, digest, chosen), summary.of_totals(totals)
     described = versions.described(newest) if newest else None
     if newest and described and described["fingerprint"] == state:
@@ -131,10 +131,13 @@ def gather(
 
 
 def _with_columns(
-    job: Job, batches: Sequence[shard_batches.ShardBatch], chosen_clips: corpus_clips.Chosen
+    job: Job,
+    scratch: Path,
+    batches: Sequence[shard_batches.ShardBatch],
+    chosen_clips: corpus_clips.Chosen,
 ) -> tuple[corpus_clips.Chosen, ClipColumns]:
-    """The chosen clips, with digests of their rows that depend on the speakers' names; and what
-    their rows get besides."""
+    """The chosen clips, with digests of their rows that depend on the speakers' names and on labels
+    by the corpus; and what their rows get besides."""
     spoken = None
     if chosen_clips.speakers:
         content = speakers.content(
@@ -142,6 +145,9 @@ def _with_columns(
         )
         chosen_clips = chosen_clips._replace(clips=chosen_clips.clips._replace(content=content))
         spoken = speakers.names_of(chosen_clips.clips.speaker, pa.array(chosen_clips.speakers))
+    if corpus_labels.chosen(job):
+        content = corpus_labels.content(job, chosen_clips.clips.content, scratch)
+        chosen_clips = chosen_clips._replace(clips=chosen_clips.clips._replace(content=content))
     content, derived = chosen_clips.clips.content, parts.derived(job, batches, chosen_clips.clips)
     if derived:
         content = content * np.uint64(0x9E3779B97F4A7C15) ^ row_digests.of_rows(pa.table(derived))

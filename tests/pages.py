@@ -52,15 +52,20 @@ def settings_of(name: str) -> str:
 
 
 def _settings(name: str, use: str, module: Any) -> Iterator[str]:
-    columns = getattr(module, "COLUMNS", {})
+    columns, annotations = getattr(module, "COLUMNS", {}), getattr(module, "ANNOTATIONS", {})
     fields = {key: field for key, field in module.Settings.model_fields.items() if key != "kind"}
-    if not fields and not columns:
+    if not (fields or columns or annotations):
         return
     yield f"\n### `{use}`\n"
     if columns and name in ("filters", "text"):
         yield "| column | unit | meaning |\n|---|---|---|"
         for column, (unit, text) in columns.items():
             yield f"| `{column}` | {unit} | {_cell(text)} |"
+        yield ""
+    if annotations:
+        yield "| annotation | kind | meaning |\n|---|---|---|"
+        for annotation, kind in annotations.items():
+            yield f"| `{annotation}` | {kind.name} | {_cell(f'{kind.doc} ({kind.extent})')} |"
         yield ""
     if fields:
         yield from _fields(fields)

@@ -12,6 +12,8 @@ from tasks import plugins
 from tasks.base import shelves
 from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject
+from tasks.plugins.annotation_kinds import Annotations
+from tasks.plugins.contracts import Measuring
 
 
 def all_shelves() -> JsonObject:
@@ -49,8 +51,11 @@ def _short(shelf: str, name: str) -> JsonObject:
 def _whole(shelf: str, name: str) -> JsonObject:
     module = plugins.load(shelf, name)
     columns: Mapping[str, tuple[str, str]] = {}
+    declared: Annotations = {}
     if shelf in plugins.MEASURING:
-        columns = plugins.columns("filters" if shelf == "filters" else "text", name)
+        measuring: Measuring = "filters" if shelf == "filters" else "text"
+        columns = plugins.columns(measuring, name)
+        declared = plugins.annotated(measuring, name)
     fields = {key: f for key, f in module.Settings.model_fields.items() if key != "kind"}
     abilities = plugins.ASR.load(name).abilities(module.Settings()) if shelf == "asr" else None
     return {
@@ -63,6 +68,15 @@ def _whole(shelf: str, name: str) -> JsonObject:
         "columns": [
             {"column": column, "unit": unit, "meaning": text}
             for column, (unit, text) in columns.items()
+        ],
+        "annotations": [
+            {
+                "annotation": annotation,
+                "kind": kind.name,
+                "unit": kind.unit,
+                "meaning": f"{kind.doc} ({kind.extent})",
+            }
+            for annotation, kind in declared.items()
         ],
     }
 

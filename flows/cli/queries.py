@@ -24,7 +24,7 @@ from tasks.publish.choosing import clip_choice, weights
 from tasks.publish.dataset import datacard
 from tasks.publish.upkeep import prune as pruning
 from tasks.publish.upkeep.needed import KeptSettings
-from tasks.shard_store import enhanced, manifest, recipe
+from tasks.shard_store import annotated, enhanced, manifest, recipe
 from tasks.storage import lock, tables, versions
 
 TRAIN, ALL = "train", "*"
@@ -193,6 +193,10 @@ def columns() -> JsonObject:
         _column(column, "double", unit, text)
         for described in (*measures, enhanced.after_columns())
         for column, (unit, text) in described.items()
+    ]
+    by_table["annotations"] = [
+        _column(name, kind.name, kind.unit, f"{kind.doc} ({kind.extent})")
+        for name, kind in annotated.on_shelves().items()
     ]
     return by_table
 

@@ -53,6 +53,7 @@ EXAMPLES = {
     "transcribe.verdicts": "{use: agreement}",
     "transcribe.llm_text": "{url: http://gpu-box:8000/v1, model: qwen}",
     "package.formats": "[wenet, lhotse_shar]",
+    "package.publish": "[words]",
     "package.splits": "{dev: 0.05, test: {hours: 2}}",
     "package.disjoint": "[speaker, recording, text]",
     "package.weights": "{podcasts: 0.5}",

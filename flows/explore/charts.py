@@ -240,7 +240,8 @@ def facets(corpus: Corpus, items: Items, asked: Parameters = ()) -> JsonObject:
     """The values of each column that has few, with how many items have them among those that the
     filters of all other columns choose."""
     by_column: JsonObject = {}
-    for name in (*FACETS, *labels_of(items)):
+    given = [name for name in corpus.labels() if name in items.columns]  # by plug-ins
+    for name in (*FACETS, *labels_of(items), *given):
         others = [(key, value) for key, value in asked if key != f"in.{name}"]
         chosen = query.choice(items.columns, others)
         by_column[name] = corpus.once(

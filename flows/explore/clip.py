@@ -24,9 +24,10 @@ from tasks.base.arrays import RATE, Int16s
 from tasks.base.errors import CorruptManifest, ItemError, UnsafePlace
 from tasks.base.json_types import JsonObject
 from tasks.base.schema import UTTERANCES_FILE, AudioRow
+from tasks.plugins.annotation_kinds import Array, Events
 from tasks.recording import Locator
 from tasks.settings.job import Job
-from tasks.shard_store import blobs, hidden, muting
+from tasks.shard_store import annotated, blobs, hidden, muting
 from tasks.shard_store.utterance import FinalUtterance
 from tasks.speech import silero
 
@@ -146,8 +147,10 @@ def detail(corpus: Corpus, items: Items, item: int) -> JsonObject:
     )
     stored = corpus.shards.utterance(clip_row["recording"], clip_row["id"])
     texts: JsonObject = {"reference": None, "heard": None, "others": [], "words": None}
+    remarks: list[JsonObject] = []
     if stored is not None:
         utterance = stored[1]
+        remarks = _annotations(corpus, utterance)
         heard = utterance.heard.transcript
         texts["reference"] = utterance.cut.reference
         texts["others"] = _others(corpus, utterance)
@@ -161,7 +164,21 @@ def detail(corpus: Corpus, items: Items, item: int) -> JsonObject:
     texts["others"] = [other for other in texts["others"] if other != texts["heard"]]
     if (job := corpus.job()) is not None and hidden.hides(job):
         texts = _without_hidden(job, texts, clip_row["language"])
-    return {"row": clip_row, "around": around, **texts}
+    return {"row": clip_row, "around": around, **texts, "annotations": remarks}
+
+
+def _annotations(corpus: Corpus, utterance: FinalUtterance) -> list[JsonObject]:
+    """What the chosen plug-ins say of a clip: of events all, of numbers at most POINTS."""
+    job = corpus.job()
+    shown = []
+    for one in annotated.of_job(job) if job is not None else ():
+        value = annotated.value_of(one, utterance)
+        if one.kind.large and not isinstance(one.kind, Events) and value is not None:
+            value = [float(number) for number in value[:POINTS]]
+        kind = {"kind": one.kind.name, "unit": one.kind.unit, "doc": one.kind.doc}
+        rate = {"rate": one.kind.rate} if isinstance(one.kind, Array) else {}
+        shown.append({"name": one.name, **kind, **rate, "value": value})
+    return shown
 
 
 def _without_hidden(job: Job, texts: JsonObject, language: str | None) -> JsonObject:

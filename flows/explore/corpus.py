@@ -24,7 +24,7 @@ from tasks.recording import Locator
 from tasks.recording.tracks import locator_of
 from tasks.settings import FilterSettings
 from tasks.settings.job import Job
-from tasks.shard_store import hidden, manifest
+from tasks.shard_store import annotated, hidden, manifest
 from tasks.shard_store.utterance import FinalUtterance
 from tasks.stages.stage import view_of
 from tasks.storage import queries, versions
@@ -290,6 +290,11 @@ class Corpus:
         """The job of the last run that ended well; None if OUT keeps no run."""
         settings = run_folder.known_settings(self.out, ended_well=True)
         return settings.job() if settings else None
+
+    def labels(self) -> list[str]:
+        """The columns of labels that the last run's plug-ins give."""
+        job = self.job()
+        return [] if job is None else [*annotated.labels(job)]
 
     def going_on(self) -> None:
         """Ended if the explorer ends: what takes long asks it now and then."""

@@ -149,6 +149,8 @@ def _view(cursor: duckdb.DuckDBPyConnection, view: str, pattern: str) -> Types:
     taken = {_compared(name) for name in (*HIDDEN, "part")}
     types, columns = dict[str, str](), list[str]()
     for name, kind, *_ in cursor.execute(f"DESCRIBE SELECT * FROM {table}").fetchall():
+        if kind.endswith("[]"):  # of a clip's own page; for all clips it would be too much
+            continue
         field = meant.field(name) if meant and name in meant.names else None
         types[free := _free(name, taken)] = target = _type(kind, field)
         columns.append(f"{_as(target, identifier(name))} AS {identifier(free)}")
@@ -242,7 +244,8 @@ def _select(views: Mapping[str, Types], ledger: str) -> str:
         joins.append("LEFT JOIN utterances u ON u.id = l.utterance")
     if d.get("id") == TEXT:
         for column, kind in d.items():
-            if kind == NUMBER and column not in ("seconds", "heard"):
+            apart = outcome_table.FIXED.names if kind == TEXT else ("seconds", "heard")
+            if column not in apart:
                 add(column, kind, f"d.{identifier(column)}")
         joins.append("LEFT JOIN outcomes d ON d.id = l.utterance")
     if _has(views, "resample", RESAMPLED) and _has(views, "transcribe", TRANSCRIBED):

@@ -207,6 +207,7 @@ class DatasetJson(Summary, Composition):
     pii: NotRequired[dict[str, int]]  # clips and places by kind
     labels: NotRequired[list[LabelHours]]  # of each label the values with the most hours
     dialogues: NotRequired[Dialogues]
+    annotations: NotRequired[dict[str, JsonObject]]  # by column: kind, meaning, hours by label
     reviews: NotRequired[Reviews]
     libraries: dict[str, str]
     mixed: NotRequired[list[str]]  # what workers differed in

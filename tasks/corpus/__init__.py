@@ -7,8 +7,9 @@ settings; each looks at the rows that earlier ones kept:
 
 `rows` are all transcribed utterances, kept so far or not, in columns of ROW and some thousand at a
 time (`tasks.plugins.contracts.corpuswide`). `reject` returns rejections of kept rows, by their
-numbers, and what it freezes. For the next version it gets that back as `frozen` (`{}` for the first
-version, or on `package.refit`), so that bounds stay as they were for published clips.
+numbers, and what it freezes; rows have the measures, too, that its `asks` names. For the next
+version it gets that back as `frozen` (`{}` for the first version, or on `package.refit`), so that
+bounds stay as they were for published clips.
 """
 
 from __future__ import annotations
@@ -44,11 +45,26 @@ ROW = pa.schema(
 )
 
 
+def asked(job: Job) -> list[str]:
+    """Measures that corpus-wide plug-ins ask for, once each."""
+    names: dict[str, None] = {}
+    for shelf, plugin in chosen(job):
+        module, settings = plugins.measuring(shelf).resolve(plugin)
+        names |= dict.fromkeys(module.asks(settings))
+    return [*names]
+
+
+def row_schema(job: Job) -> pa.Schema:
+    """ROW, and the measures that are asked for."""
+    return pa.schema([*ROW, *((name, pa.float64()) for name in asked(job))])
+
+
 def rows(job: Job, shard: str, utterances: Iterable[FinalUtterance]) -> list[AnyRow]:
     """One row for each transcribed utterance."""
-    compares = compares_texts(job)
+    compares, measures = compares_texts(job), asked(job)
     return [
         {
+            **{name: u.texts.get(name, u.heard.measures.get(name)) for name in measures},
             "id": u.cut.id,
             "dataset": u.cut.recording["dataset"],
             "recording": u.cut.recording["recording"],
@@ -59,7 +75,7 @@ def rows(job: Job, shard: str, utterances: Iterable[FinalUtterance]) -> list[Any
             "avg_logprob": u.heard.transcript["avg_logprob"],
             "native_rate": u.cut.rate,
             "format": u.cut.recording["format"],
-            "print": u.cut.fingerprints.get("duplicate"),
+            "print": u.cut.annotations.get("duplicate"),
             "work_shard": shard,
             "kept": u.outcome.outcome == "packaged",
             "published": False,

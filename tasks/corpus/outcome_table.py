@@ -27,7 +27,7 @@ from tasks.plugins import rules
 from tasks.plugins.rules import Allowed, Limit, Rule, Within
 from tasks.settings import Plugin, role
 from tasks.settings.job import Job
-from tasks.shard_store import decisions, enhanced, whole_job
+from tasks.shard_store import annotated, decisions, enhanced, whole_job
 from tasks.shard_store.chosen_rules import rules_of
 from tasks.shard_store.index import Index
 from tasks.shard_store.text_values import text_columns
@@ -59,10 +59,11 @@ MEASURES_FROM = FIXED.names.index("words")  # index of the first column that `_f
 
 
 def schema_of(job: Job) -> pa.Schema:
-    """FIXED, then every value that a rule may ask for, as float64."""
+    """FIXED, then every value that a rule may ask for, as float64, and labels."""
     text = text_columns(job.transcribe.verdicts)
     names = [*SHARED_COLUMNS, *text, *enhanced.measures(job)]
-    return pa.schema([*FIXED, *((name, pa.float64()) for name in names)])
+    numbers = ((name, pa.float64()) for name in names)
+    return pa.schema([*FIXED, *numbers, *annotated.label_fields(job)])
 
 
 def of_utterances(

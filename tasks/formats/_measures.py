@@ -1,6 +1,6 @@
 """A clip's measures: columns that a trainer filters or weighs by; and, where some clips are
 enhanced, which audio is packaged, and so which of the two clips' measures are those of it. And its
-labels and turns."""
+labels and turns, and what `package.publish` names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tasks import plugins
 from tasks.base import shelves
-from tasks.base.schema import UTTERANCES, AnyRow, LabelPairs
+from tasks.base.schema import UTTERANCES, AnyRow, LabelPairs, Published
 from tasks.shard_store import enhanced
 
 AUDIO_IS, LABELS, TURNS = "audio_is", "labels", "turns"
@@ -51,6 +51,12 @@ def labels(row: AnyRow) -> dict[str, object]:
 def turns(row: AnyRow) -> dict[str, object]:
     """The turns of a clip that holds several, as such an entry."""
     return {TURNS: row[TURNS]} if TURNS in row else {}
+
+
+def published(row: AnyRow) -> dict[str, object]:
+    """What `package.publish` names of the clip, as entries of formats that have free fields."""
+    beside = row.get("annotations")
+    return {**cast(Published, beside).values} if beside is not None else {}
 
 
 def type_of(name: str) -> pa.DataType:

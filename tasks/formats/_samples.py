@@ -87,7 +87,7 @@ def _told(row: ClipRow) -> tuple[bytes, ...]:
     columns: AnyRow = row
     facts = {name: columns[name] for name in _FACTS}
     facts["seconds"] = _clips.duration(row["num_samples"], row["sample_rate"])
-    facts |= _measures.of(columns) | _measures.labels(columns)
+    facts |= _measures.of(columns) | _measures.labels(columns) | _measures.published(columns)
     described = json.dumps(facts, ensure_ascii=False, allow_nan=False)
     return described.encode(), row["id"].encode(), row["text"].encode()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 
 import pyarrow as pa
 
@@ -22,13 +23,33 @@ GROUP_ROWS = 100
 GROUP_BYTES = 32 << 20  # of audio; a group has one row at least
 
 
-def kinds(columns: Collection[str], clips: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
-    """Columns of a table and their types, from those of the rows and those of the audio."""
+def kinds(
+    columns: Collection[str],
+    clips: Mapping[str, pa.DataType],
+    annotations: Mapping[str, pa.DataType] = MappingProxyType({}),
+) -> dict[str, pa.DataType]:
+    """Columns of a table and their types, from those of the rows, of the audio, and of what
+    `package.publish` names."""
     taken = [name for name in _measures.NAMES if name in columns]
     types = {"id": pa.string(), **clips, **dict.fromkeys(SPOKEN, pa.string())}
     types["duration"] = pa.float64()
     types |= {name: _measures.type_of(name) for name in (*ORIGIN, *taken)}
-    return types | ({_measures.LABELS: LABELS} if _measures.LABELS in columns else {})
+    types |= {_measures.LABELS: LABELS} if _measures.LABELS in columns else {}
+    return types | {name: _stored(kind) for name, kind in annotations.items()}
+
+
+def annotated(row: ClipRow) -> Mapping[str, pa.DataType]:
+    """The types of what `package.publish` names, by column."""
+    return row["annotations"].types if "annotations" in row else {}
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    """A list's field is read back under Parquet's name for it."""
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", _stored(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _stored(field.type)) for field in kind])
+    return kind
 
 
 def facts(row: ClipRow) -> AnyRow:
@@ -39,6 +60,7 @@ def facts(row: ClipRow) -> AnyRow:
         "duration": _clips.duration(row["num_samples"], row["sample_rate"]),
         **_measures.of(columns),
         **_labels(row),
+        **_measures.published(columns),
     }
 
 

@@ -43,6 +43,7 @@ from tasks.speech.fbank import Fbank
 
 VERSION = 1
 COLUMNS = webdataset.COLUMNS
+HOLDS_ANNOTATIONS = True
 FBANK, CODES = "fbank.npy", "codes.npy"
 Array = NDArray[Any]
 

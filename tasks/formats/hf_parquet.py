@@ -6,9 +6,9 @@ hf_parquet/<split>/000000000.parquet    a row a clip, in row groups of at most 1
 the names that all formats have (from the folders alone it would call `dev` `validation`), and the
 types in the metadata `huggingface`: `audio` is an `Audio`, stored as struct<bytes, path>. Beside it
 stand `id`, `text`, `language`, `speaker`, `duration` (s), where the clip comes from, and its
-measures; `labels`, where a source keeps some; and with `package.audio: both` the enhanced clip,
-`audio_enhanced`. Names do not tell how many files there are, so that a version that grows keeps
-them.
+measures; what `package.publish` names; `labels`, where a source keeps some; and with
+`package.audio: both` the enhanced clip, `audio_enhanced`. Names do not tell how many files there
+are, so that a version that grows keeps them.
 """
 
 from __future__ import annotations
@@ -33,10 +33,13 @@ COLUMNS = (
 
 AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 REPEATED = ["language", "speaker", "dataset", "recording", "text_source"]
-_NAMES = {pa.string(): "string", pa.int64(): "int64", pa.float64(): "float64"}
+_NAMES = {
+    **{pa.string(): "string", pa.int64(): "int64", pa.bool_(): "bool"},
+    **{pa.float32(): "float32", pa.float64(): "float64"},
+}
 _TEXT = {"dtype": "string", "_type": "Value"}
 check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
-HOLDS_BOTH = True
+HOLDS_BOTH = HOLDS_ANNOTATIONS = True
 Settings = _clips.EncodedSettings
 
 
@@ -47,17 +50,26 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
 def _schema(row: ClipRow) -> pa.Schema:
     """Columns of a file, from one of its rows: all rows of a version have the same measures."""
     clips = dict.fromkeys(_clips_of(row), AUDIO)
-    kinds = _table.kinds(row, clips)
+    kinds = _table.kinds(row, clips, _table.annotated(row))
     features = {
         name: [{"name": _TEXT, "value": _TEXT}]
         if kind == _table.LABELS
         else {"sampling_rate": row["sample_rate"], "_type": "Audio"}
         if name in clips
-        else {"dtype": _NAMES[kind], "_type": "Value"}
+        else _feature(kind)
         for name, kind in kinds.items()
     }
     described = json.dumps({"info": {"features": features}})
     return pa.schema(list(kinds.items()), metadata={"huggingface": described})
+
+
+def _feature(kind: pa.DataType) -> object:
+    """A type as `datasets` calls it."""
+    if pa.types.is_list(kind):
+        return [_feature(kind.value_type)]
+    if pa.types.is_struct(kind):
+        return {field.name: _feature(field.type) for field in kind}
+    return {"dtype": _NAMES[kind], "_type": "Value"}
 
 
 def _clips_of(row: ClipRow) -> dict[str, ClipRow]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,12 +21,13 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from tasks.base.errors import ConfigError
-from tasks.base.schema import UTTERANCES_FILE
+from tasks.base.schema import UTTERANCES_FILE, published
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _samples, _table
 from tasks.storage import hashed, tables, write_atomic
 
 VERSION = 1
 COLUMNS = _table.COLUMNS
+HOLDS_ANNOTATIONS = True
 proves_samples, rates = _clips.proves_samples, _clips.rates
 SIZED = True  # the manifest tells how long each file is
 LISTS = (".manifest",)
@@ -52,14 +53,17 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return [f"lance/{split}/data/{number:09d}.lance"]
 
 
-def _schema(columns: Collection[str]) -> pa.Schema:
-    return pa.schema([*_table.kinds(columns, {"audio": pa.large_binary()}).items()])
+def _schema(columns: Collection[str], annotations: Mapping[str, pa.DataType]) -> pa.Schema:
+    """`annotations`: the types of what `package.publish` names."""
+    kinds = _table.kinds(columns, {"audio": pa.large_binary()}, annotations)
+    return pa.schema([*kinds.items()])
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
     from lance.file import LanceFileWriter
 
-    path, schema = out.home / shard.path, _schema(rows[0].keys())
+    path = out.home / shard.path
+    schema = _schema(rows[0].keys(), _table.annotated(rows[0]))
     path.parent.mkdir(parents=True, exist_ok=True)
     with LanceFileWriter(str(path), schema, version=f"{MAJOR}.{MINOR}") as file:
         for group in _table.groups(rows):
@@ -85,9 +89,10 @@ def _read_back(
     from lance.file import LanceFileReader
 
     faults, read = list[str](), 0
+    schema = _schema(rows[0].keys(), _table.annotated(rows[0]))
     file = LanceFileReader(str(out.home / shard.path))
     for batch in file.read_all(batch_size=READ_ROWS).to_batches():
-        if not batch.schema.equals(_schema(rows[0].keys())):
+        if not batch.schema.equals(schema):
             return [f"{shard.path} does not have the columns and types of this format"]
         audio = batch["audio"]
         for index, facts in enumerate(batch.drop_columns(["audio"]).to_pylist()):
@@ -119,7 +124,9 @@ def _panics_as_errors(path: str) -> Iterator[None]:
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """The manifest of each split."""
-    schema = _schema(tables.schema(home / UTTERANCES_FILE).names)
+    columns = tables.schema(home / UTTERANCES_FILE)
+    annotations = {name: columns.field(name).type for name in published(columns)}
+    schema = _schema(columns.names, annotations)
     for folder, members in _samples.folders(shards).items():
         fragments = [
             _fragment(shard, number, _leaves(schema), (home / shard.path).stat().st_size)

@@ -11,9 +11,9 @@ lhotse_shar/<split>/cuts.000000.jsonl         not gzipped, and beside it and the
 cuts (1.x an index, too), so nothing else lies there. A cut's id must be its members' name: of an id
 that is too long for one it is `_tar.key`; the supervision has the id itself. `custom` tells where
 the clip comes from (`dataset`, `source_id`, `source_recording`, and `source_start`, `source_end` in
-s), its measures, and the source's `labels`. A clip of several turns has a supervision for each:
-text, speaker, words as the alignment `word`, and in `custom` whether it is a backchannel. JSON is
-ASCII: Lhotse opens it in the encoding of the locale.
+s), its measures, the source's `labels`, and what `package.publish` names. A clip of several turns
+has a supervision for each: text, speaker, words as the alignment `word`, and in `custom` whether it
+is a backchannel. JSON is ASCII: Lhotse opens it in the encoding of the locale.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ COLUMNS = (
     *(_measures.LABELS, _measures.TURNS),
 )
 check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
+
+HOLDS_ANNOTATIONS = True
 
 
 class Settings(_clips.EncodedSettings):
@@ -83,6 +85,7 @@ def _cut(row: ClipRow) -> JsonObject:
         "text_source": row["text_source"],
         **_measures.of(row),
         **_measures.labels(row),
+        **_measures.published(row),
     }
     return {
         "id": recording["id"],

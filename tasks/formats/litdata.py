@@ -22,6 +22,7 @@ from tasks.storage import write_atomic
 
 VERSION = 1
 COLUMNS = _samples.COLUMNS
+HOLDS_ANNOTATIONS = True
 check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
 SIZED = True  # `finish` tells how long each chunk is
 LISTS = ("/index.json",)

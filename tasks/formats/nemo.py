@@ -43,6 +43,7 @@ COLUMNS = (
 )
 NUMBERED = True  # `shard_id`
 PROVES_SAMPLES = True
+HOLDS_ANNOTATIONS = True
 READ_BACK = (".json",)  # `finish` joins the manifests
 #: NeMo's ASR settings (examples/asr/conf: Conformer, FastConformer, CTC and transducer) have these
 #: in `model.train_ds`; the validation and test sets have none. `AudioText` (nemo/collections/
@@ -88,7 +89,7 @@ def _lines(shard: OutputShard, rows: Rows, settings: Settings) -> bytes:
         }
         optional = {"lang": row["language"], "speaker": row["speaker"]}
         line |= {name: value for name, value in optional.items() if value}
-        line |= _measures.audio_is(row) | _measures.labels(row)
+        line |= _measures.audio_is(row) | _measures.labels(row) | _measures.published(row)
         lines.append(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
     return "".join(lines).encode()
 

@@ -52,6 +52,7 @@ COLUMNS = (
 )
 check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
 HOLDS_BOTH = True
+HOLDS_ANNOTATIONS = True
 
 
 class Settings(_clips.EncodedSettings):
@@ -74,7 +75,7 @@ def facts(row: ClipRow, *more: str) -> bytes:
     columns: AnyRow = row
     values = {**{name: columns[name] for name in FACTS}, "seconds": seconds}
     values |= _measures.audio_is(columns) | _measures.labels(columns)
-    values |= _measures.turns(columns)
+    values |= _measures.turns(columns) | _measures.published(columns)
     values |= {name: columns[name] for name in more}
     return json.dumps(values, ensure_ascii=False, allow_nan=False).encode()
 

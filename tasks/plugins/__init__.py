@@ -15,6 +15,7 @@ from tasks.plugins.loading import (
     TEXT,
     Dataset,
     Shelf,
+    annotated,
     checked,
     columns,
     datasets,

@@ -21,8 +21,10 @@ from pydantic import BaseModel, ValidationError
 
 from tasks import settings
 from tasks.base.errors import ConfigError
+from tasks.base.schema import UTTERANCES
 from tasks.base.shelves import names
-from tasks.plugins import contracts, explaining
+from tasks.plugins import annotation_kinds, contracts, explaining
+from tasks.plugins.annotation_kinds import Annotations
 from tasks.plugins.contracts import members
 from tasks.settings import Plugin, SourceSettings, StageSettings
 
@@ -95,16 +97,35 @@ def _loaded(shelf: str, use: str) -> members.Filled:
     if gone := members.renamed(code, full):
         raise ConfigError(f"{shelf}: the module {use!r} is out of date: {'; '.join(gone)}")
     filled = members.Filled(code, full)
+    if shelf in MEASURING:
+        _refuse_bad_names(shelf, use, cast(contracts.Filter, filled))
     if shelf == "filters":
         _refuse_idle_limits(use, code, cast(contracts.Filter, filled))
     return filled
+
+
+def _refuse_bad_names(shelf: str, use: str, plugin: contracts.Filter) -> None:
+    """ConfigError for annotations that cannot be columns of the published table."""
+    declared = plugin.ANNOTATIONS
+    columns = [*plugin.COLUMNS, *annotation_kinds.shares(declared), *declared]
+    twice = [name for name in declared if columns.count(name) > 1]
+    others = {*UTTERANCES.names, *annotation_kinds.TAKEN}
+    bad = [name for name in declared if not name.isidentifier() or name in others]
+    if wrong := [*bad, *twice]:
+        raise ConfigError(
+            f"{shelf}: {use!r} calls an annotation {wrong[0]!r}, which is no name of a column, or "
+            "another column's"
+        )
 
 
 def _refuse_idle_limits(use: str, code: ModuleType, plugin: contracts.Filter) -> None:
     """ConfigError for a limit that no column has: it would be taken and never applied."""
     if hasattr(code, "verdict") or hasattr(code, "reject"):
         return
-    named = contracts.limits(plugin.__name__, plugin.COLUMNS)
+    named = {
+        **contracts.limits(plugin.__name__, plugin.COLUMNS),
+        **annotation_kinds.limits(plugin.__name__, plugin.ANNOTATIONS),
+    }
     fields = plugin.Settings.model_fields
     marked = [name for name in fields if settings.role(plugin.Settings, name) == "threshold"]
     if idle := [name for name in marked if name not in chain(*named.values())]:
@@ -147,8 +168,22 @@ def module(shelf: str, use: str) -> ModuleType:
 
 
 def columns(shelf: contracts.Measuring, use: str) -> contracts.Columns:
-    """(unit, meaning) of each column that a filter or a rule on text gives."""
-    return measuring(shelf).load(use).COLUMNS
+    """(unit, meaning) of each column of numbers that a filter or a verdict on text gives, with
+    the shares of its events' labels."""
+    plugin = measuring(shelf).load(use)
+    if not plugin.ANNOTATIONS:
+        return plugin.COLUMNS
+    shares = annotation_kinds.shares(plugin.ANNOTATIONS).items()
+    of_events = {
+        column: ("1", f"share of the clip in which {label} happens, by {name}")
+        for column, (name, label) in shares
+    }
+    return {**plugin.COLUMNS, **of_events}
+
+
+def annotated(shelf: contracts.Measuring, use: str) -> Annotations:
+    """What a filter or a verdict on text says of a clip beside numbers, by name."""
+    return measuring(shelf).load(use).ANNOTATIONS
 
 
 @dataclass(frozen=True, slots=True)

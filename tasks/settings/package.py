@@ -120,6 +120,13 @@ class PackageSettings(StageSettings):
         "Which audio of a clip is packaged: the result of the step enhance, where it is on; the "
         "original; or both, as two fields of formats that can hold two.",
     )
+    publish: tuple[str, ...] = Threshold(
+        (),
+        "What of a clip, beside its measures and labels, is published, by name: annotations of "
+        "plug-ins, and words, turns and speaker_embedding. It becomes a column of "
+        "`utterances.parquet`, and a field of formats that have free ones.",
+        mark=WORDS,
+    )
     text_form: Literal["as_is", "normalised", "llm_text"] = Threshold(
         "as_is",
         "as_is: texts as the source or the recogniser writes them; normalised: "

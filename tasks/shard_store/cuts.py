@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import plugins
-from tasks.base.schema import CutRow, RecordingRow, SegmentRow
+from tasks.base.schema import CutRow, MeasureValue, RecordingRow, SegmentRow
 from tasks.plugins.rules import judge
 from tasks.recording import Segment, TimedWord
 from tasks.recording.faults import Fault, touching
@@ -18,6 +18,7 @@ from tasks.recording.limits import REFUSED, Limits, Refusal
 from tasks.recording.turns import Turn
 from tasks.settings import Plugin
 from tasks.settings.stages import DAMAGE
+from tasks.shard_store import annotated
 from tasks.shard_store.chosen_rules import cheap_rules, costly
 from tasks.shard_store.decision_log import Decision
 from tasks.storage import tables
@@ -36,16 +37,17 @@ class FilterColumns(NamedTuple):
     """What the chosen filters store for an utterance. Worked out once for all utterances."""
 
     filters: tuple[Plugin, ...]
-    columns: tuple[frozenset[str], ...]  # of each
+    columns: tuple[frozenset[str], ...]  # of each: numbers and labels
+    kept: tuple[frozenset[str], ...]  # of each: what is stored as bytes, by `annotation_kinds.key`
     every: frozenset[str]  # columns of all
-    printed: frozenset[str]  # filters with fingerprints
+    every_kept: frozenset[str]
 
 
 def filter_columns(filters: Sequence[Plugin]) -> FilterColumns:
-    modules = {plugin.use: plugins.FILTERS.load(plugin.use) for plugin in filters}
-    columns = tuple(frozenset(modules[plugin.use].COLUMNS) for plugin in filters)
-    printed = frozenset(use for use, m in modules.items() if m.fingerprint is not None)
-    return FilterColumns(tuple(filters), columns, frozenset().union(*columns), printed)
+    columns = tuple(frozenset(annotated.values_of(plugin.use)) for plugin in filters)
+    kept = tuple(frozenset(annotated.kept_of(plugin.use)) for plugin in filters)
+    every = frozenset[str]().union(*columns), frozenset[str]().union(*kept)
+    return FilterColumns(tuple(filters), columns, kept, *every)
 
 
 @dataclass(slots=True)
@@ -62,8 +64,9 @@ class Cut:
     known: bool = False  # the row of kind `recording` was read
     refusal: Refusal | None = None  # it is beyond a limit of today
     spans: list[CutRow] = field(default_factory=list)
-    measures: dict[Key, dict[str, float | None]] = field(default_factory=dict)
-    fingerprints: dict[Key, dict[str, bytes]] = field(default_factory=dict)
+    measures: dict[Key, dict[str, MeasureValue]] = field(default_factory=dict)
+    #: With fingerprints.
+    annotations: dict[Key, dict[str, bytes | None]] = field(default_factory=dict)
     recut: Mapping[Key, Decision] = field(default_factory=dict)  # clips that a person cut again
 
     def within(self, limits: Limits, channels: int, size: int) -> Cut | None:
@@ -90,16 +93,15 @@ class Cut:
     def lacks(self, key: Key, filters: FilterColumns, measure_all: bool) -> tuple[Plugin, ...]:
         """Filters that still have to measure the utterance. Once a cheap one rejects it, costly
         ones are skipped, unless `measure_all`."""
-        chosen, columns, every, printed = filters
+        chosen, columns, kept, every, every_kept = filters
         measures = self.measures.get(key, {})
-        fingerprints = self.fingerprints.get(key, {})
-        if every <= measures.keys() and printed <= fingerprints.keys():  # of most utterances
+        stored = self.annotations.get(key, {})
+        if every <= measures.keys() and every_kept <= stored.keys():  # of most utterances
             return ()
         missing = [
             plugin
-            for plugin, needed in zip(chosen, columns, strict=True)
-            if not needed <= measures.keys()
-            or (plugin.use in printed and plugin.use not in fingerprints)
+            for plugin, values, beside in zip(chosen, columns, kept, strict=True)
+            if not (values <= measures.keys() and beside <= stored.keys())
         ]
         if (
             measure_all
@@ -188,7 +190,9 @@ def merge(
 
     `usable`: filters whose stored measures have today's recipe. `failures_stand`: keep failed rows.
     """
-    columns = {c for use in usable for c in plugins.FILTERS.load(use).COLUMNS}
+    columns = {c for use in usable for c in plugins.columns("filters", use)}
+    labels = {key: kind for use in usable for key, kind in annotated.labels_of(use).items()}
+    kept = {key for use in usable for key in annotated.kept_of(use)}
     within = columns.issuperset
     every: list[CutRow] = table.drop_columns(["measures"]).to_pylist()
     rows = [
@@ -222,6 +226,13 @@ def merge(
             if not within(measured):
                 measured = {k: v for k, v in measured.items() if k in columns}
             key = row["start"], row["end"], row["given"]
-            cut.measures.setdefault(key, {}).update(measured)
-            fingerprints = cut.fingerprints.setdefault(key, {})
-            fingerprints.update((k, v) for k, v in row.get("prints") or () if k in usable)
+            measures = cut.measures.setdefault(key, {})
+            measures.update(measured)
+            prints = row.get("prints") or ()
+            if labels:
+                measures.update(
+                    (labels[k][0], v if v is None else labels[k][1].decoded(v))
+                    for k, v in prints
+                    if k in labels
+                )
+            cut.annotations.setdefault(key, {}).update((k, v) for k, v in prints if k in kept)

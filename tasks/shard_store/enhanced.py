@@ -13,7 +13,7 @@ from tasks import plugins
 from tasks.base import shelves
 from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject
-from tasks.base.schema import EnhancedRow
+from tasks.base.schema import EnhancedRow, MeasureValue
 from tasks.plugins.contracts import Columns
 from tasks.plugins.rules import Limit, Rule, Within, judge
 from tasks.settings import Plugin
@@ -56,10 +56,11 @@ def after_columns() -> Columns:
     return {after(name): (unit, f"{doc}, of the enhanced clip") for name, (unit, doc) in before}
 
 
-def before(measures: Mapping[str, float | None]) -> Scores:
+def before(measures: Mapping[str, MeasureValue]) -> Scores:
     """The original's scores from an utterance's measures, if the filter `dnsmos` took them."""
     names = plugins.columns("filters", "dnsmos")
-    return tuple((name, measures[name]) for name in names if name in measures)
+    scores = ((name, measures[name]) for name in names if name in measures)
+    return tuple((name, None if value is None else float(value)) for name, value in scores)
 
 
 def rules(job: Job) -> tuple[Rule, ...]:
@@ -112,7 +113,7 @@ def beside(job: Job, utterance: HeardUtterance, row: EnhancedRow | None) -> Hear
     if row is None or row["error_code"]:
         outcome = UNCONVERTED if row is None else failed("enhance", row)
         return replace(utterance, outcome=outcome)
-    measures = {**dict(row["measures"] or ()), **utterance.measures}
+    measures: dict[str, MeasureValue] = {**dict(row["measures"] or ()), **utterance.measures}
     outcome = utterance.outcome
     if not utterance.cut.spared and (no := judge(measures, rules(job))):
         outcome = Outcome("dropped", "enhance", no.reason, no.value, no.threshold)

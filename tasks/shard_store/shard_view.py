@@ -136,7 +136,7 @@ class ShardView(StoredShard):
             UNCONVERTED,
             segment,
             given[part] if given is not None and part is not None else None,
-            cut.fingerprints.get((start, end, index), {}),
+            cut.annotations.get((start, end, index), {}),
             all_given and index is None and start == 0 and end == cut.decoded,
             self._part_text(recording, span, texts, rate),
             companies.get((start, end)) if segment is None and part is None else None,

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from tasks import plugins
-from tasks.base.schema import AnyRow, TranscriptRow
+from tasks.base.schema import AnyRow, TranscriptRow, WordRow
+from tasks.plugins import annotation_kinds
+from tasks.plugins.annotation_kinds import Annotations, Event, Events, Label
 from tasks.plugins.contracts.text import ScoredTranscript, count_of_words
 from tasks.scoring.cleaning import wordless
 from tasks.scoring.normalisers import base
 from tasks.scoring.said import said
 from tasks.settings import Plugin
 from tasks.settings.job import Job
-from tasks.shard_store import hypotheses
+from tasks.shard_store import hidden, hypotheses
 from tasks.shard_store.utterance import HeardUtterance
 
 
@@ -58,9 +63,17 @@ class TextValues:
         self._job = job
         #: Whether the recogniser's text depends on the audio.
         self._listens = plugins.ASR.load(job.transcribe.backend.use).LISTENS
-        resolved = (plugins.TEXT.resolve(plugin) for plugin in job.transcribe.verdicts)
+        resolved = [(p.use, *plugins.TEXT.resolve(p)) for p in job.transcribe.verdicts]
+        annotating = {use for use, m, _ in resolved if m.ANNOTATIONS and m.labelled is None}
         self._measures = [
-            (module.measure, settings) for module, settings in resolved if module.COLUMNS
+            (module.measure, settings)
+            for use, module, settings in resolved
+            if module.COLUMNS and use not in annotating
+        ]
+        self._annotating = [
+            (f"the plug-in on text {use}", module.ANNOTATIONS, module.measure, settings)
+            for use, module, settings in resolved
+            if use in annotating
         ]
 
     def of(
@@ -110,7 +123,33 @@ class TextValues:
         }
         for measure, settings in self._measures:
             values.update(measure(heard, settings))
+        for who, declared, measure, settings in self._annotating:
+            taken = annotation_kinds.take(who, declared, measure(heard, settings), heard.seconds)
+            remarks = {**taken.numbers, **taken.labels, **taken.large}
+            if hidden.hides(self._job):
+                remarks |= self._masked(declared, remarks, row["language"])
+            values |= remarks
         return values
+
+    def _masked(
+        self, declared: Annotations, given: Mapping[str, Any], language: str | None
+    ) -> dict[str, Any]:
+        """What may be parts of a text, without what is never published of one."""
+        masked: dict[str, Any] = {}
+        for name, kind in declared.items():
+            value = given[name]
+            if isinstance(kind, Label) and kind.values is None:
+                masked[name] = hidden.shown(self._job, value, language, True)
+            elif isinstance(kind, Events) and kind.labels is None and value:
+                words: list[WordRow] = [
+                    {"word": label, "start": start, "end": end, "probability": score}
+                    for start, end, label, score in value
+                ]
+                masked[name] = [
+                    Event(word["start"], word["end"], word["word"], word["probability"])
+                    for word in hidden.words(self._job, words, language, True) or ()
+                ]
+        return masked
 
 
 #: Numeric columns derived from a transcript and from the others of its recording.

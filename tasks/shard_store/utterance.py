@@ -10,7 +10,7 @@ from dataclasses import field
 
 from tasks import scoring
 from tasks.base.frozen import cached_property, dataclass
-from tasks.base.schema import AnyRow, EnhancedRow, RecordingRow, TranscriptRow
+from tasks.base.schema import AnyRow, EnhancedRow, MeasureValue, RecordingRow, TranscriptRow
 from tasks.recording import Segment, ids
 from tasks.shard_store.decision_log import Decision
 from tasks.shard_store.language_vote import Vote
@@ -56,12 +56,12 @@ class CutUtterance(_Remembering):
     end: int
     rate: int
     given: int | None
-    measures: Mapping[str, float | None]
+    measures: Mapping[str, MeasureValue]
     audio: str  # recipe of its PCM
     outcome: Outcome
     segment: Segment | None = None
     turn: Segment | None = None  # the source's segment that it was cut from
-    fingerprints: Mapping[str, bytes] = field(default_factory=dict)
+    annotations: Mapping[str, bytes | None] = field(default_factory=dict)  # and fingerprints
     whole: bool = False  # the utterance is the whole recording
     part_text: str | None = None  # words of `turn` in this part, where the source has their times
     company: Company | None = None  # the utterances of its window, if it shares one
@@ -134,7 +134,7 @@ class HeardUtterance:
 
     cut: CutUtterance
     outcome: Outcome
-    measures: Mapping[str, float | None]  # with the scores of its enhanced clip
+    measures: Mapping[str, MeasureValue]  # with the scores of its enhanced clip
     companion: bool = False  # dropped, but heard: it shares its window with one that is not
     pcm: EnhancedRow | None = None  # the PCM that recognisers hear
     packed: EnhancedRow | None = None  # the PCM that is packaged

@@ -25,7 +25,7 @@ UNASKED = {
     **{"only": None, "without": None, "labels": None},
     **{"texts": "auto", "encoding": None, "speaker": "none", "channels": "mix"},
     **{"damaged": "drop", "non_finite": "fail", "channels_cancel": "fail"},
-    **{"archives": True, "duplicate_files": "drop"},
+    **{"archives": True, "duplicate_files": "drop", "publish": []},
 }
 
 

@@ -63,7 +63,7 @@ def of_span(
         "rate": facts.rate,
         "channels": facts.channels,
         "measures": list(measured.measures.items()),
-        "prints": list(measured.fingerprints.items()),
+        "prints": list(measured.stored.items()),
         "turn": span.turn,
         "text": span.text,
         "match": span.match,

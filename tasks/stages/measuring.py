@@ -12,7 +12,9 @@ from typing import Any, NamedTuple, TypeVar
 from tasks import plugins
 from tasks.audio import Clip
 from tasks.audio.beside import Beside
-from tasks.base.schema import RecordingRow
+from tasks.base.schema import MeasureValue, RecordingRow
+from tasks.plugins import annotation_kinds
+from tasks.plugins.annotation_kinds import Annotations
 from tasks.plugins.contracts import SegmenterPlugin
 from tasks.plugins.contracts.base import PluginSettings
 from tasks.plugins.rules import Rule, judge
@@ -43,10 +45,11 @@ class Step(NamedTuple):
 
     plugin: Plugin
     settings: StageSettings
-    measure: Callable[[Clip, PluginSettings], Mapping[str, float | None]]
+    measure: Callable[[Clip, PluginSettings], Mapping[str, Any]]
     fingerprint: Callable[[Clip, PluginSettings], bytes] | None
     costly: bool
     after_all: bool
+    annotations: Annotations
 
 
 def steps(filters: Sequence[Plugin]) -> tuple[Step, ...]:
@@ -55,7 +58,8 @@ def steps(filters: Sequence[Plugin]) -> tuple[Step, ...]:
     for plugin in sorted(filters, key=chosen_rules.costly):
         module, settings = plugins.FILTERS.resolve(plugin)
         members = module.measure, module.fingerprint, module.COSTLY, module.AFTER_ALL
-        resolved.append(Step(plugin, settings, *members))
+        declared = module.ANNOTATIONS if module.labelled is None else {}
+        resolved.append(Step(plugin, settings, *members, declared))
     return tuple(resolved)
 
 
@@ -94,12 +98,13 @@ def after_all(
     recording: RecordingRow,
     whole: WholeRecording,
     chosen: Sequence[Step],
-) -> dict[str, float | None]:
-    """Measures of an utterance that need the whole recording, but none of its samples. `rate` and
-    `channels`: of the recording as it was decoded."""
+) -> Measured:
+    """What is measured of an utterance once its whole recording is known, without its samples.
+    `rate` and `channels`: of the recording as it was decoded."""
     waiting = [step for step in chosen if step.after_all]
+    result = Measured({}, {}, {})
     if not waiting:
-        return {}
+        return result
     start, end = span.start, span.end
     clip = Clip(
         rate,
@@ -113,17 +118,42 @@ def after_all(
         turns=None if whole.turns is None else turns.within(whole.turns, start, end),
         beside=None if whole.beside is None else whole.beside.levels(start, end),
     )
-    measures: dict[str, float | None] = {}
     for step in waiting:
-        measures.update(step.measure(clip, step.settings))
-    return measures
+        result.take(step, step.measure(clip, step.settings), clip)
+    return result
 
 
 class Measured(NamedTuple):
-    """What was measured of one clip: numbers by column, fingerprints by filter."""
+    """What was measured of one clip: numbers by column, labels by name, and what is stored as
+    bytes: all annotations, by `annotation_kinds.key`, and fingerprints, by filter."""
 
     measures: dict[str, float | None]
-    fingerprints: dict[str, bytes]
+    labels: dict[str, str | None]
+    stored: dict[str, bytes | None]
+
+    @property
+    def values(self) -> Mapping[str, MeasureValue]:
+        """What rules judge."""
+        return {**self.measures, **self.labels} if self.labels else self.measures
+
+    def take(self, step: Step, given: Mapping[str, Any], clip: Clip) -> None:
+        """Add what one filter gave; RunError for an annotation that is not of its kind."""
+        if not step.annotations:
+            self.measures.update(given)
+            return
+        use, declared = step.plugin.use, step.annotations
+        taken = annotation_kinds.take(f"the filter {use}", declared, given, clip.seconds)
+        self.measures.update(taken.numbers)
+        self.labels.update(taken.labels)
+        for name, value in {**taken.labels, **taken.large}.items():
+            stored = None if value is None else declared[name].encoded(value)
+            self.stored[annotation_kinds.key(use, name)] = stored
+
+    def add(self, other: Measured) -> None:
+        """Take over what was measured later."""
+        self.measures.update(other.measures)
+        self.labels.update(other.labels)
+        self.stored.update(other.stored)
 
 
 def measured(
@@ -135,22 +165,21 @@ def measured(
     """Run filters on a clip, cheap ones first; costly ones only if those reject nothing.
 
     `read`: what `reading` has found of it already."""
-    result = Measured({}, {})
+    result = Measured({}, {}, {})
     for step in chosen:
         if step.costly and not measure_all:
             rules = chosen_rules.cheap_rules(tuple(step.plugin for step in chosen))
-            if judge(result.measures, rules) is not None:
+            if judge(result.values, rules) is not None:
                 break
         stored_value = read.get(f"measure {step.plugin.use}") if read else None
-        result.measures.update(
-            step.measure(clip, step.settings) if stored_value is None else stored_value
-        )
+        given = step.measure(clip, step.settings) if stored_value is None else stored_value
+        result.take(step, given, clip)
         if step.fingerprint:
             stored_value = read.get(f"fingerprint {step.plugin.use}")
             fingerprint = (
                 step.fingerprint(clip, step.settings) if stored_value is None else stored_value
             )
-            result.fingerprints[step.plugin.use] = fingerprint
+            result.stored[step.plugin.use] = fingerprint
     return result
 
 

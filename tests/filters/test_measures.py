@@ -52,7 +52,7 @@ def noise(seconds: float, count: int = 1, rate: int = 16_000, level: float = 0.1
 
 
 def measured(module: FilterModule, clip: Clip, **chosen: Any) -> dict[str, float | None]:
-    return module.measure(clip, module.Settings(**chosen))
+    return {**module.measure(clip, module.Settings(**chosen))}
 
 
 def number(module: FilterModule, samples: Samples, rate: int = 16_000) -> float:

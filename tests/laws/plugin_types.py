@@ -105,6 +105,7 @@ import tasks.text.no_speech
 import tasks.text.pii
 import tasks.text.repeated_text
 import tasks.text.repetition
+import tasks.text.style
 from tasks.plugins import contracts
 
 asr_ctc: contracts.RecogniserModule = tasks.asr.ctc
@@ -212,4 +213,5 @@ text_no_speech: contracts.TextVerdictModule = tasks.text.no_speech
 text_pii: contracts.TextVerdictModule = tasks.text.pii
 text_repeated_text: contracts.TextVerdictModule = tasks.text.repeated_text
 text_repetition: contracts.TextVerdictModule = tasks.text.repetition
+text_style: contracts.TextVerdictModule = tasks.text.style
 other_kind: contracts.ResamplerModule = tasks.levels.peak  # type: ignore[assignment]

@@ -42,6 +42,7 @@ OF_OUR_OWN = [
 CALLABLES = {
     "fingerprint": ["clip", "settings"],
     "reject": ["rows", "settings", "frozen"],
+    "labelled": ["rows", "settings", "frozen"],
     "stream": ["blocks", "src_hz", "dst_hz", "settings"],
     "offsets": ["rows", "settings"],
     "listing": ["home", "split", "head"],

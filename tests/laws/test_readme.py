@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -19,6 +20,7 @@ from tests.helpers import corpus
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = (ROOT / "tasks" / "plugins" / "README.md").read_text()
+FILTERS = (ROOT / "tasks" / "filters" / "README.md").read_text()
 OUT = (ROOT / "tasks" / "publish" / "README.md").read_text()
 FORMATS = (ROOT / "tasks" / "formats" / "README.md").read_text()
 
@@ -46,10 +48,11 @@ def test_every_script_of_a_page_is_run() -> None:
     """Here, and by `tests/sources/test_sources.py` on a messy folder."""
     scripts = [page for page in pages.pages() for _ in re.findall("```python", page.read_text())]
     assert {page.relative_to(ROOT).as_posix() for page in scripts} == {
+        "tasks/filters/README.md",
         "tasks/plugins/README.md",
         "tasks/sources/README.md",
     }
-    assert len(scripts) == 4
+    assert len(scripts) == 5
 
 
 def test_the_filter_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,6 +74,40 @@ def test_the_filter_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             corpus.run(job)
     finally:
         for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
+            del sys.modules[name]
+
+
+def test_the_annotations_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [code] = re.findall(r"```python\n(.*?)```", FILTERS, re.DOTALL)
+    package = tmp_path / "mypackage"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "bursts.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    corpus.make(tmp_path / "in", 4)
+    publish = {"publish": ["bursts"], "formats": ["webdataset"]}
+
+    def run(**limits: Any) -> list[dict[str, Any]]:
+        chosen = corpus.filters({"use": "mypackage.bursts", **limits})
+        published, _ = corpus.run(corpus.job(tmp_path, filter=chosen, package=publish))
+        assert verify(published.path) == []
+        rows: list[dict[str, Any]] = pq.read_table(
+            published.path / "utterances.parquet"
+        ).to_pylist()
+        return rows
+
+    try:
+        rows = run()
+        shares = sorted(row["bursts_burst"] for row in rows)
+        assert 0 < shares[0] < shares[-1]
+        for row in rows:
+            seconds = sum(event["end"] - event["start"] for event in row["bursts"])
+            assert row["bursts_burst"] == pytest.approx(seconds / (row["end"] - row["start"]))
+            assert row["bursts_mood"] == "lively"
+        assert len(run(max_share={"burst": (shares[0] + shares[1]) / 2})) == 1
+        assert [row["bursts"] for row in run(factor=10.0, allowed_mood=["calm"])] == [[]] * 4
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "mypackage"]:
             del sys.modules[name]
 
 

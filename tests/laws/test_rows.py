@@ -91,10 +91,12 @@ def test_control_a_column_that_differs_is_seen() -> None:
 
 
 def test_a_clip_s_row_adds_what_a_plan_adds() -> None:
-    """The columns that say where its PCM is, and those that settings add."""
+    """The columns that say where its PCM is, those that settings add, and what gathers those that
+    `package.publish` names."""
     added = {**planned_columns.SOURCE_COLUMNS, **planned_columns.BESIDE_COLUMNS}
     added |= planned_columns.MUTED_COLUMNS
     added |= dict.fromkeys(("sha256_enhanced", "llm_text", "audio_is", "muted"), pa.string())
     added["labels"] = planned_columns.LABELS_COLUMN.type
+    added["turns"] = planned_columns.TURNS_COLUMN.type
     fields = [*schema.UTTERANCES, *(pa.field(name, kind) for name, kind in added.items())]
-    assert of_fields("clip", fields, schema.ClipRow) == []
+    assert of_fields("clip", fields, schema.ClipRow) == ["clip.annotations is in one of the two"]

@@ -65,6 +65,7 @@ STAGES: dict[str, Entry] = {
     "transcribe.close_wer": Entry(THRESHOLD, 0.2),
     "package.disjoint": Entry(THRESHOLD, ["speaker"]),
     "package.formats": Entry(THRESHOLD, ["wenet_raw"]),
+    "package.publish": Entry(THRESHOLD, ("words",)),
     "package.text_form": Entry(THRESHOLD, "normalised"),
     "package.seed": Entry(THRESHOLD, 1),
     "package.splits": Entry(THRESHOLD, {"dev": 0.3}),
@@ -312,6 +313,10 @@ SHELVES: dict[str, dict[str, Entry]] = {
     },
     "text.repeated_text": dict.fromkeys(("max_times", "max_seconds", "near"), Entry(THRESHOLD)),
     "text.repetition": {"max": Entry(THRESHOLD, 0.3), "unless_wer": Entry(THRESHOLD, 0.3)},
+    "text.style": dict.fromkeys(
+        ("pitch", "rate", "noise", "reverberation", "template", "phrases", "min_group"),
+        Entry(THRESHOLD),
+    ),
     "formats.chat_jsonl": {
         "audio": Entry(THRESHOLD, "flac"), "profile": Entry(THRESHOLD, "qwen_audio"),
         "tasks": Entry(THRESHOLD), "prompts": Entry(THRESHOLD, {"asr": "Write it down."}),

@@ -179,6 +179,10 @@ def plugins(result: JsonObject) -> Iterator[Line]:
             for column in entry["columns"]:
                 unit = "" if column["unit"] == "1" else f" ({column['unit']})"
                 yield Text(f"measures {column['column']}{unit}: {column['meaning']}", "dim")
+            for entry_of in entry["annotations"]:
+                unit = f" ({entry_of['unit']})" if entry_of["unit"] not in ("", "1") else ""
+                what = f"{entry_of['kind']} {entry_of['annotation']}{unit}"
+                yield Text(f"gives the {what}: {entry_of['meaning']}", "dim")
             yield ""
 
 

@@ -31,7 +31,7 @@ export async function draw(node, about) {
   node.hidden = false;
   const player = el("audio", { controls: true, preload: "auto", "aria-label": "Clip" });
   now = { key, item, version: about.version, data, player, around: false, about };
-  const parts = [heading(data.row), stage(), review.panel(data, on), texts(data), words(data), neighbours(data), facts(data.row, about)];
+  const parts = [heading(data.row), stage(), review.panel(data, on), texts(data), words(data), ...annotations(data), neighbours(data), facts(data.row, about)];
   node.replaceChildren(...parts.filter(Boolean));
   if (editing === item) review.edit();
   editing = null;
@@ -195,6 +195,44 @@ function words({ words: timed }) {
     return { ...word, node };
   });
   return el("div", {}, el("h3", {}, "Words"), el("p", { class: "words" }, now.words.map((word) => word.node)));
+}
+
+// Labels in words; of events a lane each, over the clip's time; contours as a line of it.
+function annotations({ row, annotations: said }) {
+  const seconds = row.end - row.start;
+  return (said ?? []).filter(({ value }) => value !== null).map((each) => {
+    const title = el("h3", { title: each.doc }, each.name, " ", el("span", { class: "quiet" }, each.kind));
+    if (each.kind === "label") return el("div", {}, title, el("p", {}, el("bdi", {}, each.value)));
+    if (each.kind === "events") return el("div", {}, title, lanes(each.value, seconds));
+    if (each.kind === "array") return el("div", {}, title, contour(each, seconds));
+    return el("div", {}, title, el("p", { class: "quiet" }, `${each.value.length} numbers`));
+  });
+}
+
+function lanes(events, seconds) {
+  const labels = [...new Set(events.map(({ label }) => label))];
+  return el("div", { class: "lanes" }, labels.map((label) => el("div", { class: "lane", "aria-label": label },
+    events.filter((event) => event.label === label).map((event) => el("button", {
+      type: "button",
+      class: "event",
+      title: `${label}, ${number(event.start)}–${number(event.end)} s${event.score === null ? "" : `, ${number(event.score)}`}`,
+      style: { left: `${(100 * event.start) / seconds}%`, width: `${(100 * (event.end - event.start)) / seconds}%` },
+      onclick: () => {
+        now.player.currentTime = event.start + (now.around ? before(now.data.row) : 0);
+        now.player.play();
+      },
+    }, el("bdi", {}, label))))));
+}
+
+function contour({ name, unit, value, rate }, seconds) {
+  const low = Math.min(...value), high = Math.max(...value), span = high - low || 1;
+  const canvas = el("canvas", { role: "img", class: "contour", width: 480, height: 56, "aria-label": `${name}: ${number(low, unit)} to ${number(high, unit)}` });
+  const pen = canvas.getContext("2d");
+  pen.strokeStyle = getComputedStyle(document.body).color;
+  pen.beginPath();
+  value.forEach((each, at) => pen.lineTo((480 * at) / (rate * seconds), 52 - (48 * (each - low)) / span));
+  pen.stroke();
+  return canvas;
 }
 
 function neighbours(data) {

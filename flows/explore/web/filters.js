@@ -10,6 +10,7 @@ const LABEL = "label.";  // before the name of a source's label
 const titles = (facets) => [
   ...Object.entries(TITLES),
   ...Object.keys(facets).filter((name) => name.startsWith(LABEL)).map((name) => [name, `Label ${name.slice(LABEL.length)}`]),
+  ...Object.keys(facets).filter((name) => !(name in TITLES) && !name.startsWith(LABEL) && name !== "stage").map((name) => [name, name]),
 ];
 
 export function draw(node, about) {

@@ -10,7 +10,9 @@ from tasks.base.schema.rows import (
     FaultRow,
     LabelPairs,
     LedgerRow,
+    MeasureValue,
     MetricRow,
+    Published,
     RecordingRow,
     SegmentRow,
     SpeakerRow,
@@ -38,6 +40,7 @@ from tasks.base.schema.tables import (
     UTTERANCES,
     UTTERANCES_FILE,
     about,
+    published,
 )
 
 TABLES = {

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import NotRequired, TypedDict
+from typing import NamedTuple, NotRequired, TypedDict
+
+import pyarrow as pa
 
 #: A row of any of these tables, to hand on or to look a column up by name.
 AnyRow = Mapping[str, object]
 
 #: Measures by column, as a column of type map holds them.
 Pairs = list[tuple[str, float | None]]
+#: A measure: a number, or a label.
+MeasureValue = float | str | None
 #: Labels by name, likewise.
 LabelPairs = list[tuple[str, str]]
 
@@ -110,7 +114,7 @@ class CutRow(TypedDict):
     error_code: NotRequired[str | None]
     error_detail: NotRequired[str | None]
     measures: Pairs | None
-    prints: NotRequired[list[tuple[str, bytes]] | None]
+    prints: NotRequired[list[tuple[str, bytes | None]] | None]
     turn: NotRequired[int | None]
     text: NotRequired[str | None]
     match: NotRequired[float | None]
@@ -247,6 +251,13 @@ class UtteranceRow(ScoresRow):
     sha256: str
 
 
+class Published(NamedTuple):
+    """What `package.publish` names of a clip, by column, and the types of the columns."""
+
+    values: Mapping[str, object]
+    types: Mapping[str, pa.DataType]
+
+
 class ClipRow(UtteranceRow):
     """A clip on its way into a version: where its PCM lies, and columns that some settings add."""
 
@@ -263,6 +274,7 @@ class ClipRow(UtteranceRow):
     llm_text: NotRequired[str | None]
     labels: NotRequired[LabelPairs | None]
     turns: NotRequired[list[ClipTurnRow] | None]
+    annotations: NotRequired[Published]  # of formats that hold them, where there are any
 
 
 class SplitRow(TypedDict):

@@ -15,6 +15,12 @@ def about(field: pa.Field) -> tuple[str, str]:
     return metadata.get(b"unit", b"").decode(), metadata.get(b"doc", b"").decode()
 
 
+def published(schema: pa.Schema) -> list[str]:
+    """The columns of a version's rows that `package.publish` names: formats with free fields hold
+    them beside those that they ask for."""
+    return [field.name for field in schema if b"published" in (field.metadata or {})]
+
+
 S, I64, F64 = pa.string(), pa.int64(), pa.float64()
 
 #: When a word is said by the source, in seconds of the recording.
@@ -132,7 +138,11 @@ CUTS = pa.schema(
         column("error_code", S, "why it is quarantined"),
         column("error_detail", S, "the same in words"),
         column("measures", pa.map_(S, F64), "measured columns of an utterance"),
-        column("prints", pa.map_(S, pa.binary()), "fingerprints of an utterance, by filter"),
+        column(
+            "prints",
+            pa.map_(S, pa.binary()),
+            "annotations by filter/name, fingerprints by filter",
+        ),
         column("turn", I64, "index of the source's segment that it is a part of"),
         column("text", S, "its part of the recording's text, where the segmenter found it"),
         column("match", F64, "how well that agrees with what was heard, 0 to 1"),

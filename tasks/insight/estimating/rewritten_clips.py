@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import scoring
+from tasks import plugins, scoring
 from tasks.accounting import summary
 from tasks.base.arrays import Bools
 from tasks.base.json_types import JsonValue
@@ -124,6 +124,12 @@ def _all_differ(job: Job, newest: Path) -> bool:
     stay, and nothing is left to compute if an earlier run had this job's settings."""
     now, then = whole_job.settings_of(job), versions.described(newest)["settings"]
     if now["resample"] != then["resample"] or _of_clips(now) != _of_clips(then):
+        return True
+    holding = (
+        plugins.FORMATS.load(format_.use).HOLDS_ANNOTATIONS for format_ in job.package.formats
+    )
+    publish, published = ({*settings["package"].get("publish", ())} for settings in (now, then))
+    if publish != published and any(holding):
         return True
     # What was published in a split stays there, whatever its share is later.
     return bool(now["package"]["splits"]) != bool(then["package"].get("splits"))

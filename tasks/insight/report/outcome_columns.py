@@ -28,7 +28,18 @@ from tasks.shard_store.chosen_rules import rules_of
 from tasks.shard_store.text_values import text_columns
 from tasks.storage import queries, tables
 
+VALUES = 30  # of a label that are shown
 GROUPS = 8  # datasets, and languages, with a chart of their own
+
+
+class LabelHours(NamedTuple):
+    """One value of a label: utterances and hours, of all and of packaged ones."""
+
+    value: str
+    utterances: int
+    hours: float
+    packaged: int
+    packaged_hours: float
 
 
 class ShelfRule(NamedTuple):
@@ -62,7 +73,11 @@ class Columns:
 
     def __init__(self, job: Job, path: Path) -> None:
         self.job, self.path = job, path
-        self.names: list[str] = tables.schema(path).names
+        fields = [*tables.schema(path)]
+        fixed = outcome_table.FIXED.names
+        #: Labels, by plug-ins; and all other columns.
+        self.labels = [f.name for f in fields if f.name not in fixed and f.type == pa.string()]
+        self.names = [field.name for field in fields if field.name not in self.labels]
         self.asked = shelf_rules(job)
         self._refused: dict[ShelfRule, UInt8s] = {}  # eight rows a byte
         self._last: tuple[str, Float64s] | None = None
@@ -145,6 +160,17 @@ class Columns:
         flags: Bools = values >= (-np.inf if low is None else low)
         flags &= values <= (np.inf if high is None else high)
         return flags
+
+    def label_hours(self, name: str) -> list[LabelHours]:
+        """Utterances and hours by the values of a label, those with most hours first."""
+        column = queries.identifier(name)
+        rows = self._outcomes.execute(
+            f"SELECT {column}, count(*), fsum(seconds) / 3600 AS hours, "
+            "count(*) FILTER (outcome = 'packaged'), "
+            "coalesce(fsum(seconds) FILTER (outcome = 'packaged'), 0) / 3600 FROM outcomes "
+            f"WHERE {column} IS NOT NULL GROUP BY 1 ORDER BY hours DESC, 1 LIMIT {VALUES}"
+        ).fetchall()
+        return [LabelHours(*row) for row in rows]
 
     @cached_property
     def groups(self) -> list[tuple[str, str | None, Int32s]]:

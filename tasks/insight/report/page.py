@@ -35,7 +35,7 @@ from tasks.insight.report import (
     worker_time,
 )
 from tasks.insight.report.ledger_facts import Ledger
-from tasks.insight.report.outcome_columns import Columns, shelf_rules, units
+from tasks.insight.report.outcome_columns import Columns, LabelHours, shelf_rules, units
 from tasks.plugins.rules import Limit
 from tasks.settings.job import Job
 from tasks.storage import versions
@@ -98,6 +98,7 @@ class Context(TypedDict):
     speakers: object
     dialogues: Dialogues | None
     measured: Measured | None
+    labels: list[tuple[str, list[LabelHours]]]  # by name
     agreeing: agreement.Agreement | None
     frequent: list[frequent_texts.FrequentText]
     settings: str
@@ -133,6 +134,7 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
         "speakers": asked.counts.get("speakers", {}),
         "dialogues": _dialogues(_version(asked)),
         "measured": None if columns is None else _measured(columns, asked, about),
+        "labels": _labels(columns, _version(asked)),
         "agreeing": None if columns is None else agreement.of(columns),
         "frequent": frequent_texts.of_version(_version(asked)),
         "settings": masking.text(asked.settings)[:SETTINGS],
@@ -159,6 +161,20 @@ def _version(asked: Request) -> Path | None:
 def _dialogues(version: Path | None) -> Dialogues | None:
     """What dataset.json says of conversations; None if clips hold none."""
     return None if version is None else versions.described(version).get("dialogues")
+
+
+def _labels(columns: Columns | None, version: Path | None) -> list[tuple[str, list[LabelHours]]]:
+    """Hours by the values of each label: of all utterances, or, where labels follow from bounds
+    over the corpus, of packaged ones."""
+    labels = {name: columns.label_hours(name) for name in columns.labels} if columns else {}
+    declared = versions.described(version).get("annotations", {}) if version else {}
+    for name, about in declared.items():
+        if name not in labels and "values" in about:
+            labels[name] = [
+                LabelHours(row["value"], *(row["utterances"], row["hours"]) * 2)
+                for row in about["values"]
+            ]
+    return [(name, rows) for name, rows in labels.items() if rows]
 
 
 def _broken(ledger: Ledger) -> list[Broken]:

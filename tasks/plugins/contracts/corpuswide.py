@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from tasks.base.json_types import JsonObject
@@ -22,7 +22,7 @@ class Rows(Protocol):
     def __len__(self) -> int: ...
 
     def tables(self, *columns: str) -> Iterator[pa.Table]:
-        """These columns of `tasks.corpus.ROW`."""
+        """These columns of `tasks.corpus.ROW`, or measures that the plug-in `asks` for."""
 
     def published(self, numbers: Int64s) -> Bools:
         """Whether these rows, in their order, are in the newest version: for few of them, cheaper
@@ -40,3 +40,22 @@ class Rows(Protocol):
 Reject = Callable[
     [Rows, PluginSettings, JsonObject], tuple[Iterable[tuple[int, "Rejection"]], JsonObject | None]
 ]
+
+#: A corpus-wide plug-in that `asks` for measures may also give labels by what it freezes:
+#:
+#: labelled(rows, settings, frozen) -> values of ANNOTATIONS, one for each row. `rows`: language
+#: and the columns that it asks for, of some packaged clips.
+Labelled = Callable[["pa.Table", PluginSettings, JsonObject], Mapping[str, "Sequence[str | None]"]]
+
+
+class CorpusWide(Protocol):
+    """What filters and plug-ins on text may have to see the whole corpus."""
+
+    #: A rule over the whole corpus.
+    reject: Reject | None = None
+    #: Gives the values of its ANNOTATIONS, all of them labels, in place of `measure`.
+    labelled: Labelled | None = None
+
+    def asks(self, settings: PluginSettings) -> tuple[str, ...]:
+        """Measures of this job, by column, that `reject` and `labelled` go by."""
+        return ()

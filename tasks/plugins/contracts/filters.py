@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
-from tasks.plugins.contracts.corpuswide import Reject
+from tasks.plugins.contracts.corpuswide import CorpusWide
 
 if TYPE_CHECKING:
     from tasks.audio import Clip
+    from tasks.plugins.annotation_kinds import Annotations
     from tasks.plugins.rules import Rule
 
 
@@ -20,18 +21,24 @@ class FilterModule(VersionedModule, Protocol):
     `<filter>_<part>`; a single one may have any name. Its limits are the settings `min` and `max`,
     or `min_<part>` and `max_<part>`, marked THRESHOLD."""
 
-    def measure(self, clip: Clip, settings: PluginSettings) -> dict[str, float | None]:
-        """Every column of COLUMNS; None if there is nothing to judge: it is never rejected.
+    def measure(self, clip: Clip, settings: PluginSettings) -> Mapping[str, Any]:
+        """Every column of COLUMNS, a number, and every one of ANNOTATIONS, as its kind has it; None
+        if there is nothing to judge: it is never rejected.
 
         `clip` has the native rate and all channels, float32 in ±1. ItemError when the utterance
         cannot be measured at all.
         """
 
 
-class Filter(FilterModule, LoadedPlugin, Protocol):
+class Filter(FilterModule, CorpusWide, LoadedPlugin, Protocol):
     __name__: str
     COLUMNS: dict[str, tuple[str, str]]
 
+    #: What it says of an utterance beside numbers, by name, which is a column's. Of a label, the
+    #: setting `allowed` lists the values that are kept; of events, `min_share` and `max_share`
+    #: limit the share of the utterance in which a label happens, by label. Where its name is
+    #: `<filter>_<part>`, they are `allowed_<part>` and `min_<part>_share`.
+    ANNOTATIONS: Annotations = MappingProxyType({})
     #: Why an utterance is below or above the limits of a column; `low_<column>` and
     #: `high_<column>` where nothing is said.
     REASONS: Mapping[str, tuple[str, str]] = MappingProxyType({})
@@ -41,16 +48,15 @@ class Filter(FilterModule, LoadedPlugin, Protocol):
     AFTER_ALL: bool = False
     #: (clip, settings) -> bytes that are kept beside the measures, for `reject`.
     fingerprint: Callable[[Clip, PluginSettings], bytes] | None = None
-    #: A rule over the whole corpus.
-    reject: Reject | None = None
 
     def verdict(self, settings: PluginSettings) -> tuple[Rule, ...]:
         """Limits on its columns, from the settings alone: those that the contract names, where its
         settings have them. Written only where that does not do."""
+        from tasks.plugins import annotation_kinds
         from tasks.plugins.rules import Limit
 
         values = dict(settings)
-        rules = []
+        rules = annotation_kinds.rules(self.__name__, self.ANNOTATIONS, self.REASONS, values)
         for column, (low, high) in limits(self.__name__, self.COLUMNS).items():
             if low in values or high in values:
                 reasons = self.REASONS.get(column, (f"low_{column}", f"high_{column}"))

@@ -173,6 +173,9 @@ class Format(FormatModule, LoadedPlugin, Protocol):
     #: It writes the enhanced clip beside the original, where `checkpoints.blobs.beside` gives its
     #: row; `sha256_enhanced` is among its COLUMNS.
     HOLDS_BOTH: bool = False
+    #: It has a field for each of a row's `annotations`, what `package.publish` names: `values` and
+    #: `types` by name; a row has none where nothing is named. They need not be in COLUMNS.
+    HOLDS_ANNOTATIONS: bool = False
     #: The bytes of a shard hold its number.
     NUMBERED: bool = False
     #: Clips that the format's usual reader drops: `run` warns about them.

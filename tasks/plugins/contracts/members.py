@@ -1,6 +1,7 @@
 """Reading a contract at run time: its members, and a module with the defaults filled in."""
 
 from __future__ import annotations
+import __future__
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -66,7 +67,7 @@ def misspelt(module: ModuleType, contract: type) -> Iterator[tuple[str, str]]:
         if isinstance(value, FunctionType):
             foreign = value.__module__ != module.__name__  # imported
         else:
-            foreign = isinstance(value, ModuleType | type)
+            foreign = isinstance(value, ModuleType | type | __future__._Feature)
         if foreign or name in names or name.startswith("_"):
             continue
         for near in get_close_matches(name.lower(), unused, 1, cutoff=0.8):

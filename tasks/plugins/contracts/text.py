@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tasks.base.frozen import cached_property, dataclass
 from tasks.plugins.contracts.base import Columns, LoadedPlugin, PluginModule, PluginSettings
-from tasks.plugins.contracts.corpuswide import Reject
+from tasks.plugins.contracts.corpuswide import CorpusWide
 from tasks.scoring import MARKS, UNSPACED, said
 
 if TYPE_CHECKING:
+    from tasks.plugins.annotation_kinds import Annotations
     from tasks.plugins.rules import Rule
 
 _WORD = re.compile(rf"[{UNSPACED}]|(?:[^\W_{UNSPACED}]|[{MARKS}]|(?<=\w)['’](?=\w))+")
@@ -92,17 +94,19 @@ class TextVerdictModule(PluginModule, Protocol):
         no_speech_probability, compression_ratio, wer, cer."""
 
 
-class TextVerdict(TextVerdictModule, LoadedPlugin, Protocol):
+class TextVerdict(TextVerdictModule, CorpusWide, LoadedPlugin, Protocol):
     #: The columns of `measure`: named as the plug-in, or `<plug-in>_<part>`.
     COLUMNS: Columns = {}  # noqa: RUF012 (a default that is never changed)
 
-    def measure(self, heard: ScoredTranscript, settings: PluginSettings) -> dict[str, float | None]:
-        """Every column of COLUMNS; None if there is nothing to judge: it is never rejected.
+    #: What it says of a clip beside numbers, by name, which is a column's. `verdict` limits them:
+    #: labels by `Allowed`, the share of a label among events by `Limit` on `<name>_<label>`.
+    ANNOTATIONS: Annotations = MappingProxyType({})
+
+    def measure(self, heard: ScoredTranscript, settings: PluginSettings) -> Mapping[str, Any]:
+        """Every column of COLUMNS, a number, and every one of ANNOTATIONS, as its kind has it; None
+        if there is nothing to judge: it is never rejected.
         Pure, cheap (tens of microseconds), for any text: it runs again at every run."""
         return {}
-
-    #: A rule over the whole corpus.
-    reject: Reject | None = None
 
     def mutes(self, settings: PluginSettings) -> bool:
         """Whether the audio of words that `hide` hides becomes silence."""

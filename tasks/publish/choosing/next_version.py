@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from tasks import storage
 from tasks.base.arrays import Bools, Int64s
 from tasks.base.json_types import JsonObject
-from tasks.publish import speakers
+from tasks.publish import corpus_labels, speakers
 from tasks.publish.choosing import (
     corpus_clips,
     corpus_rejections,
@@ -59,6 +59,7 @@ def choose(job: Job, scratch: Path) -> Choice:
         lambda tables: _save(scratch, speakers.FILE, tables),
     )
     rejected, frozen = corpus_rejections.corpus_wide(job, batches, newest)
+    corpus_labels.save(job, scratch, frozen)
     first_rows = corpus_rejections.first_rows(batches)
     split = np.zeros(first_rows[-1], np.int16)  # of all rows, batch by batch; -1: not packaged
     split[rejected["at"].to_numpy()] = -1

@@ -111,6 +111,7 @@ def _contents(facts: DatasetJson) -> Iterator[str]:
         yield table(("speaker", "dataset", *AMOUNTS), lines)
     if talk := facts.get("dialogues"):
         yield from _dialogues(talk)
+    yield from _annotations(facts)
     if labels := facts.get("labels"):
         yield "Labels that the sources state, and of each the values with the most hours:"
         lines = [(row["label"], row["value"], *_amounts(row)) for row in labels]
@@ -144,6 +145,22 @@ def _dialogues(talk: Dialogues) -> Iterator[str]:
         if spread is not None
     ]
     yield table(("seconds", "5 %", "median", "95 %"), lines)
+
+
+def _annotations(facts: DatasetJson) -> Iterator[str]:
+    """What plug-ins say of the clips beside numbers."""
+    if not (declared := facts.get("annotations")):
+        return
+    yield "Annotations, each a column of `utterances.parquet`:"
+    lines = [(name, about["kind"], about["meaning"]) for name, about in declared.items()]
+    yield table(("annotation", "kind", "meaning"), lines)
+    by_value = [
+        (name, row["value"], *_amounts(row))
+        for name, about in declared.items()
+        for row in about.get("values", ())
+    ]
+    if by_value:
+        yield table(("label", "value", *AMOUNTS), by_value)
 
 
 def _amounts(row: PackagedHours | SplitFacts | SpeakerHours | LabelHours) -> tuple[str, str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +12,16 @@ import pyarrow.compute as pc
 
 from tasks.accounting import summary
 from tasks.base.arrays import Float64s
-from tasks.base.json_types import Composition, Durations, LabelHours, SpeakerHours, Speakers
+from tasks.base.json_types import (
+    Composition,
+    Durations,
+    JsonObject,
+    LabelHours,
+    SpeakerHours,
+    Speakers,
+)
 from tasks.recording import ids
+from tasks.storage import tables
 
 #: Lower edges of the histogram of durations, s; a bin ends where the next begins.
 EDGES = (0.0, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 60.0)
@@ -108,14 +117,40 @@ def largest(kept: pa.Table) -> list[SpeakerHours]:
     ]
 
 
-def of_labels(parts: Iterable[pa.Table], names: Sequence[str]) -> list[LabelHours]:
+def of_annotations(table: Path) -> dict[str, JsonObject]:
+    """What `utterances.parquet` says of each column of annotations; and of each label the values
+    with the most hours."""
+    declared: dict[str, JsonObject] = {}
+    for field in tables.schema(table):
+        metadata = {k.decode(): v.decode() for k, v in (field.metadata or {}).items()}
+        if kind := metadata.get("annotation"):
+            rate = {"rate": float(metadata["rate"])} if "rate" in metadata else {}
+            about = {"kind": kind, "meaning": metadata["doc"], "unit": metadata["unit"], **rate}
+            declared[field.name] = about
+    names = [name for name, about in declared.items() if about["kind"] == "label"]
+    rows = tables.row_groups(table, [*names, *LABEL_COLUMNS[1:]]) if names else ()
+    for row in of_labels(rows, names, lambda part, name: part[name]) if names else ():
+        hours = {"value": row["value"], "hours": row["hours"], "utterances": row["utterances"]}
+        declared[row["label"]].setdefault("values", []).append(hours)
+    return declared
+
+
+def _stated(part: pa.Table, name: str) -> pa.ChunkedArray:
+    return pc.map_lookup(part["labels"], name, "first")
+
+
+def of_labels(
+    parts: Iterable[pa.Table],
+    names: Sequence[str],
+    values_of: Callable[[pa.Table, str], pa.ChunkedArray] = _stated,
+) -> list[LabelHours]:
     """Of each of these labels the values with the most hours, the first of them first; `parts`:
-    the version's utterances (LABEL_COLUMNS) in any portions."""
+    the version's utterances (LABEL_COLUMNS) in any portions; `values_of`: a label's values."""
     sums = []
     for part in parts:
         counted = _counted(part)
         for name in names:
-            values = pc.map_lookup(part["labels"], name, "first")
+            values = values_of(part, name)
             labelled = counted.append_column("value", values)
             labelled = labelled.append_column("label", pa.array([name] * len(part)))
             stated = labelled.filter(pc.is_valid(values))

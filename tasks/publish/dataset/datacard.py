@@ -145,6 +145,8 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
         facts["dialogues"] = dialogues.of_utterances(
             tables.row_groups(staging / UTTERANCES_FILE, columns)
         )
+    if annotated := composition.of_annotations(staging / UTTERANCES_FILE):
+        facts["annotations"] = annotated
     if features := _features(job):
         facts["features"] = features
     if gathered.pii:

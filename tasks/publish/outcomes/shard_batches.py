@@ -207,6 +207,8 @@ def of_shards(job: Job, keys: Mapping[str, str]) -> list[ShardBatch]:
     what += ["audio_is", job.package.audio] if recipe.enhancing(job) else []
     what += ["normalised"] if corpus.compares_texts(job) else []
     what += ["labels"] if labels_kept(job) else []
+    what += [["asked", *corpus.asked(job)]] if corpus.asked(job) else []
+    what += ["published", *sorted(job.package.publish)] if job.package.publish else []
     what += ["voices"] if recipe.across_recordings(job) is not None else []
     batches = []
     for low in range(0, len(names), AT_ONCE):

@@ -13,6 +13,7 @@ from tasks.accounting import ledger
 from tasks.base import process_memory
 from tasks.base.schema import LEDGER, UTTERANCES, AnyRow, EnhancedRow, TranscriptRow
 from tasks.corpus import outcome_table, voices
+from tasks.publish import published_columns
 from tasks.publish.planned_columns import (
     LABELS_COLUMN,
     LAYOUT_COLUMNS,
@@ -45,7 +46,7 @@ class ShardOutcomes(NamedTuple):
     rows: pa.Table  # to package, or pending; `row_schema`
     ledger: pa.Table  # LEDGER
     utterances: pa.Table  # all, with their measures; `outcome_table.schema_of`
-    heard: pa.Table  # what corpus-wide rules are based on; `corpus.ROW`
+    heard: pa.Table  # what corpus-wide rules are based on; `corpus.row_schema`
     voices: pa.Table  # what speakers over all recordings are based on; `voices.VOICES`
 
 
@@ -73,7 +74,7 @@ def of_shard(view: ShardView, strict: bool) -> ShardOutcomes:
             ledger.of_shard(view, utterances, Outcome(outcome, "filter", reason)), LEDGER
         ),
         outcome_table.of_utterances(job, utterances, view.with_stored_text(utterances)),
-        tables.of_rows(heard, corpus.ROW),
+        tables.of_rows(heard, corpus.row_schema(job)),
         tables.of_rows(spoken, voices.VOICES),
     )
 
@@ -92,6 +93,10 @@ def rows_of(view: ShardView, utterances: Sequence[FinalUtterance], strict: bool)
     the choice of clips goes by."""
     schema = row_schema(view.job)
     table = {**_of_cuts(utterances), **_of_packaged(view, utterances, strict)}
+    annotated = published_columns.Values(view)
+    if annotated.names:
+        remarks = [annotated.of(u) if _is_packaged(u) else {} for u in utterances]
+        table |= {name: [values.get(name) for values in remarks] for name in annotated.names}
     measures = [u.heard.measures if _is_packaged(u) else {} for u in utterances]
     for name in schema.names:
         if name not in table:
@@ -244,10 +249,15 @@ def _muted(job: Job, shard: str, u: FinalUtterance) -> AnyRow:
 
 def row_schema(job: Job) -> pa.Schema:
     """Columns of a row before the layout: the published ones, the measures, where its PCM is."""
-    fields = [field for field in UTTERANCES if field.name not in LAYOUT_COLUMNS]
+    fields = [
+        published_columns.marked(job, field)
+        for field in UTTERANCES
+        if field.name not in LAYOUT_COLUMNS
+    ]
     for columns in (enhanced.measures(job), text_values.text_columns(job.transcribe.verdicts)):
         for column, (unit, doc) in columns.items():
             fields.append(pa.field(column, pa.float64(), metadata={"doc": doc, "unit": unit}))
+    fields += published_columns.fields(job)
     if job.transcribe.llm_text:
         doc = "what became of a language model's punctuation: taken, or why the text stayed"
         fields.append(pa.field("llm_text", pa.string(), metadata={"doc": doc, "unit": ""}))
@@ -263,5 +273,5 @@ def row_schema(job: Job) -> pa.Schema:
     if labels_kept(job):
         fields.append(LABELS_COLUMN)
     if turns_kept(job):
-        fields.append(TURNS_COLUMN)
+        fields.append(published_columns.marked(job, TURNS_COLUMN))
     return pa.schema([*fields, *sources_of(job).items()])

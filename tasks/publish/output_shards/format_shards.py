@@ -3,7 +3,7 @@ version's files that they keep."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pyarrow as pa
 from tasks import plugins, storage
 from tasks.base.errors import ConfigError, UnsafePlace
 from tasks.base.json_types import PublishedEntry
-from tasks.base.schema import ClipRow
+from tasks.base.schema import AnyRow, ClipRow, Published, published
 from tasks.formats import OutputShard, PublishedFile
 from tasks.plugins.contracts import Format
 from tasks.publish.dataset import datacard
@@ -36,17 +36,21 @@ class PreviousVersion:
     rows: pa.Table | None = None
     places: dict[tuple[str, int | None], tuple[int, int]] = field(default_factory=dict)
 
-    def has_format(self, plugin: Plugin) -> bool:
-        """Whether it holds the format in the same version and with the same settings."""
+    def has_format(self, plugin: Plugin, publish: Collection[str]) -> bool:
+        """Whether it holds the format in the same version and with the same settings, and with what
+        `package.publish` names now."""
+        then = self.described["settings"]["package"].get("publish", ())
+        if plugins.FORMATS.load(plugin.use).HOLDS_ANNOTATIONS and {*then} != {*publish}:
+            return False
         if self.described["formats"].get(plugin.use) != whole_job.format_version(plugin):
             return False
         try:
-            then = whole_job.settings_of_plugin(
+            settings_then = whole_job.settings_of_plugin(
                 "formats", datacard.formats_of(self.described)[plugin.use]
             )
         except ConfigError:  # a setting that the plug-in no longer has
             return False
-        return then == whole_job.settings_of_plugin("formats", plugin)
+        return settings_then == whole_job.settings_of_plugin("formats", plugin)
 
     def files(self, paths: Iterable[str]) -> tuple[PublishedFile, ...]:
         """These of its files; empty if it lacks one of them, or has a link in its place."""
@@ -104,13 +108,20 @@ def visible(
     module: Format, table: pa.Table | pa.RecordBatch, *more: str
 ) -> pa.Table | pa.RecordBatch:
     """The columns that a format's files depend on, without measures that were not taken."""
-    wanted = dict.fromkeys((*module.COLUMNS, *more))
+    beside = published(table.schema) if module.HOLDS_ANNOTATIONS else []
+    wanted = dict.fromkeys((*module.COLUMNS, *more, *beside))
     return table.select([name for name in wanted if name in table.schema.names])
 
 
 def rows_for(module: Format, table: pa.Table | pa.RecordBatch, *more: str) -> list[ClipRow]:
     """Rows as `write` and `check` get them."""
-    rows: list[ClipRow] = visible(module, table, "shard", "offset", *more).to_pylist()
+    seen = visible(module, table, "shard", "offset", *more)
+    rows: list[ClipRow] = seen.to_pylist()
+    if module.HOLDS_ANNOTATIONS and (names := published(seen.schema)):
+        types = {name: seen.schema.field(name).type for name in names}
+        for row in rows:
+            columns: AnyRow = row
+            row["annotations"] = Published({name: columns[name] for name in names}, types)
     return rows
 
 
@@ -119,13 +130,14 @@ def of_format(
     planned_shards: Sequence[PlannedShard],
     planned: pa.Table,
     previous: PreviousVersion | None,
+    publish: Collection[str] = (),
 ) -> list[OutputShard]:
     """The shards of one format, with the previous version's files if their content is the same.
     `planned`: the rows of the shards, with the columns of `all_derived`."""
     module, settings = plugins.FORMATS.resolve(plugin)
     now = visible(module, own_columns(plugin.use, planned))
     same: list[int | None] = [None] * len(planned_shards)
-    if previous and previous.has_format(plugin):
+    if previous and previous.has_format(plugin, publish):
         # A measure that was added or removed since changes the files that hold it.
         measured = set(planned.column_names) & set(module.COLUMNS)
         if measured == set(previous.columns) & set(module.COLUMNS):

@@ -80,7 +80,11 @@ def write(
     planned = format_shards.with_columns(rows, derived)
     shards = {
         plugin.use: format_shards.of_format(
-            plugin, planned_shards, planned.drop_columns(source_columns), previous
+            plugin,
+            planned_shards,
+            planned.drop_columns(source_columns),
+            previous,
+            job.package.publish,
         )
         for plugin in job.package.formats
     }
@@ -128,8 +132,9 @@ def _laid_out(
         "generation": pa.array(generations, pa.int32()),
         "offset": pa.array(np.concatenate(offsets)) if offsets else pa.nulls(begin, pa.int64()),
     }
-    more = [field for field in table.schema if field.name not in UTTERANCES.names]
-    schema = pa.schema([*UTTERANCES, *more])
+    fields = {field.name: field for field in table.schema}  # one may be marked as published
+    schema = pa.schema([fields.pop(field.name, field) for field in UTTERANCES])
+    schema = pa.schema([*schema, *fields.values()])
     columns = [places[n] if n in places else table[n] for n in schema.names]
     return pa.table(columns, schema=schema)
 

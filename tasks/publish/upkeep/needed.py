@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from tasks import plugins
 from tasks.base.schema import RecordingRow
 from tasks.recording.limits import REFUSED
 from tasks.settings.job import Job
-from tasks.shard_store import blobs, enhanced, llm_answers, manifest, recipe
+from tasks.shard_store import annotated, blobs, enhanced, llm_answers, manifest, recipe
 from tasks.shard_store.cuts import TURNS
 from tasks.shard_store.manifest import Part
 from tasks.shard_store.shard_view import ShardView
@@ -182,12 +181,12 @@ def _cuts(view: _View, parts: Sequence[Part]) -> list[Path]:
 
 
 def _of(filters: Collection[str]) -> set[str]:
-    """Columns of filters, and the names of their fingerprints."""
-    return {c for use in filters for c in (use, *plugins.FILTERS.load(use).COLUMNS)}
+    """Columns of filters, and the keys of their annotations and fingerprints."""
+    return {name for use in filters for name in annotated.stored_of(use)}
 
 
 def _measured(part: Part) -> set[str]:
-    """Columns, and names of fingerprints, that a part holds anything of."""
+    """Columns, and keys of annotations, that a part holds anything of."""
     names: set[str] = set()
     for name in ("measures", "prints"):
         for chunk in part.table[name].chunks if name in part.table.column_names else ():

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks import storage
-from tasks.publish import previous_version, speakers
+from tasks.publish import corpus_labels, previous_version, speakers
 from tasks.publish.outcomes import shard_batches, shard_outcomes
 from tasks.publish.output_shards import plan
 from tasks.publish.output_shards.format_shards import PreviousVersion
@@ -72,6 +72,7 @@ def write(
     rows = _rows(job, members, _fresh(planned["sources"], part.number, scratch), previous)
     if SPEAKER in digests.column_names:
         rows = speakers.called(rows, digests[SPEAKER])
+    rows = corpus_labels.labelled(job, rows, scratch)
     other = {*previous_version.DIGESTS.names, SPEAKER}
     derived = {name: digests[name] for name in digests.column_names if name not in other}
     with storage.of(staging).writing(staging, job.scratch) as home:

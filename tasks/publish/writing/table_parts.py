@@ -122,7 +122,8 @@ def all_linkable(job: Job, newest: Path, described: DatasetJson) -> bool:
         return False
     previous = PreviousVersion(newest, described, ())
     return all(
-        previous.has_format(plugin) and not plugins.FORMATS.load(plugin.use).NUMBERED
+        previous.has_format(plugin, job.package.publish)
+        and not plugins.FORMATS.load(plugin.use).NUMBERED
         for plugin in job.package.formats
     )
 

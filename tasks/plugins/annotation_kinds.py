@@ -1,0 +1,312 @@
+"""Annotations: what a filter or a plug-in on text says of a clip that is no single number.
+
+A plug-in declares them in `ANNOTATIONS`, by name, and its `measure` gives their values beside its
+columns: of a `Label` a text, of a `Vector` and an `Array` float32 values, of `Events` a sequence of
+`Event`; None where there is nothing to say. They are stored once, by recipe, like its numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.base.errors import ConfigError, RunError
+from tasks.plugins.rules import Allowed, Limit, Rule
+from tasks.recording.turns import merged
+
+EVENT = pa.struct(
+    [
+        ("start", pa.float64()),
+        ("end", pa.float64()),
+        ("label", pa.string()),
+        ("score", pa.float64()),
+    ]
+)
+#: Columns that settings add to `utterances.parquet`, and those of the table of outcomes.
+TAKEN = frozenset(
+    (
+        *("labels", "audio_is", "llm_text", "muted", "sha256_enhanced", "turns"),
+        *("speaker_embedding", "place", "seconds", "outcome", "stage", "reason", "heard", "spared"),
+        *("text_stored", "text_chars", "wer", "cer", "annotations"),
+    )
+)
+ROUNDING = 0.02  # s: how far beyond its clip an event may end; it is cut there
+
+
+class Event(NamedTuple):
+    """Something from `start` to `end`, in s of the clip; `score`: how certain it is, say."""
+
+    start: float
+    end: float
+    label: str
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """One text of a set; `values`: all that it may be; None: any text."""
+
+    doc: str
+    values: tuple[str, ...] | None = None
+    name: ClassVar[str] = "label"
+    large: ClassVar[bool] = False
+    type: ClassVar[pa.DataType] = pa.string()
+    unit: ClassVar[str] = ""
+
+    def checked(self, value: Any, seconds: float) -> str:
+        """The value; ValueError says what is wrong with it."""
+        if not isinstance(value, str) or not value:
+            raise ValueError("it must be a text")
+        if self.values is not None and value not in self.values:
+            raise ValueError(f"it must be one of {', '.join(self.values)}")
+        return value
+
+    def encoded(self, value: str) -> bytes:
+        return value.encode()
+
+    def decoded(self, data: bytes) -> str:
+        return data.decode()
+
+    @property
+    def extent(self) -> str:
+        return "any text" if self.values is None else ", ".join(self.values)
+
+
+class _Floats:
+    """Values that are stored as float32, little-endian."""
+
+    __slots__ = ()
+    large: ClassVar[bool] = True
+    type: ClassVar[pa.DataType] = pa.list_(pa.float32())
+
+    def encoded(self, value: np.ndarray) -> bytes:
+        return value.astype("<f4").tobytes()
+
+    def decoded(self, data: bytes) -> np.ndarray:
+        return np.frombuffer(data, "<f4")
+
+
+def _finite(value: Any) -> np.ndarray:
+    """float32 [n]; ValueError if it is not, or not finite."""
+    try:
+        with np.errstate(over="ignore"):
+            values = np.asarray(value, np.float32)
+    except (TypeError, ValueError):
+        raise ValueError("it must be numbers") from None
+    if values.ndim != 1:
+        raise ValueError(f"it must have one dimension, not {values.ndim}")
+    if not np.isfinite(values).all():
+        raise ValueError("it holds a number that is not finite")
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class Vector(_Floats):
+    """`length` numbers, such as an embedding."""
+
+    doc: str
+    length: int
+    unit: str = ""
+    name: ClassVar[str] = "vector"
+
+    def checked(self, value: Any, seconds: float) -> np.ndarray:
+        """float32 [length]; ValueError says what is wrong."""
+        values = _finite(value)
+        if len(values) != self.length:
+            raise ValueError(f"it has {len(values)} numbers, not {self.length}")
+        return values
+
+    @property
+    def extent(self) -> str:
+        return f"{self.length} numbers"
+
+
+@dataclass(frozen=True, slots=True)
+class Array(_Floats):
+    """A contour: `rate` numbers a second, from the clip's start on."""
+
+    doc: str
+    rate: float
+    unit: str = ""
+    name: ClassVar[str] = "array"
+
+    def checked(self, value: Any, seconds: float) -> np.ndarray:
+        """float32 [n]; ValueError says what is wrong. A window at the edges may cost or add a
+        second's worth of numbers."""
+        values = _finite(value)
+        wanted = self.rate * seconds
+        if abs(len(values) - wanted) > max(self.rate, 2.0):
+            raise ValueError(
+                f"it has {len(values)} numbers; {self.rate:g} a second of {seconds:.2f} s are "
+                f"{wanted:.0f}"
+            )
+        return values
+
+    @property
+    def extent(self) -> str:
+        return f"{self.rate:g} numbers a second"
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """What happens when; `labels`: all that may happen; None: any texts. Of each of `labels`, the
+    share of the clip in which it happens is a column, `<name>_<label>`, and so has limits."""
+
+    doc: str
+    labels: tuple[str, ...] | None = None
+    name: ClassVar[str] = "events"
+    large: ClassVar[bool] = True
+    type: ClassVar[pa.DataType] = pa.list_(EVENT)
+    unit: ClassVar[str] = "s"
+
+    def checked(self, value: Any, seconds: float) -> list[Event]:
+        """Events in the order of time; ValueError says what is wrong with one."""
+        events = [self._event(entry, seconds) for entry in value]
+        return sorted(events, key=lambda event: event[:3])
+
+    def _event(self, entry: Any, seconds: float) -> Event:
+        try:
+            start, end, label, score = Event(*entry)
+            start, end = float(start), float(end)
+            score = None if score is None else float(score)
+        except (TypeError, ValueError):
+            raise ValueError(f"{entry!r} is no Event(start, end, label, score)") from None
+        if not isinstance(label, str) or not label:
+            raise ValueError("the label of an event must be a text")
+        if self.labels is not None and label not in self.labels:
+            raise ValueError(f"the label {label!r} must be one of {', '.join(self.labels)}")
+        if score is not None and not math.isfinite(score):
+            raise ValueError(f"the score of {label!r} is not finite")
+        if not 0 <= start <= end <= seconds + ROUNDING:
+            raise ValueError(f"{label!r} from {start:g} to {end:g} s is not in {seconds:.2f} s")
+        return Event(round(start, 6), round(min(end, seconds), 6), label, score)
+
+    def encoded(self, value: list[Event]) -> bytes:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+    def decoded(self, data: bytes) -> list[dict[str, Any]]:
+        return [Event(*entry)._asdict() for entry in json.loads(data)]
+
+    @property
+    def extent(self) -> str:
+        return "any texts" if self.labels is None else ", ".join(self.labels)
+
+
+Annotation = Label | Vector | Array | Events
+Annotations = Mapping[str, Annotation]
+
+
+def key(use: str, name: str) -> str:
+    """What an annotation of a filter is stored under, beside the filter's fingerprint, `use`."""
+    return f"{use}/{name}"
+
+
+def part(label: str) -> str:
+    """A label as part of a column's name: `Crowd noise` is `crowd_noise`."""
+    return re.sub(r"\W+", "_", label.lower()).strip("_")
+
+
+def shares(declared: Annotations) -> dict[str, tuple[str, str]]:
+    """(name of the events, label) of each column that holds a label's share of the clip."""
+    return {
+        f"{name}_{part(label)}": (name, label)
+        for name, kind in declared.items()
+        if isinstance(kind, Events)
+        for label in kind.labels or ()
+    }
+
+
+def limits(plugin: str, declared: Annotations) -> dict[str, tuple[str, ...]]:
+    """The settings that limit each annotation of a plug-in, by the rule of FilterModule."""
+    stem = plugin.rpartition(".")[2]
+    named: dict[str, tuple[str, ...]] = {}
+    for name, kind in declared.items():
+        suffix = "" if name == stem or len(declared) == 1 else f"_{name}"
+        if name.startswith(f"{stem}_"):
+            suffix = name.removeprefix(stem)
+        if isinstance(kind, Label):
+            named[name] = (f"allowed{suffix}",)
+        elif isinstance(kind, Events):
+            named[name] = (f"min{suffix}_share", f"max{suffix}_share")
+    return named
+
+
+def rules(
+    plugin: str,
+    declared: Annotations,
+    reasons: Mapping[str, tuple[str, str]],
+    values: Mapping[str, Any],
+) -> list[Rule]:
+    """The rules that a filter's settings, `values`, put on its annotations."""
+    asked: list[Rule] = []
+    for name, settings in limits(plugin, declared).items():
+        kind = declared[name]
+        if isinstance(kind, Label):
+            if (allowed := values.get(settings[0])) is not None:
+                asked.append(Allowed(name, tuple(allowed), f"wrong_{name}"))
+            continue
+        least, most = (values.get(setting) or {} for setting in settings)
+        for column, (events, label) in shares(declared).items():
+            if events == name and (label in least or label in most):
+                words = reasons.get(column, (f"low_{column}", f"high_{column}"))
+                asked.append(Limit(column, least.get(label), most.get(label), *words))
+        _refuse_unknown(plugin, name, kind, {*least, *most})
+    return asked
+
+
+def _refuse_unknown(plugin: str, name: str, kind: Annotation, asked: set[str]) -> None:
+    """ConfigError for a share of a label that never is a column."""
+    labels = kind.labels or () if isinstance(kind, Events) else ()
+    if unknown := sorted(asked - {*labels}):
+        raise ConfigError(
+            f"{plugin}: the events {name} have no label {unknown[0]!r} with a share; "
+            f"{', '.join(labels) or 'a share needs a closed set of labels'}"
+        )
+
+
+class Taken(NamedTuple):
+    """What one call of `measure` gave, checked: numbers with the shares of events, labels, and
+    large values as their kinds have them."""
+
+    numbers: dict[str, float | None]
+    labels: dict[str, str | None]
+    large: dict[str, Any]
+
+
+def take(who: str, declared: Annotations, given: Mapping[str, Any], seconds: float) -> Taken:
+    """What a plug-in, `who` in words, gave of a clip of `seconds`; RunError if a value is not of
+    its kind."""
+    numbers = {name: value for name, value in given.items() if name not in declared}
+    labels: dict[str, str | None] = {}
+    large: dict[str, Any] = {}
+    for name, kind in declared.items():
+        if name not in given:
+            raise RunError(f"{who} gives no annotation {name}, which it declares; None says none")
+        value = given[name]
+        try:
+            checked: Any = None if value is None else kind.checked(value, seconds)
+        except ValueError as error:
+            shown = f" {value!r}" if isinstance(value, str) else ""
+            raise RunError(f"{who} gives a wrong {kind.name} {name}{shown}: {error}") from None
+        if isinstance(kind, Label):
+            labels[name] = checked
+        else:
+            large[name] = checked
+    for column, (name, label) in shares(declared).items():
+        numbers[column] = _share(large[name], label, seconds)
+    return Taken(numbers, labels, large)
+
+
+def _share(events: list[Event] | None, label: str, seconds: float) -> float | None:
+    """The part of a clip in which a label's events happen; None where none are known."""
+    if events is None or not seconds:
+        return None
+    spans = merged((event.start, event.end) for event in events if event.label == label)
+    return min(sum(end - start for start, end in spans) / seconds, 1.0)

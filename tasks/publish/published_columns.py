@@ -1,0 +1,123 @@
+"""The columns of annotations in a version: labels, and what `package.publish` names.
+
+A column's metadata says what it is: `annotation`, its kind; `rate`, of an array; and `published`
+where formats hold it too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.base.errors import ConfigError
+from tasks.corpus import voices
+from tasks.plugins.annotation_kinds import Annotation, Array, Event
+from tasks.publish.planned_columns import turns_kept
+from tasks.recording import turns
+from tasks.settings.job import Job
+from tasks.shard_store import annotated, recipe
+from tasks.shard_store.annotated import SPOKEN
+from tasks.shard_store.shard_view import ShardView
+from tasks.shard_store.utterance import FinalUtterance
+
+WORDS = "words"
+#: Columns that are there anyway, by their names in settings: turns where clips hold several.
+PRESENT = {"word_times": WORDS, "turns": "turns"}
+
+
+def check(job: Job) -> None:
+    """ConfigError if `package.publish` names what nothing gives."""
+    declared = {one.name for one in annotated.of_job(job)}
+    for name in job.package.publish:
+        present = name == "turns" and turns_kept(job)
+        if name in SPOKEN and not (present or recipe.speaking(job)):
+            raise ConfigError(f"package.publish: {name} needs a diarizer; choose one, speakers.use")
+        if name not in declared | SPOKEN.keys() | {WORDS}:
+            names = ", ".join(sorted({*declared, *SPOKEN, WORDS}))
+            raise ConfigError(f"package.publish: nothing gives {name!r}; it may name {names}")
+
+
+def fields(job: Job) -> list[pa.Field]:
+    """The columns beside those that every version has."""
+    publish = job.package.publish
+    declared = {one.name: one.kind for one in annotated.of_job(job)}
+    declared |= {name: SPOKEN[name] for name in _spoken(job)}
+    return [
+        pa.field(name, kind.type, metadata=_told(kind, name in publish))
+        for name, kind in declared.items()
+        if name in publish or not kind.large
+    ]
+
+
+def marked(job: Job, field: pa.Field) -> pa.Field:
+    """A column that is there anyway, marked where it is published."""
+    if PRESENT.get(field.name) not in job.package.publish:
+        return field
+    return field.with_metadata({**(field.metadata or {}), b"published": b"yes"})
+
+
+def _told(kind: Annotation, published: bool) -> dict[str, str]:
+    described = {"doc": f"{kind.doc} ({kind.name}: {kind.extent})", "unit": kind.unit}
+    described |= {"annotation": kind.name}
+    described |= {"rate": f"{kind.rate:g}"} if isinstance(kind, Array) else {}
+    return {**described, **({"published": "yes"} if published else {})}
+
+
+def _spoken(job: Job) -> list[str]:
+    """What is published of a diarizer's turns; clips of several turns have these anyway."""
+    kept = {"turns"} if turns_kept(job) else set()
+    return [name for name in SPOKEN if name in job.package.publish and name not in kept]
+
+
+class Values:
+    """Values of `fields` for the utterances of a shard; labels of filters are among measures."""
+
+    def __init__(self, view: ShardView) -> None:
+        self._view, publish = view, view.job.package.publish
+        declared = annotated.of_job(view.job)
+        self._large = [one for one in declared if one.kind.large and one.name in publish]
+        self._labels = [one.name for one in declared if one.shelf == "text" and not one.kind.large]
+        self._asked = _spoken(view.job)
+        self.names = [*self._labels, *(one.name for one in self._large), *self._asked]
+        self._voices: tuple[str, dict[str, Any]] = ("", {})  # of the last recording, by name
+
+    def of(self, u: FinalUtterance) -> dict[str, Any]:
+        """By column."""
+        values = {name: u.texts.get(name) for name in self._labels}
+        values |= {one.name: annotated.value_of(one, u) for one in self._large}
+        if "turns" in self._asked:
+            values["turns"] = self._turns(u)
+        if "speaker_embedding" in self._asked:
+            values["speaker_embedding"] = self._embedding(u)
+        return values
+
+    def _turns(self, u: FinalUtterance) -> list[dict[str, Any]] | None:
+        """In s of the clip."""
+        spoken, rate = self._view.turned(u.cut.recording)[1], u.cut.rate
+        if spoken is None:
+            return None
+        return [
+            Event(
+                turn.start / rate,
+                turn.end / rate,
+                turns.name_of([turn], turn.speaker, u.cut.recording["path"]),
+            )._asdict()
+            for turn in turns.within(spoken, u.cut.start, u.cut.end)
+        ]
+
+    def _embedding(self, u: FinalUtterance) -> np.ndarray | None:
+        """float32 [SIZE], of length 1; None where its turns have none."""
+        name = u.cut.recording["recording"]
+        if self._voices[0] != name:
+            spoken = self._view.turned(u.cut.recording)[1] or ()
+            self._voices = (
+                name,
+                {
+                    turns.name_of((), row["number"] - 1, u.cut.recording["path"]): row["vector"]
+                    for row in voices.of_turns(u.cut.recording, spoken, u.cut.rate)
+                },
+            )
+        vector = self._voices[1].get(u.cut.voice or "")
+        return None if vector is None else np.frombuffer(vector, "<f2").astype(np.float32)

@@ -1,0 +1,149 @@
+"""The annotations that a job's filters and plug-ins on text declare, and how a shard has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from tasks import plugins
+from tasks.base import shelves
+from tasks.base.errors import ConfigError
+from tasks.base.schema import UTTERANCES
+from tasks.plugins.annotation_kinds import Annotation, Events, Label, Vector, key
+from tasks.plugins.contracts import Measuring
+from tasks.settings import Plugin
+from tasks.settings.job import Job
+from tasks.shard_store.chosen_rules import rules_of
+from tasks.shard_store.utterance import FinalUtterance
+from tasks.speech.embedding import SIZE
+
+#: What a diarizer's turns say of a clip; published where asked for.
+SPOKEN: dict[str, Annotation] = {
+    "turns": Events("who speaks when, by the turns of `speakers`; label: the speaker"),
+    "speaker_embedding": Vector("the voice of its speaker, by the turns of `speakers`", SIZE),
+}
+
+
+class Declared(NamedTuple):
+    """An annotation, and the plug-in that gives it."""
+
+    shelf: Measuring
+    use: str
+    name: str
+    kind: Annotation
+
+
+def of_job(job: Job) -> list[Declared]:
+    """All annotations of the chosen filters and plug-ins on text, in the order of the settings."""
+    chosen: list[tuple[Measuring, str]] = [("filters", p.use) for p in job.filter.all_filters]
+    chosen += [("text", plugin.use) for plugin in job.transcribe.verdicts]
+    return [
+        Declared(shelf, use, name, kind)
+        for shelf, use in chosen
+        for name, kind in plugins.annotated(shelf, use).items()
+    ]
+
+
+def check(job: Job) -> None:
+    """ConfigError if two plug-ins give one name to what they say of a clip, or a limit is on a
+    label that there is not."""
+    rules_of("filters", job.filter.all_filters)
+    declared = of_job(job)
+    _check_asked(job)
+    columns = [
+        *(column for p in job.filter.all_filters for column in plugins.columns("filters", p.use)),
+        *(column for p in job.transcribe.verdicts for column in plugins.columns("text", p.use)),
+        *(one.name for one in declared),
+    ]
+    for one in declared:
+        if columns.count(one.name) > 1:
+            raise ConfigError(
+                f"{one.shelf}: the annotation {one.name} of {one.use} has the name of another "
+                "column; use one of the two plug-ins"
+            )
+
+
+def _check_asked(job: Job) -> None:
+    """ConfigError if a corpus-wide plug-in asks for a measure that nothing takes."""
+    chosen: list[tuple[Measuring, Plugin]] = [("filters", p) for p in job.filter.all_filters]
+    chosen += [("text", plugin) for plugin in job.transcribe.verdicts]
+    measured = {field.name for field in UTTERANCES if pa.types.is_floating(field.type)}
+    for shelf, plugin in chosen:
+        measured |= {*plugins.columns(shelf, plugin.use)}
+    for shelf, plugin in chosen:
+        module, settings = plugins.measuring(shelf).resolve(plugin)
+        if missing := [name for name in module.asks(settings) if name not in measured]:
+            raise ConfigError(
+                f"{shelf}: {plugin.use} goes by {missing[0]}, which nothing measures; add the "
+                "plug-in that does, or let it go by another measure"
+            )
+
+
+def on_shelves() -> dict[str, Annotation]:
+    """By name, what the plug-ins on the shelves declare, and SPOKEN."""
+    declared = {
+        name: kind
+        for shelf in plugins.MEASURING
+        for use in shelves.names(shelf)
+        for name, kind in plugins.annotated(shelf, use).items()
+    }
+    return {**declared, **SPOKEN}
+
+
+def labels(job: Job) -> dict[str, Label]:
+    """The labels of a job's clips, by column."""
+    return {one.name: one.kind for one in of_job(job) if isinstance(one.kind, Label)}
+
+
+def label_fields(job: Job) -> list[pa.Field]:
+    """Those that rules may go by: a corpus-wide plug-in gives its own when all rules are done."""
+    early = [
+        one for one in of_job(job) if plugins.measuring(one.shelf).load(one.use).labelled is None
+    ]
+    return [pa.field(one.name, one.kind.type) for one in early if isinstance(one.kind, Label)]
+
+
+def value_of(one: Declared, utterance: FinalUtterance) -> Any:
+    """An annotation of an utterance as its column has it; None where there is none."""
+    if one.shelf == "text":
+        value: Any = utterance.texts.get(one.name)
+        return value if value is None else one.kind.decoded(one.kind.encoded(value))
+    if not one.kind.large:
+        return utterance.cut.measures.get(one.name)
+    data = utterance.cut.annotations.get(key(one.use, one.name))
+    return None if data is None else one.kind.decoded(data)
+
+
+def _of_filter(use: str) -> Iterator[Declared]:
+    """What a filter's `measure` gives; not what it says once it knows the corpus."""
+    if plugins.FILTERS.load(use).labelled is None:
+        for name, kind in plugins.annotated("filters", use).items():
+            yield Declared("filters", use, name, kind)
+
+
+def values_of(use: str) -> list[str]:
+    """The columns of numbers and labels that a filter gives an utterance."""
+    named = [one.name for one in _of_filter(use) if not one.kind.large]
+    return [*plugins.columns("filters", use), *named]
+
+
+def labels_of(use: str) -> dict[str, tuple[str, Label]]:
+    """The labels of a filter, by their keys in a part."""
+    return {
+        key(use, one.name): (one.name, one.kind)
+        for one in _of_filter(use)
+        if isinstance(one.kind, Label)
+    }
+
+
+def kept_of(use: str) -> list[str]:
+    """The keys of what a filter stores as bytes: large annotations, and its fingerprint."""
+    fingerprint = [use] if plugins.FILTERS.load(use).fingerprint is not None else []
+    return [*fingerprint, *(key(use, one.name) for one in _of_filter(use) if one.kind.large)]
+
+
+def stored_of(use: str) -> set[str]:
+    """All names under which a part may hold something of a filter."""
+    return {use, *plugins.columns("filters", use), *kept_of(use), *labels_of(use)}

@@ -1,0 +1,136 @@
+"""What `package.publish` names, read back from every format with free fields."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tasks import plugins
+from tasks.base import shelves
+from tasks.insight.estimating import planning
+from tasks.publish.upkeep.verify import verify
+from tasks.settings.job import Job
+from tests.formats.test_format_hf import datasets  # noqa: F401  (a fixture)
+from tests.helpers import corpus, random_access
+
+HOLDING = [use for use in shelves.names("formats") if plugins.FORMATS.load(use).HOLDS_ANNOTATIONS]
+FORMATS = [{"use": use} for use in HOLDING]
+PLAIN = ({"use": "wenet"}, {"use": "emilia"}, {"use": "metadata_csv"})
+PUBLISH = ("tagging_voice", "tagging_level", "tagging_sounds", "tagging_length", "moods_words")
+
+
+def asked(home: Path, publish: tuple[str, ...] = PUBLISH, **changes: Any) -> Job:
+    package = {"formats": [*FORMATS, *PLAIN], "publish": publish, "tar_hours": 1.0 / 3600}
+    changes["package"] = {**package, **changes.pop("package", {})}
+    transcribe = {"backend": {"use": "fake"}, "verdicts": [{"use": "tests.plugins.moods"}]}
+    filters = corpus.filters({"use": "tests.plugins.tagging"})
+    return corpus.job(home, filter=filters, transcribe=transcribe, **changes)
+
+
+@pytest.fixture(scope="module")
+def version(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("annotations")
+    corpus.make(home / "in", 3)
+    return corpus.run(asked(home))[0].path
+
+
+def rows(version: Path) -> dict[str, dict[str, Any]]:
+    table = pq.read_table(version / "utterances.parquet", columns=["id", *PUBLISH])
+    return {row.pop("id"): row for row in table.to_pylist()}
+
+
+def entries(version: Path, use: str) -> dict[str, dict[str, Any]]:
+    """What a format says of each clip."""
+    found: list[dict[str, Any]] = []
+    home = version / use / "train"
+    if use in ("webdataset", "features"):
+        for path in sorted(home.glob("*.tar")):
+            with tarfile.open(path) as tar:
+                for member in tar:
+                    if member.name.endswith(".json") and (file := tar.extractfile(member)):
+                        found.append(json.load(file))
+    elif use == "lhotse_shar":
+        for path in sorted(home.glob("cuts.*")):
+            cuts = map(json.loads, gzip.decompress(path.read_bytes()).splitlines())
+            found += [{**cut["custom"], "id": cut["supervisions"][0]["id"]} for cut in cuts]
+    elif use == "nemo":
+        lines = (home / "tarred_audio_manifest.json").read_text().splitlines()
+        found = [json.loads(line) for line in lines]
+    elif use == "hf_parquet":
+        for path in sorted(home.glob("*.parquet")):
+            found += pq.read_table(path).to_pylist()
+    else:
+        found = [*random_access.READERS[use](home)]
+    return {entry["id"]: entry for entry in found}
+
+
+@pytest.mark.parametrize("use", HOLDING)
+def test_a_format_holds_what_is_published(version: Path, use: str) -> None:
+    wanted = rows(version)
+    found = entries(version, use)
+    assert found.keys() == wanted.keys()
+    for name, row in wanted.items():
+        assert {column: found[name][column] for column in PUBLISH} == row
+    assert {row["tagging_length"] for row in wanted.values()} == {"short", "long"}
+
+
+def test_what_is_written_reads_back(version: Path) -> None:
+    assert verify(version) == []
+
+
+def test_datasets_reads_them(
+    version: Path,
+    datasets: Any,  # noqa: F811  (the fixture)
+    tmp_path: Path,
+) -> None:
+    loaded = datasets.load_dataset(
+        str(version / "hf_parquet"), split="train", cache_dir=str(tmp_path)
+    )
+    wanted = rows(version)
+    for row in loaded.remove_columns("audio"):
+        assert {column: row[column] for column in PUBLISH} == wanted[row["id"]]
+
+
+def test_a_night_writes_new_clips_only(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 3)
+    one, _ = corpus.run(asked(tmp_path))
+    tables = len(FORMATS) + len(PLAIN)
+    again, counts = corpus.run(asked(tmp_path))
+    assert (again.path, {computed for computed, _ in counts.values()}) == (one.path, {0})
+    corpus.add(tmp_path / "in", 3)
+    two, counts = corpus.run(asked(tmp_path))
+    assert counts["filter"] == (1, 3)
+    assert two.linked >= one.written - len(FORMATS), "old shards were written again"
+    assert two.written == tables
+    assert verify(two.path) == []
+
+
+def test_publishing_more_rewrites_only_formats_that_hold_it(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 2)
+    formats = {"formats": [{"use": "wenet"}, {"use": "webdataset"}]}
+    one, _ = corpus.run(asked(tmp_path, (), package=formats))
+    plan = planning.plan(
+        asked(tmp_path, ("words",), package=formats), asked(tmp_path, (), package=formats)
+    )
+    assert plan.stages["package"].compute == 2
+    assert [*plan.stages["package"].because] == ["package.publish"]
+    assert plan.stages["filter"].compute == 0
+    wenet = {"formats": [{"use": "wenet"}]}
+    plan = planning.plan(
+        asked(tmp_path, ("words",), package=wenet), asked(tmp_path, (), package=formats)
+    )
+    assert plan.stages["package"].compute == 0
+    two, counts = corpus.run(asked(tmp_path, ("words",), package=formats))
+    assert counts["filter"] == counts["transcribe"] == (0, 2)
+    assert two.linked == two.written > 0
+    assert all("word_times" in entry for entry in entries(two.path, "webdataset").values())
+    assert not any("word_times" in entry for entry in entries(one.path, "webdataset").values())
+    assert verify(one.path) == verify(two.path) == []
+    three, _ = corpus.run(asked(tmp_path, (), package=formats))
+    assert not any("word_times" in entry for entry in entries(three.path, "webdataset").values())

@@ -1,0 +1,37 @@
+"""A filter for tests: on which side of the corpus's median a clip is; the median freezes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.api import Clip, Label, Rejection, StageSettings
+from tasks.base.json_types import JsonObject
+from tasks.plugins.contracts.corpuswide import Rows
+
+VERSION = 1
+COLUMNS = {"relative": ("s", "length of the clip")}
+ANNOTATIONS = {"relative_side": Label("side of the median", ("below", "above"))}
+Settings = StageSettings
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    return {"relative": clip.seconds}
+
+
+def asks(settings: Settings) -> tuple[str, ...]:
+    return ("relative",)
+
+
+def reject(
+    rows: Rows, settings: Settings, frozen: JsonObject
+) -> tuple[Iterable[tuple[int, Rejection]], JsonObject]:
+    values = [table["relative"].to_numpy() for table in rows.tables("relative")]
+    return (), frozen or {"median": float(np.median(np.concatenate(values)))}
+
+
+def labelled(rows: pa.Table, settings: Settings, frozen: JsonObject) -> dict[str, list[str | None]]:
+    values = rows["relative"].to_pylist()
+    return {"relative_side": ["above" if v > frozen["median"] else "below" for v in values]}

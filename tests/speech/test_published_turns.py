@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import soundfile as sf
 
 from tasks.publish.upkeep.verify import verify
 from tasks.settings import Plugin
@@ -53,3 +54,20 @@ def test_a_recording_without_turns_in_a_clip_has_none(tmp_path: Path) -> None:
     [row] = pq.read_table(one.path / "utterances.parquet").to_pylist()
     assert [turn["label"] for turn in row["turns"]] == ["r00.wav#1", "r00.wav#2"]
     assert row["speaker_embedding"] is None
+
+
+def test_turns_of_a_dialogue_are_published_to_further_formats(tmp_path: Path) -> None:
+    """Its column is there unasked, and is the one that formats get."""
+    (tmp_path / "in").mkdir()
+    sf.write(tmp_path / "in" / "r00.wav", corpus.speech(1, 40.0, 8000), 8000, "PCM_16")
+    filters = [{"use": "duration", "max": 130}]
+    how = {"segmenter": {"use": "dialogue"}, "filters": filters}
+    package = {**PUBLISH, "formats": ["webdataset", "hf_parquet"]}
+    speakers = Plugin(use="tests.plugins.halves")
+    one, _ = corpus.run(corpus.job(tmp_path, filter=how, package=package, speakers=speakers))
+    rows = pq.read_table(one.path / "utterances.parquet").to_pylist()
+    [path] = (one.path / "hf_parquet").rglob("*.parquet")
+    told = {row["id"]: row["turns"] for row in pq.read_table(path).to_pylist()}
+    assert {row["id"]: row["turns"] for row in rows} == told
+    assert any(told.values())
+    assert verify(one.path) == []

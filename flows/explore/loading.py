@@ -129,6 +129,8 @@ def _parquet(
         yield views
 
 
+#: Columns of the table of outcomes that others give, by what they are.
+OUTCOMES_APART = {TEXT: (*outcome_table.FIXED.names,), NUMBER: ("seconds", "heard")}
 LEDGER_APART = frozenset(
     ("utterance", "samples", "overlap_samples", "language", "sample_rate", "recording", "channel")
 )
@@ -243,10 +245,8 @@ def _select(views: Mapping[str, Types], ledger: str) -> str:
     if u:
         joins.append("LEFT JOIN utterances u ON u.id = l.utterance")
     if d.get("id") == TEXT:
-        for column, kind in d.items():
-            apart = outcome_table.FIXED.names if kind == TEXT else ("seconds", "heard")
-            if column not in apart:
-                add(column, kind, f"d.{identifier(column)}")
+        for column in (name for name, kind in d.items() if name not in OUTCOMES_APART[kind]):
+            add(column, d[column], f"d.{identifier(column)}")
         joins.append("LEFT JOIN outcomes d ON d.id = l.utterance")
     if _has(views, "resample", RESAMPLED) and _has(views, "transcribe", TRANSCRIBED):
         add("text", TEXT, "t.text")

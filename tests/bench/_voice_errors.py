@@ -33,7 +33,7 @@ def measured(
 ) -> dict[str, float | None]:
     clip = Clip.of(samples, rate)
     began = time.process_time()
-    measures = module.measure(clip, module.Settings())
+    measures = {**module.measure(clip, module.Settings())}
     cost.cpu += time.process_time() - began
     cost.audio += len(samples) / rate
     return measures

@@ -139,13 +139,12 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
     if names := labels_kept(job):
         rows = tables.row_groups(staging / UTTERANCES_FILE, composition.LABEL_COLUMNS)
         facts["labels"] = composition.of_labels(rows, names)
+    table = staging / UTTERANCES_FILE
     if turns_kept(job):
-        columns_there = {*tables.schema(staging / UTTERANCES_FILE).names}
+        columns_there = {*tables.schema(table).names}
         columns = [name for name in dialogues.COLUMNS if name in columns_there]
-        facts["dialogues"] = dialogues.of_utterances(
-            tables.row_groups(staging / UTTERANCES_FILE, columns)
-        )
-    if annotated := composition.of_annotations(staging / UTTERANCES_FILE):
+        facts["dialogues"] = dialogues.of_utterances(tables.row_groups(table, columns))
+    if annotated := composition.of_annotations(table):
         facts["annotations"] = annotated
     if features := _features(job):
         facts["features"] = features

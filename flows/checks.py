@@ -11,6 +11,7 @@ from tasks.base import language_codes
 from tasks.base.errors import ConfigError
 from tasks.base.logs import log
 from tasks.plugins import engines
+from tasks.plugins.contracts.asr import AligningBackendClass
 from tasks.plugins.explaining import joined
 from tasks.recording.names import display_text, is_utf8
 from tasks.settings.job import Job
@@ -69,6 +70,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
     _check_rates(job)
     _check_turns(job)
     recipe.weights(job.transcribe.recognisers)
+    _check_aligner(job)
     if settings.transcribe.llm_text is not None:
         llm_text.check(settings.transcribe.llm_text)
     elif settings.package.text_form == "llm_text":
@@ -126,6 +128,16 @@ def _check_turns(job: Job) -> None:
             "turns get no texts: the recogniser %s gives no times of words; set "
             "transcribe.backend.word_timestamps=true where it can",
             recogniser.use,
+
+
+def _check_aligner(job: Job) -> None:
+    """ConfigError if words of sources' texts are to be timed by a recogniser that cannot."""
+    use = job.transcribe.backend.use
+    aligns = isinstance(plugins.ASR.load(use).Backend, AligningBackendClass)
+    if job.transcribe.reference_words and not aligns:
+        raise ConfigError(
+            f"transcribe.reference_words needs a recogniser that aligns a given text, and {use} "
+            "does not; set transcribe.backend.use=faster_whisper"
         )
 
 

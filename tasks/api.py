@@ -15,6 +15,7 @@ from tasks.plugins.annotation_kinds import Array, Event, Events, Label, Vector
 from tasks.plugins.contracts.asr import (
     SPACES,
     Abilities,
+    AligningBackendClass,
     Alphabet,
     EmittingBackendClass,
     SharedWindow,
@@ -58,6 +59,7 @@ __all__ = [
     "SECRET",
     "SPACES",
     "Abilities",
+    "AligningBackendClass",
     "Allowed",
     "Alphabet",
     "Array",

@@ -16,26 +16,28 @@ from tasks.base.errors import shortened
 from tasks.base.schema import TRANSCRIPTS, TranscriptRow, WordRow
 from tasks.plugins import backends
 from tasks.plugins.contracts import asr
-from tasks.plugins.contracts.asr import ChunkedBackend
+from tasks.plugins.contracts.asr import AligningBackend, ChunkedBackend
 from tasks.served import llm_text
 from tasks.settings import Plugin
 from tasks.settings.job import Job
-from tasks.shard_store import llm_answers, shard_view
+from tasks.shard_store import llm_answers, reference_words, shard_view
 from tasks.shard_store.utterance import FinalUtterance
 from tasks.stages.asr_units import CHUNK_SECONDS, Sharing, Unit, chunks, clips, sharing_of
 
 SCHEMA = TRANSCRIPTS
 BATCHED = True
 LLM_LAST = 1 << 30  # in the order of recognisers, a language model's place
+ALIGNED = LLM_LAST - 1  # and that of texts that are aligned
 
 
 def rounds(job: Job) -> int:
     """One, and a further one each for clips whose language the vote of their recording overrules;
     for further recognisers, which are chosen by what the first one heard; and for a language model,
-    which gets the texts that these leave."""
+    which gets the texts that these leave, and the times of words of sources' texts."""
     asr = job.transcribe
     votes = asr.language_by != "clip" and asr.backend.use != "none"
-    return 1 + votes + bool(asr.backends) + (asr.llm_text is not None)
+    last = asr.llm_text is not None or asr.reference_words
+    return 1 + votes + bool(asr.backends) + last
 
 
 def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
@@ -71,6 +73,11 @@ def _lacking(utterance: FinalUtterance, shard: shard_view.ShardView) -> Iterator
         question := llm_answers.request_for(shard.job, utterance.heard)
     ):
         yield Unit(question.recipe, pcm, shard.shard, None, None, request=question)
+    if utterance.unaligned and (
+        asked := reference_words.request_for(shard.job, shard.weights, utterance.heard)
+    ):
+        language = asked.language or None
+        yield Unit(asked.recipe, asked.pcm, shard.shard, language, asked.text, aligned=True)
     if utterance.heard.missing:
         further = shard.further_recipes(utterance.heard)
         for number in utterance.heard.missing:
@@ -81,6 +88,8 @@ def _order(unit: Unit) -> tuple[int, float, tuple[str, ...], int, str]:
     shared = unit.sharing
     if unit.request is not None:  # of about one length, so in the order of recipes
         return LLM_LAST, 0.0, (), 0, unit.transcript
+    if unit.aligned:
+        return ALIGNED, -unit.seconds, (), 0, unit.transcript
     if shared is None:
         return unit.backend, -unit.seconds, (), 0, unit.transcript
     return unit.backend, -shared.seconds, shared.audio, shared.place, unit.transcript
@@ -88,11 +97,11 @@ def _order(unit: Unit) -> tuple[int, float, tuple[str, ...], int, str]:
 
 def compute(units: list[Unit], job: Job) -> Iterator[list[TranscriptRow]]:
     """One row per unit, in order. PCM is read some minutes at a time."""
-    for number, group in groupby(
-        units, key=lambda unit: LLM_LAST if unit.request else unit.backend
-    ):
+    for number, group in groupby(units, key=lambda unit: _order(unit)[0]):
         if number == LLM_LAST:
             yield from _written([*group], job)
+        elif number == ALIGNED:
+            yield from _aligned([*group], job)
         else:
             yield from _heard_by(job.transcribe.recognisers[number], [*group], job)
 
@@ -129,6 +138,29 @@ def _heard_by(plugin: Plugin, units: list[Unit], job: Job) -> Iterator[list[Tran
         spoken = clips(chunk, job.out, backend.RATE)
         for unit, clip, heard in zip(chunk, spoken, backend.transcribe(spoken), strict=True):
             yield [_row(unit, heard, clip if listens else None)]
+
+
+def _aligned(units: list[Unit], job: Job) -> Iterator[list[TranscriptRow]]:
+    """One row per unit, in order: its text, and when each word of it is said."""
+    backend = backends.kept(job.transcribe.backend, job.transcribe.recognisers)
+    assert isinstance(backend, AligningBackend)
+    for chunk in chunks(units):
+        spoken = clips(chunk, job.out, backend.RATE)
+        texts = [unit.reference or "" for unit in chunk]
+        for unit, heard in zip(chunk, backend.align(spoken, texts), strict=True):
+            if heard.error:
+                yield failure(unit, "align_error", heard.error)
+                continue
+            yield [
+                {
+                    "transcript": unit.transcript,
+                    "audio": unit.pcm["audio"],
+                    "raw_text": heard.text,
+                    "language": heard.language,
+                    "avg_logprob": heard.avg_logprob,
+                    "word_times": [_word(word) for word in heard.words or ()],
+                }
+            ]
 
 
 def load(job: Job) -> None:

@@ -12,11 +12,12 @@ Nothing is ever downloaded: `model` is `base`, from two PyPI wheels, or a model 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
 from tasks.asr import Abilities, SpeechClip, Transcript, _batching, _model_folder, _pieces
-from tasks.asr._whisper import chinese, loading
+from tasks.asr._whisper import chinese, given_text, loading
 from tasks.asr._whisper.loading import model_bytes as model_bytes
 from tasks.asr._whisper.loading import weights as weights
 from tasks.asr._whisper.long_clips import Long
@@ -32,7 +33,7 @@ from tasks.asr._whisper.results import Context, Window
 from tasks.asr._whisper.settings import Settings as Settings
 from tasks.asr._whisper.settings import code
 from tasks.asr._whisper.whole_clips import Hearing, begun
-from tasks.asr._whisper.windows import ForcedClip, Windows
+from tasks.asr._whisper.windows import ForcedClip, Windows, tokenizer_of
 from tasks.base import language_codes
 from tasks.base.arrays import RATE
 
@@ -125,6 +126,25 @@ class Backend:
                 if step is None or len(waiting) >= most:
                     self._hear_missed(waiting, done, most)
             yield done.pop(index)
+
+    def align(self, clips: Sequence[SpeechClip], texts: Sequence[str]) -> Iterator[Transcript]:
+        """When each word of a text is said in its clip, of 30 s at most."""
+        for clip, text in zip(clips, texts, strict=True):
+            try:
+                yield self._aligned(clip, text)
+            except (RuntimeError, ValueError, MemoryError) as error:  # the engine refuses it
+                yield _failed(error)
+
+    def _aligned(self, clip: SpeechClip, text: str) -> Transcript:
+        asked = self._asked(clip)
+        if isinstance(asked, Transcript):
+            return replace(asked, text=text, words=())
+        if is_long(clip):
+            error = f"a clip of {len(clip.samples) / RATE:.0f} s is longer than 30 s"
+            return Transcript(text, error=error)
+        language = self._windows.language(*asked).code
+        tokenizer, encoded = tokenizer_of(self._model, language), self._windows.encode([clip])
+        return given_text.transcript(self._model, tokenizer, encoded, text, clip.samples)
 
     def _finish_or_wait(
         self,

@@ -89,6 +89,11 @@ class TranscribeSettings(StageSettings):
         ge=0,
     )
 
+    reference_words: bool = Field(
+        False,
+        description="Also store when each word of a source's text is said, by the first "
+        "recogniser: the columns reference_words and reference_confidence.",
+    )
     llm_text: LlmText | None = Field(
         None,
         title="Llm Text",

@@ -245,6 +245,13 @@ def _transcript_head(backend: Plugin) -> str:
     return _head("text", TRANSCRIBE_VERSION, of_plugin("asr", backend))
 
 
+def of_alignment(
+    settings: TranscribeSettings, weights: str, audio: str, text: str, language: str
+) -> str:
+    """Recipe of the times of a given text's words in PCM, by the first recogniser."""
+    return digest("aligned", of_plugin("asr", settings.backend), weights, audio, text, language)
+
+
 def of_llm_answer(settings: LlmText, text: str, language: str) -> str:
     """Recipe of a language model's answer: the model's name, its prompt, and the text with its
     language."""

@@ -171,3 +171,5 @@ class FinalUtterance:
     llm_answer: TranscriptRow | None = None  # a language model's answer for its text
     muted: str | None = None  # where words are silenced, see `muting`
     llm_unanswered: bool = False  # one is asked, and has not answered
+    aligned: TranscriptRow | None = None  # its source's text with the times of words
+    unaligned: bool = False  # these are asked for, and not there

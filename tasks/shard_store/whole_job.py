@@ -94,6 +94,7 @@ def of_stage(stage: str, job: Job, weights: str) -> str:
         what.append(recipe.of_transcript(chosen, weights, "", None))
         what += [recipe.of_plugin("asr", plugin) for plugin in chosen.recognisers[1:]]
         what += [recipe.of_llm_answer(llm, "", "")] if llm else []
+        what += ["aligned"] if chosen.reference_words else []
     return recipe.digest(stage, what)
 
 
@@ -152,6 +153,8 @@ def _transcribing(settings: TranscribeSettings) -> JsonObject:
     values = recipe.lasting(settings)
     if settings.hear == "original":
         del values["hear"]
+    if not settings.reference_words:
+        del values["reference_words"]
     del values["llm_text"]
     if (chosen := settings.llm_text) is not None:
         values["llm_text"] = {"model": chosen.model, **chosen.recipe()}

@@ -50,6 +50,7 @@ class Unit:
     sharing: Sharing | None = None
     backend: int = 0  # which of the recognisers
     request: ModelRequest | None = None  # for a language model; no recogniser is needed then
+    aligned: bool = False  # the recogniser only says when the words of the reference are said
 
     @property
     def name(self) -> str:

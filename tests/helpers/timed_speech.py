@@ -13,6 +13,7 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +58,32 @@ class Spoken:
         ends = [start for _, start in self.phones[1:]] + [len(self.samples) / RATE]
         pairs = zip(self.phones, ends, strict=True)
         return sum(end - start for (name, start), end in pairs if name)
+
+
+class TimedWord(NamedTuple):
+    """First character in the text, characters, and where it starts and ends, s."""
+
+    first: int
+    length: int
+    start: float
+    end: float
+
+
+def timed_words(spoken: Spoken) -> list[TimedWord]:
+    """Words from their first phone to the end of their last one."""
+    ends = [start for _, start in spoken.phones[1:]] + [len(spoken.samples) / RATE]
+    sounding = [
+        (start, end)
+        for (name, start), end in zip(spoken.phones, ends, strict=True)
+        if name and end > start
+    ]
+    following = [start for _, _, start in spoken.words[1:]] + [float("inf")]
+    words = []
+    for (first, length, start), later in zip(spoken.words, following, strict=True):
+        inside = [span for span in sounding if start - 1e-6 <= span[0] < later - 1e-6]
+        if inside:
+            words.append(TimedWord(first, length, inside[0][0], inside[-1][1]))
+    return words
 
 
 def speak(lines: list[Line]) -> list[Spoken]:

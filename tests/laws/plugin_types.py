@@ -47,6 +47,7 @@ import tasks.filters.speakers
 import tasks.filters.speech_rate
 import tasks.filters.speech_ratio
 import tasks.formats.chat_jsonl
+import tasks.formats.ctm
 import tasks.formats.emilia
 import tasks.formats.features
 import tasks.formats.hf_parquet
@@ -58,6 +59,7 @@ import tasks.formats.mds
 import tasks.formats.metadata_csv
 import tasks.formats.nemo
 import tasks.formats.speechbrain
+import tasks.formats.textgrid
 import tasks.formats.webdataset
 import tasks.formats.wenet
 import tasks.formats.wenet_raw
@@ -155,6 +157,7 @@ filters_speakers: contracts.FilterModule = tasks.filters.speakers
 filters_speech_rate: contracts.FilterModule = tasks.filters.speech_rate
 filters_speech_ratio: contracts.FilterModule = tasks.filters.speech_ratio
 formats_chat_jsonl: contracts.FormatModule = tasks.formats.chat_jsonl
+formats_ctm: contracts.FormatModule = tasks.formats.ctm
 formats_emilia: contracts.FormatModule = tasks.formats.emilia
 formats_features: contracts.FormatModule = tasks.formats.features
 formats_hf_parquet: contracts.FormatModule = tasks.formats.hf_parquet
@@ -166,6 +169,7 @@ formats_mds: contracts.FormatModule = tasks.formats.mds
 formats_metadata_csv: contracts.FormatModule = tasks.formats.metadata_csv
 formats_nemo: contracts.FormatModule = tasks.formats.nemo
 formats_speechbrain: contracts.FormatModule = tasks.formats.speechbrain
+formats_textgrid: contracts.FormatModule = tasks.formats.textgrid
 formats_webdataset: contracts.FormatModule = tasks.formats.webdataset
 formats_wenet: contracts.FormatModule = tasks.formats.wenet
 formats_wenet_raw: contracts.FormatModule = tasks.formats.wenet_raw

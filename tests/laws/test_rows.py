@@ -96,6 +96,7 @@ def test_a_clip_s_row_adds_what_a_plan_adds() -> None:
     added = {**planned_columns.SOURCE_COLUMNS, **planned_columns.BESIDE_COLUMNS}
     added |= planned_columns.MUTED_COLUMNS
     added |= dict.fromkeys(("sha256_enhanced", "llm_text", "audio_is", "muted"), pa.string())
+    added |= {field.name: field.type for field in schema.REFERENCE_WORDS}
     added["labels"] = planned_columns.LABELS_COLUMN.type
     added["turns"] = planned_columns.TURNS_COLUMN.type
     fields = [*schema.UTTERANCES, *(pa.field(name, kind) for name, kind in added.items())]

@@ -59,6 +59,7 @@ STAGES: dict[str, Entry] = {
     "transcribe.hear": Entry(THRESHOLD),
     "package.audio": Entry(THRESHOLD),
     "transcribe.llm_text": Entry(RECIPE),  # `test_llm_text.py` has a server
+    "transcribe.reference_words": Entry(RECIPE, True),
     "transcribe.verdicts": Entry(THRESHOLD, [{"use": "empty_text", "min_chars": 2}]),
     "transcribe.language_by": Entry(THRESHOLD, "clip"),
     "transcribe.text": Entry(THRESHOLD, "asr"),
@@ -101,6 +102,7 @@ COST: dict[str, set[str]] = {
     "transcribe.backend": {"transcribe"},
     "transcribe.backends": {"transcribe"},
     "transcribe.llm_text": {"transcribe"},
+    "transcribe.reference_words": {"transcribe"},
 }
 
 _VAD = {
@@ -227,6 +229,8 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "probability": Entry(RECIPE, 0.5), "seed": Entry(RECIPE, 1),
     },
     "levels.ffmpeg": {"graph": Entry(RECIPE, "highpass=f=80")},
+    "formats.ctm": {},
+    "formats.textgrid": {},
     "asr.fake": {"language": Entry(RECIPE, "es"), "seed": Entry(RECIPE, 1)},
     "asr.none": {},
     "asr.faster_whisper": {

@@ -34,6 +34,7 @@ from tasks.base.schema.tables import (
     LEDGER_FILE,
     METRICS,
     RECORDINGS,
+    REFERENCE_WORDS,
     SPEAKERS,
     SPLITS,
     TRANSCRIPTS,

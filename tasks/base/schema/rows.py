@@ -272,6 +272,8 @@ class ClipRow(UtteranceRow):
     beside_sha256: NotRequired[str | None]
     audio_is: NotRequired[str]
     llm_text: NotRequired[str | None]
+    reference_words: NotRequired[list[WordRow] | None]
+    reference_confidence: NotRequired[float | None]
     labels: NotRequired[LabelPairs | None]
     turns: NotRequired[list[ClipTurnRow] | None]
     annotations: NotRequired[Published]  # of formats that hold them, where there are any

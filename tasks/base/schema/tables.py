@@ -272,6 +272,12 @@ UTTERANCES = pa.schema(
     ]
 )
 
+#: Columns of UTTERANCES where sources' texts are aligned with the audio.
+REFERENCE_WORDS = (
+    column("reference_words", pa.list_(WORD), "words of the source's text; null: not aligned", "s"),
+    column("reference_confidence", F64, "how well that text fits: mean probability of its words"),
+)
+
 #: One row for each speaker, recording, PCM and, where texts are kept apart, text that was ever on a
 #: side; only where splits are asked for. A speaker is named with its dataset: `dataset/speaker`.
 SPLITS = pa.schema(

@@ -22,7 +22,7 @@ from tasks.publish import foreseen, safeguards
 from tasks.publish.choosing import clip_choice
 from tasks.publish.unchanged import UpToDate
 from tasks.settings.job import Job
-from tasks.shard_store import enhanced, llm_answers, manifest, recipe, whole_job
+from tasks.shard_store import enhanced, llm_answers, manifest, recipe, reference_words, whole_job
 from tasks.shard_store.index import Index
 from tasks.shard_store.shard_view import ShardView
 from tasks.shard_store.stored_shard import samples_of
@@ -269,7 +269,7 @@ class _Scan:
         seen: set[str],
         causes: Sequence[str],
     ) -> None:
-        """Count what further recognisers and a language model are asked of it."""
+        """Count what further recognisers, a language model and the aligner are asked of it."""
         seconds = utterance.cut.seconds
         for other in view.further_recipes(utterance.heard) if utterance.heard.missing else ():
             computed = other in view.transcripts or other in seen
@@ -281,6 +281,14 @@ class _Scan:
         if question is not None and question.recipe not in seen:
             self.stages["transcribe"].add(1, seconds, causes, bool(self.causes.texts))
             seen.add(question.recipe)
+        asked = (
+            reference_words.request_for(self.job, view.weights, utterance.heard)
+            if utterance.unaligned
+            else None
+        )
+        if asked is not None and asked.recipe not in seen:
+            self.stages["transcribe"].add(1, seconds, causes, bool(self.causes.texts))
+            seen.add(asked.recipe)
 
     def _note_clip(self, utterance: FinalUtterance, transcribed: bool) -> None:
         """Note that it will be packaged, or may be; `transcribed`: its text is stored."""
@@ -288,7 +296,7 @@ class _Scan:
         measured_only = outcome.stage == "filter" and transcribed
         # What further recognisers hear may drop a clip, but not change the first one's text.
         compared = bool(utterance.heard.missing) and self.job.transcribe.asr == "first"
-        compared |= utterance.llm_unanswered
+        compared |= utterance.llm_unanswered or utterance.unaligned
         if outcome.outcome == "packaged" or measured_only or compared:
             self.stay[utterance.cut.id] = utterance.cut.seconds
         elif outcome.outcome == "pending":

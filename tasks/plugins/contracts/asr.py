@@ -135,6 +135,23 @@ class EmittingBackendClass(Protocol):
 
 
 @runtime_checkable
+class AligningBackend(Protocol):
+    """A backend that says when each word of a given text is said."""
+
+    def align(self, clips: Sequence[SpeechClip], texts: Sequence[str]) -> Iterator[Transcript]:
+        """One transcript a clip, in order: its text, the words of that with times and
+        probabilities, whose mean says how well the text fits the sound. `error` where it cannot
+        be aligned."""
+
+
+@runtime_checkable
+class AligningBackendClass(Protocol):
+    """The class of an `AligningBackend`, told from others before it loads its model."""
+
+    align: Callable[..., Iterator[Transcript]]
+
+
+@runtime_checkable
 class WarmedBackend(Protocol):
     """A backend that has work to do once, before the first shard."""
 

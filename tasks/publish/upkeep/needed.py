@@ -16,7 +16,15 @@ import pyarrow.compute as pc
 from tasks.base.schema import RecordingRow
 from tasks.recording.limits import REFUSED
 from tasks.settings.job import Job
-from tasks.shard_store import annotated, blobs, enhanced, llm_answers, manifest, recipe
+from tasks.shard_store import (
+    annotated,
+    blobs,
+    enhanced,
+    llm_answers,
+    manifest,
+    recipe,
+    reference_words,
+)
 from tasks.shard_store.cuts import TURNS
 from tasks.shard_store.manifest import Part
 from tasks.shard_store.shard_view import ShardView
@@ -101,6 +109,8 @@ class _View(ShardView):
             answer = llm_answers.request_for(self.job, utterance.heard)
             if answer is not None:
                 texts.add(answer.recipe)
+            if asked := reference_words.request_for(self.job, self.weights, utterance.heard):
+                texts.add(asked.recipe)
         if self.job.transcribe.backends:
             texts |= {text for u in self.cut for text in self.further_recipes(u)}
         if recipe.enhancing(self.job) and enhanced.heard(self.job):

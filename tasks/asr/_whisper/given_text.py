@@ -1,0 +1,128 @@
+"""When each word of a given text is said, by Whisper's cross-attention on the text's own tokens.
+
+The decoder reads the text as if it had written it, and the engine's dynamic time warping of the
+attention says when each token begins. A token is bytes of UTF-8, so a word that begins or ends
+within one gets its share of the token's time: so it is with characters of Chinese.
+
+The attention runs ahead of the sound, by `AHEAD` at the start of words and at their end (measured
+on made speech). Silence at the edges of a word is left out: the level of 10 ms frames tells.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tasks.asr import Transcript, Word
+from tasks.asr._whisper.results import HOP, LEAST_FRAMES, ordered
+from tasks.base.arrays import RATE, Float32s, Float64s
+from tasks.scoring import UNSPACED
+
+if TYPE_CHECKING:
+    from ctranslate2 import StorageView
+    from faster_whisper import WhisperModel
+    from faster_whisper.tokenizer import Tokenizer
+
+AHEAD = 0.05  # s
+MEDIAN = 3  # frames of 20 ms over which the engine smooths the attention
+STEP = RATE // 100  # samples of a frame whose level is taken
+SILENT = 35.0  # dB under the loudest frame of the clip
+SHORTEST = 0.02  # s; of a word whose silence is left out
+LEAST_PROBABILITY = 1e-6
+#: A character of a script without spaces, or what is written together; each with the space before.
+_PIECE = re.compile(rf"\s*(?:[{UNSPACED}]|[^\s{UNSPACED}]+)")
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, joined the text: marks and punctuation belong to the word before them,
+    at the start to the first one."""
+    words: list[str] = []
+    for piece in _PIECE.findall(text):
+        if words and not any(map(_said, piece)):
+            words[-1] += piece
+        elif len(words) == 1 and not any(map(_said, words[0])):
+            words[0] += piece
+        else:
+            words.append(piece)
+    return words
+
+
+def _said(character: str) -> bool:
+    return unicodedata.category(character)[0] in "LN"
+
+
+def transcript(
+    model: WhisperModel,
+    tokenizer: Tokenizer,
+    encoded: StorageView,
+    text: str,
+    samples: Float32s,
+) -> Transcript:
+    """The words of a text that is said in one window of float32 [n], whose encoder output is
+    (1, frames, width). The probability of a word is the mean of its tokens'."""
+    written, language = f" {text.strip()}", tokenizer.language_code
+    words, tokens = words_of(written), tokenizer.encode(written)
+    if not words or not len(samples):
+        return Transcript(text, language, words=())
+    if len(tokens) > model.max_length - len(tokenizer.sot_sequence) - 1:
+        error = f"the text has {len(tokens)} tokens, more than Whisper reads at once"
+        return Transcript(text, language, error=error)
+    frames = max(-(-len(samples) // HOP), LEAST_FRAMES)
+    (found,) = model.model.align(
+        encoded, tokenizer.sot_sequence, [tokens], frames, median_filter_width=MEDIAN
+    )
+    spellings = [tokenizer.tokenizer.id_to_token(token) for token in tokens]
+    # In byte-level tokens each character stands for one byte.
+    edges = np.cumsum([0, *map(len, spellings)])
+    bounds = np.cumsum([0, *(len(word.encode()) for word in words)])
+    times = np.interp(bounds, edges, _starts(found.alignments, len(tokens), len(samples) / RATE))
+    sure = np.asarray(found.text_token_probs, np.float64)
+    first = np.searchsorted(edges, bounds[:-1], "right") - 1
+    last = np.searchsorted(edges, bounds[1:], "left")
+    timed = (
+        Word(word, start, end, float(sure[low:high].mean()))
+        for word, (start, end), low, high in zip(
+            words, _trimmed(times + AHEAD, samples), first, last, strict=True
+        )
+    )
+    return Transcript(
+        text,
+        language,
+        avg_logprob=float(np.log(np.maximum(sure, LEAST_PROBABILITY)).mean()),
+        words=ordered(timed, len(samples) / RATE),
+    )
+
+
+def _starts(alignments: Sequence[tuple[int, int]], tokens: int, seconds: float) -> Float64s:
+    """When each token begins, and the last ends, s [tokens + 1], never falling."""
+    starts = np.full(tokens + 1, np.nan)
+    for token, frame in reversed(alignments):  # the first frame of each counts
+        if token <= tokens:
+            starts[token] = frame / 50
+    starts[0] = 0.0 if np.isnan(starts[0]) else starts[0]
+    if np.isnan(starts[tokens]):
+        starts[tokens] = seconds
+    known = np.flatnonzero(~np.isnan(starts))
+    filled = np.interp(np.arange(tokens + 1), known, starts[known])
+    return np.asarray(np.maximum.accumulate(filled))
+
+
+def _trimmed(times: Float64s, samples: Float32s) -> list[tuple[float, float]]:
+    """Spans between times, s, without the silence at their edges."""
+    frames = samples[: len(samples) // STEP * STEP].reshape(-1, STEP).astype(np.float64)
+    levels = 10 * np.log10(np.square(frames).mean(axis=1) + 1e-12)
+    loud = levels > levels.max(initial=-120.0) - SILENT
+    spans = []
+    for start, end in pairwise(times.tolist()):
+        low, high = (round(time * RATE / STEP) for time in (start, end))
+        heard = np.flatnonzero(loud[low:high])
+        if len(heard):
+            start = max(start, (low + heard[0]) * STEP / RATE)
+            end = min(end, (low + heard[-1] + 1) * STEP / RATE)
+        spans.append((start, max(end, start + SHORTEST)))
+    return spans

@@ -1,0 +1,19 @@
+"""The words of a clip with their times, for formats that hold nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasks.base.schema import ClipRow, WordRow
+
+COLUMNS = ("id", "reference_words", "word_times")
+
+
+def of(row: ClipRow) -> Sequence[WordRow]:
+    """Those of the source's text where that was aligned, else the recogniser's."""
+    return row.get("reference_words") or row.get("word_times") or ()
+
+
+def written(word: WordRow) -> str:
+    """Without a space, which parts the fields of a line."""
+    return "_".join(word["word"].split())

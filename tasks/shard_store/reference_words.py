@@ -1,0 +1,36 @@
+"""When the words of sources' texts are said: which texts are aligned with which audio.
+
+The text is the utterance's reference, whatever of it is packaged; the recogniser's own words have
+their times from the recogniser. It is aligned once it would be packaged, in the language that was
+heard, and once: other audio, another text or another model is another recipe.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tasks.base.schema import EnhancedRow
+from tasks.settings.job import Job
+from tasks.shard_store import recipe
+from tasks.shard_store.utterance import HeardUtterance
+
+
+class AlignmentRequest(NamedTuple):
+    """A text to align with the utterance's PCM, and its language ("" if unknown)."""
+
+    recipe: str
+    text: str
+    language: str
+    pcm: EnhancedRow
+
+
+def request_for(job: Job, weights: str, utterance: HeardUtterance) -> AlignmentRequest | None:
+    """What is asked about a packaged utterance; None if nothing is. `weights`: identities of all
+    models, one a line."""
+    text, pcm, heard = utterance.cut.reference, utterance.pcm, utterance.transcript
+    if not job.transcribe.reference_words or not text or pcm is None or heard is None:
+        return None
+    language = heard["language"] or ""
+    audio = utterance.hears or utterance.cut.audio
+    wanted = recipe.of_alignment(job.transcribe, weights.partition("\n")[0], audio, text, language)
+    return AlignmentRequest(wanted, text, language, pcm)

